@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args
 
-import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.train import TrainConfig
+from tests.each import each
 
 
 def sections(section: type[BaseModel]) -> Iterator[type[BaseModel]]:
@@ -48,12 +48,12 @@ def _ui(field: FieldInfo) -> Ui | None:
 EVERY = sorted(set(sections(TrainConfig)), key=lambda section: section.__name__)
 
 
-@pytest.mark.parametrize("section", EVERY, ids=lambda section: section.__name__)
+@each("section", EVERY, ids=lambda section: section.__name__)
 def test_every_setting_has_a_label_and_a_sentence(section):
     assert list(violations(section)) == []
 
 
-@pytest.mark.parametrize("section", EVERY, ids=lambda section: section.__name__)
+@each("section", EVERY, ids=lambda section: section.__name__)
 def test_sections_cannot_change_and_refuse_unknown_keys(section):
     assert issubclass(section, Section)
     assert section.model_config.get("frozen") is True

@@ -198,7 +198,7 @@ def _step_problems(section: AlignProp) -> Iterator[Problem]:
         case BestOfN() as chosen if chosen.kept_per_prompt > chosen.candidates_per_prompt:
             yield Problem(
                 "objective.algorithm.kept_per_prompt",
-                f"{chosen.kept_per_prompt} of {chosen.candidates_per_prompt} candidates cannot be kept",
+                f"cannot keep {chosen.kept_per_prompt} of {chosen.candidates_per_prompt} images",
                 "Expected fewer than the candidates",
                 "Lower it, or generate more candidates.",
                 fix=Fix("objective.algorithm.kept_per_prompt", 1),

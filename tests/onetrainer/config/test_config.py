@@ -4,13 +4,15 @@ import json
 
 import pytest
 
-from onetrainer.config.fields import settings
+from onetrainer.config.fields import setting_at, settings
 from onetrainer.config.migrate import migrate
+from onetrainer.config.renamed import RENAMED, current_path
 from onetrainer.config.run.model import native_side
-from onetrainer.config.train import TrainConfig
+from onetrainer.config.train import VERSION, TrainConfig
 from onetrainer.errors import ProblemsError, UserError
-from onetrainer.presets.presets import load_document, resolve
-from onetrainer.rules.rules import broken_rules
+from onetrainer.presets.presets import load_document, resolve, value_at
+from onetrainer.rules.rules import check_rules
+from tests.each import each
 
 
 def problems_of(**document):
@@ -24,7 +26,7 @@ def test_every_problem_is_told_at_once():
     assert set(found) == {"training.steps", "training.batch_size", "optimizer.lr"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("key", "value", "expected"),
     [
         ("steps", float("nan"), "whole number from 1"),
@@ -56,18 +58,18 @@ def test_a_problem_inside_a_list_names_its_place():
     assert "multiple of 8" in found["sampling.prompts.1.width"].expected
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a\\b", "x" * 101, "nul\x00"])
+@each("name", ["", "a/b", "a\\b", "x" * 101, "nul\x00"])
 def test_a_name_that_cannot_be_a_file_is_refused(name):
     assert "output.name" in problems_of(output={"name": name})
 
 
 def test_defaults_break_only_the_rules_about_what_must_be_chosen():
-    assert [p.path for p in broken_rules(TrainConfig())] == ["model.path", "data.folder"]
+    assert [p.path for p in check_rules(TrainConfig())] == ["model.path", "data.folder"]
 
 
 def test_warm_up_beyond_the_run_breaks_a_rule():
     config = resolve({"training": {"steps": 5}, "schedule": {"warmup_steps": 6}}, source="")
-    assert "schedule.warmup_steps" in [p.path for p in broken_rules(config)]
+    assert "schedule.warmup_steps" in [p.path for p in check_rules(config)]
 
 
 def test_every_setting_has_words_for_people():
@@ -84,13 +86,13 @@ def test_every_default_satisfies_its_own_check():
     assert resolve(document, source="") == TrainConfig()
 
 
-@pytest.mark.parametrize("version", [0, -1, "1", True, None, 1.5])
+@each("version", [0, -1, "1", True, None, 1.5])
 def test_a_version_that_is_none_is_refused(version):
     with pytest.raises(UserError, match="not a config version"):
         migrate({"version": version}, source="x.json")
 
 
-@pytest.mark.parametrize(
+@each(
     ("use", "concepts", "turns"),
     [(True, [{"folder": "/a"}], "names"), (True, [], "folders"), (False, [{}], "folders")],
 )
@@ -104,7 +106,7 @@ def test_what_a_file_of_version_four_holds_out_of_folders_goes_by_names(use, con
     )
 
 
-@pytest.mark.parametrize("has_images", [True, False])
+@each("has_images", [True, False])
 def test_what_an_old_file_and_the_one_it_extends_hold_out_goes_by_names(tmp_path, has_images):
     both = {"data": {"concepts": [{"folder": "/a"}]}}, {"validation": {"use": True}}
     base, own = both if has_images else both[::-1]
@@ -120,7 +122,7 @@ def test_a_newer_version_is_refused_in_words():
     assert "Update" in caught.value.remedy
 
 
-@pytest.mark.parametrize(
+@each(
     ("family", "prediction", "side"),
     [
         ("sd15", "v_prediction", 512),
@@ -137,3 +139,38 @@ def test_every_family_has_a_native_side(family, prediction, side):
 def test_what_may_be_left_out_for_nothing_is_not_told_as_null():
     (problem,) = problems_of(method={"text_encoder": {"lr": "x"}}).values()
     assert problem.remedy == "Correct it, or leave it out."
+
+
+OLD = {
+    1: ({"method": {"train_text_encoder": True}}, "method.text_encoder.train", True),
+    2: ({"hardware": {"gradient_checkpointing": True}}, "hardware.gradient_checkpointing", "block"),
+    3: ({"objective": {"caption_dropout": 0.1}}, "data.captions.dropout", 0.1),
+    4: ({"data": {"concepts": [{"folder": "/a"}]}, "validation": {"use": True}},
+        "validation.split_by", "names"),
+    5: ({"optimizer": {"kind": "adamw", "step_in_backward": True}}, "optimizer.fused_backward",
+        True),
+}  # fmt: skip
+
+
+def test_a_file_of_each_earlier_version_migrates():
+    assert set(OLD) == set(range(1, VERSION))
+    for version, (document, path, value) in OLD.items():
+        config = resolve(migrate({"version": version, **document}, source=""), source="")
+        assert value_at(config.model_dump(mode="json"), path) == value, version
+
+
+def test_every_renamed_setting_exists_and_migrates():
+    for former, current in RENAMED.items():
+        assert setting_at(current.replace("*", "0")), current
+        old = value = {}
+        for key in former.split(".")[:-1]:
+            inner = [{}] if key in ("concepts", "words") and "*" in former else {}
+            if key != "*":
+                value[key] = inner
+                value = inner[0] if inner else inner
+        value[former.rpartition(".")[2]] = 7
+        migrated = migrate({"version": 5, **old}, source="")
+        for key in current.replace("*", "0").split("."):
+            migrated = migrated[int(key)] if isinstance(migrated, list) else migrated[key]
+        assert migrated == 7, former
+        assert current_path(former.replace("*", "3")) == current.replace("*", "3")

@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from onetrainer.config.train import TrainConfig
+from onetrainer.__main__ import main
+from onetrainer.config.train import VERSION, TrainConfig
 from onetrainer.errors import ProblemsError, UserError
 from onetrainer.presets import presets
 from onetrainer.presets.differences import Difference, differences
+from onetrainer.rules.rules import check_rules
 from onetrainer.run.run_folder import create_run
+from tests.each import each
 
 
 def write(path: Path, document) -> Path:
@@ -27,7 +30,10 @@ def test_every_built_in_preset_resolves():
     assert {preset.name for preset in found} >= {"sd15/lora", "sd15/lora-low-memory"}
     for preset in found:
         assert preset.description
-        presets.resolve(presets.load_document(preset.path), source=preset.name)
+        assert json.loads(preset.path.read_text())["version"] == VERSION, preset.name
+        config = presets.resolve(presets.load_document(preset.path), source=preset.name)
+        wrong = {problem.path for problem in check_rules(config)} - {"model.path", "data.folder"}
+        assert not wrong, preset.name
 
 
 def test_a_preset_extends_another_and_wins(tmp_path):
@@ -80,10 +86,10 @@ def test_differences_name_path_and_both_values():
     other = presets.resolve({"optimizer": {"lr": 0.5}}, source="")
     found = differences(TrainConfig(), other)
     assert found == [Difference("optimizer.lr", 1e-4, 0.5)]
-    assert found[0].words() == "optimizer.lr: 0.0001 → 0.5"
+    assert found[0].text() == "optimizer.lr: 0.0001 → 0.5"
 
 
-@pytest.mark.parametrize(
+@each(
     "overrides",
     [
         ["optimizer.beta1=0.5", "optimizer.kind=adam"],
@@ -112,7 +118,7 @@ def test_the_folder_of_a_run_stands_for_its_config_where_that_is_meant(tmp_path)
     run.events.write_text("")
     found = presets.locate(str(run.path), may_be_run=True)
     assert presets.load_document(found)["training"] == {"steps": 7}
-    with pytest.raises(UserError, match="the folder of a run") as caught:
+    with pytest.raises(UserError, match="a run folder") as caught:
         presets.locate(str(run.path))
     assert "onetrainer resume" in caught.value.remedy
 
@@ -135,13 +141,13 @@ def test_overrides_take_json_text_lists_and_paths(tmp_path, monkeypatch):
     assert config.model.path == str(tmp_path / "m")
 
 
-@pytest.mark.parametrize("text", ["training.steps", "=5", ""])
+@each("text", ["training.steps", "=5", ""])
 def test_an_override_of_the_wrong_form_is_refused(text):
     with pytest.raises(UserError, match=r"key\.path=value|not a setting"):
         presets.with_overrides({}, [text])
 
 
-@pytest.mark.parametrize(
+@each(
     ("content", "words"),
     [
         ('{"a": }', "line 1, column 7"),
@@ -164,7 +170,7 @@ def test_a_image_chosen_as_config_is_refused(tmp_path):
         presets.load_document(path)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "words"),
     [
         ("nope", "onetrainer presets"),
@@ -176,3 +182,27 @@ def test_an_unknown_name_leads_to_the_presets(name, words):
     with pytest.raises(UserError, match=name) as caught:
         presets.locate(name)
     assert words in f"{caught.value.expected} {caught.value.remedy}"
+
+
+def test_an_override_with_a_former_name_sets_the_setting_of_today(capsys):
+    former = ["validation.share=0.25", "embeddings.words.0.word=<cat>", "ema.place=host"]
+    config = presets.resolve(presets.with_overrides({}, former), source="")
+    assert (config.validation.split, config.ema.device) == (0.25, "host")
+    assert config.embeddings.tokens[0].token == "<cat>"
+    arguments = [argument for text in former for argument in ("--set", text)]
+    main(["check", "sd15/lora", *arguments])
+    assert capsys.readouterr().err.splitlines()[:3] == [
+        "validation.share is now called validation.split",
+        "embeddings.words.0.word is now called embeddings.tokens.0.token",
+        "ema.place is now called ema.device",
+    ]
+
+
+def test_a_former_name_in_a_document_is_refused_with_the_one_of_today():
+    document = {"validation": {"share": 0.2}, "embeddings": {"words": [{"word": "<x>"}]}}
+    with pytest.raises(ProblemsError) as caught:
+        presets.resolve(document, source="")
+    assert {each.path: each.remedy for each in caught.value.problems} == {
+        "validation.share": 'It is now called "validation.split".',
+        "embeddings.words": 'It is now called "embeddings.tokens".',
+    }

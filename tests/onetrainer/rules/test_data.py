@@ -1,11 +1,10 @@
 """What folders, their roles and their captions may not be together."""
 
-import pytest
-
 from onetrainer.errors import Fix
 from onetrainer.presets.presets import resolve
 from onetrainer.rules.data import has_images, problems
-from onetrainer.rules.rules import broken_rules
+from onetrainer.rules.rules import check_rules
+from tests.each import each
 
 
 def config(*concepts, **sections):
@@ -20,7 +19,7 @@ def told(made):
 def test_one_more_folder_is_enough_to_learn():
     made = config({"folder": "/a"})
     assert has_images(made)
-    assert broken_rules(made) == []
+    assert check_rules(made) == []
 
 
 def test_no_folder_at_all_is_told_at_the_first():
@@ -34,13 +33,13 @@ def test_a_concept_in_use_needs_a_folder():
     assert told(config({})) == {("data.concepts.0.folder", "error")}
 
 
-@pytest.mark.parametrize("role", ["validation", "prior", "own_prediction"])
+@each("role", ["validation", "prior", "own_prediction"])
 def test_images_to_learn_are_needed_beside_all_others(role):
     made = config({"folder": "/a", "role": role}, validation={"use": True})
     assert told(made) == {("data.folder", "error")}
 
 
-@pytest.mark.parametrize(
+@each(
     ("first", "second", "place", "severity"),
     [
         ("train", "train", "data.concepts.1.folder", "warning"),
@@ -61,7 +60,7 @@ def test_one_folder_cannot_serve_twice(first, second, place, severity):
     assert told(made) == ({(place, severity)} if place else set())
 
 
-@pytest.mark.parametrize("place", ["folder", "class_folder"])
+@each("place", ["folder", "class_folder"])
 def test_validation_folder_that_is_trained_or_kept_can_be_emptied(place):
     data = {"folder": "/c", place: "/a"}
     (found,) = problems(config(data=data, validation={"use": True, "folder": "/b/../a"}))
@@ -93,9 +92,7 @@ def test_a_vae_has_no_use_for_class_images():
     }
 
 
-@pytest.mark.parametrize(
-    ("source", "missing"), [("text", "caption_text"), ("list", "caption_list"), ("names", None)]
-)
+@each(("source", "missing"), [("text", "caption_text"), ("list", "caption_list"), ("names", None)])
 def test_captions_from_nowhere_are_told_beside_their_setting(source, missing):
     concept = {"folder": "/a", "caption_source": source}
     paths = {"data.folder": config(data=concept), "data.concepts.0": config(concept)}
@@ -130,9 +127,7 @@ def test_fixed_sizes_and_more_resolutions_are_told():
     assert told(made) == {("data.buckets.resolutions", "warning")}
 
 
-@pytest.mark.parametrize(
-    ("resolution", "is_told"), [(0, False), (8, True), (56, True), (64, False)]
-)
+@each(("resolution", "is_told"), [(0, False), (8, True), (56, True), (64, False)])
 def test_a_folders_own_resolution_is_as_large_as_that_of_all_may_be(resolution, is_told):
     made = config({"folder": "/b", "resolution": resolution})
     assert told(made) == ({("data.concepts.0.resolution", "error")} if is_told else set())

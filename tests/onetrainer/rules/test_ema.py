@@ -1,13 +1,12 @@
 """Which averages are refused, and which are warned of."""
 
-import pytest
-
 from onetrainer.config.optimizers.schedule_free import ScheduleFreeAdamW
 from onetrainer.config.run.ema import Ema
 from onetrainer.config.train import TrainConfig, Training
 from onetrainer.presets.presets import resolve
-from onetrainer.rules.rules import broken_rules
+from onetrainer.rules.rules import check_rules
 from onetrainer.rules.schedule import problems
+from tests.each import each
 
 
 def found(steps=1000, optimizer=None, **ema):
@@ -20,7 +19,7 @@ def found(steps=1000, optimizer=None, **ema):
 def test_an_average_of_an_average_is_refused_and_told_of_once():
     [problem] = found(optimizer=ScheduleFreeAdamW())
     document = {"optimizer": {"kind": "schedulefree_adamw"}, "ema": {"use": True}}
-    told = broken_rules(resolve(document, source=""))
+    told = check_rules(resolve(document, source=""))
     assert [one for one in told if one.path == "ema.use"] == [problem]
     assert (problem.path, problem.severity, problem.fix.value) == ("ema.use", "error", False)
 
@@ -31,7 +30,7 @@ def test_an_average_that_never_sees_a_step_is_refused():
     assert (problem.path, problem.severity) == ("ema.every", "error")
 
 
-@pytest.mark.parametrize(("steps", "share"), [(1000, "37%"), (100, "90%")])
+@each(("steps", "share"), [(1000, "37%"), (100, "90%")])
 def test_an_average_that_holds_on_to_the_start_is_warned_of(steps, share):
     [problem] = found(steps=steps, decay=0.999, ramp=False)
     assert problem.severity == "warning"

@@ -3,13 +3,12 @@
 import json
 from typing import get_args
 
-import pytest
-
 from onetrainer.config.optimizers.optimizer import Optimizer
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix
 from onetrainer.presets.presets import load_document, resolve
 from onetrainer.rules.embedding import problems
+from tests.each import each
 
 
 def found(**document):
@@ -32,14 +31,14 @@ def test_words_beside_a_lora_and_no_words_at_all_are_fine():
     assert found(method={"kind": "embedding"}, embeddings=words("<my cat>"), sampling=PROMPT) == []
 
 
-@pytest.mark.parametrize("entries", [[], [{"token": "cat", "initial_text": "dog", "train": False}]])
+@each("entries", [[], [{"token": "cat", "initial_text": "dog", "train": False}]])
 def test_a_method_of_words_needs_one_that_trains(entries):
     method = {"kind": "embedding"}
     assert found(method=method, embeddings={"tokens": entries}) == [("embeddings.tokens", "error")]
     assert found(embeddings={"tokens": entries}) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("names", "place", "severity"),
     [
         (("cat", " CAT"), 1, "error"),
@@ -53,7 +52,7 @@ def test_words_that_cannot_be_told_apart_or_found_are_named(names, place, severi
     assert found(embeddings=words(*names)) == [(f"embeddings.tokens.{place}.token", severity)]
 
 
-@pytest.mark.parametrize("kind", SCHEDULE_FREE)
+@each("kind", SCHEDULE_FREE)
 def test_lengths_cannot_be_kept_of_what_the_optimizer_averages_itself(kind):
     document = {"optimizer": {"kind": kind}, "embeddings": words("cat")}
     (problem,) = problems(TrainConfig.model_validate(document))

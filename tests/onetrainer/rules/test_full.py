@@ -1,11 +1,10 @@
-import pytest
-
 from onetrainer.config.objectives.reconstruction import missing_packages
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix
 from onetrainer.presets.presets import resolve
 from onetrainer.rules import full
-from onetrainer.rules.rules import broken_rules
+from onetrainer.rules.rules import check_rules
+from tests.each import each
 
 QUIET = {"optimizer": {"lr": 1e-5}}
 
@@ -71,7 +70,7 @@ def test_bf16_weights_with_fp32_precision_are_warned_of():
     assert found({"weights": "fp32"}, hardware={"precision": "fp32"}) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "paths"),
     [
         ("adamw", ["optimizer.lr"]),
@@ -102,7 +101,7 @@ def test_rates_of_networks_and_layers_count_where_they_are_used():
     assert found(method, optimizer=high) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "objective", "fix"),
     [
         ("vae", "denoising", "reconstruction"),
@@ -143,10 +142,10 @@ def test_lpips_without_its_packages_is_told_before_the_start(monkeypatch):
     assert missing_packages(section) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "rate", "words"),
     [
-        ("full", 1.0, ["own weights"]),
+        ("full", 1.0, ["full fine-tuning"]),
         ("vae", 4e-3, ["decoder"]),
         ("vae", 1e-3, []),
         ("embedding", 0.05, []),
@@ -161,6 +160,6 @@ def test_each_method_has_a_bound_of_its_own_for_the_learning_rate(method, rate, 
         "objective": {"kind": "reconstruction" if method == "vae" else "denoising"},
         "embeddings": {"tokens": [{"token": "<x>"}] if method == "embedding" else []},
     }
-    found = [p.what for p in broken_rules(resolve(document, source="")) if p.path == "optimizer.lr"]
+    found = [p.what for p in check_rules(resolve(document, source="")) if p.path == "optimizer.lr"]
     assert len(found) == len(words)
     assert all(word in what for word, what in zip(words, found, strict=True))

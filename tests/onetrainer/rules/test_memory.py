@@ -1,11 +1,10 @@
 """What is told of precision, quantization and of what trades memory for time."""
 
-import pytest
-
 from onetrainer.errors import Fix
 from onetrainer.presets.presets import resolve
 from onetrainer.rules.memory import problems
-from onetrainer.rules.rules import broken_rules
+from onetrainer.rules.rules import check_rules
+from tests.each import each
 
 VAE = {"method": {"kind": "vae"}, "objective": {"kind": "reconstruction"}}
 FULL = {"method": {"kind": "full"}}
@@ -19,7 +18,7 @@ def told(family="sd15", document=None, model=None, **hardware):
         source="test",
     )
     found = problems(config)
-    assert all(problem in broken_rules(config) for problem in found)
+    assert all(problem in check_rules(config) for problem in found)
     return {problem.path: problem for problem in found}
 
 
@@ -43,7 +42,7 @@ def test_defaults_and_what_only_costs_time_are_fine():
     assert told(precision="fp16", tf32=False, offload_device="same", vae_tiling=True) == {}
 
 
-@pytest.mark.parametrize("family", ["sdxl", "sdxl-inpainting"])
+@each("family", ["sdxl", "sdxl-inpainting"])
 def test_a_vae_of_sdxl_in_fp16_is_refused_unless_it_is_another_one(family):
     place, options = "hardware.vae_precision", {"family": family, "vae_precision": "fp16"}
     problem = told(**options)[place]
@@ -54,14 +53,14 @@ def test_a_vae_of_sdxl_in_fp16_is_refused_unless_it_is_another_one(family):
     assert (own.severity, own.fix) == ("warning", Fix(place, "auto"))
 
 
-@pytest.mark.parametrize("precision", ["auto", "fp32", "bf16"])
+@each("precision", ["auto", "fp32", "bf16"])
 def test_other_formats_of_a_vae_are_fine_with_every_family(precision):
     for family in ("sd15", "sd2", "sdxl"):
         assert told(family, vae_precision=precision) == {}
     assert told("sd15", vae_precision="fp16") == {}
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+@each("precision", ["fp32", "bf16", "fp16"])
 def test_a_vae_that_trains_has_its_own_format(precision):
     assert severities(document=VAE, vae_precision=precision) == {
         "hardware.vae_precision": "warning"
@@ -69,7 +68,7 @@ def test_a_vae_that_trains_has_its_own_format(precision):
     assert told(document=VAE) == {}
 
 
-@pytest.mark.parametrize("kind", ["int8", "fp8", "nf4"])
+@each("kind", ["int8", "fp8", "nf4"])
 def test_a_unet_whose_own_weights_train_is_not_quantized(kind):
     problem = told(document=FULL, quantization=kind)["hardware.quantization"]
     assert problem.severity == "error"
@@ -77,8 +76,8 @@ def test_a_unet_whose_own_weights_train_is_not_quantized(kind):
     assert told(document=TEXT_ALONE, quantization=kind) == {}
 
 
-@pytest.mark.parametrize("kind", ["int8", "fp8", "nf4"])
-@pytest.mark.parametrize("method", ["lora", "dora", "loha", "lokr", "oft", "embedding"])
+@each("kind", ["int8", "fp8", "nf4"])
+@each("method", ["lora", "dora", "loha", "lokr", "oft", "embedding"])
 def test_weights_under_adapters_and_words_are_quantized_on_every_device(method, kind):
     for device in ("auto", "cuda", "cpu"):
         assert told(document={"method": {"kind": method}}, quantization=kind, device=device) == {}
@@ -96,7 +95,7 @@ def test_patterns_that_are_none_are_told_by_their_place():
     }
 
 
-@pytest.mark.parametrize("setting", ["offload_layers", "offload_activations"])
+@each("setting", ["offload_layers", "offload_activations"])
 def test_what_is_offloaded_needs_another_place(setting):
     assert told(**{setting: 0.5}) == {}
     for place in ({"device": "cpu"}, {"offload_device": "same"}):
@@ -120,9 +119,9 @@ def test_selective_checkpointing_is_told_to_have_nothing_left():
     assert told(**{**options, "offload_layers": 0.9}) == {}
 
 
-@pytest.mark.parametrize("setting", ["offload_layers", "offload_activations"])
+@each("setting", ["offload_layers", "offload_activations"])
 def test_moving_ahead_of_time_is_told_to_be_experimental_or_of_no_use(setting):
-    for options, word in (({setting: 0.5}, "experimental"), ({}, "nothing waits")):
+    for options, word in (({setting: 0.5}, "experimental"), ({}, "nothing is offloaded")):
         problem = told(prefetch=True, **options)["hardware.prefetch"]
         assert problem.severity == "warning"
         assert word in problem.what

@@ -1,10 +1,9 @@
 """What a config says of adapters that do not do what their settings look like."""
 
-import pytest
-
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix
 from onetrainer.rules.method import problems
+from tests.each import each
 
 
 def found(family="sd15", **method):
@@ -38,7 +37,7 @@ def test_each_network_that_trains_is_looked_at():
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("rule", "expected"),
     [
         ({"rank": 4}, ["method.layers.0.rank"]),

@@ -2,11 +2,10 @@
 
 import json
 
-import pytest
-
 from onetrainer.config.train import TrainConfig
-from onetrainer.presets.presets import resolve, with_kind, with_value
+from onetrainer.presets.presets import resolve, with_value, with_variant
 from onetrainer.rules.objective import problems
+from tests.each import each
 
 
 def found(document):
@@ -48,7 +47,7 @@ FINE = [
 ]
 
 
-@pytest.mark.parametrize(("document", "path", "severity"), BROKEN, ids=lambda part: str(part)[:60])
+@each(("document", "path", "severity"), BROKEN, ids=lambda part: str(part)[:60])
 def test_what_does_not_go_together_is_said(document, path, severity):
     (problem,) = found(document)
     assert (problem.path, problem.severity) == (path, severity)
@@ -57,18 +56,18 @@ def test_what_does_not_go_together_is_said(document, path, severity):
     assert problem.remedy
 
 
-@pytest.mark.parametrize("document", FINE, ids=json.dumps)
+@each("document", FINE, ids=json.dumps)
 def test_what_goes_together_is_left_alone(document):
     assert found(document) == []
 
 
-@pytest.mark.parametrize(("document", "path", "severity"), BROKEN, ids=lambda part: str(part)[:60])
+@each(("document", "path", "severity"), BROKEN, ids=lambda part: str(part)[:60])
 def test_fixes_fix(document, path, severity):
     (problem,) = found(document)
     if (fix := problem.fix) is None:
         return
     if fix.path.endswith(".kind"):
-        mended = with_kind(document, fix.path.removesuffix(".kind"), fix.value)
+        mended = with_variant(document, fix.path.removesuffix(".kind"), fix.value)
     else:
         mended = with_value(document, fix.path, fix.value)
     assert found(mended) == []
@@ -77,6 +76,8 @@ def test_fixes_fix(document, path, severity):
 def test_a_value_means_the_same_in_every_kind_that_keeps_it():
     """What is set of a kind stays on the way to another one only where it fits."""
     document = {"objective": {"timesteps": {"kind": "sigmoid", "center": 0.2, "slope": 9.0}}}
-    hill = with_kind(document, "objective.timesteps", "inverted_parabola")["objective"]["timesteps"]
+    hill = with_variant(document, "objective.timesteps", "inverted_parabola")["objective"][
+        "timesteps"
+    ]
     assert hill["center"] == 0.2
     assert "slope" not in hill

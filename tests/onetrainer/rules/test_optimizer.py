@@ -11,6 +11,7 @@ from onetrainer.config.optimizers.optimizer import Optimizer, install_command, m
 from onetrainer.errors import Fix
 from onetrainer.presets.presets import resolve
 from onetrainer.rules.optimizer import problems
+from tests.each import each
 
 SECTIONS = get_args(get_args(Optimizer)[0])
 ADAPTIVE = [section().kind for section in SECTIONS if section.is_adaptive]
@@ -30,13 +31,13 @@ def found(optimizer, **document):
 WARM = {"schedule": {"warmup_steps": 100}}
 
 
-@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
+@each("section", SECTIONS, ids=lambda section: section.__name__)
 def test_defaults_with_a_constant_schedule_are_fine(section):
     warm = WARM if section().kind == "adafactor" else {}
     assert found(section().kind, **warm) == {}
 
 
-@pytest.mark.parametrize("kind", CLIPPING_ITSELF)
+@each("kind", CLIPPING_ITSELF)
 def test_gradient_clipping_is_a_warning_where_steps_are_bounded_already(kind):
     told = found(kind, training={"gradient_clipping": 1.0}, **WARM)["training.gradient_clipping"]
     assert told.severity == "warning"
@@ -55,7 +56,7 @@ def test_a_relative_step_has_no_learning_rate():
         found({"kind": "adafactor_relative", "lr": 1e-4})
 
 
-@pytest.mark.parametrize(
+@each(
     ("place", "document"),
     [
         ("method.unet.lr", {"method": {"kind": "lora", "unet": {"lr": 1e-4}}}),
@@ -67,7 +68,7 @@ def test_a_relative_step_has_no_learning_rate():
         ("embeddings.tokens.0.lr", {"embeddings": {"tokens": [{"token": "x", "lr": 1e-3}]}}),
     ],
 )
-@pytest.mark.parametrize("kind", ["adafactor_relative", *ONE_RATE])
+@each("kind", ["adafactor_relative", *ONE_RATE])
 def test_rates_of_parts_are_refused_where_nothing_would_heed_them(kind, place, document):
     assert found(kind, **document)[place].severity == "error"
     assert place not in found("adamw", **document)
@@ -78,7 +79,7 @@ def test_rates_of_what_does_not_train_do_not_matter():
     assert found("prodigy", method={"kind": "lora"} | idle, embeddings={"lr": 1e-3}) == {}
 
 
-@pytest.mark.parametrize(
+@each(
     ("schedule", "place"),
     [
         ({"kind": "cosine"}, "schedule.kind"),
@@ -92,7 +93,7 @@ def test_a_relative_step_has_no_schedule(schedule, place):
     assert told.fix or told.choices
 
 
-@pytest.mark.parametrize("kind", SCHEDULE_FREE)
+@each("kind", SCHEDULE_FREE)
 def test_schedule_free_optimizers_want_no_schedule_and_their_average_is_told_of_once(kind):
     told = found(kind, schedule={"kind": "cosine"}, ema={"use": True})
     assert told["schedule.kind"].fix == Fix("schedule.kind", "constant")
@@ -101,7 +102,7 @@ def test_schedule_free_optimizers_want_no_schedule_and_their_average_is_told_of_
     assert found(kind, schedule={"warmup_steps": 100}) == {}
 
 
-@pytest.mark.parametrize("kind", ADAPTIVE)
+@each("kind", ADAPTIVE)
 def test_a_rate_far_from_1_is_a_warning_where_the_rate_is_found(kind):
     told = found({"kind": kind, "lr": 1e-4})["optimizer.lr"]
     assert (told.severity, told.fix) == ("warning", Fix("optimizer.lr", 1.0))
@@ -122,7 +123,7 @@ def test_prodigy_with_a_warm_up_wants_its_safeguard():
     assert found({"kind": "prodigy", "safeguard_warmup": True}, **WARM) == {}
 
 
-@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
+@each("section", SECTIONS, ids=lambda section: section.__name__)
 def test_each_optimizer_has_a_rate_that_is_very_high_for_it(section):
     kind = section().kind
     if "lr" not in section.model_fields or section.is_adaptive or section.high_lr >= 10:
@@ -133,9 +134,9 @@ def test_each_optimizer_has_a_rate_that_is_very_high_for_it(section):
     assert (told.severity, told.fix) == ("warning", None)
 
 
-@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
+@each("section", SECTIONS, ids=lambda section: section.__name__)
 def test_a_fused_backward_is_refused_beside_what_needs_all_gradients(section):
-    if not section.moves_alone:
+    if not section.updates_independently:
         return
     told = found(
         {"kind": section().kind, "fused_backward": True},
@@ -146,7 +147,7 @@ def test_a_fused_backward_is_refused_beside_what_needs_all_gradients(section):
         assert told[place].choices
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+@each("precision", ["fp32", "bf16", "fp16"])
 def test_a_fused_backward_goes_with_averages_and_every_precision(precision):
     section = {"kind": "adamw", "fused_backward": True}
     assert found(section, ema={"use": True}, hardware={"precision": precision}) == {}

@@ -1,11 +1,10 @@
 """What is told of reward training before it starts: what cannot be, and what is unwise."""
 
-import pytest
-
 from onetrainer.errors import Fix
 from onetrainer.presets.presets import resolve, with_value
 from onetrainer.rules.rewards import problems
-from onetrainer.rules.rules import broken_rules
+from onetrainer.rules.rules import check_rules
+from tests.each import each
 
 WARMER = {"reward": "color"}
 WATCHED = {"reward": "contrast", "train": False}
@@ -27,16 +26,16 @@ def told(base=None, **changes):
     """The problems of a config by path."""
     config = resolve(document(base, **changes), source="test")
     found = problems(config)
-    assert all(problem in broken_rules(config) for problem in found)
+    assert all(problem in check_rules(config) for problem in found)
     return {problem.path: problem for problem in found}
 
 
 def test_a_sound_config_needs_no_images():
     assert told() == {}
-    assert broken_rules(resolve(document(), source="test")) == []
+    assert check_rules(resolve(document(), source="test")) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "path"),
     [
         ({"rewards": []}, "objective.rewards"),
@@ -71,7 +70,7 @@ def test_what_cannot_be_is_refused_at_its_setting(changes, path):
     assert [(one, problem.severity) for one, problem in found.items()] == [(path, "error")]
 
 
-@pytest.mark.parametrize(
+@each(
     "base",
     [
         {"model": {"path": "base", "family": "sd15-inpainting"}},
@@ -86,11 +85,11 @@ def test_what_other_sections_forbid_is_refused(base):
 
 def test_a_vae_cannot_be_trained_by_rewards():
     config = resolve(document({"method": {"kind": "vae"}}), source="test")
-    errors = [one for one in broken_rules(config) if one.severity == "error"]
+    errors = [one for one in check_rules(config) if one.severity == "error"]
     assert [one.fix for one in errors] == [Fix("objective.kind", "reconstruction")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("base", "changes", "path"),
     [
         (None, {"rewards": [WARMER]}, "objective.rewards"),
@@ -112,7 +111,7 @@ def test_what_is_unwise_is_warned_of(base, changes, path):
     assert [(one, problem.severity) for one, problem in found.items()] == [(path, "warning")]
 
 
-@pytest.mark.parametrize(
+@each(
     "algorithm",
     [{"kind": "best_of_n"}, {"kind": "refl"}, {"kind": "draft"}],
 )
@@ -153,7 +152,7 @@ def test_the_size_of_images_counts_only_where_some_are_trained():
     base = {"model": {"path": "base", "family": "sdxl"}, "data": {"folder": "pictures"}}
     size = {"rollout": {"width": 1024, "height": 1024}}
     places = [
-        [one.path for one in broken_rules(resolve(document(base, **size, **more), source="test"))]
+        [one.path for one in check_rules(resolve(document(base, **size, **more), source="test"))]
         for more in ({}, {"keep__denoising_share": 0.1})
     ]
     assert places == [[], ["data.resolution"]]

@@ -1,11 +1,11 @@
 """What is told of validation before a run starts: by the settings alone, and by the pictures."""
 
-import pytest
 from PIL import Image
 
 from onetrainer.checks.dataset import check_images
 from onetrainer.presets.presets import resolve
 from onetrainer.rules.validation import problems
+from tests.each import each
 
 
 def made(steps=1000, data=None, **validation):
@@ -39,7 +39,7 @@ def test_patience_needs_validations_in_between():
     assert told(every=0, patience=1) == [("validation.patience", "error")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "is_told"),
     [
         ({"patience": 9}, False),
@@ -56,7 +56,7 @@ def test_few_validation_images_are_warned_of(tmp_path):
     data = images(tmp_path / "pictures", 12)
     (found,) = check_images(made(data=data, split=0.1))
     assert (found.path, found.severity) == ("validation.split", "warning")
-    assert "only 1 picture " in found.what
+    assert "only 1 image " in found.what
     assert check_images(made(data=data, split=0.34)) == []
 
 

@@ -13,6 +13,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.presets.presets import resolve
 from onetrainer.rules.schedule import problems
 from onetrainer.schedules.learning_rate import lr_multiplier, warmup_steps
+from tests.each import each
 
 STEPS = 40
 
@@ -38,9 +39,9 @@ def library_curve(make, steps=STEPS, **settings):
     return rates
 
 
-@pytest.mark.parametrize("warmup", [0, 7])
-@pytest.mark.parametrize("library", [of_transformers, of_diffusers], ids=["transformers", "d"])
-@pytest.mark.parametrize(
+@each("warmup", [0, 7])
+@each("library", [of_transformers, of_diffusers], ids=["transformers", "d"])
+@each(
     ("kind", "fields", "maker", "settings"),
     [
         ("constant", {}, "get_constant_schedule_with_warmup", {}),
@@ -70,7 +71,7 @@ def test_curve_is_that_of_transformers_and_diffusers(
     assert curve(kind, warmup_steps=warmup, **fields) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize(("timescale", "warmup"), [(0, 0), (0, 7), (15, 7), (15, 0)])
+@each(("timescale", "warmup"), [(0, 0), (0, 7), (15, 7), (15, 0)])
 def test_inverse_square_root_is_that_of_transformers(timescale, warmup):
     expected = library_curve(
         of_transformers.get_inverse_sqrt_schedule,
@@ -92,7 +93,7 @@ def test_lowest_share_is_that_of_transformers():
     assert made == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "fields", "maker", "settings"),
     [
         ("constant", {}, lr_scheduler.ConstantLR, {"factor": 1.0}),
@@ -136,7 +137,7 @@ def test_warm_up_by_a_share_is_that_by_its_steps():
     assert curve("linear", warmup_fraction=0.25) == curve("linear", warmup_steps=10)
 
 
-@pytest.mark.parametrize("bend", [0.0, 0.5, 0.9])
+@each("bend", [0.0, 0.5, 0.9])
 def test_rex_is_the_papers_at_a_bend_of_a_half(bend):
     made = curve("rex", 10, bend=bend, min_factor=0.1)
     for step, factor in enumerate(made):
@@ -149,7 +150,7 @@ def test_rex_is_the_papers_at_a_bend_of_a_half(bend):
 FALLING = ("linear", "cosine", "cosine_restarts", "cosine_waves", "rex", "polynomial")
 
 
-@pytest.mark.parametrize("kind", FALLING)
+@each("kind", FALLING)
 def test_first_step_after_the_warm_up_is_full_and_the_step_after_the_last_would_be_lowest(kind):
     made = schedule(kind, warmup_steps=5, min_factor=0.3)
     assert lr_multiplier(made, step=5, steps=STEPS) == 1.0
@@ -160,7 +161,7 @@ def test_first_step_after_the_warm_up_is_full_and_the_step_after_the_last_would_
         assert lr_multiplier(made, step=STEPS, steps=STEPS) == pytest.approx(0.3, abs=1e-12)
 
 
-@pytest.mark.parametrize("cycles", [3, 7, 49])  # 1 / 49 × 49 is less than 1 in floating point
+@each("cycles", [3, 7, 49])  # 1 / 49 × 49 is less than 1 in floating point
 def test_restarts_come_in_the_step_they_belong_to(cycles):
     for length in (2, 3, 10, 33):
         made = curve("cosine_restarts", cycles * length, cycles=cycles)
@@ -178,20 +179,20 @@ def test_two_points_at_one_place_are_a_jump():
     assert [lr_multiplier(steps, step=step, steps=4) for step in range(4)] == [1, 1, 0.1, 0.1]
 
 
-@pytest.mark.parametrize("kind", ["constant", *FALLING, "inverse_sqrt"])
+@each("kind", ["constant", *FALLING, "inverse_sqrt"])
 def test_a_run_that_is_all_warm_up_divides_by_nothing(kind):
     assert curve(kind, 3, warmup_steps=3) == pytest.approx([0, 1 / 3, 2 / 3])
 
 
-@pytest.mark.parametrize("kind", ["constant", *FALLING, "inverse_sqrt", "points"])
-@pytest.mark.parametrize("steps", [1, 2, 3, 1000])
+@each("kind", ["constant", *FALLING, "inverse_sqrt", "points"])
+@each("steps", [1, 2, 3, 1000])
 def test_every_step_of_every_run_has_a_rate_between_nothing_and_all(kind, steps):
     made = curve(kind, steps)
     assert all(0 <= factor <= 1 for factor in made)
     assert made[0] == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "place"),
     [
         ({"warmup_steps": 50}, "schedule.warmup_steps"),
@@ -221,7 +222,7 @@ def test_a_curve_without_points_is_told():
     assert curve("points") == [1.0] * STEPS
 
 
-@pytest.mark.parametrize(
+@each(
     "fields",
     [
         {"warmup_steps": 49},

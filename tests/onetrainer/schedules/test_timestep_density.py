@@ -7,7 +7,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from onetrainer.config.objectives.timesteps import Timesteps, Uniform
-from onetrainer.schedules.timestep_density import density, share_below
+from onetrainer.schedules.timestep_density import density, fraction_below
+from tests.each import each
 
 FINE = 40_000  # places for numeric integration
 ADAPTER = TypeAdapter(Timesteps)
@@ -69,7 +70,7 @@ def integrated(function, steps):
     return [mass / math.fsum(masses) for mass in masses]
 
 
-@pytest.mark.parametrize(("fields", "function"), SHAPES, ids=IDS)
+@each(("fields", "function"), SHAPES, ids=IDS)
 def test_densities_are_those_of_the_formulas(fields, function):
     ours = density(section(fields), 200)
     assert len(ours) == 200
@@ -77,7 +78,7 @@ def test_densities_are_those_of_the_formulas(fields, function):
     assert ours == pytest.approx(integrated(function, 200), rel=1e-3, abs=1e-7)
 
 
-@pytest.mark.parametrize("scale", [-1.0, -0.4, 0.0, 0.9, 1.29, 1.75])
+@each("scale", [-1.0, -0.4, 0.0, 0.9, 1.29, 1.75])
 def test_the_heavy_tail_is_that_of_its_map(scale):
     counts = [0] * 50
     for place in range(FINE):
@@ -88,24 +89,24 @@ def test_the_heavy_tail_is_that_of_its_map(scale):
     assert ours == pytest.approx([count / FINE for count in counts], abs=3 / FINE)
 
 
-@pytest.mark.parametrize(("alpha", "beta"), [(0.05, 0.05), (0.5, 0.5), (0.3, 20), (1, 1), (20, 20)])
+@each(("alpha", "beta"), [(0.05, 0.05), (0.5, 0.5), (0.3, 20), (1, 1), (20, 20)])
 def test_the_beta_distribution_is_right_up_to_its_limits(alpha, beta):
     made = section({"kind": "beta", "alpha": alpha, "beta": beta})
     if alpha == beta:
-        assert share_below(made, 0.5) == pytest.approx(0.5, abs=1e-12)
+        assert fraction_below(made, 0.5) == pytest.approx(0.5, abs=1e-12)
     if alpha == beta == 0.5:  # the arcsine distribution
         for level in (1e-4, 0.2, 0.7, 0.999):
             expected = 2 / math.pi * math.asin(math.sqrt(level))
-            assert share_below(made, level) == pytest.approx(expected, abs=1e-12)
+            assert fraction_below(made, level) == pytest.approx(expected, abs=1e-12)
     # Integrated over v = u^alpha on the far left, where the density of u may have a peak.
     width = 0.01**alpha / FINE
     places = [((place + 0.5) * width) ** (1 / alpha) for place in range(FINE)]
     scale = math.gamma(alpha + beta) / math.gamma(alpha) / math.gamma(beta) / alpha
     mass = scale * math.fsum((1 - place) ** (beta - 1) * width for place in places)
-    assert share_below(made, 0.01) == pytest.approx(mass, rel=1e-6)
+    assert fraction_below(made, 0.01) == pytest.approx(mass, rel=1e-6)
 
 
-@pytest.mark.parametrize(("fields", "function"), SHAPES, ids=IDS)
+@each(("fields", "function"), SHAPES, ids=IDS)
 def test_shift_and_range_are_applied_once_and_the_range_holds(fields, function):
     shift, lowest, highest = 3.0, 0.2, 0.8
 
@@ -126,7 +127,7 @@ def test_shift_and_range_are_applied_once_and_the_range_holds(fields, function):
 
 def test_the_shift_takes_the_middle_where_the_paper_takes_it():
     # Esser et al. 2024, section 5.3.2: t → s·t / (1 + (s - 1)·t); 3 takes 1/2 to 3/4.
-    assert share_below(Uniform(shift=3.0), 0.75) == pytest.approx(0.5)
+    assert fraction_below(Uniform(shift=3.0), 0.75) == pytest.approx(0.5)
 
 
 def test_a_narrow_range_takes_parts_of_timesteps():
@@ -134,12 +135,12 @@ def test_a_narrow_range_takes_parts_of_timesteps():
     assert density(Uniform(lowest=0.125, highest=0.5), 4) == pytest.approx([1 / 3, 2 / 3, 0, 0])
 
 
-@pytest.mark.parametrize(("fields", "function"), SHAPES, ids=IDS)
+@each(("fields", "function"), SHAPES, ids=IDS)
 def test_rounding_next_to_the_ends_leaves_no_range(fields, function):
     for shift in (0.1, 1.0, 10.0):
         made = section(fields, shift=shift, lowest=0.2, highest=0.8)
         for level in (math.nextafter(0.8, 0), math.nextafter(0.2, 1), 0.8, 0.2):
-            assert share_below(made, level) == pytest.approx(float(level > 0.5), abs=1e-6)
+            assert fraction_below(made, level) == pytest.approx(float(level > 0.5), abs=1e-6)
 
 
 def test_an_empty_range_is_refused():

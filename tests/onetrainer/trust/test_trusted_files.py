@@ -32,29 +32,29 @@ def file(tmp_path):
 def test_a_function_is_allowed_only_after_it_was_said(file, store):
     spec = f"{file}:score"
     assert trusted_files.status(spec, store=store) == "unknown"
-    trusted_files.allow(spec, store=store)
+    trusted_files.trust_function(spec, store=store)
     assert trusted_files.status(spec, store=store) == "allowed"
     assert trusted_files.problem(spec, "objective.rewards.0.function", store=store) is None
-    function, contents = trusted_files.allowed_code(spec, store=store)
+    function, contents = trusted_files.trusted_code(spec, store=store)
     assert (function.file, function.name, contents) == (file, "score", (CODE.encode(),))
 
 
 def test_a_changed_file_asks_again(file, store):
-    trusted_files.allow(f"{file}:score", store=store)
+    trusted_files.trust_function(f"{file}:score", store=store)
     file.write_text(CODE + "# later\n")
     assert trusted_files.status(f"{file}:score", store=store) == "changed"
-    with pytest.raises(UserError, match="has changed since you allowed it"):
-        trusted_files.allowed_code(f"{file}:score", store=store)
+    with pytest.raises(UserError, match="has changed since you trusted it"):
+        trusted_files.trusted_code(f"{file}:score", store=store)
     file.write_text(CODE)
     assert trusted_files.status(f"{file}:score", store=store) == "allowed"
 
 
 def test_consent_to_one_file_is_none_to_a_copy_of_it(file, store):
-    trusted_files.allow(f"{file}:score", store=store)
+    trusted_files.trust_function(f"{file}:score", store=store)
     copy = file.with_name("copy.py")
     copy.write_text(CODE)
     assert trusted_files.status(f"{copy}:score", store=store) == "unknown"
-    trusted_files.allow(f"{copy}:score", store=store)
+    trusted_files.trust_function(f"{copy}:score", store=store)
     assert trusted_files.status(f"{file}:score", store=store) == "allowed"
 
 
@@ -72,18 +72,19 @@ def test_the_terminal_allows_what_it_was_told_to_and_asks_nobody_else(file, tmp_
 
 def test_only_what_was_seen_is_allowed(file, store):
     spec = f"{file}:score"
-    seen = trusted_files.ask(spec, store=store).digest
+    seen = trusted_files.check_trust(spec, store=store).digest
     file.write_text(CODE + "# later\n")
-    assert not trusted_files.allow(spec, seen=seen, store=store)
+    assert not trusted_files.trust_function(spec, expected_digest=seen, store=store)
     assert trusted_files.status(spec, store=store) == "unknown"
-    assert trusted_files.allow(spec, seen=trusted_files.ask(spec, store=store).digest, store=store)
+    digest = trusted_files.check_trust(spec, store=store).digest
+    assert trusted_files.trust_function(spec, expected_digest=digest, store=store)
     assert trusted_files.status(spec, store=store) == "allowed"
 
 
 def test_one_file_is_one_file_however_it_is_written(file, store, monkeypatch):
     (file.parent / "sub").mkdir()
     monkeypatch.chdir(file.parent / "sub")
-    trusted_files.allow("../rewards.py:score", store=store)
+    trusted_files.trust_function("../rewards.py:score", store=store)
     assert trusted_files.status(f"{file}:score", store=store) == "allowed"
     assert absolute_spec("../rewards.py:score", file.parent / "sub") == f"{file}:score"
 
@@ -98,10 +99,10 @@ def test_a_damaged_file_of_consents_allows_nothing(file, store, damage):
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("", "names no function"),
-        ("rewards.py", "names no function"),
-        ("rewards.py:", "names no function"),
-        ("rewards.py:a b", "names no function"),
+        ("", "does not name a function"),
+        ("rewards.py", "does not name a function"),
+        ("rewards.py:", "does not name a function"),
+        ("rewards.py:a b", "does not name a function"),
         ("missing.py:score", "there is no such file"),
         ("~nobody-of-this-name/own.py:score", "there is no such user"),
         ("rewards.py:other", 'no function "other"'),
@@ -109,7 +110,7 @@ def test_a_damaged_file_of_consents_allows_nothing(file, store, damage):
         ("no_such_module_anywhere:score", "no such module"),
         ("json.no_such_module:score", "no such module"),
         ("json..decoder:score", "no such module"),
-        ("math:sqrt", r"no Python source|no such module"),
+        ("math:sqrt", r"not Python source|no such module"),
     ],
 )
 def test_what_is_wrong_with_a_function_is_told(file, store, monkeypatch, spec, words):
@@ -124,7 +125,7 @@ def test_what_is_wrong_with_a_function_is_told(file, store, monkeypatch, spec, w
 
 def test_the_problem_of_unknown_code_says_how_to_allow_it(file, store):
     problem = trusted_files.problem(f"{file}:score", "here", store=store)
-    assert "you have not said yet" in problem.what
+    assert "not trusted yet" in problem.what
     assert f'onetrainer allow "{file}:score"' in problem.remedy
 
 
@@ -138,7 +139,7 @@ def test_modules_are_found_without_being_imported(tmp_path, store, monkeypatch):
     found = find_function(spec)
     assert found.files == (package / "__init__.py", package / "light.py")
     assert "own_package_for_rewards" not in sys.modules
-    trusted_files.allow(spec, store=store)
+    trusted_files.trust_function(spec, store=store)
     (package / "__init__.py").write_text("")  # it would run, too
     assert trusted_files.status(spec, store=store) == "changed"
 
@@ -187,7 +188,9 @@ def test_the_preview_shows_the_packages_around_a_module(tmp_path, monkeypatch):
 def test_consents_that_cannot_be_kept_are_told(file, tmp_path):
     (tmp_path / "in-the-way").write_text("")
     with pytest.raises(UserError, match="cannot write here"):
-        trusted_files.allow(f"{file}:score", store=tmp_path / "in-the-way" / "allowed.json")
+        trusted_files.trust_function(
+            f"{file}:score", store=tmp_path / "in-the-way" / "allowed.json"
+        )
 
 
 def test_asking_needs_neither_torch_nor_a_window():

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from onetrainer.config.base.variants import kinds_of
-from onetrainer.config.fields import is_there, setting_at, settings
+from onetrainer.config.base.variants import selected_variants
+from onetrainer.config.fields import is_available, setting_at, settings
 from onetrainer.config.migrate import migrate
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import ProblemsError
@@ -16,13 +16,15 @@ from onetrainer.presets.presets import (
     load_document,
     resolve,
     value_at,
-    with_kind,
     with_overrides,
+    with_variant,
 )
+from tests.each import each
 
+EVERY = list(settings(TrainConfig))
 KINDS = [
     (setting.path.removesuffix(".kind"), kind)
-    for setting in settings(TrainConfig)
+    for setting in EVERY
     if setting.path.endswith(".kind")
     for kind in setting.choices
 ]
@@ -32,8 +34,8 @@ def chosen(path, kind):
     """A document with this kind of section; where that is inside a kind, with the outer one."""
     document = {}
     for outer, kinds in setting_at(f"{path}.kind").needs:
-        document = with_kind(document, outer, sorted(kinds)[0])
-    return with_kind(document, path, kind)
+        document = with_variant(document, outer, sorted(kinds)[0])
+    return with_variant(document, path, kind)
 
 
 def refused(document):
@@ -42,24 +44,24 @@ def refused(document):
     return {problem.path: problem for problem in caught.value.problems}
 
 
-@pytest.mark.parametrize(("path", "kind"), KINDS)
+@each(("path", "kind"), KINDS)
 def test_every_kind_can_be_chosen_saved_and_loaded(path, kind):
     config = resolve(chosen(path, kind), source="")
     assert resolve(as_preset(config), source="") == config
-    assert kinds_of(config.model_dump(mode="json"), TrainConfig)[path] == kind
+    assert selected_variants(config.model_dump(mode="json"), TrainConfig)[path] == kind
 
 
-@pytest.mark.parametrize(("path", "kind"), KINDS)
+@each(("path", "kind"), KINDS)
 def test_every_kind_lists_exactly_the_settings_it_has(path, kind):
     document = resolve(chosen(path, kind), source="").model_dump(mode="json")
-    kinds = kinds_of(document, TrainConfig)
+    kinds = selected_variants(document, TrainConfig)
     listed = {s.path: s for s in settings(TrainConfig, kinds=kinds)}
     for place, setting in listed.items():
         inside = value_at(document, place.rpartition(".")[0]) if "." in place else document
         assert place.rpartition(".")[2] in inside, place
         shown = list(setting.default) if setting.kind == "list" else setting.default
         assert value_at(document, place) == shown or place.endswith(".kind"), place
-    assert {s.path for s in settings(TrainConfig) if is_there(s, kinds)} == set(listed)
+    assert {s.path for s in EVERY if is_available(s, kinds)} == set(listed)
 
 
 def test_a_document_without_kinds_means_the_default_ones():
@@ -70,7 +72,7 @@ def test_a_document_without_kinds_means_the_default_ones():
 
 def test_choosing_another_kind_keeps_what_a_person_has_set():
     document = {"optimizer": {"kind": "adamw", "lr": 3e-4, "beta2": 0.99}}
-    changed = with_kind(document, "optimizer", "adam")["optimizer"]
+    changed = with_variant(document, "optimizer", "adam")["optimizer"]
     assert (changed["lr"], changed["beta2"]) == (3e-4, 0.99)
     assert changed["weight_decay"] == 0.0  # Adam's own, since nothing else was asked for
 
@@ -94,7 +96,7 @@ def test_a_setting_of_another_kind_says_where_it_belongs():
     assert "method.kind" in problem.expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("word", "near"),
     [
         ("adamm", "adam"),
@@ -123,9 +125,9 @@ def test_differences_between_kinds_are_told_one_by_one():
     right = resolve({"method": {"kind": "full"}}, source="")
     found = {d.path: d for d in differences(left, right)}
     assert next(iter(found)) == "method.kind"
-    assert found["method.kind"].words() == 'method.kind: "lora" → "full"'
-    assert found["method.rank"].words() == "method.rank: 16 → (not with full)"
-    assert found["method.weights"].words() == 'method.weights: (not with lora) → "bf16"'
+    assert found["method.kind"].text() == 'method.kind: "lora" → "full"'
+    assert found["method.rank"].text() == "method.rank: 16 → (not with full)"
+    assert found["method.weights"].text() == 'method.weights: (not with lora) → "bf16"'
 
 
 def test_kind_of_an_inner_section_comes_before_what_is_in_it():
@@ -140,7 +142,7 @@ def test_defaults_of_kinds_are_those_of_the_sections():
     assert defaults({}) == json.loads(TrainConfig().model_dump_json())
 
 
-@pytest.mark.parametrize(
+@each(
     ("family", "names"), [("sd15", {"text_encoder"}), ("sdxl", {"text_encoder", "text_encoder_2"})]
 )
 def test_the_switch_for_all_encoders_becomes_one_for_each(family, names):
