@@ -27,7 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return EXIT_USER
     from onetrainer.cli import commands as cli
+    from onetrainer.config.renamed import rename_notes
 
+    for note in rename_notes(vars(options).get("set") or ()):
+        sys.stderr.write(f"{note}\n")
     try:
         return cli.COMMANDS[options.command](options)
     except UserError as error:
