@@ -98,7 +98,7 @@ class Studio:
         desk = self.desk
         desk.key("F6")
         desk.wait_state(page="preview")
-        desk.wait(lambda: desk.state["preview"]["plan"]["sizes"], "the sizes")
+        desk.wait(lambda: desk.state["preview"]["plan"]["buckets"], "the sizes")
         self.shoot("preview")
         desk.click("preview check")
         desk.click("check images")

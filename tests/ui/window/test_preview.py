@@ -44,18 +44,18 @@ def check_of(desk):
 def go_to_preview(desk):
     desk.key("F6")
     desk.wait_state(page="preview")
-    desk.wait(lambda: plan_of(desk)["sizes"], "the sizes")
+    desk.wait(lambda: plan_of(desk)["buckets"], "the sizes")
 
 
 def test_sizes_and_images_are_chosen_by_pointer_and_keys(open_desk, shapes):
     desk = open_desk(shapes)
     go_to_preview(desk)
     plan = plan_of(desk)
-    assert [line.partition(": ")[2] for line in plan["sizes"]] == ["4", "4", "4"]
+    assert [line.partition(": ")[2] for line in plan["buckets"]] == ["4", "4", "4"]
     assert "Images: 12 training" in plan["facts"]
     first = plan["title"]
-    desk.click("preview sizes")
-    assert desk.state["focus"] == "preview sizes"
+    desk.click("preview buckets")
+    assert desk.state["focus"] == "preview buckets"
     desk.key("Home")
     tall = plan_of(desk)["title"]
     desk.key("Down", "Down")
@@ -71,7 +71,7 @@ def test_sizes_and_images_are_chosen_by_pointer_and_keys(open_desk, shapes):
 def test_the_tab_key_goes_from_the_sizes_to_the_turns(open_desk, shapes):
     desk = open_desk(shapes)
     go_to_preview(desk)
-    desk.click("preview sizes")
+    desk.click("preview buckets")
     desk.key("Tab")
     assert desk.state["focus"] == "preview thumbnails"
     desk.key("Tab")
@@ -81,14 +81,14 @@ def test_the_tab_key_goes_from_the_sizes_to_the_turns(open_desk, shapes):
 def test_the_preview_follows_the_settings(open_desk, shapes):
     desk = open_desk(shapes)
     go_to_preview(desk)
-    before = plan_of(desk)["sizes"]
+    before = plan_of(desk)["buckets"]
     desk.page("data")
     desk.replace("data.resolution", "128")
     desk.key("F6")
-    desk.wait(lambda: plan_of(desk)["sizes"] not in ([], before), "sizes of the new resolution")
+    desk.wait(lambda: plan_of(desk)["buckets"] not in ([], before), "sizes of the new resolution")
     assert "enlarged" in plan_of(desk)["image"][1]
     desk.key("ctrl+z")
-    desk.wait(lambda: plan_of(desk)["sizes"] == before, "the sizes of before")
+    desk.wait(lambda: plan_of(desk)["buckets"] == before, "the sizes of before")
 
 
 def test_the_time_that_caching_takes_is_counted_when_asked(open_desk, shapes):
@@ -115,7 +115,7 @@ def test_what_is_put_right_on_the_disk_is_seen_by_looking_again(open_desk, shape
     desk.wait(lambda: desk.widget("preview again").get("shown"), "words about the folder")
     images.with_name("elsewhere").rename(images)
     desk.click("preview again")
-    desk.wait(lambda: plan_of(desk)["sizes"], "the sizes")
+    desk.wait(lambda: plan_of(desk)["buckets"], "the sizes")
     (images / "paper-00.txt").unlink()
     desk.click("preview refresh")
     desk.wait(lambda: "No caption: 1 image" in plan_of(desk)["facts"], "the news")

@@ -24,7 +24,7 @@ from ui.widgets.grid import Box, Grid
 _LEFT = 320
 _GAP = 14
 _LOW = 540
-_ASK_AFTER_MS = 400
+_QUERY_AFTER_MS = 400
 _THUMB, _CELL = 96, 104
 _ROW = 30
 _GLYPH = 18
@@ -73,8 +73,8 @@ class PlanTab:
         return {
             "message": self._message.text,
             "facts": [f"{fact.label}: {fact.text}" for fact in self._overview.facts],
-            "sizes": [
-                f"{format_bucket(size.bucket)}: {len(size.images)}" for size in self._buckets
+            "buckets": [
+                f"{format_bucket(bucket.bucket)}: {len(bucket.images)}" for bucket in self._buckets
             ],
             "title": f"{self._title.cget('text')}: {self._bucket_summary.cget('text')}",
             "image": self.image.visible_text,
@@ -89,7 +89,7 @@ class PlanTab:
             return
         if not query.is_requested and not self._pending:
             self._pending = self._context.root.after(
-                0 if query.answer is None else _ASK_AFTER_MS, self._start_query
+                0 if query.answer is None else _QUERY_AFTER_MS, self._start_query
             )
         if query.answer is not None and not query.is_outdated:
             self._show(query.answer)
@@ -138,13 +138,11 @@ class PlanTab:
         self._message.hide()
         self._body.pack(fill="both", expand=True)
         self._overview.show(data)
-        buckets = [size.bucket for size in data.buckets]
+        sizes = [bucket.bucket for bucket in data.buckets]
         # Select the largest bucket if the selected one no longer exists.
-        counts = [len(size.images) for size in data.buckets]
-        self._bucket_index = (
-            buckets.index(before) if before in buckets else counts.index(max(counts))
-        )
-        self._bucket_list.show(len(buckets), self._bucket_index)
+        counts = [len(bucket.images) for bucket in data.buckets]
+        self._bucket_index = sizes.index(before) if before in sizes else counts.index(max(counts))
+        self._bucket_list.show(len(sizes), self._bucket_index)
         self._show_bucket(self._bucket_index)
 
     def _make_bucket_list(self, parent: tk.Misc) -> Grid:
@@ -152,11 +150,11 @@ class PlanTab:
         outer, inner = kit.card(parent)
         outer.pack(fill="both", expand=True)
         kit.label(inner, "Buckets", style="Heading").pack(anchor="w", pady=(0, kit.px(4)))
-        buckets = Grid(
-            kit, inner, self._paint_bucket, self._show_bucket, name="preview sizes", height=_ROW
+        sizes = Grid(
+            kit, inner, self._paint_bucket, self._show_bucket, name="preview buckets", height=_ROW
         )
-        buckets.outer.pack(fill="both", expand=True)
-        return buckets
+        sizes.outer.pack(fill="both", expand=True)
+        return sizes
 
     def _make_thumbnails(self, parent: tk.Misc) -> tuple[tk.Widget, Grid]:
         kit = self._context.kit
@@ -180,11 +178,11 @@ class PlanTab:
 
     def _show_bucket(self, index: int) -> None:
         self._bucket_index = index
-        size = self._buckets[index]
-        self._title.configure(text=format_bucket(size.bucket))
-        self._bucket_summary.configure(text=bucket_summary(size))
+        bucket = self._buckets[index]
+        self._title.configure(text=format_bucket(bucket.bucket))
+        self._bucket_summary.configure(text=bucket_summary(bucket))
         self._thumbnails.forget_images()
-        self._thumbnails.show(len(size.images), 0)
+        self._thumbnails.show(len(bucket.images), 0)
         self._thumbnails.to_top()
         self._show_image(0)
 
@@ -194,7 +192,7 @@ class PlanTab:
 
     def _paint_bucket(self, canvas: tk.Canvas, index: int, box: Box, is_current: bool) -> None:
         """Draw the shape and size of a bucket, a bar, and the number of images."""
-        size, palette, px = (
+        bucket, palette, px = (
             self._buckets[index],
             self._context.kit.theme.palette,
             self._context.kit.px,
@@ -209,9 +207,9 @@ class PlanTab:
                 fill=palette.selected,
             )
         middle = box.top + box.height // 2
-        longer = max(size.bucket.width, size.bucket.height)
-        wide = max(2, round(px(_GLYPH) * size.bucket.width / longer))
-        high = max(2, round(px(_GLYPH) * size.bucket.height / longer))
+        longer = max(bucket.bucket.width, bucket.bucket.height)
+        wide = max(2, round(px(_GLYPH) * bucket.bucket.width / longer))
+        high = max(2, round(px(_GLYPH) * bucket.bucket.height / longer))
         x = box.left + px(16)
         canvas.create_rectangle(
             x - wide // 2,
@@ -224,14 +222,14 @@ class PlanTab:
         canvas.create_text(
             left,
             middle,
-            text=format_bucket(size.bucket),
+            text=format_bucket(bucket.bucket),
             anchor="w",
             font="OneTrainerSmall",
             fill=palette.text,
         )
         most = max(len(each.images) for each in self._buckets)
         left, right = left + px(_SIZE_ROOM), box.left + box.width - px(_FIGURE_ROOM)
-        end = left + max(px(2), round((right - left) * len(size.images) / most))
+        end = left + max(px(2), round((right - left) * len(bucket.images) / most))
         half = px(4)
         canvas.create_rectangle(
             left, middle - half, end, middle + half, fill=palette.fill, outline=""
@@ -239,7 +237,7 @@ class PlanTab:
         canvas.create_text(
             box.left + box.width - px(8),
             middle,
-            text=f"{len(size.images):,}",
+            text=f"{len(bucket.images):,}",
             anchor="e",
             font="OneTrainerSmall",
             fill=palette.text,
@@ -290,8 +288,8 @@ class _Message:
         self._kit = kit
         self._draft = context.draft
         self._outer, inner = kit.card(parent)
-        self._words = kit.label(inner, wrap=560)
-        self._words.pack(anchor="w")
+        self._label = kit.label(inner, wrap=560)
+        self._label.pack(anchor="w")
         self._button = kit.button(
             inner,
             "Choose an image folder",
@@ -299,7 +297,7 @@ class _Message:
             name="preview choose",
             kind="primary",
         )
-        self._again = kit.button(inner, "Refresh", reload, name="preview again")
+        self._refresh_button = kit.button(inner, "Refresh", reload, name="preview again")
 
     def show(self, error: UserError | None) -> None:
         self.text = "Reading the images …"
@@ -307,12 +305,15 @@ class _Message:
             problem = Problem(_SETTING, error.what, error.expected, error.remedy)
             self.text = problem_text(problem)
         has_folder = any(bool(self._draft.value(path)) for path in (_SETTING, _MORE))
-        for button, is_wanted in ((self._button, not has_folder), (self._again, has_folder)):
+        for button, is_wanted in (
+            (self._button, not has_folder),
+            (self._refresh_button, has_folder),
+        ):
             if error is not None and is_wanted:
                 button.widget.pack(anchor="w", pady=(self._kit.px(12), 0))
             else:
                 button.widget.pack_forget()
-        self._words.configure(text=self.text)
+        self._label.configure(text=self.text)
         self._outer.pack(fill="x")
 
     def hide(self) -> None:

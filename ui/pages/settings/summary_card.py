@@ -227,17 +227,17 @@ def trained_lines(draft: Draft) -> list[str]:
     method = draft.setting("method.kind")
     if method is None:
         return []
-    networks = _trained_networks(draft)
-    trained = [network for network, is_on in networks.items() if is_on]
+    components = _trainable_components(draft)
+    trained = [component for component, is_on in components.items() if is_on]
     tokens = draft.value("embeddings.tokens")
     count = len(tokens) if isinstance(tokens, list) else 0
-    new_words = f"{count} new token{'s' if count != 1 else ''}"
+    new_tokens = f"{count} new token{'s' if count != 1 else ''}"
     title = method.choice_label(draft.value("method.kind"))
-    what = f"{title}: {join_list(trained) or 'no component'}" if networks else title
-    return [what, new_words] if count else [what]
+    trained_text = f"{title}: {join_list(trained) or 'no component'}" if components else title
+    return [trained_text, new_tokens] if count else [trained_text]
 
 
-def _trained_networks(draft: Draft) -> dict[str, bool]:
+def _trainable_components(draft: Draft) -> dict[str, bool]:
     """Return the components that the method can train, by name, and whether it does."""
     has_two = str(draft.value("model.family")).startswith("sdxl")
     components = {}
@@ -249,7 +249,7 @@ def _trained_networks(draft: Draft) -> dict[str, bool]:
     return components
 
 
-def validation_of(draft: Draft, images: int) -> int:
+def validation_image_count(draft: Draft, images: int) -> int:
     """Return how many images are split off for validation; 0 for a folder of its own."""
     config = draft.section_alone("validation")
     if config is None or not config.validation.use or config.validation.folder:
@@ -284,25 +284,25 @@ def run_lines(draft: Draft, summary: FolderSummary | None) -> list[str]:
     if not (isinstance(steps, int) and isinstance(batch, int) and isinstance(accumulation, int)):
         return [*trained_lines(draft), "Fix the numbers to see the length of the run."]
     images_seen = steps * batch * accumulation
-    is_of_rewards = value("objective.kind") == "alignprop"
+    is_reward_training = value("objective.kind") == "alignprop"
     is_curated = value("objective.algorithm.kind") == "best_of_n"
     done = (
         ("trained on, the best of those generated" if is_curated else "generated and scored")
-        if is_of_rewards
+        if is_reward_training
         else "seen"
     )
     # The last batch of a bucket may be smaller.
-    is_most = batch * accumulation > 1 and not is_of_rewards
+    is_most = batch * accumulation > 1 and not is_reward_training
     count = f"{'up to ' if is_most else ''}{images_seen:,} images {done}"
     lines = [*trained_lines(draft), f"{steps:,} steps", count]
-    if is_of_rewards:
+    if is_reward_training:
         lines += prompt_lines(draft)
     elif (
         summary is not None
         and summary.images
         and not (_used_folders(draft) or draft.value("data.class_folder"))
     ):
-        validation = validation_of(draft, summary.images)
+        validation = validation_image_count(draft, summary.images)
         lines.append(how_often(images_seen, max(1, summary.images - validation), is_most=is_most))
         if validation:
             count = f"{validation:,} image{'s' if validation > 1 else ''}"

@@ -88,7 +88,7 @@ def test_an_unforeseen_error_is_told_and_one_can_look_again(context, monkeypatch
     assert again.winfo_viewable()
     monkeypatch.setattr(part.query, "_ask", real)
     context.kit.buttons["preview again"].widget.invoke()
-    wait_until(context, lambda: part.visible_text["sizes"])
+    wait_until(context, lambda: part.visible_text["buckets"])
     assert part.visible_text["message"] == ""
 
 
