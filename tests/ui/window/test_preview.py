@@ -102,7 +102,7 @@ def test_the_time_that_caching_takes_is_counted_when_asked(open_desk, shapes):
 def test_without_a_folder_the_page_leads_to_it(open_desk, tmp_path):
     desk = open_desk(write_project(tmp_path / "project", data={"folder": ""}))
     desk.key("F6")
-    desk.wait(lambda: "no image folder" in plan_of(desk)["message"].lower(), "words about the folder")
+    desk.wait(lambda: "no image folder" in plan_of(desk)["message"].lower(), "the message")
     desk.click("preview choose")
     desk.wait_state(page="data", focus="data.folder")
 
