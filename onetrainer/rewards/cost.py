@@ -1,8 +1,8 @@
-"""What a run asks of the UNet: forward passes a step, by what they are for, known beforehand.
+"""UNet forward passes of a training run, by purpose, computed from its config.
 
-A pass is one latent through the UNet once; with guidance each step of a drawing has two of them,
-with the prompt and without, which are computed as one call. What is drawn by chance counts with
-its mean. Rewards ask nothing of the UNet, those that are only watched neither.
+A pass is one latent through the UNet once. With guidance, each sampling step has two, with and
+without the prompt, computed as one call. Random quantities count with their mean. Rewards need no
+UNet passes.
 """
 
 import math
@@ -31,26 +31,26 @@ from onetrainer.rewards.truncation import (
 )
 
 BACKWARD = 2
-"""A backward pass counts as so many forward passes: a product's gradient by each of its operands.
-Where weights are frozen one of the two is left out, and it takes less."""
+"""Forward passes that cost as much as a backward pass: the gradients of a product's two operands.
+With frozen weights, one of the two is not computed."""
 DISTANCE_PASSES = 6
-"""Of a held-out picture: the model's and the base's, at each of three noise levels."""
+"""Per validation image: the model's and the base's, at three noise levels."""
 
 
 @dataclass(frozen=True)
 class StepCost:
-    """A step's passes of the UNet, on average.
+    """The UNet passes of one step, on average.
 
-    drawing: without a gradient, to draw. trained: with one, while drawing. ordinary: with one, of
-    pictures that are learnt as they are. anchor: without one, to
-    compare the model with the one before training.
-    anchor_trained: with one, to compare with it. keeps_inputs: whether what is kept of a trained
-    pass of drawing is its inputs alone. repeats_blocks: whether blocks are computed again within
-    every pass with a gradient.
-    scored, scored_plainly: pictures that are decoded and scored with a gradient, and without.
+    sampling: Without gradient, to generate images. trained: With gradient, while generating.
+    ordinary: With gradient, on training images. anchor: Without gradient, by the base model for
+    comparison.
+    anchor_trained: With gradient, to be compared with it. keeps_inputs: Whether only the inputs of
+    a trained sampling pass are saved for backward. repeats_blocks: Whether blocks are recomputed
+    within every pass with a gradient. scored, scored_without_gradient: Images that are decoded and
+    scored.
     """
 
-    drawing: float = 0.0
+    sampling: float = 0.0
     trained: float = 0.0
     ordinary: float = 0.0
     anchor: float = 0.0
@@ -58,53 +58,53 @@ class StepCost:
     keeps_inputs: bool = False
     repeats_blocks: bool = False
     scored: float = 0.0
-    scored_plainly: float = 0.0
+    scored_without_gradient: float = 0.0
 
     @property
     def with_gradient(self) -> float:
-        """All passes that a backward pass belongs to."""
+        """The passes that have a backward pass."""
         return self.trained + self.ordinary + self.anchor_trained
 
     @property
-    def repeated_whole(self) -> float:
-        """Passes that are computed again from their inputs."""
+    def recomputed_whole(self) -> float:
+        """The passes that are recomputed from their inputs."""
         return self.trained + self.anchor_trained if self.keeps_inputs else 0.0
 
     @property
     def repeated(self) -> float:
-        """All that is computed again for the gradient."""
-        return self.repeated_whole + (self.with_gradient if self.repeats_blocks else 0.0)
+        """The passes recomputed for the gradient."""
+        return self.recomputed_whole + (self.with_gradient if self.repeats_blocks else 0.0)
 
-    def by_part(self) -> dict[str, float]:
-        """Passes by what they are for, backward ones as so many forward ones; none that is 0."""
-        parts = {
-            "drawing": self.drawing,
+    def by_purpose(self) -> dict[str, float]:
+        """Return the passes by purpose, in forward passes, without zeros."""
+        passes_by_name = {
+            "drawing": self.sampling,
             "trained": self.trained,
             "ordinary": self.ordinary,
             "repeated": self.repeated,
             "backward": BACKWARD * self.with_gradient,
             "anchor": self.anchor + self.anchor_trained,
         }
-        return {name: passes for name, passes in parts.items() if passes}
+        return {name: passes for name, passes in passes_by_name.items() if passes}
 
 
 @dataclass(frozen=True)
 class RunCost:
-    """What a run takes.
+    """The UNet passes of a run.
 
-    steps: of the optimizer. looks: how often held-out prompts are drawn; look: what each takes.
-    samples: what all pictures for people take together.
+    steps: Optimizer steps. step: Passes of each. evaluations: Number of evaluations of the
+    validation prompts. evaluation: Passes of each. samples: Passes of all sample images together.
     """
 
     steps: int
     step: StepCost
-    looks: int = 0
-    look: StepCost = StepCost()
+    evaluations: int = 0
+    evaluation: StepCost = StepCost()
     samples: StepCost = StepCost()
 
 
 def cost_of(config: TrainConfig) -> RunCost:
-    """The passes of a config's run; of one that does not ask the UNet, none."""
+    """Return the passes of a config's run; 0 if the objective does not train the UNet."""
     samples = _samples(config.sampling, config.training.steps)
     images = config.training.batch_size * config.training.accumulation
     repeats = config.hardware.gradient_checkpointing == "block"
@@ -112,7 +112,11 @@ def cost_of(config: TrainConfig) -> RunCost:
         case AlignProp() as section:
             step = _reward_step(section, images, config.training.steps, repeats)
             steps = config.training.steps
-            return RunCost(steps, step, _looks(section, steps), _look(config, section), samples)
+            # Before the first step, after every so many, and after the last.
+            every = section.evaluation.every
+            evaluations = 1 + steps // every + (steps % every > 0)
+            evaluation = _evaluation_cost(config, section)
+            return RunCost(steps, step, evaluations, evaluation, samples)
         case Denoising():
             step = StepCost(ordinary=images, repeats_blocks=repeats)
             return RunCost(config.training.steps, step, samples=samples)
@@ -121,11 +125,11 @@ def cost_of(config: TrainConfig) -> RunCost:
 
 
 def _reward_step(section: AlignProp, images: int, steps: int, repeats_blocks: bool) -> StepCost:
-    """The mean of a run's steps: ordinary ones, and those toward the reward."""
-    rollout, share = section.rollout, section.keep.denoising_share
-    halves = halves_of(rollout.guidance)
-    ordinary = share * images
-    drawn = (1 - share) * images
+    """Return the mean over a run's steps of denoising and of reward training."""
+    rollout, fraction = section.rollout, section.keep.denoising_share
+    passes = passes_per_step(rollout.guidance)
+    ordinary = fraction * images
+    generated = (1 - fraction) * images
     if isinstance(section.algorithm, BestOfN):
         rounds = math.ceil(steps / section.algorithm.steps_per_round)
         candidates = (
@@ -135,72 +139,66 @@ def _reward_step(section: AlignProp, images: int, steps: int, repeats_blocks: bo
             * section.algorithm.candidates_per_prompt
         )
         return StepCost(
-            drawing=candidates * rollout.steps * halves,
-            ordinary=ordinary + drawn,
+            sampling=candidates * rollout.steps * passes,
+            ordinary=ordinary + generated,
             repeats_blocks=repeats_blocks,
-            scored_plainly=candidates,
+            scored_without_gradient=candidates,
         )
-    course = _mean_course(section.algorithm, rollout.steps)
-    trained_halves = halves if rollout.guidance_gradient else 1
-    untrained = course.plain * halves + course.trained * (halves - trained_halves)
+    trajectory = _mean_trajectory(section.algorithm, rollout.steps)
+    trained_passes = passes if rollout.guidance_gradient else 1
+    untrained = trajectory.plain * passes + trajectory.trained * (passes - trained_passes)
     has_anchor = section.keep.anchor > 0
     return StepCost(
-        drawing=drawn * untrained,
-        trained=drawn * course.trained * trained_halves,
+        sampling=generated * untrained,
+        trained=generated * trajectory.trained * trained_passes,
         ordinary=ordinary,
-        anchor=drawn * has_anchor,
-        anchor_trained=drawn * has_anchor,
+        anchor=generated * has_anchor,
+        anchor_trained=generated * has_anchor,
         keeps_inputs=rollout.checkpoint,
         repeats_blocks=repeats_blocks,
-        scored=drawn * course.images,
+        scored=generated * trajectory.images,
     )
 
 
 @dataclass(frozen=True)
-class _MeanCourse:
-    """A picture's drawing on average: its steps without and with a gradient, and how many pictures
-    come out of it that are scored.
-    """
+class _MeanTrajectory:
+    """The mean over images of sampling steps without and with gradient, and of images to score."""
 
     plain: float
     trained: float
     images: float = 1.0
 
 
-def _mean_course(algorithm: Algorithm, steps: int) -> _MeanCourse:
+def _mean_trajectory(algorithm: Algorithm, steps: int) -> _MeanTrajectory:
     match algorithm:
         case AlignPropSteps(through="all"):
-            return _MeanCourse(0, steps)
-        case AlignPropSteps(through="random") as own:
-            last = mean_last_steps(steps=steps, least=own.min_fraction, most=own.max_fraction)
-            return _MeanCourse(steps - last, last)
+            return _MeanTrajectory(0, steps)
+        case AlignPropSteps(through="random") as section:
+            last = mean_last_steps(
+                steps=steps, least=section.min_fraction, most=section.max_fraction
+            )
+            return _MeanTrajectory(steps - last, last)
         case AlignPropSteps(last_steps=last) | Draft(last_steps=last):
-            return _MeanCourse(steps - last, last)
+            return _MeanTrajectory(steps - last, last)
         case DraftLv(gradients_per_image=gradients):
-            return _MeanCourse(steps - 1, gradients, images=gradients)
-        case ReFL() as own:
-            before = mean_late_step(steps=steps, earliest=own.earliest, latest=own.latest)
-            return _MeanCourse(before, 1)
+            return _MeanTrajectory(steps - 1, gradients, images=gradients)
+        case ReFL() as section:
+            before = mean_late_step(steps=steps, earliest=section.earliest, latest=section.latest)
+            return _MeanTrajectory(before, 1)
         case DRTune(early_stop=share, trained_steps=count):
             trained = mean_spread_steps(steps=steps, share=share, count=count)
-            return _MeanCourse(mean_early_calls(steps=steps, share=share) - trained, trained)
+            return _MeanTrajectory(mean_early_calls(steps=steps, share=share) - trained, trained)
         case BestOfN():
-            raise ValueError("best of n has no gradient through a drawing")
+            raise ValueError("best of n has no gradient through sampling")
 
 
-def halves_of(guidance: float) -> int:
-    """Passes of a step of a drawing: with the prompt, and without unless there is no guidance."""
+def passes_per_step(guidance: float) -> int:
+    """Return the UNet passes of a sampling step: 2 with guidance, with and without the prompt."""
     return 1 if guidance == 1 else 2
 
 
-def _looks(section: AlignProp, steps: int) -> int:
-    """Before the first step, after every so many, and after the last."""
-    every = section.evaluation.every
-    return 1 + steps // every + (steps % every > 0)
-
-
-def _look(config: TrainConfig, section: AlignProp) -> StepCost:
-    """A look at the held-out prompts; where these cannot be told, as many as there may be."""
+def _evaluation_cost(config: TrainConfig, section: AlignProp) -> StepCost:
+    """Return the passes of an evaluation; of the maximum number of prompts if they are unknown."""
     watched, rollout = section.evaluation, section.rollout
     try:
         prompts = len(prompts_of(config).validation)
@@ -208,16 +206,16 @@ def _look(config: TrainConfig, section: AlignProp) -> StepCost:
         prompts = watched.max_prompts
     images = prompts * watched.seeds
     return StepCost(
-        drawing=images * rollout.steps * halves_of(rollout.guidance),
+        sampling=images * rollout.steps * passes_per_step(rollout.guidance),
         anchor=images * DISTANCE_PASSES * watched.distance,
-        scored_plainly=images,
+        scored_without_gradient=images,
     )
 
 
 def _samples(section: Sampling, steps: int) -> StepCost:
-    """As the run's task that draws them counts."""
+    """Return the passes of all sample images, counted as the run generates them."""
     periodic = steps // section.every if section.every else 0
     is_extra = section.at_end and not (section.every and steps % section.every == 0)
     images = len(section.prompts) * (section.at_start + periodic + is_extra)
-    passes = images * section.steps * halves_of(section.guidance)
-    return StepCost(drawing=passes, scored_plainly=images)
+    passes = images * section.steps * passes_per_step(section.guidance)
+    return StepCost(sampling=passes, scored_without_gradient=images)

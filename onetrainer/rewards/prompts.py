@@ -1,4 +1,4 @@
-"""The prompts of reward training: those that are drawn to learn, and those that are held out."""
+"""The prompts of reward training, split into training and validation prompts."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,15 +16,12 @@ PLACES = {
     "file": "objective.prompts.file",
     "captions": "data.folder",
 }
-"""The setting that each source of prompts is in."""
+"""The setting of each source of prompts."""
 
 
 @dataclass(frozen=True)
 class PromptSplit:
-    """What is drawn to learn, and what is watched instead.
-
-    both: held-out prompts that are learnt as well.
-    """
+    """Training and validation prompts. both: Validation prompts that are trained as well."""
 
     trained: tuple[str, ...]
     validation: tuple[str, ...]
@@ -32,35 +29,42 @@ class PromptSplit:
 
 
 def prompts_of(config: TrainConfig) -> PromptSplit:
-    """The prompts of a config of reward training, each once, in the order of their source.
+    """Return the distinct prompts of a reward training config, in the order of their source.
 
-    Of a share, a prompt's turn to be held out comes from its words and the seed alone. A single
-    prompt is both learnt and watched. Raises UserError where there are none, or one is too long.
+    With a validation split, the choice of a prompt depends on its text and the seed alone. A single
+    prompt is used for both. Raises UserError if there are no prompts, or one is too long.
     """
     section = config.objective
     assert isinstance(section, AlignProp)
-    found = _once(_source(config, section))
-    if not found:
+    prompts = _once(_source(config, section))
+    if not prompts:
         place = PLACES[section.prompts.source]
         raise UserError(
             f"{place}: there is no prompt",
-            "Expected at least one line that says what a picture is to show",
-            "Write some prompts, or choose another source of them (objective.prompts.source)",
+            "Expected at least one line that describes an image",
+            "Write some prompts, or choose another source (objective.prompts.source)",
         )
-    watched = section.evaluation
-    written = _once(_lines(watched.prompts))
-    _refuse_long(PLACES[section.prompts.source], found)
-    _refuse_long("objective.evaluation.prompts", written)
-    if written:
-        both = tuple(prompt for prompt in written if prompt in found)
-        return PromptSplit(found, written[: watched.max_prompts], both)
-    count = min(max(1, round(watched.split * len(found))), len(found) // 2, watched.max_prompts)
-    if count == 0 or watched.split == 0:
-        return PromptSplit(found, found[: watched.max_prompts], found)
-    held = sorted(found, key=lambda prompt: _turn(prompt, config.training.seed))[:count]
+    evaluation = section.evaluation
+    listed = _once(_lines(evaluation.prompts))
+    _require_short(PLACES[section.prompts.source], prompts)
+    _require_short("objective.evaluation.prompts", listed)
+    if listed:
+        both = tuple(prompt for prompt in listed if prompt in prompts)
+        return PromptSplit(prompts, listed[: evaluation.max_prompts], both)
+    count = min(
+        max(1, round(evaluation.split * len(prompts))), len(prompts) // 2, evaluation.max_prompts
+    )
+    if count == 0 or evaluation.split == 0:
+        return PromptSplit(prompts, prompts[: evaluation.max_prompts], prompts)
+
+    def rank(prompt: str) -> bytes:
+        text = f"{config.training.seed}:held-out prompt:{prompt}"
+        return hashlib.sha256(text.encode()).digest()
+
+    validation = sorted(prompts, key=rank)[:count]
     return PromptSplit(
-        tuple(prompt for prompt in found if prompt not in held),
-        tuple(prompt for prompt in found if prompt in held),
+        tuple(prompt for prompt in prompts if prompt not in validation),
+        tuple(prompt for prompt in prompts if prompt in validation),
     )
 
 
@@ -71,7 +75,7 @@ def _source(config: TrainConfig, section: AlignProp) -> Sequence[str]:
         case "file":
             return read_prompts(Path(section.prompts.file), place=PLACES["file"])
         case "captions":
-            # Here, since it loads Pillow, which a check of settings does without.
+            # Imported here since it loads Pillow, which a check of settings does not need.
             from onetrainer.dataset.caption_sampling import plain_caption
             from onetrainer.dataset.items import index_concept
             from onetrainer.images.header import recent_headers
@@ -92,11 +96,7 @@ def _once(prompts: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(prompt for prompt in prompts if prompt.strip()))
 
 
-def _turn(prompt: str, seed: int) -> bytes:
-    return hashlib.sha256(f"{seed}:held-out prompt:{prompt}".encode()).digest()
-
-
-def _refuse_long(place: str, prompts: Sequence[str]) -> None:
+def _require_short(place: str, prompts: Sequence[str]) -> None:
     for prompt in prompts:
         if len(prompt) > MAX_TEXT:
             raise UserError(

@@ -44,20 +44,20 @@ def config(algorithm=None, *, keep=None, checkpoint=False, hardware=None, **more
 )
 def test_a_drawing_has_the_passes_of_its_algorithm(algorithm, plain, trained):
     step = cost_of(config(algorithm)).step
-    assert step.drawing == pytest.approx(2 * IMAGES * plain)
+    assert step.sampling == pytest.approx(2 * IMAGES * plain)
     assert step.trained == pytest.approx(2 * IMAGES * trained)
-    assert step.by_part()["backward"] == pytest.approx(2 * step.trained)
+    assert step.by_purpose()["backward"] == pytest.approx(2 * step.trained)
     assert step.scored == IMAGES * (3 if algorithm["kind"] == "draft_lv" else 1)
 
 
 def test_without_guidance_there_is_one_pass_a_step():
     step = cost_of(config(guidance=1)).step
-    assert (step.drawing, step.trained) == (IMAGES * 7, IMAGES * 3)
+    assert (step.sampling, step.trained) == (IMAGES * 7, IMAGES * 3)
 
 
 def test_the_half_without_a_prompt_may_have_no_gradient():
     step = cost_of(config(guidance_gradient=False)).step
-    assert (step.drawing, step.trained) == (IMAGES * (2 * 7 + 3), IMAGES * 3)
+    assert (step.sampling, step.trained) == (IMAGES * (2 * 7 + 3), IMAGES * 3)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_checkpointing_computes_again_what_has_a_gradient(checkpoint, policy, ti
 
 def test_the_anchor_asks_two_models_once_a_image():
     step = cost_of(config(keep={"anchor": 1.0}, checkpoint=True)).step
-    assert step.by_part()["anchor"] == 2 * IMAGES
+    assert step.by_purpose()["anchor"] == 2 * IMAGES
     assert step.with_gradient == step.repeated == step.trained + IMAGES
 
 
@@ -85,24 +85,24 @@ def test_ordinary_steps_take_their_share():
 
 
 def test_rounds_of_best_of_n_are_spread_over_their_steps():
-    own = {
+    section = {
         "kind": "best_of_n",
         "candidates_per_prompt": 4,
         "prompts_per_round": 5,
         "steps_per_round": 4,
     }
-    step = cost_of(config(own)).step
+    step = cost_of(config(section)).step
     # Ten steps have three rounds, of which the last is not learnt for as long.
-    assert step.drawing == pytest.approx(3 * 4 * 5 * STEPS * 2 / 10)
+    assert step.sampling == pytest.approx(3 * 4 * 5 * STEPS * 2 / 10)
     assert (step.ordinary, step.trained, step.scored) == (IMAGES, 0, 0)
 
 
 def test_validation_prompts_are_looked_at_before_between_and_after():
     cost = cost_of(config())
-    assert cost.looks == 4  # before, after 4, 8 and 10 steps
-    assert cost.look.drawing == 2 * 3 * STEPS * 2
-    assert cost.look.anchor == 2 * 3 * DISTANCE_PASSES
-    assert cost.look.scored_plainly == 2 * 3
+    assert cost.evaluations == 4  # before, after 4, 8 and 10 steps
+    assert cost.evaluation.sampling == 2 * 3 * STEPS * 2
+    assert cost.evaluation.anchor == 2 * 3 * DISTANCE_PASSES
+    assert cost.evaluation.scored_without_gradient == 2 * 3
 
 
 def test_ordinary_training_has_a_pass_for_each_image():
@@ -112,11 +112,11 @@ def test_ordinary_training_has_a_pass_for_each_image():
     }
     cost = cost_of(TrainConfig.model_validate(document))
     assert cost.step == StepCost(ordinary=6)
-    assert cost.step.by_part() == {"ordinary": 6, "backward": 12}
+    assert cost.step.by_purpose() == {"ordinary": 6, "backward": 12}
     # Before, after 4 and 8 steps, and after the last.
-    assert cost.samples == StepCost(drawing=4 * 5 * 2, scored_plainly=4)
+    assert cost.samples == StepCost(sampling=4 * 5 * 2, scored_without_gradient=4)
 
 
 def test_what_does_not_ask_the_unet_has_no_passes():
     document = {"method": {"kind": "vae"}, "objective": {"kind": "reconstruction"}}
-    assert not cost_of(TrainConfig.model_validate(document)).step.by_part()
+    assert not cost_of(TrainConfig.model_validate(document)).step.by_purpose()

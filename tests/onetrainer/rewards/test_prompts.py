@@ -106,7 +106,7 @@ def test_too_few_validation_prompts_are_warned_of():
     assert check_rewards(off) == []
 
 
-def word_config(**changes):
+def token_config(**changes):
     document = {
         "objective": {"kind": "alignprop", "prompts": {"text": "a photo of a cat\na drawing"}},
         "method": {"kind": "embedding"},
@@ -118,19 +118,21 @@ def word_config(**changes):
 @pytest.mark.parametrize(
     ("method", "severity"), [({"kind": "embedding"}, "error"), ({"kind": "lora"}, "warning")]
 )
-def test_a_word_that_no_prompt_holds_is_told(method, severity):
-    (problem,) = [one for one in check_rewards(word_config(method=method)) if "word" in one.path]
+def test_a_token_that_no_prompt_contains_is_reported(method, severity):
+    (problem,) = [one for one in check_rewards(token_config(method=method)) if "token" in one.path]
     assert (problem.path, problem.severity) == ("embeddings.tokens.0.token", severity)
     assert "objective.prompts" in problem.remedy
     holding = {"kind": "alignprop", "prompts": {"text": "a sksthing\na photo of sksthing"}}
-    assert not [one for one in check_rewards(word_config(objective=holding)) if "word" in one.path]
+    assert not [
+        one for one in check_rewards(token_config(objective=holding)) if "token" in one.path
+    ]
 
 
 def test_a_folder_of_images_that_is_not_read_is_not_looked_into(tmp_path):
     left = {"data": {"folder": str(tmp_path / "gone")}}
-    assert check_images(word_config(**left)) == []
+    assert check_images(token_config(**left)) == []
     read = {"kind": "alignprop", "prompts": {"source": "captions"}}
-    (found,) = check_images(word_config(**left, objective=read))
+    (found,) = check_images(token_config(**left, objective=read))
     assert (found.path, found.severity) == ("data.folder", "error")
 
 
