@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import time
 
 import pytest
@@ -119,6 +120,7 @@ def test_a_worker_that_dies_before_it_goes_on_is_reported(session, config, monke
     until(session, lambda: session.state.step >= 2)
     session.send("pause")
     until(session, lambda: not session.has_worker)
+    monkeypatch.setattr(client, "subprocess", subprocess)
     monkeypatch.setattr(client, "WORKER", "no_such_worker")
     session.resume()
     until(session, lambda: not session.has_worker)

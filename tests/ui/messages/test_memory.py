@@ -75,7 +75,7 @@ def test_parts_and_phases_begin_a_line_with_a_capital():
         "EMA",
         "Everything else",
     ]
-    assert [phase_title(name) for name in ("drawing", "new")] == ["Drawing samples", "New"]
+    assert [phase_title(name) for name in ("drawing", "new")] == ["Sampling", "New"]
 
 
 def test_a_fix_says_what_it_comes_to_and_costs():
