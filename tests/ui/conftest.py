@@ -165,7 +165,7 @@ def open_desk(display: str, tmp_path: Path, window_server: str) -> Iterator[Call
         return desk
 
     yield open_one
-    error_log = [mishap for desk in desks for mishap in desk.end()]
+    error_log = [defect for desk in desks for defect in desk.end()]
     for events in tmp_path.rglob("events.jsonl"):
         end_worker(events)
     assert error_log == []

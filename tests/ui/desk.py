@@ -344,7 +344,7 @@ class Desk:
         error_log: list[str] = []
         if self.process.poll() is None:
             try:
-                error_log = self.state["mishaps"]
+                error_log = self.state["errors"]
             except (OSError, AssertionError):
                 error_log = ["the window did not answer"]
             self.process.terminate()

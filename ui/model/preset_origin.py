@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from onetrainer.demo.configs import SAMPLES, WORD_SAMPLES, demo_configs
+from onetrainer.demo.configs import SAMPLES, TOKEN_SAMPLES, demo_configs
 from onetrainer.demo.write import MARKER
 from onetrainer.errors import UserError
 from onetrainer.run.run_folder import RunFolder
 
-_DEMO_PROMPTS = frozenset(prompt for prompt, _ in (*SAMPLES, *WORD_SAMPLES))
+_DEMO_PROMPTS = frozenset(prompt for prompt, _ in (*SAMPLES, *TOKEN_SAMPLES))
 _DEMO_NAMES = frozenset(config["output"]["name"] for config in demo_configs().values())
 
 

@@ -54,14 +54,14 @@ def look(window):
         time.sleep(0.005)
 
 
-def test_good_files_are_looked_at_after_loading(window):
+def test_good_files_are_checked_after_loading(window):
     assert window.draft.problems == [PENDING]
     look(window)
     assert window.draft.problems == []
 
 
 @pytest.mark.parametrize("content", [None, b"cut"])
-def test_a_missing_or_truncated_model_is_told_of_without_start(window, project, content):
+def test_a_missing_or_truncated_model_is_reported_without_start(window, project, content):
     model = project.parent / "other.safetensors"
     if content is not None:
         model.write_bytes(content)
@@ -132,7 +132,7 @@ def test_a_name_of_the_hub_is_looked_for_on_this_computer_only(window, monkeypat
     assert "stabilityai/sdxl-base-1.0" in window.draft.problem("model.path").what
 
 
-def test_an_empty_folder_of_images_is_told_of_without_start(window, tmp_path):
+def test_an_empty_folder_of_images_is_reported_without_start(window, tmp_path):
     (tmp_path / "empty").mkdir()
     window.draft.set("data.folder", str(tmp_path / "empty"))
     look(window)
@@ -159,7 +159,7 @@ def test_an_answer_that_comes_too_late_is_passed_over(window, project):
     assert window.draft.problems == []
 
 
-def test_a_home_that_is_nobodys_is_said_in_words(window):
+def test_a_home_that_is_nobodys_is_reported(window):
     window.draft.set("model.path", "~nobody-of-this-name/model.safetensors")
     look(window)
     assert "no such user" in window.draft.problem("model.path").what

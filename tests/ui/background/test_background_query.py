@@ -69,7 +69,7 @@ def test_an_answer_is_dropped_where_the_settings_have_changed_meanwhile(
     assert (inquiry.answer, inquiry.is_requested) == (None, False)
 
 
-def test_what_is_given_up_is_told_so_and_changes_nothing(inquiry, jobs, scholar):
+def test_what_is_cancelled_is_reported_so_and_changes_nothing(inquiry, jobs, scholar):
     ask(inquiry, jobs, scholar, "first")
     scholar.ended.clear()
     inquiry.start()
@@ -92,7 +92,7 @@ def test_a_new_question_gives_the_one_under_way_up(inquiry, jobs, scholar):
     deliver_until(jobs, lambda: inquiry.answer == "a")
 
 
-def test_it_is_told_how_far_the_work_is(inquiry, jobs, scholar):
+def test_it_is_reported_how_far_the_work_is(inquiry, jobs, scholar):
     heard = []
     inquiry.listen(lambda: heard.append((inquiry.done, inquiry.total)))
     ask(inquiry, jobs, scholar, lambda watch: watch.progress(5, 5))

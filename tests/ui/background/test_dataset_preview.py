@@ -95,7 +95,7 @@ def test_what_their_owner_should_know_is_marked(project, watch):
     assert marked["No caption"].more == ("paper-03.png",)
 
 
-def test_what_the_model_tells_is_told_where_it_is_known():
+def test_what_the_model_tells_is_reported_where_it_is_known():
     assert model_facts({}) == []
     long = {"chunk": 75, "long_caption_count": 1200}
     found = model_facts(
@@ -108,14 +108,14 @@ def test_what_the_model_tells_is_told_where_it_is_known():
     assert found[1].more[1] == "b.txt: 99"
 
 
-def test_several_folders_are_told_apart(project, watch):
+def test_several_folders_are_reported_apart(project, watch):
     more = {"folder": "pictures", "name": "Again", "repeats": 2, "role": "prior"}
     words = told(outlook(project, watch, data={"concepts": [more]}))
     assert words["Images"] == "12 training, 12 class"
     assert words["Again"] == "12  ·  24 per epoch  ·  prior"
 
 
-def test_turns_are_those_of_training(project, watch):
+def test_repeats_are_those_of_training(project, watch):
     captions = {"shuffle": True, "dropout": 0.3}
     found = outlook(project, watch, data={"captions": captions, "augmentation": {"flip": "random"}})
     showing = found.buckets[0].images[0]
@@ -141,13 +141,13 @@ def test_a_vae_s_images_have_no_captions(project, watch):
     assert (found.has_captions, turn.caption) == (False, "")
 
 
-def test_turns_are_counted_from_one():
+def test_repeats_are_counted_from_one():
     for turn, words in [(0, "1st"), (1, "2nd"), (2, "3rd"), (3, "4th")]:
         turns = [Repeat(turn, 0, "a"), Repeat(turn + 1, 0, "b")]
         assert repeat_label(turns[0], turns) == f"{words} time", (turn, words)
 
 
-def test_without_images_it_is_said_what_is_missing(project, watch):
+def test_without_images_it_is_shown_what_is_missing(project, watch):
     with pytest.raises(UserError, match="no image folder"):
         outlook(project, watch, data={"folder": ""})
     with pytest.raises(UserError):
@@ -166,7 +166,7 @@ def test_looking_leaves_nothing_behind(project, watch):
     assert sorted(project.parent.rglob("*")) == before
 
 
-def test_what_is_done_to_a_image_is_told_with_what_is_much():
+def test_what_is_done_to_a_image_is_reported_with_what_is_much():
     def words(width, height, geometry, **changes):
         return transform_summary(
             Item(None, ("",), width, height), ImageTransform(geometry, **changes)
@@ -235,7 +235,7 @@ def test_a_image_that_is_gone_is_no_image(quarters):
     assert crop_overview(quarters, view, (50, 50), "#ffffff") is None
 
 
-def test_findings_are_sorted_by_kinds_that_there_are(tmp_path, watch):
+def test_findings_are_sorted_by_variants_that_there_are(tmp_path, watch):
     project = write_project(tmp_path / "project")
     images = project.parent / "pictures"
     (images / "lost.txt").write_text("nobody")
@@ -248,7 +248,7 @@ def test_findings_are_sorted_by_kinds_that_there_are(tmp_path, watch):
     assert result_text(checked).startswith("12 images checked: ")
 
 
-def test_it_is_said_that_others_may_be_validation_until_similar_images_are_known(
+def test_it_is_shown_that_others_may_be_validation_until_similar_images_are_known(
     project, watch, monkeypatch
 ):
     # Files this new are not relied on, which is no matter here.

@@ -23,7 +23,7 @@ def asked(monkeypatch, home):
 
 
 @pytest.mark.parametrize("name", ["a.safetensors", "a.ckpt", "a.pt", "a.pth", "a.bin"])
-def test_every_kind_of_model_file_is_offered(asked, name):
+def test_every_variant_of_model_file_is_offered(asked, name):
     assert choose_model("") == ""
     _, patterns = asked["filetypes"][0]
     assert any(fnmatch(name, pattern) for pattern in patterns)

@@ -78,7 +78,7 @@ def test_a_line_says_what_for_without_the_family_and_ends_with_the_name(built_in
         assert not [words for words, _ in lines if "Stable Diffusion" in words or "SDXL" in words]
 
 
-def test_the_other_demos_are_told_by_what_they_do(tmp_path):
+def test_the_other_demos_are_reported_by_what_they_do(tmp_path):
     assert other_demos(tmp_path) == []
     write_demo(tmp_path)
     (tmp_path / "demo-broken.json").write_text("{")

@@ -21,7 +21,7 @@ def forecast(peak, free):
     return Forecast({"training": {"unet": round(peak * GIB)}}, "training", round(peak * GIB), free)
 
 
-def test_it_is_said_whether_it_fits():
+def test_it_is_shown_whether_it_fits():
     for peak, words, tone in [
         (9.4, "Fits: 9.4 GB of 12.0 GB", "good"),
         (11.5, "Only just: 11.5 GB of 12.0 GB", "warning"),
@@ -32,13 +32,13 @@ def test_it_is_said_whether_it_fits():
         assert found.details == "Peak: training.", (peak, words, tone)
 
 
-def test_without_knowing_what_is_free_only_the_need_is_said():
+def test_without_knowing_what_is_free_only_the_need_is_shown():
     found = verdict(forecast(9.4, 0))
     assert (found.text, found.tone) == ("Needs 9.4 GB", "text")
     assert "unknown" in found.details
 
 
-def test_parts_too_small_to_see_are_told_in_one():
+def test_parts_too_small_to_see_are_reported_in_one():
     parts = {"unet": 900, "a": 5, "optimizer": 90, "b": 5}
     assert visible_components(parts) == [("unet", 900), ("optimizer", 90), (REST, 10)]
     assert visible_components({"unet": 0}) == []
@@ -105,7 +105,7 @@ def test_a_fix_fits_where_the_verdict_would_say_so():
         assert after.tone == {"dim": "danger"}.get(tone, tone), (peak, mark, tone)
 
 
-def test_what_was_counted_is_said_where_it_is_not_plain():
+def test_what_was_counted_is_shown_where_it_is_not_plain():
     card = Forecast({"training": {"unet": 5}, "drawing": {"unet": 5}}, "training", 5, 9)
     assert forecast_notes(card, is_for_processor=False) == ""
     main = Forecast({"training": {"unet": 5, "program": 1}}, "training", 6, 9)
@@ -116,6 +116,6 @@ def test_what_was_counted_is_said_where_it_is_not_plain():
     assert forecast_notes(main, is_for_processor=True).startswith("The device is the CPU:")
 
 
-def test_a_failure_is_told_without_the_log():
+def test_a_failure_is_reported_without_the_log():
     failed = Failed("program", "the worker died", "", "The log is /tmp/x:\n  | Traceback")
     assert failure_text(failed) == "The worker died. The log is /tmp/x."

@@ -37,7 +37,7 @@ from ui.shell.footer import problems_line
 ERROR, WARNING = Problem("a", "x"), Problem("a", "x", severity="warning")
 
 
-def test_ready_is_said_only_when_it_is_known():
+def test_ready_is_shown_only_when_it_is_known():
     for problems, is_running, words in [
         ([], False, "✓ Ready to start"),
         ([], True, ""),
@@ -66,7 +66,7 @@ def test_a_stopped_run_offers_its_output_where_there_is_some(tmp_path):
     assert message.can_open_output
 
 
-def test_stopping_is_said_as_something_that_is_not_done_yet():
+def test_stopping_is_shown_as_something_that_is_not_done_yet():
     session = Session()
     session.pending_command = PendingCommand("stop", 0.0)
     assert activity(session) == "Stopping: finishing this step, then saving…"
@@ -95,7 +95,7 @@ def test_a_sentence_begins_with_a_capital_but_the_name_of_a_file_stays():
         assert problem_text(Problem("model.path", what)) == words, (what, words)
 
 
-def test_settings_and_their_values_are_said_as_the_window_shows_them():
+def test_settings_and_their_values_are_shown_as_the_window_shows_them():
     for path, said, words in [
         ("model.family", 'Choose "sdxl" as model.family', "Choose “SDXL” as “Model family”."),
         ("model.family", 'The one that is set is "sd15"', "The one that is set is “SD 1.5”."),
@@ -114,7 +114,7 @@ def test_settings_and_their_values_are_said_as_the_window_shows_them():
         assert words in problem_text(Problem(path, "wrong", said)), (path, said, words)
 
 
-def test_it_is_said_how_often_each_image_is_seen():
+def test_it_is_shown_how_often_each_image_is_seen():
     for seen, images, words in [
         (1000, 3, "each of 3 images 333 times"),
         (240, 96, "each of 96 images 2.5 times"),
@@ -187,7 +187,7 @@ def test_only_images_that_can_be_used_are_counted(tmp_path):
     assert "broken.png" not in [path.name for path in glance.first]
 
 
-def test_a_folder_of_unusable_images_is_told_from_an_empty_one(tmp_path):
+def test_a_folder_of_unusable_images_is_reported_from_an_empty_one(tmp_path):
     folder = captioned(tmp_path)
     assert summarize_folder(folder).unusable == 0
     (tmp_path / "broken.png").write_bytes(b"no picture")
@@ -238,7 +238,7 @@ def test_only_further_folders_that_are_used_and_no_measure_are_counted(draft, tm
     assert other_folders(draft) == 0
 
 
-def test_a_image_that_is_too_small_is_said_to_be_of_no_use(tmp_path):
+def test_a_image_that_is_too_small_is_shown_to_be_of_no_use(tmp_path):
     Image.new("RGB", (12, 12)).save(tmp_path / "tiny.png")
     folder = captioned(tmp_path)
     assert data_lines(folder, summarize_folder(folder), others=0) == ["1 cannot be used"]

@@ -16,7 +16,7 @@ def test_a_fresh_draft_holds_the_defaults(home):
     assert resolve(Draft().document, source="") == TrainConfig()
 
 
-def test_garbage_is_kept_and_told_of_in_words(draft):
+def test_garbage_is_kept_and_reported(draft):
     draft.set("training.steps", "many")
     problem = draft.problem("training.steps")
     assert '"many"' in problem.what
@@ -186,7 +186,7 @@ def test_a_run_s_settings_are_no_preset_to_save_over(draft, tmp_path):
     assert run.config.read_text() == kept
 
 
-def test_every_problem_of_a_setting_is_told_errors_first(draft):
+def test_every_problem_of_a_setting_is_reported_errors_first(draft):
     small = Problem("data.folder", "two cannot be used", severity="warning")
     draft.set_file_problems([small, Problem("data.folder", "no caption", severity="warning")])
     assert [found.what for found in draft.problems_at("data.folder")] == [
@@ -217,7 +217,7 @@ def test_an_answer_to_an_older_question_does_not_count(draft):
     assert draft.problems == [PENDING]
 
 
-def test_files_can_be_looked_at_while_other_values_are_wrong(draft):
+def test_files_can_be_checked_while_other_values_are_wrong(draft):
     draft.set("training.steps", "many")
     draft.set("data.resolution", "large")
     config = draft.files_config()

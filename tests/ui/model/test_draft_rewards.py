@@ -73,7 +73,7 @@ def test_other_methods_leave_the_rewards_as_they_are(draft):
         assert draft.value("objective") == before
 
 
-def test_prompts_are_among_what_a_look_at_files_depends_on(draft):
+def test_prompts_are_among_what_a_check_of_files_depends_on(draft):
     for path, value in (
         ("objective.prompts.text", "a bird"),
         ("objective.evaluation.prompts", "a bird"),
@@ -84,7 +84,7 @@ def test_prompts_are_among_what_a_look_at_files_depends_on(draft):
         assert draft.file_settings != before
 
 
-def test_a_config_for_the_look_at_files_has_the_prompts_and_rewards(draft):
+def test_a_config_for_the_check_of_files_has_the_prompts_and_rewards(draft):
     looked_at = draft.files_config().objective
     assert looked_at.prompts == draft.config().objective.prompts
     assert looked_at.rewards == draft.config().objective.rewards

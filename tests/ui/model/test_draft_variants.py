@@ -10,7 +10,7 @@ from ui.model.draft import Draft
 from ui.model.variants import defaults_in, with_defaults
 
 
-def test_another_kind_has_its_own_settings_and_values(draft):
+def test_another_variant_has_its_own_settings_and_values(draft):
     draft.set("optimizer.kind", "lion")
     assert draft.value("optimizer") == Lion().model_dump(mode="json")
     assert draft.setting("optimizer.lr").default == Lion().lr
@@ -19,7 +19,7 @@ def test_another_kind_has_its_own_settings_and_values(draft):
     assert errors_of(draft) == []
 
 
-def test_what_a_person_has_set_stays_where_the_new_kind_has_it(draft):
+def test_what_a_person_has_set_stays_where_the_new_variant_has_it(draft):
     draft.set("optimizer.lr", 3e-4)
     draft.set("optimizer.eps", 1e-6)
     draft.set("optimizer.kind", "lion")
@@ -28,7 +28,7 @@ def test_what_a_person_has_set_stays_where_the_new_kind_has_it(draft):
     assert draft.value("optimizer.beta2") == Lion().beta2
 
 
-def test_nothing_is_lost_on_the_way_through_other_kinds(draft):
+def test_nothing_is_lost_on_the_way_through_other_variants(draft):
     draft.set("method.rank", 4)
     before = draft.document
     for kind in ("full", "embedding", "lora"):
@@ -36,7 +36,7 @@ def test_nothing_is_lost_on_the_way_through_other_kinds(draft):
     assert draft.document == before
 
 
-def test_a_kind_comes_back_as_it_was_left_whatever_was_done_meanwhile(draft):
+def test_a_variant_comes_back_as_it_was_left_whatever_was_done_meanwhile(draft):
     draft.set("method.rank", 24)
     draft.set("method.kind", "oft")
     draft.set("training.steps", 77)
@@ -47,7 +47,7 @@ def test_a_kind_comes_back_as_it_was_left_whatever_was_done_meanwhile(draft):
     assert draft.value("training.steps") == 77
 
 
-def test_no_change_is_made_by_way_of_a_kind_without_the_settings(home, tmp_path):
+def test_no_change_is_made_by_way_of_a_variant_without_the_settings(home, tmp_path):
     draft = Draft()
     draft.load(write_project(tmp_path, method={"targets": "full", "rank": 24}))
     for kind in ("embedding", "dora", "vae", "lora"):
@@ -58,7 +58,7 @@ def test_no_change_is_made_by_way_of_a_kind_without_the_settings(home, tmp_path)
     assert (draft.value("method.targets"), draft.value("method.rank")) == ("full", 24)
 
 
-def test_what_is_set_in_one_kind_is_so_in_others_that_were_left_before(draft):
+def test_what_is_set_in_one_variant_is_so_in_others_that_were_left_before(draft):
     draft.set("method.rank", 24)
     for kind, rank in (("dora", 32), ("loha", 9)):
         draft.set("method.kind", kind)
@@ -76,7 +76,7 @@ def test_what_was_taken_back_is_not_brought_along(draft):
     assert draft.changed() == ["method.kind"]
 
 
-def test_another_preset_and_a_reset_forget_what_kinds_were_like(draft, project):
+def test_another_preset_and_a_reset_forget_what_variants_were_like(draft, project):
     for forget in (draft.reset_all, lambda: draft.load(BUILT_IN / "sd15" / "dora.json")):
         draft.set("method.kind", "loha")
         draft.set("method.rank", 5)
@@ -120,7 +120,7 @@ def test_an_objective_that_is_chosen_stays_even_if_it_does_not_fit(draft):
     assert [problem.path for problem in errors_of(draft)] == ["objective.kind"]
 
 
-def test_entries_of_a_list_keep_what_entries_of_the_new_kind_have(draft):
+def test_entries_of_a_list_keep_what_entries_of_the_new_variant_have(draft):
     draft.set("method.layers", [{"pattern": "attn1", "train": False, "rank": 4, "alpha": None}])
     draft.set("method.kind", "full")
     assert draft.value("method.layers") == [{"pattern": "attn1", "train": False}]
@@ -129,7 +129,7 @@ def test_entries_of_a_list_keep_what_entries_of_the_new_kind_have(draft):
     assert draft.value("method.layers.0.rank") == 4
 
 
-def test_a_choice_of_kind_is_one_step_to_undo(draft):
+def test_a_choice_of_variant_is_one_step_to_undo(draft):
     draft.set("optimizer.eps", 1e-6)
     before = draft.document
     draft.set("optimizer.kind", "lion")
@@ -151,7 +151,7 @@ def test_only_the_choice_counts_as_a_change_and_not_what_follows_from_it(draft):
     assert draft.base_value("optimizer.lr") == Lion().lr
 
 
-def test_what_the_preset_sets_is_no_change_in_another_kind_that_has_it(home, tmp_path):
+def test_what_the_preset_sets_is_no_change_in_another_variant_that_has_it(home, tmp_path):
     draft = Draft()
     draft.load(write_project(tmp_path, optimizer={"lr": 0.003}))
     draft.set("optimizer.kind", "lion")
@@ -159,14 +159,14 @@ def test_what_the_preset_sets_is_no_change_in_another_kind_that_has_it(home, tmp
     assert draft.changed() == ["optimizer.kind"]
 
 
-def test_reset_of_one_setting_goes_to_what_it_is_in_this_kind(draft):
+def test_reset_of_one_setting_goes_to_what_it_is_in_this_variant(draft):
     draft.set("optimizer.kind", "lion")
     draft.set("optimizer.lr", 0.5)
     draft.reset("optimizer.lr")
     assert draft.value("optimizer.lr") == Lion().lr
 
 
-def test_reset_of_a_kind_brings_the_whole_section_back(home, tmp_path):
+def test_reset_of_a_variant_brings_the_whole_section_back(home, tmp_path):
     draft = Draft()
     draft.load(write_project(tmp_path, optimizer={"lr": 0.003, "eps": 1e-6}))
     draft.set("optimizer.kind", "lion")
@@ -177,7 +177,7 @@ def test_reset_of_a_kind_brings_the_whole_section_back(home, tmp_path):
     assert (draft.value("optimizer.kind"), draft.value("optimizer.lr")) == ("lion", 0.5)
 
 
-def test_reset_of_an_inner_kind_leaves_the_outer_one(draft):
+def test_reset_of_an_inner_variant_leaves_the_outer_one(draft):
     draft.set("objective.noise.offset", 0.05)
     draft.set("objective.timesteps.kind", "beta")
     draft.set("objective.timesteps.alpha", 3.0)
@@ -185,7 +185,7 @@ def test_reset_of_an_inner_kind_leaves_the_outer_one(draft):
     assert draft.changed() == ["objective.noise.offset"]
 
 
-def test_an_inner_kind_goes_with_the_outer_one_and_comes_back_with_it(draft):
+def test_an_inner_variant_goes_with_the_outer_one_and_comes_back_with_it(draft):
     draft.set("objective.timesteps.kind", "beta")
     draft.set("objective.kind", "reconstruction")
     assert draft.changed() == ["objective.kind"]
@@ -195,7 +195,7 @@ def test_an_inner_kind_goes_with_the_outer_one_and_comes_back_with_it(draft):
     assert draft.value("objective.timesteps.kind") == "uniform"
 
 
-def test_all_changes_are_taken_back_at_once_kinds_too(draft):
+def test_all_changes_are_taken_back_at_once_variants_too(draft):
     draft.set("model.path", "/elsewhere")
     draft.set("optimizer.kind", "lion")
     draft.set("objective.timesteps.kind", "beta")
@@ -206,7 +206,7 @@ def test_all_changes_are_taken_back_at_once_kinds_too(draft):
     assert draft.value("method.kind") == "full"
 
 
-def test_problems_of_the_new_kind_s_settings_are_told(draft):
+def test_problems_of_the_new_variant_s_settings_are_reported(draft):
     draft.set("optimizer.kind", "sgd")
     draft.set("optimizer.momentum", "much")
     assert [problem.path for problem in errors_of(draft)] == ["optimizer.momentum"]
@@ -214,7 +214,7 @@ def test_problems_of_the_new_kind_s_settings_are_told(draft):
     assert errors_of(draft) == []
 
 
-def test_a_preset_of_another_kind_is_taken_over_whole(draft, tmp_path):
+def test_a_preset_of_another_variant_is_taken_over_whole(draft, tmp_path):
     preset = tmp_path / "lion.json"
     preset.write_text(json.dumps({"version": 2, "optimizer": {"kind": "lion", "beta1": 0.95}}))
     draft.set("optimizer.eps", 1e-6)
@@ -232,7 +232,7 @@ def test_what_a_way_of_training_goes_on_from_goes_with_its_preset(draft):
     assert (draft.value("method.start_from"), draft.value("method.layers")) == ("", [])
 
 
-def test_a_saved_kind_is_the_same_when_it_is_opened_again(draft, tmp_path):
+def test_a_saved_variant_is_the_same_when_it_is_opened_again(draft, tmp_path):
     draft.set("optimizer.kind", "lion")
     draft.set("objective.timesteps.kind", "beta")
     draft.set("objective.timesteps.alpha", 3.0)
@@ -242,7 +242,7 @@ def test_a_saved_kind_is_the_same_when_it_is_opened_again(draft, tmp_path):
     assert again.config() == draft.config()
 
 
-def test_files_are_looked_at_for_the_method_that_is_chosen(draft):
+def test_files_are_checked_for_the_method_that_is_chosen(draft):
     draft.set_file_problems([])
     draft.set("method.kind", "vae")
     assert draft.needs_file_check
@@ -275,20 +275,20 @@ def test_a_draft_of_a_newer_version_gives_what_is_known_of_it(home, draft):
     assert draft.value("method.rank") == 16
 
 
-def test_filling_up_takes_the_defaults_of_the_kinds_that_are_told():
+def test_filling_up_takes_the_defaults_of_the_variants_that_are_reported():
     document = with_defaults({"optimizer": {"kind": "lion", "lr": 1.0, "eps": 3}})
     assert document["optimizer"] == Lion(lr=1.0).model_dump(mode="json")
     assert document["training"] == with_defaults({})["training"]
 
 
-def test_kinds_are_chosen_as_the_terminal_chooses_them(draft):
+def test_variants_are_chosen_as_the_terminal_chooses_them(draft):
     expected = with_variant(draft.document, "method", "full")
     draft.set("method.kind", "full")
     assert draft.document == expected
     assert draft.value("method") == defaults_in(draft.variants)["method"]
 
 
-def test_it_is_told_as_well_when_the_objective_goes_back_with_the_method(draft):
+def test_it_is_reported_as_well_when_the_objective_goes_back_with_the_method(draft):
     draft.set("method.kind", "vae")
     draft.set("method.kind", "lora")
     assert draft.implied_change == Fix("objective.kind", "denoising")

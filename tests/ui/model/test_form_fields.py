@@ -82,7 +82,7 @@ def test_numbers_are_shown_as_people_write_them():
         assert edit_text(value) == text, (value, text)
 
 
-def test_a_choice_is_told_by_its_word_and_anything_else_as_it_is():
+def test_a_choice_is_reported_by_its_word_and_anything_else_as_it_is():
     assert display_text("sdxl", setting("model.family")) == "SDXL"
     assert display_text("what", setting("model.family")) == "what"
     assert display_text(1e-4, setting("optimizer.lr")) == "1e-4"
@@ -129,7 +129,7 @@ def hits(query, variants):
     return find_settings(query, pages(), variants)
 
 
-def test_search_for_a_kind_finds_where_it_is_chosen():
+def test_search_for_a_variant_finds_where_it_is_chosen():
     for query, path, choice in [
         ("lion", "optimizer.kind", "Lion"),
         ("prodigy", "optimizer.kind", "Prodigy"),
@@ -150,7 +150,7 @@ def test_search_for_a_kind_finds_where_it_is_chosen():
         )
 
 
-def test_search_finds_what_other_kinds_have_and_says_which():
+def test_search_finds_what_other_variants_have_and_says_which():
     there = hits("momentum", variants_in({"optimizer": {"kind": "sgd"}}))
     assert there[0].target == "optimizer.momentum"
     elsewhere = {hit.setting.path: hit for hit in hits("nesterov", variants_in({}))}
@@ -159,6 +159,6 @@ def test_search_finds_what_other_kinds_have_and_says_which():
     assert "and others" in hit.only_with
 
 
-def test_what_is_there_is_found_before_what_other_kinds_have():
+def test_what_is_there_is_found_before_what_other_variants_have():
     found = [bool(hit.only_with) for hit in hits("rank", variants_in({"method": {"kind": "lora"}}))]
     assert found == sorted(found)

@@ -41,7 +41,7 @@ def test_a_run_taken_up_again_forgets_its_end():
     assert told(Started(1, 0, 9), Stopped(3, "pause"), Started(2, 3, 9)).status == "running"
 
 
-def test_phases_are_said_in_words():
+def test_phases_are_shown_in_words():
     state = told(Started(1, 0, 9), Phase("caching", 12, 40))
     assert state.status_text() == "Encoding images and captions · 12 of 40"
 
@@ -57,7 +57,7 @@ def test_validations_are_kept_apart_from_the_loss_of_training():
     assert state.validation.newest.loss == 0.2
 
 
-def test_figures_are_said_as_people_say_them():
+def test_figures_are_shown_as_people_say_them():
     assert [format_time(s) for s in (4.2, 61, 3725)] == ["4 s", "1 min 01 s", "1 h 02 min"]
     assert [format_bytes(b) for b in (5 * 2**20, 9.1 * 2**30)] == ["5 MB", "9.1 GB"]
     assert [format_speed(s) for s in (0, 3.14159, 0.25)] == ["", "3.1 it/s", "4.0 s/it"]

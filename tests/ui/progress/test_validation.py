@@ -51,7 +51,7 @@ def test_a_change_is_good_or_bad_only_beyond_its_band():
         assert words in facts(validation), (change, tone)
 
 
-def test_concepts_are_told_worst_first_and_a_few_at_most():
+def test_concepts_are_reported_worst_first_and_a_few_at_most():
     start = validated(0, 0.2, by_concept={"a": 0.2, "": 0.4, "c": 0.1, "d": 0.1, "e": 0.3})
     now = validated(9, 0.2, by_concept={"a": 0.1, "": 0.5, "c": 0.3, "d": 0.2, "e": 0.05})
     shares, left_out = told(start, now).by_concept()
@@ -93,7 +93,7 @@ def test_a_single_concept_is_no_table():
     assert told(validated(0, 0.2, by_concept={"": 0.2})).by_concept() == ([], 0)
 
 
-def test_few_noise_levels_are_told_as_they_are():
+def test_few_noise_levels_are_reported_as_they_are():
     shares = told(validated(0, 0.2, by_level=[0.4, 0.2, 0.1, 0.1])).by_level()
     assert [share.name for share in shares] == ["0-25 %", "25-50 %", "50-75 %", "75-100 %"]
     assert [share.loss for share in shares] == [0.4, 0.2, 0.1, 0.1]
@@ -116,19 +116,19 @@ def test_the_change_of_a_noise_level_is_since_the_first_validation():
     )
 
 
-def test_figures_are_said_as_people_write_them():
+def test_figures_are_shown_as_people_write_them():
     assert with_band(0.13912, 0.00212) == "0.1391 ± 0.0021"
     assert with_band(0.13912, 0.0) == "0.1391"  # of a single picture there is no band
     assert [format_change(change) for change in (None, -0.0312, 0.1)] == ["", "−3.1 %", "+10.0 %"]
 
 
-def test_numbers_of_an_axis_are_told_apart():
+def test_numbers_of_an_axis_are_reported_apart():
     assert tick_labels([0.138, 0.14, 0.142]) == ["0.138", "0.140", "0.142"]
     assert tick_labels([10.0, 20.0]) == ["10", "20"]
     assert tick_labels([0.25]) == ["0.25"]
 
 
-def test_the_panel_reaches_over_the_band_and_the_weights_beside():
+def test_the_panel_reaches_over_the_band_and_the_weights_without_ema():
     low, high = value_range(told(validated(0, 0.2, error=0.01), validated(0, 0.25, weights="last")))
     assert low < 0.19
     assert 0.25 < high < 0.27

@@ -18,24 +18,24 @@ def test_a_run_says_what_validation_images_show(open_desk, validating):
     desk.click("start")
     desk.wait_state(status="finished")
     desk.rest()
-    verdict, words, *facts = desk.state["held_out"].splitlines()
+    verdict, words, *facts = desk.state["validation"].splitlines()
     assert verdict == "overfitting"
     # The fake worker's loss is lowest after 0.598 of the run.
     assert words == "It begins to memorize: the loss was lowest at step 40."
     assert facts == []  # below a banner there is little room
     desk.click("validation details")
-    facts = desk.state["held_out"].splitlines()[2:]
+    facts = desk.state["validation"].splitlines()[2:]
     assert facts[0].startswith("Loss now: 0.14")
     assert facts[2].startswith("Lowest: step 40 · 0.14")
     desk.click("validation details")
-    assert len(desk.state["held_out"].splitlines()) == 2
+    assert len(desk.state["validation"].splitlines()) == 2
 
 
 def test_a_run_without_validation_has_no_card_of_it(open_desk, project):
     desk = open_desk(project)
     desk.click("start")
     desk.wait_state(status="finished")
-    assert desk.state["held_out"] == ""
+    assert desk.state["validation"] == ""
     assert not desk.widget("validation details")["shown"]
 
 
@@ -44,11 +44,11 @@ def test_the_details_are_there_by_themselves_where_there_is_room(open_desk, vali
     desk.click("start")
     desk.wait_state(status="finished")
     desk.rest()
-    assert len(desk.state["held_out"].splitlines()) == 2
+    assert len(desk.state["validation"].splitlines()) == 2
     desk.resize(1280, 980)
-    desk.wait(lambda: len(desk.state["held_out"].splitlines()) > 2, "the details")
+    desk.wait(lambda: len(desk.state["validation"].splitlines()) > 2, "the details")
     desk.resize(1280, 800)
-    desk.wait(lambda: len(desk.state["held_out"].splitlines()) == 2, "room for the chart")
+    desk.wait(lambda: len(desk.state["validation"].splitlines()) == 2, "room for the chart")
 
 
 def test_a_run_that_ended_early_can_be_resumed_and_says_what_decides(open_desk, tmp_path):
@@ -78,7 +78,7 @@ def test_the_chart_keeps_its_height_below_a_banner(open_desk, tmp_path):
     desk.wait(lambda: desk.widget("loss chart")["height"] >= 172, "a chart of two panels")
     desk.click("validation details")
     desk.rest()
-    assert len(desk.state["held_out"].splitlines()) > 2
+    assert len(desk.state["validation"].splitlines()) > 2
     assert desk.widget("loss chart")["height"] >= 172
 
 
