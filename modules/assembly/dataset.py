@@ -1,7 +1,7 @@
 """Images of a run: listed, encoded, and batched step by step."""
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -92,7 +92,8 @@ class Images:
 
     Attributes:
         skipped: Messages about images that cannot be used.
-        digest: Of the training data in its order; equal for two runs with the same data.
+        digest: Of the encoded training data in its order; equal for two runs with the same data.
+        identity: Of the data alone, whatever encodes it: equal on every device.
         validation: None without validation.
         new: Number of images that were not completely in the cache before.
     """
@@ -100,6 +101,7 @@ class Images:
     batches: Batches
     skipped: list[str]
     digest: str
+    identity: str
     validation: ValidationImages | None = None
     new: int = 0
 
@@ -149,7 +151,7 @@ def _prepare(encoding: "_Encoding", *, past_warnings: Collection[str], first_ste
         dataset = _read(config, memory, events, encoding.should_stop)
         trained, measured = encoding.images(dataset, memory)
     plan = BatchPlan(
-        concept_slices(dataset, is_cached=config.data.cache_latents, kept=trained.kept),
+        concept_slices(dataset, is_cached=config.data.cache_latents, kept=trained.usable),
         batch_size=config.training.batch_size,
         accumulation=config.training.accumulation,
         seed=config.training.seed,
@@ -188,7 +190,12 @@ def _prepare(encoding: "_Encoding", *, past_warnings: Collection[str], first_ste
     )
     new = sum(images.new for images in encoded)
     return Images(
-        Batches(batch_source, plan, loader), skipped, _digest(batch_source), validation, new
+        Batches(batch_source, plan, loader),
+        skipped,
+        digest=_digest(batch_source, batch_source.images.digest_lines()),
+        identity=_digest(batch_source, batch_source.images.identity_lines()),
+        validation=validation,
+        new=new,
     )
 
 
@@ -211,7 +218,7 @@ class _Encoding:
             encode_images,
             self.family,
             store=self.store,
-            memory=memory,
+            file_digests=memory,
             digests=self.digests,
             options=options_of(self.config),
             should_stop=self.should_stop,
@@ -352,11 +359,10 @@ def _missing_token_warnings(config: TrainConfig, batch_source: BatchSource) -> l
     return [f'no caption contains "{token}", so its embedding is not trained' for token in missing]
 
 
-def _digest(batch_source: BatchSource) -> str:
+def _digest(batch_source: BatchSource, lines: Iterable[str]) -> str:
+    """Digest the training data. lines: of each image."""
     digest = hashlib.sha256()
-    for line, item in zip(
-        batch_source.images.digest_lines(), batch_source.images.items, strict=True
-    ):
+    for line, item in zip(lines, batch_source.images.items, strict=True):
         captions = "\n".join(item.captions)
         digest.update(f"{line} {item.role} {item.concept}\n{captions}\n".encode())
     for concept in batch_source.concepts:

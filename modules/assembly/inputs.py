@@ -34,6 +34,12 @@ class Inputs:
         return " ".join(digests)
 
     @property
+    def identity(self) -> str:
+        """Digest of the training data alone, whatever encodes it: equal on every device."""
+        images = [self.images.identity] if self.images is not None else []
+        return " ".join([*images, *([self.prompts.digest] if self.prompts is not None else [])])
+
+    @property
     def validation(self) -> ValidationImages | None:
         """The validation images; None without validation."""
         return self.images.validation if self.images is not None else None

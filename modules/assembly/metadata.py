@@ -214,7 +214,7 @@ def _training_fields(config: TrainConfig, model: ModelFacts) -> dict[str, object
     side, precision, training = config.data.resolution, config.hardware.precision, config.training
     rates = _rates(config)
     warmup = warmup_steps(config.schedule, steps=training.steps)
-    found: dict[str, object] = {
+    fields: dict[str, object] = {
         "output_name": config.output.name,
         "seed": training.seed,
         "resolution": f"({side}, {side})",
@@ -236,9 +236,9 @@ def _training_fields(config: TrainConfig, model: ModelFacts) -> dict[str, object
         "mixed_precision": "no" if precision == "fp32" else precision,
     }
     if is_hub_name(config.model.path):
-        found["sd_model_name"] = config.model.path
+        fields["sd_model_name"] = config.model.path
     trigger_words = comma_separated(config.metadata.trigger_words)
-    return found | ({"trigger_words": trigger_words} if trigger_words else {})
+    return fields | ({"trigger_words": trigger_words} if trigger_words else {})
 
 
 def _rates(config: TrainConfig) -> dict[str, float]:

@@ -35,7 +35,7 @@ from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.rewards.algorithms import BestOfN as BestOfNSection
 from onetrainer.config.rewards.alignprop import AlignProp as Section
 from onetrainer.config.train import TrainConfig
-from onetrainer.metrics.evaluation_files import RewardFiles, grid_of
+from onetrainer.metrics.evaluation_files import EvaluationFiles, grid_of
 from onetrainer.metrics.reward_names import names_of
 from onetrainer.run.events import Phase
 
@@ -212,12 +212,12 @@ def reward_loss_source(
 def evaluations_of(run: Run, rewards: LoadedRewards, inputs: Inputs) -> Evaluations:
     """Return the past evaluations of a run."""
     assert inputs.prompts is not None
-    files = RewardFiles(
+    files = EvaluationFiles(
         run.folder.rewards,
         grid=grid_of(rewards.section, inputs.prompts.validation.prompts),
         until=run.last.step if run.last else None,
     )
-    if files.others:
+    if files.incomparable:
         run.warn(
             "the evaluation prompts or their scoring have changed since the checkpoint; earlier"
             " rewards cannot be compared with later ones and are ignored"

@@ -237,6 +237,7 @@ def _build_save_task(
         inbox=run.inbox,
         config_digest=run.digest,
         data_digest=inputs.digest,
+        data_identity=inputs.identity,
         validation=validation_record(inputs.validation, run.last),
         versions=run.versions,
         metadata=partial(

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from modules.assembly.run_context import Run
@@ -32,20 +33,26 @@ def validation_images(
     """
     images = batch_source.images
     names = tuple(dataset.name_of(item) for item in images.items)
-    digest = hashlib.sha256()
-    keys = (names, images.digest_lines(), images.items)
-    for name, line, item in sorted(zip(*keys, strict=True), key=lambda entry: entry[0]):
-        digest.update(f"{name}\n{line} {batch_source.caption_of(item, 0)}\n".encode())
+    captions = [batch_source.caption_of(item, 0) for item in images.items]
     buckets = [plain_transform(item, dataset.concept_of(item)).bucket for item in images.items]
     return ValidationImages(
         names=names,
         concepts={
             name: _concept_of(dataset, item) for name, item in zip(names, images.items, strict=True)
         },
-        digest=digest.hexdigest(),
+        digest=_digest(names, images.identity_lines(), captions),
+        former_digest=_digest(names, images.digest_lines(), captions),
         sizes=frozenset((bucket.width, bucket.height) for bucket in buckets),
         load=partial(_load_image, batch_source, with_pixels=uses_images_only(config)),
     )
+
+
+def _digest(names: Sequence[str], lines: Iterable[str], captions: Sequence[str]) -> str:
+    digest = hashlib.sha256()
+    entries = zip(names, lines, captions, strict=True)
+    for name, line, caption in sorted(entries, key=lambda entry: entry[0]):
+        digest.update(f"{name}\n{line} {caption}\n".encode())
+    return digest.hexdigest()
 
 
 def _concept_of(dataset: Dataset, item: Item) -> str:
@@ -92,8 +99,10 @@ def validation_record(images: ValidationImages | None, last: CheckpointRecord | 
     if images is None:
         return ""
     known = last.validation if last else ""
-    is_same = known.rpartition(_SINCE)[0] == images.digest
-    return known if is_same else f"{images.digest}{_SINCE}{last.step if last else 0}"
+    digest, _, since = known.rpartition(_SINCE)
+    if digest not in (images.digest, images.former_digest):
+        since = str(last.step if last else 0)
+    return f"{images.digest}{_SINCE}{since}"
 
 
 def validation_files(run: Run, images: ValidationImages | None) -> ValidationFiles | None:
@@ -102,11 +111,12 @@ def validation_files(run: Run, images: ValidationImages | None) -> ValidationFil
         return None
     files = ValidationFiles(
         run.folder.validation,
-        grid=grid_of(run.config).digest(images),
+        grid=grid_of(run.config).digest(images.digest),
+        former_grid=grid_of(run.config).digest(images.former_digest),
         until=run.last.step if run.last else None,
         since=int(validation_record(images, run.last).rpartition(_SINCE)[2]),
     )
-    if files.others:
+    if files.incomparable:
         run.warn(
             "the validation images or their measurement have changed since the checkpoint; earlier"
             " validation losses cannot be compared with later ones and are ignored"

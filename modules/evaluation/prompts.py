@@ -159,7 +159,7 @@ class Evaluator:
     def _texts(self, prompt: str, count: int) -> tuple[Conditioning, Conditioning]:
         texts = self.validation.texts
         if texts is not None:
-            conditioning, empty = texts.together([prompt], among=[prompt])
+            conditioning, empty = texts.conditioning([prompt], among=[prompt])
         else:
             with self.autocast():
                 conditioning = self.family.encode_text([prompt])

@@ -17,7 +17,7 @@ import torch
 from modules import seeds
 from modules.interfaces import Batch, Objective, Probe
 from onetrainer.config.run.hardware import Precision
-from onetrainer.metrics.loss_errors import diverged, no_number
+from onetrainer.metrics.loss_errors import diverged, not_a_number
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class ValidationImages:
     Attributes:
         names: Unique in the run.
         concepts: Each image's concept by its name.
-        digest: Of the images with their captions and masks.
+        digest: Of the images with their captions and masks, whatever encodes them.
+        former_digest: The same as earlier versions computed it, which depends on the encoder.
         load: Returns an image as a batch by its index, with its complete caption.
         sizes: Every width and height among them, in pixels.
     """
@@ -37,6 +38,7 @@ class ValidationImages:
     digest: str
     load: Callable[[int], Batch]
     sizes: frozenset[tuple[int, int]] = frozenset()
+    former_digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,9 @@ class Grid:
     seed: int
     measure: str = ""
 
-    def digest(self, images: ValidationImages) -> str:
-        """Return a digest of everything that affects the measurements."""
-        text = f"{self.levels} {self.noises} {self.seed} {self.measure} {images.digest}"
+    def digest(self, images: str) -> str:
+        """Return a digest of everything that affects the measurements. images: their digest."""
+        text = f"{self.levels} {self.noises} {self.seed} {self.measure} {images}"
         return hashlib.sha256(text.encode()).hexdigest()
 
     def probes(self, name: str, shape: torch.Size, *, at_once: int) -> Iterator[Probe]:
@@ -117,7 +119,7 @@ def measure(
         numbers: list[float] = torch.cat(parts).tolist()  # waits for the device
         not_finite = [loss for loss in numbers if not math.isfinite(loss)]
         if not_finite and is_untrained:
-            raise no_number(name, precision)
+            raise not_a_number(name, precision)
         if not_finite:
             raise diverged(f"{name}: the validation loss is {not_finite[0]}", precision)
         losses[name] = numbers

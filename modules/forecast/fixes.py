@@ -111,9 +111,7 @@ def _converted_optimizer(section: Mapping[str, Any], kind: str) -> dict[str, Any
 def _almost_free(config: TrainConfig, on_card: bool) -> Iterator[Change]:
     """Yield what costs no time, or only now and then."""
     if not config.data.cache_latents:
-        yield Change(
-            {"data.cache_latents": True}, "encode pictures once, before training", "faster"
-        )
+        yield Change({"data.cache_latents": True}, "encode images once, before training", "faster")
     if not config.data.cache_text:
         words = "encode captions once, before training"
         yield Change({"data.cache_text": True}, words, "faster")

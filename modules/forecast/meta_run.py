@@ -114,8 +114,8 @@ def build_model(config: TrainConfig, kind: DeviceKind) -> Iterator[Model]:
         quantize(config, family, device=DEVICE)
         attached = _attached(config, family, offload_device=HOST if kind == "cuda" else DEVICE)
         mixer = empty_mixer(config)
-        for name, part in components_of(attached, networks_of(mixer)).items():
-            for tensor in (*part.parameters(), *part.buffers()):
+        for name, component in components_of(attached, networks_of(mixer)).items():
+            for tensor in (*component.parameters(), *component.buffers()):
                 meta_device.meter.assign(tensor, WEIGHTS.get(name, TEXT_ENCODERS))
         yield Model(meta_device, attached, mixer)
 

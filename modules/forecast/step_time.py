@@ -25,7 +25,7 @@ from modules.sampling.rollout import Rollout
 from onetrainer.config.rewards.algorithms import BestOfN
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.messages.durations import format_step_time
-from onetrainer.rewards.cost import StepCost, cost_of, halves_of
+from onetrainer.rewards.cost import StepCost, cost_of, passes_per_step
 
 _CHANNELS = 4
 _CAPTION = "a picture"
@@ -46,16 +46,16 @@ class PassSeconds:
     trained: float
     ordinary: float
     scored: float
-    scored_plainly: float
+    scored_without_gradient: float
 
     def of(self, cost: StepCost) -> float:
         """Return the total of a step's passes and images."""
         return (
-            self.plain * (cost.drawing + cost.anchor)
+            self.plain * (cost.sampling + cost.anchor)
             + self.trained * (cost.trained + cost.anchor_trained)
             + self.ordinary * cost.ordinary
             + self.scored * cost.scored
-            + self.scored_plainly * cost.scored_plainly
+            + self.scored_without_gradient * cost.scored_without_gradient
         )
 
 
@@ -66,7 +66,7 @@ def forecast_time(stage: Stage, machine: Machine | None, where: str) -> dict[str
     counted. where: Name of the machine in messages, such as "on this processor".
     """
     cost = cost_of(stage.config)
-    parts = cost.step.by_part()
+    parts = cost.step.by_purpose()
     if not parts:
         return {}
     found: dict[str, Any] = {"unet_calls": sum(parts.values()), "parts": parts}
@@ -74,7 +74,11 @@ def forecast_time(stage: Stage, machine: Machine | None, where: str) -> dict[str
         return found
     seconds = _seconds(stage, machine)
     step = seconds.of(cost.step)
-    run = step * cost.steps + seconds.of(cost.look) * cost.looks + seconds.of(cost.samples)
+    run = (
+        step * cost.steps
+        + seconds.of(cost.evaluation) * cost.evaluations
+        + seconds.of(cost.samples)
+    )
     words = format_step_time(step=step, run=run, where=where)
     return found | {"seconds": step, "run_seconds": run, "words": words}
 
@@ -116,7 +120,7 @@ class _Passes:
         self.rows = batch
         if isinstance(section, AlignProp):
             self._size = section.rollout.width, section.rollout.height
-            self.rows = batch * halves_of(section.rollout.guidance)
+            self.rows = batch * passes_per_step(section.rollout.guidance)
         with torch.no_grad(), self._autocast():
             self._text = self._family.encode_text([_CAPTION]).repeated(self.rows)
         self._frames = time_ids_of(self._size, self.rows).to(DEVICE)

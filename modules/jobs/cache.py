@@ -78,8 +78,8 @@ def _load_encoders(config: TrainConfig, report: Report) -> StableDiffusion:
         dtypes=storage_dtypes(config),
     )
     quantize(config, family, device=device)
-    for part in (family.vae, *family.text_encoders.values()):
-        nn.Module.to(part, device)  # the UNet is not needed
+    for encoder in (family.vae, *family.text_encoders.values()):
+        nn.Module.to(encoder, device)  # the UNet is not needed
     return family
 
 

@@ -145,7 +145,7 @@ def _describe(
     missing = model_file.missing
     if request.ema and model_file.has_ema:  # the averaged weights are a UNet too
         missing = tuple(part for part in missing if part != "UNet")
-    require_family(replace(model_file, missing=missing), family, vae_given=bool(request.vae))
+    require_family(replace(model_file, missing=missing), family, has_custom_vae=bool(request.vae))
     if configs == MODELS:
         require_published_size(model_file)
     prediction = resolve_prediction(model_file, request.prediction)

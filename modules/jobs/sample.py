@@ -129,13 +129,13 @@ def _embeddings(
 ) -> Iterator[tuple[str, Mapping[str, Embedding]]]:
     """Yield each file's name with its embeddings by placeholder; those bundled with LoRAs last."""
     for path in map(Path, request.embeddings):
-        found = {}
+        by_placeholder = {}
         for name, embedding in read_embeddings_by_token(path).items():
             # Programs use the file's name as placeholder; its author may use the one inside.
             for word in (name, embedding.name):
                 if re.search(r"\w", word):
-                    found[word] = embedding
-        yield path.name, found
+                    by_placeholder[word] = embedding
+        yield path.name, by_placeholder
     for used, lora in zip(request.loras, loras, strict=True):
         if lora.embeddings:
             yield (

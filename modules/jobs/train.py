@@ -143,9 +143,16 @@ def _prepare_and_train(run: Run) -> int:
             raise
 
 
+def _has_other_data(last: CheckpointRecord, inputs: Inputs) -> bool:
+    """Return whether images or captions have changed since a checkpoint."""
+    if last.data_identity:
+        return last.data_identity != inputs.identity
+    return last.data_digest != inputs.digest
+
+
 def _train_and_finish(run: Run, assembled: Assembled, inputs: Inputs, residency: Residency) -> int:
     """Train to the end, generate samples, save; return the exit code."""
-    if run.last is not None and run.last.data_digest != inputs.digest:
+    if run.last is not None and _has_other_data(run.last, inputs):
         run.warn(_CHANGED.format("prompts" if inputs.prompts else "images or captions"))
         if inputs.validation is not None:
             run.warn(_MAY_HAVE_TRAINED)
@@ -314,8 +321,8 @@ def _read_config(folder: RunFolder) -> tuple[TrainConfig, str]:
 
 
 def _libraries() -> dict[str, str]:
-    found = {name: packages.version(name) for name in PACKAGES}
-    return {"python": platform.python_version(), **found}
+    versions = {name: packages.version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), **versions}
 
 
 def _recorded_model_version(section: Model, last: CheckpointRecord | None) -> dict[str, str]:

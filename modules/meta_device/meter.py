@@ -149,7 +149,7 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's modes
                 return 1.0 if args[0].is_floating_point() else 1
             if func in _IN_PLACE_OPERATORS or func.name().startswith(_IN_PLACE_NAMES):
                 return None
-            result = self._shape_cache.result(func, args, kwargs or {})
+            result = self._shape_cache.call(func, args, kwargs or {})
             for tensor in tensors_in(result):
                 if tensor.is_meta and _key(tensor) not in self._storages:
                     self._add_storage(

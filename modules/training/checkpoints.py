@@ -53,6 +53,8 @@ class CheckpointRecord:
         events_size: Bytes of events.jsonl that belong to the run up to here.
         engine: The loss scale and its history; empty without one.
         data_digest: Of the encoded images and captions in their order.
+        data_identity: Of the images and captions alone, whatever encodes them; "" of checkpoints
+            of earlier versions.
         validation: Digest of the validation images, with the step since which they are held out; ""
             without validation.
     """
@@ -64,6 +66,7 @@ class CheckpointRecord:
     engine: dict[str, Any] = field(default_factory=dict)
     data_digest: str = ""
     validation: str = ""
+    data_identity: str = ""
 
     def __post_init__(self) -> None:
         if type(self.step) is not int or type(self.events_size) is not int:

@@ -20,16 +20,16 @@ from modules.sampling.image_files import save_jpeg
 from modules.training.engine import Engine
 from modules.training.inbox import Inbox
 from onetrainer.config.rewards.evaluation import Evaluation
-from onetrainer.metrics.evaluation_files import RewardFiles
+from onetrainer.metrics.evaluation_files import EvaluationFiles
 from onetrainer.metrics.reward_guard import (
     DISTANCE,
     DIVERSITY,
     VARIETY,
-    Judged,
-    Look,
-    Scored,
+    EvaluationResult,
+    EvaluationSummary,
+    ScoredImage,
     judge,
-    stats_of,
+    reward_stats,
 )
 from onetrainer.metrics.validation import when
 from onetrainer.run.event_log import EventWriter
@@ -58,7 +58,7 @@ class Evaluations:
 
     def __init__(
         self,
-        files: RewardFiles,
+        files: EvaluationFiles,
         section: Evaluation,
         *,
         trained: Mapping[str, float],
@@ -71,9 +71,9 @@ class Evaluations:
         self.files = files
         self.section = section
         self._weights = trained, watched
-        self._cached_verdict: tuple[list[Look], Judged] | None = None
+        self._cached_verdict: tuple[list[EvaluationResult], EvaluationSummary] | None = None
 
-    def verdict(self) -> Judged | None:
+    def verdict(self) -> EvaluationSummary | None:
         """Return the verdict on the newest evaluation; None before the first."""
         history = self.files.history()
         if not history:
@@ -184,10 +184,10 @@ class EvaluateTask:
         if verdict is not None:
             self.events.write(verdict.event(self.evaluations.files.history()[-1]))
 
-    def _generate(self, step: int) -> Look:
+    def _generate(self, step: int) -> EvaluationResult:
         """Generate and score all images, and write them to the run folder."""
         progress = _Progress(self, step)
-        scored: list[Scored] = []
+        scored: list[ScoredImage] = []
         prompts: list[ScoredPrompt] = []
         seeds = [seed for _, seed in self.evaluator.validation.each()]
         self.method.train(False)
@@ -199,12 +199,12 @@ class EvaluateTask:
                     prompts.append(prompt.without_images())
         finally:
             self.method.train(True)
-        evaluation = Look(step, tuple(scored), _mean_drift(prompts))
+        evaluation = EvaluationResult(step, tuple(scored), _mean_drift(prompts))
         return evaluation if self.evaluations.files.history() else self._normalize(evaluation)
 
-    def _normalize(self, evaluation: Look) -> Look:
+    def _normalize(self, evaluation: EvaluationResult) -> EvaluationResult:
         """Return the first evaluation in its own units, which all later ones use."""
-        self.rewards.mixer = mixer = self.rewards.mixer.with_base(stats_of(evaluation))
+        self.rewards.mixer = mixer = self.rewards.mixer.with_base(reward_stats(evaluation))
         totals = mixer.total(
             {
                 name: torch.tensor([image.rewards[name] for image in evaluation.images])
@@ -272,11 +272,11 @@ class _Progress:
 
 def _scored_images(
     prompt: ScoredPrompt, paths: Sequence[str], seeds: Sequence[int]
-) -> list[Scored]:
+) -> list[ScoredImage]:
     totals = prompt.total.tolist()
     by_name = {name: scores.tolist() for name, scores in prompt.by_name.items()}
     return [
-        Scored(
+        ScoredImage(
             prompt=prompt.prompt,
             seed=seeds[place],
             path=path,

@@ -22,7 +22,7 @@ from onetrainer.run.events import Checkpoint, Phase, Sample
 from onetrainer.run.run_folder import RunFolder, cannot_write
 
 _SECONDS_PER_PHASE = 1.0
-LAST_WEIGHTS = " (without the average)"
+LAST_WEIGHTS = " (without EMA)"
 """Appended to the prompt of a sample from the weights of the last step."""
 
 
@@ -185,6 +185,7 @@ class SaveTask:
     inbox: Inbox
     config_digest: str
     data_digest: str
+    data_identity: str
     validation: str
     versions: dict[str, str]
     metadata: Callable[[int, bytes | None], dict[str, str]]
@@ -212,6 +213,7 @@ class SaveTask:
             versions=self.versions,
             engine=self.engine.state_dict(),
             data_digest=self.data_digest,
+            data_identity=self.data_identity,
             validation=self.validation,
         )
         with self.phase("saving"):

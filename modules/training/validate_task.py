@@ -26,8 +26,8 @@ from onetrainer.metrics.validation import (
     by_concept,
     by_concepts,
     compared,
+    format_loss,
     judge,
-    loss_words,
     when,
     without_gain,
 )
@@ -128,11 +128,11 @@ class ValidateTask:
             if first == step:
                 lines.append("Nothing was trained: the run had stopped early before.")
             lines.append(_early_stop_message(step, without_gain(history), best.step))
-        loss = loss_words(best.loss)
+        loss = format_loss(best.loss)
         if best is not newest:
             lines.append(
                 f"The validation loss was best {when(best.step)}, {loss}; the last one"
-                f" ({loss_words(newest.loss)}) is {compared(newest.loss, best.loss)} it."
+                f" ({format_loss(newest.loss)}) is {compared(newest.loss, best.loss)} it."
             )
         elif len(history) > 1:
             gain = compared(best.loss, history[0].loss)
@@ -186,23 +186,23 @@ class ValidateTask:
 
     def _event(self, weights: Weights) -> Validated:
         history = self.files.history(weights)
-        found = judge(history)
+        summary = judge(history)
         return Validated(
             step=history[-1].step,
-            loss=found.loss.mean,
-            error=found.loss.error or 0.0,
+            loss=summary.loss.mean,
+            error=summary.loss.error or 0.0,
             images=len(self.images.names),
-            best_step=found.best_step,
-            is_best=found.is_best,
-            verdict=found.verdict,
-            words=found.words,
-            since_start=_mean(found.since_start),
-            since_start_error=_error(found.since_start),
-            since_best=_mean(found.since_best),
-            since_best_error=_error(found.since_best),
+            best_step=summary.best_step,
+            is_best=summary.is_best,
+            verdict=summary.verdict,
+            words=summary.words,
+            since_start=_mean(summary.since_start),
+            since_start_error=_error(summary.since_start),
+            since_best=_mean(summary.since_best),
+            since_best_error=_error(summary.since_best),
             by_concept=by_concept(history[-1], self.images.concepts),
             concepts=by_concepts(history, self.images.concepts),
-            by_level=found.by_level,
+            by_level=summary.by_level,
             weights=weights,
         )
 

@@ -137,7 +137,7 @@ def test_measure_is_a_reward_that_needs_no_prompt_and_has_a_gradient():
     shown = noise(2, 3, 8, 8)
     assert torch.equal(reward.score(shown, ["a", "b"]), measures.brightness(shown))
     assert reward.has_gradient
-    assert not list(reward.own_modules().parameters())
+    assert not list(reward.extra_modules().parameters())
 
 
 @pytest.mark.parametrize("name", [*ALL, "diversity", "compressibility"])

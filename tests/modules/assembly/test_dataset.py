@@ -3,6 +3,7 @@
 import time
 
 import pytest
+import torch
 from PIL import Image
 
 from modules.assembly import dataset
@@ -153,11 +154,22 @@ def test_image_that_becomes_a_class_image_counts_as_changed(project):
     assert after.digest != before.digest
 
 
+def test_data_encoded_in_another_precision_are_the_same_data_and_changed_ones_are_not(project):
+    before = project.prepare()
+    project.family.vae.to(torch.bfloat16)
+    encoded_otherwise = project.prepare()
+    assert encoded_otherwise.digest != before.digest
+    assert encoded_otherwise.identity == before.identity
+    Image.new("RGB", (64, 64)).save(project.images / "picture-1.png")
+    assert project.prepare().identity != before.identity
+    assert project.prepare(data={"augmentation": {"flip": "always"}}).identity != before.identity
+
+
 def test_class_image_that_cannot_be_used_is_told(project):
     folder = tiny.write_images(project.folder / "class", ("a dog", "a cat"))
     (folder / "picture-1.png").write_bytes(b"")
     made = project.prepare(data={"class_folder": str(folder)})
-    assert made.left_out == ["picture-1.png: the file is empty"]
+    assert made.skipped == ["picture-1.png: the file is empty"]
     assert project.past_warnings == ["left out: picture-1.png: the file is empty"]
 
 

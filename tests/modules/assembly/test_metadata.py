@@ -134,7 +134,9 @@ def test_each_switch_puts_in_its_own_fields_and_no_others(switch, keys):
 
 
 def test_without_the_settings_neither_seed_nor_rates_are_told():
-    with_them, without = (past_warnings(config(metadata__include_config=wanted)) for wanted in (True, False))
+    with_them, without = (
+        past_warnings(config(metadata__include_config=wanted)) for wanted in (True, False)
+    )
     settings = {"onetrainer_config", "ss_seed", "ss_learning_rate", "ss_steps", "ss_optimizer"}
     assert settings <= with_them.keys()
     assert {key for key in without if key.startswith("ss_")} == {

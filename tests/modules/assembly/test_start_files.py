@@ -90,7 +90,7 @@ def test_a_file_that_does_not_fit_is_told_before_images_are_encoded(config, tmp_
 def test_a_missing_file_of_a_word_is_told_with_its_setting(config):
     words = [{"token": "a", "initial_text": "cat"}, {"token": "b", "start_from": "/nowhere/b.pt"}]
     folder = new_run(config, embeddings={"tokens": words})
-    with pytest.raises(UserError, match=r"^embeddings\.words\.1\.start_from: /nowhere/b\.pt"):
+    with pytest.raises(UserError, match=r"^embeddings\.tokens\.1\.start_from: /nowhere/b\.pt"):
         train(folder)
 
 

@@ -54,7 +54,7 @@ def trained(name, what):
             if ".attn2.to_v" in path or ".attn2.to_out" in path:
                 weight.mul_(16)
     if what == "words":
-        section = EmbeddingsSection(words=[EmbeddingToken(word="cat", initial_text="dog")])
+        section = EmbeddingsSection(tokens=[EmbeddingToken(token="cat", initial_text="dog")])
         family, method = Embeddings.attach(family, section, seed=0)
         with torch.no_grad():
             for rows in method.extra_modules().parameters():

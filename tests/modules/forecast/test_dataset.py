@@ -24,11 +24,6 @@ FLOPS = Machine(
 )
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return str(tiny.write_configs(tmp_path_factory.mktemp("plan") / "base"))
-
-
 def config(base, root, **data):
     folder(root / "cats", [(64, 64)] * 4)
     data = {"folder": str(root / "cats"), "resolution": 64} | data
@@ -47,9 +42,9 @@ def test_captions_longer_than_a_piece_are_named_with_their_files(tmp_path):
     (tmp_path / "3.txt").write_text("a cat\n" + "cat " * 160)
     (tmp_path / "2.txt").write_text("cat " * 75)
     dataset = read_dataset(resolve({"data": data}, source=""))
-    fixes = long_captions(tiny.family(), dataset)
-    assert fixes["long_caption_count"] == 2
-    assert fixes["long_captions"] == [
+    facts = long_captions(tiny.family(), dataset)
+    assert facts["long_caption_count"] == 2
+    assert facts["long_captions"] == [
         {"path": str(tmp_path / "3.png"), "tokens": 160},
         {"path": str(tmp_path / "1.png"), "tokens": 80},
     ]
@@ -60,8 +55,8 @@ def test_what_is_dropped_now_and_then_counts_for_the_length(tmp_path):
     (tmp_path / "0.txt").write_text("cat, " * 50)
     captions = {"dropout": 1, "drop_tags": "all", "drop_chance": 1}
     data = {"folder": str(tmp_path), "resolution": 64, "captions": captions}
-    fixes = long_captions(tiny.family(), read_dataset(resolve({"data": data}, source="")))
-    assert fixes["long_caption_count"] == 1
+    facts = long_captions(tiny.family(), read_dataset(resolve({"data": data}, source="")))
+    assert facts["long_caption_count"] == 1
 
 
 def test_time_for_the_cache_grows_with_views_and_captions(base, tmp_path):
@@ -78,9 +73,9 @@ def test_time_for_the_cache_grows_with_views_and_captions(base, tmp_path):
 
 def test_time_is_not_told_of_another_machine(base, tmp_path):
     with planner(Target("cuda", available=2**34)) as plans:
-        fixes = plans.data(config(base, tmp_path), None)
-    assert "caching_seconds" not in fixes
-    assert fixes["long_caption_count"] == 0
+        facts = plans.data(config(base, tmp_path), None)
+    assert "caching_seconds" not in facts
+    assert facts["long_caption_count"] == 0
 
 
 def test_no_header_is_read_that_was_read_already(base, tmp_path, monkeypatch):

@@ -24,7 +24,9 @@ def moved(section, trained, dtype):
     enter_training_form(optimizer)
     use_foreach(optimizer)
     rounding = 0 if dtype == torch.bfloat16 else None
-    updater = WeightUpdater(optimizer, rounding_seed=rounding, updates_independently=section.updates_independently)
+    updater = WeightUpdater(
+        optimizer, rounding_seed=rounding, updates_independently=section.updates_independently
+    )
     for step in range(2):
         for weight in trained.values():
             weight.grad = torch.ones_like(weight)

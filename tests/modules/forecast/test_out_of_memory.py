@@ -7,7 +7,7 @@ import torch
 
 from modules import worker
 from modules.forecast import out_of_memory
-from modules.forecast.forecast import Target, forecast
+from modules.forecast.forecast import Planner, Target, forecast
 from modules.forecast.out_of_memory import explain_out_of_memory, phase_of
 from onetrainer.config.run.validation import Validation
 from onetrainer.config.train import TrainConfig, Training
@@ -16,7 +16,6 @@ from onetrainer.messages.memory import GB, format_memory
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Failed, Phase, Progress, Sample
 from onetrainer.run.run_folder import create_run
-from tests import tiny
 from tests.runs import events_of
 
 CUDA_WORDS = "CUDA out of memory. Tried to allocate 20.00 MiB."
@@ -24,10 +23,9 @@ PROMPT = {"prompt": "a", "width": 64, "height": 64}
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    folder = tiny.write_configs(tmp_path_factory.mktemp("plan") / "base")
+def config(base):
     document = {
-        "model": {"path": str(folder)},
+        "model": {"path": base},
         "data": {"resolution": 192, "folder": "there"},
         "sampling": {"prompts": [PROMPT]},
         "hardware": {"device": "cpu"},
@@ -68,21 +66,20 @@ def test_it_names_the_phase_its_largest_parts_and_the_setting_to_change(config):
 
 def test_where_it_should_fit_others_are_in_the_way(config):
     failure = explain_out_of_memory(config, "training", Target("cuda", available=GB))
-    assert "close what else uses the device" in failure.remedy
+    assert "close other programs that use the device" in failure.remedy
 
 
-@pytest.mark.parametrize(
-    ("phase", "words"),
-    [
-        ("sampling", "sampling|decoding samples|encoding prompts"),
-        ("loading", "encoding images"),
-        ("validating", "validation"),
-    ],
-)
-def test_phases_of_runs_are_those_of_forecasts(config, phase, words):
+def test_phases_of_runs_are_those_of_forecasts(config, monkeypatch):
     config = config.model_copy(update={"validation": Validation(use=True)})
-    failure = explain_out_of_memory(config, phase, Target("cuda", available=GB))
-    assert any(word in failure.what for word in words.split("|"))
+    known = forecast(config, Target("cuda"))
+    monkeypatch.setattr(Planner, "forecast", lambda *_, **__: known)
+    for phase, words in (
+        ("sampling", ("sampling", "decoding samples", "encoding prompts")),
+        ("loading", ("encoding images",)),
+        ("validating", ("validation",)),
+    ):
+        failure = explain_out_of_memory(config, phase, Target("cuda", available=GB))
+        assert any(text in failure.what for text in words), failure.what
 
 
 def test_the_phase_is_that_of_the_last_event():
@@ -93,23 +90,30 @@ def test_the_phase_is_that_of_the_last_event():
     assert phase_of([Phase("caching"), progress, Phase("sampling"), sample]) == "sampling"
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        torch.OutOfMemoryError(CUDA_WORDS),
-        MemoryError(),
-        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_a_run_that_lacks_memory_ends_with_the_explanation(run, error, monkeypatch):
-    fails_with(error, monkeypatch)
+LACKS = [
+    torch.OutOfMemoryError(CUDA_WORDS),
+    MemoryError(),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+]
+
+
+def test_a_run_that_lacks_memory_ends_with_the_explanation(run, monkeypatch):
+    fails_with(LACKS[0], monkeypatch)
     assert worker._train(run) == EXIT_PROGRAM
     failure = events_of(run)[-1]
     assert isinstance(failure, Failed)
     assert failure.what == "there is not enough memory for training"
     assert "UNet" in failure.expected or "activations" in failure.expected
+
+
+def test_every_lack_of_memory_is_explained(run, monkeypatch):
+    explanation = Failed("program", "explained", "", "")
+    monkeypatch.setattr(out_of_memory, "explain_failure", lambda folder: explanation)
+    for error in LACKS:
+        fails_with(error, monkeypatch)
+        assert worker._train(run) == EXIT_PROGRAM
+        assert events_of(run)[-1] == explanation, error
 
 
 def test_the_plain_words_are_left_where_nothing_can_be_counted(run, monkeypatch):

@@ -5,7 +5,6 @@ import pytest
 from modules.jobs.convert import convert
 from onetrainer.jobs.convert_request import ConvertRequest
 from tests.modules.formats import small_models
-from tests.modules.formats.small_models import FAMILIES
 
 
 @pytest.fixture(scope="session")
@@ -13,16 +12,27 @@ def configs(tmp_path_factory):
     return small_models.write_configs(tmp_path_factory.mktemp("configs") / "models")
 
 
+class Made(dict):
+    """Models by family and prediction, each made when it is first asked for."""
+
+    def __init__(self, make):
+        self._make = make
+
+    def __missing__(self, key):
+        self[key] = self._make(*key)
+        return self[key]
+
+
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory, configs):
     """Each family's folder."""
     root = tmp_path_factory.mktemp("folders")
-    return {
-        (family, prediction): small_models.write_folder(
-            root / f"{family}-{prediction}", family, configs, prediction=prediction
-        )
-        for family, prediction in FAMILIES
-    }
+
+    def make(family, prediction):
+        folder = root / f"{family}-{prediction}"
+        return small_models.write_folder(folder, family, configs, prediction=prediction)
+
+    return Made(make)
 
 
 @pytest.fixture
@@ -42,8 +52,11 @@ def run(configs):
 def singles(tmp_path_factory, configs, folders):
     """Each family's folder as a single file of ours."""
     root = tmp_path_factory.mktemp("singles")
-    made = {key: root / f"{folder.name}.safetensors" for key, folder in folders.items()}
-    for key, path in made.items():
+
+    def make(*key):
+        path = root / f"{folders[key].name}.safetensors"
         request = ConvertRequest(source=str(folders[key]), target=str(path))
         convert(request, lambda event: None, configs=configs)
-    return made
+        return path
+
+    return Made(make)

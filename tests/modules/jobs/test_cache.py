@@ -3,6 +3,7 @@
 import pytest
 
 from modules.jobs.cache import cache
+from modules.jobs.train import train
 from onetrainer.cache.store import cache_report
 from onetrainer.errors import UserError
 from onetrainer.jobs.cache_request import CacheRequest
@@ -32,7 +33,7 @@ def test_a_run_finds_all_that_the_job_has_encoded(tmp_path):
     assert done.summary == [f"{where} all of them new."]
     assert Phase("caching", 4, 4) in told
     before = kept(tmp_path / "cache")
-    assert runs.finish(runs.new_run(config, data=data)) == 0
+    assert train(runs.new_run(config, data=data)) == 0
     assert kept(tmp_path / "cache") == before
 
 

@@ -17,7 +17,11 @@ from onetrainer.jobs.convert_request import ConvertRequest
 from tests.modules.formats import small_models
 from tests.modules.formats.small_models import FAMILIES, assert_equal, read_folder
 
-EVERY_FAMILY = pytest.mark.parametrize(("family", "prediction"), FAMILIES)
+ALWAYS = [("sd15-inpainting", "epsilon"), ("sd2", "v_prediction"), ("sdxl", "epsilon")]
+EVERY_FAMILY = pytest.mark.parametrize(
+    ("family", "prediction"),
+    [pytest.param(*each, marks=() if each in ALWAYS else pytest.mark.long) for each in FAMILIES],
+)
 UNET = "model.diffusion_model."
 Usage = namedtuple("Usage", "total used free")
 
@@ -96,8 +100,22 @@ def test_diffusers_reads_our_file_and_our_folder_as_the_source(
         assert numpy.allclose(images(found, family), image, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
-@pytest.mark.parametrize("target", ["one.safetensors", "folder"])
+@pytest.mark.parametrize(
+    ("precision", "target"),
+    [
+        ("fp16", "one.safetensors"),
+        ("bf16", "folder"),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in (
+                ("fp32", "one.safetensors"),
+                ("bf16", "one.safetensors"),
+                ("fp32", "folder"),
+                ("fp16", "folder"),
+            )
+        ),
+    ],
+)
 def test_every_weight_has_the_precision_that_was_asked_for(
     tmp_path, folders, run, precision, target
 ):

@@ -179,8 +179,6 @@ def test_incomplete_file_names_what_is_missing(tmp_path, singles, run):
     tensors = load_file(singles["sd15", "epsilon"])
     del tensors[f"{UNET}out.2.weight"]
     save_file(tensors, tmp_path / "bad.safetensors")
-    with pytest.raises(
-        UserError, match=r"1 tensors of the unet are missing.*out\.2\.weight"
-    ):
+    with pytest.raises(UserError, match=r"1 tensors of the unet are missing.*out\.2\.weight"):
         run(tmp_path / "bad.safetensors", tmp_path / "folder")
     assert not (tmp_path / "folder").exists()

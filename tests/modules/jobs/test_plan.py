@@ -8,12 +8,12 @@ from modules.jobs.plan import plan
 from onetrainer.config.train import TrainConfig
 from onetrainer.jobs.plan_request import PlanRequest
 from onetrainer.run.events import Forecast, Phase
-from tests import tiny
+from tests.modules.forecast.least_model import write_least_configs
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    return str(tiny.write_configs(tmp_path_factory.mktemp("plan") / "base"))
+    return write_least_configs(tmp_path_factory.mktemp("plan") / "base")
 
 
 def told(base, memory=0.0, **hardware):

@@ -1,12 +1,14 @@
-"""`onetrainer plan` with a real process."""
+"""`onetrainer plan` with the real job: once in a process of its own, else in this one."""
 
 import json
 
 import pytest
 
+from modules.jobs.plan import plan
 from onetrainer.__main__ import main
-from tests import tiny
+from onetrainer.cli import job_progress
 from tests.images import folder
+from tests.modules.forecast.least_model import write_least_configs
 
 PEAK, FREE = "peak_bytes", "available_bytes"
 
@@ -21,7 +23,7 @@ def own_folders(tmp_path, monkeypatch):
 @pytest.fixture
 def config(tmp_path):
     """Neither weights nor pictures are there."""
-    tiny.write_configs(tmp_path / "base")
+    write_least_configs(tmp_path / "base")
     path = tmp_path / "config.json"
     model = {"family": "sd15", "path": "base"}
     document = {"model": model, "data": {"resolution": 64}, "hardware": {"device": "cpu"}}
@@ -29,14 +31,33 @@ def config(tmp_path):
     return str(path)
 
 
+class Here:
+    """The job without its process."""
+
+    def __init__(self, name, request):
+        assert name == "plan"
+        self._request = request
+
+    def events(self):
+        told = []
+        told.append(plan(self._request, told.append))
+        return iter(told)
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    monkeypatch.setattr(job_progress, "Job", Here)
+
+
+@pytest.mark.usefixtures("in_this_process")
 def test_a_table_and_a_verdict_are_told(config, capfd):
     assert main(["plan", config]) == 0
-    out, err = capfd.readouterr()
-    assert err == ""
+    out = capfd.readouterr().out
     assert "UNet" in out and "together" in out
     assert any(line.startswith("It fits: ") for line in out.splitlines())
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_what_does_not_fit_is_an_answer_with_fixes_as_json(config, capfd):
     code = main(["plan", config, "--json", "--memory", "0.001", "--set", "data.resolution=128"])
     told = json.loads(capfd.readouterr().out)
@@ -57,7 +78,9 @@ def test_images_are_told_with_what_the_model_knows_of_them(config, tmp_path, cap
     cats = folder(tmp_path / "cats", [(64, 64)] * 3)
     (cats / "1.txt").write_text("cat " * 90)
     assert main(["plan", config, "--json", "--set", f"data.folder={cats}"]) == 0
-    data = json.loads(capfd.readouterr().out)["data"]
+    out, err = capfd.readouterr()
+    assert err == ""
+    data = json.loads(out)["data"]
     assert data["pictures"] == 3
     assert data["caching_seconds"] > 0
     assert [one["path"] for one in data["long_captions"]] == [str(cats / "1.png")]

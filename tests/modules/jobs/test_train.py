@@ -75,7 +75,7 @@ def test_a_resumed_run_goes_on_with_the_version_of_the_model_that_it_began_with(
     assert newest_record(folder).step == 2
     assert newest_record(folder).versions["base model"] == f"owner/model@{OLD}"
     assert told(folder, Started)[-1].versions["base model"] == f"owner/model@{OLD}"
-    assert not [event for event in told(folder, Warned) if "libraries" in event.text]
+    assert not [event for event in told(folder, Warned) if "packages" in event.text]
 
 
 def test_a_version_that_is_gone_is_told(config, cache):
@@ -127,7 +127,11 @@ def test_images_of_a_run_tell_no_path(config):
 
 @pytest.mark.parametrize(
     ("naming", "beginning"),
-    [("kohya", "lora_unet_"), ("diffusers", "unet."), ("comfyui", "diffusion_model.")],
+    [
+        pytest.param("kohya", "lora_unet_", marks=pytest.mark.long),
+        pytest.param("diffusers", "unet.", marks=pytest.mark.long),
+        ("comfyui", "diffusion_model."),
+    ],
 )
 def test_the_file_has_the_naming_that_the_config_asks_for(config, naming, beginning):
     folder = runs.new_run(config, output={"lora_naming": naming}, **ONE_STEP)

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils import checkpoint as checkpoints
 
-from modules.memory.layers.transfer import copied
+from modules.memory.layers.transfer import copy_to_device
 from modules.meta_device import autocast as footprint_autocast
 from modules.meta_device.device import DEVICE, HOST, MetaDevice
 
@@ -61,7 +61,7 @@ def test_what_the_lists_name_is_in_torchs_own_lists_of_the_card():
         return any(name.split(".")[0] == f"aten::{operator}" for name in found)
 
     other_names = {"vector_norm": "linalg_vector_norm", "interpolate": "upsample_nearest2d"}
-    listed = footprint_autocast._LOW | footprint_autocast._WIDE["cuda"]
+    listed = footprint_autocast._LOW_PRECISION | footprint_autocast._FLOAT32["cuda"]
     names = {function.__name__.strip("_") for function in listed} - {"rmatmul"}
     assert {name for name in names if not is_listed(other_names.get(name, name))} == set()
 
@@ -98,7 +98,9 @@ def test_tensors_tell_where_they_are_and_copies_between_are_counted():
         assert meta_device.meter.alive() == {"activations": 2 * 1024}
         assert meta_device.meter.alive("host") == {"activations": 1024}
         assert near.to(DEVICE) is near
-        assert copied(near, DEVICE).untyped_storage()._cdata != near.untyped_storage()._cdata
+        assert (
+            copy_to_device(near, DEVICE).untyped_storage()._cdata != near.untyped_storage()._cdata
+        )
 
 
 def test_on_the_processor_everything_counts():

@@ -56,7 +56,7 @@ def test_each_rewarded_step_is_told_with_means_and_spreads(tmp_path):
 
 @pytest.mark.parametrize("on_host", [(), (REWARD, ANCHOR)])
 def test_all_figures_of_many_steps_are_read_from_a_card_at_once(tmp_path, monkeypatch, on_host):
-    monkeypatch.setattr(metrics, "_OLDEST_UNREAD", float("inf"))
+    monkeypatch.setattr(metrics, "_MAX_UNREAD_SECONDS", float("inf"))
     with pretend.accelerator() as card:
         events = told(tmp_path / "events.jsonl", "cuda", 4, on_host=on_host)
         reads = [sync.where.partition(":")[0] for sync in card.syncs]

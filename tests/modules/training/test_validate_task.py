@@ -1,6 +1,7 @@
 """Whole runs that validate: nothing of training changes, and what is told, kept and resumed."""
 
 import json
+from dataclasses import fields, replace
 
 import pytest
 from safetensors.torch import load_file
@@ -10,6 +11,7 @@ from modules.training import validate_task
 from modules.training.inbox import Inbox
 from modules.training.reporter import Reporter
 from modules.training.validate_task import ValidateTask
+from onetrainer.config.run.validation import Validation
 from onetrainer.presets.presets import resolve
 from onetrainer.run.events import Finished, Phase, Progress, Sample, Stopped, Validated
 from onetrainer.run.run_folder import create_run
@@ -23,7 +25,7 @@ SCHEDULE_FREE = {"kind": "schedulefree_adamw", "lr": 1e-2}
 CASES = {
     "lora": {"method": {"kind": "lora", "rank": 2, **DROPOUT, **tiny.encoders()}},
     "lora-ema": {
-        "method": {"kind": "lora", "rank": 2, **DROPOUT},
+        "method": {"kind": "lora", "rank": 2, **DROPOUT, **tiny.encoders()},
         "ema": {"use": True},
         "hardware": {"precision": "bf16"},
     },
@@ -42,6 +44,16 @@ CASES = {
     "output-embedding": {**table.METHODS["output-embedding"], "hardware": {"precision": "bf16"}},
     "vae": table.METHODS["vae"],
 }
+
+
+# A second run of theirs, without samples, measures the same to the last bit.
+MEASURED_TWICE = ("lora", "full-bf16", "vae")
+
+
+def cases(*always):
+    """The cases; those that are not named belong to the long tests."""
+    marks = {case: () if case in always else pytest.mark.long for case in CASES}
+    return pytest.mark.parametrize("case", [pytest.param(c, marks=m) for c, m in marks.items()])
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +93,20 @@ def done(folder):
     return folder
 
 
+@pytest.fixture(scope="module")
+def completed(project):
+    """Completed runs that validate, one for each config; nobody writes into them."""
+    runs_by_config = {}
+
+    def run(**changes):
+        key = json.dumps(changes, sort_keys=True)
+        if key not in runs_by_config:
+            runs_by_config[key] = done(validated(project, **changes))
+        return runs_by_config[key]
+
+    return run
+
+
 def told(folder, kind):
     return [event for event in runs.events_of(folder) if isinstance(event, kind)]
 
@@ -106,16 +132,19 @@ def scripted(monkeypatch, *per_validation):
         loss = per_validation[step]
         return {"shown": {name: [loss, loss + 0.1] for name in self.images.names}}
 
-    monkeypatch.setattr(ValidateTask, "_measured", measured)
+    monkeypatch.setattr(ValidateTask, "_measure", measured)
 
 
-@pytest.mark.parametrize("case", CASES)
+@cases("lora-ema", "full-bf16", "embedding", "full-schedule-free")
 def test_training_is_the_same_with_validation_and_samples_as_without(project, case):
     changes = CASES[case]
     plain = done(new_run(project, **changes))
     prompt = {"prompt": f"a {table.WORD}", "width": 64, "height": 64}
     both = {"sampling": {"every": 2, "prompts": [prompt]}}
     watched = done(validated(project, **changes, **both, validation={"without_ema": True}))
+    if case in MEASURED_TWICE:
+        again = done(validated(project, **changes, validation={"without_ema": True}))
+        assert told(again, Validated) == told(watched, Validated)
     assert [event.step for event in told(watched, Sample)] == [2, 4]
     assert len({event.step for event in told(watched, Validated)}) == STEPS + 1
     assert losses(watched) == losses(plain)
@@ -125,12 +154,6 @@ def test_training_is_the_same_with_validation_and_samples_as_without(project, ca
         one, other = load_file(file), load_file(watched.output / file.relative_to(plain.output))
         assert one.keys() == other.keys()
         assert all(one[name].equal(other[name]) for name in one), file.name
-
-
-@pytest.mark.parametrize("case", ["lora", "full-bf16", "vae"])
-def test_a_second_run_measures_the_same_to_the_last_bit(project, case):
-    one, other = (done(validated(project, **CASES[case])) for _ in range(2))
-    assert told(one, Validated) == told(other, Validated)
 
 
 def test_what_is_measured_is_told_with_concepts_and_levels(project):
@@ -149,9 +172,9 @@ def test_what_is_measured_is_told_with_concepts_and_levels(project):
     assert [len(row) for row in document["losses"]["shown"].values()] == [6] * 3
 
 
-def test_what_is_not_cached_is_encoded_to_the_same_measurements(project):
+def test_what_is_not_cached_is_encoded_to_the_same_measurements(project, completed):
     """Before training, also where the text encoder is to train."""
-    cached = done(validated(project, training={"steps": 1}))
+    cached = completed(training={"steps": 1})
     trained = done(validated(project, training={"steps": 1}, method=tiny.encoders()))
     uncached = {"cache_text": False, "cache_latents": False}
     anew = done(validated(project, training={"steps": 1}, data=uncached))
@@ -167,30 +190,33 @@ def test_a_share_is_validation_of_what_is_trained(project):
     assert told(folder, Finished)[0].summary[0] == "Trained on 3 images."
 
 
-@pytest.mark.parametrize(
-    ("section", "expected"),
-    [
+def test_it_is_measured_when_the_config_says(project, monkeypatch):
+    """Four pictures in batches of two: two steps an epoch."""
+    scripted(monkeypatch, *[0.5] * 5)
+    folder = done(validated(project, validation={"every": 2, "unit": "epochs", "at_start": False,
+                                                 "at_end": False}))  # fmt: skip
+    assert [event.step for event in told(folder, Validated)] == [4]
+    task = ValidateTask(**dict.fromkeys(field.name for field in fields(ValidateTask)))
+    epochs = {"unit": "epochs"}
+    for section, expected in (
         ({"every": 2}, [0, 2, 4]),
         ({"every": 3, "at_start": False}, [3, 4]),
         ({"every": 0, "at_end": False}, [0]),
-        ({"every": 2, "unit": "epochs", "at_start": False, "at_end": False}, [4]),
-        ({"every": 1, "unit": "epochs"}, [0, 2, 4]),
-    ],
-)
-def test_it_is_measured_when_the_config_says(project, section, expected, monkeypatch):
-    """Four pictures in batches of two: two steps an epoch."""
-    scripted(monkeypatch, *[0.5] * 5)
-    folder = done(validated(project, validation=section))
-    assert [event.step for event in told(folder, Validated)] == expected
+        ({"every": 2, "at_start": False, "at_end": False} | epochs, [4]),
+        ({"every": 1} | epochs, [0, 2, 4]),
+    ):
+        settings = Validation(use=True, **section)
+        each = replace(task, section=settings, steps=4, epoch_of=lambda step: step // 2)
+        assert [step for step in range(5) if each.is_due(step)] == expected, section
 
 
-def test_the_average_and_the_last_weights_are_both_measured_if_asked(project):
+def test_the_average_and_the_last_weights_are_both_measured_if_asked(project, completed):
     changes = {"ema": {"use": True, "decay": 0.9, "ramp": False}}
     both = done(validated(project, **changes, validation={"without_ema": True}))
     by_weights = {"shown": [], "last": []}
     for event in told(both, Validated):
         by_weights[event.weights].append(event.loss)
-    alone = done(validated(project))
+    alone = completed()
     assert by_weights["last"] == [event.loss for event in told(alone, Validated)]
     assert by_weights["shown"][0] == by_weights["last"][0]
     assert by_weights["shown"][-1] != by_weights["last"][-1]
@@ -240,17 +266,17 @@ def stop_while_validating(folder, monkeypatch, *, step):
             monkeypatch.setattr(Inbox, "leaving", "stop")
         original(self, before, done)
 
-    original = validate_task._Progress.tell
+    original = validate_task._Progress.report
     with monkeypatch.context() as patch:
-        patch.setattr(validate_task._Progress, "tell", tell)
+        patch.setattr(validate_task._Progress, "report", tell)
         code = train(folder)
     monkeypatch.undo()
     assert seen == [step]
     return code
 
 
-def test_a_run_stopped_while_it_validates_measures_it_when_resumed(project, monkeypatch):
-    straight = done(validated(project))
+def test_a_run_stopped_while_it_validates_measures_it_when_resumed(project, completed, monkeypatch):
+    straight = completed()
     folder = validated(project)
     assert stop_while_validating(folder, monkeypatch, step=2) == 3
     assert [event.step for event in told(folder, Validated)] == [0, 1]
@@ -273,13 +299,13 @@ def test_what_was_measured_and_not_told_is_told_without_measuring_again(project,
     assert b'"Validated"' in lines[-1]
     (folder.checkpoint(2) / "state.json").write_text(json.dumps(record))
     before = told(folder, Validated)
-    monkeypatch.setattr(ValidateTask, "_measured", None)  # would fail if it were called
+    monkeypatch.setattr(ValidateTask, "_measure", None)  # would fail if it were called
     done(folder)
     assert told(folder, Validated) == before
 
 
-def test_progress_of_a_validation_is_told(project):
-    folder = done(validated(project, training={"steps": 1}))
+def test_progress_of_a_validation_is_told(completed):
+    folder = completed(training={"steps": 1})
     phases = [event for event in told(folder, Phase) if event.name == "validating"]
     assert [(event.done, event.total) for event in phases] == [(0, 3), (0, 3)]
 
@@ -299,9 +325,7 @@ def test_the_best_checkpoint_is_kept_and_becomes_a_file(project, monkeypatch):
     assert_same_weights(folder.output / "made-best.safetensors", short.output / "made.safetensors")
 
 
-@pytest.mark.parametrize(
-    "case", ["lora-ema", "full-schedule-free", "full-bf16", "embedding", "vae"]
-)
+@cases("full-schedule-free", "full-bf16")
 def test_the_file_of_the_best_step_is_that_of_a_run_that_ended_there(project, case, monkeypatch):
     short = {**CASES[case]}
     short["training"] = {**short.get("training", {}), "steps": 2}
@@ -371,8 +395,8 @@ def test_patience_ends_a_run_and_tells_why(project, monkeypatch):
     assert end.step == 3
     assert end.summary[1] == (
         "Stopped early after step 3: 2 validations in a row were no better than at step 1. To go"
-        ' on, raise validation.patience ("Early stopping after") in the run\'s config.json and resume'
-        " it."
+        ' on, raise validation.patience ("Early stopping after") in the run\'s config.json and'
+        " resume it."
     )
     assert end.outputs == ["output/made.safetensors", "output/made-best.safetensors"]
     assert [event.step for event in told(folder, Sample)] == [3]
