@@ -293,6 +293,7 @@ def _usable(
         warnings=tuple(warnings),
         entry_types={entries.entry_type.name: entries.entry_type for entries in missing},
         keys={entries.entry_type.name: entries.keys[rows] for entries in missing},
+        contents={entries.entry_type.name: entries.contents[usable] for entries in missing},
         store=job.store,
         locations={
             name: replace(each, shard=each.shard[rows], row=each.row[rows])

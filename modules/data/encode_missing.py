@@ -98,6 +98,8 @@ class MissingEntries:
     def __init__(self, job: EncodingJob, entry_type: EntryType) -> None:
         self.entry_type = entry_type
         self.keys: Keys = np.zeros((job.transforms.rows, KEY_BYTES), np.uint8)
+        self.contents: Keys = np.zeros((len(job.transforms.items), KEY_BYTES), np.uint8)
+        """Of each image: a digest of its files alone, whatever encodes them."""
         self._job = job
         self._sizes: NDArray[np.uint8] = np.zeros(job.transforms.rows, np.uint8)
         self._accepted = _halves(job.vae.size) if entry_type.is_encoded else (1,)
@@ -217,6 +219,7 @@ class MissingEntries:
         job, transforms = self._job, self._job.transforms
         keys = []
         for index, number in map(transforms.locate, rows):
+            self.contents[index] = np.frombuffer(entry_key(*digests), np.uint8)
             transform = transforms.transform(index, number)
             item = transforms.items[index]
             keys.append(self.entry_type.key(item, transform, digests, job.encoder))

@@ -99,10 +99,10 @@ class EncodedImages:
 
     transforms: of the images that could be encoded. usable: their indices among all. skipped: those
     that could not. warnings: other problems. entry_types: by name. keys: of each type's rows, zeros
-    where there is no entry. locations: of these rows' entries; empty if nothing is cached, and all
-    is encoded whenever it is used. blanks: latents of empty images, the input of inpainting models
-    where all is masked, (1, 4, h, w); empty if it always is. encode: the VAE. new: the number of
-    images of which something was encoded now.
+    where there is no entry. contents: of each type's images, digests of their files. locations: of
+    these rows' entries; empty if nothing is cached, and all is encoded whenever it is used. blanks:
+    latents of empty images, the input of inpainting models where all is masked, (1, 4, h, w); empty
+    if it always is. encode: the VAE. new: the number of images of which something was encoded now.
     """
 
     transforms: TransformTable
@@ -111,6 +111,7 @@ class EncodedImages:
     warnings: tuple[str, ...]
     entry_types: Mapping[str, EntryType]
     keys: Mapping[str, Keys]
+    contents: Mapping[str, Keys]
     store: Store
     locations: Mapping[str, EntryLocations]
     blanks: Mapping[Bucket, Tensor]
@@ -179,6 +180,20 @@ class EncodedImages:
             digest = hashlib.sha256()
             for name in self.entry_types:
                 digest.update(self.keys[name][rows.start : rows.stop].tobytes())
+            yield digest.hexdigest()
+
+    def identity_lines(self) -> Iterator[str]:
+        """Compute a digest of each image's files and transforms, whatever encodes them.
+
+        Equal on every device, and in every precision.
+        """
+        for index in range(len(self.items)):
+            digest = hashlib.sha256()
+            for name in self.entry_types:
+                digest.update(self.contents[name][index].tobytes())
+            for row in self.transforms.rows_of(index):
+                _, number = self.transforms.locate(row)
+                digest.update(repr(self.transforms.transform(index, number).key()).encode())
             yield digest.hexdigest()
 
     def _has_entry(self, name: str, index: int) -> bool:

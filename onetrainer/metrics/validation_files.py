@@ -22,19 +22,29 @@ class ValidationFiles:
     """The measurements of a run up to a step, and those added to them.
 
     folder: Created with the first measurement. grid: A digest of what is measured; measurements of
-    another grid cannot be compared and are ignored. since: So are those of earlier steps, when
-    these images were not in the validation split. until: Files of later steps are deleted, since
-    the run repeats these steps; None to delete all.
+    another grid cannot be compared and are ignored. former_grid: The same digest as earlier
+    versions of the program wrote it. since: So are those of earlier steps, when these images were
+    not in the validation split. until: Files of later steps are deleted, since the run repeats
+    these steps; None to delete all.
 
     Raises:
         UserError: If a file cannot be read.
     """
 
-    def __init__(self, folder: Path, *, grid: str, until: int | None, since: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        grid: str,
+        until: int | None,
+        since: int = 0,
+        former_grid: str = "",
+    ) -> None:
         self.incomparable = 0
         """The number of ignored files."""
         self._folder = folder
         self._grid = grid
+        self._former_grid = former_grid
         self._since = since
         self._histories: dict[Weights, list[Measurement]] = {"shown": [], "last": []}
         for partial in folder.glob("step-*.json.part"):
@@ -74,7 +84,8 @@ class ValidationFiles:
     def _read(self, step: int, path: Path) -> None:
         try:
             document = json.loads(path.read_text())
-            if document["grid"] != self._grid or step < self._since:
+            is_comparable = document["grid"] in (self._grid, self._former_grid)
+            if not is_comparable or step < self._since:
                 self.incomparable += 1
                 return
             for weights, history in self._histories.items():
