@@ -203,13 +203,13 @@ def _validation_leaks(
     analysis: _Analysis,
 ) -> Iterator[Finding]:
     """Yield validation images that are near-duplicates of training images."""
-    numbers = groups_from_pairs(len(analysis.items), analysis.pairs)
-    places = {item.path: position for position, item in enumerate(analysis.items)}
-    alone = len(analysis.items)
+    groups = groups_from_pairs(len(analysis.items), analysis.pairs)
+    positions = {item.path: position for position, item in enumerate(analysis.items)}
+    next_group = len(analysis.items)
 
     def group_similar(items: Sequence[Item]) -> list[int]:
         return [
-            numbers[places[item.path]] if item.path in places else alone + position
+            groups[positions[item.path]] if item.path in positions else next_group + position
             for position, item in enumerate(items)
         ]
 
@@ -218,17 +218,17 @@ def _validation_leaks(
         return
     trained: dict[int, list[int]] = {}
     for item in dataset.items:
-        if item.path in places and not item.is_prior:
-            trained.setdefault(numbers[places[item.path]], []).append(places[item.path])
+        if item.path in positions and not item.is_prior:
+            trained.setdefault(groups[positions[item.path]], []).append(positions[item.path])
     direct = {
         pair for first, second in analysis.pairs for pair in ((first, second), (second, first))
     }
     for item in dataset.validation:
-        position = places.get(item.path)
-        if position is None or numbers[position] not in trained:
+        position = positions.get(item.path)
+        if position is None or groups[position] not in trained:
             continue
-        alike = trained[numbers[position]]
-        other = next((each for each in alike if (position, each) in direct), alike[0])
+        candidates = trained[groups[position]]
+        other = next((each for each in candidates if (position, each) in direct), candidates[0])
         yield Finding(
             "leak",
             "error",

@@ -105,7 +105,7 @@ def _check_model(config: TrainConfig) -> list[Problem]:
         return []
     model = inspect_model(path)
     try:
-        require_family(model, config.model.family, vae_given=bool(config.model.vae))
+        require_family(model, config.model.family, has_custom_vae=bool(config.model.vae))
         require_published_size(model)
     except UserError as error:
         if model.kind in FAMILY_LABELS and model.kind != config.model.family:
@@ -150,7 +150,7 @@ def _override_warnings(config: TrainConfig, model: ModelFile) -> list[Problem]:
     problems = []
     choice = config.model.prediction
     if choice != "auto" and model.prediction not in (None, choice):
-        says = f'says "{model.prediction}" ({model.told_by})'
+        says = f'says "{model.prediction}" ({model.prediction_source})'
         problems.append(_override_warning(model, _PREDICTION, choice, says))
     if config.model.zero_terminal_snr == "off" and model.zero_terminal_snr:
         problems.append(_override_warning(model, _ZERO_SNR, "off", "asks for zero terminal SNR"))

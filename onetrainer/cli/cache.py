@@ -51,13 +51,13 @@ def _report_empty(options: argparse.Namespace, folder: Path) -> int:
 
 def _report(options: argparse.Namespace, folder: Path) -> int:
     from onetrainer.cache.store import cache_report
-    from onetrainer.messages.cache import lines
+    from onetrainer.messages.cache import format_cache_report
 
     content = cache_report(folder)
     if options.json:
         _print_json(content)
     else:
-        _print("\n".join(lines(content)))
+        _print("\n".join(format_cache_report(content)))
     return EXIT_DONE
 
 
@@ -67,7 +67,7 @@ def _print_json(content: "CacheReport") -> None:
 
 def _prune(options: argparse.Namespace, folder: Path, limit_gb: float) -> int:
     from onetrainer.cache.store import prune
-    from onetrainer.messages.cache import pruned_lines
+    from onetrainer.messages.cache import format_prune_report
 
     if options.limit is not None:
         limit_gb = _number("--limit", options.limit, "GB")
@@ -82,7 +82,7 @@ def _prune(options: argparse.Namespace, folder: Path, limit_gb: float) -> int:
     if options.json:
         _print(json.dumps(asdict(result), indent=2, ensure_ascii=False))
     else:
-        _print("\n".join(pruned_lines(result, str(folder), limit)))
+        _print("\n".join(format_prune_report(result, str(folder), limit)))
     return EXIT_DONE
 
 

@@ -14,7 +14,7 @@ from onetrainer.concepts.folder_listing import IMAGE_SUFFIXES, UNREAD_SUFFIXES
 from onetrainer.config.fields import Setting
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import EXIT_DONE, UserError
-from onetrainer.images.findings import lines, printable, summary
+from onetrainer.images.findings import format_findings, printable, summary
 from onetrainer.images.image_index import ImageIndex
 from onetrainer.presets import presets
 from onetrainer.run.run_folder import RunFolder
@@ -40,7 +40,7 @@ def check_data(options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(as_json(checked) + "\n")
         return EXIT_DONE
-    for line in lines(checked.findings):
+    for line in format_findings(checked.findings):
         sys.stdout.write(line + "\n")
     sys.stdout.write(summary(checked.findings, checked.images) + "\n")
     return EXIT_DONE

@@ -12,7 +12,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import EXIT_DONE, UserError, problem_json
 from onetrainer.jobs.options import validate_request
 from onetrainer.jobs.plan_request import PlanRequest, RecordedHeaders, gigabytes
-from onetrainer.messages.dataset import as_document, lines
+from onetrainer.messages.dataset import as_document, format_preview
 from onetrainer.messages.memory import Report
 from onetrainer.presets import presets
 from onetrainer.preview.contact_sheet import write_sheets
@@ -81,7 +81,7 @@ def _show_images(
             )
         return {}, headers
     document = as_document(preview)
-    output = [] if is_json else lines(preview)
+    output = [] if is_json else format_preview(preview)
     if sheets is not None:
         document["sheets"] = [str(path) for path in write_sheets(preview, sheets)]
         output += [f"Contact sheets, one per bucket: {sheets}"]

@@ -107,16 +107,14 @@ class BatchPlan:
         seed: int,
         world: int = 1,
     ) -> None:
-        images = [one for one in slices if one.count and one.per_epoch]
-        if not images:
+        used = [one for one in slices if one.count and one.per_epoch]
+        if not used:
             raise ValueError("an epoch has no images")
-        self._permutations = [
-            EpochPermutation(concept_slice)
-            for concept_slice in sorted(images, key=lambda one: one.first)
-        ]
-        self._firsts = [permutation.concept_slice.first for permutation in self._permutations]
+        used.sort(key=lambda one: one.first)
+        self._permutations = [EpochPermutation(one) for one in used]
+        self._firsts = [one.first for one in used]
         self._batch_size = batch_size
-        self._full = batch_size * accumulation * world
+        self._images_per_step = batch_size * accumulation * world
         self._seed = seed
         # First step of each epoch planned so far. Not multiples: epochs may have different images,
         # of different buckets, and then take different numbers of steps.
@@ -148,7 +146,7 @@ class BatchPlan:
         with self._lock:
             while len(self._starts) <= max(epoch, self.period):
                 counts = self.bucket_counts(len(self._starts) - 1).values()
-                steps = sum(-(-count // self._full) for count in counts)
+                steps = sum(-(-count // self._images_per_step) for count in counts)
                 self._starts.append(self._starts[-1] + steps)
             return periods * self._starts[self.period] + self._starts[epoch]
 
@@ -171,8 +169,8 @@ class BatchPlan:
         """Return the number of images used before a step, counting repeats."""
         with self._lock:
             epoch = self.epoch_of(step)
-            own = self._steps(epoch)[: step - self.first_step(epoch)]
-        return self.images_before_epoch(epoch) + sum(len(repeats) for _, repeats in own)
+            earlier = self._steps(epoch)[: step - self.first_step(epoch)]
+        return self.images_before_epoch(epoch) + sum(len(repeats) for _, repeats in earlier)
 
     def images_before_epoch(self, epoch: int) -> int:
         """Return the number of images used before an epoch, counting repeats."""
@@ -191,8 +189,8 @@ class BatchPlan:
             step=step,
             epoch=epoch,
             bucket=bucket,
-            microbatches=_cut(images, self._batch_size),
-            weight=1 / self._full,
+            microbatches=_chunks(images, self._batch_size),
+            weight=1 / self._images_per_step,
         )
 
     def _slice_of(self, item: int) -> ConceptSlice:
@@ -203,10 +201,10 @@ class BatchPlan:
         if epoch not in self._planned:
             while len(self._planned) >= _PLANNED_EPOCHS:
                 del self._planned[next(iter(self._planned))]
-            self._planned[epoch] = self._made(epoch)
+            self._planned[epoch] = self._plan_epoch(epoch)
         return self._planned[epoch]
 
-    def _made(self, epoch: int) -> "list[_Step]":
+    def _plan_epoch(self, epoch: int) -> "list[_Step]":
         members: dict[Bucket, list[tuple[int, int]]] = {}
         for permutation in self._permutations:
             for item, repeat, bucket in permutation.entries(epoch):
@@ -215,7 +213,10 @@ class BatchPlan:
         for bucket, images in sorted(members.items()):
             # By the bucket's size, not its number: a new bucket does not change others' order.
             seed = derive(self._seed, "order", epoch, bucket.width, bucket.height)
-            steps += [(bucket, repeats) for repeats in _cut(shuffled(images, seed), self._full)]
+            steps += [
+                (bucket, repeats)
+                for repeats in _chunks(shuffled(images, seed), self._images_per_step)
+            ]
         return shuffled(steps, derive(self._seed, "steps", epoch))
 
 
@@ -235,47 +236,51 @@ def concept_slices(
             refer to positions within kept.
     """
     items = dataset.items if kept is None else [dataset.items[index] for index in kept]
-    sizes = all_buckets(items, dataset.concepts)
+    buckets = all_buckets(items, dataset.concepts)
     counts = Counter(item.concept for item in items)
-    each = {number: _per_epoch(dataset.concepts[number], count) for number, count in counts.items()}
-    trained = sum((each[n] for n in each if dataset.concepts[n].role == "train"), Fraction(0))
-    result, first = [], 0
+    per_epoch = {
+        number: _per_epoch(dataset.concepts[number], count) for number, count in counts.items()
+    }
+    trained = sum(
+        (per_epoch[n] for n in per_epoch if dataset.concepts[n].role == "train"), Fraction(0)
+    )
+    slices, first = [], 0
     for number, count in counts.items():
         concept = dataset.concepts[number]
-        own = _Concept(concept, items, sizes, is_cached)
-        result.append(
+        transforms = _ConceptTransforms(concept, items, buckets, is_cached)
+        slices.append(
             ConceptSlice(
                 first=first,
                 count=count,
-                per_epoch=trained if concept.matches_training else each[number],
+                per_epoch=trained if concept.matches_training else per_epoch[number],
                 seed=derive(concept.seed, "rounds", concept.name),
-                transform_at=own.transform_at,
-                bucket_at=own.bucket_at,
-                period=own.period(range(first, first + count)),
+                transform_at=transforms.transform_at,
+                bucket_at=transforms.bucket_at,
+                period=transforms.period(range(first, first + count)),
             )
         )
         first += count
-    return result
+    return slices
 
 
 @dataclass(frozen=True)
-class _Concept:
-    """How the images of a concept are transformed; items and sizes are those of all concepts."""
+class _ConceptTransforms:
+    """How the images of a concept are transformed; items and buckets are those of all concepts."""
 
     concept: ConceptSettings
     items: Sequence[Item]
-    sizes: Sequence[tuple[Bucket, ...]]
+    buckets: Sequence[tuple[Bucket, ...]]
     is_cached: bool
 
     def transform_at(self, index: int, repeat: int) -> int:
         return transform_number(self.items[index], self.concept, repeat, is_cached=self.is_cached)
 
     def bucket_at(self, index: int, number: int) -> Bucket:
-        own = self.sizes[index]
-        return own[number % len(own)]
+        buckets = self.buckets[index]
+        return buckets[number % len(buckets)]
 
-    def period(self, places: range) -> int:
-        is_same = all(len(set(self.sizes[index])) == 1 for index in places)
+    def period(self, indices: range) -> int:
+        is_same = all(len(set(self.buckets[index])) == 1 for index in indices)
         return 1 if is_same else len(self.concept.resolutions)
 
 
@@ -303,7 +308,7 @@ def _per_epoch(concept: ConceptSettings, count: int) -> Fraction:
     return Fraction(concept.images) if concept.images else concept.repeats * count
 
 
-def _cut(values: Sequence[T], length: int) -> tuple[tuple[T, ...], ...]:
+def _chunks(values: Sequence[T], length: int) -> tuple[tuple[T, ...], ...]:
     """Split a sequence into pieces of a length; the last one may be shorter."""
     starts = range(0, len(values), length)
     return tuple(tuple(values[start : start + length]) for start in starts)

@@ -94,7 +94,7 @@ def summary(findings: Sequence[Finding], images: int) -> str:
     return f"{checked}: {', '.join(parts)}."
 
 
-def lines(findings: Sequence[Finding], *, most: int = MAX_LISTED) -> list[str]:
+def format_findings(findings: Sequence[Finding], *, most: int = MAX_LISTED) -> list[str]:
     """Return the findings by kind as lines, each kind's remedy once if it is the same for all.
 
     most: number of findings to list for each kind; the rest is counted.

@@ -11,7 +11,7 @@ _WORDS: dict[Kind, str] = {"latents": "images", "masks": "masks", "text": "capti
 _EXAMPLES = 5
 
 
-def lines(report: CacheReport) -> list[str]:
+def format_cache_report(report: CacheReport) -> list[str]:
     """Return the contents of a cache folder as lines."""
     lines = [
         f"{report.folder}: {format_size(report.bytes)}" + (", in use" if report.is_in_use else "")
@@ -32,7 +32,7 @@ def lines(report: CacheReport) -> list[str]:
     return lines
 
 
-def pruned_lines(report: PruneReport, folder: str, limit_bytes: int | None) -> list[str]:
+def format_prune_report(report: PruneReport, folder: str, limit_bytes: int | None) -> list[str]:
     """Return the result of pruning as lines."""
     lines = [f"{folder}: {_removed(report)}; {format_size(report.bytes)} are left"]
     if report.computers:

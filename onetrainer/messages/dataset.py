@@ -31,93 +31,97 @@ _ROLES: Mapping[Role, str] = MappingProxyType(
 )
 
 
-def lines(plan: DatasetPreview) -> list[str]:
+def format_preview(preview: DatasetPreview) -> list[str]:
     """Return the preview for a terminal."""
-    lines = [f"Images: {image_totals(plan)}.", ""]
-    if len(plan.concepts) > 1:
-        rows = [["folder", "images", "per epoch", ""], *map(_concept_row, plan.concepts)]
+    lines = [f"Images: {image_totals(preview)}.", ""]
+    if len(preview.concepts) > 1:
+        rows = [["folder", "images", "per epoch", ""], *map(_concept_row, preview.concepts)]
         lines += [*_table(rows), ""]
-    lines += [*run_length_lines(plan), ""]
-    rows = [["bucket", "images", "per epoch", "steps"], *map(_bucket_row, plan.buckets)]
+    lines += [*run_length_lines(preview), ""]
+    rows = [["bucket", "images", "per epoch", "steps"], *map(_bucket_row, preview.buckets)]
     lines += [*_table(rows), ""]
-    lines += [*remark_lines(plan), *caption_lines(plan)]
-    return [printable(line) for line in (*lines, cache_line(plan))]
+    lines += [*remark_lines(preview), *caption_lines(preview)]
+    return [printable(line) for line in (*lines, cache_line(preview))]
 
 
-def image_totals(plan: DatasetPreview) -> str:
+def image_totals(preview: DatasetPreview) -> str:
     """Return the numbers of images by use: "20 training, 100 class, 3 validation"."""
-    trained = sum(entry.images for entry in plan.concepts if entry.role == "train")
+    trained = sum(entry.images for entry in preview.concepts if entry.role == "train")
     parts = [f"{_count(trained)} training"]
-    if plan.images > trained:
-        parts.append(f"{_count(plan.images - trained)} class")
-    if plan.validation:
-        parts.append(f"{_count(plan.validation)} validation")
+    if preview.images > trained:
+        parts.append(f"{_count(preview.images - trained)} class")
+    if preview.validation:
+        parts.append(f"{_count(preview.validation)} validation")
     return ", ".join(parts)
 
 
-def run_length_lines(plan: DatasetPreview) -> list[str]:
+def run_length_lines(preview: DatasetPreview) -> list[str]:
     """Return sentences about the length of an epoch and of the run."""
     lines = [
-        f"An epoch has {_counted(plan.images_per_epoch, 'image')} in"
-        f" {_counted(plan.steps_per_epoch, 'step')}; {_counted(plan.steps, 'step')} are"
-        f" {_epochs(plan.epochs)} with {_counted(plan.images_used, 'image')}."
+        f"An epoch has {_counted(preview.images_per_epoch, 'image')} in"
+        f" {_counted(preview.steps_per_epoch, 'step')}; {_counted(preview.steps, 'step')} are"
+        f" {_epochs(preview.epochs)} with {_counted(preview.images_used, 'image')}."
     ]
-    if plan.small_steps:
+    if preview.small_steps:
         lines.append(
-            f"{_counted(plan.small_steps, 'step')} of an epoch"
-            f" {'has' if plan.small_steps == 1 else 'have'} fewer than {plan.full_step} images;"
-            " each image counts the same."
+            f"{_counted(preview.small_steps, 'step')} of an epoch"
+            f" {'has' if preview.small_steps == 1 else 'have'} fewer than"
+            f" {preview.full_step} images; each image counts the same."
         )
     return lines
 
 
-def remark_lines(plan: DatasetPreview) -> list[str]:
+def remark_lines(preview: DatasetPreview) -> list[str]:
     """Return sentences about what happens to images that people may want to know."""
     lines = _changed(
-        plan.enlarged,
+        preview.enlarged,
         f"enlarged more than {MIN_UPSCALING:g} times",
         lambda factor: f"{factor:.1f} times",
     )
     lines += _changed(
-        plan.cropped, f"cropped by more than {MIN_CROPPED:.0%}", lambda share: f"{share:.0%}"
+        preview.cropped, f"cropped by more than {MIN_CROPPED:.0%}", lambda share: f"{share:.0%}"
     )
-    if plan.uncaptioned and plan.captions:
-        some = ", ".join(path.name for path in plan.without_caption[:_NAMED])
-        more = " …" if plan.uncaptioned > _NAMED else ""
-        lines.append(f"{_counted(plan.uncaptioned, 'image')} without a caption: {some}{more}.")
-    if plan.skipped:
-        some = "; ".join(map(str, plan.skipped[:_NAMED]))
-        more = " …" if len(plan.skipped) > _NAMED else ""
-        count = _counted(len(plan.skipped), "image")
+    if preview.uncaptioned and preview.captions:
+        some = ", ".join(path.name for path in preview.without_caption[:_NAMED])
+        more = " …" if preview.uncaptioned > _NAMED else ""
+        lines.append(f"{_counted(preview.uncaptioned, 'image')} without a caption: {some}{more}.")
+    if preview.skipped:
+        some = "; ".join(map(str, preview.skipped[:_NAMED]))
+        more = " …" if len(preview.skipped) > _NAMED else ""
+        count = _counted(len(preview.skipped), "image")
         lines.append(f"{count} skipped: {some}{more}.")
-    if plan.validation_may_change:
+    if preview.validation_may_change:
         lines.append(
             "Near-duplicates are kept together in the validation split. They are not known yet, so"
             " the run may choose other validation images; check the images to find them."
         )
-    lines += [f"{note}." for note in plan.notes[:_NAMED]]
-    if (rest := len(plan.notes) - _NAMED) > 0:
+    lines += [f"{note}." for note in preview.notes[:_NAMED]]
+    if (rest := len(preview.notes) - _NAMED) > 0:
         lines.append(f"And {_counted(rest, 'note')} more; --json lists all.")
     return lines
 
 
-def caption_lines(plan: DatasetPreview) -> list[str]:
+def caption_lines(preview: DatasetPreview) -> list[str]:
     """Return example captions, each below the name of its image."""
-    if not plan.captions:
+    if not preview.captions:
         return []
     lines = ["Examples of captions:"]
-    for entry in plan.captions:
+    for entry in preview.captions:
         lines.append(f"  {entry.path.name}")
         lines += [f"    {_shortened(caption) or '(no caption)'}" for caption in entry.samples]
     return lines
 
 
-def cache_line(plan: DatasetPreview) -> str:
+def cache_line(preview: DatasetPreview) -> str:
     """Return what is cached, and whether there is enough space."""
-    cache = plan.cache
+    cache = preview.cache
     if not cache.bytes:
         return "Cache: nothing is cached."
-    each = "image" if cache.latents == plan.images + (plan.validation or 0) else "image variation"
+    each = (
+        "image"
+        if cache.latents == preview.images + (preview.validation or 0)
+        else "image variation"
+    )
     what = [_counted(cache.latents, each)] if cache.latents else []
     what += [_counted(cache.captions, "caption")] if cache.captions else []
     text = f"Cache: {' and '.join(what)}, {format_size(cache.bytes)} at most, in {cache.folder}"
@@ -127,12 +131,12 @@ def cache_line(plan: DatasetPreview) -> str:
     return f"{text}; {format_size(cache.free_bytes)} {room}."
 
 
-def as_document(plan: DatasetPreview) -> dict[str, Any]:
+def as_document(preview: DatasetPreview) -> dict[str, Any]:
     """Return the preview as data for `--json`."""
-    cache = plan.cache
+    cache = preview.cache
     return {
-        "pictures": plan.images,
-        "held_out": plan.validation,
+        "pictures": preview.images,
+        "held_out": preview.validation,
         "concepts": [
             {
                 "name": entry.name,
@@ -143,7 +147,7 @@ def as_document(plan: DatasetPreview) -> dict[str, Any]:
                 "per_epoch": entry.per_epoch,
                 "loss_weight": entry.loss_weight,
             }
-            for entry in plan.concepts
+            for entry in preview.concepts
         ],
         "buckets": [
             {
@@ -153,24 +157,24 @@ def as_document(plan: DatasetPreview) -> dict[str, Any]:
                 "shown": entry.images_used,
                 "steps": entry.steps,
             }
-            for entry in plan.buckets
+            for entry in preview.buckets
         ],
-        "steps": plan.steps,
-        "steps_per_epoch": plan.steps_per_epoch,
-        "small_steps": plan.small_steps,
-        "shown_per_epoch": plan.images_per_epoch,
-        "epochs": plan.epochs,
-        "shown": plan.images_used,
-        "enlarged": _changed_document(plan.enlarged, "factor"),
-        "cut": _changed_document(plan.cropped, "share"),
+        "steps": preview.steps,
+        "steps_per_epoch": preview.steps_per_epoch,
+        "small_steps": preview.small_steps,
+        "shown_per_epoch": preview.images_per_epoch,
+        "epochs": preview.epochs,
+        "shown": preview.images_used,
+        "enlarged": _changed_document(preview.enlarged, "factor"),
+        "cut": _changed_document(preview.cropped, "share"),
         "captions": [
-            {"path": str(entry.path), "drawn": list(entry.samples)} for entry in plan.captions
+            {"path": str(entry.path), "drawn": list(entry.samples)} for entry in preview.captions
         ],
-        "uncaptioned": plan.uncaptioned,
-        "without_caption": [str(path) for path in plan.without_caption],
-        "skipped": [{"path": str(entry.path), "reason": entry.reason} for entry in plan.skipped],
-        "notes": list(plan.notes),
-        "holds_out_alike": plan.validation_may_change,
+        "uncaptioned": preview.uncaptioned,
+        "without_caption": [str(path) for path in preview.without_caption],
+        "skipped": [{"path": str(entry.path), "reason": entry.reason} for entry in preview.skipped],
+        "notes": list(preview.notes),
+        "holds_out_alike": preview.validation_may_change,
         "cache": {
             "folder": str(cache.folder),
             "views": cache.latents,

@@ -149,11 +149,11 @@ class DatasetPreview:
     def images_of(self, bucket: Bucket) -> list[tuple[Item, int]]:
         """Return the images of a bucket, each with the number of its first transform there."""
         items = self.dataset.items
-        sizes = all_buckets(items, self.dataset.concepts)
+        buckets_by_item = all_buckets(items, self.dataset.concepts)
         return [
-            (item, own.index(bucket))
-            for item, own in zip(items, sizes, strict=True)
-            if bucket in own
+            (item, item_buckets.index(bucket))
+            for item, item_buckets in zip(items, buckets_by_item, strict=True)
+            if bucket in item_buckets
         ]
 
 
@@ -186,7 +186,7 @@ def preview_dataset(
         damaged = cached_damage([*dataset.items, *(dataset.validation or ())], image_index)
         dataset = without_damaged(dataset, damaged) if damaged else dataset
     return build_preview(
-        config, dataset, are_alike_known=group_similar is not None and group_similar.is_sure
+        config, dataset, near_duplicates_known=group_similar is not None and group_similar.is_sure
     )
 
 
@@ -205,11 +205,11 @@ class _CachedGroups:
 
 
 def build_preview(
-    config: TrainConfig, dataset: Dataset, *, are_alike_known: bool = False
+    config: TrainConfig, dataset: Dataset, *, near_duplicates_known: bool = False
 ) -> DatasetPreview:
     """Preview a dataset that was already read and has training images.
 
-    are_alike_known: whether near-duplicates have been kept together already.
+    near_duplicates_known: whether near-duplicates have been kept together already.
     """
     training = config.training
     slices = concept_slices(dataset, is_cached=config.data.cache_latents)
@@ -224,7 +224,7 @@ def build_preview(
     counts = batches.bucket_counts(first)
     epochs, images_used = _run_length(batches, training.steps)
     per_epoch = {dataset.items[one.first].concept: one.per_epoch for one in slices}
-    at, larger, cropped = _image_statistics(dataset)
+    bucket_images, enlarged, cropped = _affected_images(dataset)
     uncaptioned = (
         item.path for item in dataset.items if is_uncaptioned(item, dataset.concept_of(item))
     )
@@ -235,8 +235,8 @@ def build_preview(
         dataset=dataset,
         concepts=_concepts(dataset, per_epoch),
         buckets=tuple(
-            BucketPreview(bucket, at[bucket], counts[bucket], -(-counts[bucket] // full))
-            for bucket in sorted(at, key=lambda one: (one.width / one.height, one.width))
+            BucketPreview(bucket, bucket_images[bucket], counts[bucket], -(-counts[bucket] // full))
+            for bucket in sorted(bucket_images, key=lambda one: (one.width / one.height, one.width))
         ),
         images=len(dataset.items),
         validation=None if dataset.validation is None else len(dataset.validation),
@@ -247,13 +247,13 @@ def build_preview(
         images_per_epoch=counts.total(),
         epochs=epochs,
         images_used=images_used,
-        enlarged=larger,
+        enlarged=enlarged,
         cropped=cropped,
         captions=() if uses_images_only(config) else caption_examples(dataset),
         uncaptioned=dataset.uncaptioned,
         skipped=dataset.skipped,
         notes=dataset.notes,
-        validation_may_change=not are_alike_known and is_searched,
+        validation_may_change=not near_duplicates_known and is_searched,
         cache=plan_cache(config, dataset, batches),
         without_caption=tuple(islice(uncaptioned, NAMED)),
     )
@@ -265,13 +265,13 @@ def caption_examples(
     """Return sampled captions of a few images from all over the dataset."""
     items = [item for item in dataset.items if not item.is_prior] or list(dataset.items)
     indices = dict.fromkeys(round(n * (len(items) - 1) / max(1, count - 1)) for n in range(count))
-    found = []
-    for item in (items[place] for place in indices):
+    examples = []
+    for item in (items[index] for index in indices):
         concept = dataset.concepts[item.concept]
-        images_used = repeats if item_captions_vary(item, concept) else 1
-        samples = tuple(sample_caption(item, concept, repeat) for repeat in range(images_used))
-        found.append(CaptionExample(item.path, samples))
-    return tuple(found)
+        count = repeats if item_captions_vary(item, concept) else 1
+        samples = tuple(sample_caption(item, concept, repeat) for repeat in range(count))
+        examples.append(CaptionExample(item.path, samples))
+    return tuple(examples)
 
 
 def _concepts(dataset: Dataset, per_epoch: dict[int, Fraction]) -> tuple[ConceptPreview, ...]:
@@ -294,36 +294,37 @@ def _concepts(dataset: Dataset, per_epoch: dict[int, Fraction]) -> tuple[Concept
 def _run_length(batches: BatchPlan, steps: int) -> tuple[float, int]:
     """Return the epochs of a number of steps, and the images used in them, counting repeats."""
     if not batches.period:
-        each = batches.images_in(batches.epoch_of(0))
-        epochs = min(EXACT_EPOCHS, max(2, EXACT_IMAGES // each))
-        far = batches.first_step(epochs)
-        if 0 < far <= steps:
-            return epochs * steps / far, batches.images_before_epoch(epochs) * steps // far
+        epoch_images = batches.images_in(batches.epoch_of(0))
+        epochs = min(EXACT_EPOCHS, max(2, EXACT_IMAGES // epoch_images))
+        exact_steps = batches.first_step(epochs)
+        if 0 < exact_steps <= steps:
+            images = batches.images_before_epoch(epochs)
+            return epochs * steps / exact_steps, images * steps // exact_steps
     epoch = batches.epoch_of(steps)
     first_step = batches.first_step(epoch)
     return epoch + (steps - first_step) / batches.steps_in(epoch), batches.images_before_step(steps)
 
 
-def _image_statistics(dataset: Dataset) -> tuple[Counter[Bucket], AffectedImages, AffectedImages]:
+def _affected_images(dataset: Dataset) -> tuple[Counter[Bucket], AffectedImages, AffectedImages]:
     """Return the number of images by bucket, the upscaled and the cropped ones.
 
     For each image it is the worst of its buckets, without random changes, which are intended.
     """
-    at: Counter[Bucket] = Counter()
-    factors, shares = [], []
-    sizes = all_buckets(dataset.items, dataset.concepts)
-    for item, own in zip(dataset.items, sizes, strict=True):
-        at.update(buckets := set(own))
+    bucket_images: Counter[Bucket] = Counter()
+    factors, fractions = [], []
+    buckets_by_item = all_buckets(dataset.items, dataset.concepts)
+    for item, item_buckets in zip(dataset.items, buckets_by_item, strict=True):
+        bucket_images.update(buckets := set(item_buckets))
         transforms = [
             ImageTransform(crop_geometry(item.width, item.height, bucket)) for bucket in buckets
         ]
         factors.append(
             (max(upscale_factor(item, transform) for transform in transforms), item.path)
         )
-        shares.append(
+        fractions.append(
             (max(cropped_fraction(item, transform) for transform in transforms), item.path)
         )
-    return at, _affected(factors, MIN_UPSCALING), _affected(shares, MIN_CROPPED)
+    return bucket_images, _affected(factors, MIN_UPSCALING), _affected(fractions, MIN_CROPPED)
 
 
 def _affected(amounts: Sequence[tuple[float, Path]], least: float) -> AffectedImages:

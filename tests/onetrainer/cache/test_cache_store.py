@@ -15,7 +15,7 @@ from onetrainer.cache.merge import merge_small_shards
 from onetrainer.cache.store import cache_report, prune
 from onetrainer.cli import job_progress
 from onetrainer.errors import UserError
-from onetrainer.messages.cache import pruned_lines
+from onetrainer.messages.cache import format_prune_report
 from onetrainer.run.events import Failed, Finished
 from tests.cache_files import ROW, counts, put, readable, used
 from tests.each import each
@@ -106,7 +106,7 @@ def test_what_is_left_above_a_limit_is_told_by_its_reason(folder, is_in_use):
     if is_in_use:
         index.renew_lease()
         index.mark_used("latents", [entry_key(0)])
-    told = pruned_lines(prune(folder, limit_bytes=0), "cache", 0)[-1]
+    told = format_prune_report(prune(folder, limit_bytes=0), "cache", 0)[-1]
     index.close()
     assert told.startswith("That is more than 0 bytes: ")
     assert ("running programs" in told) == is_in_use
@@ -197,13 +197,13 @@ def test_bytes_of_no_entry_are_told_as_what_was_left_behind(tmp_path):
     done = prune(tmp_path)
     assert sum(path.exists() for path in (*first, *second)) == 1
     assert (done.entries, done.freed_bytes, done.leftover_bytes) == (0, size, size)
-    (told,) = pruned_lines(done, "cache", None)
+    (told,) = format_prune_report(done, "cache", None)
     left = f"unused data, {size} bytes;"
     assert told.startswith(f"cache: removed {left}")
 
 
 def test_nothing_removed_is_told_as_such(folder):
-    (told,) = pruned_lines(prune(folder), "cache", None)
+    (told,) = format_prune_report(prune(folder), "cache", None)
     assert told.startswith("cache: nothing to remove; ")
 
 
@@ -213,7 +213,7 @@ def test_entries_and_leftovers_are_told_apart(folder):
     done = prune(folder, unused_s=1.5 * 86400)
     assert (done.entries, done.leftover_bytes) == (4, extra)
     assert done.freed_bytes > extra
-    (told,) = pruned_lines(done, "cache", None)
+    (told,) = format_prune_report(done, "cache", None)
     assert f"removed 4 entries and {extra} bytes of unused data" in told
 
 

@@ -178,14 +178,14 @@ def test_name_of_two_images_is_refused(tmp_path, file):
         matched(tmp_path, f"file,caption\n{file},x\n", "v/a.png", "w/a.png")
 
 
-def test_several_entries_of_a_image_are_its_captions(tmp_path):
+def test_several_entries_of_an_image_are_its_captions(tmp_path):
     rows = "file,caption,focus_x,focus_y\na.png,x,,\na.png,,0.5,0.5\na.png,y,,\n"
     found = read_caption_list(written(tmp_path, "a.csv", rows)).match(tmp_path, ["a.png"])
     assert found.entries[0].captions == ("x", "y")
     assert found.entries[0].focus == (0.5, 0.5)
 
 
-def test_two_points_of_a_image_are_refused(tmp_path):
+def test_two_points_of_an_image_are_refused(tmp_path):
     rows = "file,caption,focus_x,focus_y\na.png,x,0,0\na.png,y,1,1\n"
     with pytest.raises(UserError, match="lines 2 and 3"):
         matched(tmp_path, rows, "a.png")

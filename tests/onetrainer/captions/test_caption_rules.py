@@ -73,7 +73,7 @@ def test_unusual_settings_are_warned_of(settings, place, words):
     assert words in text
 
 
-def test_choices_of_a_template_can_be_turned_on():
+def test_choices_of_a_template_can_be_rotated_on():
     (problem,) = caption_problems(Captions(template="{a|b} {caption}"), PATH)
     assert problem.fix == Fix(f"{PATH}.wildcards", True)
 

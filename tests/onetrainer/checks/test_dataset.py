@@ -113,7 +113,7 @@ def test_files_that_two_folders_have_are_told(tmp_path, outer, inner, place, sev
     assert [each for each in told(made) if each[0] == place] == [(place, severity)]
 
 
-def test_validation_images_among_those_to_learn_are_no_problem(tmp_path):
+def test_validation_images_among_those_to_train_are_no_problem(tmp_path):
     images(tmp_path / "all" / "some")
     images(tmp_path / "all")
     made = config(

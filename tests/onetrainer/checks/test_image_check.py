@@ -12,7 +12,7 @@ from onetrainer.checks.image_check import check_dataset
 from onetrainer.dataset.near_duplicates import AnalysisCancelled
 from onetrainer.errors import UserError
 from onetrainer.images import image_index as image_memory
-from onetrainer.images.findings import HEADLINES, Finding, lines, sort_findings, summary
+from onetrainer.images.findings import HEADLINES, Finding, format_findings, sort_findings, summary
 from onetrainer.images.image_index import ImageIndex
 from onetrainer.presets import presets
 from tests.onetrainer.generated_images import as_jpeg, leaves
@@ -142,7 +142,7 @@ def test_blurred_image_is_found(images):
     assert images.found() == [("blurred", "soft.png")]
 
 
-def test_blur_does_not_matter_where_a_image_is_made_much_smaller(images):
+def test_blur_does_not_matter_where_an_image_is_made_much_smaller(images):
     images.add("soft", leaves(7, 1024).filter(ImageFilter.GaussianBlur(2)))
     assert images.found() == []
 
@@ -309,7 +309,7 @@ def test_worst_kinds_come_first():
 
 def test_lines_tell_a_common_remedy_once_and_count_what_is_too_much():
     some = [finding("blurred", f"{number}.png") for number in range(5)]
-    told = lines(some, most=2)
+    told = format_findings(some, most=2)
     assert told == [
         "Blurred (5)",
         "  Do it.",
@@ -321,7 +321,7 @@ def test_lines_tell_a_common_remedy_once_and_count_what_is_too_much():
 
 def test_lines_tell_each_remedy_and_nothing_that_a_terminal_obeys():
     some = [finding("orphan", "a\x1b[2J.png", "One"), finding("orphan", "b.png", "Two")]
-    told = lines(some)
+    told = format_findings(some)
     assert told[1].endswith("a?[2J.png: it is wrong. One.")
     assert told[2] == "  note: /pictures/b.png: it is wrong. Two."
 

@@ -262,7 +262,7 @@ def test_class_images_without_captions_are_told_beside_their_setting(project, tm
     assert "1 of 2 images has no caption" in found.what
 
 
-def test_class_images_inside_the_images_to_learn_are_told_where_both_are_read(tmp_path):
+def test_class_images_inside_the_images_to_train_are_told_where_both_are_read(tmp_path):
     outer = tiny.write_images(tmp_path / "pictures")
     inner = tiny.write_images(outer / "class")
     tiny.write_folder(tmp_path / "base")

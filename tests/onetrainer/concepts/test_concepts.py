@@ -274,7 +274,7 @@ def test_images_that_all_look_alike_cannot_be_split(tmp_path):
         read_dataset(made, group_similar=lambda items: [0] * len(items))
 
 
-def test_nothing_to_learn_is_told(tmp_path):
+def test_nothing_to_train_is_told(tmp_path):
     images(tmp_path, "a")
     with pytest.raises(UserError, match="no image folder for training"):
         read_dataset(config({"folder": tmp_path, "role": "prior"}))

@@ -80,7 +80,7 @@ def test_each_epoch_shows_every_image_exactly_as_often_as_asked(case):
 
 
 @RANDOM
-def test_a_images_turns_count_its_showings_one_by_one(case):
+def test_an_images_turns_count_its_showings_one_by_one(case):
     repeats = {}
     for steps in epochs(plan(case)):
         now = {}
@@ -124,7 +124,7 @@ def test_a_plan_asked_anywhere_tells_what_one_asked_from_the_start_tells(case):
 
 
 @RANDOM
-def test_ranks_share_a_step_without_showing_a_image_twice(case):
+def test_ranks_share_a_step_without_repeat_an_image_twice(case):
     world = drawn(case)[1]["world"]
     for step in [one for steps in epochs(plan(case), 2) for one in steps]:
         placed = [
@@ -147,7 +147,7 @@ def test_a_full_step_gives_every_rank_as_many_images(case):
 
 
 @RANDOM
-def test_a_image_weighs_the_same_whatever_bucket_it_is_in(case):
+def test_an_image_weighs_the_same_whatever_bucket_it_is_in(case):
     sizes = drawn(case)[1]
     full = sizes["batch_size"] * sizes["accumulation"] * sizes["world"]
     steps = [plan(case).at(step) for step in range(12)]

@@ -81,7 +81,7 @@ def test_every_image_is_shown_as_often_as_its_folder_asks(case, tmp_path):
 
 
 @RANDOM
-def test_every_showing_is_of_the_steps_size(case, tmp_path):
+def test_every_repeat_is_of_the_steps_size(case, tmp_path):
     dataset, config, plan = made(case, tmp_path)
     one = plan()
     for step in range(one.first_step(EPOCHS)):

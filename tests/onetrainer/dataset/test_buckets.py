@@ -228,7 +228,7 @@ def corners(bucket, left, top, angle):
 
 @each("angle", [0.01, 3, -17.5, 30, 45, -45])
 @each("bucket", [Bucket(512, 512), Bucket(1024, 256), Bucket(384, 704)])
-def test_turned_cut_lies_within_the_image_wherever_it_may_begin(bucket, angle):
+def test_rotated_cut_lies_within_the_image_wherever_it_may_begin(bucket, angle):
     for width, height in random_sizes(60):
         magnification = Magnification(1.1, angle)
         wide, high = scaled_size(width, height, bucket, magnification)

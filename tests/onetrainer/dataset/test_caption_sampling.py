@@ -24,7 +24,7 @@ def image(*captions, name="pets/a cat.png"):
 
 def concept(*, trigger="", seed=3, name="Cats", **captions):
     return ConceptSettings(
-        place="data.folder",
+        setting_path="data.folder",
         name=name,
         folder=Path("/data"),
         seed=seed,
@@ -345,7 +345,7 @@ def test_varies_tells_whether_more_than_itself_is_shown(settings, expected):
         (("a, b",), {"shuffle": True}, True),
     ],
 )
-def test_varies_for_tells_whether_a_image_has_several_captions(captions, settings, expected):
+def test_varies_for_tells_whether_an_image_has_several_captions(captions, settings, expected):
     own = concept(**settings)
     assert item_captions_vary(image(*captions), own) is expected
     shown = {sample_caption(image(*captions), own, repeat) for repeat in range(200)}

@@ -336,7 +336,7 @@ def test_indexing_writes_nothing(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 @each("suffix", ["png", "jpg", "webp", "bmp", "gif", "tif", "avif"])
-def test_damage_of_any_kind_is_a_image_error(tmp_path, suffix):
+def test_damage_of_any_kind_is_an_image_error(tmp_path, suffix):
     path = tmp_path / f"a.{suffix}"
     Image.effect_noise((40, 40), 80).convert("RGB").save(path, exif=exif(6))
     whole = path.read_bytes()

@@ -70,7 +70,7 @@ def test_changed_image_is_found(tmp_path, seed):
     assert all(one == [0, 1, 0] for one in groups.values()), groups
 
 
-def test_mirrored_and_saved_again_is_found(tmp_path):
+def test_flipped_and_saved_again_is_found(tmp_path):
     images = [leaves(3), as_jpeg(ImageOps.mirror(leaves(3)), 60)]
     assert group_features(looks(tmp_path, images)) == [0, 0]
 
@@ -98,7 +98,7 @@ def test_other_color_is_another_image(tmp_path):
     assert group_features(looks(tmp_path, images)) == [0, 1, 0]
 
 
-def test_image_turned_by_its_exif_is_the_one_that_was_turned(tmp_path):
+def test_image_rotated_by_its_exif_is_the_one_that_was_turned(tmp_path):
     image = leaves(4).crop((0, 0, 384, 256))
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned by a quarter, clockwise
@@ -229,7 +229,7 @@ def test_a_damaged_image_is_tried_again_and_then_known_to_be_sound(tmp_path, set
         assert cached_damage([item], memory) == []
 
 
-def test_too_little_memory_is_no_damage_of_a_image(tmp_path, settled, monkeypatch):
+def test_too_little_memory_is_no_damage_of_an_image(tmp_path, settled, monkeypatch):
     def refuse(*_):
         raise MemoryError
 

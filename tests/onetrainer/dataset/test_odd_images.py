@@ -146,7 +146,7 @@ def opened(odd, folder):
     lossy = {"quality": 95} if odd.saved.endswith(("jpg", "webp")) else {}
     image.save(folder / odd.saved, **options, **lossy)
     concept = ConceptSettings(
-        place="data.folder",
+        setting_path="data.folder",
         name="odd",
         folder=folder,
         resolutions=(1024,),

@@ -39,7 +39,7 @@ AMOUNTS = {"angle": 20, "brightness": 0.1, "contrast": 0.2, "saturation": 0.3, "
 
 def folder(resolutions=(512,), buckets=None, seed=0, **augmentation):
     return ConceptSettings(
-        place="data.folder",
+        setting_path="data.folder",
         name="pictures",
         folder=Path("pictures"),
         seed=seed,
@@ -57,7 +57,7 @@ def changed(**more):
     return replace(folder(), augmentation=EVERYTHING.model_copy(update=more))
 
 
-def test_view_without_settings_is_scaled_and_cut_at_the_center():
+def test_transform_without_settings_is_scaled_and_cut_at_the_center():
     # 1000 × 700 is nearest to 640 × 408; 640 / 1000 · 700 = 448, of which 40 are cut off.
     seen = image_transform(item(), folder(), 0)
     assert seen == ImageTransform(CropGeometry(640, 448, 0, 20, Bucket(640, 408)))
@@ -90,7 +90,7 @@ def test_variations_are_as_many_as_settings_ask_for(settings, cached):
     assert transform_count(replace(concept, resolutions=(512, 768, 1024))) == 3 * cached
 
 
-def test_each_round_of_turns_shows_every_view_once_with_resolutions_in_turn():
+def test_each_round_of_turns_shows_every_transform_once_with_resolutions_in_turn():
     concept = folder(resolutions=(512, 640, 768), hue=3)
     orders = set()
     for name in "abcdefgh":
@@ -127,7 +127,7 @@ def test_images_begin_at_different_resolutions():
     assert 150 < sum(firsts) < 250  # of a fair coin, in all but one of a million cases
 
 
-def test_two_variations_of_mirrored_images_are_both_sides():
+def test_two_variations_of_flipped_images_are_both_sides():
     concept = folder(flip="random")
     firsts = 0
     for number in range(200):
@@ -138,7 +138,7 @@ def test_two_variations_of_mirrored_images_are_both_sides():
     assert 60 < firsts < 140
 
 
-def test_four_variations_of_images_mirrored_both_ways_are_all_four_sides():
+def test_four_variations_of_images_flipped_both_ways_are_all_four_sides():
     concept = folder(flip="random", flip_vertical="random")
     for first in (0, 4, 8):
         views = [image_transform(item(), concept, first + number) for number in range(4)]
@@ -157,7 +157,7 @@ def test_one_way_may_be_random_and_the_other_always():
     assert sorted(one.flip_vertical for one in views) == [False, True]
 
 
-def test_view_depends_on_seed_name_and_variation_and_not_on_where_files_are():
+def test_transform_depends_on_seed_name_and_variation_and_not_on_where_files_are():
     concept = changed()
     seen = image_transform(item(), concept, 3)
     assert (
@@ -211,7 +211,7 @@ def test_fixed_changes_are_whole_and_the_same_for_all():
     )
 
 
-def test_plain_view_has_nothing_drawn():
+def test_plain_transform_has_nothing_drawn():
     for concept in (changed(), replace(changed(), buckets=Buckets(crop="random"))):
         assert plain_transform(item(), concept) == ImageTransform(
             CropGeometry(640, 448, 0, 20, Bucket(640, 408))
@@ -276,7 +276,7 @@ def test_a_closer_cut_goes_on_around_the_focus():
     assert max(cut.width for cut in cuts) > 2500
 
 
-def test_turned_upside_down_the_focus_is_too():
+def test_rotated_upside_down_the_focus_is_too():
     buckets = {"crop": "focus", "focus_y": 0.3, "sizes": (Size(width=512, height=512),)}
     for flip_vertical, top in [("off", 51), ("always", 461)]:
         concept = folder(buckets=buckets, flip_vertical=flip_vertical)
@@ -284,7 +284,7 @@ def test_turned_upside_down_the_focus_is_too():
 
 
 @each("limit", [1, 1.5])
-def test_no_view_is_enlarged_beyond_the_limit(limit):
+def test_no_transform_is_enlarged_beyond_the_limit(limit):
     concept = replace(changed(), buckets=Buckets(upscale_limit=limit))
     for width, height in [(200, 200), (600, 420), (512, 512), (400, 1500), (3000, 1000)]:
         for number in range(40):
@@ -336,7 +336,7 @@ def test_keys_tell_apart_whatever_changes_pixels_and_cut_keys_whatever_moves_the
     assert {one.crop_key() for one in adjust_colors} == {plain.crop_key()}
 
 
-def test_keys_of_equal_views_are_equal_whether_zero_was_drawn_or_not():
+def test_keys_of_equal_transforms_are_equal_whether_zero_was_drawn_or_not():
     for number in range(8):
         seen = image_transform(item(name=f"{number}"), folder(contrast=0.1), 0)
         assert seen.key()[8:] == ("0.0", "0.0", repr(seen.contrast), "0.0", "0.0")

@@ -108,7 +108,7 @@ def test_of_a_large_folder_some_are_measured_and_none_is_trained(forty, tmp_path
 
 
 @each("names", [["only"], ["one", "two"]])
-def test_nothing_left_to_learn_is_told(tmp_path, names):
+def test_nothing_left_to_train_is_told(tmp_path, names):
     images(tmp_path, names)
     folder = str(tmp_path) if len(names) > 1 else ""
     with pytest.raises(UserError, match="none is left for training"):

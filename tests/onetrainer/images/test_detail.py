@@ -56,7 +56,7 @@ def test_detail_falls_with_the_blur():
     assert reaches[0] > 2 * reaches[-1]
 
 
-def test_soft_background_does_not_make_a_image_blurred():
+def test_soft_background_does_not_make_an_image_blurred():
     image = blurred(leaves(1, 768), 8)
     image.paste(leaves(2, 768).crop((200, 200, 560, 560)), (200, 200))
     assert detail(image).finest > MIN_DETAIL

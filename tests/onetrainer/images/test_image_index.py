@@ -151,7 +151,7 @@ def test_damage_is_known_until_the_file_changes(later, image, folder):
         assert memory.damage(image) is None
 
 
-def test_damage_of_a_image_that_was_replaced_meanwhile_is_not_remembered(later, image, folder):
+def test_damage_of_an_image_that_was_replaced_meanwhile_is_not_remembered(later, image, folder):
     with closing(ImageIndex(folder)) as memory:
         assert memory.features(image, 1) is None
         image.write_bytes(b"a longer picture by now")

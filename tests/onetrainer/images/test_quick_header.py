@@ -130,7 +130,7 @@ def test_exif_behind_a_pngs_pixels_is_not_overlooked(tmp_path, side, length):
         assert read_header(path) == pillow_header(path) == Header(*size, has_alpha=False)
 
 
-def test_a_image_as_large_as_a_book_is_refused_however_it_is_read(tmp_path):
+def test_an_image_as_large_as_a_book_is_refused_however_it_is_read(tmp_path):
     header = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
     path = tmp_path / "a.png"
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", b""))

@@ -68,7 +68,7 @@ def test_deep_images_are_seen_in_their_brightness(tmp_path):
     assert np.asarray(shown).min() == np.asarray(shown).max() == 127
 
 
-def test_a_image_that_has_gone_is_told(halves):
+def test_an_image_that_has_gone_is_told(halves):
     halves.path.unlink()
     with pytest.raises(ImageError, match="cannot be read"):
         thumbnail(halves, at(0), 64)
@@ -120,6 +120,6 @@ def test_images_are_labeled_by_their_path_below_their_folder(tmp_path, monkeypat
     ]  # fmt: skip
 
 
-def test_a_image_that_cannot_be_drawn_leaves_its_place_empty(plan, tmp_path):
+def test_an_image_that_cannot_be_drawn_leaves_its_place_empty(plan, tmp_path):
     (tmp_path / "cats" / "0.png").write_bytes(b"gone")
     assert len(write_sheets(plan, tmp_path / "sheets")) == 2

@@ -16,7 +16,7 @@ from onetrainer.dataset.dataset import read_dataset
 from onetrainer.dataset.near_duplicates import AnalysisCancelled, near_duplicate_groups
 from onetrainer.errors import UserError
 from onetrainer.images.image_index import ImageIndex
-from onetrainer.messages.dataset import as_document, lines
+from onetrainer.messages.dataset import as_document, format_preview
 from onetrainer.presets.presets import resolve
 from onetrainer.preview.dataset_preview import caption_examples, preview_dataset
 from tests.images import folder
@@ -122,7 +122,7 @@ def test_validation_images_are_those_of_the_run_where_all_looks_are_remembered(a
     assert plan.dataset.validation == run and not plan.validation_may_change
     seeds = {item.path.stem.partition("-")[2] for item in run}
     assert len(run) == 3 * len(seeds) > 0
-    assert "They are not known yet" not in "\n".join(lines(plan))
+    assert "They are not known yet" not in "\n".join(format_preview(plan))
 
 
 def test_one_look_that_is_not_remembered_leaves_it_open_who_is_validation(alike):
@@ -133,7 +133,7 @@ def test_one_look_that_is_not_remembered_leaves_it_open_who_is_validation(alike)
     assert plan.validation_may_change
     assert as_document(plan)["holds_out_alike"]
     assert plan.dataset.validation == found.validation
-    assert "They are not known yet" in "\n".join(lines(plan))
+    assert "They are not known yet" in "\n".join(format_preview(plan))
 
 
 def test_images_known_to_be_damaged_are_left_out_as_the_run_leaves_them_out(alike):
@@ -147,11 +147,11 @@ def test_images_known_to_be_damaged_are_left_out_as_the_run_leaves_them_out(alik
     assert plan.dataset.items == tuple(item for item in run.items if item.path != bad)
     assert plan.dataset.validation == tuple(item for item in run.validation if item.path != bad)
     assert [one.path for one in plan.skipped] == [bad]
-    assert "1 image skipped: 60-2.png: damaged" in (told := "\n".join(lines(plan)))
+    assert "1 image skipped: 60-2.png: damaged" in (told := "\n".join(format_preview(plan)))
     assert "They are not known yet" not in told
 
 
-def test_nothing_to_learn_is_told_where_all_images_are_known_to_be_damaged(alike):
+def test_nothing_to_train_is_told_where_all_images_are_known_to_be_damaged(alike):
     made, memory = alike
     found = read_dataset(made)
     for item in found.items:
@@ -182,7 +182,7 @@ def test_images_without_a_caption_are_named_and_no_more_than_a_few(root):
         (root / f"cats/{number}.txt").unlink()
     plan = preview_dataset(config(root))
     assert [path.name for path in plan.without_caption] == ["1.png", "2.png", "4.png", "6.png"]
-    assert "4 images without a caption: 1.png, 2.png, 4.png …." in lines(plan)
+    assert "4 images without a caption: 1.png, 2.png, 4.png …." in format_preview(plan)
     assert as_document(plan)["without_caption"] == [str(path) for path in plan.without_caption]
 
 
@@ -197,7 +197,7 @@ def test_comparing_of_looks_can_be_stopped(alike):
 def test_a_very_long_caption_is_told_by_its_beginning(root):
     (root / "cats" / "0.txt").write_text("many " * 5000)
     plan = preview_dataset(config(root))
-    (told,) = (line for line in lines(plan) if "many many" in line)
+    (told,) = (line for line in format_preview(plan) if "many many" in line)
     assert told.endswith("many … (5,000 words)") and len(told) < 450
     assert len(as_document(plan)["captions"][0]["drawn"][0]) > 20_000
 
@@ -228,7 +228,7 @@ def test_captions_are_shown_as_they_will_be_drawn(root):
     assert [one.samples for one in plain] == [(f"a cat, red, sitting, {n}",) for n in (0, 3, 6)]
 
 
-def test_the_cache_takes_what_its_views_and_captions_take(root):
+def test_the_cache_takes_what_its_transforms_and_captions_take(root):
     plan = preview_dataset(config(root, hardware={"precision": "bf16"})).cache
     # Mean and deviation, four channels of float32, of 8 × 8 and of 11 × 6; seven captions and the
     # empty one, 77 tokens of 768 numbers of 16 bits.
@@ -305,7 +305,7 @@ def test_images_of_a_size_are_found_with_their_view(root):
 def test_all_of_it_is_told_in_words_and_as_json(root):
     made = config(root, training={"batch_size": 2, "steps": 9}, validation={"use": True})
     plan = preview_dataset(made)
-    told = "\n".join(lines(plan))
+    told = "\n".join(format_preview(plan))
     assert "Images: 6 training, 1 validation." in told
     assert "9 steps are" in told
     assert "64 × 64" in told
@@ -321,7 +321,7 @@ def test_fractions_and_few_full_steps_are_told(root):
     more = {"folder": str(folder(root / "more", [(64, 64)] * 3)), "repeats": 0.5}
     data = {"concepts": [more], "augmentation": {"flip": "random"}}
     made = config(root, data=data, training={"batch_size": 4, "steps": 2})
-    told = "\n".join(lines(preview_dataset(made)))
+    told = "\n".join(format_preview(preview_dataset(made)))
     assert re.search(r"^  more +3 +1\.5  training$", told, re.MULTILINE)
     # One showing of the three squares and the five others are two steps; two wide ones are one.
     assert "An epoch has 8 images in 3 steps; 2 steps are 0.67 epochs" in told
@@ -333,7 +333,7 @@ def test_names_are_told_as_no_terminal_obeys_them_and_notes_are_counted(root):
     for name in ("a\nline", "b", "c", "d"):
         Image.new("RGB", (20, 20)).save(root / "cats" / f"{name}.png")
         (root / "cats" / f"{name}.txt").write_bytes(b"caf\xe9")
-    told = lines(preview_dataset(config(root)))
+    told = format_preview(preview_dataset(config(root)))
     assert any("a?line.png (3.2 times)" in line for line in told)
     assert not any("\n" in line for line in told)
     assert "And 1 note more; --json lists all." in told
@@ -341,4 +341,4 @@ def test_names_are_told_as_no_terminal_obeys_them_and_notes_are_counted(root):
 
 def test_too_little_room_for_the_cache_is_told(root, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
-    assert "1 kB are free there, too little." in lines(preview_dataset(config(root)))[-1]
+    assert "1 kB are free there, too little." in format_preview(preview_dataset(config(root)))[-1]
