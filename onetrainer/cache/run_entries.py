@@ -93,8 +93,8 @@ def open_image_index(config: TrainConfig) -> Iterator[ImageIndex | None]:
     if not folder.is_dir():
         yield None
         return
-    with closing(ImageIndex(folder)) as memory:
-        yield memory
+    with closing(ImageIndex(folder)) as image_index:
+        yield image_index
 
 
 def _latent_estimate(config: TrainConfig, dataset: Dataset) -> tuple[int, int, int]:

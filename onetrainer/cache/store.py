@@ -30,7 +30,7 @@ _WASTE = 4
 _AT_ONCE = 1000
 _OLD_FOLDER = re.compile(r"[0-9a-f]{2}")
 _OLD_NAME = re.compile(r"[0-9a-f]{64}\.safetensors")
-_MEMORY_NAME = "pictures.sqlite"
+_IMAGE_INDEX_NAME = "pictures.sqlite"
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def cache_report(folder: Path) -> CacheReport:
             older_entries=len(older),
             older_bytes=sum(map(_size, older)),
             foreign=tuple(_foreign(index)),
-            other_bytes=sum(_size(folder / name) for name in (INDEX_NAME, _MEMORY_NAME)),
+            other_bytes=sum(_size(folder / name) for name in (INDEX_NAME, _IMAGE_INDEX_NAME)),
             is_in_use=index.database.transact(in_use_since) is not None,
             damaged=tuple(index.damaged),
         )
@@ -163,21 +163,21 @@ def prune(
         before = _total_bytes(index)
         unused = sum(_unused_bytes(shard) for kind in KINDS for shard in index.shards(kind))
         computers = tuple(index.database.transact(other_computers))
-        kept_since = _spared_since(index, since)
+        kept_since = _keep_since(index, since)
         unfinished_bytes = _remove_abandoned(folder)
-        older = _remove_older(folder) if removes_older else 0
-        deletion = 0
+        older = _remove_legacy_files(folder) if removes_older else 0
+        evicted = 0
         if unused_s is not None:
-            deletion += _evict_unused(index, min(kept_since, int(time.time() - unused_s)))
+            evicted += _evict_unused(index, min(kept_since, int(time.time() - unused_s)))
         _compact(index)
         if limit_bytes is not None and _total_bytes(index) > limit_bytes:
-            older += _remove_older(folder)
-            deletion += _shrink(limit_bytes, index, kept_since)
+            older += _remove_legacy_files(folder)
+            evicted += _shrink(limit_bytes, index, kept_since)
         after = _total_bytes(index)
         is_in_use = index.database.transact(in_use_since) is not None
         freed = max(0, before - after) + unfinished_bytes
-        leftover = min(freed, unused + unfinished_bytes) if deletion or older else freed
-        return PruneReport(deletion, older, freed, after, computers, is_in_use, leftover)
+        leftover = min(freed, unused + unfinished_bytes) if evicted or older else freed
+        return PruneReport(evicted, older, freed, after, computers, is_in_use, leftover)
     finally:
         index.close()
 
@@ -191,24 +191,24 @@ def has_contents(folder: Path) -> bool:
     """Return whether a folder contains anything besides the image index, which a check leaves."""
     if is_cache(folder):
         return True
-    return any(not path.name.startswith(_MEMORY_NAME) for path in _list_folder(folder))
+    return any(not path.name.startswith(_IMAGE_INDEX_NAME) for path in _list_folder(folder))
 
 
 def has_image_index(folder: Path) -> bool:
     """Return whether a folder contains an image index."""
-    return (folder / _MEMORY_NAME).is_file()
+    return (folder / _IMAGE_INDEX_NAME).is_file()
 
 
 def empty_report(folder: Path) -> CacheReport:
     """Return the report of a cache folder in which nothing has been encoded yet."""
-    other = _size(folder / _MEMORY_NAME)
+    other = _size(folder / _IMAGE_INDEX_NAME)
     kinds = tuple(KindReport(kind, 0, 0, 0, 0, None, None) for kind in KINDS)
     return CacheReport(str(folder), kinds, 0, 0, (), other, is_in_use=False, damaged=())
 
 
 def empty_prune(folder: Path) -> PruneReport:
     """Return the report of pruning a cache folder in which nothing has been encoded yet."""
-    return PruneReport(0, 0, 0, _size(folder / _MEMORY_NAME))
+    return PruneReport(0, 0, 0, _size(folder / _IMAGE_INDEX_NAME))
 
 
 def _require_cache(folder: Path) -> None:
@@ -238,18 +238,18 @@ def _kind_report(index: CacheIndex, kind: Kind) -> KindReport:
     )
 
 
-def _spared_since(index: CacheIndex, since: float | None) -> int:
+def _keep_since(index: CacheIndex, since: float | None) -> int:
     """Return from when on entries are kept, in whole seconds."""
-    at_work = index.database.transact(in_use_since)
-    times = [int(each) for each in (since, at_work) if each is not None]
+    in_use = index.database.transact(in_use_since)
+    times = [int(time_s) for time_s in (since, in_use) if time_s is not None]
     return min(times, default=int(time.time()) + 1)
 
 
 def _evict_unused(index: CacheIndex, before: int) -> int:
     """Remove entries last used before a time, and return their number."""
-    deletion = "DELETE FROM entries WHERE used < ?"
+    statement = "DELETE FROM entries WHERE used < ?"
     return index.database.transact(
-        lambda connection: connection.execute(deletion, (before,)).rowcount
+        lambda connection: connection.execute(statement, (before,)).rowcount
     )
 
 
@@ -257,11 +257,11 @@ def _shrink(limit_bytes: int, index: CacheIndex, kept_since: int) -> int:
     """Shrink the folder to a limit if possible, and return the number of removed entries."""
     count = 0
     while True:
-        deletion = _evict(index, _live_bytes(index) - limit_bytes, kept_since)
+        evicted = _evict(index, _live_bytes(index) - limit_bytes, kept_since)
         _compact(index, is_tight=True)
-        count += deletion
+        count += evicted
         # Shards have headers, so a few more entries may have to go.
-        if not deletion or _total_bytes(index) <= limit_bytes:
+        if not evicted or _total_bytes(index) <= limit_bytes:
             return count
 
 
@@ -279,14 +279,14 @@ def _evict(index: CacheIndex, excess: int, kept_since: int) -> int:
         oldest = index.database.rows(query, (kept_since, _AT_ONCE))
         if not oldest:
             break
-        deletion: list[tuple[str, bytes]] = []
+        evicted: list[tuple[str, bytes]] = []
         for kind, key, row_bytes in oldest:
             if excess <= 0:
                 break
-            deletion.append((kind, key))
+            evicted.append((kind, key))
             excess -= row_bytes
-        count += len(deletion)
-        index.database.transact(partial(_delete_entries, deletion))
+        count += len(evicted)
+        index.database.transact(partial(_delete_entries, evicted))
     return count
 
 
@@ -306,8 +306,8 @@ def _compact(index: CacheIndex, *, is_tight: bool = False) -> None:
             if unused and (is_tight or unused * _WASTE >= shard.count):
                 groups[shard.signature].append(shard)
         for group in groups.values():
-            for some in shard_groups(group):
-                copy_entries(index, kind, some)
+            for batch in shard_groups(group):
+                copy_entries(index, kind, batch)
                 remove_unused(index, kind)  # at once, so that little room is needed meanwhile
         merge_small_shards(index, kind)
 
@@ -325,25 +325,29 @@ def _unused_bytes(shard: IndexedShard) -> int:
 
 
 def _total_bytes(index: CacheIndex) -> int:
-    files = [index.folder / INDEX_NAME, index.folder / _MEMORY_NAME, *_legacy_files(index.folder)]
+    files = [
+        index.folder / INDEX_NAME,
+        index.folder / _IMAGE_INDEX_NAME,
+        *_legacy_files(index.folder),
+    ]
     shards = (shard.size for kind in KINDS for shard in index.shards(kind))
     return sum(shards) + sum(map(_size, files))
 
 
 def _legacy_files(folder: Path) -> Iterator[Path]:
     """Yield the entries of an older version: KIND/ab/ab….safetensors, a file for each."""
-    inner = (each for kind in KINDS for each in _list_folder(folder / kind))
-    for parent in inner:
+    folders = (path for kind in KINDS for path in _list_folder(folder / kind))
+    for parent in folders:
         if _OLD_FOLDER.fullmatch(parent.name):
-            yield from (path for path in _list_folder(parent) if _is_older(path))
+            yield from (path for path in _list_folder(parent) if _is_legacy_file(path))
 
 
-def _is_older(path: Path) -> bool:
+def _is_legacy_file(path: Path) -> bool:
     """Return whether a file has the name and folder of an entry of an older version."""
     return _OLD_NAME.fullmatch(path.name) is not None and path.name.startswith(path.parent.name)
 
 
-def _remove_older(folder: Path) -> int:
+def _remove_legacy_files(folder: Path) -> int:
     """Remove entries of an older version, and their folders if empty, and return their number."""
     count = 0
     for path in list(_legacy_files(folder)):

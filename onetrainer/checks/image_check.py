@@ -77,7 +77,7 @@ class _Analysis:
 
 def check_dataset(
     config: TrainConfig,
-    memory: ImageIndex | None = None,
+    image_index: ImageIndex | None = None,
     progress: Progress | None = None,
     *,
     should_stop: Callable[[], bool] | None = None,
@@ -87,7 +87,7 @@ def check_dataset(
 
     Args:
         config: the run's settings.
-        memory: cache of headers and features.
+        image_index: cache of headers and features.
         progress: called with (images done, total).
         should_stop: whether to cancel.
         threads: number of threads.
@@ -96,10 +96,12 @@ def check_dataset(
         UserError: no image can be read.
         AnalysisCancelled: should_stop returned True.
     """
-    concepts, indexes, findings = _list_folders(config, memory)
+    concepts, indexes, findings = _list_folders(config, image_index)
     items = [item for index in indexes for item in index.items]
     paths = list(dict.fromkeys(item.path for item in items))
-    results = extract_features(paths, memory, progress, should_stop=should_stop, threads=threads)
+    results = extract_features(
+        paths, image_index, progress, should_stop=should_stop, threads=threads
+    )
     features_by_path = dict(zip(paths, results, strict=True))
     readable = [item for item in items if isinstance(features_by_path[item.path], Features)]
     findings += [
@@ -120,16 +122,16 @@ def check_dataset(
     findings += leaks
     findings += [
         finding
-        for finding in _duplicates(analysis, memory)
+        for finding in _duplicates(analysis, image_index)
         if not {(finding.path, finding.other), (finding.other, finding.path)} & leaked
     ]
-    findings += _image_findings(config, concepts, analysis, memory)
+    findings += _image_findings(config, concepts, analysis, image_index)
     # Two folders may report the same file.
     return CheckResult(tuple(sort_findings(list(dict.fromkeys(findings)))), len(paths))
 
 
 def _list_folders(
-    config: TrainConfig, memory: ImageIndex | None
+    config: TrainConfig, image_index: ImageIndex | None
 ) -> tuple[tuple[ConceptSettings, ...], list[DatasetIndex], list[Finding]]:
     """Return the folders, their contents, and findings about them. Raises UserError."""
     if not reads_image_folders(config):
@@ -144,7 +146,7 @@ def _list_folders(
     indexes, findings, errors = [], [], []
     for number, concept in enumerate(concepts):
         try:
-            index = index_concept(concept, number=number, headers=memory)
+            index = index_concept(concept, number=number, headers=image_index)
         except UserError as error:
             errors.append(error)
             remedy = error.remedy or "Put images there, or choose another folder"
@@ -255,14 +257,14 @@ def _split(
         return None
 
 
-def _duplicates(analysis: _Analysis, memory: ImageIndex | None) -> Iterator[Finding]:
+def _duplicates(analysis: _Analysis, image_index: ImageIndex | None) -> Iterator[Finding]:
     """Yield duplicates and near-duplicates of earlier images."""
     for first, second in sorted(analysis.pairs, key=lambda pair: pair[::-1]):
         item, other = analysis.items[second], analysis.items[first]
         name = _display_name(item, other)
         if os.path.realpath(item.path) == os.path.realpath(other.path):
             what = f"link to {name}, which counts twice"
-        elif _is_same_file(item.path, other.path, memory):
+        elif _is_same_file(item.path, other.path, image_index):
             what = f"same file as {name}, which counts twice"
         else:
             yield Finding(
@@ -288,7 +290,7 @@ def _image_findings(
     config: TrainConfig,
     concepts: Sequence[ConceptSettings],
     analysis: _Analysis,
-    memory: ImageIndex | None,
+    image_index: ImageIndex | None,
 ) -> Iterator[Finding]:
     """Yield the findings about single images."""
     is_plain = uses_images_only(config)
@@ -300,7 +302,7 @@ def _image_findings(
         concept = concepts[item.concept]
         findings = [size_findings(item, concept)]
         if item.concept not in without_masks:
-            findings.append(mask_findings(item, concept, memory))
+            findings.append(mask_findings(item, concept, image_index))
         if result.detail is not None:
             findings.append(detail_findings(item, concept, result.detail))
         if not is_plain:
@@ -337,17 +339,17 @@ def _caption_files(
     }
 
 
-def _is_same_file(path: Path, other: Path, memory: ImageIndex | None) -> bool:
+def _is_same_file(path: Path, other: Path, image_index: ImageIndex | None) -> bool:
     try:
         if path.stat().st_size != other.stat().st_size:
             return False
-        return _digest(path, memory) == _digest(other, memory)
+        return _digest(path, image_index) == _digest(other, image_index)
     except OSError:
         return False  # gone meanwhile
 
 
-def _digest(path: Path, memory: ImageIndex | None) -> str:
-    known = memory.digest(path) if memory else None
+def _digest(path: Path, image_index: ImageIndex | None) -> str:
+    known = image_index.digest(path) if image_index else None
     return known or hashlib.sha256(path.read_bytes()).hexdigest()
 
 

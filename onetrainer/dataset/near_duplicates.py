@@ -55,7 +55,7 @@ class AnalysisCancelled(Exception):
 
 def near_duplicate_groups(
     items: Sequence[Item],
-    memory: ImageIndex | None = None,
+    image_index: ImageIndex | None = None,
     progress: Progress | None = None,
     *,
     should_stop: Callable[[], bool] | None = None,
@@ -67,7 +67,7 @@ def near_duplicate_groups(
 
     Args:
         items: images to compare.
-        memory: cache of image features.
+        image_index: cache of image features.
         progress: called with (done, total).
         should_stop: whether to cancel.
         threads: number of threads.
@@ -76,14 +76,16 @@ def near_duplicate_groups(
         AnalysisCancelled: should_stop returned True.
     """
     paths = [item.path for item in items]
-    results = extract_features(paths, memory, progress, should_stop=should_stop, threads=threads)
+    results = extract_features(
+        paths, image_index, progress, should_stop=should_stop, threads=threads
+    )
     result = [None if isinstance(one, ImageError) else one for one in results]
     return group_features(result, should_stop=should_stop)
 
 
 def cached_groups(
     items: Sequence[Item],
-    memory: ImageIndex,
+    image_index: ImageIndex,
     *,
     should_stop: Callable[[], bool] | None = None,
 ) -> list[int] | None:
@@ -93,28 +95,28 @@ def cached_groups(
     """
     known: list[Features | None] = []
     for item in items:
-        one = memory.features(item.path, VERSION)
-        if one is None and memory.damage(item.path) is None:
+        one = image_index.features(item.path, VERSION)
+        if one is None and image_index.damage(item.path) is None:
             return None
         known.append(None if one is None else unpack(one))
     return group_features(known, should_stop=should_stop)
 
 
-def cached_damage(items: Sequence[Item], memory: ImageIndex) -> list[Skipped]:
+def cached_damage(items: Sequence[Item], image_index: ImageIndex) -> list[Skipped]:
     """Return the items that could not be decoded when last read, and the reasons."""
-    if not memory.has_damage():
+    if not image_index.has_damage():
         return []
     return [
         Skipped(item.path, reason)
         for item in items
-        if (reason := memory.damage(item.path)) is not None
-        and memory.features(item.path, VERSION) is None
+        if (reason := image_index.damage(item.path)) is not None
+        and image_index.features(item.path, VERSION) is None
     ]
 
 
 def extract_features(
     paths: Sequence[Path],
-    memory: ImageIndex | None = None,
+    image_index: ImageIndex | None = None,
     progress: Progress | None = None,
     *,
     should_stop: Callable[[], bool] | None = None,
@@ -129,7 +131,7 @@ def extract_features(
     with ThreadPoolExecutor(threads) as pool:
         try:
             for path in paths:
-                pending.append(pool.submit(_extract, path, memory))
+                pending.append(pool.submit(_extract, path, image_index))
                 if len(pending) >= _QUEUED * threads:
                     _collect_result(pending, result, len(paths), progress, should_stop)
             while pending:
@@ -137,8 +139,8 @@ def extract_features(
         finally:
             for future in pending:
                 future.cancel()
-            if memory:
-                memory.save()
+            if image_index:
+                image_index.save()
     return result
 
 
@@ -194,9 +196,9 @@ def similar_pairs(
     return result
 
 
-def _extract(path: Path, memory: ImageIndex | None) -> Features | ImageError:
+def _extract(path: Path, image_index: ImageIndex | None) -> Features | ImageError:
     try:
-        return image_features(path, memory)
+        return image_features(path, image_index)
     except ImageError as error:
         return error
 

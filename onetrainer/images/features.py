@@ -71,18 +71,18 @@ def unpack(data: bytes) -> Features:
     return Features(first, second, data[16:end], detail)
 
 
-def image_features(path: Path, memory: ImageIndex | None = None) -> Features:
+def image_features(path: Path, image_index: ImageIndex | None = None) -> Features:
     """Return the features of an image, from the cache if the file is unchanged.
 
     All pixels are decoded. Damage is recorded but tried again each time, as another version of
     Pillow may read more. Raises ImageError if the pixels cannot be read.
     """
-    known = memory.features(path, VERSION) if memory else None
+    known = image_index.features(path, VERSION) if image_index else None
     if known:
         return unpack(known)
     try:
         # Together with its digest, so that the file is read once.
-        data = memory.read(path)[0] if memory else path.read_bytes()
+        data = image_index.read(path)[0] if image_index else path.read_bytes()
     except OSError as error:
         raise ImageError(path, f"cannot be read ({error.strerror})") from error
     try:
@@ -91,12 +91,12 @@ def image_features(path: Path, memory: ImageIndex | None = None) -> Features:
             image = _on_a_page(opened_file)
     except ImageError as error:
         # Too little memory is not the image's fault.
-        if memory and not isinstance(error.__cause__, MemoryError):
-            memory.store_damage(path, VERSION, error.reason)
+        if image_index and not isinstance(error.__cause__, MemoryError):
+            image_index.store_damage(path, VERSION, error.reason)
         raise
     features = _look(image, exif_orientation, path)
-    if memory:
-        memory.store_features(path, VERSION, features.pack())
+    if image_index:
+        image_index.store_features(path, VERSION, features.pack())
     return features
 
 

@@ -193,13 +193,13 @@ def preview_dataset(
 class _CachedGroups:
     """Groups near-duplicates by cached features; is_sure tells whether all were cached."""
 
-    def __init__(self, memory: ImageIndex, should_stop: Callable[[], bool] | None) -> None:
-        self._memory = memory
+    def __init__(self, image_index: ImageIndex, should_stop: Callable[[], bool] | None) -> None:
+        self._image_index = image_index
         self._should_stop = should_stop
         self.is_sure = False
 
     def __call__(self, items: Sequence[Item]) -> Sequence[int]:
-        groups = cached_groups(items, self._memory, should_stop=self._should_stop)
+        groups = cached_groups(items, self._image_index, should_stop=self._should_stop)
         self.is_sure = groups is not None
         return range(len(items)) if groups is None else groups
 

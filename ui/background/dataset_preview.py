@@ -125,8 +125,8 @@ def compute_preview(config: TrainConfig, token: CancelToken) -> PreviewData:
         for bucket in dict.fromkeys(buckets):
             by_size.setdefault(bucket, []).append(TransformedImage(index, buckets.index(bucket)))
     summaries = (
-        BucketSummary(size.bucket, tuple(by_size.get(size.bucket, ())), size.images_used, size.steps)
-        for size in preview.buckets
+        BucketSummary(one.bucket, tuple(by_size.get(one.bucket, ())), one.images_used, one.steps)
+        for one in preview.buckets
     )
     return PreviewData(preview, tuple(summaries), config.data.cache_latents)
 

@@ -131,7 +131,8 @@ def test_what_was_counted_is_told_below_the_verdict():
 def test_notes_tell_what_is_counted_and_what_is_not():
     plain = {"has_prompts": True, "has_no_gpu": False, "missing_model": None, "family": "SD 1.5"}
     assert notes(**plain) == []
-    assert notes(**plain | {"has_prompts": False}) == ["Samples are not included, as there is no prompt."]
+    (samples,) = notes(**plain | {"has_prompts": False})
+    assert samples == "Samples are not included, as there is no prompt."
     (card,) = notes(**plain | {"has_no_gpu": True})
     assert "this is about RAM; --memory GB plans for a card" in card
     (missing,) = notes(**plain | {"missing_model": "nope.safetensors"})
