@@ -54,7 +54,7 @@ def _mergeable_weight(adapter: AdapterModule) -> nn.Parameter | None:
 def _merge(weight: Tensor, adapter: AdapterModule) -> Tensor:
     """Return the weight with its adapter, computed in float32 or more and cast once.
 
-    A 16-bit weight keeps small changes on average: see `dithered`.
+    A 16-bit weight keeps small changes on average: see `cast_with_dither`.
     """
     exact = weight.to(torch.promote_types(weight.dtype, torch.float32))
     with torch.autocast(weight.device.type, enabled=False):
