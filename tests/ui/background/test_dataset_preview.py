@@ -31,7 +31,7 @@ from ui.messages.dataset import facts, model_facts
 
 
 @pytest.fixture
-def watch():
+def token():
     return CancelToken(lambda done, total: None)
 
 
@@ -43,37 +43,37 @@ def config_of(path, **changes):
     return presets.resolve(presets.load_document(path), source=str(path))
 
 
-def outlook(project, watch, **changes):
-    return compute_preview(config_of(project, **changes), watch)
+def preview(project, token, **changes):
+    return compute_preview(config_of(project, **changes), token)
 
 
 def told(found):
     return {fact.label.strip(): fact.text for fact in facts(found.preview)}
 
 
-def test_every_image_is_at_one_size_of_each_resolution(project, watch):
+def test_every_image_is_at_one_size_of_each_resolution(project, token):
     buckets = {"buckets": {"resolutions": [{"resolution": 96}, {"resolution": 128}]}}
-    found = outlook(project, watch, data=buckets)
+    found = preview(project, token, data=buckets)
     images = [showing.item for size in found.buckets for showing in size.images]
     assert sorted(images) == sorted([*range(12)] * 3)
     for size in found.buckets:
         assert all(found.transform(showing).bucket == size.bucket for showing in size.images)
 
 
-def test_nobody_waits_for_looks_to_be_compared(project, watch, monkeypatch):
+def test_nobody_waits_for_looks_to_be_compared(project, token, monkeypatch):
     def compare(*_, should_stop):
-        watch.cancel()
+        token.cancel()
         assert should_stop()
         raise AnalysisCancelled
 
     monkeypatch.setattr(dataset_preview, "cached_groups", compare)
     data = {"cache_folder": str(project.parent)}
     with pytest.raises(QueryCancelledError):
-        outlook(project, watch, data=data, validation={"use": True})
+        preview(project, token, data=data, validation={"use": True})
 
 
-def test_the_facts_are_those_of_the_run(project, watch):
-    found = outlook(project, watch)
+def test_the_facts_are_those_of_the_run(project, token):
+    found = preview(project, token)
     words = told(found)
     assert words["Images"] == "12 training"
     assert words["Epoch"] == "12 images, 3 steps"
@@ -84,10 +84,10 @@ def test_the_facts_are_those_of_the_run(project, watch):
     assert found.preview.cache.image_bytes == 12 * 2 * 4 * 8 * 8 * 4
 
 
-def test_what_their_owner_should_know_is_marked(project, watch):
+def test_what_their_owner_should_know_is_marked(project, token):
     (project.parent / "pictures/paper-03.txt").unlink()
     (project.parent / "pictures/bad.png").write_bytes(b"no picture")
-    found = outlook(project, watch, data={"resolution": 128})
+    found = preview(project, token, data={"resolution": 128})
     marked = {fact.label: fact for fact in facts(found.preview) if fact.tone == "warning"}
     assert set(marked) == {"Enlarged", "No caption", "Skipped"}
     assert marked["Enlarged"].text == "12 images, up to 1.3 times"
@@ -108,16 +108,16 @@ def test_what_the_model_tells_is_reported_where_it_is_known():
     assert found[1].more[1] == "b.txt: 99"
 
 
-def test_several_folders_are_reported_apart(project, watch):
+def test_several_folders_are_kept_apart(project, token):
     more = {"folder": "pictures", "name": "Again", "repeats": 2, "role": "prior"}
-    words = told(outlook(project, watch, data={"concepts": [more]}))
+    words = told(preview(project, token, data={"concepts": [more]}))
     assert words["Images"] == "12 training, 12 class"
     assert words["Again"] == "12  ·  24 per epoch  ·  prior"
 
 
-def test_repeats_are_those_of_training(project, watch):
+def test_repeats_are_those_of_training(project, token):
     captions = {"shuffle": True, "dropout": 0.3}
-    found = outlook(project, watch, data={"captions": captions, "augmentation": {"flip": "random"}})
+    found = preview(project, token, data={"captions": captions, "augmentation": {"flip": "random"}})
     showing = found.buckets[0].images[0]
     turns = found.repeats(showing)
     item, concept = found.item(showing), found.concept(showing)
@@ -127,16 +127,16 @@ def test_repeats_are_those_of_training(project, watch):
     assert {turn.number for turn in turns} == {0, 1}
 
 
-def test_what_never_changes_is_shown_once(project, watch):
-    found = outlook(project, watch)
+def test_what_never_changes_is_shown_once(project, token):
+    found = preview(project, token)
     (turn,) = found.repeats(found.buckets[0].images[0])
     assert repeat_label(turn, [turn]) == "Every time"
     assert bucket_summary(found.buckets[0]) == "12 images in 3 steps of an epoch"
 
 
-def test_a_vae_s_images_have_no_captions(project, watch):
+def test_a_vae_s_images_have_no_captions(project, token):
     vae = {"method": {"kind": "vae"}, "objective": {"kind": "reconstruction"}}
-    found = outlook(project, watch, **vae)
+    found = preview(project, token, **vae)
     (turn,) = found.repeats(found.buckets[0].images[0])
     assert (found.has_captions, turn.caption) == (False, "")
 
@@ -147,26 +147,26 @@ def test_repeats_are_counted_from_one():
         assert repeat_label(turns[0], turns) == f"{words} time", (turn, words)
 
 
-def test_without_images_it_is_shown_what_is_missing(project, watch):
+def test_without_images_it_is_shown_what_is_missing(project, token):
     with pytest.raises(UserError, match="no image folder"):
-        outlook(project, watch, data={"folder": ""})
+        preview(project, token, data={"folder": ""})
     with pytest.raises(UserError):
-        outlook(project, watch, data={"folder": "/nowhere"})
+        preview(project, token, data={"folder": "/nowhere"})
 
 
-def test_what_nobody_waits_for_is_given_up(project, watch):
-    watch.cancel()
+def test_what_nobody_waits_for_is_given_up(project, token):
+    token.cancel()
     with pytest.raises(QueryCancelledError):
-        outlook(project, watch)
+        preview(project, token)
 
 
-def test_looking_leaves_nothing_behind(project, watch):
+def test_looking_leaves_nothing_behind(project, token):
     before = sorted(project.parent.rglob("*"))
-    outlook(project, watch)
+    preview(project, token)
     assert sorted(project.parent.rglob("*")) == before
 
 
-def test_what_is_done_to_a_image_is_reported_with_what_is_much():
+def test_what_is_done_to_an_image_is_reported_with_what_is_much():
     def words(width, height, geometry, **changes):
         return transform_summary(
             Item(None, ("",), width, height), ImageTransform(geometry, **changes)
@@ -228,19 +228,19 @@ def test_what_is_cut_off_is_dark_and_what_is_shown_is_not(quarters):
     assert tuple(whole[50, 100]) == (0, 0, 255)  # the line around it
 
 
-def test_a_image_that_is_gone_is_no_image(quarters):
+def test_an_image_that_is_gone_is_no_image(quarters):
     quarters.path.unlink()
     view = ImageTransform(CropGeometry(400, 200, 0, 0, Bucket(200, 200)))
     assert transformed_thumbnail(quarters, view, 50) is None
     assert crop_overview(quarters, view, (50, 50), "#ffffff") is None
 
 
-def test_findings_are_sorted_by_variants_that_there_are(tmp_path, watch):
+def test_findings_are_grouped_by_kind(tmp_path, token):
     project = write_project(tmp_path / "project")
     images = project.parent / "pictures"
     (images / "lost.txt").write_text("nobody")
     (images / "bad.png").write_bytes(b"no picture")
-    checked = check_images(config_of(project), watch)
+    checked = check_images(config_of(project), token)
     kinds = {kind.key: kind.count for kind in finding_groups(checked.findings)}
     assert kinds[""] == len(checked.findings) == sum(kinds.values()) - kinds[""]
     assert (kinds["unreadable"], kinds["orphan"]) == (1, 1)
@@ -249,18 +249,18 @@ def test_findings_are_sorted_by_variants_that_there_are(tmp_path, watch):
 
 
 def test_it_is_shown_that_others_may_be_validation_until_similar_images_are_known(
-    project, watch, monkeypatch
+    project, token, monkeypatch
 ):
     # Files this new are not relied on, which is no matter here.
     monkeypatch.setattr("onetrainer.images.header.SETTLED_NS", 0)
     sections = {"validation": {"use": True, "split": 0.3, "keep_similar": True}}
     sections["data"] = {"cache_folder": str(project.parent / "cache")}
-    assert "check the images" in told(outlook(project, watch, **sections))["Validation split"]
-    check_images(config_of(project, **sections), watch)
-    assert "Validation split" not in told(outlook(project, watch, **sections))
+    assert "check the images" in told(preview(project, token, **sections))["Validation split"]
+    check_images(config_of(project, **sections), token)
+    assert "Validation split" not in told(preview(project, token, **sections))
 
 
-def test_a_check_can_be_given_up(project, watch):
-    watch.cancel()
+def test_a_check_can_be_given_up(project, token):
+    token.cancel()
     with pytest.raises(QueryCancelledError):
-        check_images(config_of(project), watch)
+        check_images(config_of(project), token)

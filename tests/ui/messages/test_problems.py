@@ -187,7 +187,7 @@ def test_only_images_that_can_be_used_are_counted(tmp_path):
     assert "broken.png" not in [path.name for path in glance.first]
 
 
-def test_a_folder_of_unusable_images_is_reported_from_an_empty_one(tmp_path):
+def test_a_folder_of_unusable_images_is_not_shown_as_an_empty_one(tmp_path):
     folder = captioned(tmp_path)
     assert summarize_folder(folder).unusable == 0
     (tmp_path / "broken.png").write_bytes(b"no picture")
@@ -238,7 +238,7 @@ def test_only_further_folders_that_are_used_and_no_measure_are_counted(draft, tm
     assert other_folders(draft) == 0
 
 
-def test_a_image_that_is_too_small_is_shown_to_be_of_no_use(tmp_path):
+def test_an_image_that_is_too_small_is_shown_to_be_of_no_use(tmp_path):
     Image.new("RGB", (12, 12)).save(tmp_path / "tiny.png")
     folder = captioned(tmp_path)
     assert data_lines(folder, summarize_folder(folder), others=0) == ["1 cannot be used"]
