@@ -3,11 +3,32 @@
 import json
 from pathlib import Path
 
+import torch
+from diffusers import AutoencoderKL, UNet2DConditionModel
+
 from tests import tiny
+
+NETWORKS = {"unet": UNet2DConditionModel, "vae": AutoencoderKL}
+
+
+def write_least_weights(base: Path) -> None:
+    """Puts untrained networks with the fewest blocks in place of a folder's UNet and VAE."""
+    _change_configs(base)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        for component, network in NETWORKS.items():
+            made = network.from_config(network.load_config(base / component))
+            made.save_pretrained(base / component)
 
 
 def write_least_configs(folder: Path, *, is_wide: bool = False) -> str:
     """Writes an SD 1.5 with two levels of one layer; wide: with as many channels as real ones."""
+    tiny.write_configs(folder)
+    _change_configs(folder, is_wide=is_wide)
+    return str(folder)
+
+
+def _change_configs(folder: Path, *, is_wide: bool = False) -> None:
     unet = {
         "layers_per_block": 1,
         "block_out_channels": [8, 16],
@@ -16,8 +37,6 @@ def write_least_configs(folder: Path, *, is_wide: bool = False) -> str:
     }
     if is_wide:
         unet |= {"block_out_channels": [320, 640], "norm_num_groups": 32, "attention_head_dim": 8}
-    tiny.write_configs(folder)
     for component, changes in (("unet", unet), ("vae", {"layers_per_block": 1})):
         path = folder / component / "config.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-    return str(folder)
