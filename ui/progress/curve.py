@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-_MOST_BUCKETS = 2048
+_MAX_BUCKETS = 2048
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Curve:
             return
         self._buckets.append(_bucket(self._open))
         self._open = []
-        if len(self._buckets) >= _MOST_BUCKETS:
+        if len(self._buckets) >= _MAX_BUCKETS:
             self._halve()
 
     def points(self) -> list[Point]:

@@ -25,7 +25,7 @@ from ui.progress.validation import Validation
 
 Status = Literal["starting", "running", "finished", "stopped", "paused", "failed", "died"]
 
-_MOST_WARNINGS = 20
+_MAX_WARNINGS = 20
 _PHASE_WORDS = {
     "loading": "Loading the model",
     "caching": "Encoding images and captions",
@@ -74,7 +74,7 @@ class RunState:
             case Checkpoint():
                 self.checkpoints.append(event)
             case Warned():
-                self.warnings = [*self.warnings, event.text][-_MOST_WARNINGS:]
+                self.warnings = [*self.warnings, event.text][-_MAX_WARNINGS:]
             case Finished() | Stopped() | Failed():
                 self.ending = event
 

@@ -9,7 +9,7 @@ from ui.model.draft import Draft
 from ui.shell.nav import WIDTH
 from ui.widgets.widgets import Kit
 
-_LONGEST_NAME = 34
+_MAX_NAME_LENGTH = 34
 _MARGIN = 28
 
 
@@ -74,8 +74,8 @@ class Header:
     def refresh(self, draft: Draft, *, start_blocked_reason: str, is_checking: bool) -> None:
         """Show the name and changes of the draft, and whether Start is enabled."""
         name = draft.source.name or "No preset"
-        if len(name) > _LONGEST_NAME:
-            name = "…" + name[-_LONGEST_NAME:]
+        if len(name) > _MAX_NAME_LENGTH:
+            name = "…" + name[-_MAX_NAME_LENGTH:]
         self.presets.set_text(f"{name}  ▾")
         changes = len(draft.changed())
         self._changes.configure(text=f"● {changes} change{'s' if changes != 1 else ''}")

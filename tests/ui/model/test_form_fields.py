@@ -125,6 +125,25 @@ def test_search_for_nothing_finds_nothing():
     assert find_settings("xylophone", pages(), variants_in({})) == []
 
 
+def test_settings_are_found_by_their_former_names_and_labels():
+    for query, path in [
+        ("validation.share", "validation.split"),
+        ("step_in_backward", "optimizer.fused_backward"),
+        ("temp_device", "hardware.offload_device"),
+        ("most_pictures", "validation.max_images"),
+        ("step in backward", "optimizer.fused_backward"),
+        ("decode in tiles", "hardware.vae_tiling"),
+        ("frozen weights", "hardware.quantization"),
+        ("layers in main memory", "hardware.offload_layers"),
+        ("held-out pictures", "validation.folder"),
+        ("average the weights", "ema.use"),
+        ("mirror", "data.augmentation.flip"),
+        ("words", "embeddings.tokens"),
+    ]:
+        found = [hit.setting.path for hit in find_settings(query, pages(), variants_in({}))]
+        assert path in found[:3], (query, found)
+
+
 def hits(query, variants):
     return find_settings(query, pages(), variants)
 
