@@ -14,7 +14,7 @@ from ui.theme.palette import Role
 VERDICTS: dict[str, tuple[str, Role]] = {
     "first": ("first evaluation", "dim"),
     "improving": ("improving", "good"),
-    "flat": ("no clear improvement", "dim"),
+    "flat": ("no significant improvement", "dim"),
     "hacking": ("possible reward hacking", "warning"),
 }
 _DRIFT = ("diversity", "variety", "contrast", "saturation", "distance")

@@ -12,7 +12,7 @@ from ui.theme.palette import Role
 VERDICTS: dict[str, tuple[str, Role]] = {
     "first": ("first validation", "dim"),
     "improving": ("improving", "good"),
-    "flat": ("no sure change", "dim"),
+    "flat": ("no significant change", "dim"),
     "overfitting": ("overfitting", "warning"),
 }
 _MAX_CONCEPTS, _MAX_LEVELS = 4, 5
