@@ -41,7 +41,9 @@ def _problem(
     if item["type"] == "missing":
         return Problem(path, "the value is missing", setting.expected if setting else "", "Add it.")
     what = f"{format_value(item['input'])} is not allowed here"
-    if (example := _example(path)) and item["type"] != "too_long":
+    # The example of a list also serves for its entries.
+    example = _EXAMPLES.get(re.sub(r"\.\d+$", "", path))
+    if example and item["type"] != "too_long":
         return Problem(path, what, f"Expected a list such as {example}", "Correct it.")
     if item["type"] == "literal_error" and setting is None:
         expected = item["ctx"]["expected"].replace("'", '"')
@@ -54,11 +56,6 @@ def _problem(
     instead = "" if setting.default is None else f" to get {format_value(setting.default)}"
     remedy = f"Correct it, or leave it out{instead}."
     return Problem(path, what, f"Expected {_expected(item, setting)}", remedy)
-
-
-def _example(path: str) -> str:
-    """Return an example of the list at a path, or of the list that has an entry there; or ""."""
-    return _EXAMPLES.get(re.sub(r"\.\d+$", "", path), "")
 
 
 def _expected(item: Mapping[str, Any], setting: Setting) -> str:

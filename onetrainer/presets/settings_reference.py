@@ -75,7 +75,8 @@ def _union(path: str, field: FieldInfo, *, depth: int) -> Iterator[str]:
         kind: [row for row in rows if _key(row) not in shared] for kind, rows in chapters.items()
     }
     for kind, section in found.items():
-        link = f"[`{kind}`](#{_anchor(path, kind)})"
+        # The anchor that Markdown makes of the heading below.
+        link = f"[`{kind}`](#{path.replace('.', '')}-{kind})"
         yield f"| {link} | {_title(kind, section)} | {_escaped(_doc(section))} |"
     yield ""
     if shared:
@@ -223,11 +224,6 @@ def _title(kind: str, section: type[BaseModel]) -> str:
 
 def _doc(section: type[BaseModel]) -> str:
     return " ".join((section.__doc__ or "").split())
-
-
-def _anchor(path: str, kind: str) -> str:
-    """Return the Markdown anchor of the heading "optimizer.part variant"."""
-    return f"{path.replace('.', '')}-{kind}"
 
 
 def _escaped(text: str) -> str:

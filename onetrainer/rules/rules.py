@@ -78,7 +78,12 @@ def _errors(config: TrainConfig) -> list[Problem]:
         )
     if not config.model.path:
         found.append(
-            _missing("model.path", "a base model", "a folder, a file or a name on the hub")
+            Problem(
+                "model.path",
+                "no base model is chosen",
+                "Expected a folder, a file or a name on the Hub",
+                "Choose one.",
+            )
         )
     return found
 
@@ -135,9 +140,3 @@ def _warnings(config: TrainConfig) -> list[Problem]:
                 )
             )
     return found
-
-
-def _missing(path: str, noun: str, kind: str) -> Problem:
-    return Problem(
-        path, f"no {noun.removeprefix('a ')} is chosen", f"Expected {kind}", "Choose one."
-    )

@@ -14,13 +14,11 @@ MIN_STEPS_PER_CYCLE = 2  # with a single step per cycle the rate is always at it
 
 def problems(config: TrainConfig) -> list[Problem]:
     """Return problems of the learning rate schedule and the EMA."""
-    return [*_schedule_problems(config), *_ema_problems(config)]
-
-
-def _schedule_problems(config: TrainConfig) -> list[Problem]:
     if isinstance(config.schedule, Points):
-        return _point_problems(config.schedule, steps=config.training.steps)
-    return _warmup_problems(config) or _cycle_problems(config)
+        found = _point_problems(config.schedule, steps=config.training.steps)
+    else:
+        found = _warmup_problems(config) or _cycle_problems(config)
+    return [*found, *_ema_problems(config)]
 
 
 def _warmup_problems(config: TrainConfig) -> list[Problem]:

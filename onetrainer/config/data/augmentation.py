@@ -8,7 +8,7 @@ from onetrainer.config.base.section import Section, Ui
 
 Flip = Literal["off", "random", "always"]
 Amount = Annotated[float, Field(ge=0, le=1)]
-_FLIPS = {"off": "off", "random": "random (half of the time)", "always": "always"}
+_FLIPS = {"random": "random (half of the time)"}
 
 
 class Augmentation(Section):

@@ -66,11 +66,7 @@ class Buckets(Section):
             "Crop",
             level="advanced",
             search="random_crop crop jitter focus point cut",
-            choices={
-                "center": "center",
-                "random": "random",
-                "focus": "focus point",
-            },
+            choices={"focus": "focus point"},
         ),
     ] = "center"
     """Which part of an image is kept if its shape differs from its bucket. "random" takes another

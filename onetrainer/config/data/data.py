@@ -163,7 +163,6 @@ class Data(Section):
             "Latent sampling",
             level="advanced",
             search="posterior moments vae sample mean latents",
-            choices={"sample": "sample", "mean": "mean"},
         ),
     ] = "sample"
     """The VAE gives each image a distribution of latents. "sample" takes a random one in every

@@ -48,11 +48,7 @@ class Losses(Section):
             level="advanced",
             search="huber schedule threshold goes",
             only_with=_WITH_HUBER,
-            choices={
-                "constant": "constant",
-                "exponential": "exponential",
-                "snr": "SNR",
-            },
+            choices={"snr": "SNR"},
         ),
     ] = "snr"
     """Whether the threshold falls from 1 at little noise to the threshold below at full noise:

@@ -2,32 +2,34 @@
 
 import pytest
 
-from onetrainer.config.base.variants import KIND, kind_paths, variants
+from onetrainer.config.base.variants import KIND, variant_paths, variants
 from onetrainer.config.fields import setting_at, settings
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import ProblemsError
 from onetrainer.presets.presets import resolve, with_overrides
 from onetrainer.presets.settings_reference import render
+from tests.each import each
 
 CHOICES = [setting for setting in settings(TrainConfig) if setting.kind == "choice"]
-KINDS = dict(kind_paths(TrainConfig))
+KINDS = dict(variant_paths(TrainConfig))
 # Values that are words already, or names that everybody writes in this way.
 SAID_AS_THEY_ARE = {
     "epsilon", "on", "off", "constant", "linear", "cosine",
+    "exponential", "sample", "mean", "center", "random", "always", "warn", "selective",
     "fp32", "fp16", "bf16", "int8", "fp8", "nf4", "kohya", "diffusers", "steps", "epochs",
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("setting", CHOICES, ids=lambda setting: setting.path)
+@each("setting", CHOICES)
 def test_every_choice_has_a_word_of_its_own(setting):
-    words = [setting.word(value) for value in setting.choices]
+    words = [setting.choice_label(value) for value in setting.choices]
     assert len(set(words)) == len(words)
     assert set(setting.ui.choices) <= set(setting.choices)
-    silent = {value for value in setting.choices if setting.word(value) == value}
+    silent = {value for value in setting.choices if setting.choice_label(value) == value}
     assert silent <= SAID_AS_THEY_ARE or setting.path.endswith(f".{KIND}")
 
 
-@pytest.mark.parametrize("field", KINDS.values(), ids=KINDS)
+@each("field", KINDS.values())
 def test_every_kind_of_a_section_has_a_title_of_its_own(field):
     titles = [vars(section)["title"] for section in variants(field).values()]
     assert all(titles)
@@ -44,7 +46,7 @@ def test_what_has_an_effect_only_with_other_choices_names_some_that_there_are():
             assert is_any or is_none or set(values) < set(other.choices)
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "value", "word"),
     [
         ("model.family", "sd15-inpainting", "SD 1.5 inpainting"),
@@ -57,7 +59,7 @@ def test_what_has_an_effect_only_with_other_choices_names_some_that_there_are():
     ],
 )
 def test_values_are_called_what_people_call_them(path, value, word):
-    assert setting_at(path).word(value) == word
+    assert setting_at(path).choice_label(value) == word
 
 
 def test_a_refused_value_is_told_both_in_values_and_in_words():
@@ -78,6 +80,6 @@ def test_the_terminal_takes_the_value_and_not_the_word():
 
 def test_the_help_says_words_in_the_window_and_values_in_the_reference():
     setting = setting_at("model.prediction")
-    assert "“automatic” reads it" in setting.help_in_words
-    assert '"auto"' not in setting.help_in_words
+    assert "“automatic” reads it" in setting.help_text
+    assert '"auto"' not in setting.help_text
     assert '"auto" reads it' in render()
