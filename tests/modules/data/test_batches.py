@@ -110,12 +110,14 @@ def test_dropped_caption_is_conditioned_on_the_empty_one(bench):
     assert torch.equal(batch.conditioning.hidden, empty.expand_as(batch.conditioning.hidden))
 
 
-def test_captions_are_those_of_the_turn(bench):
-    batch_source = replace(bench.encode(with_text=False), caption_of=lambda item, turn: f"{turn}")
+def test_captions_are_those_of_the_repeat(bench):
+    batch_source = replace(
+        bench.encode(with_text=False), caption_of=lambda item, repeat: f"{repeat}"
+    )
     plan = planned(batch_source)
     for step in steps_of(plan, 12):
         assert load_batch(batch_source, step, 0).captions == tuple(
-            str(one.turn) for one in step.images
+            str(one.repeat) for one in step.images
         )
 
 
@@ -236,7 +238,7 @@ def test_sdxl_captions_are_dropped_with_their_pooled_vector(bench, sdxl):
     empty = bench.family.inner.encode_text([""])
     step = planned(batch_source).at(0)
     kept = load_batch(batch_source, step, 0)
-    dropped = load_batch(replace(batch_source, caption_of=lambda item, turn: ""), step, 0)
+    dropped = load_batch(replace(batch_source, caption_of=lambda item, repeat: ""), step, 0)
     for place, caption in enumerate(kept.captions):
         alone = bench.family.inner.encode_text([caption])
         assert torch.equal(kept.conditioning.pooled[place], alone.pooled[0])
@@ -253,7 +255,7 @@ TURNED = {  # EXIF's orientation: what the camera did to the upright image (CIPA
 }
 
 
-@pytest.mark.parametrize(("turn", "is_upright"), zip(TURNED, [True, False] * 2, strict=True))
+@pytest.mark.parametrize(("turn", "is_upright"), [*zip(TURNED, [True, False] * 2, strict=True)])
 def test_a_turned_image_is_framed_and_encoded_as_it_stands_upright(bench, sdxl, turn, is_upright):
     """From the file through index, cache and batch to what SDXL is told."""
     bench.family.inner = family = sdxl

@@ -183,7 +183,7 @@ def test_damaged_entry_is_told_as_such_where_the_folder_takes_no_more(store, mon
     def refuse(work, **_):
         raise cannot_write(store.folder, OSError(errno.EROFS, "no"))
 
-    monkeypatch.setattr(store._index.database, "ask", refuse)
+    monkeypatch.setattr(store._index.database, "transact", refuse)
     store.verify()
     for _ in range(2):
         with pytest.raises(DamagedEntry, match=path.name):
@@ -194,7 +194,7 @@ def test_index_that_lies_is_found_out(store):
     def swap(connection):
         connection.execute("UPDATE entries SET row = 6 - row")
 
-    store._index.database.ask(swap)
+    store._index.database.transact(swap)
     places = store.locate("latents", KEYS)
     assert all(_is_right(store.read(places, i), i) for i in range(COUNT))
 
@@ -236,7 +236,7 @@ def test_shard_that_cannot_be_opened_counts_as_missing(store, monkeypatch):
         raise OSError(errno.EIO, "no")
 
     with monkeypatch.context() as patch:
-        patch.setattr(shards._Mapped, "open", refuse)
+        patch.setattr(shards._MappedShard, "open", refuse)
         assert len(other.locate("latents", KEYS).missing) == COUNT
     assert name in other.damaged[0]
     other.put("latents", KEYS[0], _tensors(0))
@@ -315,7 +315,7 @@ def test_a_folder_that_takes_no_more_does_not_spoil_the_end(store, monkeypatch, 
         raise cannot_write(store.folder, OSError(errno.ENOSPC if is_full else errno.EROFS, "no"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(store._index.database, "ask", refuse)
+        patch.setattr(store._index.database, "transact", refuse)
         store.close()
     other = Store(store.folder)
     assert not other.locate("latents", [*KEYS, entry_key("more")]).missing

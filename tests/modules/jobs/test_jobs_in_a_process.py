@@ -106,7 +106,7 @@ def test_what_a_person_can_put_right_is_one_message_and_exit_code_2(capfd):
     out, err = capfd.readouterr()
     assert out == ""
     assert err.splitlines()[-1] == (
-        "60 sampling steps are too many for LCM. It takes at most 50. Lower the number of"
+        "60 sampling steps are too many for LCM. It supports at most 50. Lower the number of"
         " sampling steps or choose another sampler."
     )
 

@@ -145,7 +145,7 @@ def test_switched_on_later_it_begins_with_the_weights_and_says_so(tmp_path):
     Training(AdamW(lr=0.01)).run(0, 3).save(folder, 3)
     made = Training(AdamW(lr=0.01), ema=True, seed=1)
     told = made.checkpoints(folder).restore(newest_record(folder))
-    assert "average" in told[0]
+    assert "EMA" in told[0]
     assert equal(made.ema.state_dict(), made.snapshot())
 
 

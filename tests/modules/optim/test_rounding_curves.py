@@ -23,8 +23,9 @@ def curves(tmp_path_factory):
     # Enough to tell: one is 4 times within the spread, and the other 19 times as far as it.
     length = rounding.Length(steps=4, every=4, evaluation_batches=3)
     yield {
-        name: [rounding.curve(base, section, images, seed, length) for seed in rounding.SEEDS]
+        name: [rounding.curve(base, section, images, seed, length) for seed in seeds]
         for name, section in rounding.FORMATS.items()
+        for seeds in [rounding.SEEDS[: 1 if "nearest" in name else None]]
     }
     torch.set_num_threads(threads)
 
@@ -35,6 +36,6 @@ def test_bf16_rounded_by_chance_stays_within_the_spread_of_seeds(curves):
 
 
 def test_bf16_rounded_to_the_nearest_drifts_far_out_of_it(curves):
-    exact = curves["fp32"]
-    assert rounding.distance(curves["bf16, nearest"], exact) > 3 * rounding.spread(exact)
-    assert rounding.fall(curves["bf16, nearest"]) < 0.8 * rounding.fall(exact)
+    exact, nearest = curves["fp32"], curves["bf16, nearest"]
+    assert rounding.distance(nearest, exact[:1]) > 3 * rounding.spread(exact)
+    assert rounding.fall(nearest) < 0.8 * rounding.fall(exact[:1])
