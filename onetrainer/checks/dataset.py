@@ -285,7 +285,7 @@ def _unused_problem(setting: str, noun: str, empty: str) -> Problem:
 def _index_problems(
     concept: ConceptSettings, index: "DatasetIndex", *, has_captions: bool = True
 ) -> Iterator[Problem]:
-    from onetrainer.dataset.items import lacking
+    from onetrainer.dataset.items import counted_images
 
     setting = concept.setting_path
     if index.skipped:
@@ -295,7 +295,7 @@ def _index_problems(
         prompt = "trigger words only" if concept.trigger.strip() else "an empty prompt"
         yield Problem(
             setting,
-            f"{lacking(index.uncaptioned, len(index.items))} no caption",
+            f"{counted_images(index.uncaptioned, len(index.items))} no caption",
             f"They will be trained with {prompt}",
             "Add a line for each to the caption list."
             if concept.caption_source == "list"

@@ -144,22 +144,22 @@ def index_concept(
     Raises:
         UserError: there are no usable images, or no captions though they are required.
     """
-    root = _checked(concept)
+    root = _readable_folder(concept)
     listing = list_folder(root, recursive=concept.recursive)
     captions = ConceptCaptions(concept, listing.images)
     reader = _Reader(concept, number, captions, headers)
-    items = [item for found in listing.images if (item := reader.item(found)) is not None]
+    items = [item for image in listing.images if (item := reader.item(image)) is not None]
     if not items:
-        raise _nothing_to_learn(root, reader.skipped, recursive=concept.recursive)
+        raise _no_images_error(root, reader.skipped, recursive=concept.recursive)
     uncaptioned = sum(is_uncaptioned(item, concept) for item in items)
     if concept.require_captions and uncaptioned == len(items):
-        raise _no_captions(concept, items, captions)
+        raise _no_captions_error(concept, items, captions)
     # Notes about the whole folder come first: there may be many about single images.
     notes = [*captions.notes]
     unmasked = sum(item.mask is None for item in items)
     if concept.masks != "off" and unmasked:
         each = "It is" if unmasked == 1 else "They are"
-        notes.append(f"{lacking(unmasked, len(items))} no mask. {each} trained whole")
+        notes.append(f"{counted_images(unmasked, len(items))} no mask. {each} trained whole")
     texts = listing.captions if concept.caption_source == "files" else ()
     return DatasetIndex(
         tuple(items),
@@ -177,16 +177,16 @@ def is_uncaptioned(item: Item, concept: ConceptSettings) -> bool:
     return not any(item.captions) and not concept.uses_trigger_only
 
 
-def lacking(some: int, count: int) -> str:
+def counted_images(some: int, count: int) -> str:
     """Return the beginning of a message about missing files: "1 of 15 images has"."""
     noun = "image" if count == 1 else "images"
     return f"{some} of {count} {noun} {'has' if some == 1 else 'have'}"
 
 
-def has_same_aspect(label: Header, item: Item) -> bool:
+def has_same_aspect(companion: Header, item: Item) -> bool:
     """Return whether a mask is a scaled version of an image, up to a pixel of rounding."""
-    across = abs(label.width * item.height - item.width * label.height)
-    return across <= max(item.width, item.height, label.width, label.height)
+    across = abs(companion.width * item.height - item.width * companion.height)
+    return across <= max(item.width, item.height, companion.width, companion.height)
 
 
 class _Reader:
@@ -206,61 +206,61 @@ class _Reader:
         self.skipped: list[Skipped] = []
         self.notes: list[str] = []
 
-    def item(self, found: FolderImage) -> Item | None:
+    def item(self, image: FolderImage) -> Item | None:
         """Return the item of a file; None if it is skipped."""
-        if found.reason:
-            self.skipped.append(Skipped(found.path, found.reason))
+        if image.reason:
+            self.skipped.append(Skipped(image.path, image.reason))
             return None
         try:
-            item, notes = self._read(found)
+            item, notes = self._read(image)
         except (ImageError, CaptionError) as error:
-            self.skipped.append(Skipped(found.path, error.reason))
+            self.skipped.append(Skipped(image.path, error.reason))
             return None
         self.notes += notes
         return item
 
-    def _read(self, found: FolderImage) -> tuple[Item, list[str]]:
+    def _read(self, image: FolderImage) -> tuple[Item, list[str]]:
         """Read an item and notes about it. Raises ImageError or CaptionError if it is unusable."""
-        said = self._captions.of(found)
-        header = self._header(found.path)
-        _require_usable(found.path, header)
-        alpha = found.path if header.has_alpha else None
+        captions = self._captions.of(image)
+        header = self._header(image.path)
+        _require_usable(image.path, header)
+        alpha = image.path if header.has_alpha else None
         item = Item(
-            found.path,
-            said.captions,
+            image.path,
+            captions.captions,
             header.width,
             header.height,
-            {"off": None, "files": found.mask, "alpha": alpha}[self._concept.masks],
-            found.conditioning if self._concept.conditioning == "files" else None,
+            {"off": None, "files": image.mask, "alpha": alpha}[self._concept.masks],
+            image.conditioning if self._concept.conditioning == "files" else None,
             self._concept.role,
             self._number,
-            found.group,
-            found.name,
-            said.focus,
+            image.group,
+            image.name,
+            captions.focus,
         )
-        notes = [said.note] if said.note else []
+        notes = [captions.note] if captions.note else []
         for path, noun in ((item.mask, "mask"), (item.conditioning, "conditioning image")):
             if path is not None and path != item.path:
-                notes += self._label_notes(path, noun, item)
+                notes += self._companion_notes(path, noun, item)
         return item, notes
 
-    def _label_notes(self, path: Path, noun: str, item: Item) -> list[str]:
+    def _companion_notes(self, path: Path, noun: str, item: Item) -> list[str]:
         """Return notes about a mask or conditioning image. Raises ImageError."""
         try:
-            label = self._header(path)
+            companion = self._header(path)
         except ImageError as error:
             raise ImageError(item.path, f'its {noun} "{path.name}": {error.reason}') from error
-        if has_same_aspect(label, item):
+        if has_same_aspect(companion, item):
             return []
         return [
-            f"{path.name} ({label.width} × {label.height} pixels) has another aspect ratio than its"
-            f" image ({item.width} × {item.height}) and will be stretched"
+            f"{path.name} ({companion.width} × {companion.height} pixels) has another aspect ratio"
+            f" than its image ({item.width} × {item.height}) and will be stretched"
         ]
 
     def _header(self, path: Path) -> Header:
-        known = self._headers.cached_header(path) if self._headers is not None else None
-        if known is not None:
-            return known
+        cached = self._headers.cached_header(path) if self._headers is not None else None
+        if cached is not None:
+            return cached
         header = read_header(path)
         if self._headers is not None:
             self._headers.store_header(path, header)
@@ -277,7 +277,7 @@ def _require_usable(path: Path, header: Header) -> None:
         raise ImageError(path, f"{size}, too long: more than {MAX_ASPECT} to 1")
 
 
-def _checked(concept: ConceptSettings) -> Path:
+def _readable_folder(concept: ConceptSettings) -> Path:
     """Return the folder after checking that it can be read and is not empty."""
     root = concept.folder
     choose = f'Choose another folder under "{concept.label}" ({concept.setting_path})'
@@ -297,15 +297,15 @@ def _checked(concept: ConceptSettings) -> Path:
     return root
 
 
-def _nothing_to_learn(root: Path, skipped: list[Skipped], *, recursive: bool) -> UserError:
+def _no_images_error(root: Path, skipped: list[Skipped], *, recursive: bool) -> UserError:
     if skipped:
         some = "; ".join(map(str, skipped[:EXAMPLES]))
         more = f"; and {len(skipped) - EXAMPLES} more" if len(skipped) > EXAMPLES else ""
         what = f"{root}: none of its {len(skipped)} images can be used ({some}{more})"
         return UserError(what, "At least one usable image is needed", "Replace or repair them")
-    inside = () if recursive else list_folder(root, recursive=True).images
-    if inside:
-        what = f"{root} has images only in subfolders: {_largest(inside)}"
+    images = () if recursive else list_folder(root, recursive=True).images
+    if images:
+        what = f"{root} has images only in subfolders: {_largest_folders(images)}"
         return UserError(what, remedy='Turn on "Include subfolders", or choose one of them')
     return UserError(
         f"{root} has no images",
@@ -314,9 +314,9 @@ def _nothing_to_learn(root: Path, skipped: list[Skipped], *, recursive: bool) ->
     )
 
 
-def _largest(inside: Sequence[FolderImage]) -> str:
+def _largest_folders(images: Sequence[FolderImage]) -> str:
     """Return text that names the folders with the most images."""
-    counts = Counter(found.group for found in inside)
+    counts = Counter(image.group for image in images)
     some = ", ".join(f'"{group}" ({count})' for group, count in counts.most_common(EXAMPLES))
     return some + (f" and {len(counts) - EXAMPLES} more" if len(counts) > EXAMPLES else "")
 
@@ -328,7 +328,7 @@ _OTHER_CAPTIONS = {
 }
 
 
-def _no_captions(
+def _no_captions_error(
     concept: ConceptSettings, items: list[Item], captions: ConceptCaptions
 ) -> UserError:
     example = items[0].path

@@ -76,11 +76,9 @@ def near_duplicate_groups(
         AnalysisCancelled: should_stop returned True.
     """
     paths = [item.path for item in items]
-    results = extract_features(
-        paths, image_index, progress, should_stop=should_stop, threads=threads
-    )
-    result = [None if isinstance(one, ImageError) else one for one in results]
-    return group_features(result, should_stop=should_stop)
+    found = extract_features(paths, image_index, progress, should_stop=should_stop, threads=threads)
+    features = [None if isinstance(one, ImageError) else one for one in found]
+    return group_features(features, should_stop=should_stop)
 
 
 def cached_groups(
@@ -93,13 +91,13 @@ def cached_groups(
 
     Returns None unless the features of all images are cached. Raises AnalysisCancelled.
     """
-    known: list[Features | None] = []
+    features: list[Features | None] = []
     for item in items:
-        one = image_index.features(item.path, VERSION)
-        if one is None and image_index.damage(item.path) is None:
+        packed = image_index.features(item.path, VERSION)
+        if packed is None and image_index.damage(item.path) is None:
             return None
-        known.append(None if one is None else unpack(one))
-    return group_features(known, should_stop=should_stop)
+        features.append(None if packed is None else unpack(packed))
+    return group_features(features, should_stop=should_stop)
 
 
 def cached_damage(items: Sequence[Item], image_index: ImageIndex) -> list[Skipped]:
