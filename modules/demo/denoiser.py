@@ -22,7 +22,7 @@ from modules.demo.pixels import to_pixels
 from modules.diffusion.targets import target
 from modules.families.stable_diffusion import StableDiffusion
 from modules.interfaces import LatentMoments
-from onetrainer.demo.captions import spoken
+from onetrainer.demo.captions import random_caption
 from onetrainer.demo.images import Scene, draw, random_scene
 
 logger = logging.getLogger(__name__)
@@ -204,8 +204,8 @@ def _timesteps(generator: torch.Generator) -> Tensor:
     """
     from_even, from_shapes, from_colors = BATCH // 2, BATCH // 4, BATCH // 4
     lowest = torch.tensor([0] * from_even + [600] * from_shapes + [850] * from_colors)
-    share = torch.rand(BATCH, generator=generator)
-    return (lowest + share * (1000 - lowest)).long()
+    fraction = torch.rand(BATCH, generator=generator)
+    return (lowest + fraction * (1000 - lowest)).long()
 
 
 def _weights(family: StableDiffusion, timesteps: Tensor) -> Tensor:
@@ -220,5 +220,6 @@ def _weights(family: StableDiffusion, timesteps: Tensor) -> Tensor:
 def _captions(data: TrainingData, chosen: list[int], rng: random.Random) -> list[str]:
     """Return a random caption of each scene, sometimes empty."""
     return [
-        "" if rng.random() < EMPTY_CAPTIONS else spoken(data.scenes[index], rng) for index in chosen
+        "" if rng.random() < EMPTY_CAPTIONS else random_caption(data.scenes[index], rng)
+        for index in chosen
     ]

@@ -80,8 +80,8 @@ def _nearest_background(upper: Array, lower: Array) -> Background:
 
 def _foreground(pixels: Array, upper: Array, lower: Array) -> Mask:
     """Return (H, W), which pixels are neither background nor its shadow."""
-    share = numpy.linspace(0, 1, len(pixels))[:, None, None]
-    ground = upper * (1 - share) + lower * share
+    position = numpy.linspace(0, 1, len(pixels))[:, None, None]
+    ground = upper * (1 - position) + lower * position
     distances = [numpy.linalg.norm(pixels - tone, axis=2) for tone in (ground, ground * SHADOW)]
     mask: Mask = numpy.minimum(*distances) > FOREGROUND_DISTANCE
     return mask
@@ -89,11 +89,11 @@ def _foreground(pixels: Array, upper: Array, lower: Array) -> Mask:
 
 def _nearest_shape(mask: Mask) -> Shape:
     """Return the shape whose outline overlaps the mask best, both stretched to one box."""
-    found = _in_box(mask)
+    outline = _in_box(mask)
 
     def overlap(shape: Shape) -> float:
         template = _in_box(numpy.asarray(shape_mask(shape, 64, 64, 40, (128, 128))) > 127)
-        return float((found & template).sum() / (found | template).sum())
+        return float((outline & template).sum() / (outline | template).sum())
 
     return max(SHAPES, key=overlap)
 

@@ -57,7 +57,7 @@ def load(
         UserError: If there is no complete model of the family.
     """
     model = inspect_model(Path(section.path))
-    require_family(model, section.family, vae_given=bool(section.vae))
+    require_family(model, section.family, has_custom_vae=bool(section.vae))
     if configs is None:
         require_published_size(model)
     if section.vae:

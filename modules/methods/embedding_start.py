@@ -41,8 +41,8 @@ def initial_embedding(family: Family, token: EmbeddingToken, *, seed: int) -> Em
 
 def _from_text(family: Family, token: EmbeddingToken) -> Rows:
     """Return a text's vectors, repeated or cut to the wanted number; empty for ""."""
-    found = family.vocabulary.token_vectors(token.initial_text)
-    tokens = min(map(len, found.values()))
+    text_vectors = family.vocabulary.token_vectors(token.initial_text)
+    tokens = min(map(len, text_vectors.values()))
     if tokens == 0:
         return {}
     count = token.vectors or tokens
@@ -52,7 +52,7 @@ def _from_text(family: Family, token: EmbeddingToken) -> Rows:
             f"Expected at most {MAX_VECTORS}, which fit into a prompt",
             "Shorten the text, or set the number of vectors",
         )
-    return {te: rows[torch.arange(count) % tokens] for te, rows in found.items()}
+    return {te: rows[torch.arange(count) % tokens] for te, rows in text_vectors.items()}
 
 
 def _random(family: Family, token: EmbeddingToken, seed: int) -> Rows:
@@ -70,14 +70,14 @@ def _random(family: Family, token: EmbeddingToken, seed: int) -> Rows:
 def _from_file(family: Family, token: EmbeddingToken) -> Embedding:
     path = Path(token.start_from)
     by_token = read_embeddings_by_token(path)
-    found = (
+    embedding = (
         next(iter(by_token.values()))
         if len(by_token) == 1
         else read_embedding(path, name=token.token)
     )
-    family.with_embeddings({token.token: found})  # raises for another model's embedding
-    vectors = {te: rows.float() for te, rows in found.vectors.items()}
-    outputs = {te: rows.float() for te, rows in found.outputs.items()}
+    family.with_embeddings({token.token: embedding})  # raises for another model's embedding
+    vectors = {te: rows.float() for te, rows in embedding.vectors.items()}
+    outputs = {te: rows.float() for te, rows in embedding.outputs.items()}
     needed = family.text_encoders.keys()
     if token.place == "output":
         is_complete = outputs.keys() == needed

@@ -12,7 +12,7 @@ from modules.methods.adapters.weight_formulas import merged_bias, merged_weight
 from modules.methods.layers.layer_presets import named_layers
 from onetrainer.errors import UserError
 from onetrainer.model_files import NAMES
-from onetrainer.model_files.adapter_keys import is_of_adapter, is_of_text_encoder
+from onetrainer.model_files.adapter_keys import is_adapter_key, is_text_encoder_key
 
 
 def merge_loras(family: Family, loras: Sequence[tuple[LoraFile, float]]) -> list[str]:
@@ -49,7 +49,7 @@ def _unknown_notes(name: str, file: LoraFile, family: Family) -> list[str]:
     sd-scripts 0.9.0 trained layers of text encoders that no other program knows (its issue 1964).
     """
     unknown = sorted(file.unknown)
-    strange = [key for key in unknown if is_of_adapter(key) and not is_of_text_encoder(key)]
+    strange = [key for key in unknown if is_adapter_key(key) and not is_text_encoder_key(key)]
     if strange:
         raise UserError(
             f"{name}: {len(strange)} tensors are for layers that this model does not have,"

@@ -18,7 +18,7 @@ from modules.methods.original_weights import OriginalWeights
 from onetrainer.config.methods.full import Vae as VaeSection
 from onetrainer.config.run.model import base_of
 
-PART = "vae"
+COMPONENT = "vae"
 DECODER = ("post_quant_conv.", "decoder.")
 """Prefixes of diffusers' names of the decoder's tensors."""
 
@@ -65,14 +65,14 @@ class VaeDecoder:
         return VaeDecoder(family, source, weights, original)
 
     def parameter_groups(self) -> list[ParameterGroup]:
-        named = {f"{PART}.{name}": weight for name, weight in self.weights.items()}
-        return [ParameterGroup(PART, named)]
+        named = {f"{COMPONENT}.{name}": weight for name, weight in self.weights.items()}
+        return [ParameterGroup(COMPONENT, named)]
 
     def extra_modules(self) -> nn.Module:
         return nn.Module()  # everything that trains is the model's own
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {f"{PART}.{name}": weight.detach() for name, weight in self.weights.items()}
+        return {f"{COMPONENT}.{name}": weight.detach() for name, weight in self.weights.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Raise ValueError unless names and shapes are exactly those of `state_dict`."""

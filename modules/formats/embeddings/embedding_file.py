@@ -14,7 +14,7 @@ from torch import Tensor
 from modules.formats.files.files import write_safetensors
 from modules.formats.files.tensor_source import cast_lazily, open_tensors
 from onetrainer.errors import UserError
-from onetrainer.model_files.adapter_keys import is_of_adapter
+from onetrainer.model_files.adapter_keys import is_adapter_key
 from onetrainer.model_files.embedding_keys import (
     A1111_KEY,
     OUTPUT,
@@ -79,8 +79,8 @@ def read_embedding(path: Path, *, name: str = "") -> Embedding:
     Raises:
         UserError: If the file holds no such embedding.
     """
-    found = _read(path)
-    return found if isinstance(found, Embedding) else _choose(path, found, name)
+    content = _read(path)
+    return content if isinstance(content, Embedding) else _choose(path, content, name)
 
 
 def read_embeddings_by_token(path: Path) -> dict[str, Embedding]:
@@ -89,8 +89,8 @@ def read_embeddings_by_token(path: Path) -> dict[str, Embedding]:
     Raises:
         UserError: If there is none.
     """
-    found = _read(path)
-    return {path.stem: found} if isinstance(found, Embedding) else found
+    content = _read(path)
+    return {path.stem: content} if isinstance(content, Embedding) else content
 
 
 def parse_embedding(
@@ -118,13 +118,13 @@ def parse_embedding(
 
 def bundled_embeddings(tensors: Mapping[str, Tensor]) -> dict[str, Embedding]:
     """Return the embeddings among a file's tensors by name; other tensors are ignored."""
-    found: dict[str, dict[str, Tensor]] = {}
+    members_by_name: dict[str, dict[str, Tensor]] = {}
     for full, tensor in tensors.items():
         if member := bundled(full):
-            found.setdefault(member[0], {})[member[1]] = tensor
+            members_by_name.setdefault(member[0], {})[member[1]] = tensor
     return {
         name: parse_embedding(members, name=name, metadata={}, source=f'the embedding "{name}"')
-        for name, members in sorted(found.items())
+        for name, members in sorted(members_by_name.items())
     }
 
 
@@ -184,7 +184,7 @@ def _read(path: Path) -> Embedding | dict[str, Embedding]:
 
 def _vector_names(path: Path, names: list[str]) -> list[str]:
     """Return the names to read; raise UserError without reading if they are no embedding's."""
-    if any(map(is_of_adapter, names)):
+    if any(map(is_adapter_key, names)):
         raise UserError(
             f"{path.name}: this is a LoRA without bundled embeddings",
             "Expected an embedding, or a LoRA that bundles some",
@@ -196,13 +196,13 @@ def _vector_names(path: Path, names: list[str]) -> list[str]:
     return [name for name in names if is_a1111(name)] or names
 
 
-def _choose(path: Path, found: Mapping[str, Embedding], name: str) -> Embedding:
-    if not name and len(found) == 1:
-        return next(iter(found.values()))
-    if name in found:
-        return found[name]
+def _choose(path: Path, embeddings: Mapping[str, Embedding], name: str) -> Embedding:
+    if not name and len(embeddings) == 1:
+        return next(iter(embeddings.values()))
+    if name in embeddings:
+        return embeddings[name]
     raise UserError(
-        f"{path.name}: this file holds {len(found)} embeddings: {', '.join(found)}",
+        f"{path.name}: this file holds {len(embeddings)} embeddings: {', '.join(embeddings)}",
         f'Expected one named "{name}"' if name else "Expected one embedding",
         "Enter the name of one of them",
     )

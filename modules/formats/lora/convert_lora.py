@@ -19,8 +19,8 @@ from onetrainer.errors import UserError
 from onetrainer.jobs.convert_request import Precision
 from onetrainer.messages.byte_sizes import format_size
 from onetrainer.model_files import inspect_model
-from onetrainer.model_files.adapter_family import family_of_adapter, is_for_others
-from onetrainer.model_files.adapter_keys import ALPHA, is_of_adapter, is_of_text_encoder, split
+from onetrainer.model_files.adapter_family import family_of_adapter, is_for_other_architecture
+from onetrainer.model_files.adapter_keys import ALPHA, is_adapter_key, is_text_encoder_key, split
 from onetrainer.model_files.kinds import NAMES, Kind
 from onetrainer.model_files.tensors import family_of_vectors
 
@@ -82,7 +82,7 @@ def _base(
     path: Path, shapes: Shapes, metadata: Mapping[str, str], family: FamilyName | None
 ) -> Base:
     """Return the base that the file is for."""
-    if not any(map(is_of_adapter, shapes)):
+    if not any(map(is_adapter_key, shapes)):
         raise UserError(
             f"{path.name}: the file contains no adapter",
             "Expected a LoRA file",
@@ -91,7 +91,7 @@ def _base(
     # The chosen family overrides metadata, which other programs may have copied from elsewhere.
     detected = family_of_adapter(shapes, {} if family else metadata)
     known = next((base for base in LORA_COMPONENTS if base == detected), None)
-    if (detected is not None and known is None) or is_for_others(shapes):
+    if (detected is not None and known is None) or is_for_other_architecture(shapes):
         raise _other_family_error(path, detected)
     if family is None:
         if known is None:
@@ -114,7 +114,7 @@ def _require_layers(path: Path, file: LoraFile, chosen: Base | None) -> None:
 
     chosen: The base, if a person has chosen it.
     """
-    strange = [key for key in file.unknown if is_of_adapter(key) and not is_of_text_encoder(key)]
+    strange = [key for key in file.unknown if is_adapter_key(key) and not is_text_encoder_key(key)]
     has_unet = any(layer.component == "unet" for layer in file.layers)
     if not file.layers or (strange and not has_unet):
         if chosen is None:

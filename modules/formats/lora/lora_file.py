@@ -27,8 +27,8 @@ from onetrainer.model_files.adapter_keys import (
     MAGNITUDE,
     MID,
     UP,
-    is_of_adapter,
-    is_of_lengths,
+    is_adapter_key,
+    is_magnitude_key,
     split,
 )
 from onetrainer.model_files.embedding_keys import bundled, bundled_name
@@ -77,7 +77,7 @@ def read_lora(path: Path, names: LayerNames) -> LoraFile:
     # IA3's tensor is called "weight", as in every model: without IA3's other tensor it is none.
     for layer in [layer for layer, tensors in layers.items() if tensors.keys() == {"weight"}]:
         unknown[f"{names.name(layer, 'diffusers')}.weight"] = layers.pop(layer)["weight"]
-    if not (layers or embeddings or any(map(is_of_adapter, unknown))):
+    if not (layers or embeddings or any(map(is_adapter_key, unknown))):
         raise UserError(
             f"{path.name}: the file contains no adapter",
             "Expected a LoRA file",
@@ -153,7 +153,7 @@ def _cast(key: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
         return tensor.to(torch.float32)  # kohya's files may have integers
     if dtype is None or not tensor.is_floating_point():
         return tensor
-    return tensor.to(torch.float32 if is_of_lengths(key) else dtype)
+    return tensor.to(torch.float32 if is_magnitude_key(key) else dtype)
 
 
 def _require_finite(

@@ -15,7 +15,7 @@ from modules.formats.models.whole_model import Description
 from modules.formats.original.layout import Component, prefix, unused_names
 from modules.formats.original.recipe import Recipe
 from onetrainer.config.run.model import Base
-from onetrainer.model_files.signs import V_MARKER, ZERO_SNR_MARKER
+from onetrainer.model_files.prediction_hints import V_MARKER, ZERO_SNR_MARKER
 
 EMA = "model_ema."
 MODEL = "model."

@@ -72,12 +72,12 @@ def open_stored_model(
         UserError: If tensors are missing.
     """
     base = base_of(description.family)
-    own = [name for name in COMPONENTS[base] if not (vae and name == "vae")]
+    component_names = [name for name in COMPONENTS[base] if not (vae and name == "vae")]
     with ExitStack() as stack:
         if found.layout == "folder":
-            stored = _open_folder(stack, found.path, description, own, ema=ema)
+            stored = _open_folder(stack, found.path, description, component_names, ema=ema)
         else:
-            stored = _open_file(stack, found.path, description, own, ema=ema)
+            stored = _open_file(stack, found.path, description, component_names, ema=ema)
         if vae is not None:
             opened = _open_vae(stack, vae, base, description.configs["vae"])
             model = stored.model
@@ -95,7 +95,12 @@ def open_stored_model(
 
 
 def _open_file(
-    stack: ExitStack, path: Path, description: Description, own: Sequence[Component], *, ema: bool
+    stack: ExitStack,
+    path: Path,
+    description: Description,
+    component_names: Sequence[Component],
+    *,
+    ema: bool,
 ) -> StoredModel:
     reader = stack.enter_context(open_tensors(path))
     base = base_of(description.family)
@@ -105,7 +110,9 @@ def _open_file(
     ema_count = sum(name.startswith(EMA) for name in reader.names)
     if ema and not ema_count:
         raise _no_ema_error(path)
-    components = {name: _component(reader, path, name, chosen[name], shapes[name]) for name in own}
+    components = {
+        name: _component(reader, path, name, chosen[name], shapes[name]) for name in component_names
+    }
     taken = [recipe for component_recipes in plain.values() for recipe in component_recipes]
     extras = {name: reader.lazy(old) for name, old in extra_names(reader.names, taken).items()}
     notes = _extra_notes(extras) + _ema_notes(ema_count, ema=ema)
@@ -113,12 +120,18 @@ def _open_file(
 
 
 def _open_folder(
-    stack: ExitStack, path: Path, description: Description, own: Sequence[Component], *, ema: bool
+    stack: ExitStack,
+    path: Path,
+    description: Description,
+    component_names: Sequence[Component],
+    *,
+    ema: bool,
 ) -> StoredModel:
     if ema:
         raise _no_ema_error(path)
     components = {
-        name: _folder_component(stack, path / name, name, description.configs[name]) for name in own
+        name: _folder_component(stack, path / name, name, description.configs[name])
+        for name in component_names
     }
     unwritten = unwritten_components(description.index)
     notes = ["Left out " + ", ".join(unwritten) + "."] if unwritten else []

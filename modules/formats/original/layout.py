@@ -67,19 +67,22 @@ def recipes(base: Base, component: Component, ours: Iterable[str]) -> list[Recip
     match component:
         case "unet":
             component_recipes = [
-                Recipe(start + name, (own,), "same") for own, name in unet_names(names).items()
+                Recipe(start + name, (our_name,), "same")
+                for our_name, name in unet_names(names).items()
             ]
         case "vae":
             component_recipes = [
                 Recipe(
-                    start + vae_name(own), (own,), "conv1x1" if is_attention_matrix(own) else "same"
+                    start + vae_name(our_name),
+                    (our_name,),
+                    "conv1x1" if is_attention_matrix(our_name) else "same",
                 )
-                for own in names
+                for our_name in names
             ]
         case _ if (base, component) in OPEN_CLIP:
             component_recipes = open_clip_recipes(names, start)
         case _:
-            component_recipes = [Recipe(start + own, (own,), "same") for own in names]
+            component_recipes = [Recipe(start + name, (name,), "same") for name in names]
     return sorted(component_recipes, key=lambda recipe: recipe.original)
 
 
@@ -155,8 +158,8 @@ def find_stored_names(
     """
     stored, missing = [], []
     for recipe in component_recipes:
-        name = next((one for one in _spellings(recipe) if one in reader), None)
-        wanted = [shapes[own] for own in recipe.ours]
+        name = next((spelling for spelling in _spellings(recipe) if spelling in reader), None)
+        wanted = [shapes[our_name] for our_name in recipe.ours]
         if name is None or not fits(recipe, reader.shape(name), wanted):
             missing.append(recipe.original)
         else:

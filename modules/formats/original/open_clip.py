@@ -29,7 +29,7 @@ FUSED = ("q_proj", "k_proj", "v_proj")
 
 def open_clip_recipes(ours: Iterable[str], prefix: str) -> list[Recipe]:
     """Return the recipe of each tensor of an encoder in OpenCLIP's layout, with prefixed names."""
-    return [found for name in ours if (found := _recipe(name, prefix)) is not None]
+    return [match for name in ours if (match := _recipe(name, prefix)) is not None]
 
 
 def _recipe(ours: str, prefix: str) -> Recipe | None:
@@ -38,10 +38,10 @@ def _recipe(ours: str, prefix: str) -> Recipe | None:
         return Recipe(prefix + ORIGINAL_PROJECTION, (ours,), "transposed")
     if ours in TOP:
         return Recipe(prefix + TOP[ours], (ours,), "same")
-    found = re.fullmatch(r"(text_model\.encoder\.layers\.(\d+)\.)(.+)\.(weight|bias)", ours)
-    if found is None:
+    match = re.fullmatch(r"(text_model\.encoder\.layers\.(\d+)\.)(.+)\.(weight|bias)", ours)
+    if match is None:
         raise KeyError(ours)
-    layer, number, inner, leaf = found.groups()
+    layer, number, inner, leaf = match.groups()
     block = f"{prefix}transformer.resblocks.{number}."
     if inner == f"self_attn.{FUSED[0]}":
         projections = tuple(f"{layer}self_attn.{name}.{leaf}" for name in FUSED)

@@ -44,13 +44,13 @@ def _original(ours: str, names: set[str]) -> str:
 
 def _block(ours: str, names: set[str]) -> tuple[str, str]:
     """Return the numbered block of a tensor, and its name inside that block."""
-    if found := re.match(r"mid_block\.(resnets|attentions)\.(\d)\.(.+)", ours):
-        kind, index, rest = found.groups()
+    if match := re.match(r"mid_block\.(resnets|attentions)\.(\d)\.(.+)", ours):
+        kind, index, rest = match.groups()
         return f"middle_block.{1 if kind == 'attentions' else 2 * int(index)}", rest
-    found = re.match(r"(down|up)_blocks\.(\d)\.(\w+)\.(\d)\.(.+)", ours)
-    if found is None:
+    match = re.match(r"(down|up)_blocks\.(\d)\.(\w+)\.(\d)\.(.+)", ours)
+    if match is None:
         raise KeyError(ours)
-    side, block, kind, index, rest = found.groups()
+    side, block, kind, index, rest = match.groups()
     start = BLOCKS * int(block)
     match side, kind:
         case "down", "downsamplers":

@@ -11,7 +11,7 @@ from modules.methods.adapters.weight_formulas import constrain_blocks
 from modules.methods.layers.layer_rules import format_names, layer_name
 from onetrainer.config.methods.adapters import Adapter, Dora, LoHa, LoKr, Lora, Oft
 from onetrainer.errors import UserError
-from onetrainer.model_files.adapter_keys import ALPHA, DORA, DOWN, UP, is_of_text_encoder
+from onetrainer.model_files.adapter_keys import ALPHA, DORA, DOWN, UP, is_text_encoder_key
 
 ZERO_INITIALIZED = (UP, "hada_w2_a", "lokr_w2", "lokr_w2_b")
 """Matrices with initial values of zero; one of them is scaled to make up for another alpha."""
@@ -71,7 +71,7 @@ def _variant_of(tensors: AdapterTensors) -> str:
 
 
 def _require_trained(path: Path, file: LoraFile, adapters: Mapping[Layer, AdapterModule]) -> None:
-    unknown = sorted(key for key in file.unknown if not is_of_text_encoder(key))
+    unknown = sorted(key for key in file.unknown if not is_text_encoder_key(key))
     if unknown:
         raise UserError(
             f"{path.name}: {len(unknown)} tensors are for layers that this model does not have,"

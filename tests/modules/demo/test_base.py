@@ -45,7 +45,7 @@ def test_text_encoder_keys_have_the_prefix_that_other_programs_read():
         assert all(key.startswith("text_model.") for key in file.keys())  # noqa: SIM118
 
 
-def test_model_draws_what_it_is_told(pipeline):
+def test_model_generates_what_the_prompt_says(pipeline):
     images = generate(pipeline, [caption(scene) for scene in SCENES], seed=0)
 
     right = [recognize(image).matches(scene) for image, scene in zip(images, SCENES, strict=True)]

@@ -119,7 +119,7 @@ def test_names_are_taken_literally(play):
     assert "unet/a[1].safetensors" in fake.downloaded
 
 
-def test_what_is_done_is_told(play):
+def test_what_is_done_is_reported(play):
     play([*SMALL, UNET])
     told = []
     hub.fetch("owner/model", offline=False, report=told.append)
@@ -158,14 +158,14 @@ def refused(kind):
         ([*SMALL, "unet/model.bin"], None, ["has no .safetensors weights"]),
     ],
 )
-def test_what_goes_wrong_is_told_with_its_remedy(play, names, error, words):
+def test_what_goes_wrong_is_reported_with_its_remedy(play, names, error, words):
     play(names, error=error)
     with pytest.raises(UserError) as raised:
         fetch()
     assert all(word in str(raised.value) for word in ["owner/model", *words])
 
 
-def test_offline_and_not_downloaded_is_told(play):
+def test_offline_and_not_downloaded_is_reported(play):
     play()
     with pytest.raises(UserError, match=r"not been downloaded yet.*offline") as raised:
         fetch(offline=True)
@@ -198,7 +198,7 @@ def test_a_commit_on_this_disk_is_taken_though_the_hub_has_it_no_more(play, tmp_
         (True, None, ["offline mode is on", "model.offline"]),
     ],
 )
-def test_a_commit_that_cannot_be_had_is_told(play, offline, error, words):
+def test_a_commit_that_cannot_be_had_is_reported(play, offline, error, words):
     play(error=error and refused(error))
     with pytest.raises(UserError) as raised:
         fetch(offline=offline, revision=COMMIT)
@@ -218,7 +218,7 @@ def test_the_folder_is_named_by_the_commit(tmp_path, monkeypatch):
     assert fetch(offline=True, revision=COMMIT[::-1]).name == COMMIT[::-1]
 
 
-def test_a_full_disk_is_told(play, monkeypatch):
+def test_a_full_disk_is_reported(play, monkeypatch):
     play([*SMALL, UNET])
 
     def fail(*_args, **_options):
@@ -229,6 +229,6 @@ def test_a_full_disk_is_told(play, monkeypatch):
         fetch()
 
 
-def test_a_name_that_cannot_be_one_is_told_by_the_library_itself():
+def test_a_name_that_cannot_be_one_is_reported_by_the_library_itself():
     with pytest.raises(UserError, match="not a valid hub model name"):
         fetch("owner/..model--x")

@@ -275,7 +275,7 @@ def test_sdxl_scales_latents_by_its_own_factor(tmp_path):
     torch.testing.assert_close(family.encode_images(pixels).mean, expected)
 
 
-def test_single_file_of_unusual_size_is_refused_in_words(tiny_file):
+def test_single_file_of_unusual_size_is_refused(tiny_file):
     with pytest.raises(UserError, match="unusual size"):
         loaded(tiny_file)
 

@@ -60,7 +60,7 @@ def draw(family, text="a photo of <cat>"):
 
 
 @pytest.mark.parametrize("base", cases(BASES, ["sd2", "sdxl"]))
-def test_a_word_begins_as_its_text_in_every_encoder(base):
+def test_a_token_begins_as_its_text_in_every_encoder(base):
     family = tiny.family(base)
     knowing, _ = attach(family, {"token": "<cat>", "initial_text": "a red cat"})
     text, word = "a photo of a red cat, happy", "a photo of <cat>, happy"
@@ -77,7 +77,7 @@ def test_a_text_is_cut_or_repeated_to_the_number_of_vectors(vectors, repeated):
         assert torch.equal(trained.vectors[te], expected)
 
 
-def test_without_text_vectors_are_random_by_the_seed_and_as_long_as_a_words():
+def test_without_text_vectors_are_random_by_the_seed_and_as_long_as_known_tokens():
     family = tiny.family("sdxl")
     made = [attach(family, {"vectors": 2}, seed=seed)[1].trained()[0] for seed in (1, 1, 2)]
     for te, encoder in family.text_encoders.items():
@@ -89,7 +89,7 @@ def test_without_text_vectors_are_random_by_the_seed_and_as_long_as_a_words():
 
 
 @pytest.mark.parametrize("base", cases(BASES, ["sd2", "sdxl"]))
-def test_an_output_word_begins_as_what_the_encoder_says_of_its_text(base):
+def test_an_output_token_begins_as_what_the_encoder_says_of_its_text(base):
     family = tiny.family(base)
     knowing, method = attach(
         family, {"token": "<cat>", "initial_text": "a red cat", "place": "output"}
@@ -106,7 +106,7 @@ def test_an_output_word_begins_as_what_the_encoder_says_of_its_text(base):
     assert pooled == [None, None] or torch.equal(*pooled)
 
 
-def test_a_word_goes_on_from_a_file(tmp_path):
+def test_a_token_goes_on_from_a_file(tmp_path):
     path, family = tmp_path / "old.safetensors", tiny.family("sdxl")
     widths = zip(("te1", "te2"), tiny.WIDTHS["sdxl"], strict=True)
     vectors = {te: torch.randn(4, width) for te, width in widths}
@@ -119,7 +119,7 @@ def test_a_word_goes_on_from_a_file(tmp_path):
 
 
 @pytest.mark.parametrize("has_input", [True, False])
-def test_an_output_word_goes_on_from_a_file(tmp_path, has_input):
+def test_an_output_token_goes_on_from_a_file(tmp_path, has_input):
     path, family = tmp_path / "old.safetensors", tiny.family()
     sides = [{"te": torch.randn(4, tiny.WIDTH)} for _ in range(2)]
     write_embedding(path, Embedding("old", sides[0] if has_input else {}, sides[1]))
@@ -171,7 +171,7 @@ def test_vectors_keep_their_length(base):
         assert not torch.allclose(now[1].outputs[te], begun[1].outputs[te])
 
 
-def test_a_vector_that_has_not_moved_stays_bit_for_bit():
+def test_a_vector_that_has_not_changed_stays_bit_for_bit():
     knowing, method = attach(tiny.family(), {"token": "<cat>", "vectors": 4})
     train(knowing, method, ["<cat>"])
     before = {name: rows.clone() for name, rows in method.state_dict().items()}
@@ -189,7 +189,7 @@ def test_vectors_grow_where_no_length_is_kept():
     assert abs(method.trained()[0].vectors["te"].norm() / before - 1) > 0.01
 
 
-def test_untouched_is_what_it_was_before_training():
+def test_base_model_is_what_it_was_before_training():
     words = [
         {"token": place, "initial_text": "red cat", "place": place} for place in ("input", "output")
     ]
@@ -204,7 +204,7 @@ def test_untouched_is_what_it_was_before_training():
     assert not torch.equal(before, after)
 
 
-def test_a_saved_state_is_taken_up_whatever_the_order_of_the_words():
+def test_a_saved_state_is_taken_up_whatever_the_order_of_the_tokens():
     words = [{"token": "<a>", "vectors": 2}, {"token": "b.c", "place": "output"}]
     knowing, method = attach(tiny.family("sdxl"), *words)
     train(knowing, method, ["<a> b.c"])
@@ -219,7 +219,7 @@ def test_a_saved_state_is_taken_up_whatever_the_order_of_the_words():
             resumed.load_state_dict(wrong)
 
 
-def test_rates_and_ends_are_each_words_or_else_those_of_all():
+def test_rates_and_ends_are_each_tokens_or_else_those_of_all():
     words = [
         {"token": "a", "lr": 0.5, "stop_after": 7},
         {"token": "b"},
@@ -234,7 +234,7 @@ def test_rates_and_ends_are_each_words_or_else_those_of_all():
     ]
 
 
-def test_a_word_that_does_not_train_is_known_and_stays():
+def test_a_token_that_does_not_train_is_known_and_stays():
     words = [{"token": "a", "initial_text": "cat", "train": False}, {"token": "b"}]
     family = tiny.family()
     knowing, method = attach(family, *words)
@@ -262,7 +262,7 @@ def test_text_encoders_compute_layers_twice_only_for_gradients():
         [("sd2", "input"), ("sdxl", "output")],
     ),
 )
-def test_the_file_draws_what_the_trained_word_draws(tmp_path, base, place):
+def test_the_file_generates_what_the_trained_token_generates(tmp_path, base, place):
     knowing, method = attach(tiny.family(base), {"token": "<cat>", "vectors": 2, "place": place})
     before = draw(knowing)
     train(knowing, method, ["a <cat>"])
@@ -274,7 +274,7 @@ def test_the_file_draws_what_the_trained_word_draws(tmp_path, base, place):
     assert not torch.equal(before, live)
 
 
-def test_several_words_get_a_file_each_in_the_wanted_precision(tmp_path):
+def test_several_tokens_get_a_file_each_in_the_wanted_precision(tmp_path):
     words = [{"token": "<cat>"}, {"token": "cat"}, {"token": "c", "train": False}]
     _, method = attach(tiny.family("sdxl"), *words)
     metadata = {"modelspec.architecture": "stable-diffusion-xl-v1-base/lora", "ss_seed": "1"}
@@ -304,7 +304,7 @@ def test_file_names_are_safe_and_apart():
     assert found[5] == "日本" * 10
 
 
-def test_words_of_the_vocabulary_are_named():
+def test_tokens_of_the_vocabulary_are_named():
     section = Section(
         tokens=[EmbeddingToken(token=word) for word in ("cat", "<cat>", "sks", "smilley", "Red")]
     )

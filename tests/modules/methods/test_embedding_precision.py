@@ -84,7 +84,7 @@ FEW = [(name, *pair) for name, pair in zip(itertools.cycle(tiny.FAMILIES), PAIRS
 @pytest.mark.parametrize(
     ("name", "dtype", "precision"), cases(itertools.product(tiny.FAMILIES, DTYPES, DTYPES), FEW)
 )
-def test_words_train_and_draw(name, dtype, precision):
+def test_tokens_train_and_generate(name, dtype, precision):
     made, method = attached(family(name, DTYPES[dtype], DTYPES[precision]))
     found, expected = gradients(made, method, precision), reference(name)
     assert len(found) == len(PLACES) * len(made.text_encoders)

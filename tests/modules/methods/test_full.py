@@ -135,7 +135,7 @@ def test_train_switches_only_the_networks_that_train(family):
 
 
 @pytest.mark.parametrize("precision", [None, torch.bfloat16, torch.float16])
-def test_untouched_computes_exactly_as_before_also_between_forward_and_backward(family, precision):
+def test_base_model_computes_exactly_as_before_also_between_forward_and_backward(family, precision):
     def autocast():
         return torch.autocast("cpu", precision or torch.bfloat16, enabled=bool(precision))
 
@@ -173,7 +173,7 @@ def test_original_weights_are_kept_only_if_asked(family):
         full(family).base_model()
 
 
-def test_untouched_gives_the_weights_back_after_an_error(family):
+def test_base_model_gives_the_weights_back_after_an_error(family):
     method = full(family, keep_original=CPU)
     shake(method)
     now = states(family)

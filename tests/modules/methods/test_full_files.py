@@ -14,6 +14,7 @@ from diffusers import (
 from safetensors import safe_open
 from safetensors.torch import load_file
 
+from modules.families.components import load_vae
 from modules.formats.files import files
 from modules.interfaces import ExportOptions
 from onetrainer.config.methods.full import Full as FullSection
@@ -78,7 +79,7 @@ def test_the_written_model_holds_what_was_trained_and_nothing_else_has_changed(
     family, method = attach(origin, SECTION, dtype=torch.bfloat16)
     shake(method)
     (written,) = method.export(tmp_path / "mine", options)
-    expected = states(origin.load())
+    expected = states(tiny.family(name))
     for key, tensor in states(family).items():
         if ".attn" in key or ".self_attn." in key:
             assert not torch.equal(tensor, expected[key])
@@ -91,6 +92,13 @@ def test_the_written_model_holds_what_was_trained_and_nothing_else_has_changed(
         home = tmp_path / "base" if layout == "folder" else origin.configs / base_of(name)
         pipeline = load.from_single_file(written, config=str(home), local_files_only=True)
     assert_same(components(pipeline, name), expected)
+
+
+@pytest.fixture(scope="module")
+def old_file(tmp_path_factory):
+    """An old single file of SD 1.5, and a method that trains some of its layers."""
+    origin = write_origin(tmp_path_factory.mktemp("old-file"), "sd15", "file")
+    return origin, attach(origin, SECTION)[1]
 
 
 @pytest.mark.parametrize("dtype", cases([torch.float16, torch.bfloat16], [torch.float16]))
@@ -122,28 +130,26 @@ def test_marks_of_velocity_and_zero_terminal_snr_and_extras_are_carried_over(tmp
     assert family.schedule.settings.zero_terminal_snr
 
 
-def test_position_ids_of_an_old_file_are_kept(tmp_path):
-    origin = write_origin(tmp_path, "sd15", "file")
-    _, method = attach(origin, SECTION)
+def test_position_ids_of_an_old_file_are_kept(tmp_path, old_file):
+    origin, method = old_file
     (written,) = method.export(tmp_path / "mine", FP32)
-    assert load_file(written).keys() == load_file(tmp_path / "base.safetensors").keys()
+    assert load_file(written).keys() == load_file(origin.section.path).keys()
 
 
-def test_another_vae_is_written_with_the_model_it_was_trained_with(tmp_path):
-    origin = write_origin(tmp_path, "sd15", "file")
+def test_another_vae_is_written_with_the_model_it_was_trained_with(tmp_path, old_file):
+    origin, _ = old_file
     other = tiny.write_folder(tmp_path / "other", tiny.components(9)) / "vae"
     section = origin.section.model_copy(update={"vae": str(other)})
     origin = type(origin)(section, origin.configs)
     _, method = attach(origin, SECTION)
     (written,) = method.export(tmp_path / "mine", FP32)
-    vae = origin.load(path=written, vae="").vae.state_dict()
-    assert_same(vae, dict(tiny.components(9).vae.state_dict()))
+    vae = load_vae(written, "sd15", origin.configs / "sd15").state_dict()
+    assert_same(dict(vae), dict(tiny.components(9).vae.state_dict()))
 
 
 @pytest.mark.parametrize("options", [FP32, FOLDER], ids=["file", "folder"])
-def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, options):
-    origin = write_origin(tmp_path, "sd15", "file")
-    _, method = attach(origin, SECTION)
+def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, options, old_file):
+    _, method = old_file
     method.export(tmp_path / "out" / "mine", options)
     before = sorted((p, p.stat().st_mtime_ns) for p in (tmp_path / "out").rglob("*"))
     usage = shutil.disk_usage(tmp_path)
@@ -153,7 +159,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, options):
     assert sorted((p, p.stat().st_mtime_ns) for p in (tmp_path / "out").rglob("*")) == before
 
 
-def test_a_source_that_is_gone_is_told(tmp_path):
+def test_a_source_that_is_gone_is_reported(tmp_path):
     origin = write_origin(tmp_path, "sd15", "file")
     _, method = attach(origin, SECTION)
     (tmp_path / "base.safetensors").unlink()

@@ -61,7 +61,7 @@ def encode(family):
         [("sd15", torch.float32), ("sd2", torch.float16), ("sdxl", torch.bfloat16)],
     ),
 )
-def test_words_and_adapters_on_the_text_encoders_train_together(base, dtype):
+def test_tokens_and_adapters_on_the_text_encoders_train_together(base, dtype):
     precision = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}[dtype]
     family, method = attach(base, dtype=dtype)
     before = {name: rows.clone() for name, rows in method.state_dict().items()}
@@ -75,7 +75,7 @@ def test_words_and_adapters_on_the_text_encoders_train_together(base, dtype):
     assert all(p.dtype == torch.float32 and p.isfinite().all() for p in parameters.values())
 
 
-def test_a_saved_state_is_taken_up_and_untouched_is_before_both():
+def test_a_saved_state_is_taken_up_and_base_model_is_before_both():
     family, method = attach()
     begun = encode(family)
     train(family, method)
@@ -92,7 +92,7 @@ def test_a_saved_state_is_taken_up_and_untouched_is_before_both():
 
 
 @pytest.mark.parametrize("is_bundled", [True, False])
-def test_the_files_are_the_adapters_and_each_words(tmp_path, is_bundled):
+def test_the_files_are_the_adapters_and_each_tokens(tmp_path, is_bundled):
     family, method = attach(bundle=is_bundled)
     train(family, method)
     paths = method.export(tmp_path / "my-lora", ExportOptions(torch.float32, {}))

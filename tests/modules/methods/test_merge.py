@@ -114,7 +114,7 @@ def test_a_file_for_another_base_is_refused_and_changes_nothing(tmp_path, family
     "layer",
     ["transformer.transformer_blocks.1.attn.to_q", "lora_unet_double_blocks_1_img_attn_qkv"],
 )
-def test_a_file_for_another_kind_of_model_is_refused(tmp_path, family, layer):
+def test_a_file_for_another_model_family_is_refused(tmp_path, family, layer):
     path = tmp_path / "flux.safetensors"
     save_file({f"{layer}.lora_A.weight": torch.ones(2, 8)}, path)
     with pytest.raises(UserError, match="layers that this model does not have"):
@@ -128,7 +128,7 @@ def test_a_file_of_the_same_names_and_other_widths_is_refused(tmp_path):
         merge_loras(family, [(read_lora(path, layer_names(family)), 1.0)])
 
 
-def test_layers_of_text_encoders_that_nobody_knows_are_told(family):
+def test_layers_of_text_encoders_that_nobody_knows_are_reported(family):
     # sd-scripts 0.9.0 trained such, its issue 1964.
     key = "lora_te_text_model_encoder_layers_0_self_attn.lora_down.weight"
     notes = merge_loras(family, [(LoraFile({}, {}, {key: torch.ones(1)}, {}, "kohya"), 1.0)])

@@ -28,8 +28,8 @@ CPU = torch.device("cpu")
 DROPOUTS = {"dropout": 0.5, "rank_dropout": 0.3, "module_dropout": 0.2}
 
 
-def attach(family, kind="lora", *, text=True, targets="full", **changes):
-    """Adapters with an effect on every layer."""
+def attach(family, kind="lora", *, text=True, targets="attn", **changes):
+    """Adapters with an effect."""
     method = Adapters.attach(family, section(kind, text=text, targets=targets, **changes), seed=0)
     shake(method)
     return method
@@ -53,7 +53,7 @@ def state_of(*modules: nn.Module):
 def test_a_model_with_merged_adapters_computes_the_same_without_them(name, kind):
     family = tiny.family(name)
     plain = predict(family)
-    method = attach(family, kind)
+    method = attach(family, kind, targets="full")
     components = (family.unet, *family.text_encoders.values(), method.extra_modules())
     beside, before = predict(family), state_of(*components)
     with method.merged(), method.base_model():  # the adapters themselves do nothing more
@@ -101,7 +101,7 @@ def test_a_graph_that_waits_for_its_backward_is_not_disturbed():
 def test_weights_of_16_bits_are_merged_in_float32_and_keep_small_changes_on_average(dtype):
     precision = {torch.bfloat16: "bf16", torch.float16: "fp16"}[dtype]
     family = tiny.family(compute_dtype=dtype)
-    method = attach(family, text=False)
+    method = attach(family, text=False, targets="full")
     for adapter in method.adapters["unet"].values():
         adapter.lora_up.weight.data *= 2**-9 if dtype == torch.bfloat16 else 2**-12
     pairs = [(a.org_module[0].weight, a) for a in method.adapters["unet"].values()]
@@ -141,7 +141,7 @@ def test_autocast_does_not_change_what_is_merged(kind):
     assert all(torch.equal(one, other) for one, other in zip(plain, cast, strict=True))
 
 
-def test_quantized_layers_and_those_elsewhere_keep_their_adapters_beside_them():
+def test_quantized_layers_and_those_elsewhere_keep_their_adapters_next_to_them():
     family = tiny.family()
     quantize_family(family, kind="int8", patterns=("attn1",), trains=(), device=CPU)
     method = attach(family)
@@ -155,7 +155,7 @@ def test_quantized_layers_and_those_elsewhere_keep_their_adapters_beside_them():
 
 
 @pytest.mark.parametrize("offload", cases([0.0, 0.5], [0.5]))
-def test_on_a_card_it_waits_for_nothing_and_leaves_offloaded_layers_alone(offload):
+def test_on_a_gpu_it_waits_for_nothing_and_leaves_offloaded_layers_alone(offload):
     reference = tiny.family()
     attach(reference, text=False)
     expected = predict(reference, side=8)
@@ -184,7 +184,7 @@ def test_layers_that_are_managed_are_merged_as_well(settings):
     managed.undo()
 
 
-def test_an_average_that_is_shown_is_what_is_merged():
+def test_an_ema_that_is_shown_is_what_is_merged():
     family = tiny.family()
     method = attach(family)
     parameters = {n: p for g in method.parameter_groups() for n, p in g.parameters.items()}

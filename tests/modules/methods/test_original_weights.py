@@ -22,7 +22,7 @@ def numbers(named):
     return [parameter.detach().tolist() for parameter in named.values()]
 
 
-def test_copies_in_main_memory_come_to_the_card_without_anybody_waiting():
+def test_copies_in_host_memory_come_to_the_gpu_without_anybody_waiting():
     with pretend.accelerator() as card:
         named, original = trained_on(CUDA)
         card.syncs.clear()
@@ -62,7 +62,7 @@ def test_where_memory_cannot_be_pinned_they_come_all_the_same(monkeypatch):
         assert len(tries) == 1
 
 
-def test_without_a_card_nothing_is_pinned_or_copied():
+def test_without_a_gpu_nothing_is_pinned_or_copied():
     named, original = trained_on(CPU)
     with original.restored():
         assert all(p.data_ptr() == original.copies[n].data_ptr() for n, p in named.items())

@@ -97,7 +97,7 @@ def test_a_quantized_family_predicts_nearly_what_the_whole_one_does(kind, name, 
     ("kind", "quantization"),
     cases(PAIRS, [("dora", "fp8"), ("lora", "nf4"), ("lokr", "int8"), ("oft", "int8")]),
 )
-def test_adapters_learn_as_on_plain_weights_of_the_same_numbers(kind, quantization):
+def test_adapters_train_as_on_plain_weights_of_the_same_numbers(kind, quantization):
     family = quantized(quantization, trains=["te"])
     other, before = plain(family), predict(family)
     assert torch.equal(predict(other), before)
@@ -120,7 +120,7 @@ def test_adapters_learn_as_on_plain_weights_of_the_same_numbers(kind, quantizati
         [("dora", "fp16"), ("lokr-both", "bf16")],
     ),
 )
-def test_adapters_begin_with_no_effect_and_learn_in_half_precision(kind, precision):
+def test_adapters_begin_with_no_effect_and_train_in_half_precision(kind, precision):
     family = quantized("int8", dtype=compute_dtype(precision))
     with autocast(tiny.CPU, precision):
         before = predict(family)
@@ -138,7 +138,7 @@ def test_layers_have_the_names_in_files_that_they_have_without(name):
 
 
 @pytest.mark.parametrize("name", cases(ENCODERS, ["sdxl"]))
-def test_gradients_reach_words_through_quantized_encoders(name):
+def test_gradients_reach_tokens_through_quantized_encoders(name):
     words = EmbeddingsSection(tokens=(EmbeddingToken(token="<cat>", initial_text="a dog"),))
     family, method = Embeddings.attach(quantized(name=name), words, seed=0)
     noisy = torch.randn(1, 4, 16, 16, generator=torch.Generator().manual_seed(2))
@@ -173,25 +173,25 @@ def test_patterns_choose_layers_by_the_names_that_methods_know():
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        ("attn2.to_kk", r"matches none of the \d+ frozen linear layers .*attn2\.to_k"),
+        ("attn2.to_kk", r"matches none of the \d+ frozen linear layers.*attn2\.to_k"),
         ("conv_in", "matches none"),
         ("text_encoder.*fc1", "matches none"),
         ("attn[", "not a regular expression"),
     ],
 )
-def test_a_pattern_without_layers_is_told_with_names_like_it(pattern, words):
+def test_a_pattern_without_layers_is_reported_with_names_like_it(pattern, words):
     with pytest.raises(UserError, match=words) as error:
         quantized(patterns=["attn1", pattern], trains=["te"])
     assert "hardware.quantized_layers.1.pattern" in str(error.value)
 
 
-def test_a_family_in_which_everything_trains_is_told():
+def test_a_family_in_which_everything_trains_is_reported():
     options = {"kind": "int8", "patterns": (), "device": torch.device("cpu")}
     (note,) = quantize_family(tiny.family(), trains=["unet", "te"], **options)
     assert "int8" in note
 
 
-def test_a_missing_package_is_told_with_its_command(monkeypatch):
+def test_a_missing_package_is_reported_with_its_command(monkeypatch):
     monkeypatch.setitem(packages.QUANTIZERS, "int8", "no_such_package")
     with pytest.raises(UserError, match=r"no_such_package.*--extra bits"):
         quantized("int8")
@@ -225,7 +225,7 @@ def test_caches_tell_quantized_encoders_from_others():
 @pytest.mark.parametrize(
     ("quantization", "offload"), cases([("int8", 0.0), ("nf4", 0.5)], [("nf4", 0.5)])
 )
-def test_on_a_card_it_gives_the_processors_numbers_wherever_layers_wait(quantization, offload):
+def test_on_a_gpu_it_gives_the_processors_numbers_wherever_layers_wait(quantization, offload):
     family = quantized(quantization)
     method = Adapters.attach(family, section("dora"), seed=0)
     shake(method)

@@ -25,6 +25,11 @@ FP32 = ExportOptions(dtype=torch.float32, metadata={"modelspec.title": "mine"})
 FOLDER = ExportOptions(dtype=torch.float32, metadata={}, model_format="diffusers")
 
 
+@pytest.fixture(scope="module")
+def old_file(tmp_path_factory):
+    return write_origin(tmp_path_factory.mktemp("old-file"), "sd15", "file")
+
+
 def attached(origin, weights="fp32", **options):
     family = origin.load(dtype=torch.bfloat16)
     section = VaeSection(weights=weights)
@@ -93,8 +98,8 @@ def test_a_file_in_the_original_layout_comes_back_exactly(tmp_path, name, layout
     assert inspect_model(written).kind == "vae"
 
 
-def test_a_diffusers_folder_comes_back_exactly(tmp_path):
-    origin = write_origin(tmp_path, "sd15", "file")
+def test_a_diffusers_folder_comes_back_exactly(tmp_path, old_file):
+    origin = old_file
     family, method = attached(origin)
     shake(method)
     assert method.export(tmp_path / "mine", FOLDER) == [tmp_path / "mine"]
@@ -107,8 +112,8 @@ def test_a_diffusers_folder_comes_back_exactly(tmp_path):
     assert torch.equal(again["vae.decoder.conv_in.weight"], expected["decoder.conv_in.weight"])
 
 
-def test_another_vae_is_the_one_that_is_written(tmp_path):
-    origin = write_origin(tmp_path, "sd15", "file")
+def test_another_vae_is_the_one_that_is_written(tmp_path, old_file):
+    origin = old_file
     folder = tiny.write_folder(tmp_path / "other", tiny.components(9)) / "vae"
     config = json.loads((folder / "config.json").read_text()) | {"scaling_factor": 0.5}
     (folder / "config.json").write_text(json.dumps(config))
@@ -120,9 +125,8 @@ def test_another_vae_is_the_one_that_is_written(tmp_path):
     assert written.config.scaling_factor == 0.5
 
 
-def test_a_folder_of_something_else_is_not_replaced(tmp_path):
-    origin = write_origin(tmp_path, "sd15", "file")
-    _, method = attached(origin)
+def test_a_folder_of_something_else_is_not_replaced(tmp_path, old_file):
+    _, method = attached(old_file)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
     with pytest.raises(UserError, match="this is not a VAE"):
@@ -130,7 +134,7 @@ def test_a_folder_of_something_else_is_not_replaced(tmp_path):
     assert (tmp_path / "mine" / "letter.txt").read_text() == "dear"
 
 
-def test_state_is_put_back_and_untouched_decodes_as_before(family):
+def test_state_is_put_back_and_base_model_decodes_as_before(family):
     latents = torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         expected = family.decode_unclamped(latents)

@@ -189,7 +189,7 @@ def test_an_embedding_for_another_model_is_refused(vectors, words):
 
 
 @pytest.mark.parametrize("second", ["SMILEY", " smiley", ""])
-def test_a_word_cannot_mean_two_embeddings_or_be_empty(second):
+def test_a_token_cannot_mean_two_embeddings_or_be_empty(second):
     prompts = sdxl().with_embeddings({"smiley": embedding(1)})
     with pytest.raises(UserError):
         prompts.with_embeddings({second: embedding(2)})
@@ -204,7 +204,7 @@ def test_settings_tell_embeddings_apart():
     assert len({sdxl().settings(), *(other.settings() for other in others)}) == 4
 
 
-def test_words_that_no_caption_holds_are_named():
+def test_tokens_that_no_caption_holds_are_named():
     captions = ["a photo of a Red  Cat", "smileys", "<grin>,frown"]
     words = ["red cat", "smiley", "<grin>", "FROWN", "cat 2"]
     assert missing_tokens(captions, words) == ["smiley", "cat 2"]

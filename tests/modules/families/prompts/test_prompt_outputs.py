@@ -30,7 +30,7 @@ def replaced(hidden, places, outputs):
 
 @pytest.mark.parametrize("is_read", [True, False], ids=["input too", "output alone"])
 @pytest.mark.parametrize("base", PROMPTS)
-def test_the_output_is_replaced_at_the_word_alone_and_the_input_is_its_own_or_zeros(base, is_read):
+def test_the_output_is_replaced_at_the_token_alone_and_the_input_is_its_own_or_zeros(base, is_read):
     make, encoders = PROMPTS[base]
     outputs, vectors = rows(3, encoders, seed=1), rows(3, encoders, seed=2)
     read = vectors if is_read else zeros(3, encoders)
@@ -66,7 +66,7 @@ def test_outputs_follow_their_vectors_across_the_border_of_a_chunk(caption, leng
     assert torch.equal(found, replaced(plain, places, outputs))
 
 
-def test_words_of_either_kind_stand_side_by_side():
+def test_input_and_output_tokens_stand_side_by_side():
     both = {
         "out": Embedding("out", {}, rows(2, ("te1", "te2"), seed=1)),
         "in": embedding(1, seed=2),
@@ -98,7 +98,7 @@ def test_training_outputs_alone_builds_no_graph_through_the_encoders():
     assert not found.pooled.requires_grad
 
 
-def test_a_word_that_no_caption_holds_has_a_gradient_of_zero():
+def test_a_token_that_no_caption_holds_has_a_gradient_of_zero():
     vectors = {te: nn.Parameter(r) for te, r in rows(2, ("te1", "te2"), seed=2).items()}
     outputs = {te: nn.Parameter(r) for te, r in rows(2, ("te1", "te2"), seed=1).items()}
     prompts = sdxl().with_embeddings(

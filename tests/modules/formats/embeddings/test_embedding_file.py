@@ -159,7 +159,7 @@ def test_a_bundle_is_read_again_and_has_keys_that_other_programs_look_for():
         assert_same(found[name].outputs, expected.outputs)
 
 
-def test_embeddings_are_read_by_the_word_of_the_bundle_or_the_name_of_the_file(tmp_path):
+def test_embeddings_are_read_by_the_token_of_the_bundle_or_the_name_of_the_file(tmp_path):
     write_embedding(tmp_path / "v1.5 cat.safetensors", Embedding("x", SD, metadata={"name": "x"}))
     assert read_embeddings_by_token(tmp_path / "v1.5 cat.safetensors").keys() == {"v1.5 cat"}
     save_file(bundle({"v1.5 cat": Embedding("a", SD)}), tmp_path / "many.safetensors")
@@ -234,7 +234,7 @@ def test_a_pickle_becomes_a_safetensors_file(tmp_path, precision, dtype):
     assert notes == ['An embedding of 3 vectors for SD 1.x, named "smiley".']
 
 
-def test_a_name_chooses_from_a_bundle_and_is_told(tmp_path):
+def test_a_name_chooses_from_a_bundle_and_is_reported(tmp_path):
     source, target = tmp_path / "lora.safetensors", tmp_path / "x.safetensors"
     save_file(bundle({"a": Embedding("a", SD), "b": Embedding("b", XL)}), source)
     notes = convert_embedding(source, target, name="b")

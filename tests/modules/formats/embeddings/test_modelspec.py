@@ -87,12 +87,12 @@ def test_values_have_the_forms_that_the_specification_asks_for():
         ("sdxl", "epsilon", "vae", "stable-diffusion-xl-v1-base/vae"),
     ],
 )
-def test_the_architecture_is_told_by_its_published_name(family, prediction, kind, expected):
+def test_the_architecture_is_reported_by_its_published_name(family, prediction, kind, expected):
     assert architecture(family, prediction, kind) == expected
 
 
 @pytest.mark.parametrize(("prediction", "word"), [("epsilon", "epsilon"), ("v_prediction", "v")])
-def test_the_prediction_is_told_in_the_specifications_words(prediction, word):
+def test_the_prediction_is_reported_by_the_specifications_names(prediction, word):
     assert spec(prediction=prediction).fields()["modelspec.prediction_type"] == word
 
 
@@ -113,12 +113,12 @@ def test_the_implementation_is_the_one_whose_names_the_layers_have(family, namin
     assert made.fields()["modelspec.implementation"] == code
 
 
-def test_a_vae_alone_tells_nothing_of_predictions_and_prompts():
+def test_a_vae_alone_reports_nothing_of_predictions_and_prompts():
     keys = {key.removeprefix("modelspec.") for key in spec(kind="vae", encoder_layer=2).fields()}
     assert keys == MUST
 
 
-def test_an_embeddings_file_has_the_original_programs_names_whatever_the_run_wrote_beside():
+def test_an_embeddings_file_has_the_original_programs_names_whatever_the_run_wrote_next_to():
     fields = embedding_metadata(spec(layout="diffusers", trigger_words="other").fields(), "<w>")
     assert fields["modelspec.architecture"] == "stable-diffusion-xl-v1-base/textual-inversion"
     assert fields["modelspec.implementation"] == "sgm"

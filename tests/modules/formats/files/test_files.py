@@ -143,13 +143,13 @@ def test_header_is_json_padded_to_eight_bytes(tmp_path):
     assert json.loads(data[8 : 8 + length])["__metadata__"] == {"b": "c"}
 
 
-def test_small_sizes_are_told_in_small_units(tmp_path, monkeypatch):
+def test_small_sizes_are_reported_in_small_units(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(10, 10, 900))
     with pytest.raises(UserError, match=r"2\.00 KiB are needed, and the disk has 900 bytes free"):
         require_space(tmp_path / "x", 2048)
 
 
-def test_what_strangers_have_beside_a_target_stays(tmp_path):
+def test_what_strangers_have_next_to_a_target_stays(tmp_path):
     for name in ("x.part", "x.old", "y.part/in", "y.old/in", ".x.part"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("mine")
@@ -226,7 +226,7 @@ def test_folder_that_cannot_take_the_place_leaves_what_was_there(tmp_path, monke
     assert (tmp_path / "x" / "file").read_text() == "mine"
 
 
-def test_folder_is_never_replaced_by_a_file_and_told_before_anything_is_read(tmp_path):
+def test_folder_is_never_replaced_by_a_file_and_reported_before_anything_is_read(tmp_path):
     (tmp_path / "x.safetensors").mkdir()
     lazy = LazyTensor(torch.float32, torch.Size((2,)), lambda: pytest.fail("read"))
     with pytest.raises(UserError, match="this is a folder"):

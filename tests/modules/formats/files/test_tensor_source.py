@@ -74,7 +74,7 @@ def test_tensor_outlives_the_file(tmp_path):
     assert torch.equal(found, torch.arange(1000.0))
 
 
-def test_file_that_shrinks_while_it_is_read_is_told(tmp_path):
+def test_file_that_shrinks_while_it_is_read_is_reported(tmp_path):
     path = tmp_path / "x.safetensors"
     save_file({"a": torch.arange(1000.0)}, path)
     with open_tensors(path) as reader:
@@ -96,7 +96,7 @@ def test_conversion_leaves_integers_and_what_is_right_already():
     assert_equal(cast_lazily(weight, torch.bfloat16, name="x").read(), weight.bfloat16())
 
 
-def test_combination_tells_its_shape_without_data(tmp_path):
+def test_combination_reports_its_shape_without_data(tmp_path):
     save_file({"a": torch.ones(2, 3), "b": torch.zeros(1, 3)}, tmp_path / "x.safetensors")
     with open_tensors(tmp_path / "x.safetensors") as reader:
         both = combine_lazily(
@@ -107,7 +107,7 @@ def test_combination_tells_its_shape_without_data(tmp_path):
 
 
 @pytest.mark.parametrize("number", [70_000.0, -70_000.0])
-def test_weight_that_a_dtype_cannot_hold_is_told_by_its_name(number):
+def test_weight_that_a_dtype_cannot_hold_is_reported_by_its_name(number):
     weight = torch.tensor([0.0, number])
     with pytest.raises(UserError, match=r"tensor a\.weight has values from .*7e\+04"):
         cast_lazily(weight, torch.float16, name="a.weight").read()
@@ -124,7 +124,7 @@ def test_infinite_weight_stays_as_it_is():
         cast_lazily(weight, torch.float16, name="x").read()
 
 
-def test_file_that_cannot_be_read_is_told_as_such(tmp_path):
+def test_file_that_cannot_be_read_is_reported_as_such(tmp_path):
     expected = pytest.raises(UserError, match=r"none\.safetensors: the file cannot be read")
     with expected, open_tensors(tmp_path / "none.safetensors"):
         pass

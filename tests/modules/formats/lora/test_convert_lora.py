@@ -96,7 +96,7 @@ def test_precision_metadata_and_embeddings(tmp_path):
     assert json.loads(data[8 : 8 + header])["__metadata__"] == told
 
 
-def test_one_line_tells_what_was_written(tmp_path):
+def test_one_line_reports_what_was_written(tmp_path):
     layers = [f"mid_block.attentions.0.transformer_blocks.0.attn1.to_{n}" for n in "qkv"]
     tensors = {k: t for path in layers for k, t in pair("sd15", "unet", path, 1280).items()}
     tensors |= pair("sd15", "unet", ATTN2["sd15"], 768)
@@ -117,7 +117,7 @@ def test_one_line_tells_what_was_written(tmp_path):
     assert told["kohya"].startswith("kohya, fp16, ")
 
 
-def test_alpha_like_the_rank_changes_no_weights_and_is_not_told(tmp_path):
+def test_alpha_like_the_rank_changes_no_weights_and_is_not_reported(tmp_path):
     tensors = pair("sd15", "unet", ATTN2["sd15"], 768)
     tensors = {k: torch.tensor(2.0) if k.endswith("alpha") else t for k, t in tensors.items()}
     save_file(tensors, tmp_path / "in.safetensors")
@@ -139,7 +139,7 @@ def test_a_wrong_family_is_refused_with_the_right_one_named(tmp_path):
         convert(tmp_path / "in.safetensors", tmp_path / "out.safetensors", family="sd15-inpainting")
 
 
-def test_unknown_tensors_are_kept_and_told(tmp_path):
+def test_unknown_tensors_are_kept_and_reported(tmp_path):
     strange = "lora_te_text_model_encoder_layers_0_self_attn.lora_down.weight"
     tensors = pair("sd15", "unet", ATTN2["sd15"], 768) | {strange: torch.ones(2, 3)}
     save_file(tensors, tmp_path / "in.safetensors")
@@ -261,7 +261,7 @@ def test_a_bundle_can_be_added_to_and_goes_through_every_naming(tmp_path):
     assert read_embeddings_by_token(path).keys() == {"cat", "dog"}
 
 
-def test_a_word_that_is_taken_or_for_another_family_is_refused(tmp_path):
+def test_a_token_that_is_taken_or_for_another_family_is_refused(tmp_path):
     path, target = bundled(tmp_path, cat=CAT), tmp_path / "new.safetensors"
     with pytest.raises(UserError, match='already uses the token "cat"'):
         convert(path, target, bundle=[str(tmp_path / "cat.safetensors")])
@@ -278,7 +278,7 @@ def metadata_of(path) -> dict[str, str]:
         return file.metadata()
 
 
-def test_metadata_tells_what_is_written_and_not_what_was_read(tmp_path):
+def test_metadata_reports_what_is_written_and_not_what_was_read(tmp_path):
     said = {
         "modelspec.implementation": "diffusers", "ss_network_dim": "2", "ss_network_alpha": "1.0",
         "ss_network_args": '{"conv_dim": "2", "conv_alpha": "1.0", "algo": "lora"}',
@@ -320,13 +320,13 @@ def flux_by_kohya() -> dict:
 
 
 @pytest.mark.parametrize("family", [None, "sdxl"])
-def test_flux_lora_of_kohya_without_metadata_is_told_as_one(tmp_path, family):
+def test_flux_lora_of_kohya_without_metadata_is_reported_as_one(tmp_path, family):
     save_file(flux_by_kohya(), tmp_path / "flux.safetensors")
     with pytest.raises(UserError, match="another model family, such as Flux"):
         convert(tmp_path / "flux.safetensors", tmp_path / "out.safetensors", family=family)
 
 
-def test_wrong_chosen_family_is_told_as_wrong(tmp_path):
+def test_wrong_chosen_family_is_reported_as_wrong(tmp_path):
     name = "lora_unet_down_blocks_0_attentions_0_proj_in"
     tensors = {f"{name}.lora_down.weight": torch.ones(2, 320, 1, 1)}
     tensors[f"{name}.lora_up.weight"] = torch.ones(320, 2, 1, 1)
@@ -347,7 +347,7 @@ def test_lora_in_fp8_keeps_its_numbers(tmp_path):
     assert all(torch.equal(got[k].float(), t.float()) for k, t in tensors.items())
 
 
-def test_lora_that_is_no_number_is_told_as_broken(tmp_path):
+def test_lora_that_is_no_number_is_reported_as_broken(tmp_path):
     tensors = pair("sd15", "unet", ATTN2["sd15"], WIDTH["sd15"])
     next(iter(tensors.values()))[0, 0] = float("nan")
     save_file(tensors, tmp_path / "nan.safetensors")

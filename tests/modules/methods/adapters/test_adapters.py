@@ -103,7 +103,7 @@ def test_gradients_are_those_of_the_published_formula_in_float64(kind, layer):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("autocast", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_small_changes_are_not_lost_beside_half_precision_weights(kind, autocast, dtype):
+def test_small_changes_are_not_lost_next_to_half_precision_weights(kind, autocast, dtype):
     # A change of a thousandth of the weight, of which bfloat16 weights hold nothing.
     torch.manual_seed(0)
     plain = nn.Linear(64, 48).to(dtype)
@@ -252,7 +252,7 @@ def test_blocks_are_the_largest_that_lycoris_can_read():
     assert all(factorization(n, size) == (size, n // size) for n, size in sizes.items())
 
 
-def test_up_matrices_learn_faster_with_lora_plus():
+def test_up_matrices_train_faster_with_lora_plus():
     wanted = Lora(targets="attn", plus_ratio=16, unet={"lr": 1e-4, "stop_after": 7})
     groups = Adapters.attach(tiny.family(), wanted, seed=0).parameter_groups()
     found = {

@@ -110,7 +110,7 @@ def test_files_say_in_kohyas_words_what_they_are(tmp_path, kind, module, argumen
 
 
 @pytest.mark.parametrize("kind", ["dora", "oft"])
-def test_what_diffusers_naming_has_no_words_for_is_refused_before_writing(tmp_path, kind):
+def test_what_diffusers_naming_does_not_support_is_refused_before_writing(tmp_path, kind):
     _, method = trained(kind)
     with pytest.raises(UserError, match=r"diffusers' naming (does not support|supports only)"):
         export(

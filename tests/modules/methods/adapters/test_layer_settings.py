@@ -123,7 +123,7 @@ def test_a_rule_behind_one_that_takes_all_its_layers_is_refused():
     assert ranks == {4, 8}
 
 
-def test_where_the_rank_of_lokr_does_not_count_is_told():
+def test_where_the_rank_of_lokr_does_not_count_is_reported():
     method = attach(section("lokr", rank=16, factor=-1))
     adapters = method.adapters["unet"].values()
     whole = [one for one in adapters if not any("_w2_" in n for n, _ in one.named_parameters())]

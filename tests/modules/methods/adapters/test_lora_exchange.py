@@ -225,7 +225,7 @@ def test_dora_reaches_diffusers_and_comes_back(tmp_path, folders, name):
         torch.testing.assert_close(kinds["dora_scale"], layers[layer]["dora_scale"])
 
 
-def test_what_diffusers_naming_has_no_words_for_is_refused(tmp_path, family):
+def test_what_diffusers_naming_does_not_support_is_refused(tmp_path, family):
     names = layer_names(family)
     layer = names.layers[0]
     plain = {"lora_up.weight": torch.ones(8, 2, 1, 1), "lora_down.weight": torch.ones(2, 4, 3, 3)}
@@ -244,7 +244,7 @@ def test_what_diffusers_naming_has_no_words_for_is_refused(tmp_path, family):
     ("name", "targets"),
     cases([("sd15", "attn"), ("sd2", "full"), ("sdxl", "attn-mlp")], [("sdxl", "attn-mlp")]),
 )
-def test_diffusers_draws_the_same_image_from_our_file(tmp_path, folders, name, targets):
+def test_diffusers_generates_the_same_image_from_our_file(tmp_path, folders, name, targets):
     family, method = trained(name, targets=targets)
     export(method, tmp_path / "lora.safetensors", dtype=torch.float32, metadata={})
     prompt = Prompt(prompt="a cat", negative="a dog", seed=3, width=64, height=64)

@@ -76,7 +76,7 @@ def test_other_blocks_and_factors_are_refused(tmp_path):
         assert setting in told.value.remedy
 
 
-def test_another_kind_of_adapter_is_refused(tmp_path):
+def test_another_variant_of_adapter_is_refused(tmp_path):
     _, path = written(tmp_path, "loha")
     with pytest.raises(UserError, match="holds LoHa") as told:
         Adapters.attach(tiny.family(), section("lora", start_from=str(path)), seed=0)
@@ -96,7 +96,7 @@ def test_a_file_for_another_model_is_refused(tmp_path):
         Adapters.attach(tiny.family(), section("lora", start_from=str(path)), seed=0)
 
 
-def test_trained_layers_that_are_not_in_the_file_begin_anew_and_are_told(tmp_path):
+def test_trained_layers_that_are_not_in_the_file_begin_again_and_are_reported(tmp_path):
     _, path = written(tmp_path, "lora", targets="attn")
     wanted = section("lora", targets="attn-mlp", start_from=str(path))
     method = Adapters.attach(tiny.family(), wanted, seed=5)
@@ -109,7 +109,7 @@ def test_trained_layers_that_are_not_in_the_file_begin_anew_and_are_told(tmp_pat
     assert not any(".attn" in name for name in same)
 
 
-def test_what_no_layer_here_needs_is_told(tmp_path):
+def test_what_no_layer_here_needs_is_reported(tmp_path):
     _, path = written(tmp_path, "lora")
     names = layer_names(tiny.family())
     file = read_lora(path, names)

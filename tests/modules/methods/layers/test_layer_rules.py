@@ -29,7 +29,7 @@ def test_the_first_rule_that_is_found_anywhere_in_the_name_counts():
     ("pattern", "near"),
     [("atn2", TO_K), ("attn2.to_kk", TO_K), ("mlp.fc3", FC1), (r"unet\.conv_inn$", "unet.conv_in")],
 )
-def test_a_pattern_that_matches_nothing_is_told_with_the_names_it_was_meant_for(pattern, near):
+def test_a_pattern_that_matches_nothing_is_reported_with_the_names_it_was_meant_for(pattern, near):
     rules = [LayerRule(pattern="conv_in"), LayerRule(pattern=pattern)]
     with pytest.raises(UserError) as raised:
         require_all_used(rules, NAMES)
@@ -37,17 +37,17 @@ def test_a_pattern_that_matches_nothing_is_told_with_the_names_it_was_meant_for(
     assert raised.value.expected.startswith(f"Expected names such as {near}")
 
 
-def test_a_pattern_like_no_name_is_told_with_the_first_names():
+def test_a_pattern_like_no_name_is_reported_with_the_first_names():
     assert similar_names("§§§", NAMES) == NAMES
 
 
-def test_a_broken_pattern_is_told():
+def test_a_broken_pattern_is_reported():
     with pytest.raises(UserError, match=re.escape('"attn2)" is not a regular expression')):
         require_all_used([LayerRule(pattern="attn2)")], NAMES)
 
 
 @pytest.mark.parametrize("before", [["attn2"], ["to_k", "conv"], [r"^unet\.down", "fc1"]])
-def test_a_rule_that_no_layer_goes_by_is_told(before):
+def test_a_rule_that_no_layer_goes_by_is_reported(before):
     rules = [LayerRule(pattern=pattern) for pattern in [*before, r"attn2\.to_k$"]]
     with pytest.raises(UserError, match=rf"method\.layers\.{len(before)}\.pattern.*has no effect"):
         require_all_used(rules, NAMES)

@@ -48,7 +48,7 @@ def file_of(method, folder):
 
 @PLACES
 @pytest.mark.parametrize("base", ["sd15", "sdxl"])
-def test_an_average_has_the_length_that_its_vectors_keep(tmp_path, base, place):
+def test_an_ema_has_the_length_that_its_vectors_keep(tmp_path, base, place):
     method, ema, shown = trained(base, place=place, preserve_norm=True)
     (word,) = method.tokens
     before = {name: rows.clone() for name, rows in method.state_dict().items()}
@@ -73,7 +73,7 @@ def test_an_average_has_the_length_that_its_vectors_keep(tmp_path, base, place):
     assert all(torch.equal(rows, before[name]) for name, rows in method.state_dict().items())
 
 
-def test_an_average_keeps_its_length_after_its_word_has_stopped(tmp_path):
+def test_an_ema_keeps_its_length_after_its_token_has_stopped(tmp_path):
     method, _, shown = trained("sd15", place="input", preserve_norm=True)
     (rows,) = method.tokens[0].trained.values()
     expected = lengths(rows)
@@ -84,7 +84,7 @@ def test_an_average_keeps_its_length_after_its_word_has_stopped(tmp_path):
         torch.testing.assert_close(lengths(rows), expected)
 
 
-def test_what_has_not_moved_is_shown_as_it_began(tmp_path):
+def test_what_has_not_changed_is_shown_as_it_began(tmp_path):
     word = EmbeddingToken(token="<cat>", initial_text="a red cat")
     _, method = Embeddings.attach(tiny.family(), Section(tokens=(word,)), seed=3)
     before = method.trained()[0].vectors["te"]
@@ -93,7 +93,7 @@ def test_what_has_not_moved_is_shown_as_it_began(tmp_path):
     assert torch.equal(file_of(method, tmp_path)["te"], before)
 
 
-def test_where_no_length_is_kept_the_average_is_shown_as_it_is(tmp_path):
+def test_where_no_length_is_kept_the_ema_is_shown_as_it_is(tmp_path):
     method, ema, shown = trained("sd15", place="input", preserve_norm=False)
     (average,) = ema.state_dict().values()
     with shown.for_files():
