@@ -159,7 +159,7 @@ def mixed(bench, tmp_path):
     return bench, tuple(items), tuple(concepts)
 
 
-def test_roles_and_weights_of_images_are_told(mixed):
+def test_roles_and_weights_of_images_are_reported(mixed):
     bench, items, concepts = mixed
     batch_source = bench.encode(items=items, concepts=concepts)
     plan = replace(
@@ -180,7 +180,7 @@ def test_roles_and_weights_of_images_are_told(mixed):
 
 
 @pytest.mark.parametrize(("lost", "words"), [("prior", "3 prior images"), ("p", "5 images")])
-def test_a_kind_of_which_nothing_can_be_read_is_told(mixed, lost, words):
+def test_a_role_of_which_nothing_can_be_read_is_reported(mixed, lost, words):
     bench, items, concepts = mixed
     for item in items:
         if item.is_prior == (lost == "prior"):
@@ -219,7 +219,7 @@ def test_mask_is_one_all_over_images_without(bench):
     assert load_batch(batch_source, plan, 1).mask is None
 
 
-def test_image_that_went_away_in_the_run_is_told_in_words(bench):
+def test_image_that_went_away_in_the_run_is_reported(bench):
     images = bench.encode(with_text=False).images
     images.items[0].path.unlink()
     with pytest.raises(UserError, match=r"p0\.png: cannot be read"):

@@ -184,7 +184,7 @@ def test_encoders_in_another_dtype_encode_again_even_under_the_same_digests(benc
     assert bench.family.encoded() == (IMAGES, TEXTS)
 
 
-def test_a_card_that_rounds_products_otherwise_encodes_again(bench, family, monkeypatch):
+def test_a_gpu_that_rounds_products_otherwise_encodes_again(bench, family, monkeypatch):
     bench.family.inner = family
     with pretend.accelerator():
         for part in (family.vae, *family.text_encoders.values()):
@@ -238,7 +238,7 @@ def entry_files(bench, kind):
 
 
 @pytest.mark.parametrize(("kind", "count"), [("latents", (1, 0)), ("text", (0, 1))])
-def test_damaged_entry_is_noticed_and_made_anew(bench, kind, count):
+def test_damaged_entry_is_noticed_and_made_again(bench, kind, count):
     whole = bench.encode(folder=bench.folder.parent / "other")
     bench.encode()
     bench.family.encoded()
@@ -254,7 +254,7 @@ def test_damaged_entry_is_noticed_and_made_anew(bench, kind, count):
     assert damage_notes(bench.encode().images.store) == []
 
 
-def test_entry_damaged_while_training_is_told(bench):
+def test_entry_damaged_while_training_is_reported(bench):
     batch_source = bench.encode()
     for file in entry_files(bench, "latents"):
         with file.open("r+b") as opened:  # in place: another file would not be the one mapped
@@ -326,7 +326,7 @@ def test_concepts_are_encoded_by_their_own_settings(bench):
         assert first.shape != second.shape
 
 
-def test_digest_lines_tell_images_views_and_encoders_apart(bench, family):
+def test_digest_lines_keep_images_transforms_and_encoders_apart(bench, family):
     bench.family.inner = family
     lines = [tuple(bench.encode().images.digest_lines())]
     bench.add("p1", (96, 48), caption="thing 1", seed=99)

@@ -44,7 +44,7 @@ def test_images_behind_a_skipped_one_keep_their_own_latents(bench):
         assert torch.equal(images.moments(place, 0).mean, whole.moments(before, 0).mean)
 
 
-def test_image_that_is_gone_is_skipped_in_words(bench):
+def test_image_that_is_gone_is_skipped(bench):
     items = bench.index().items
     items[2].path.unlink()
     (skipped,) = bench.encode(items=items).images.skipped
@@ -185,7 +185,7 @@ def test_full_disk_names_folder_and_remedy(bench, monkeypatch, threads):
 
 
 @pytest.mark.parametrize("part", ["hidden", "pooled"])
-def test_caption_whose_encoding_is_not_a_number_is_told_and_not_kept(bench, part):
+def test_caption_whose_encoding_is_not_a_number_is_reported_and_not_kept(bench, part):
     inner = bench.family.inner
 
     def encode(captions, *, among=()):
@@ -203,7 +203,7 @@ def test_caption_whose_encoding_is_not_a_number_is_told_and_not_kept(bench, part
         assert "fp16" in error.value.remedy
 
 
-def test_cache_folder_that_cannot_be_is_told(bench):
+def test_cache_folder_that_cannot_be_is_reported(bench):
     bench.cache.write_text("a file is in the way")
     with pytest.raises(UserError, match="cache folder"):
         bench.encode()

@@ -48,7 +48,7 @@ def test_changed_mask_alone_is_read_again_and_no_image_is_encoded(bench, later):
     assert torch.equal(first.moments(0, 0).mean, second.moments(0, 0).mean)
 
 
-def test_mask_of_a_changed_view_is_cut_anew_and_that_of_changed_colors_is_not(bench):
+def test_mask_of_a_changed_transform_is_cut_again_and_that_of_changed_colors_is_not(bench):
     draw(bench, "p0", 51)
     plain = bench.encode(with_text=False).images.keys["mask"][0].tobytes()
     keys = []
@@ -59,7 +59,7 @@ def test_mask_of_a_changed_view_is_cut_anew_and_that_of_changed_colors_is_not(be
     assert len({plain, *keys}) == 3
 
 
-def test_damaged_mask_in_the_cache_is_made_anew(bench):
+def test_damaged_mask_in_the_cache_is_made_again(bench):
     draw(bench, "p0", 51)
     before = bench.encode().images.mask(0, 0)
     for path in (bench.cache / "masks").rglob("*.safetensors"):
@@ -67,7 +67,7 @@ def test_damaged_mask_in_the_cache_is_made_anew(bench):
     assert torch.equal(bench.encode().images.mask(0, 0), before)
 
 
-def test_image_whose_mask_is_cut_off_is_left_out_and_told(bench):
+def test_image_whose_mask_is_cut_off_is_left_out_and_reported(bench):
     noise = np.random.default_rng(0).integers(0, 256, (64, 64), dtype=np.uint8)
     path = bench.folder / "p2-masklabel.png"
     Image.fromarray(noise).save(path)

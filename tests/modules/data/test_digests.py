@@ -7,7 +7,7 @@ from modules.data.digests import weights_digest
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_weights_digest_tells_values_names_types_and_shapes_apart(dtype):
+def test_weights_digest_keeps_values_names_types_and_shapes_apart(dtype):
     def module(value=1.0, name="a", dtype=dtype, shape=(2, 3)):
         made = torch.nn.Module()
         made.register_buffer(name, torch.full(shape, value, dtype=dtype))

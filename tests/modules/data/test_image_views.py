@@ -158,7 +158,7 @@ def test_conditioning_image_of_another_size_lies_over_its_image(tmp_path):
     torch.testing.assert_close(beside, load_pixels(item, transform), rtol=0, atol=0.06)
 
 
-def test_damaged_conditioning_image_is_told_as_its_images_fault(tmp_path):
+def test_damaged_conditioning_image_is_reported_as_its_images_fault(tmp_path):
     item = Item(tmp_path / "a.png", ("",), 16, 16, conditioning=tmp_path / "a-condlabel.png")
     with pytest.raises(ImageError) as error:
         decode_conditioning(item, transform_of((16, 16)), io.BytesIO(b"no image"))

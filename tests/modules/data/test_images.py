@@ -186,7 +186,7 @@ def test_large_jpeg_is_nearly_what_full_decoding_gives(tmp_path, turn):
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg", "webp", "bmp", "gif", "tif", "avif"])
-def test_cut_off_pixels_are_a_image_error(tmp_path, suffix):
+def test_cut_off_pixels_are_an_image_error(tmp_path, suffix):
     item = saved(tmp_path, Image.effect_noise((64, 64), 90).convert("RGB"), suffix)
     whole = item.path.read_bytes()
     item.path.write_bytes(whole[: len(whole) * 6 // 10])
@@ -196,7 +196,7 @@ def test_cut_off_pixels_are_a_image_error(tmp_path, suffix):
     assert error.value.reason
 
 
-def test_changed_or_missing_image_is_a_image_error(tmp_path):
+def test_changed_or_missing_image_is_an_image_error(tmp_path):
     item = saved(tmp_path, Image.new("RGB", (16, 16)))
     Image.new("RGB", (32, 16)).save(item.path)
     with pytest.raises(ImageError, match="changed"):

@@ -76,7 +76,7 @@ def test_what_a_mask_leaves_is_seen_as_diffusers_shows_it(masked, keeps):
 
 
 @pytest.mark.parametrize("conditioning", ["masks", "files"])
-def test_all_of_a_image_without_a_hole_is_to_be_painted(masked, conditioning):
+def test_all_of_an_image_without_a_hole_is_to_be_painted(masked, conditioning):
     images = set_up(masked, conditioning)()
     assert torch.equal(inpainting_input(images, 4), blank(masked.family.inner))
 
@@ -108,7 +108,7 @@ def test_changed_mask_encodes_what_it_leaves_and_nothing_else(masked):
     assert torch.equal(before.moments(1, 0).mean, after.moments(1, 0).mean)
 
 
-def test_changed_mask_of_a_image_of_its_own_encodes_nothing(masked):
+def test_changed_mask_of_an_image_of_its_own_encodes_nothing(masked):
     encode = set_up(masked, "files")
     before = encode()
     masked.family.encoded()
@@ -143,7 +143,7 @@ def test_transparency_as_a_mask_leaves_latents_as_they_are(bench):
     assert bool((images.mask(5, 0) == 1).all())
 
 
-def test_a_image_as_its_own_mask_is_no_transparency(bench):
+def test_an_image_as_its_own_mask_is_no_transparency(bench):
     """The same bytes, and two meanings."""
     image = noise((64, 64), 3).convert("RGBA")
     image.save(bench.folder / "p5.png")
@@ -227,14 +227,14 @@ def test_image_whose_mask_or_conditioning_image_cannot_be_read_is_skipped(masked
     assert [item.path.name for item in images.items] == [f"p{n}.png" for n in (1, 2, 3, 4)]
 
 
-def test_mask_that_goes_away_in_the_run_is_told_in_words(masked):
+def test_mask_that_goes_away_in_the_run_is_reported(masked):
     images = masked.encode(caches_latents=False, with_text=False).images
     (masked.folder / "p0-masklabel.png").unlink()
     with pytest.raises(UserError, match=r'p0\.png: its mask "p0-masklabel\.png" cannot be read'):
         images.mask(0, 0)
 
 
-def test_empty_image_that_the_vae_makes_no_numbers_of_is_told_and_not_kept(masked):
+def test_empty_image_that_the_vae_makes_no_numbers_of_is_reported_and_not_kept(masked):
     inner = masked.family.inner
 
     def encode(pixels):

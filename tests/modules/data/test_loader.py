@@ -65,7 +65,7 @@ def test_any_step_can_be_asked_for_in_any_order(bench, threads):
 
 
 @pytest.mark.parametrize("threads", [0, 2])
-def test_a_step_that_was_left_begins_anew(bench, threads):
+def test_a_step_that_was_left_starts_again(bench, threads):
     batch_source = bench.encode()
     whole = run(loader_of(batch_source, threads=0))
     loader = loader_of(batch_source, threads=threads)
@@ -102,7 +102,7 @@ def test_no_thread_outlives_the_loader(bench):
 
 
 @pytest.mark.parametrize("threads", [0, 2])
-def test_what_goes_wrong_in_a_thread_is_told_where_it_is_asked_for(bench, threads):
+def test_what_goes_wrong_in_a_thread_is_reported_where_it_is_asked_for(bench, threads):
     batch_source = bench.encode(caches_latents=False)
     for item in batch_source.images.items:
         item.path.unlink()

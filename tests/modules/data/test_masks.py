@@ -128,7 +128,7 @@ def test_alpha_of_a_turned_image_is_its_mask(tmp_path):
     torch.testing.assert_close(made, expected, rtol=0, atol=1e-6)
 
 
-def test_damaged_mask_is_told_as_its_images_fault(tmp_path):
+def test_damaged_mask_is_reported_as_its_images_fault(tmp_path):
     item = Item(tmp_path / "a.png", ("",), 16, 16, tmp_path / "a-masklabel.png")
     with pytest.raises(ImageError) as error:
         decode_mask(item, transform_of((16, 16)), io.BytesIO(b"no image"))

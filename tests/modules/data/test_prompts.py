@@ -17,7 +17,7 @@ def batches(*, batch_size=1, accumulation=4, texts=None):
     return PromptBatches(PROMPTS, texts, batch_size, accumulation, seed=3, size=(64, 32))
 
 
-def test_every_prompt_has_its_turn_before_any_comes_again():
+def test_every_prompt_has_its_place_before_any_comes_again():
     drawn = [prompt for step in range(5) for prompt in batches().of_step(step)]
     for turn in range(4):
         assert sorted(drawn[turn * 5 : turn * 5 + 5]) == sorted(PROMPTS)

@@ -155,7 +155,7 @@ def test_lookup_that_is_overtaken_by_merging_looks_again(store, monkeypatch):
     other.close()
 
 
-def test_entry_damaged_under_a_run_is_told_and_made_anew(store):
+def test_entry_damaged_under_a_run_is_reported_and_made_again(store):
     places = store.locate("latents", KEYS)
     path, row = _files(store)[0], int(places.row[3])
     part = read_shard(path).tensors[0]
@@ -173,7 +173,7 @@ def test_entry_damaged_under_a_run_is_told_and_made_anew(store):
     assert _is_right(store.get("latents", KEYS[3]), 3)
 
 
-def test_damaged_entry_is_told_as_such_where_the_folder_takes_no_more(store, monkeypatch):
+def test_damaged_entry_is_reported_as_such_where_the_folder_takes_no_more(store, monkeypatch):
     places = store.locate("latents", KEYS)
     path = _files(store)[0]
     with path.open("r+b") as file:
@@ -281,7 +281,7 @@ def test_threads_read_and_write_at_once(tmp_path):
 @pytest.mark.parametrize(
     ("number", "words"), [(errno.ENOSPC, "disk is full"), (errno.EROFS, "cannot be written")]
 )
-def test_disk_that_takes_no_more_is_told_with_a_remedy(store, monkeypatch, number, words):
+def test_disk_that_takes_no_more_is_reported_with_a_remedy(store, monkeypatch, number, words):
     def refuse(path, pieces, **_):
         raise OSError(number, "no")
 
@@ -291,7 +291,7 @@ def test_disk_that_takes_no_more_is_told_with_a_remedy(store, monkeypatch, numbe
     assert "Cache folder" in error.value.remedy and str(store.folder) in error.value.what
 
 
-def test_full_disk_while_sealing_is_told_and_loses_nothing(store, monkeypatch):
+def test_full_disk_while_sealing_is_reported_and_loses_nothing(store, monkeypatch):
     store.put("latents", entry_key("more"), _tensors(9))
 
     def refuse(number):
@@ -322,7 +322,7 @@ def test_a_folder_that_takes_no_more_does_not_spoil_the_end(store, monkeypatch, 
     other.close()
 
 
-def test_file_in_the_folder_s_place_is_told(tmp_path):
+def test_file_in_the_folder_s_place_is_reported(tmp_path):
     (tmp_path / "cache").write_text("mine")
     with pytest.raises(UserError, match="cannot be written"):
         Store(tmp_path / "cache")

@@ -29,7 +29,7 @@ def test_nothing_is_encoded_before_it_is_asked_for_and_nothing_is_kept(bench):
     assert not [*(bench.cache / "latents").iterdir(), *(bench.cache / "masks").iterdir()]
 
 
-def test_every_turn_may_be_another_variation(bench):
+def test_every_repeat_may_be_another_variation(bench):
     bench.set(augmentation=Augmentation(rotate=20))
     images = bench.encode(caches_latents=False, with_text=False).images
     seen = {images.pixels(0, number).sum().item() for number in range(1000, 1010)}
@@ -47,7 +47,7 @@ def test_masks_are_cut_as_the_images_are(bench):
 
 
 @pytest.mark.parametrize("threads", [0, 2])
-def test_a_image_that_cannot_be_decoded_is_left_out_in_every_run(bench, later, threads):
+def test_an_image_that_cannot_be_decoded_is_left_out_in_every_run(bench, later, threads):
     broken = bench.folder / "broken.png"
     whole = next(bench.folder.glob("*.png")).read_bytes()
     broken.write_bytes(whole[: len(whole) // 2])
@@ -57,7 +57,7 @@ def test_a_image_that_cannot_be_decoded_is_left_out_in_every_run(bench, later, t
         assert [one.path for one in images.skipped] == [broken]
 
 
-def test_a_image_that_is_taken_away_meanwhile_is_told(bench):
+def test_an_image_that_is_taken_away_meanwhile_is_reported(bench):
     images = bench.encode(caches_latents=False).images
     images.items[0].path.unlink()
     with pytest.raises(UserError, match="must not be changed"):

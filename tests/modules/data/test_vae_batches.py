@@ -96,7 +96,7 @@ def test_what_failed_for_lack_of_memory_is_let_go_before_it_is_tried_again(share
     assert len(list(VaeBatches(encode, 4).encode(some_images(2)))) == 2
 
 
-def test_cache_tells_of_smaller_batches_once_and_takes_what_they_made(bench):
+def test_cache_warns_of_smaller_batches_once_and_takes_what_they_made(bench):
     bench.family.most = 2
     images = bench.encode(batch=8, with_text=False).images
     (warning,) = images.warnings
@@ -110,7 +110,7 @@ def test_cache_tells_of_smaller_batches_once_and_takes_what_they_made(bench):
         assert torch.equal(images.moments(place, 0).mean, again.moments(place, 0).mean)
 
 
-def test_what_was_made_in_other_batches_is_made_anew_exactly(bench):
+def test_what_was_made_in_other_batches_is_made_again_exactly(bench):
     """Otherwise a run's numbers would depend on what was run before it."""
     fours = bench.encode(batch=4).images
     ones = bench.encode(batch=1).images

@@ -43,7 +43,7 @@ def test_each_step_equals_that_of_diffusers(settings, prediction, eta):
 
 
 @pytest.mark.parametrize(("settings", "prediction"), KINDS)
-def test_of_the_right_prediction_image_and_noise_are_foretold_exactly(settings, prediction):
+def test_of_the_right_prediction_image_and_noise_are_predicted_exactly(settings, prediction):
     schedule = scaled_linear(settings)
     image, noise = torch.randn(2, 1, 4, 2, 2, generator=torch.Generator().manual_seed(1))
     for step in ddim_steps(settings, prediction, steps=10, eta=0):
@@ -64,7 +64,7 @@ def test_noise_cannot_be_predicted_where_there_is_nothing_else():
         ddim_steps(ZERO_SNR, "epsilon", steps=10, eta=0)
 
 
-def test_the_first_step_from_nothing_but_noise_is_new_noise_and_the_foretold_image():
+def test_the_first_step_from_nothing_but_noise_is_new_noise_and_the_predicted_image():
     step = ddim_steps(ZERO_SNR, "v_prediction", steps=10, eta=1)[0]
     latents, predicted, noise = torch.randn(3, 1, 4, 2, 2, generator=torch.Generator())
     expected = step.next_latents.predicted * predicted + step.noise_std * noise

@@ -75,7 +75,7 @@ def test_weights_are_finite_for_noise_alone_and_for_signal_alone(name):
 
 
 @pytest.mark.parametrize("name", WEIGHTINGS)
-def test_a_mistake_counts_the_same_told_as_noise_and_as_velocity(name):
+def test_a_mistake_counts_the_same_as_noise_and_as_velocity(name):
     """The same wrong image of what is in x_t, once as ε and once as v."""
     table = schedule(zero_snr=False)
     generator = torch.Generator().manual_seed(0)

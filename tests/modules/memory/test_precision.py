@@ -23,7 +23,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "number_format"), CASES)
-def test_lora_steps_move_every_adapter_and_stay_finite(kind, number_format):
+def test_lora_steps_update_every_adapter_and_stay_finite(kind, number_format):
     family = tiny.family(kind, compute_dtype=precision.compute_dtype(number_format))
     section = LoraSection(rank=2, alpha=2, targets="full", **tiny.encoders(True))
     method = Adapters.attach(family, section, seed=0)
@@ -85,7 +85,7 @@ def tf32_as_it_was():
 
 @pytest.mark.usefixtures("tf32_as_it_was")
 @pytest.mark.parametrize("is_on", [True, False])
-def test_tf32_is_set_for_products_and_convolutions_as_both_interfaces_tell(is_on):
+def test_tf32_is_set_for_products_and_convolutions_as_both_interfaces_report(is_on):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         precision.apply_tf32(not is_on)
@@ -97,7 +97,7 @@ def test_tf32_is_set_for_products_and_convolutions_as_both_interfaces_tell(is_on
 
 
 @pytest.mark.usefixtures("tf32_as_it_was")
-def test_tf32_changes_no_bit_on_the_processor():
+def test_tf32_changes_no_bit_on_the_cpu():
     one, other = torch.randn(64, 64), torch.randn(64, 64)
     results = []
     for is_on in (False, True):
@@ -126,14 +126,14 @@ def test_a_vae_in_half_precision_gives_nearly_what_one_in_fp32_gives(kind, name)
         assert not torch.equal(found, wanted)
 
 
-def test_missing_graphics_card_is_told_only_when_it_is_asked_for(monkeypatch):
+def test_missing_gpu_is_reported_only_when_it_is_asked_for(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert precision.choose_device("auto") == torch.device("cpu")
     with pytest.raises(UserError, match=r"no graphics card .* Set the device"):
         precision.choose_device("cuda")
 
 
-def test_cpu_is_taken_even_where_there_is_a_graphics_card(monkeypatch):
+def test_cpu_is_taken_even_where_there_is_a_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert precision.choose_device("cpu").type == "cpu"
     assert precision.choose_device("auto").type == "cuda"

@@ -86,7 +86,7 @@ def test_it_is_unpacked_as_torchao_does_it(kind, name, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bias", [True, False])
-def test_output_and_gradient_are_those_of_the_weight_that_it_tells(kind, dtype, bias):
+def test_output_and_gradient_are_those_of_the_weight_that_it_reports(kind, dtype, bias):
     layer = quantized(kind, dtype=dtype, bias=bias)
     x, other = (drawn(2, 5, 48, dtype=dtype).requires_grad_() for _ in range(2))
     found, wanted = layer(x), F.linear(other, layer.weight, layer.bias)

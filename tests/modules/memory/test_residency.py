@@ -68,7 +68,7 @@ def test_what_nothing_asks_for_any_more_is_given_back():
     assert where("unet", predicts=False, samples=False)["training"] == "nowhere"
 
 
-def test_the_optimizers_statistics_and_the_average_have_their_places():
+def test_the_optimizers_state_and_the_ema_have_their_placements():
     assert where(OPTIMIZER)["caching"] == "nowhere"
     assert where(OPTIMIZER)["validation"] == "train"
     assert where(EMA)["training"] == "nowhere"
@@ -137,7 +137,7 @@ def test_an_exception_puts_back_too():
     assert model.residency.current == "loading"
 
 
-def test_a_part_that_is_not_needed_any_more_has_no_memory():
+def test_a_component_that_is_not_needed_any_more_has_no_memory():
     model = Model(samples=False)
     with model.residency.phase("training"):
         assert model.vae.weight.device == META
@@ -168,7 +168,7 @@ def residency_on_a_card(parts):
     )
 
 
-def test_weights_go_to_the_card_and_come_back_as_they_were():
+def test_weights_go_to_the_gpu_and_come_back_as_they_were():
     parts = networks()
     before = {name: part[0].weight.detach().clone() for name, part in parts.items()}
     with pretend.accelerator() as card:
@@ -192,7 +192,7 @@ def test_what_does_not_change_is_not_copied_back():
         assert card.to_host.count == 0
 
 
-def test_a_move_that_runs_out_of_memory_is_undone():
+def test_an_update_that_runs_out_of_memory_is_undone():
     parts = networks()
     bytes_of_one = sum(weight.nbytes for weight in parts["vae"].parameters())
     with pretend.accelerator(capacity=bytes_of_one + bytes_of_one // 2) as card:

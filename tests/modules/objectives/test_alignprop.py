@@ -121,7 +121,7 @@ def test_a_step_is_the_same_however_it_is_cut_into_microbatches(family, name):
     assert sum(loss.value for loss, _ in parts).item() == pytest.approx(whole.value.item())
 
 
-def test_the_loss_is_minus_the_trained_reward_and_tells_every_score(family):
+def test_the_loss_is_minus_the_trained_reward_and_reports_every_score(family):
     trained(family)
     loss = objective_of(family, algorithms.AlignPropSteps(through="fixed", last_steps=2)).loss(
         batch_of(family, 0, 2), seed=SEED, step=STEP
@@ -221,7 +221,7 @@ def test_the_last_steps_are_drawn_evenly_and_for_each_image(steps):
         assert (trajectory.begin, trajectory.end, trajectory.detaches_inputs) == (0, steps, False)
 
 
-def test_refl_foretells_the_image_from_the_one_trained_step():
+def test_refl_predicts_the_image_from_the_one_trained_step():
     drawn = trajectories(algorithms.ReFL(), 20)
     assert {trajectory.end for trajectory in drawn} == set(range(15, 20))
     assert all(trajectory.trained_steps == (trajectory.end,) for trajectory in drawn)
@@ -236,7 +236,7 @@ def test_drtune_trains_steps_apart_with_detached_inputs_up_to_an_early_end():
     assert {number for trajectory in drawn for number in trajectory.trained_steps} == set(range(10))
 
 
-def test_best_of_n_has_no_courses():
+def test_best_of_n_has_no_trajectories():
     with pytest.raises(ValueError, match="no gradient"):
         trajectories(algorithms.BestOfN(), 10)
 

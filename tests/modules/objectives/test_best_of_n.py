@@ -140,7 +140,7 @@ def test_of_each_prompt_those_are_kept_that_score_best(name):
         torch.testing.assert_close(kept, expected, atol=1e-4, rtol=1e-4)
 
 
-def test_a_step_learns_the_kept_images_as_if_they_were_the_users(family):
+def test_a_step_trains_on_the_kept_images_as_if_they_were_the_users(family):
     objective = best_of_n(family, cut=(2, 1))
     (found,) = steps_of(objective, 5)
     made = objective._round
@@ -161,7 +161,7 @@ def test_a_step_learns_the_kept_images_as_if_they_were_the_users(family):
     torch.testing.assert_close(found.per_item, expected.per_item)
 
 
-def test_each_kept_image_is_trained_as_often_and_each_candidate_told_in_turn(family):
+def test_each_kept_image_is_trained_as_often_and_each_candidate_reported_in_order(family):
     objective = best_of_n(family, cut=(1, 1))
     told = [float(loss.scores[REWARD]) for loss in steps_of(objective, 0, 1, 2, 3)]
     made = objective._round
@@ -171,7 +171,7 @@ def test_each_kept_image_is_trained_as_often_and_each_candidate_told_in_turn(fam
     assert told == [float(totals[turn % 2, turn // 2]) for turn in range(4)]
 
 
-def test_steps_on_the_users_images_take_nobodys_turn(family):
+def test_steps_on_the_users_images_skip_no_selected_image(family):
     """Every other step is one; a round has four steps, and so two that learn what was drawn."""
     mixed = MixedBatches(None, None, denoising_fraction=0.5, is_leaving=lambda: False)
     objective = replace(
@@ -214,7 +214,7 @@ def test_a_resumed_round_is_read_and_bit_for_bit_the_same(tmp_path, family):
         assert torch.equal(one.scores[REWARD], other.scores[REWARD])
 
 
-def test_rounds_are_drawn_by_the_model_as_it_has_become():
+def test_rounds_are_generated_by_the_model_as_it_has_become():
     family = tiny.family()
     method = Adapters.attach(family, adapter_section("lora", dropout=0.5), seed=0)
     objective = best_of_n(family, merged=method.merged)
@@ -234,7 +234,7 @@ def test_rounds_are_drawn_by_the_model_as_it_has_become():
     assert (plain.scores[REWARD] - made.scores[REWARD]).abs().max() > 1e-3
 
 
-def test_a_score_that_is_no_number_is_never_kept_and_told_where_there_is_no_other(family):
+def test_a_score_that_is_no_number_is_never_kept_and_reported_where_there_is_no_other(family):
     objective = best_of_n(family, reward=Mean(broken=[0, 4]))
     made = objective.candidates.generate(0, seed=SEED, step=0)
     known = best_of_n(family).candidates.generate(0, seed=SEED, step=0)
@@ -251,7 +251,7 @@ def test_a_score_that_is_no_number_is_never_kept_and_told_where_there_is_no_othe
         broken.candidates.generate(0, seed=SEED, step=0)
 
 
-def test_files_that_do_not_fit_are_told(tmp_path, family):
+def test_files_that_do_not_fit_are_reported(tmp_path, family):
     steps_of(best_of_n(family, rounds=RoundFiles(tmp_path, completed_steps=0)), 0)
     more = SECTION.model_copy(update={"kept_per_prompt": 2})
     other = best_of_n(family, section=more, rounds=RoundFiles(tmp_path, completed_steps=1))
@@ -262,7 +262,7 @@ def test_files_that_do_not_fit_are_told(tmp_path, family):
         RoundFiles(tmp_path, completed_steps=1)
 
 
-def test_what_is_drawn_is_told_and_whoever_is_told_may_end_it(family):
+def test_what_is_generated_is_reported_and_the_callback_may_end_it(family):
     told = []
 
     def tell(*counts):

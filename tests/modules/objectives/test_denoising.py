@@ -71,7 +71,7 @@ def test_the_loss_is_the_mean_squared_error_of_the_noise(family):
     torch.testing.assert_close(loss.value, expected.sum() * 0.25, rtol=1e-5, atol=1e-6)
 
 
-def test_a_image_draws_the_same_whatever_the_microbatch(family):
+def test_an_image_draws_the_same_whatever_the_microbatch(family):
     together = per_item(family, batch_of(family, (0, 1, 2, 3)))
     apart = [per_item(family, batch_of(family, pair)) for pair in ((0, 1), (2, 3))]
     torch.testing.assert_close(together.per_item, torch.cat([a.per_item for a in apart]))
@@ -112,7 +112,7 @@ def test_velocity_is_the_target_of_models_that_predict_it(zero_snr):
     torch.testing.assert_close(per_item(family, batch).per_item, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_sdxl_is_told_sizes_and_pooled_text():
+def test_sdxl_gets_sizes_and_pooled_text():
     family = tiny.family("sdxl")
     batch = batch_of(family, (0, 1))
     moved = replace(batch, time_ids=batch.time_ids + 500)

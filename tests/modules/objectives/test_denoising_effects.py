@@ -224,7 +224,7 @@ def own_predictions(family, recorder, batch):
 
 
 @pytest.mark.parametrize("is_cached", [True, False])
-def test_outside_the_mask_the_untouched_models_prediction_is_kept(trained, is_cached):
+def test_outside_the_mask_the_base_models_prediction_is_kept(trained, is_cached):
     family, method, before = trained
     batch = replace(batch_of(before), mask=masks())
     recorder = _Recorder(before)
@@ -249,7 +249,7 @@ def test_outside_the_mask_the_untouched_models_prediction_is_kept(trained, is_ca
     torch.testing.assert_close(ours.per_item, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_prior_images_are_held_to_the_untouched_models_prediction(trained):
+def test_prior_images_are_compared_with_the_base_models_prediction(trained):
     family, method, before = trained
     is_prior = (True, False, False, True)
     batch = replace(batch_of(before), is_prior=is_prior)
@@ -299,7 +299,7 @@ def test_a_images_own_prediction_is_asked_for_whatever_other_priors_do(trained):
     torch.testing.assert_close(ours.per_item, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_loss_weights_multiply_and_are_not_told_as_losses(family):
+def test_loss_weights_multiply_and_are_not_reported_as_losses(family):
     weights, is_prior = (2.0, 1.0, 0.0, 0.5), (True, False, False, False)
     batch = replace(batch_of(family), loss_weights=weights, is_prior=is_prior)
     plain = loss(family, replace(batch, loss_weights=(), is_prior=()))
@@ -340,7 +340,7 @@ def test_the_model_is_computed_twice_only_where_it_is_asked_for(family):
         assert [len(noisy) for noisy, _ in recorder.asked] == expected
 
 
-def test_training_goes_on_with_its_own_weights_after_the_untouched_prediction():
+def test_training_goes_on_with_its_own_weights_after_the_base_prediction():
     """Autocast must not hand the training forward casts of the weights of before."""
     family = tiny.family()
     family.unet.requires_grad_(True)

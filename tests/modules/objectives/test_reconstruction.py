@@ -137,7 +137,7 @@ def test_a_batch_without_pixels_is_a_mistake(family):
 
 
 @pytest.mark.parametrize("missing", ["lpips", "torchvision"])
-def test_lpips_without_its_packages_is_told_with_the_command(family, monkeypatch, missing):
+def test_lpips_without_its_packages_is_reported_with_the_command(family, monkeypatch, missing):
     def refuse(name):
         assert name == "lpips"  # which imports torchvision itself
         raise ModuleNotFoundError(f"No module named '{missing}'", name=missing)

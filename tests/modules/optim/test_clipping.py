@@ -45,7 +45,7 @@ def test_where_gradients_are_does_not_matter_to_the_last_bit():
     assert all(torch.equal(one, other) for one, other in zip(found, plain, strict=True))
 
 
-def test_norms_in_main_memory_go_to_the_card_together_and_the_factor_comes_back_once():
+def test_norms_in_host_memory_go_to_the_gpu_together_and_the_factor_comes_back_once():
     with pretend.accelerator() as card:
         mixed = [*gradients(), *gradients("cuda")]
         before = card.to_device.count

@@ -41,7 +41,7 @@ def test_a_constant_gradient_gives_the_closed_form(location):
 
 @PLACES
 @pytest.mark.parametrize("ramp", [False, True])
-def test_it_equals_diffusers_average(location, ramp):
+def test_it_equals_diffusers_ema(location, ramp):
     weight = nn.Parameter(torch.randn(5, 3, generator=torch.Generator().manual_seed(0)))
     ours = ema_of(weight, decay=0.7, ramp=ramp, location=location)
     # Its counter runs two behind ours, and without its ramp it still begins with decay 0.
@@ -74,7 +74,7 @@ def test_every_n_steps_the_decay_counts_for_each_of_them():
 
 @PLACES
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_weights_come_back_exactly_and_are_never_the_average(location, dtype):
+def test_the_weights_come_back_exactly_and_are_never_the_ema(location, dtype):
     weight = weight_of(1.0, 2.0, dtype=dtype)
     ema = ema_of(weight, location=location)
     assert ema.state_dict()["w"].untyped_storage().data_ptr() != weight.untyped_storage().data_ptr()
@@ -91,7 +91,7 @@ def test_the_weights_come_back_exactly_and_are_never_the_average(location, dtype
 
 
 @PLACES
-def test_lent_to_the_weights_the_average_is_neither_copied_nor_rounded(location):
+def test_as_the_weights_data_the_ema_is_neither_copied_nor_rounded(location):
     weight = weight_of(1.0, 2.0, dtype=torch.bfloat16)
     told = []
     weight.register_post_accumulate_grad_hook(lambda moved: told.append(moved.dtype))
@@ -121,7 +121,7 @@ def test_the_weights_come_back_also_when_sampling_fails():
     assert weight.tolist() == [2.0]
 
 
-def test_the_average_of_bf16_weights_keeps_what_they_cannot():
+def test_the_ema_of_bf16_weights_keeps_what_they_cannot():
     weight = weight_of(1.0, dtype=torch.bfloat16)
     ema = ema_of(weight, decay=0.999)
     move(weight, 2.0**-7)
@@ -129,7 +129,7 @@ def test_the_average_of_bf16_weights_keeps_what_they_cannot():
     assert float(ema.state_dict()["w"]) == pytest.approx(1 + 0.001 * 2**-7, abs=1e-7)
 
 
-def test_training_with_samples_from_the_average_is_training_without():
+def test_training_with_samples_from_the_ema_is_training_without():
     plain, sampled = (Training(AdamW(lr=0.01), ema=True) for _ in range(2))
     for step in range(8):
         plain.step(step)
@@ -156,7 +156,7 @@ def test_switched_off_later_it_is_left_alone(tmp_path):
     assert Training(AdamW()).checkpoints(folder).restore(newest_record(folder)) == []
 
 
-def test_an_average_of_other_weights_is_refused():
+def test_an_ema_of_other_weights_is_refused():
     ema = ema_of(weight_of(1.0, 2.0))
     for state in ({}, {"w": torch.zeros(3)}, {"w": torch.zeros(2), "x": torch.zeros(1)}):
         with pytest.raises(ValueError):

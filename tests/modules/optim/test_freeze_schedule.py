@@ -64,7 +64,7 @@ def test_it_has_stopped_right_after_a_resume(tmp_path, in_backward):
     assert equal(other.snapshot(), whole.snapshot())
 
 
-def test_a_resume_with_a_later_end_moves_it_again(tmp_path):
+def test_a_resume_with_a_later_end_trains_it_again(tmp_path):
     folder = create_run(tmp_path, name="run", config={})
     Training(AdamW(lr=0.01), stop_after=(0, 4)).run(0, 6).save(folder, 6)
     other = Training(AdamW(lr=0.01), stop_after=(0, 8))

@@ -76,7 +76,7 @@ def test_of_the_normal_step_all_gradients_are_there():
 
 
 @pytest.mark.parametrize("section", [AdamW(lr=0.01), Sgd(lr=0.1)], ids=lambda s: s.kind)
-def test_a_resumed_run_follows_the_learning_rate_and_moves_the_weights(tmp_path, section):
+def test_a_resumed_run_follows_the_learning_rate_and_updates_the_weights(tmp_path, section):
     # The warm-up from 0 makes a group that was remembered from before the restore visible: its
     # rate would stay 0.
     folder = create_run(tmp_path, name="run", config={})

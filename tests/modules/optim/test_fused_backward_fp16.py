@@ -68,7 +68,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("section", "earlier"), CASES)
-def test_only_the_weight_that_overflows_stays_with_all_its_statistics(section, earlier):
+def test_only_the_weight_that_overflows_stays_with_all_its_state(section, earlier):
     made, other = (
         Training(section, precision="fp16", in_backward=True).run(0, earlier) for _ in range(2)
     )
@@ -101,7 +101,7 @@ def test_an_overflow_of_everything_is_a_step_that_never_was(section):
     assert results[0][1] == results[1][1]
 
 
-def test_a_group_counts_a_step_in_which_any_of_its_weights_moved():
+def test_a_group_counts_a_step_in_which_any_of_its_weights_changed():
     section = next(section for section in ALONE if section.kind == "lion")
     made = Training(section, precision="fp16", in_backward=True).run(0, 2)
     overflow_in(made, "middle.weight", *(name for name in made.weights if name.startswith("last")))
@@ -134,7 +134,7 @@ def test_a_resumed_run_goes_on_bit_for_bit(tmp_path):
 
 
 @pytest.mark.parametrize("fused", [True, False], ids=["counted on the card", "counted by the host"])
-def test_a_step_reads_from_the_card_once_and_counts_right_wherever_it_counts(fused):
+def test_a_step_reads_from_the_gpu_once_and_counts_right_wherever_it_counts(fused):
     # torch's AdamW keeps its count of steps in main memory, unless it is fused.
     with pretend.accelerator() as card:
         made = Training(AdamW(), precision="fp16", in_backward=True, device=torch.device("cuda"))

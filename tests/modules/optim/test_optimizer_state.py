@@ -108,7 +108,7 @@ def test_without_an_estimate_the_rate_is_the_rate():
     assert effective_lr(made.optimizer) == 3e-4
 
 
-def test_another_optimizer_begins_anew_and_says_so(folder):
+def test_another_optimizer_starts_again_and_says_so(folder):
     Training(AdamW()).run(0, 3).save(folder, 3)
     other, told = resumed(folder, Lion())
     assert "AdamW" in told[0]
@@ -130,7 +130,9 @@ def test_another_optimizer_begins_anew_and_says_so(folder):
     ],
     ids=lambda section: section if isinstance(section, str) else section.kind,
 )
-def test_settings_that_shape_what_is_remembered_begin_anew_and_say_so(folder, before, after, named):
+def test_settings_that_shape_what_is_remembered_start_again_and_say_so(
+    folder, before, after, named
+):
     Training(before).run(0, 3).save(folder, 3)
     other, told = resumed(folder, after)
     assert len(told) == 1
@@ -148,7 +150,7 @@ def test_settings_that_are_only_larger_or_smaller_keep_what_is_remembered(folder
     other.run(3, 5)
 
 
-def test_paged_statistics_are_restored_into_memory_of_the_optimizer():
+def test_paged_state_is_restored_into_memory_of_the_optimizer():
     asked = []
 
     class Paged(torch.optim.SGD):

@@ -31,7 +31,7 @@ from tests.optimizer_steps import SECTIONS, built, make_steps, weights
 name_of = pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
 
 
-def test_words_are_no_matrix_for_muon():
+def test_token_embeddings_are_no_matrix_for_muon():
     word = torch.nn.Parameter(torch.ones(2, 8))
     groups = [ParameterGroup("embeddings", {"word": word}), ParameterGroup("unet", weights())]
     optimizer = build_optimizer(Muon(other_lr_ratio=3), groups)
@@ -99,7 +99,7 @@ def test_every_setting_changes_the_outcome(section):
 
 
 @name_of
-def test_a_rate_of_zero_moves_nothing_and_rates_are_scaled(section):
+def test_a_rate_of_zero_changes_nothing_and_rates_are_scaled(section):
     trained = weights()
     own = 0.5 if section is not AdafactorRelative else None
     optimizer = built(section(), trained, lr=own)
@@ -154,7 +154,7 @@ def test_4_bit_state_takes_half_a_byte_a_number(section):
 
 
 @name_of
-def test_exactly_what_moves_alone_can_fused_backward(section):
+def test_exactly_what_updates_independently_can_fuse_the_backward_pass(section):
     assert ("fused_backward" in section.model_fields) is section.updates_independently
 
 
@@ -163,7 +163,7 @@ def test_exactly_what_moves_alone_can_fused_backward(section):
     [section for section in SECTIONS if section.updates_independently],
     ids=lambda section: section.__name__,
 )
-def test_weights_moved_one_by_one_end_where_all_at_once_do(section):
+def test_weights_updated_one_by_one_end_where_all_at_once_do(section):
     together, apart = weights(), weights()
     make_steps(built(section(), together), together, range(6))
     optimizer = built(section(), apart)
@@ -210,7 +210,7 @@ class _Absent(AdamW8bit):
     target = "no_such_package.optim:AdamW"
 
 
-def test_a_missing_package_is_told_with_the_command_that_installs_it():
+def test_a_missing_package_is_reported_with_the_command_that_installs_it():
     with pytest.raises(UserError, match="no_such_package") as caught:
         built(_Absent(), weights())
     assert "start-ui.py --setup-only --extra bits" in caught.value.remedy

@@ -54,7 +54,7 @@ def test_runs_with_and_without_samples_train_the_same_weights(section, rounds):
     assert equal(sampled.snapshot(), plain.snapshot())
 
 
-def test_the_form_is_the_average_of_the_paper():
+def test_the_form_is_the_ema_of_the_paper():
     # y = (1 - β) z + β x, solved for x; z is what the optimizer keeps.
     made = trained(SECTIONS[0]).run(0, 8)
     y = made.snapshot()
@@ -65,7 +65,7 @@ def test_the_form_is_the_average_of_the_paper():
             torch.testing.assert_close(x.double(), expected, rtol=0, atol=1e-6)
 
 
-def test_the_average_of_schedule_free_sgd_is_that_of_its_sequence():
+def test_the_ema_of_schedule_free_sgd_is_that_of_its_sequence():
     # With a constant rate x is the plain mean of z_1 … z_n.
     made = Training(ScheduleFreeSgd(lr=0.5))
     sums = {}
@@ -114,7 +114,7 @@ def test_files_of_schedule_free_optimizers_hold_the_evaluation_form(section):
 
 
 @FREE
-def test_what_a_method_wants_of_its_weights_counts_while_they_are_an_average(section):
+def test_what_a_method_wants_of_its_weights_counts_while_they_are_an_ema(section):
     made = trained(section).run(0, 5)
     before = made.snapshot()
 
@@ -146,7 +146,7 @@ def test_other_optimizers_are_shown_as_they_are():
         assert equal(made.snapshot(), before)
 
 
-def test_with_an_average_that_is_shown_and_the_last_weights_are_when_asked_for():
+def test_with_an_ema_that_is_shown_and_the_last_weights_are_when_asked_for():
     made = Training(AdamW(lr=0.01), ema=True).run(0, 8)
     before, shown = made.snapshot(), ExportedWeights(made.updater, made.ema, nothing)
     with shown.without_ema():

@@ -36,7 +36,7 @@ def restoring(kept, is_wrong):
         kept.without_copies().restore_host_state()
 
 
-def test_after_a_wrong_move_everything_is_as_it_was():
+def test_after_a_wrong_update_everything_is_as_it_was():
     weight, optimizer = known({"mean": torch.ones(3), "square": torch.ones(3), "count": 7})
     kept = WeightSnapshot.take(weight, optimizer)
     move(weight, optimizer)
@@ -48,7 +48,7 @@ def test_after_a_wrong_move_everything_is_as_it_was():
     assert state["count"] == 7
 
 
-def test_after_the_first_move_nothing_is_known_if_it_was_wrong():
+def test_after_the_first_update_nothing_is_known_if_it_was_wrong():
     weight, optimizer = known()
     kept = WeightSnapshot.take(weight, optimizer)
     move(weight, optimizer)
@@ -58,7 +58,7 @@ def test_after_the_first_move_nothing_is_known_if_it_was_wrong():
 
 
 @pytest.mark.parametrize("state", [None, {"mean": torch.ones(3), "count": 7}])
-def test_a_right_move_stays_bit_for_bit(state):
+def test_a_right_update_stays_bit_for_bit(state):
     (weight, optimizer), (other, others) = (
         known(state and dict(state)),
         known(state and dict(state)),

@@ -71,13 +71,13 @@ def test_scores_may_be_tensors_or_numbers(make, answer):
         ("[1, float('inf')]", "not a finite number"),
     ],
 )
-def test_an_answer_that_is_no_score_is_told(make, answer, words):
+def test_an_answer_that_is_no_score_is_reported(make, answer, words):
     own = make(f"def score(images, prompts): return {answer}\n")
     with pytest.raises(UserError, match=rf"own\.py: score: .*{words}"):
         own.score(images(), PROMPTS)
 
 
-def test_what_the_code_raises_is_told_with_its_line(make):
+def test_what_the_code_raises_is_reported_with_its_line(make):
     own = make(
         "import json\ndef score(images, prompts): return read()\n"
         "def read():\n    return json.loads('?')\n"
@@ -106,14 +106,14 @@ def test_a_gradient_flows_through_a_function_that_has_one(make):
     assert not shown.grad[:, 1:].any()
 
 
-def test_a_promised_gradient_that_is_none_is_told(make):
+def test_a_promised_gradient_that_is_none_is_reported(make):
     own = make("def score(images, prompts): return [1, 2]\n", has_gradient=True)
     with pytest.raises(UserError, match="no gradient"):
         own.score(images().requires_grad_(), PROMPTS)
     assert own.score(images(), PROMPTS).tolist() == [1, 2]
 
 
-def test_what_a_function_does_to_its_images_is_nobody_elses(make):
+def test_what_a_function_does_to_its_images_is_its_own_copy(make):
     own = make(
         "def score(images, prompts):\n    images.zero_(); prompts.clear()\n    return [0, 0]\n"
     )

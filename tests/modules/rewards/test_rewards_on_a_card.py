@@ -42,7 +42,7 @@ def scored(section, device, waits=lambda: []):
 
 
 @pytest.mark.parametrize("kind", ["hpsv2", "image_reward"])
-def test_on_a_card_scores_are_the_same_and_nothing_waits(models, kind):
+def test_on_a_gpu_scores_are_the_same_and_nothing_waits(models, kind):
     section = Section(reward=kind, model=str(models[kind]))
     plain = scored(section, "cpu")
     with pretend.accelerator() as card:

@@ -20,7 +20,7 @@ PROMPT = Prompt(prompt="ein Bär 🐻", negative="blurry", seed=7, width=512, he
 SETTINGS = Settings(PROMPT, steps=20, guidance=7.0, step=300, digest="abc")
 
 
-def test_png_tells_how_it_was_made(tmp_path):
+def test_png_says_how_it_was_made(tmp_path):
     path = tmp_path / "samples" / "step-000300.png"
     save_image(torch.zeros(1, 3, 256, 512), path, SETTINGS)
     with Image.open(path) as image:
@@ -60,12 +60,12 @@ def test_every_sampler_has_a_name():
     assert set(SAMPLER_NAMES) == set(get_args(SamplerName))
 
 
-def test_model_and_what_was_changed_on_it_are_told():
+def test_model_and_what_was_changed_on_it_are_reported():
     line = last_line(model="base, v2", clip_skip=2, guidance_rescale=0.7)
     assert line.endswith('Model: "base, v2", Clip skip: 2, CFG rescale: 0.7, RNG: CPU')
 
 
-def test_other_vae_and_embeddings_are_told(tmp_path):
+def test_other_vae_and_embeddings_are_reported(tmp_path):
     line = last_line(model="base", vae="better", embeddings=("cat", "dog"))
     assert line.endswith('Model: base, VAE: better, Embeddings: "cat, dog", RNG: CPU')
     assert "VAE" not in last_line(model="base")
@@ -82,7 +82,7 @@ def test_loras_stand_behind_the_prompt():
     assert text.startswith("ein Bär 🐻 <lora:style:0.8> <lora:face:1>\nNegative")
 
 
-def test_image_drawn_outside_training_tells_of_no_step(tmp_path):
+def test_image_drawn_outside_training_has_no_step(tmp_path):
     settings = Settings(PROMPT, steps=20, guidance=7.0, loras=(UsedLora("style", 0.8),))
     write_png(to_image(torch.zeros(3, 8, 8)), tmp_path / "a.png", settings)
     with Image.open(tmp_path / "a.png") as image:

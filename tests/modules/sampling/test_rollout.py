@@ -236,7 +236,7 @@ def test_detached_inputs_leave_the_sum_of_each_trained_prediction(case):
     assert distance(found, torch.autograd.grad(total, case.weights)) < 1e-10
 
 
-def test_each_image_goes_its_own_course_whatever_else_is_in_the_batch(case):
+def test_each_image_goes_its_own_trajectory_whatever_else_is_in_the_batch(case):
     rollout = case.rollout()
     trajectories = [Trajectory((True, False, True), STEPS), Trajectory((True, True, False), 1)]
     together = case.draw(rollout, trajectories)
@@ -317,7 +317,7 @@ def test_steps_without_a_gradient_are_computed_on_the_quick_path_entered_once(ca
     assert distance(found, expected) == 0
 
 
-def test_a_course_that_ends_early_foretells_the_image_from_there(case):
+def test_a_trajectory_that_ends_early_predicts_the_image_from_there(case):
     rollout = case.rollout(guidance=1.0, eta=0.0)
     begun = {}
     with torch.no_grad():
@@ -366,7 +366,7 @@ def test_images_are_clamped_and_have_no_gradient_beyond(case):
     assert distance(found, expected) < 1e-10
 
 
-def test_a_course_without_a_step_is_refused():
+def test_a_trajectory_without_a_step_is_refused():
     with pytest.raises(ValueError, match="no step"):
         Trajectory((True, True), 0, begin=1)
     with pytest.raises(ValueError, match="cannot end"):

@@ -56,7 +56,7 @@ def test_checkpoints_change_no_gradient_in_half_precision(guidance_gradient):
     assert all(each.abs().sum() > 0 for each in gradients[0])
 
 
-def test_on_a_card_nothing_is_waited_for_and_nothing_mixed():
+def test_on_a_gpu_nothing_is_waited_for_and_nothing_mixed():
     with pretend.accelerator() as card:
         device = torch.device("cuda")
         family = tiny.family(device=device)

@@ -131,14 +131,14 @@ def test_ddim_is_what_it_was_to_a_hundred_thousandth(steps, guidance):
 
 
 @pytest.mark.parametrize("name", ["euler_a"])
-def test_sdxl_is_told_sizes_and_pooled_text_as_diffusers_tells_it(name):
+def test_sdxl_gets_sizes_and_pooled_text_as_in_diffusers(name):
     model = family("sdxl")
     ours = sampler.sample(model, [PROMPT], steps=4, guidance=3.0, sampler=name)
     assert_near(ours, reference(model, PROMPT, name, steps=4))
 
 
 @pytest.mark.parametrize("name", ["sd2", "sd15-inpainting", "sdxl-inpainting"])
-def test_every_family_draws(name):
+def test_every_family_samples(name):
     ours = sampler.sample(family(name), [PROMPT], steps=2, guidance=3.0)
     assert ours.isfinite().all()
 
@@ -158,7 +158,7 @@ def test_rescale_is_diffusers_formula():
 
 
 @pytest.mark.parametrize("name", ["ddim", "euler_a", "dpmpp_2m_sde"])
-def test_a_image_does_not_depend_on_its_batch(name):
+def test_an_image_does_not_depend_on_its_batch(name):
     options = {"steps": 3, "guidance": 3.0, "sampler": name}
     alone = sampler.sample(family(), [PROMPT], **options)
     together = sampler.sample(family(), [OTHERS[0], PROMPT, OTHERS[1]], **options)
@@ -166,7 +166,7 @@ def test_a_image_does_not_depend_on_its_batch(name):
     assert_near(together[1:2], alone, tolerance=1e-5)
 
 
-def test_a_image_of_sdxl_does_not_depend_on_its_batch():
+def test_an_image_of_sdxl_does_not_depend_on_its_batch():
     options = {"steps": 2, "guidance": 3.0}
     alone = sampler.sample(family("sdxl"), [PROMPT], **options)
     together = sampler.sample(family("sdxl"), [*OTHERS, PROMPT], **options)
@@ -174,7 +174,7 @@ def test_a_image_of_sdxl_does_not_depend_on_its_batch():
 
 
 @pytest.mark.parametrize("name", ["ddim", "euler_a", "dpmpp_2m_sde"])
-def test_same_seed_same_image_whatever_was_drawn_before(name):
+def test_same_seed_same_image_whatever_was_generated_before(name):
     options = {"steps": 2, "guidance": 2.0, "sampler": name}
     first = sampler.sample(family(), [PROMPT], **options)
     torch.rand(1)
@@ -227,7 +227,7 @@ def test_sampling_leaves_modes_and_gradients_as_they_were():
     assert not model.vae.training
 
 
-def test_steps_are_told_before_they_are_made_and_can_end_it():
+def test_steps_are_reported_before_they_are_made_and_can_end_it():
     told = []
 
     def on_step(number):

@@ -121,7 +121,7 @@ def test_saved_inputs_wait_elsewhere_and_nothing_holds_them_here():
     assert all(map(torch.equal, plain, (weight.grad for weight in net.parameters())))
 
 
-def test_gradients_go_through_inputs_that_wait_elsewhere():
+def test_gradients_go_through_offloaded_inputs_elsewhere():
     net, x = made(), inputs(requires_grad=True)
     saved = SavedInputs(Journeys())
     checkpointed = create_checkpointed_forward(net, CPU, ELSEWHERE, saved=saved)

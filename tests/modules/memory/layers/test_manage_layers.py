@@ -38,7 +38,7 @@ def test_a_third_is_every_third_and_the_ends_are_none_and_all():
     assert all(spread_evenly([3, 1, 2], 1))
 
 
-def test_waiting_are_the_weights_of_layers_that_reach_the_share_of_each_part():
+def test_offloaded_layers_reach_the_fraction_of_each_component():
     family = tiny.family()
     listed = component_layers(family)
     offloaded = manage(family, LayerSettings(offload=0.5)).offloaded
@@ -59,7 +59,7 @@ def test_nothing_waits_where_both_devices_are_the_same():
     assert journeys.fetched == journeys.sent == journeys.announced == []
 
 
-def test_layers_whose_inputs_or_weights_wait_are_checkpointed_and_others_are_as_they_were():
+def test_offloaded_layers_are_checkpointed_and_others_are_as_they_were():
     own = layers(*[4] * 4)["part"]
     forwards = [layer.forward for layer in own]
     manage({"part": own}, LayerSettings(activations=0.5))

@@ -102,7 +102,7 @@ def test_gradients_add_up_over_microbatches_and_over_uses_within_one():
     assert all(map(torch.equal, *found))
 
 
-def test_hooks_of_weights_that_wait_run_once_each_with_the_whole_gradient():
+def test_hooks_of_offloaded_weights_run_once_each_with_the_whole_gradient():
     net = managed(WHOLE)
     calls = Counter()
     for name, weight in net.named_parameters():
@@ -111,7 +111,7 @@ def test_hooks_of_weights_that_wait_run_once_each_with_the_whole_gradient():
     assert calls == Counter(name for name, _ in net.named_parameters())
 
 
-def test_a_weight_that_moves_in_backward_ends_where_it_would_without_offload():
+def test_a_weight_that_is_updated_in_backward_ends_where_it_would_without_offload():
     @torch.no_grad()
     def move(weight):
         weight -= 0.1 * weight.grad

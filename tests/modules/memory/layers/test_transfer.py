@@ -62,7 +62,7 @@ def managed(settings, *, trains=True):
 @pytest.mark.parametrize(
     ("offload", "activations"), [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (1.0, 1.0)]
 )
-def test_on_a_card_gradients_are_those_of_the_plain_run(offload, activations, trains, prefetch):
+def test_on_a_gpu_gradients_are_those_of_the_plain_run(offload, activations, trains, prefetch):
     expected = run(layers(trains=trains), CPU)
     settings = LayerSettings("block", offload, activations, prefetch)
     with pretend.accelerator():
@@ -72,7 +72,7 @@ def test_on_a_card_gradients_are_those_of_the_plain_run(offload, activations, tr
 
 
 @pytest.mark.parametrize("prefetch", [False, True])
-def test_weights_on_the_card_are_two_layers_of_those_that_wait(prefetch):
+def test_weights_on_the_gpu_are_two_offloaded_layers(prefetch):
     with pretend.accelerator() as card:
         own = managed(LayerSettings("block", 1.0, 0.0, prefetch), trains=False)
         assert card.allocated == 0
@@ -85,7 +85,7 @@ def test_weights_on_the_card_are_two_layers_of_those_that_wait(prefetch):
 
 
 @pytest.mark.parametrize(("prefetch", "kept"), [(False, 0), (True, MAX_OUTGOING)])
-def test_inputs_that_wait_are_not_on_the_card(prefetch, kept):
+def test_offloaded_inputs_are_not_on_the_gpu(prefetch, kept):
     with pretend.accelerator() as card:
         own = managed(LayerSettings("block", 0.0, 1.0, prefetch))
         weights = card.allocated
@@ -95,7 +95,7 @@ def test_inputs_that_wait_are_not_on_the_card(prefetch, kept):
         assert card.allocated - weights == (1 + kept) * INPUT  # the output, and what is leaving
 
 
-def test_with_streams_the_processor_does_not_wait_for_the_card_in_a_step_of_frozen_layers():
+def test_with_streams_the_cpu_does_not_wait_for_the_gpu_in_a_step_of_frozen_layers():
     with pretend.accelerator() as card:
         own = managed(LayerSettings("block", 1.0, 1.0, prefetch=True), trains=False)
         given = torch.ones(256, WIDTH, device=CUDA, requires_grad=True)
@@ -108,7 +108,7 @@ def test_with_streams_the_processor_does_not_wait_for_the_card_in_a_step_of_froz
 
 
 @pytest.mark.parametrize("prefetch", [False, True])
-def test_the_processor_waits_once_for_all_gradients_of_a_layer_that_waits(prefetch):
+def test_the_cpu_waits_once_for_all_gradients_of_an_offloaded_layer(prefetch):
     with pretend.accelerator() as card:
         own = managed(LayerSettings("block", 1.0, 0.0, prefetch))
         given = torch.ones(256, WIDTH, device=CUDA)
@@ -150,7 +150,7 @@ def test_gradients_come_one_by_one_where_no_memory_can_be_pinned(monkeypatch):
         assert [copy.tolist() for copy in copies] == [[0.0] * 2, [1.0] * 2, [2.0] * 2]
 
 
-def test_a_weight_that_has_changed_since_it_was_announced_is_fetched_anew():
+def test_a_weight_that_has_changed_since_it_was_announced_is_fetched_again():
     with pretend.accelerator():
         transfer = StreamedWeights(CUDA, CPU)
         weight, other = nn.Parameter(torch.zeros(4)), nn.Parameter(torch.ones(4))
@@ -173,7 +173,7 @@ def test_what_was_announced_in_vain_is_given_back():
         torch.zeros(32, device=CUDA)  # memory that a copy might still write is an error here
 
 
-def test_weights_that_wait_are_pinned_once():
+def test_offloaded_weights_are_pinned_once():
     with pretend.accelerator():
         transfer = StreamedWeights(CUDA, CPU)
         weight = nn.Parameter(torch.zeros(4))

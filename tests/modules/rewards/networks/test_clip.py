@@ -205,7 +205,7 @@ def test_a_text_stands_in_for_prompts_and_another_is_taken_off(folder):
     torch.testing.assert_close(less, wanted, rtol=1e-5, atol=1e-4)
 
 
-def test_a_image_scores_the_same_alone_and_among_others(folder):
+def test_an_image_scores_the_same_alone_and_among_others(folder):
     clip, shown = reward(folder), images(3)
     prompts = [*PROMPTS, PROMPTS[0]]
     alone = [clip.score(shown[i : i + 1], [prompts[i]]) for i in range(3)]
@@ -265,13 +265,13 @@ def test_aesthetic_score_is_the_head_of_the_unit_vector(network, folder, tmp_pat
     torch.testing.assert_close(aesthetic.score(shown, PROMPTS), wanted[:, 0], rtol=1e-5, atol=1e-5)
 
 
-def test_a_head_of_another_network_is_refused_in_words(folder, tmp_path):
+def test_a_head_of_another_network_is_refused(folder, tmp_path):
     head_file(tmp_path / "head.pth", width=WIDTH + 1)
     with pytest.raises(UserError, match=f"reads {WIDTH + 1} numbers, this CLIP returns {WIDTH}"):
         reward(folder, "aesthetic", head=str(tmp_path / "head.pth"))
 
 
-def test_a_file_that_is_no_head_is_refused_in_words(folder, open_clip_file):
+def test_a_file_that_is_no_head_is_refused(folder, open_clip_file):
     with pytest.raises(UserError, match="not a reward head"):
         reward(folder, "aesthetic", head=str(open_clip_file))
 
@@ -356,7 +356,7 @@ def test_of_a_repository_one_form_of_the_weights_is_taken(names, usual, wanted):
     assert set(select_files(names, usual)) == {*wanted, *({"vocab.json"} & {*names})}
 
 
-def test_a_network_that_is_not_there_is_told_without_asking_anybody(no_network, tmp_path):
+def test_a_network_that_is_not_there_is_reported_without_the_network(no_network, tmp_path):
     with pytest.raises(UserError, match="no such file or folder"):
         reward(tmp_path / "missing.safetensors")
     with pytest.raises(UserError, match="not downloaded yet"):

@@ -178,7 +178,7 @@ def test_networks_are_frozen_and_never_train(file):
     assert not any(parameter.requires_grad for parameter in networks.parameters())
 
 
-def test_what_is_missing_is_told(file, tmp_path):
+def test_what_is_missing_is_reported(file, tmp_path):
     torch.save(file_tensors(), tmp_path / "ImageReward.pt")
     with pytest.raises(UserError, match=r"vocab\.txt: no such file"):
         reward(tmp_path / "ImageReward.pt")
