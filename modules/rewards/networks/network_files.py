@@ -81,7 +81,7 @@ def find_vocabulary(files: NetworkFiles, model: str, *, offline: bool, report: R
     if path.is_file() or not is_hub_name(model):
         return path
     try:
-        report(f"downloading {BERT}'s vocabulary")
+        report(f"loading {BERT}'s vocabulary")
         return Path(hf_hub_download(BERT, VOCABULARY, local_files_only=offline))
     except (HTTPError, OSError) as error:
         raise _download_error(BERT, error, offline=offline) from error
