@@ -1,4 +1,4 @@
-"""Every setting can be shown and explained: a label for its row, a sentence for its tooltip."""
+"""Every setting has a label and a help text."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args
@@ -12,7 +12,7 @@ from tests.each import each
 
 
 def sections(section: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    """A section and all sections inside it, each variant of a union too."""
+    """Yield a section and all sections inside it, including all variants."""
     yield section
     for field in section.model_fields.values():
         for inner in inner_sections(field.annotation):
@@ -20,14 +20,14 @@ def sections(section: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 
 def inner_sections(annotation: Any) -> list[type[BaseModel]]:
-    """The sections that a type mentions: itself, in a union, in a list."""
+    """Return the sections that a type mentions: itself, in a union, in a list."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [found for part in get_args(annotation) for found in inner_sections(part)]
 
 
 def violations(section: type[BaseModel]) -> Iterator[str]:
-    """What a section's fields lack."""
+    """Yield what a section's fields lack."""
     if not (section.__doc__ or "").strip():
         yield f"{section.__name__} has no docstring"
     for name, field in section.model_fields.items():

@@ -10,7 +10,7 @@ from onetrainer.json_file import Document
 
 
 def _components_by_name(document: Document) -> Document:
-    """Version 2: each component of the model has its own switch and learning rate."""
+    """Give each component of the model its own switch and learning rate (version 2)."""
     changed = dict(document)
     method, optimizer = _section(document, "method"), _section(document, "optimizer")
     train, rate = method.pop("train_text_encoder", None), optimizer.pop("text_encoder_lr", None)
@@ -28,7 +28,7 @@ def _components_by_name(document: Document) -> Document:
 
 
 def _checkpointing_choice(document: Document) -> Document:
-    """Version 3: gradient checkpointing is a choice, not a switch."""
+    """Turn the switch for gradient checkpointing into a choice (version 3)."""
     hardware = _section(document, "hardware")
     if isinstance(hardware.get("gradient_checkpointing"), bool):
         hardware["gradient_checkpointing"] = (
@@ -39,7 +39,7 @@ def _checkpointing_choice(document: Document) -> Document:
 
 
 def _dropout_with_captions(document: Document) -> Document:
-    """Version 4: caption dropout moved to the caption settings."""
+    """Move caption dropout to the caption settings (version 4)."""
     objective, data = _section(document, "objective"), _section(document, "data")
     if "caption_dropout" not in objective:
         return document
@@ -48,9 +48,10 @@ def _dropout_with_captions(document: Document) -> Document:
 
 
 def _validation_by_names(document: Document) -> Document:
-    """Version 5: the validation split of several folders also depends on the folders' names.
+    """Keep the validation split of several folders as it was before version 5.
 
-    Older files keep the old split: a resumed run must not measure images it was trained on.
+    Since then it also depends on the folders' names, and a resumed run must not measure images it
+    was trained on.
     """
     validation = _section(document, "validation")
     both = bool(validation.get("use")), bool(_section(document, "data").get("concepts"))
@@ -61,7 +62,7 @@ def _validation_by_names(document: Document) -> Document:
 
 
 def _settings_renamed(document: Document) -> Document:
-    """Version 6: settings have the names that are usual in the field."""
+    """Rename settings to the names that are usual in the field (version 6)."""
     changed = document
     for old, new in RENAMED.items():
         changed = _renamed(changed, old.split("."), new.split(".")[-1])

@@ -1,4 +1,4 @@
-"""The config: what it refuses, in which words, and what can be read from its fields."""
+"""The config: validation, messages, migration and the settings as data."""
 
 import json
 
@@ -72,7 +72,7 @@ def test_warm_up_beyond_the_run_breaks_a_rule():
     assert "schedule.warmup_steps" in [p.path for p in check_rules(config)]
 
 
-def test_every_setting_has_words_for_people():
+def test_every_setting_has_a_label_and_a_help_text():
     found = list(settings(TrainConfig))
     assert len(found) > 30
     for setting in found:
@@ -116,7 +116,7 @@ def test_what_an_old_file_and_the_one_it_extends_hold_out_goes_by_names(tmp_path
     assert resolve(load_document(path), source="").validation.split_by == "names"
 
 
-def test_a_newer_version_is_refused_in_words():
+def test_a_newer_version_is_refused_with_reasons():
     with pytest.raises(UserError, match="config version 99") as caught:
         migrate({"version": 99}, source="x.json")
     assert "Update" in caught.value.remedy

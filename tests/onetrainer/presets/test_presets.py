@@ -105,7 +105,7 @@ def test_the_order_of_overrides_does_not_matter(overrides):
         assert str(presets.value_at(turned, path)) == value
 
 
-def test_an_override_that_another_kind_does_not_have_is_kept_and_refused():
+def test_an_override_that_another_variant_does_not_have_is_kept_and_refused():
     overrides = ["optimizer.fused_backward=true", "optimizer.kind=prodigy"]
     for order in (overrides, overrides[::-1]):
         with pytest.raises(ProblemsError) as caught:
@@ -157,7 +157,7 @@ def test_an_override_of_the_wrong_form_is_refused(text):
         ('{"extends": "nowhere"}', "no such file or preset"),
     ],
 )
-def test_a_file_that_is_no_config_is_refused_in_words(tmp_path, content, words):
+def test_a_file_that_is_no_config_is_refused_with_reasons(tmp_path, content, words):
     with pytest.raises(UserError) as caught:
         presets.load_document(write(tmp_path / "a.json", content))
     assert words in str(caught.value)

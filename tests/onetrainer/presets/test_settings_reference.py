@@ -1,4 +1,4 @@
-"""The page of settings says what the program does."""
+"""The settings reference is complete and up to date."""
 
 import re
 
@@ -21,7 +21,7 @@ def page():
 
 
 def with_variant(choice: Setting, kind: str) -> list[Setting]:
-    """The settings with a kind of section, and with what it has to be in."""
+    """Return the settings of a variant, and of the variants around it."""
     around = {section: min(kinds) for section, kinds in choice.needs}
     kinds = (
         selected_variants({}, TrainConfig) | around | {choice.path.removesuffix(f".{KIND}"): kind}
@@ -33,7 +33,7 @@ def test_the_page_in_the_docs_is_up_to_date(page):
     assert PAGE.read_text(encoding="utf-8") == page, "make docs"
 
 
-def test_the_page_tells_every_setting_of_every_kind(page):
+def test_the_page_tells_every_setting_of_every_variant(page):
     rows = {}
     for line in page.splitlines():
         if line.startswith("| `"):
@@ -55,7 +55,7 @@ def test_each_setting_is_explained_in_the_same_words_only_once(page):
     assert len(set(rows)) == len(rows)
 
 
-def test_every_kind_is_listed_with_a_link_to_its_own_part(page):
+def test_every_variant_is_listed_with_a_link_to_its_own_part(page):
     titles = re.findall(r"^#+ (.+)$", page, re.MULTILINE)
     anchors = {re.sub(r"[^\w\- ]", "", title).replace(" ", "-").lower() for title in titles}
     links = re.findall(r"\]\(#([^)]+)\)", page)
@@ -64,6 +64,6 @@ def test_every_kind_is_listed_with_a_link_to_its_own_part(page):
     assert len(set(titles)) == len(titles)
 
 
-def test_a_default_that_kinds_differ_in_is_told_with_each(page):
+def test_a_default_that_variants_differ_in_is_reported_with_each(page):
     assert "`optimizer.lr` (`0.0001`)" in page
     assert "| varies |" in page

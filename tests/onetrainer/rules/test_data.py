@@ -1,4 +1,4 @@
-"""What folders, their roles and their captions may not be together."""
+"""Rules of folders, their roles and captions."""
 
 from onetrainer.errors import Fix
 from onetrainer.presets.presets import resolve
@@ -12,31 +12,31 @@ def config(*concepts, **sections):
     return resolve({"data": data, "model": {"path": "m"}, **sections}, source="")
 
 
-def told(made):
+def reported(made):
     return {(found.path, found.severity) for found in problems(made)}
 
 
-def test_one_more_folder_is_enough_to_learn():
+def test_one_more_folder_is_enough_to_train():
     made = config({"folder": "/a"})
     assert has_images(made)
     assert check_rules(made) == []
 
 
 def test_no_folder_at_all_is_told_at_the_first():
-    assert told(config()) == {("data.folder", "error")}
-    assert told(config({"folder": "/a", "use": False})) == {("data.folder", "error")}
+    assert reported(config()) == {("data.folder", "error")}
+    assert reported(config({"folder": "/a", "use": False})) == {("data.folder", "error")}
 
 
 def test_a_concept_in_use_needs_a_folder():
     made = config({}, {"use": False}, data={"folder": "/a"})
-    assert told(made) == {("data.concepts.0.folder", "error")}
-    assert told(config({})) == {("data.concepts.0.folder", "error")}
+    assert reported(made) == {("data.concepts.0.folder", "error")}
+    assert reported(config({})) == {("data.concepts.0.folder", "error")}
 
 
 @each("role", ["validation", "prior", "own_prediction"])
-def test_images_to_learn_are_needed_beside_all_others(role):
+def test_training_images_are_always_needed(role):
     made = config({"folder": "/a", "role": role}, validation={"use": True})
-    assert told(made) == {("data.folder", "error")}
+    assert reported(made) == {("data.folder", "error")}
 
 
 @each(
@@ -57,7 +57,7 @@ def test_one_folder_cannot_serve_twice(first, second, place, severity):
         data={"folder": "/c"},
         validation={"use": True},
     )
-    assert told(made) == ({(place, severity)} if place else set())
+    assert reported(made) == ({(place, severity)} if place else set())
 
 
 @each("place", ["folder", "class_folder"])
@@ -72,7 +72,7 @@ def test_validation_folder_that_is_trained_or_kept_can_be_emptied(place):
 def test_images_that_are_validation_and_kept_are_told_where_they_are_validation():
     held = {"folder": "/a", "role": "validation"}
     data = {"folder": "/c", "class_folder": "/a"}
-    assert told(config(held, data=data, validation={"use": True})) == {
+    assert reported(config(held, data=data, validation={"use": True})) == {
         ("data.concepts.0.folder", "error")
     }
 
@@ -86,51 +86,51 @@ def test_validation_images_without_validation_are_told():
 def test_a_vae_has_no_use_for_class_images():
     concepts = [{"folder": "/b", "role": "prior"}, {"folder": "/c", "loss_weight": 0}]
     made = config(*concepts, data={"folder": "/a"}, objective={"kind": "reconstruction"})
-    assert told(made) == {
+    assert reported(made) == {
         ("data.concepts.0.role", "warning"),
         ("data.concepts.1.loss_weight", "warning"),
     }
 
 
 @each(("source", "missing"), [("text", "caption_text"), ("list", "caption_list"), ("names", None)])
-def test_captions_from_nowhere_are_told_beside_their_setting(source, missing):
+def test_captions_from_nowhere_are_reported_at_their_setting(source, missing):
     concept = {"folder": "/a", "caption_source": source}
     paths = {"data.folder": config(data=concept), "data.concepts.0": config(concept)}
     for place, made in paths.items():
         wanted = f"{place.removesuffix('.folder')}.{missing}"
-        assert told(made) == ({(wanted, "error")} if missing else set())
+        assert reported(made) == ({(wanted, "error")} if missing else set())
 
 
 def test_one_trigger_word_is_caption_enough():
     concept = {"folder": "/a", "caption_source": "text", "trigger": "sks dog"}
-    assert told(config(concept)) == told(config(data=concept)) == set()
+    assert reported(config(concept)) == reported(config(data=concept)) == set()
 
 
-def test_own_captions_are_looked_at_and_unused_ones_are_not():
+def test_own_captions_are_checked_and_unused_ones_are_not():
     bad = {"folder": "/a", "captions": {"template": "a photo"}}
-    assert told(config(bad)) == set()
+    assert reported(config(bad)) == set()
     paths = [found.path for found in problems(config({**bad, "own_captions": True}))]
     assert paths == ["data.concepts.0.captions.template"]
 
 
 def test_masks_are_needed_where_they_say_what_is_shown():
     data = {"folder": "/a", "conditioning": "masks"}
-    assert told(config(data=data)) == set()
+    assert reported(config(data=data)) == set()
     inpainting = {"path": "m", "family": "sd15-inpainting"}
-    assert told(config(data=data, model=inpainting)) == {("data.conditioning", "warning")}
-    assert told(config(data={**data, "masks": "files"}, model=inpainting)) == set()
+    assert reported(config(data=data, model=inpainting)) == {("data.conditioning", "warning")}
+    assert reported(config(data={**data, "masks": "files"}, model=inpainting)) == set()
 
 
 def test_fixed_sizes_and_more_resolutions_are_told():
     buckets = {"sizes": [{}], "resolutions": [{}]}
     made = config(data={"folder": "/a", "buckets": buckets})
-    assert told(made) == {("data.buckets.resolutions", "warning")}
+    assert reported(made) == {("data.buckets.resolutions", "warning")}
 
 
-@each(("resolution", "is_told"), [(0, False), (8, True), (56, True), (64, False)])
-def test_a_folders_own_resolution_is_as_large_as_that_of_all_may_be(resolution, is_told):
+@each(("resolution", "is_reported"), [(0, False), (8, True), (56, True), (64, False)])
+def test_a_folders_own_resolution_is_as_large_as_that_of_all_may_be(resolution, is_reported):
     made = config({"folder": "/b", "resolution": resolution})
-    assert told(made) == ({("data.concepts.0.resolution", "error")} if is_told else set())
+    assert reported(made) == ({("data.concepts.0.resolution", "error")} if is_reported else set())
 
 
 def test_fixed_sizes_and_a_folders_own_resolution_are_told():

@@ -1,4 +1,4 @@
-"""Which averages are refused, and which are warned of."""
+"""Rules of the EMA."""
 
 from onetrainer.config.optimizers.schedule_free import ScheduleFreeAdamW
 from onetrainer.config.run.ema import Ema
@@ -16,22 +16,22 @@ def found(steps=1000, optimizer=None, **ema):
     return [problem for problem in problems(config) if problem.path.startswith("ema")]
 
 
-def test_an_average_of_an_average_is_refused_and_told_of_once():
+def test_ema_of_a_schedule_free_optimizer_is_refused_and_reported_once():
     [problem] = found(optimizer=ScheduleFreeAdamW())
     document = {"optimizer": {"kind": "schedulefree_adamw"}, "ema": {"use": True}}
-    told = check_rules(resolve(document, source=""))
-    assert [one for one in told if one.path == "ema.use"] == [problem]
+    reported = check_rules(resolve(document, source=""))
+    assert [one for one in reported if one.path == "ema.use"] == [problem]
     assert (problem.path, problem.severity, problem.fix.value) == ("ema.use", "error", False)
 
 
-def test_an_average_that_never_sees_a_step_is_refused():
+def test_ema_without_updates_is_refused():
     assert not found(steps=50, every=50)
     [problem] = found(steps=50, every=51)
     assert (problem.path, problem.severity) == ("ema.every", "error")
 
 
 @each(("steps", "share"), [(1000, "37%"), (100, "90%")])
-def test_an_average_that_holds_on_to_the_start_is_warned_of(steps, share):
+def test_ema_that_contains_the_start_is_warned_of(steps, share):
     [problem] = found(steps=steps, decay=0.999, ramp=False)
     assert problem.severity == "warning"
     assert share in problem.what

@@ -1,4 +1,4 @@
-"""What a config says of words that cannot be learned as they stand."""
+"""Rules of embeddings."""
 
 import json
 from typing import get_args
@@ -15,7 +15,7 @@ def found(**document):
     return [(p.path, p.severity) for p in problems(TrainConfig.model_validate(document))]
 
 
-def words(*names, **section):
+def tokens(*names, **section):
     return {"tokens": [{"token": name} for name in names], **section}
 
 
@@ -25,14 +25,14 @@ SCHEDULE_FREE = [
 PROMPT = {"prompts": [{"prompt": "a  <MY cat> on grass"}]}
 
 
-def test_words_beside_a_lora_and_no_words_at_all_are_fine():
+def test_tokens_with_a_lora_and_no_tokens_at_all_are_fine():
     assert found() == []
-    assert found(embeddings=words("<my cat>", "<my cat 2>", bundle=True), sampling=PROMPT) == []
-    assert found(method={"kind": "embedding"}, embeddings=words("<my cat>"), sampling=PROMPT) == []
+    assert found(embeddings=tokens("<my cat>", "<my cat 2>", bundle=True), sampling=PROMPT) == []
+    assert found(method={"kind": "embedding"}, embeddings=tokens("<my cat>"), sampling=PROMPT) == []
 
 
 @each("entries", [[], [{"token": "cat", "initial_text": "dog", "train": False}]])
-def test_a_method_of_words_needs_one_that_trains(entries):
+def test_the_embedding_method_needs_a_trained_token(entries):
     method = {"kind": "embedding"}
     assert found(method=method, embeddings={"tokens": entries}) == [("embeddings.tokens", "error")]
     assert found(embeddings={"tokens": entries}) == []
@@ -48,13 +48,13 @@ def test_a_method_of_words_needs_one_that_trains(entries):
         (("red, cat",), 0, "warning"),
     ],
 )
-def test_words_that_cannot_be_told_apart_or_found_are_named(names, place, severity):
-    assert found(embeddings=words(*names)) == [(f"embeddings.tokens.{place}.token", severity)]
+def test_tokens_that_cannot_be_distinguished_or_found_are_named(names, place, severity):
+    assert found(embeddings=tokens(*names)) == [(f"embeddings.tokens.{place}.token", severity)]
 
 
 @each("kind", SCHEDULE_FREE)
-def test_lengths_cannot_be_kept_of_what_the_optimizer_averages_itself(kind):
-    document = {"optimizer": {"kind": kind}, "embeddings": words("cat")}
+def test_norms_cannot_be_preserved_with_averages_of_the_optimizer(kind):
+    document = {"optimizer": {"kind": kind}, "embeddings": tokens("cat")}
     (problem,) = problems(TrainConfig.model_validate(document))
     assert (problem.path, problem.severity) == ("embeddings.preserve_norm", "error")
     assert [fix.path for fix in problem.choices] == [problem.path, "optimizer.kind"]
@@ -66,7 +66,7 @@ def test_lengths_cannot_be_kept_of_what_the_optimizer_averages_itself(kind):
     assert found(optimizer={"kind": kind}, embeddings=idle) == []
 
 
-def test_a_word_that_does_not_train_needs_something_to_begin_as():
+def test_a_frozen_token_needs_an_initial_value():
     place = ("embeddings.tokens.1.start_from", "error")
     still = {"token": "cat", "train": False}
     assert found(embeddings={"tokens": [{"token": "dog"}, still]}) == [place]
@@ -77,23 +77,23 @@ def test_a_word_that_does_not_train_needs_something_to_begin_as():
         assert found(embeddings={"tokens": [{"token": "dog"}, still | beginning]}) == []
 
 
-def test_samples_without_a_word_are_a_warning():
-    assert found(embeddings=words("dog"), sampling=PROMPT) == [("sampling.prompts", "warning")]
-    assert found(embeddings=words("dog", "<my cat>"), sampling=PROMPT) == []
+def test_samples_without_a_token_are_a_warning():
+    assert found(embeddings=tokens("dog"), sampling=PROMPT) == [("sampling.prompts", "warning")]
+    assert found(embeddings=tokens("dog", "<my cat>"), sampling=PROMPT) == []
     negative = {"prompts": [{"prompt": "a cat", "negative": "dog"}]}
-    assert found(embeddings=words("dog"), sampling=negative) == []
+    assert found(embeddings=tokens("dog"), sampling=negative) == []
 
 
-def test_bundling_needs_an_adapter_and_is_cured_by_a_click():
+def test_bundling_needs_an_adapter_and_is_has_a_fix():
     config = TrainConfig.model_validate(
-        {"method": {"kind": "embedding"}, "embeddings": words("cat", bundle=True)}
+        {"method": {"kind": "embedding"}, "embeddings": tokens("cat", bundle=True)}
     )
     (problem,) = problems(config)
     assert (problem.path, problem.severity) == ("embeddings.bundle", "warning")
     assert problem.fix == Fix("embeddings.bundle", value=False)
 
 
-def test_a_file_to_go_on_from_is_found_beside_the_config(tmp_path):
+def test_a_file_to_continue_from_is_relative_to_the_config(tmp_path):
     entry = {"token": "cat", "start_from": "old/cat.pt"}
     (tmp_path / "c.json").write_text(json.dumps({"embeddings": {"tokens": [entry]}}))
     config = resolve(load_document(tmp_path / "c.json"), source="")

@@ -15,7 +15,7 @@ def config(method=None, **sections) -> TrainConfig:
 
 
 def found(method=None, **sections):
-    """Each problem's path and severity."""
+    """Return each problem's path and severity."""
     problems = full.problems(config(method, **sections))
     return [(problem.path, problem.severity) for problem in problems]
 
@@ -45,9 +45,9 @@ def test_bf16_weights_and_fp16_precision_exclude_each_other():
     (problem,) = full.problems(config(hardware={"precision": "fp16"}))
     for fix in problem.choices:
         section, name = fix.path.split(".")
-        cured = {"precision": "fp16"} | ({name: fix.value} if section == "hardware" else {})
+        fixed = {"precision": "fp16"} | ({name: fix.value} if section == "hardware" else {})
         method = {name: fix.value} if section == "method" else {}
-        assert found(method, hardware=cured) == []
+        assert found(method, hardware=fixed) == []
 
 
 def test_bf16_weights_of_a_vae_and_fp16_precision_exclude_each_other():
@@ -116,10 +116,10 @@ def test_vae_and_reconstruction_require_each_other(method, objective, fix):
     assert found({"kind": method}, objective={"kind": fix}) == []
 
 
-def test_vae_of_sdxl_and_words_beside_a_vae_are_refused():
+def test_vae_of_sdxl_and_embeddings_with_a_vae_are_refused():
     assert vae(model={"family": "sdxl"}) == [("method.kind", "error")]
-    words = {"tokens": [{"token": "<x>"}]}
-    assert vae(embeddings=words) == [("embeddings.tokens", "error")]
+    tokens = {"tokens": [{"token": "<x>"}]}
+    assert vae(embeddings=tokens) == [("embeddings.tokens", "error")]
 
 
 def test_a_reconstruction_in_which_nothing_counts_is_refused():

@@ -1,4 +1,4 @@
-"""What a config says of adapters that do not do what their settings look like."""
+"""Rules of adapters."""
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix
@@ -16,7 +16,7 @@ def places(family="sd15", **method):
     return [problem.path for problem in found(family, **method)]
 
 
-def test_alpha_beside_a_networks_own_rank_is_a_warning_with_a_fix():
+def test_alpha_with_a_components_rank_is_a_warning_with_a_fix():
     (problem,) = found(unet={"rank": 2})
     assert (problem.path, problem.severity) == ("method.unet.rank", "warning")
     assert "alpha 16 with rank 2 scales the adapter by 8" in problem.what
@@ -24,7 +24,7 @@ def test_alpha_beside_a_networks_own_rank_is_a_warning_with_a_fix():
     assert found(unet={"rank": 2, "alpha": 2}) == []
 
 
-def test_each_network_that_trains_is_looked_at():
+def test_each_trained_component_is_checked():
     assert places(alpha=40) == ["method.alpha"]
     assert places(alpha=40, unet={"alpha": 16}) == []
     assert places(text_encoder={"rank": 4}) == []
@@ -50,7 +50,7 @@ def test_each_network_that_trains_is_looked_at():
         ({"pattern": "unet.*attn2", "rank": 4}, ["method.layers.0.rank"]),
     ],
 )
-def test_ranks_and_alphas_of_named_layers_are_looked_at(rule, expected):
+def test_ranks_and_alphas_of_named_layers_are_checked(rule, expected):
     encoder = {"train": True, "alpha": 4, "rank": 4}
     assert places(layers=[{"pattern": "attn2"} | rule], text_encoder=encoder) == expected
 

@@ -1,4 +1,4 @@
-"""Settings of the objective that do not go together, and what is said of them."""
+"""Rules of the objective."""
 
 import json
 
@@ -73,8 +73,8 @@ def test_fixes_fix(document, path, severity):
     assert found(mended) == []
 
 
-def test_a_value_means_the_same_in_every_kind_that_keeps_it():
-    """What is set of a kind stays on the way to another one only where it fits."""
+def test_a_value_means_the_same_in_every_variant_that_keeps_it():
+    """A variant's value is kept only if it is valid in the next one."""
     document = {"objective": {"timesteps": {"kind": "sigmoid", "center": 0.2, "slope": 9.0}}}
     hill = with_variant(document, "objective.timesteps", "inverted_parabola")["objective"][
         "timesteps"

@@ -1,4 +1,4 @@
-"""What is told of optimizers and the settings beside them before a run starts."""
+"""Rules of the optimizer and related settings."""
 
 import tomllib
 from typing import get_args
@@ -21,7 +21,7 @@ CLIPPING_ITSELF = [section().kind for section in SECTIONS if section.clips_itsel
 
 
 def found(optimizer, **document):
-    """The problems of a config by path, with clipping off where it is not asked for."""
+    """Return the problems of a config by path, with clipping off by default."""
     training = {"gradient_clipping": 0.0} | document.pop("training", {})
     kind = {"kind": optimizer} if isinstance(optimizer, str) else optimizer
     config = resolve({"optimizer": kind, "training": training, **document}, source="test")
@@ -39,14 +39,16 @@ def test_defaults_with_a_constant_schedule_are_fine(section):
 
 @each("kind", CLIPPING_ITSELF)
 def test_gradient_clipping_is_a_warning_where_steps_are_bounded_already(kind):
-    told = found(kind, training={"gradient_clipping": 1.0}, **WARM)["training.gradient_clipping"]
-    assert told.severity == "warning"
-    assert told.fix == Fix("training.gradient_clipping", 0.0)
+    reported = found(kind, training={"gradient_clipping": 1.0}, **WARM)[
+        "training.gradient_clipping"
+    ]
+    assert reported.severity == "warning"
+    assert reported.fix == Fix("training.gradient_clipping", 0.0)
 
 
 def test_adafactor_without_warm_up_is_a_warning_with_its_fix():
-    told = found("adafactor")["schedule.warmup_steps"]
-    assert (told.severity, told.fix) == ("warning", Fix("schedule.warmup_steps", 100))
+    reported = found("adafactor")["schedule.warmup_steps"]
+    assert (reported.severity, reported.fix) == ("warning", Fix("schedule.warmup_steps", 100))
     assert found("adafactor", schedule={"warmup_fraction": 0.1}) == {}
     assert found("adafactor", training={"steps": 50}) == {}
 
@@ -69,7 +71,7 @@ def test_a_relative_step_has_no_learning_rate():
     ],
 )
 @each("kind", ["adafactor_relative", *ONE_RATE])
-def test_rates_of_parts_are_refused_where_nothing_would_heed_them(kind, place, document):
+def test_rates_of_components_are_refused_where_they_are_ignored(kind, place, document):
     assert found(kind, **document)[place].severity == "error"
     assert place not in found("adamw", **document)
 
@@ -88,38 +90,38 @@ def test_rates_of_what_does_not_train_do_not_matter():
     ],
 )
 def test_a_relative_step_has_no_schedule(schedule, place):
-    told = found("adafactor_relative", schedule=schedule)[place]
-    assert told.severity == "error"
-    assert told.fix or told.choices
+    reported = found("adafactor_relative", schedule=schedule)[place]
+    assert reported.severity == "error"
+    assert reported.fix or reported.choices
 
 
 @each("kind", SCHEDULE_FREE)
-def test_schedule_free_optimizers_want_no_schedule_and_their_average_is_told_of_once(kind):
-    told = found(kind, schedule={"kind": "cosine"}, ema={"use": True})
-    assert told["schedule.kind"].fix == Fix("schedule.kind", "constant")
-    assert told["schedule.kind"].severity == "warning"
-    assert "ema.use" not in told  # which rules_schedule refuses
+def test_schedule_free_optimizers_want_no_schedule_and_their_average_is_reported_once(kind):
+    reported = found(kind, schedule={"kind": "cosine"}, ema={"use": True})
+    assert reported["schedule.kind"].fix == Fix("schedule.kind", "constant")
+    assert reported["schedule.kind"].severity == "warning"
+    assert "ema.use" not in reported  # which rules_schedule refuses
     assert found(kind, schedule={"warmup_steps": 100}) == {}
 
 
 @each("kind", ADAPTIVE)
 def test_a_rate_far_from_1_is_a_warning_where_the_rate_is_found(kind):
-    told = found({"kind": kind, "lr": 1e-4})["optimizer.lr"]
-    assert (told.severity, told.fix) == ("warning", Fix("optimizer.lr", 1.0))
+    reported = found({"kind": kind, "lr": 1e-4})["optimizer.lr"]
+    assert (reported.severity, reported.fix) == ("warning", Fix("optimizer.lr", 1.0))
     assert found({"kind": kind, "lr": 0.5}) == {}
 
 
-def test_a_part_may_have_a_multiplier_where_rates_are_found_for_each():
+def test_a_component_may_have_a_multiplier_where_rates_are_found_for_each():
     method = {"kind": "lora", "text_encoder": {"train": True, "lr": 0.5}}
     assert found("prodigy_schedulefree", method=method) == {}
     method["text_encoder"]["lr"] = 1e-5
-    told = found("prodigy_schedulefree", method=method)["method.text_encoder.lr"]
-    assert told.severity == "warning"
+    reported = found("prodigy_schedulefree", method=method)["method.text_encoder.lr"]
+    assert reported.severity == "warning"
 
 
 def test_prodigy_with_a_warm_up_wants_its_safeguard():
-    told = found("prodigy", **WARM)["optimizer.safeguard_warmup"]
-    assert told.fix == Fix("optimizer.safeguard_warmup", value=True)
+    reported = found("prodigy", **WARM)["optimizer.safeguard_warmup"]
+    assert reported.fix == Fix("optimizer.safeguard_warmup", value=True)
     assert found({"kind": "prodigy", "safeguard_warmup": True}, **WARM) == {}
 
 
@@ -130,44 +132,44 @@ def test_each_optimizer_has_a_rate_that_is_very_high_for_it(section):
         return
     warm = WARM if kind == "adafactor" else {}
     assert found({"kind": kind, "lr": section.high_lr}, **warm) == {}
-    told = found({"kind": kind, "lr": section.high_lr * 1.1}, **warm)["optimizer.lr"]
-    assert (told.severity, told.fix) == ("warning", None)
+    reported = found({"kind": kind, "lr": section.high_lr * 1.1}, **warm)["optimizer.lr"]
+    assert (reported.severity, reported.fix) == ("warning", None)
 
 
 @each("section", SECTIONS, ids=lambda section: section.__name__)
-def test_a_fused_backward_is_refused_beside_what_needs_all_gradients(section):
+def test_a_fused_backward_is_refused_with_what_needs_all_gradients(section):
     if not section.updates_independently:
         return
-    told = found(
+    reported = found(
         {"kind": section().kind, "fused_backward": True},
         training={"accumulation": 2, "gradient_clipping": 1.0},
     )
     for place in ("training.accumulation", "training.gradient_clipping"):
-        assert told[place].severity == "error"
-        assert told[place].choices
+        assert reported[place].severity == "error"
+        assert reported[place].choices
 
 
 @each("precision", ["fp32", "bf16", "fp16"])
-def test_a_fused_backward_goes_with_averages_and_every_precision(precision):
+def test_a_fused_backward_works_with_ema_and_every_precision(precision):
     section = {"kind": "adamw", "fused_backward": True}
     assert found(section, ema={"use": True}, hardware={"precision": precision}) == {}
 
 
 def test_a_fused_backward_refuses_gradient_clipping_that_is_only_unwise_elsewhere():
     section = {"kind": "adafactor", "fused_backward": True}
-    told = found(section, training={"gradient_clipping": 1.0}, **WARM)
-    assert [(path, problem.severity) for path, problem in told.items()] == [
+    reported = found(section, training={"gradient_clipping": 1.0}, **WARM)
+    assert [(path, problem.severity) for path, problem in reported.items()] == [
         ("training.gradient_clipping", "error")
     ]
 
 
 def test_nesterov_needs_momentum():
-    told = found({"kind": "sgd", "nesterov": True, "momentum": 0.0})["optimizer.nesterov"]
-    assert (told.severity, told.fix) == ("error", Fix("optimizer.nesterov", value=False))
+    reported = found({"kind": "sgd", "nesterov": True, "momentum": 0.0})["optimizer.nesterov"]
+    assert (reported.severity, reported.fix) == ("error", Fix("optimizer.nesterov", value=False))
 
 
 class _Absent(AdamW8bit):
-    """An optimizer of a package that nobody has."""
+    """An optimizer of a package that does not exist."""
 
     target = "no_such_package.optim:AdamW"
 

@@ -1,4 +1,4 @@
-"""What is told of reward training before it starts: what cannot be, and what is unwise."""
+"""Rules of reward training: errors and warnings."""
 
 from onetrainer.errors import Fix
 from onetrainer.presets.presets import resolve, with_value
@@ -22,8 +22,8 @@ def document(base=None, **changes):
     return made
 
 
-def told(base=None, **changes):
-    """The problems of a config by path."""
+def reported(base=None, **changes):
+    """Return the problems of a config by path."""
     config = resolve(document(base, **changes), source="test")
     found = problems(config)
     assert all(problem in check_rules(config) for problem in found)
@@ -31,7 +31,7 @@ def told(base=None, **changes):
 
 
 def test_a_sound_config_needs_no_images():
-    assert told() == {}
+    assert reported() == {}
     assert check_rules(resolve(document(), source="test")) == []
 
 
@@ -66,7 +66,7 @@ def test_a_sound_config_needs_no_images():
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_at_its_setting(changes, path):
-    found = told(**changes)
+    found = reported(**changes)
     assert [(one, problem.severity) for one, problem in found.items()] == [(path, "error")]
 
 
@@ -79,7 +79,7 @@ def test_what_cannot_be_is_refused_at_its_setting(changes, path):
     ],
 )
 def test_what_other_sections_forbid_is_refused(base):
-    errors = [one for one in told(base).values() if one.severity == "error"]
+    errors = [one for one in reported(base).values() if one.severity == "error"]
     assert len(errors) == 1
 
 
@@ -107,7 +107,7 @@ def test_a_vae_cannot_be_trained_by_rewards():
     ],
 )  # fmt: skip
 def test_what_is_unwise_is_warned_of(base, changes, path):
-    found = told(base, **changes)
+    found = reported(base, **changes)
     assert [(one, problem.severity) for one, problem in found.items()] == [(path, "warning")]
 
 
@@ -116,13 +116,13 @@ def test_what_is_unwise_is_warned_of(base, changes, path):
     [{"kind": "best_of_n"}, {"kind": "refl"}, {"kind": "draft"}],
 )
 def test_of_a_single_trained_step_there_is_nothing_to_checkpoint(algorithm):
-    assert told(rollout__checkpoint=False, algorithm=algorithm) == {}
+    assert reported(rollout__checkpoint=False, algorithm=algorithm) == {}
 
 
 def test_a_reward_without_gradient_is_fine_with_best_of_n_and_when_watched():
     size = {"reward": "jpeg_size"}
-    assert told(algorithm={"kind": "best_of_n"}, rewards=[size, WATCHED]) == {}
-    assert told(rewards=[WARMER, size | {"train": False}]) == {}
+    assert reported(algorithm={"kind": "best_of_n"}, rewards=[size, WATCHED]) == {}
+    assert reported(rewards=[WARMER, size | {"train": False}]) == {}
 
 
 def test_each_fix_of_a_function_without_a_gradient_fixes():
@@ -131,8 +131,8 @@ def test_each_fix_of_a_function_without_a_gradient_fixes():
     (problem,) = problems(resolve(made, source="test"))
     assert len(problem.choices) == 3
     for fix in problem.choices:
-        cured = resolve(with_kind_or_value(made, fix), source="test")
-        assert problems(cured) == [], fix
+        fixed = resolve(with_kind_or_value(made, fix), source="test")
+        assert problems(fixed) == [], fix
 
 
 def with_kind_or_value(made, fix):
@@ -144,8 +144,8 @@ def with_kind_or_value(made, fix):
 def test_fixes_fix():
     made = document(algorithm={"kind": "draft", "last_steps": 30})
     (problem,) = problems(resolve(made, source="test"))
-    cured = with_value(made, problem.fix.path, problem.fix.value)
-    assert problems(resolve(cured, source="test")) == []
+    fixed = with_value(made, problem.fix.path, problem.fix.value)
+    assert problems(resolve(fixed, source="test")) == []
 
 
 def test_the_size_of_images_counts_only_where_some_are_trained():

@@ -1,4 +1,4 @@
-"""What is told of validation before a run starts: by the settings alone, and by the pictures."""
+"""Rules of validation: of its settings and of its images."""
 
 from PIL import Image
 
@@ -13,7 +13,7 @@ def made(steps=1000, data=None, **validation):
     return resolve({**document, "validation": {"use": True, **validation}}, source="")
 
 
-def told(*arguments, **settings):
+def reported(*arguments, **settings):
     return [(one.path, one.severity) for one in problems(made(*arguments, **settings))]
 
 
@@ -26,21 +26,21 @@ def images(folder, count):
 
 
 def test_the_usual_settings_have_no_problems_and_those_of_no_validation_none_either():
-    assert told() == []
-    assert told(use=False, every=0, patience=3, at_start=False, at_end=False) == []
+    assert reported() == []
+    assert reported(use=False, every=0, patience=3, at_start=False, at_end=False) == []
 
 
 def test_images_that_are_validation_and_never_measured_are_refused():
-    assert told(every=0, at_start=False, at_end=False) == [("validation.every", "error")]
-    assert told(every=0, at_start=False) == []
+    assert reported(every=0, at_start=False, at_end=False) == [("validation.every", "error")]
+    assert reported(every=0, at_start=False) == []
 
 
 def test_patience_needs_validations_in_between():
-    assert told(every=0, patience=1) == [("validation.patience", "error")]
+    assert reported(every=0, patience=1) == [("validation.patience", "error")]
 
 
 @each(
-    ("settings", "is_told"),
+    ("settings", "is_reported"),
     [
         ({"patience": 9}, False),
         ({"patience": 10}, True),
@@ -48,8 +48,8 @@ def test_patience_needs_validations_in_between():
         ({"patience": 10, "unit": "epochs"}, False),
     ],
 )
-def test_patience_for_longer_than_the_run_is_warned_of(settings, is_told):
-    assert told(every=100, **settings) == [("validation.patience", "warning")] * is_told
+def test_patience_for_longer_than_the_run_is_warned_of(settings, is_reported):
+    assert reported(every=100, **settings) == [("validation.patience", "warning")] * is_reported
 
 
 def test_few_validation_images_are_warned_of(tmp_path):
@@ -60,7 +60,7 @@ def test_few_validation_images_are_warned_of(tmp_path):
     assert check_images(made(data=data, split=0.34)) == []
 
 
-def test_a_validation_folder_is_looked_at(tmp_path):
+def test_a_validation_folder_is_checked(tmp_path):
     data = images(tmp_path / "pictures", 4)
     (found,) = check_images(made(data=data, folder=str(tmp_path / "nowhere")))
     assert (found.path, found.severity) == ("validation.folder", "error")

@@ -1,4 +1,4 @@
-"""The learning-rate curves against closed forms and against other libraries' schedulers."""
+"""Learning rate schedules against closed forms and other libraries."""
 
 import math
 
@@ -28,7 +28,7 @@ def curve(kind, steps=STEPS, **fields):
 
 
 def library_curve(make, steps=STEPS, **settings):
-    """The rate of each step by a library's scheduler, which is stepped after the optimizer."""
+    """Return each step's rate by a library's scheduler, which steps after the optimizer."""
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     scheduler = make(optimizer, **settings)
     rates = []
@@ -82,7 +82,7 @@ def test_inverse_square_root_is_that_of_transformers(timescale, warmup):
     assert made == pytest.approx(expected, abs=1e-12)
 
 
-def test_lowest_share_is_that_of_transformers():
+def test_min_factor_is_that_of_transformers():
     expected = library_curve(
         of_transformers.get_cosine_with_min_lr_schedule_with_warmup,
         num_warmup_steps=7,
@@ -132,7 +132,7 @@ def test_warm_up_rises_in_a_line_from_zero():
     assert curve("constant", 10, warmup_steps=4)[:6] == [0.0, 0.25, 0.5, 0.75, 1.0, 1.0]
 
 
-def test_warm_up_by_a_share_is_that_by_its_steps():
+def test_warm_up_by_a_fraction_is_that_by_its_steps():
     assert warmup_steps(schedule("linear", warmup_fraction=0.25), steps=STEPS) == 10
     assert curve("linear", warmup_fraction=0.25) == curve("linear", warmup_steps=10)
 

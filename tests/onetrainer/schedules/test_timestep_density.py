@@ -1,4 +1,4 @@
-"""The densities of timesteps against the formulas of the distributions, integrated in steps."""
+"""Timestep densities against numerically integrated formulas."""
 
 import math
 from statistics import NormalDist
@@ -63,7 +63,7 @@ def section(fields, **more):
 
 
 def integrated(function, steps):
-    """The mass of each of so many equal parts of [0, 1], by the midpoints of finer ones."""
+    """Return the mass of each of equal parts of [0, 1], by the midpoints of finer ones."""
     part = FINE // steps
     values = [function((place + 0.5) / FINE) for place in range(FINE)]
     masses = [math.fsum(values[start : start + part]) for start in range(0, FINE, part)]
@@ -111,7 +111,7 @@ def test_shift_and_range_are_applied_once_and_the_range_holds(fields, function):
     shift, lowest, highest = 3.0, 0.2, 0.8
 
     def moved(level):
-        """The density of shape → shift → range, by the rule for changed variables."""
+        """Return the density of shape → shift → range, by change of variables."""
         inside = (level - lowest) / (highest - lowest)
         if not 0 < inside < 1:
             return 0.0

@@ -1,4 +1,4 @@
-"""Consent to a person's own code: asked before anything of it runs, and again when it changes."""
+"""Trust in user-defined code: required before it runs, and again when it changes."""
 
 import io
 import subprocess
@@ -18,7 +18,7 @@ CODE = "raise SystemExit('this file was run')\ndef score(pictures, prompts):\n  
 
 @pytest.fixture
 def store(tmp_path):
-    """The file of consents; its folder is not there yet."""
+    """Return the path of the trusted digests; its folder does not exist yet."""
     return tmp_path / "settings" / "allowed.json"
 
 
@@ -49,7 +49,7 @@ def test_a_changed_file_asks_again(file, store):
     assert trusted_files.status(f"{file}:score", store=store) == "allowed"
 
 
-def test_consent_to_one_file_is_none_to_a_copy_of_it(file, store):
+def test_trust_in_one_file_is_none_to_a_copy_of_it(file, store):
     trusted_files.trust_function(f"{file}:score", store=store)
     copy = file.with_name("copy.py")
     copy.write_text(CODE)
@@ -58,7 +58,7 @@ def test_consent_to_one_file_is_none_to_a_copy_of_it(file, store):
     assert trusted_files.status(f"{file}:score", store=store) == "allowed"
 
 
-def test_the_terminal_allows_what_it_was_told_to_and_asks_nobody_else(file, tmp_path, monkeypatch):
+def test_the_terminal_allows_what_it_was_given_and_asks_nobody_else(file, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("APPDATA", str(tmp_path / "config"))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -90,7 +90,7 @@ def test_one_file_is_one_file_however_it_is_written(file, store, monkeypatch):
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[1, 2]", '{"a": 1}', "\0"])
-def test_a_damaged_file_of_consents_allows_nothing(file, store, damage):
+def test_a_damaged_file_of_trusted_digests_allows_nothing(file, store, damage):
     store.parent.mkdir()
     store.write_text(damage)
     assert trusted_files.status(f"{file}:score", store=store) == "unknown"
@@ -185,7 +185,7 @@ def test_the_preview_shows_the_packages_around_a_module(tmp_path, monkeypatch):
     ]
 
 
-def test_consents_that_cannot_be_kept_are_told(file, tmp_path):
+def test_trusted_digests_that_cannot_be_kept_are_reported(file, tmp_path):
     (tmp_path / "in-the-way").write_text("")
     with pytest.raises(UserError, match="cannot write here"):
         trusted_files.trust_function(
@@ -201,7 +201,7 @@ def test_asking_needs_neither_torch_nor_a_window():
     assert found.stdout.strip() == "set()"
 
 
-def test_rewards_of_a_kind_are_numbered_from_the_second():
+def test_rewards_of_a_variant_are_numbered_from_the_second():
     kinds = ("clip", "sharpness", "clip", "clip", "sharpness")
     assert names_of([Reward(reward=kind) for kind in kinds]) == (
         *("clip", "sharpness", "clip 2", "clip 3", "sharpness 2"),

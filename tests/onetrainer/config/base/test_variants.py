@@ -1,4 +1,4 @@
-"""Sections that come in kinds: chosen, changed, compared, saved, migrated."""
+"""Sections with variants: selected, changed, compared, saved, migrated."""
 
 import json
 
@@ -31,7 +31,7 @@ KINDS = [
 
 
 def chosen(path, kind):
-    """A document with this kind of section; where that is inside a kind, with the outer one."""
+    """Return a document with this variant of a section, and of the sections around it."""
     document = {}
     for outer, kinds in setting_at(f"{path}.kind").needs:
         document = with_variant(document, outer, sorted(kinds)[0])
@@ -45,14 +45,14 @@ def refused(document):
 
 
 @each(("path", "kind"), KINDS)
-def test_every_kind_can_be_chosen_saved_and_loaded(path, kind):
+def test_every_variant_can_be_chosen_saved_and_loaded(path, kind):
     config = resolve(chosen(path, kind), source="")
     assert resolve(as_preset(config), source="") == config
     assert selected_variants(config.model_dump(mode="json"), TrainConfig)[path] == kind
 
 
 @each(("path", "kind"), KINDS)
-def test_every_kind_lists_exactly_the_settings_it_has(path, kind):
+def test_every_variant_lists_exactly_the_settings_it_has(path, kind):
     document = resolve(chosen(path, kind), source="").model_dump(mode="json")
     kinds = selected_variants(document, TrainConfig)
     listed = {s.path: s for s in settings(TrainConfig, kinds=kinds)}
@@ -64,20 +64,20 @@ def test_every_kind_lists_exactly_the_settings_it_has(path, kind):
     assert {s.path for s in EVERY if is_available(s, kinds)} == set(listed)
 
 
-def test_a_document_without_kinds_means_the_default_ones():
+def test_a_document_without_variants_means_the_default_ones():
     config = resolve({"method": {"rank": 4}, "optimizer": {"lr": 1.0}}, source="")
     assert (config.method.kind, config.method.rank) == ("lora", 4)
     assert (config.optimizer.kind, config.optimizer.lr) == ("adamw", 1.0)
 
 
-def test_choosing_another_kind_keeps_what_a_person_has_set():
+def test_choosing_another_variant_keeps_what_a_person_has_set():
     document = {"optimizer": {"kind": "adamw", "lr": 3e-4, "beta2": 0.99}}
     changed = with_variant(document, "optimizer", "adam")["optimizer"]
     assert (changed["lr"], changed["beta2"]) == (3e-4, 0.99)
     assert changed["weight_decay"] == 0.0  # Adam's own, since nothing else was asked for
 
 
-def test_an_override_of_a_kind_leaves_nothing_of_the_old_one():
+def test_an_override_of_a_variant_leaves_nothing_of_the_old_one():
     document = with_overrides(
         {"method": {"kind": "lora", "rank": 4}}, ["method.kind=full", "method.weights=fp32"]
     )
@@ -85,12 +85,12 @@ def test_an_override_of_a_kind_leaves_nothing_of_the_old_one():
     assert (config.method.kind, config.method.weights) == ("full", "fp32")
 
 
-def test_a_wrong_value_names_the_setting_and_not_the_kind():
+def test_a_wrong_value_names_the_setting_and_not_the_variant():
     found = refused({"optimizer": {"kind": "adam", "lr": -1}})
     assert set(found) == {"optimizer.lr"}
 
 
-def test_a_setting_of_another_kind_says_where_it_belongs():
+def test_a_setting_of_another_variant_says_where_it_belongs():
     problem = refused({"method": {"kind": "full", "rank": 4}})["method.rank"]
     assert '"lora"' in problem.expected
     assert "method.kind" in problem.expected
@@ -110,7 +110,7 @@ def test_a_setting_of_another_kind_says_where_it_belongs():
         ("xyz", None),
     ],
 )
-def test_an_unknown_kind_names_the_nearest(word, near):
+def test_an_unknown_variant_names_the_nearest(word, near):
     problem = refused({"optimizer": {"kind": word}})["optimizer.kind"]
     assert problem.remedy == (f'Did you mean "{near}"?' if near else "Correct it.")
 
@@ -120,7 +120,7 @@ def test_a_section_that_is_no_section_is_refused():
     assert refused({"method": {"kind": 7}})
 
 
-def test_differences_between_kinds_are_told_one_by_one():
+def test_differences_between_variants_are_reported_one_by_one():
     left = resolve({"method": {"kind": "lora"}}, source="")
     right = resolve({"method": {"kind": "full"}}, source="")
     found = {d.path: d for d in differences(left, right)}
@@ -130,14 +130,14 @@ def test_differences_between_kinds_are_told_one_by_one():
     assert found["method.weights"].text() == 'method.weights: (not with lora) → "bf16"'
 
 
-def test_kind_of_an_inner_section_comes_before_what_is_in_it():
+def test_variant_of_an_inner_section_comes_before_what_is_in_it():
     left = resolve({"objective": {"timesteps": {"kind": "logit_normal"}}}, source="")
     found = [d.path for d in differences(left, resolve({}, source=""))]
     assert found[0] == "objective.timesteps.kind"
     assert len(found) > 1
 
 
-def test_defaults_of_kinds_are_those_of_the_sections():
+def test_defaults_of_variants_are_those_of_the_sections():
     assert defaults({"optimizer": "adam"})["optimizer"]["weight_decay"] == 0.0
     assert defaults({}) == json.loads(TrainConfig().model_dump_json())
 
@@ -167,7 +167,7 @@ def test_a_file_of_version_one_loads(tmp_path):
     assert not resolve(load_document(path), source="").method.text_encoder.train
 
 
-def test_a_damaged_file_of_version_one_is_refused_in_words(tmp_path):
+def test_a_damaged_file_of_version_one_is_refused_with_reasons(tmp_path):
     old = {"version": 1, "method": 3, "optimizer": {"text_encoder_lr": "x"}}
     with pytest.raises(ProblemsError):
         resolve(migrate(old, source="x"), source="x")
