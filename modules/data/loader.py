@@ -27,7 +27,7 @@ class Loader:
         steps: int,
         with_pixels: bool = False,
     ) -> None:
-        """threads: 0 reads within the steps. steps: the number of steps of the run."""
+        """Set up the loader. threads: 0 reads within the steps. steps: of the run."""
         self._plan = plan
         self._threads = threads
         self._steps = steps

@@ -15,7 +15,7 @@ class WorkQueue(Generic[Result]):
     """A queue of work for threads, and of results that are not taken yet."""
 
     def __init__(self, *, threads: int, most: int) -> None:
-        """most: how much may be in the queue before results must be taken."""
+        """Start the threads. most: how much may be queued before results must be taken."""
         self._pool = ThreadPoolExecutor(threads)
         self._most = most
         self._waiting: deque[Future[Result]] = deque()

@@ -20,7 +20,7 @@ class VaeBatches:
     """
 
     def __init__(self, encode: Callable[[Tensor], LatentMoments], size: int) -> None:
-        """encode: the VAE. size: images per batch, as long as memory allows."""
+        """Set up the batches. encode: the VAE. size: images per batch, as long as memory allows."""
         self._encode = encode
         self.size = size
 
