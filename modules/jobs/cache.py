@@ -91,6 +91,6 @@ def _summary(images: Images, request: CacheRequest) -> list[str]:
     lines = [f"{count} {verb} in the cache {request.folder}, {new} new."]
     if not request.config.data.cache_latents:
         lines = ['This config does not cache images: "Cache latents" is off.']
-    if images.left_out:
-        lines += [f"{len(images.left_out)} left out:", *images.left_out]
+    if images.skipped:
+        lines += [f"{len(images.skipped)} left out:", *images.skipped]
     return lines

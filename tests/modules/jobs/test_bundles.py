@@ -12,7 +12,7 @@ from onetrainer.__main__ import _parser
 from onetrainer.cli.show import describe
 from onetrainer.errors import UserError
 from onetrainer.jobs.convert_request import ConvertRequest
-from onetrainer.jobs.options import given
+from onetrainer.jobs.options import request_values
 from onetrainer.jobs.sample_request import Lora, SampleRequest
 
 VECTORS = torch.randn(3, 768, generator=torch.Generator().manual_seed(0))
@@ -41,7 +41,7 @@ def bundle(tmp_path, lora, run):
 
 def test_the_option_may_be_given_again():
     options = _parser().parse_args(["convert", "a", "b", "--bundle", "c", "--bundle", "d"])
-    assert ConvertRequest(**given(options, ConvertRequest)).bundle == ("c", "d")
+    assert ConvertRequest(**request_values(options, ConvertRequest)).bundle == ("c", "d")
 
 
 def test_what_is_bundled_is_shown_and_drawn_with_under_its_word(bundle):

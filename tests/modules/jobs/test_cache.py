@@ -10,6 +10,7 @@ from onetrainer.jobs.cache_request import CacheRequest
 from onetrainer.presets.presets import load_document, resolve, with_absolute_paths
 from onetrainer.run.events import Phase
 from tests import runs
+from tests.modules.forecast.least_model import write_least_weights
 
 
 def request_of(config, **changes):
@@ -26,6 +27,7 @@ def kept(folder):
 
 def test_a_run_finds_all_that_the_job_has_encoded(tmp_path):
     config = runs.write_project(tmp_path)
+    write_least_weights(tmp_path / "base")
     told = []
     data = {"cache_folder": str(tmp_path / "cache")}
     done = cache(request_of(config, data=data), told.append)

@@ -51,7 +51,7 @@ def test_file_with_averaged_weights_alone_is_opened_when_they_are_asked_for(tmp_
     run(tmp_path / "alone.safetensors", tmp_path / "ema.safetensors", ema=True)
     expected = {n: 2 * t if n.startswith(UNET) else t for n, t in tensors.items()}
     assert_equal(load_file(tmp_path / "ema.safetensors"), expected)
-    with pytest.raises(UserError, match="only averaged weights"):
+    with pytest.raises(UserError, match="EMA weights only"):
         run(tmp_path / "alone.safetensors", tmp_path / "plain.safetensors")
 
 

@@ -14,6 +14,7 @@ from modules.training.checkpoints import newest_record
 from onetrainer.errors import UserError
 from onetrainer.run.events import Sample, Started, Warned
 from tests import runs
+from tests.modules.forecast.least_model import write_least_weights
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +24,9 @@ ONE_STEP = {"training": {"steps": 1}, "sampling": {"every": 0, "at_start": False
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
-    return runs.write_project(tmp_path_factory.mktemp("project"))
+    config = runs.write_project(tmp_path_factory.mktemp("project"))
+    write_least_weights(config.parent / "base")
+    return config
 
 
 @pytest.fixture
