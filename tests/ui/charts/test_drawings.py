@@ -42,7 +42,7 @@ def validation(*losses):
     return made
 
 
-def test_parts_of_a_stack_are_as_long_as_they_are_large(kit, root):
+def test_parts_of_a_stacked_bar_are_proportional_to_their_size(kit, root):
     stack = StackedBar(kit, root, has_legend=True)
     canvas = placed(root, stack.canvas)
     parts = [("unet", "UNet", 300), ("vae", "VAE", 100)]
@@ -54,7 +54,7 @@ def test_parts_of_a_stack_are_as_long_as_they_are_large(kit, root):
     assert boxes(canvas, DARK.danger) == []  # it fits
 
 
-def test_a_stack_that_is_too_high_shows_where_the_room_ends(kit, root):
+def test_a_stacked_bar_marks_the_end_of_the_available_space(kit, root):
     stack = StackedBar(kit, root, has_legend=False)
     canvas = placed(root, stack.canvas)
     stack.show([("unet", "UNet", 1000)], {"unet": 0}, 750)
@@ -62,7 +62,7 @@ def test_a_stack_that_is_too_high_shows_where_the_room_ends(kit, root):
     assert edge[0] == pytest.approx(WIDTH * 0.75)
 
 
-def test_bars_of_a_table_are_as_long_as_their_shares(kit, root):
+def test_bars_of_a_table_are_proportional_to_their_fractions(kit, root):
     table = BarTable(kit, root, color="validation")
     canvas = placed(root, table.canvas)
     table.show([BarRow("a", 1.0, "0.4"), BarRow("b", 0.25, "0.1"), BarRow("c", 0.0, "0.0")])

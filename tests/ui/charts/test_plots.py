@@ -33,7 +33,7 @@ def test_points_may_lie_above_the_rate():
     assert max(share for _, share in rate_points(points, steps=1000)) == 3
 
 
-def test_it_is_said_what_the_curve_is_of():
+def test_the_title_of_the_rate_plot_names_its_quantity():
     draft = Draft()
     for kind, title in (
         ("adamw", "Learning rate over the run, up to 0.004"),
@@ -75,7 +75,7 @@ def test_an_empty_range_has_no_plot():
     assert density_bins(Uniform(lowest=0.5, highest=0.5)) == []
 
 
-def test_every_kind_has_a_plot_whatever_else_is_wrong():
+def test_every_variant_has_a_plot_whatever_else_is_wrong():
     draft = Draft()
     draft.set("training.batch_size", "none")
     for section, curve_of in (

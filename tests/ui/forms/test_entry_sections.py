@@ -139,7 +139,7 @@ def test_a_sentence_over_settings_of_an_entry_is_shown_only_with_them(form, draf
     assert leads(form, root) == []
 
 
-def test_what_is_set_deep_in_an_entry_is_what_training_goes_by(draft):
+def test_training_uses_the_nested_settings_of_an_entry(draft):
     open_with(draft, [concept(folder="/a", own_captions=True)])
     draft.set(SHUFFLE, True)
     of_main, of_folder = concepts_of(draft.config())
@@ -191,7 +191,7 @@ def test_no_room_is_left_of_advanced_settings_that_are_hidden_again(form, draft,
     assert before == after < opened
 
 
-def test_what_is_wrong_deep_in_an_entry_is_said_beside_it(form, draft, root):
+def test_a_problem_in_a_nested_section_is_shown_at_its_setting(form, draft, root):
     open_with(draft, [concept(folder="/a", own_captions=True)])
     path = f"{FIRST}.captions.dropout"
     form.row(path)
@@ -309,7 +309,7 @@ def test_each_entry_has_buttons_of_its_own_that_choose_a_folder(form, draft, kit
     assert kit.named[f"{LIST}.1.folder"] is form.row(f"{LIST}.1.folder").editor.focus
 
 
-def test_entries_are_told_by_what_sets_them_apart():
+def test_entries_have_titles_and_summaries_that_distinguish_them():
     setting = find_setting(LIST)
     assert entry_noun(setting) == "Folder"
     assert entry_title(setting, concept(folder="/pictures/cats")) == "cats"
@@ -339,7 +339,7 @@ def test_a_beginner_sees_the_folder_the_resolution_masks_and_where_captions_are(
     assert paths == {"data.folder", "data.resolution", "data.masks", "data.caption_source"}
 
 
-def test_search_finds_what_is_said_of_images():
+def test_search_finds_settings_of_images():
     for query, path in (
         ("shuffle", "data.captions.shuffle"),
         ("keep_tokens", "data.captions.keep"),

@@ -12,7 +12,7 @@ def widgets(widget):
     return sum(1 + widgets(child) for child in widget.winfo_children())
 
 
-def test_every_kind_can_be_shown_and_shows_its_values(make_form, draft, root):
+def test_every_variant_shows_its_values(make_form, draft, root):
     for name, sections in (
         ("method", ("method",)),
         ("training", ("optimizer", "schedule")),
@@ -30,7 +30,7 @@ def test_every_kind_can_be_shown_and_shows_its_values(make_form, draft, root):
             draft.reset_all()
 
 
-def test_going_back_to_a_kind_makes_no_widget(make_form, draft, root):
+def test_switching_back_to_a_variant_creates_no_widget(make_form, draft, root):
     make_form("training")
     variants = ("lion", "sgd", "adamw")
     for kind in variants:
@@ -41,7 +41,7 @@ def test_going_back_to_a_kind_makes_no_widget(make_form, draft, root):
     assert widgets(root) == before
 
 
-def test_a_row_goes_by_its_path_again_when_its_kind_comes_back(make_form, draft, kit):
+def test_a_row_is_registered_by_its_path_again_when_its_variant_comes_back(make_form, draft, kit):
     form = make_form("training")
     first = form.row("optimizer.lr").editor.focus
     draft.set("optimizer.kind", "prodigy")
@@ -52,7 +52,7 @@ def test_a_row_goes_by_its_path_again_when_its_kind_comes_back(make_form, draft,
     assert kit.named["optimizer.lr"] is first
 
 
-def test_what_is_typed_into_a_row_that_goes_is_forgotten(make_form, draft, root):
+def test_text_typed_into_a_row_that_disappears_is_dropped(make_form, draft, root):
     form = make_form("training")
     draft.set("optimizer.kind", "sgd")
     form.row("optimizer.momentum").editor.focus.insert("end", "5")
@@ -64,7 +64,7 @@ def test_what_is_typed_into_a_row_that_goes_is_forgotten(make_form, draft, root)
     assert draft.value_errors == []
 
 
-def test_inner_sections_have_titles_where_they_need_to_be_told_apart(make_form):
+def test_nested_sections_have_titles_where_needed(make_form):
     form = make_form("method")
     titles = form._cards[0]._titles
     assert titles["method.unet"].cget("text") == "UNet"
@@ -74,7 +74,7 @@ def test_inner_sections_have_titles_where_they_need_to_be_told_apart(make_form):
     assert not titles["method.unet"].winfo_manager()
 
 
-def test_a_kind_without_settings_leaves_its_choice_alone_on_the_card(make_form, draft):
+def test_a_variant_without_settings_shows_its_choice_only(make_form, draft):
     form = make_form("method")
     draft.set("method.kind", "embedding")
     shown = [row.path for row in form._cards[0].all_rows() if row.is_shown]
@@ -82,7 +82,7 @@ def test_a_kind_without_settings_leaves_its_choice_alone_on_the_card(make_form, 
     assert form._cards[0].outer.winfo_manager() == "grid"
 
 
-def test_what_can_have_no_effect_is_not_shown(make_form, draft):
+def test_settings_without_effect_are_hidden(make_form, draft):
     form = make_form("loss")
     for path, other, value in (
         ("objective.mask.unmasked_weight", "data.masks", "alpha"),
@@ -108,7 +108,7 @@ def test_a_card_with_nothing_to_show_is_not_there(make_form, draft):
     assert mask.outer.winfo_manager()
 
 
-def test_it_is_said_beside_a_number_what_none_of_it_means(make_form, draft):
+def test_a_zero_is_explained_next_to_the_number(make_form, draft):
     form = make_form("method")
     draft.set("embeddings.tokens", [EmbeddingToken().model_dump()])
     unit = form.row("embeddings.tokens.0.vectors").editor._unit
@@ -119,7 +119,7 @@ def test_it_is_said_beside_a_number_what_none_of_it_means(make_form, draft):
     assert unit.cget("text") == "automatic"
 
 
-def test_it_is_said_what_is_trained(home):
+def test_the_trained_components_are_listed(home):
     for changes, lines in (
         ({}, ["LoRA: UNet"]),
         ({"method.text_encoder.train": True}, ["LoRA: UNet and text encoder"]),

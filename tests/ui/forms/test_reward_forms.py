@@ -72,7 +72,7 @@ def test_entries_depend_on_their_own_choices(make_form, draft):
     assert form.row("objective.rewards.1.function").is_shown
 
 
-def test_what_is_wrong_is_shown_even_without_an_effect(make_form, draft):
+def test_a_setting_with_a_problem_is_shown_even_without_effect(make_form, draft):
     form = make_form()
     draft.set("objective.rewards", [reward()])
     assert not form.row(f"{ENTRY}.quality").is_shown
@@ -83,7 +83,7 @@ def test_what_is_wrong_is_shown_even_without_an_effect(make_form, draft):
     assert form.row(f"{ENTRY}.text").is_shown
 
 
-def test_figures_stand_beside_each_other_without_gaps(make_form, draft, root):
+def test_numbers_are_side_by_side_without_gaps(make_form, draft, root):
     form = make_form()
     draft.set("objective.rewards", [reward(reward="function", has_gradient=True)])
     root.update()
@@ -96,7 +96,7 @@ def test_figures_stand_beside_each_other_without_gaps(make_form, draft, root):
     assert choice.winfo_rooty() < boxes[0].winfo_rooty()
 
 
-def test_what_is_wrong_with_a_list_stands_over_its_entries(make_form, draft, root):
+def test_problems_of_a_list_are_above_its_entries(make_form, draft, root):
     form = make_form()
     draft.set("objective.rewards", [reward(), reward(train=False)])
     root.update()
@@ -213,7 +213,7 @@ def test_every_choice_that_an_entry_s_setting_needs_is_one_of_the_entry():
             assert set(wanted) < set(setting_at(f"{ENTRY}.{other}").choices)
 
 
-def test_it_is_said_where_the_rewards_are_and_how_to_choose_them():
+def test_the_objective_card_leads_to_reward_training_and_back():
     assert objective_message("rewards", "denoising", "lora").button == "Train on rewards"
     assert objective_message("rewards", "denoising", "lora").reason == ""
     assert "VAE" in objective_message("rewards", "reconstruction", "vae").reason
@@ -222,7 +222,7 @@ def test_it_is_said_where_the_rewards_are_and_how_to_choose_them():
     assert objective_message("loss", "denoising", "lora") is None
 
 
-def test_it_is_said_how_many_prompts_there_are(draft):
+def test_the_number_of_prompts_is_described(draft):
     for text, lines in (
         ("", []),
         ("a cat", ["1 training prompt, 1 for evaluation, also trained on"]),
@@ -232,7 +232,7 @@ def test_it_is_said_how_many_prompts_there_are(draft):
         assert prompt_lines(draft) == lines
 
 
-def test_work_and_time_are_told_in_words():
+def test_work_and_time_are_formatted():
     assert passes_title(412.4) == "A step costs 412 UNet passes"
     parts = {"drawing": 9.0, "trained": 1.0, "something_else": 1.0}
     assert [title for title, _ in labeled_passes(parts)][:2] == ["Sampling", "With gradient"]

@@ -49,7 +49,7 @@ def grid(root, kit):
     return GridWindow(root, kit)
 
 
-def test_it_is_known_which_cell_the_pointer_is_on(grid):
+def test_the_cell_below_the_pointer_is_known(grid):
     grid.show(4)
     canvas = grid.cells.canvas
     canvas.event_generate("<Motion>", warp=True, x=120, y=20)
@@ -60,7 +60,7 @@ def test_it_is_known_which_cell_the_pointer_is_on(grid):
     assert grid.cells.below_pointer == -1
 
 
-def test_only_what_can_be_seen_is_drawn(grid):
+def test_only_visible_cells_are_drawn(grid):
     grid.show(100_000)
     assert grid.drawn <= set(range(6 * 6))
     assert set(range(6 * 5)) <= grid.drawn
@@ -109,7 +109,7 @@ def test_a_click_chooses_and_a_second_one_opens(grid):
     assert grid.opened == [7, 7]
 
 
-def test_a_click_beside_the_cells_chooses_none(grid):
+def test_a_click_next_to_the_cells_selects_none(grid):
     grid.show(7)
     grid.click(200, 50)
     assert grid.chosen == []
@@ -147,7 +147,7 @@ def test_more_cells_that_fit_are_not_scrolled(grid):
     assert grid.cells.canvas.canvasy(2) > 0
 
 
-def test_the_bar_tells_what_is_seen_after_every_change(grid):
+def test_the_scrollbar_follows_every_change(grid):
     grid.show(600)
     assert grid.cells._bar.get() == grid.cells.canvas.yview()
     resize(grid.root, 120, 404)

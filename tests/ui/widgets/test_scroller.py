@@ -28,7 +28,7 @@ def edges(page, widget):
     return top, top + widget.winfo_height()
 
 
-def test_what_belongs_to_a_field_is_seen_with_it(root, page):
+def test_the_message_of_a_field_is_visible_with_it(root, page):
     _, field, warning, _ = (block(page, height) for height in (400, 30, 120, 400))
     root.update()
     page.show(field, warning)
@@ -37,7 +37,7 @@ def test_what_belongs_to_a_field_is_seen_with_it(root, page):
     assert edges(page, warning)[1] <= page.canvas.winfo_height()
 
 
-def test_what_is_too_high_is_seen_from_its_beginning(root, page):
+def test_a_widget_taller_than_the_window_is_shown_from_its_top(root, page):
     _, field, warning, _ = (block(page, height) for height in (400, 30, 500, 400))
     root.update()
     page.show(field, warning)

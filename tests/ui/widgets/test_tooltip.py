@@ -41,7 +41,7 @@ def rest_on(root, widget):
     pass_time(root)
 
 
-def test_the_words_follow_what_they_tell_of(root, kit):
+def test_the_text_is_kept_up_to_date(root, kit):
     said = ["No run is in progress."]
     entry = field(root)
     Tooltip(entry, kit.theme, lambda: said[0])

@@ -96,7 +96,7 @@ def test_an_advanced_setting_that_is_changed_or_wrong_is_shown(forms, draft):
     assert not form.row("optimizer.beta1").editor.widget.winfo_manager()
 
 
-def test_typing_changes_the_draft_and_words_appear_for_what_is_wrong(forms, draft, root):
+def test_typing_changes_the_draft_and_shows_problems(forms, draft, root):
     row = forms["training"].row("training.steps")
     type_into(root, row, "0")
     forms["training"].refresh()
@@ -125,7 +125,7 @@ def test_a_value_from_elsewhere_is_shown(forms, draft):
     assert forms["training"].row("training.steps").editor.focus.get() == "7"
 
 
-def test_choices_are_shown_in_words_and_kept_as_values(forms, draft, root):
+def test_choices_are_shown_by_label_and_stored_by_value(forms, draft, root):
     row = forms["model"].row("model.family")
     box = row.editor.focus
     assert (box.get(), draft.value("model.family")) == ("SD 1.5", "sd15")
@@ -149,7 +149,7 @@ def test_a_new_prompt_has_the_size_of_training(forms, draft):
     assert draft.value("sampling.prompts.1.width") == 128
 
 
-def test_a_new_prompt_is_not_blamed_for_being_empty_before_it_was_left(forms, draft, root):
+def test_a_new_prompt_is_not_reported_as_empty_until_it_loses_the_focus(forms, draft, root):
     form = forms["sampling"]
     draft.listen(form.refresh)
     form._cards[0].lists[0].add()
@@ -162,7 +162,7 @@ def test_a_new_prompt_is_not_blamed_for_being_empty_before_it_was_left(forms, dr
     assert "The prompt is empty" in row.error
 
 
-def test_a_prompt_that_is_not_new_is_blamed_for_being_empty_at_once(forms, draft, root):
+def test_an_existing_prompt_is_reported_as_empty_at_once(forms, draft, root):
     form = forms["sampling"]
     draft.listen(form.refresh)
     form._cards[0].lists[0].add()
@@ -181,7 +181,7 @@ def test_a_resolution_that_is_wrong_does_not_spread(forms, draft):
     assert draft.value("sampling.prompts.0.width") == 512
 
 
-def test_a_problem_is_put_right_by_its_button_and_that_can_be_undone(forms, draft, kit, root):
+def test_a_problem_is_fixed_by_its_button_and_that_can_be_undone(forms, draft, kit, root):
     form = forms["model"]
     assert "fix model.family" not in kit.named
     draft.set_file_problems([Problem("model.family", "wrong", fix=Fix("model.family", "sdxl"))])
@@ -229,7 +229,7 @@ def test_choosing_a_model_changes_nothing_but_its_path(root, kit, monkeypatch, t
     assert draft.value("model.path") == chosen
 
 
-def test_a_sentence_leads_a_group_while_a_setting_of_it_is_shown(forms, draft):
+def test_the_lead_of_a_group_is_shown_with_any_of_its_settings(forms, draft):
     form = forms["output"]
     lead = form.row("metadata.include_config")._lead
 
@@ -279,7 +279,7 @@ def test_the_knob_of_a_switch_is_round_and_light():
         assert contrast(palette.on_fill, palette.fill if is_on else palette.border) >= 3
 
 
-def test_a_switch_is_turned_by_keyboard_and_pointer_and_told_of_once(kit, root):
+def test_a_switch_is_toggled_by_keyboard_and_pointer_and_reported_once(kit, root):
     turned = []
     switch = kit.switch(root, lambda: turned.append(switch.is_on), text="words")
     switch.widget.pack()
@@ -341,7 +341,7 @@ def test_a_hundred_thousand_steps_are_drawn_as_quickly_as_a_few_thousand(kit, ro
     assert len(chart.canvas.find_all()) < 60
 
 
-def test_a_image_that_cannot_be_read_is_none(tmp_path):
+def test_an_unreadable_image_is_none(tmp_path):
     (tmp_path / "broken.png").write_bytes(b"no picture")
     assert load_fitting(tmp_path / "broken.png", 50, 50) is None
     assert load_fitting(tmp_path / "missing.png", 50, 50) is None
@@ -363,7 +363,7 @@ def test_results_of_threads_are_delivered_where_they_are_asked_for():
     assert threading.get_ident() not in results
 
 
-def test_long_names_are_broken_after_dots_and_nothing_else_is():
+def test_only_long_names_are_wrapped_after_dots():
     name = "unet.down_blocks.1.attentions.0.transformer_blocks.0.attn2.to_k"
     text = f'Such as "{name}" and 0.5 or short.names.'
     lines = break_at_dots(text, 24, len).splitlines()
@@ -373,7 +373,7 @@ def test_long_names_are_broken_after_dots_and_nothing_else_is():
     assert break_at_dots(text, 200, len) == text
 
 
-def test_what_a_setting_depends_on_is_said_as_it_is_chosen():
+def test_dependencies_are_described_by_the_labels_of_their_choices():
     assert only_with_text("validation.use", ANY) == "Has an effect only while “Validate” is on"
     assert only_with_text("data.class_folder", ANY).endswith("is set")
     zero = only_with_text("data.concepts.0.images", ("0",))

@@ -74,7 +74,7 @@ def test_a_page_that_is_refreshed_before_it_is_on_the_screen_asks_once_it_is(con
     wait_until(context, lambda: part.query.answer)
 
 
-def test_an_unforeseen_error_is_told_and_one_can_look_again(context, monkeypatch):
+def test_an_unexpected_error_is_shown_and_can_be_retried(context, monkeypatch):
     real = preview_plan.compute_preview
     monkeypatch.setattr(preview_plan, "compute_preview", fail)
     part = shown(context, PlanTab)
@@ -113,7 +113,7 @@ def check_with(context, findings):
     return part
 
 
-def test_only_what_is_no_image_has_its_kind_of_file_written_in_its_place(context, tmp_path):
+def test_only_a_file_without_thumbnail_shows_its_file_type(context, tmp_path):
     good, bad = tmp_path / "good.png", tmp_path / "bad.jpg"
     paint(0, 1.0, size=64).save(good)
     bad.write_bytes(b"none")
@@ -132,7 +132,7 @@ def test_every_kind_of_finding_has_room_for_its_name(context, tmp_path):
     assert set(HEADLINES.values()) <= set(texts(part._group_list))
 
 
-def test_a_finding_keeps_its_file_s_name_and_the_pointer_tells_the_whole_path(context, tmp_path):
+def test_a_finding_shows_its_file_name_and_the_tooltip_the_full_path(context, tmp_path):
     folder = "houses & barns from the summer " * 4 + "holidays"
     path = tmp_path / folder / "IMG_1000.JPG"
     part = check_with(context, [Finding("unreadable", "error", path, "x", "y")])
@@ -144,7 +144,7 @@ def test_a_finding_keeps_its_file_s_name_and_the_pointer_tells_the_whole_path(co
     assert part._path_below_pointer() == str(path)
 
 
-def test_the_plan_heeds_what_a_check_has_trained_of_similar_images(context, tmp_path, monkeypatch):
+def test_the_preview_uses_the_near_duplicates_that_a_check_found(context, tmp_path, monkeypatch):
     # Files this new are not relied on, which is no matter here.
     monkeypatch.setattr("onetrainer.images.header.SETTLED_NS", 0)
     settings = {"data.cache_folder": str(tmp_path / "cache"), "validation.use": True}

@@ -39,7 +39,7 @@ def known(mean, since=None, band=None, **more):
     }
 
 
-def look(step, reward=0.0, verdict="improving", **details):
+def evaluated(step, reward=0.0, verdict="improving", **details):
     scores = {"": reward, "sharpness": 0.25, "color": 0.5}
     usual = {
         "words": "words",
@@ -60,7 +60,7 @@ def look(step, reward=0.0, verdict="improving", **details):
     return Evaluated(step, reward, 0.1, verdict=verdict, **{**usual, **details})
 
 
-def told(*events):
+def rewards_of(*events):
     state = RunState()
     for event in events:
         state.apply(event)
@@ -68,18 +68,18 @@ def told(*events):
 
 
 def trend(name, *events, least_diversity=0.6):
-    found = reward_trends(told(*events), least_diversity=least_diversity)
+    found = reward_trends(rewards_of(*events), least_diversity=least_diversity)
     return next(one for one in found if one.name == name)
 
 
-def test_rewards_are_kept_beside_the_loss():
+def test_rewards_are_stored_next_to_the_loss():
     state = RunState()
     for event in (
         Started(1, 0, 9),
         Phase("evaluating", 2, 6),
         Rewarded(1, 0.5, 0.2, 4),
         Progress(1, 9, 1, -0.5, 1e-4),
-        look(1),
+        evaluated(1),
     ):
         state.apply(event)
     assert (len(state.rewards.scores), len(state.curve), len(state.rewards.evaluations)) == (
@@ -100,24 +100,28 @@ def test_a_step_of_long_training_keeps_its_spread_in_bounded_memory():
 
 
 def test_a_reward_that_is_no_number_leaves_a_gap_in_both_curves():
-    rewards = told(Rewarded(1, math.nan, 0.1, 4), Rewarded(2, 1.0, math.nan, 4))
+    rewards = rewards_of(Rewarded(1, math.nan, 0.1, 4), Rewarded(2, 1.0, math.nan, 4))
     assert [point.step for point in rewards.scores.points()] == [2]
     assert [point.mean for point in rewards.spreads.points()] == [0.0]
 
 
-def test_a_look_takes_the_place_of_one_of_the_same_step_and_a_first_one_begins_anew():
-    rewards = told(look(0, verdict="first"), look(10, 1.0), look(5), look(10, 2.0))
+def test_an_evaluation_replaces_one_of_the_same_step_and_a_first_one_starts_over():
+    rewards = rewards_of(
+        evaluated(0, verdict="first"), evaluated(10, 1.0), evaluated(5), evaluated(10, 2.0)
+    )
     assert [(one.step, one.reward) for one in rewards.evaluations] == [
         (0, 0.0),
         (5, 0.0),
         (10, 2.0),
     ]
-    rewards.add_evaluation(look(10, 3.0, verdict="first"))
+    rewards.add_evaluation(evaluated(10, 3.0, verdict="first"))
     assert [one.reward for one in rewards.evaluations] == [3.0]
 
 
-def test_the_grid_has_base_best_and_now_and_any_look_in_the_place_of_now():
-    rewards = told(look(0, verdict="first"), look(5), look(10), look(15, best_step=5))
+def test_the_grid_has_base_best_and_now_or_any_other_evaluation_in_place_of_now():
+    rewards = rewards_of(
+        evaluated(0, verdict="first"), evaluated(5), evaluated(10), evaluated(15, best_step=5)
+    )
     titles = [column.title for column in grid_columns(rewards)]
     assert titles == ["base", "best · step 5", "now · step 15"]
     assert [column.title for column in grid_columns(rewards, 10)][2] == "step 10"
@@ -127,35 +131,37 @@ def test_the_grid_has_base_best_and_now_and_any_look_in_the_place_of_now():
     assert grid_rows(rewards) == [("a cat", 3), ("a cat", 4)]
 
 
-def test_the_grid_of_a_single_look_has_one_column():
-    assert [column.title for column in grid_columns(told(look(0, verdict="first")))] == ["base"]
+def test_the_grid_of_a_single_evaluation_has_one_column():
+    assert [column.title for column in grid_columns(rewards_of(evaluated(0, verdict="first")))] == [
+        "base"
+    ]
     assert grid_columns(Rewards()) == []
 
 
-def test_a_look_with_fewer_images_leaves_places_empty():
-    short = look(0, verdict="first")
-    rewards = told(replace(short, images=short.images[:1]), look(5))
+def test_an_evaluation_with_fewer_images_leaves_cells_empty():
+    short = evaluated(0, verdict="first")
+    rewards = rewards_of(replace(short, images=short.images[:1]), evaluated(5))
     assert [cell is None for cell in grid_columns(rewards)[0].cells] == [False, True]
 
 
-def test_a_image_tells_trained_rewards_first_and_their_sum_only_where_there_are_several():
-    cell = grid_columns(told(look(0, 0.7)))[0].cells[0]
+def test_an_image_lists_trained_rewards_first_and_their_sum_only_if_there_are_several():
+    cell = grid_columns(rewards_of(evaluated(0, 0.7)))[0].cells[0]
     assert cell.lines == (("color", "0.500"), ("sharpness", "0.250"))
     both = {"sharpness": known(0.2, trained=1), "color": known(0.5, trained=1)}
-    rewards = told(look(0, 0.7, rewards=both))
+    rewards = rewards_of(evaluated(0, 0.7, rewards=both))
     assert grid_columns(rewards)[0].cells[0].lines[0] == ("together", "0.700")
     assert image_scores_text(rewards, 1, 0) == "together 0.700   sharpness 0.250   color 0.500"
 
 
-def test_the_viewer_goes_over_all_looks_of_a_image():
-    book = sample_book(told(look(0, verdict="first"), look(5)))
+def test_the_viewer_goes_over_all_evaluations_of_an_image():
+    book = sample_book(rewards_of(evaluated(0, verdict="first"), evaluated(5)))
     assert (book.prompts, book.steps_of(1)) == ([0, 1], [0, 5])
     assert (book.at(1, 5).path, book.at(1, 5).seed) == ("rewards/5-4.jpg", 4)
 
 
 def test_trained_rewards_come_before_watched_ones_and_these_before_drift():
     drift = {"saturation": 1.2, "diversity": 0.9, "distance": 0.02}
-    found = reward_trends(told(look(0, drift=drift)), least_diversity=0.6)
+    found = reward_trends(rewards_of(evaluated(0, drift=drift)), least_diversity=0.6)
     assert [(one.name, one.kind) for one in found] == [
         ("color", "trained"),
         ("sharpness", "watched"),
@@ -166,7 +172,7 @@ def test_trained_rewards_come_before_watched_ones_and_these_before_drift():
     assert [one.base for one in found] == [0.5, 0.2, 1.0, 1.0, None]
 
 
-def test_a_change_of_a_reward_is_told_apart_only_beyond_its_band():
+def test_a_change_of_a_reward_is_colored_only_beyond_its_band():
     for since, weight, tone in (
         (-0.05, 1, "warning"),
         (-0.01, 1, "text"),
@@ -174,7 +180,7 @@ def test_a_change_of_a_reward_is_told_apart_only_beyond_its_band():
         (-0.05, -1, "good"),
     ):
         rewards = {"sharpness": known(0.2 + since, since, 0.02, weight=weight)}
-        assert trend("sharpness", look(0), look(5, rewards=rewards)).tone == tone, since
+        assert trend("sharpness", evaluated(0), evaluated(5, rewards=rewards)).tone == tone, since
 
 
 def test_drift_is_a_warning_where_the_guard_sees_one():
@@ -186,7 +192,7 @@ def test_drift_is_a_warning_where_the_guard_sees_one():
         ("saturation", 1.39, "text"),
         ("distance", 0.9, "text"),
     ):
-        assert trend(name, look(0, drift={name: share}), least_diversity=0.7).tone == tone, (
+        assert trend(name, evaluated(0, drift={name: share}), least_diversity=0.7).tone == tone, (
             name,
             share,
         )
@@ -194,12 +200,12 @@ def test_drift_is_a_warning_where_the_guard_sees_one():
 
 def test_what_is_no_number_or_not_known_is_no_trend():
     bad = {"sharpness": known(math.nan), "color": known(0.5, trained=1, error=None)}
-    rewards = told(look(0, rewards=bad, drift={"contrast": math.nan}))
+    rewards = rewards_of(evaluated(0, rewards=bad, drift={"contrast": math.nan}))
     found = reward_trends(rewards, least_diversity=0.6)
     assert [(one.name, one.points[0].error) for one in found] == [("color", 0.0)]
 
 
-def test_figures_are_said_with_the_digits_that_tell_them_apart():
+def test_values_have_the_digits_that_distinguish_them():
     values = [0.41234, -5.5, 21.534, 12345.6, 0.00042, 0.0]
     assert [format_score(one) for one in values] == [
         *("0.412", "-5.500", "21.53", "12,346", "0.0004", "0.000")
@@ -208,20 +214,20 @@ def test_figures_are_said_with_the_digits_that_tell_them_apart():
         *("100 %", "62 %", "0.4 %", "0 %")
     ]
     rewards = {"sharpness": known(0.25, 0.05, 0.02)}
-    assert trend("sharpness", look(0), look(5, rewards=rewards)).figure == "0.250  +0.05"
-    assert trend("sharpness", look(5)).text_at(0) == "step 5: 0.200 ± 0.02"
+    assert trend("sharpness", evaluated(0), evaluated(5, rewards=rewards)).figure == "0.250  +0.05"
+    assert trend("sharpness", evaluated(5)).text_at(0) == "step 5: 0.200 ± 0.02"
 
 
 def test_only_an_end_that_the_guard_wanted_is_one():
     state = RunState()
-    for event in (Started(1, 0, 60), look(20, verdict="hacking", stops=True)):
+    for event in (Started(1, 0, 60), evaluated(20, verdict="hacking", stops=True)):
         state.apply(event)
     assert not state.is_guarded_end  # it goes on saving
     state.apply(Finished(20, []))
     assert state.is_guarded_end
     state.apply(Finished(60, []))
     assert not state.is_guarded_end
-    state.apply(look(30))
+    state.apply(evaluated(30))
     state.apply(Finished(30, []))
     assert (state.is_early_end, state.is_guarded_end) == (True, False)
 
@@ -249,7 +255,7 @@ def test_the_bands_of_the_chart_are_as_high_as_spread_and_error(kit, root):
     chart = RewardChart(kit, root)
     placed(root, chart.canvas)
     steps = [Rewarded(step, 0.5, 0.4, 4) for step in range(1, 41)]
-    chart.show(told(look(0, 0.5, verdict="first"), *steps, look(40, 0.5)))
+    chart.show(rewards_of(evaluated(0, 0.5, verdict="first"), *steps, evaluated(40, 0.5)))
     palette = kit.theme.palette
     (spread,) = filled(chart.canvas, "polygon", palette.selected)
     (band,) = filled(chart.canvas, "polygon", palette.validation_band)
@@ -261,23 +267,29 @@ def test_the_bands_of_the_chart_are_as_high_as_spread_and_error(kit, root):
 def test_what_the_guard_saw_is_marked_in_its_color(kit, root):
     chart = RewardChart(kit, root)
     placed(root, chart.canvas)
-    chart.show(told(look(0, verdict="first"), look(5, 1.0), look(10, 2.0, verdict="hacking")))
+    chart.show(
+        rewards_of(
+            evaluated(0, verdict="first"), evaluated(5, 1.0), evaluated(10, 2.0, verdict="hacking")
+        )
+    )
     assert len(filled(chart.canvas, "polygon", kit.theme.palette.warning)) == 1
 
 
-def test_the_chart_says_what_will_be_there_and_bears_a_single_look(kit, root):
+def test_the_chart_has_a_placeholder_and_draws_a_single_evaluation(kit, root):
     chart = RewardChart(kit, root)
     placed(root, chart.canvas)
     chart.show(Rewards())
     assert "after the first step" in chart.canvas.itemcget(chart.canvas.find_all()[0], "text")
-    chart.show(told(look(0, 0.5, verdict="first")))
+    chart.show(rewards_of(evaluated(0, 0.5, verdict="first")))
     assert filled(chart.canvas, "rectangle", kit.theme.palette.validation_band)
 
 
-def test_watched_curves_are_told_apart_not_by_color_alone(kit, root):
+def test_rewards_that_are_not_trained_differ_by_more_than_color(kit, root):
     plots = TrendPlots(kit, root)
     placed(root, plots.canvas)
-    found = reward_trends(told(look(0), look(5), look(10)), least_diversity=0.6)
+    found = reward_trends(
+        rewards_of(evaluated(0), evaluated(5), evaluated(10)), least_diversity=0.6
+    )
     plots.show(found)
     canvas = plots.canvas
     assert len(canvas.find_withtag("figure")) == len(found) == 3
@@ -354,8 +366,8 @@ def run_page(root, kit, tmp_path, *events):
 
 
 def test_the_guard_warns_while_the_run_goes_on(root, kit, tmp_path):
-    warning = look(10, 2.0, verdict="hacking", words="The color rose, but")
-    page = run_page(root, kit, tmp_path, Started(1, 0, 60), look(0, verdict="first"), warning)
+    warning = evaluated(10, 2.0, verdict="hacking", words="The color rose, but")
+    page = run_page(root, kit, tmp_path, Started(1, 0, 60), evaluated(0, verdict="first"), warning)
     assert page.banner.text.splitlines() == ["Warning from the guard", "The color rose, but"]
 
 

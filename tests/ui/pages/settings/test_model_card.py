@@ -11,7 +11,7 @@ from ui.pages.settings import model_card
 from ui.pages.settings.model_card import facts, lines_of
 
 
-def test_a_file_is_told_with_all_that_is_known_of_it(tmp_path):
+def test_a_model_file_is_described_with_all_known_facts(tmp_path):
     path = write_model(tmp_path / "xl.safetensors", {**SDXL_PARTS, **MARKERS})
     assert lines_of(str(path), is_offline=False) == [
         "xl.safetensors",
@@ -23,27 +23,27 @@ def test_a_file_is_told_with_all_that_is_known_of_it(tmp_path):
     ]
 
 
-def test_parts_that_are_missing_are_named(tmp_path):
+def test_missing_components_are_named(tmp_path):
     parts = {name: shape for name, shape in PARTS.items() if "first_stage" not in name}
     path = write_model(tmp_path / "bare.safetensors", parts)
     assert "⚠ Missing: VAE" in lines_of(str(path), is_offline=False)
 
 
-def test_a_thing_that_is_no_whole_model_is_told_as_what_it_is(tmp_path):
+def test_an_adapter_is_described_as_what_it_is(tmp_path):
     model = ModelFile(tmp_path, "folder", "lora", made_for="sdxl", missing=("UNet", "VAE", "CLIP"))
     lines = facts(model)
-    assert lines[:2] == ["This is a LoRA, not a whole model.", "Made for SDXL"]
+    assert lines[:2] == ["This is a LoRA, not a complete model.", "Made for SDXL"]
     assert "⚠ Missing: UNet, VAE and CLIP" in lines
 
 
-def test_of_what_nothing_tells_nothing_is_said(tmp_path):
+def test_unknown_facts_are_left_out(tmp_path):
     assert facts(ModelFile(tmp_path, "folder", "sd2")) == [
         "This is an SD 2 model.",
         "Diffusers folder",
     ]
 
 
-def test_averaged_weights_are_mentioned(tmp_path):
+def test_ema_weights_are_mentioned(tmp_path):
     lines = facts(ModelFile(tmp_path, "folder", "sd15", prediction="epsilon", has_ema=True))
     assert "Predicts noise (epsilon)" in lines
     assert "Contains EMA weights" in lines
@@ -56,14 +56,14 @@ def test_averaged_weights_are_mentioned(tmp_path):
         (True, "Turn off “Offline” to download it."),
     ],
 )
-def test_a_name_of_the_hub_is_no_path(monkeypatch, tmp_path, is_offline, words):
+def test_a_name_on_the_hub_is_no_path(monkeypatch, tmp_path, is_offline, words):
     monkeypatch.setattr("onetrainer.model_files.hub.cached_folder", lambda name: None)
     monkeypatch.chdir(tmp_path)
     name, about = lines_of("models/xl", is_offline=is_offline)
     assert (name, about) == ("models/xl", f"Not on this computer. {words}")
 
 
-def test_a_model_that_was_downloaded_before_is_looked_at(monkeypatch, tmp_path):
+def test_a_downloaded_model_is_inspected(monkeypatch, tmp_path):
     (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": "FluxPipeline"}))
     monkeypatch.setattr("onetrainer.model_files.hub.cached_folder", lambda name: tmp_path)
     lines = lines_of("black-forest-labs/flux", is_offline=True)
@@ -71,7 +71,7 @@ def test_a_model_that_was_downloaded_before_is_looked_at(monkeypatch, tmp_path):
     assert "This is a Flux model." in lines
 
 
-def test_what_cannot_be_read_is_said_in_words(tmp_path):
+def test_unreadable_files_are_reported(tmp_path):
     (tmp_path / "cut.safetensors").write_bytes(b"cut")
     for text in (str(tmp_path / "cut.safetensors"), str(tmp_path / "gone"), "~nobody-here/x.ckpt"):
         lines = lines_of(text, is_offline=False)
@@ -79,5 +79,5 @@ def test_what_cannot_be_read_is_said_in_words(tmp_path):
         assert lines[0].endswith(".")
 
 
-def test_the_card_looks_into_no_file_before_it_is_asked():
+def test_no_model_file_is_inspected_on_import():
     assert "inspect_model" not in vars(model_card)
