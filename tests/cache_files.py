@@ -1,4 +1,4 @@
-"""A cache folder written and read without torch: entries of eight bytes and four."""
+"""Write and read a cache folder without torch: entries of eight bytes and four."""
 
 import struct
 import time
@@ -18,7 +18,7 @@ ROW = 12
 
 
 def contents(number):
-    """What entry `number` holds: two floats and an int."""
+    """Return the contents of an entry: two floats and an int."""
     return {"mean": struct.pack("<2f", number, -number), "n": struct.pack("<i", number)}
 
 
@@ -33,7 +33,7 @@ def entry(number, *, width=2):
 
 
 def put(folder, numbers, kind="latents", width=2):
-    """Writes entries as single shards; gives their paths."""
+    """Write entries as single shards and return their paths."""
     (folder / kind).mkdir(parents=True, exist_ok=True)
     paths = [folder / kind / new_name() for _ in numbers]
     for path, number in zip(paths, numbers, strict=True):
@@ -42,7 +42,7 @@ def put(folder, numbers, kind="latents", width=2):
 
 
 def readable(folder, numbers, kind="latents", index=None):
-    """Those of the numbers whose entries are found; each found one is what was once written."""
+    """Return the numbers whose entries are found, after checking their contents."""
     own = index or CacheIndex(folder)
     keys = [entry_key(number) for number in numbers]
     found = []
@@ -69,12 +69,12 @@ def _row(file, shard, row):
 
 
 def counts(folder, kind="latents"):
-    """How many entries each shard has, whether they are looked up there or not."""
+    """Return the number of entries of each shard, including unused ones."""
     return sorted(read_shard(path).count for path in (folder / kind).glob("*.safetensors"))
 
 
 def used(index, numbers, *, ago, kind="latents"):
-    """Makes the index believe that entries were last used so many seconds ago."""
+    """Set the last use of entries to so many seconds ago."""
     keys = [(int(time.time()) - ago, kind, entry_key(number)) for number in numbers]
     change = "UPDATE entries SET used = ? WHERE kind = ? AND key = ?"
     index.database.transact(lambda connection: connection.executemany(change, keys))

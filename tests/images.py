@@ -1,4 +1,4 @@
-"""Folders of small pictures with captions, as people have them."""
+"""Folders of small images with captions."""
 
 import random
 from pathlib import Path
@@ -9,7 +9,7 @@ SHAPES = [(64, 64), (96, 48), (48, 96), (128, 40), (33, 70), (200, 50)]
 
 
 def folder(path: Path, sizes, *, caption="a cat, red, sitting") -> Path:
-    """A folder with a picture of each size, named 0.png and so on; each of another color."""
+    """Write an image of each size, named 0.png and so on, each of another color."""
     path.mkdir(parents=True, exist_ok=True)
     for number, size in enumerate(sizes):
         color = random.Random(f"{path.name}{number}").choices(range(256), k=3)
@@ -19,5 +19,5 @@ def folder(path: Path, sizes, *, caption="a cat, red, sitting") -> Path:
 
 
 def shapes(dice: random.Random, most: int):
-    """Up to so many random sizes, at least one."""
+    """Return random sizes, from one up to a number."""
     return dice.choices(SHAPES, k=dice.randint(1, most))

@@ -48,7 +48,7 @@ def test_merged_entries_are_found_and_single_files_are_gone(folder):
 @pytest.mark.parametrize(
     "content", [None, b"", b"no database" * 99, b"SQLite format 3\0" + b"?" * 999]
 )
-def test_index_that_is_no_good_is_made_anew(folder, content):
+def test_index_that_is_no_good_is_made_again(folder, content):
     (folder / INDEX_NAME).unlink()
     if content is not None:
         (folder / INDEX_NAME).write_bytes(content)
@@ -58,7 +58,7 @@ def test_index_that_is_no_good_is_made_anew(folder, content):
     connection.close()
 
 
-def test_index_damaged_while_in_use_is_made_anew(folder):
+def test_index_damaged_while_in_use_is_made_again(folder):
     index = CacheIndex(folder)
     size = (folder / INDEX_NAME).stat().st_size
     (folder / INDEX_NAME).write_bytes(b"?" * size)
@@ -208,7 +208,7 @@ def _refused(path, missing_ok=False):
     raise PermissionError(13, "in use", str(path))
 
 
-def test_disk_too_full_for_the_index_is_told_and_loses_nothing(folder):
+def test_disk_too_full_for_the_index_is_reported_and_loses_nothing(folder):
     def allow_no_more(connection):
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages}")
@@ -222,7 +222,7 @@ def test_disk_too_full_for_the_index_is_told_and_loses_nothing(folder):
     assert readable(folder, numbers) == numbers
 
 
-def test_locked_index_is_told_as_such(folder, monkeypatch):
+def test_locked_index_is_reported_as_such(folder, monkeypatch):
     monkeypatch.setattr("onetrainer.cache.database._PATIENCE_S", 0.01)
     connection = sqlite3.connect(folder / INDEX_NAME, isolation_level=None)
     connection.execute("BEGIN EXCLUSIVE")

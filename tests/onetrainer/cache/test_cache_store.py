@@ -101,7 +101,7 @@ def test_entries_unused_for_so_long_go(folder):
 
 
 @pytest.mark.parametrize("is_in_use", [True, False])
-def test_what_is_left_above_a_limit_is_told_by_its_reason(folder, is_in_use):
+def test_what_is_left_above_a_limit_is_reported_by_its_reason(folder, is_in_use):
     index = CacheIndex(folder)
     if is_in_use:
         index.renew_lease()
@@ -191,7 +191,7 @@ def test_part_that_nobody_writes_any_more_is_removed(folder):
     assert done.freed_bytes == done.leftover_bytes == len(b"begun")
 
 
-def test_bytes_of_no_entry_are_told_as_what_was_left_behind(tmp_path):
+def test_bytes_of_no_entry_are_reported_as_what_was_left_behind(tmp_path):
     first, second = (put(tmp_path, [7]) for _ in range(2))  # the same entry twice
     size = first[0].stat().st_size
     done = prune(tmp_path)
@@ -202,12 +202,12 @@ def test_bytes_of_no_entry_are_told_as_what_was_left_behind(tmp_path):
     assert told.startswith(f"cache: removed {left}")
 
 
-def test_nothing_removed_is_told_as_such(folder):
+def test_nothing_removed_is_reported_as_such(folder):
     (told,) = format_prune_report(prune(folder), "cache", None)
     assert told.startswith("cache: nothing to remove; ")
 
 
-def test_entries_and_leftovers_are_told_apart(folder):
+def test_entries_and_leftovers_are_reported_apart(folder):
     put(folder, [11])  # again
     extra = min(path.stat().st_size for path in (folder / "latents").glob("*.safetensors"))
     done = prune(folder, unused_s=1.5 * 86400)
@@ -226,7 +226,7 @@ def test_folder_that_is_no_cache_is_refused_and_left_alone(tmp_path, work):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_command_tells_of_a_folder(folder, capsys):
+def test_command_shows_of_a_folder(folder, capsys):
     assert main(["cache", str(folder)]) == 0
     assert "12 in 1 file" in capsys.readouterr().out
     assert main(["cache", str(folder), "--json"]) == 0
@@ -269,7 +269,7 @@ def test_a_cache_that_only_a_check_has_been_in_is_yet_to_come(capsys, tmp_path):
     assert [path.name for path in folder.iterdir()] == ["pictures.sqlite"]
 
 
-def test_wrong_folder_is_told_in_json_too(capsys, tmp_path):
+def test_wrong_folder_is_reported_in_json_too(capsys, tmp_path):
     assert main(["cache", str(tmp_path / "nowhere"), "--json"]) == 2
     out, err = capsys.readouterr()
     assert json.loads(out)["problem"] == err.strip()

@@ -57,7 +57,7 @@ def test_choices_are_numbered_in_the_order_of_their_braces():
         ("{ " * 100_000, "more than 10"),
     ],
 )
-def test_braces_that_do_not_fit_are_told(text, told):
+def test_braces_that_do_not_fit_are_reported(text, told):
     with pytest.raises(BraceError):
         parse_choices(text)
     assert told in brace_error(text)

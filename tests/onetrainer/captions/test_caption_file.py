@@ -39,7 +39,7 @@ def test_lines_are_captions_each_or_joined(tmp_path, text, each, joined):
         (b"\xfe\xff" + "café\n猫".encode("utf-16-be"), "utf-16"),
     ],
 )
-def test_lines_are_told_apart_in_every_encoding(tmp_path, data, encoding):
+def test_lines_are_reported_apart_in_every_encoding(tmp_path, data, encoding):
     assert read_captions(written(tmp_path, data), lines="each") == (("café", "猫"), encoding)
 
 
@@ -57,11 +57,11 @@ def test_dots_of_windows_text_end_no_line(tmp_path):
         (b"\xff\xfea", "no known encoding"),
     ],
 )
-def test_what_is_no_text_is_told(tmp_path, data, told):
+def test_what_is_no_text_is_reported(tmp_path, data, told):
     with pytest.raises(CaptionError, match=told):
         read_captions(written(tmp_path, data), lines="each")
 
 
-def test_missing_file_is_told(tmp_path):
+def test_missing_file_is_reported(tmp_path):
     with pytest.raises(CaptionError, match="cannot be read"):
         read_captions(tmp_path / "a.txt", lines="each")

@@ -1,4 +1,4 @@
-"""Lists of captions are read in every format, matched with pictures, and faults are told."""
+"""Lists of captions are read in every format, matched with images, and faults are told."""
 
 import json
 
@@ -26,7 +26,7 @@ def lines(*rows):
 
 
 def matched(tmp_path, content, *names, list_name="list.csv"):
-    """The captions of each picture, and the files of entries that name none."""
+    """The captions of each image, and the files of entries that name none."""
     found = read_caption_list(written(tmp_path, list_name, content))
     found = found.match(tmp_path / "pets", names)
     return [one and one.captions for one in found.entries], [one.file for one in found.unused]
@@ -115,12 +115,12 @@ def test_jsonl_is_read(tmp_path):
         ("a.csv", b"a\0b", "is not text"),
     ],
 )
-def test_faults_are_told_with_their_line(tmp_path, name, content, told):
+def test_faults_are_reported_with_their_line(tmp_path, name, content, told):
     with pytest.raises(UserError, match=told):
         read_caption_list(written(tmp_path, name, content))
 
 
-def test_missing_list_is_told(tmp_path):
+def test_missing_list_is_reported(tmp_path):
     with pytest.raises(UserError, match="file not found"):
         read_caption_list(tmp_path / "a.csv")
 
@@ -138,12 +138,12 @@ def test_images_are_named_by_the_end_of_their_path(tmp_path, file):
 
 
 @each("file", ["other/a.png", "c.png", "png", "aa.png", "a.v2", "cats/sub/a"])
-def test_entries_of_other_images_are_told(tmp_path, file):
+def test_entries_of_other_images_are_reported(tmp_path, file):
     found = matched(tmp_path, f"file,caption\n{file},x\n", "sub/a.png", "b.png")
     assert found == ([None, None], [file])
 
 
-def test_unused_entries_are_told_by_name_and_line(tmp_path):
+def test_unused_entries_are_reported_by_name_and_line(tmp_path):
     rows = "\n".join(f"{name}.png,x" for name in "vwxyz")
     found = read_caption_list(written(tmp_path, "a.csv", f"file,caption\n{rows}\n"))
     (note,) = found.match(tmp_path, ["a.png"]).notes("a.csv")

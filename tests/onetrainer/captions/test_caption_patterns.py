@@ -25,7 +25,7 @@ def test_patterns_are_compared_blind_to_case():
     assert not is_listed("long hair, red", r"(long|short) hair", patterns=True)
 
 
-def test_faults_are_told_by_line_and_others_still_match():
+def test_faults_are_reported_by_line_and_others_still_match():
     listed = "(a\n\nb+\n*c"
     told = list(pattern_errors(listed))
     assert [(line, pattern) for line, pattern, _ in told] == [(1, "(a"), (4, "*c")]

@@ -78,7 +78,7 @@ def test_choices_of_a_template_can_be_rotated_on():
     assert problem.fix == Fix(f"{PATH}.wildcards", True)
 
 
-def test_many_bad_patterns_are_told_in_short():
+def test_many_bad_patterns_are_reported_in_short():
     found = told(listed_tags="(\n" * 50, listed_regex=True, **DROPS)
     assert len(found) == 6
     assert "45 more lines" in found[-1][2]

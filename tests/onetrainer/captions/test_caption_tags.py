@@ -210,7 +210,7 @@ def test_tags_are_split_and_joined_at_the_separator(separator, caption, shown):
         ("first", "Don't look, (Red) hat, Été"),
     ],
 )
-def test_capitals_are_written_as_told(mode, expected):
+def test_capitals_are_written_as_reported(mode, expected):
     shown = drawn("don't look, (red) hat, été", capitals=mode, capitals_chance=1.0)
     assert shown == [expected]
 

@@ -1,4 +1,4 @@
-"""What is wrong with the pictures of several folders is told at each folder's own place."""
+"""What is wrong with the images of several folders is told at each folder's own place."""
 
 from PIL import Image, ImageFile
 
@@ -28,7 +28,7 @@ def told(made):
     return [(found.path, found.severity) for found in check_images(made)]
 
 
-def test_each_folder_is_told_at_its_own_place(tmp_path):
+def test_each_folder_is_reported_at_its_own_place(tmp_path):
     images(tmp_path / "a", captions=False)
     images(tmp_path / "b")
     (tmp_path / "b" / "broken.png").touch()
@@ -45,7 +45,7 @@ def test_each_folder_is_told_at_its_own_place(tmp_path):
     ]
 
 
-def test_images_in_folders_within_are_told_unless_somebody_takes_them(tmp_path):
+def test_images_in_folders_within_are_reported_unless_somebody_takes_them(tmp_path):
     folder = images(tmp_path / "a")
     images(folder / "more", 3)
     images(folder / "named", 2)
@@ -74,13 +74,13 @@ def test_the_fix_takes_the_images_of_folders_within(tmp_path, place):
     assert check_images(resolve(cured, source="")) == []
 
 
-def test_a_name_that_the_system_refuses_is_told_at_its_place(tmp_path):
+def test_a_name_that_the_system_refuses_is_reported_at_its_place(tmp_path):
     made = config({"folder": tmp_path / ("x" * 5000)}, folder=str(images(tmp_path / "a")))
     (found,) = check_images(made)
     assert found.path == "data.concepts.0.folder"
 
 
-def test_a_list_that_cannot_be_read_is_told_beside_the_list(tmp_path):
+def test_a_list_that_cannot_be_read_is_reported_next_to_the_list(tmp_path):
     (tmp_path / "list.csv").write_text("neither,nor\n1,2\n")
     folder = images(tmp_path / "a")
     for name in ("list.csv", "gone.jsonl"):
@@ -102,7 +102,7 @@ def test_a_list_that_cannot_be_read_is_told_beside_the_list(tmp_path):
         ("prior", "validation", "data.concepts.0.folder", "error"),
     ],
 )
-def test_files_that_two_folders_have_are_told(tmp_path, outer, inner, place, severity):
+def test_files_that_two_folders_have_are_reported(tmp_path, outer, inner, place, severity):
     roles = {tmp_path / "all" / "some": inner, tmp_path / "all": outer}
     concepts = [
         {"folder": images(folder), "role": role, "include_subfolders": True}
@@ -141,7 +141,7 @@ def test_masks_are_not_missed_while_a_folder_cannot_be_read(tmp_path):
 
 
 @each("place", ["data", "data.concepts.0"])
-def test_an_empty_text_for_all_is_told_once(tmp_path, place):
+def test_an_empty_text_for_all_is_reported_once(tmp_path, place):
     with_mask, without = images(tmp_path / "a"), images(tmp_path / "b")
     Image.new("L", (64, 64)).save(with_mask / "0-masklabel.png")
     said = {"caption_source": "text", "caption_text": " "}
@@ -151,7 +151,7 @@ def test_an_empty_text_for_all_is_told_once(tmp_path, place):
     assert [(one.path, one.severity) for one in found] == [(f"{place}.caption_text", "error")]
 
 
-def test_an_empty_text_is_told_at_the_validation_folder_where_that_alone_uses_it(tmp_path):
+def test_an_empty_text_is_reported_at_the_validation_folder_where_that_alone_uses_it(tmp_path):
     trained, apart = images(tmp_path / "a"), images(tmp_path / "b")
     validation = {"use": True, "folder": str(apart)}
     made = config({"folder": trained}, validation=validation, caption_source="text")
@@ -159,7 +159,7 @@ def test_an_empty_text_is_told_at_the_validation_folder_where_that_alone_uses_it
     assert "validation.folder" in [one.path for one in found]
 
 
-def test_trigger_words_that_are_blank_leave_an_empty_text_to_be_told(tmp_path):
+def test_trigger_words_that_are_blank_leave_an_empty_text_to_be_reported(tmp_path):
     folder = images(tmp_path / "a")
     said = {"caption_source": "text", "caption_text": "", "trigger": " "}
     found = [

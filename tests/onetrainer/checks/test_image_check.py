@@ -1,4 +1,4 @@
-"""A check of pictures finds what may spoil a training, says what to do, and changes nothing."""
+"""A check of images finds what may spoil a training, says what to do, and changes nothing."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ from tests.onetrainer.generated_images import as_jpeg, leaves
 
 
 class Images:
-    """A folder of three sound pictures with captions, to which others are added."""
+    """A folder of three sound images with captions, to which others are added."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -78,7 +78,7 @@ def test_unreadable_images_are_found_by_header_and_by_pixels(images):
         ("text.png", Path.touch, "Save it again from a program that opens it, or remove it"),
     ],
 )
-def test_what_is_left_out_is_told_with_what_helps(images, name, make, remedy):
+def test_what_is_left_out_is_reported_with_what_helps(images, name, make, remedy):
     make(images.folder / name)
     (finding,) = images.check().findings
     assert (finding.kind, finding.path.name) == ("unreadable", name)
@@ -86,7 +86,7 @@ def test_what_is_left_out_is_told_with_what_helps(images, name, make, remedy):
     assert ";" not in finding.what
 
 
-def test_file_of_two_folders_is_told_once(images):
+def test_file_of_two_folders_is_reported_once(images):
     (images.folder / "text.png").write_bytes(b"hello")
     (images.folder / "alone.txt").write_text("a caption")
     images.values["data.concepts"] = [{"name": "again", "folder": str(images.folder)}]
@@ -95,7 +95,7 @@ def test_file_of_two_folders_is_told_once(images):
     ]  # fmt: skip
 
 
-def test_folder_that_is_in_another_one_as_well_is_told(images):
+def test_folder_that_is_in_another_one_as_well_is_reported(images):
     images.add("inner/x", leaves(7, 256))
     images.values["data.include_subfolders"] = True
     inner = {"name": "in it", "folder": str(images.folder / "inner"), "role": "train"}
@@ -108,7 +108,7 @@ def test_folder_that_is_in_another_one_as_well_is_told(images):
     assert images.found() == []
 
 
-def test_copy_is_the_same_file_and_the_later_one_is_told(images):
+def test_copy_is_the_same_file_and_the_later_one_is_reported(images):
     shutil.copy(images.folder / "p1.png", images.folder / "p9.png")
     (images.folder / "p9.txt").write_text("a thing")
     (finding,) = images.check().findings
@@ -124,7 +124,7 @@ def test_image_saved_again_is_nearly_the_same(images):
     assert {finding.path.name, finding.other.name} == {"again.png", "p1.png"}
 
 
-def test_small_image_is_told_with_its_enlargement(images):
+def test_small_image_is_reported_with_its_enlargement(images):
     images.add("small", leaves(7, 128))
     (finding,) = images.check().findings
     assert (finding.kind, finding.path.name) == ("too-small", "small.png")
@@ -157,13 +157,13 @@ def test_enlarged_image_is_found_with_the_size_that_it_has(images, way):
     assert 150 <= width <= 260
 
 
-def test_missing_and_empty_captions_are_told_apart(images):
+def test_missing_and_empty_captions_are_reported_apart(images):
     images.add("bare", leaves(7, 256), caption=None)
     images.add("blank", leaves(8, 256), caption=" \n")
     assert images.found() == [("caption-missing", "bare.png"), ("caption-empty", "blank.png")]
 
 
-def test_no_caption_at_all_is_told_of_each_image(images):
+def test_no_caption_at_all_is_reported_of_each_image(images):
     for path in images.folder.glob("*.txt"):
         path.unlink()
     assert images.found() == [("caption-missing", f"p{seed}.png") for seed in range(3)]
@@ -177,18 +177,18 @@ def test_caption_of_another_source_needs_no_file(images):
 
 
 @pytest.mark.parametrize(("words", "is_long"), [(38, False), (39, True)])
-def test_long_caption_is_told_counting_words_and_signs(images, words, is_long):
+def test_long_caption_is_reported_counting_words_and_signs(images, words, is_long):
     images.add("p0", leaves(0, 256), caption=", ".join(["word"] * words))
     assert images.found() == [("caption-long", "p0.png")] * is_long
 
 
-def test_files_of_no_image_are_told(images):
+def test_files_of_no_image_are_reported(images):
     (images.folder / "lost.txt").write_text("a thing")
     Image.new("L", (256, 256)).save(images.folder / "gone-masklabel.png")
     assert sorted(images.found()) == [("orphan", "gone-masklabel.png"), ("orphan", "lost.txt")]
 
 
-def test_lines_of_a_list_that_name_no_image_are_told(images, tmp_path):
+def test_lines_of_a_list_that_name_no_image_are_reported(images, tmp_path):
     rows = [f'{{"file": "{name}.png", "caption": "a cat"}}' for name in ("p0", "p1", "p2", "p7")]
     (tmp_path / "list.jsonl").write_text("\n".join(rows))
     images.values |= {"data.caption_source": "list"}
@@ -205,7 +205,7 @@ def test_masks_are_missing_or_of_another_shape(images):
     assert images.found() == [("mask-missing", "p2.png"), ("mask-shape", "p1-masklabel.png")]
 
 
-def test_a_folder_without_any_mask_is_told_once(images):
+def test_a_folder_without_any_mask_is_reported_once(images):
     images.values["data.masks"] = "files"
     (found,) = images.check().findings
     assert (found.kind, found.path) == ("mask-missing", images.folder)
@@ -250,7 +250,7 @@ def test_every_folder_is_checked(images):
     assert images.found() == [("too-small", "small.png")]
 
 
-def test_folder_without_images_is_one_finding_beside_others(images):
+def test_folder_without_images_is_one_finding_next_to_others(images):
     empty = images.folder.with_name("empty")
     images.values["data.concepts"] = [{"folder": str(empty)}]
     assert images.found() == [("unreadable", "empty")]

@@ -40,7 +40,7 @@ def test_what_is_there_is_no_problem(kind):
 
 @pytest.mark.usefixtures("nothing_installed")
 @each("kind", KINDS)
-def test_a_missing_package_is_told_before_a_start_with_its_command(kind):
+def test_a_missing_package_is_reported_before_a_start_with_its_command(kind):
     found = check_environment(config(hardware={"quantization": kind}))
     (problem,) = [one for one in found if one.path == "hardware.quantization"]
     assert QUANTIZERS[kind] in problem.what
@@ -60,7 +60,7 @@ def test_what_nobody_needs_may_be_missing():
 
 
 @pytest.mark.usefixtures("nothing_installed")
-def test_tensorboard_is_told_of_where_it_is_wanted():
+def test_tensorboard_is_reported_of_where_it_is_wanted():
     found = package_problems(config(output={"tensorboard": True}))
     (problem,) = [one for one in found if one.path == "output.tensorboard"]
     assert problem.severity == "error"
@@ -72,7 +72,7 @@ def test_tensorboard_is_told_of_where_it_is_wanted():
 
 
 @pytest.mark.usefixtures("nothing_installed")
-def test_optimizers_and_losses_are_told_of_too():
+def test_optimizers_and_losses_are_reported_of_too():
     document = {"optimizer": {"kind": "adamw8bit"}, "method": {"kind": "vae"}}
     wanted = document | {"objective": {"kind": "reconstruction", "lpips": 1.0}}
     paths = [problem.path for problem in package_problems(config(**wanted))]

@@ -75,7 +75,7 @@ def test_an_sdxl_file_is_named_as_such(project, tmp_path):
         ({"vae": "owner/nobody-has-this", "offline": True}, "model.vae", "allow downloads"),
     ],
 )
-def test_a_wrong_choice_about_the_model_is_told_beside_its_setting(project, changes, place, words):
+def test_a_wrong_model_setting_is_reported_at_its_path(project, changes, place, words):
     places = {
         key: str(project / value)
         for key, value in changes.items()
@@ -130,7 +130,7 @@ def test_metadata_that_contradicts_itself_leaves_both_ways_open(project, tmp_pat
         assert [p.severity for p in all_problems(made)] == ["warning"]
 
 
-def test_a_lora_chosen_as_base_model_is_told_as_such(project, tmp_path):
+def test_a_lora_chosen_as_base_model_is_reported_as_such(project, tmp_path):
     path = tiny.write_header(tmp_path / "a.safetensors", {"lora_unet_x.lora_down.weight": (4, 8)})
     found = problem(config(project, model={"path": str(path)}))
     assert found.path == "model.path"
@@ -235,7 +235,7 @@ def test_a_disk_that_cannot_take_a_run_is_an_error(project, tmp_path, options, w
     assert words in found.what
 
 
-def test_wrong_class_folder_is_told_beside_its_setting(project, tmp_path):
+def test_wrong_class_folder_is_reported_next_to_its_setting(project, tmp_path):
     found = problem(config(project, data={"class_folder": str(tmp_path / "nothing")}))
     assert found.path == "data.class_folder"
     assert 'under "Class images"' in found.remedy
@@ -243,7 +243,7 @@ def test_wrong_class_folder_is_told_beside_its_setting(project, tmp_path):
     assert (found.path, found.severity) == ("data.class_folder", "error")
 
 
-def test_class_images_that_are_validation_are_told_beside_the_validation_folder(project, tmp_path):
+def test_class_images_that_are_validation_images_are_reported(project, tmp_path):
     inner = tiny.write_images(tmp_path / "held")
     held = {"use": True, "folder": str(tmp_path), "every": 1}
     folders = {"class_folder": str(inner), "include_subfolders": True}
@@ -255,14 +255,14 @@ def test_class_images_that_are_validation_are_told_beside_the_validation_folder(
     assert [one for one in found if one.severity == "error"] == []
 
 
-def test_class_images_without_captions_are_told_beside_their_setting(project, tmp_path):
+def test_class_images_without_captions_are_reported_next_to_their_setting(project, tmp_path):
     tiny.write_images(tmp_path, ("a dog", ""))
     found = problem(config(project, data={"class_folder": str(tmp_path)}))
     assert (found.path, found.severity) == ("data.class_folder", "warning")
     assert "1 of 2 images has no caption" in found.what
 
 
-def test_class_images_inside_the_images_to_train_are_told_where_both_are_read(tmp_path):
+def test_class_images_inside_the_images_to_train_are_reported_where_both_are_read(tmp_path):
     outer = tiny.write_images(tmp_path / "pictures")
     inner = tiny.write_images(outer / "class")
     tiny.write_folder(tmp_path / "base")
@@ -275,13 +275,13 @@ def test_class_images_inside_the_images_to_train_are_told_where_both_are_read(tm
 
 
 @pytest.mark.parametrize("masks", ["files", "alpha"])
-def test_masks_that_no_image_has_are_told_with_a_fix(project, masks):
+def test_masks_that_no_image_has_are_reported_with_a_fix(project, masks):
     found = problem(config(project, data={"masks": masks}))
     assert (found.path, found.severity) == ("data.masks", "warning")
     assert found.fix == Fix("data.masks", "off")
 
 
-def test_a_vae_needs_no_captions_and_is_told_what_it_does_not_use(project, tmp_path):
+def test_a_vae_needs_no_captions_and_is_reported_what_it_does_not_use(project, tmp_path):
     Image.new("RGB", (64, 64)).save(tmp_path / "a.png")
     changes = {"folder": str(tmp_path), "masks": "files", "class_folder": str(tmp_path / "x")}
     made = config(project, data=changes, objective={"kind": "reconstruction"})
@@ -291,7 +291,7 @@ def test_a_vae_needs_no_captions_and_is_told_what_it_does_not_use(project, tmp_p
 
 
 @pytest.mark.parametrize("kind", ["lora", "oft"])
-def test_files_to_go_on_from_that_are_not_there_are_told(project, kind):
+def test_files_to_go_on_from_that_are_not_there_are_reported(project, kind):
     word = {"token": "<x>", "start_from": str(project / "none.pt")}
     found = all_problems(
         config(
@@ -304,7 +304,7 @@ def test_files_to_go_on_from_that_are_not_there_are_told(project, kind):
 
 
 @pytest.mark.parametrize(("kind", "severity"), [("embedding", "error"), ("lora", "warning")])
-def test_a_word_that_no_caption_holds_is_told_beside_it(project, kind, severity):
+def test_a_word_that_no_caption_holds_is_reported_next_to_it(project, kind, severity):
     words = [{"token": "<none>"}]
     (found,) = all_problems(config(project, method={"kind": kind}, embeddings={"tokens": words}))
     assert (found.path, found.severity) == ("embeddings.tokens.0.token", severity)

@@ -12,7 +12,7 @@ PRESETS = [preset for preset in find_presets() if preset.path.is_relative_to(BUI
 
 @pytest.fixture(scope="module")
 def projects(tmp_path_factory):
-    """A tiny model and pictures for each family."""
+    """A tiny model and images for each family."""
     made = {}
     for family in {value_at(load_document(preset.path), "model.family") for preset in PRESETS}:
         name = family or "sd15"

@@ -1,4 +1,4 @@
-"""Several folders of pictures: what each says of its own, and what they make together."""
+"""Several folders of images: what each says of its own, and what they make together."""
 
 import json
 import random
@@ -96,7 +96,7 @@ def test_a_list_that_names_no_image_is_refused_as_such(tmp_path):
     assert '"b.png" (line 2), while an image here is called "a.png"' in error.value.expected
 
 
-def test_images_to_paint_from_belong_to_their_image_and_are_none_to_learn(tmp_path):
+def test_images_to_paint_from_belong_to_their_image_and_are_none_to_train(tmp_path):
     images(tmp_path, "a", "b", captions=False)
     Image.new("RGB", (32, 32)).save(tmp_path / "a-condlabel.png")
     Image.new("RGB", (32, 32)).save(tmp_path / "B-CondLabel.PNG")
@@ -111,7 +111,7 @@ def test_images_to_paint_from_belong_to_their_image_and_are_none_to_learn(tmp_pa
         ]
 
 
-def test_files_of_no_image_are_told(tmp_path):
+def test_files_of_no_image_are_reported(tmp_path):
     images(tmp_path, "a", "in/b")
     for name in ("gone.txt", "gone-masklabel.png", "in/gone-condlabel.png", "in/a.txt"):
         (tmp_path / name).touch()
@@ -274,7 +274,7 @@ def test_images_that_all_look_alike_cannot_be_split(tmp_path):
         read_dataset(made, group_similar=lambda items: [0] * len(items))
 
 
-def test_nothing_to_train_is_told(tmp_path):
+def test_nothing_to_train_is_reported(tmp_path):
     images(tmp_path, "a")
     with pytest.raises(UserError, match="no image folder for training"):
         read_dataset(config({"folder": tmp_path, "role": "prior"}))
@@ -370,7 +370,7 @@ def test_quick_ways_are_concepts_too_and_come_first_and_last():
     assert [each.matches_training for each in found] == [False, False, True, False]
 
 
-def test_captions_that_a_vae_does_not_learn_take_no_image_away(tmp_path):
+def test_captions_that_a_vae_does_not_train_take_no_image_away(tmp_path):
     images(tmp_path, "a", "b")
     (tmp_path / "a.txt").write_bytes(b"\0")
     for data in ({}, {"caption_source": "list", "caption_list": str(tmp_path / "gone.csv")}):

@@ -1,4 +1,4 @@
-"""Which pictures each step shows: random portions, buckets and sizes, from any step on."""
+"""Which images each step shows: random portions, buckets and sizes, from any step on."""
 
 import random
 import sys
@@ -80,7 +80,7 @@ def test_each_epoch_shows_every_image_exactly_as_often_as_asked(case):
 
 
 @RANDOM
-def test_an_images_turns_count_its_showings_one_by_one(case):
+def test_an_images_repeats_count_its_showings_one_by_one(case):
     repeats = {}
     for steps in epochs(plan(case)):
         now = {}
@@ -112,7 +112,7 @@ def test_a_step_holds_one_bucket_and_leaves_only_what_is_left_of_it(case):
 
 
 @RANDOM
-def test_a_plan_asked_anywhere_tells_what_one_asked_from_the_start_tells(case):
+def test_a_plan_asked_anywhere_shows_what_one_asked_from_the_start_tells(case):
     whole = [step for steps in epochs(plan(case)) for step in steps]
     picked = random.Random(case).sample(range(len(whole)), min(len(whole), 5))
     for step in picked:
@@ -169,7 +169,7 @@ def test_the_order_is_the_same_however_a_step_is_cut(cut):
 
 
 def alike(count, per_epoch, *, batch_size, seed=0):
-    """A plan of so many pictures of one size."""
+    """A plan of so many images of one size."""
     concept_slice = ConceptSlice(
         0, count, Fraction(per_epoch), 1, lambda *_: 0, lambda *_: SIZES[0], period=1
     )
@@ -229,7 +229,7 @@ def hasty():
     sys.setswitchinterval(before)
 
 
-def test_threads_that_ask_at_once_are_told_the_same(hasty):
+def test_threads_that_ask_at_once_are_reported_the_same(hasty):
     def plan():
         return alike(100, 13, batch_size=5)
 

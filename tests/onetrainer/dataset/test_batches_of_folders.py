@@ -1,4 +1,4 @@
-"""Which pictures of random folders each step shows, by a config alone."""
+"""Which images of random folders each step shows, by a config alone."""
 
 import random
 from collections import Counter
@@ -17,7 +17,7 @@ RANDOM = random_cases(12)
 
 
 def settings(dice, root):
-    """A config of random folders: repeats, samples, class pictures, resolutions, changes."""
+    """A config of random folders: repeats, samples, class images, resolutions, changes."""
     concepts = []
     for number in range(dice.randint(0, 3)):
         own = {"folder": str(folder(root / f"more{number}", shapes(dice, 6)))}

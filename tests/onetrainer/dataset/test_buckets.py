@@ -116,7 +116,7 @@ def test_buckets_reach_to_four_to_one_as_near_as_steps_allow():
 
 
 def test_steps_between_shapes_are_small_where_steps_are_fine():
-    """Of any picture from 1:4 to 4:1 at most an eighth is cut off."""
+    """Of any image from 1:4 to 4:1 at most an eighth is cut off."""
     for resolution, step in [(512, 8), (768, 8), (1024, 8), (1024, 64), (600, 8), (2048, 64)]:
         for shape in SHAPES:
             bucket = nearest_bucket(round(10_000 * shape), 10_000, resolution, step)

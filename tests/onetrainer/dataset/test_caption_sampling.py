@@ -1,4 +1,4 @@
-"""Captions are drawn from seed, picture and turn, in the order that is written down."""
+"""Captions are drawn from seed, image and turn, in the order that is written down."""
 
 import math
 from collections import Counter
@@ -65,7 +65,7 @@ def test_same_seed_image_and_turn_give_the_same_caption():
     assert first != drawn("a, b, c, d, e, f", 50, name="b.png", **settings)
 
 
-def test_turning_one_thing_on_leaves_other_draws_as_they_were():
+def test_turning_one_thing_on_leaves_other_samples_as_they_were():
     plain = drawn("a, b, c, d, e", 100, shuffle=True)
     also = drawn("a, b, c, d, e", 100, shuffle=True, dropout=0.3, capitals="upper")
     assert [one.lower() for one in also if one] == [
@@ -128,7 +128,7 @@ def test_alternatives_make_their_choices_independently():
     assert is_likely(sum(map(str.__eq__, first[::2], second[::2])), 200, 0.5)
 
 
-def test_choices_in_choices_share_the_turns_of_the_outer_one():
+def test_choices_in_choices_share_the_repeats_of_the_outer_one():
     shown = Counter(drawn("{cat|{red|gray} dog}", 400, wildcards=True))
     assert shown == {"cat": 200, "red dog": 100, "gray dog": 100}
 
@@ -286,7 +286,7 @@ def test_templates_leave_no_gap_around_an_empty_caption():
     assert drawn("", template="{folder}, {caption}, sharp") == ["pets, sharp"]
 
 
-def test_plain_caption_draws_nothing():
+def test_plain_caption_samples_nothing():
     own = concept(
         trigger="ohwx",
         template="photo of {caption}",
@@ -325,7 +325,7 @@ def test_plain_caption_draws_nothing():
         ({"capitals": "title"}, True),
     ],
 )
-def test_varies_tells_whether_more_than_itself_is_shown(settings, expected):
+def test_varies_shows_whether_more_than_itself_is_shown(settings, expected):
     assert captions_vary(Captions(**settings)) is expected
     assert (len(set(drawn("aa bb, cc, dd, {ee|ff}", 200, **settings)) - {""}) > 1) is expected
 
@@ -345,7 +345,7 @@ def test_varies_tells_whether_more_than_itself_is_shown(settings, expected):
         (("a, b",), {"shuffle": True}, True),
     ],
 )
-def test_varies_for_tells_whether_an_image_has_several_captions(captions, settings, expected):
+def test_varies_for_shows_whether_an_image_has_several_captions(captions, settings, expected):
     own = concept(**settings)
     assert item_captions_vary(image(*captions), own) is expected
     shown = {sample_caption(image(*captions), own, repeat) for repeat in range(200)}

@@ -95,7 +95,7 @@ def test_no_pixel_is_decoded(tmp_path, monkeypatch):
     assert len(index(tmp_path, require_captions=False).items) == 7
 
 
-def test_what_is_beside_the_images_is_no_item(tmp_path):
+def test_what_is_next_to_the_images_is_no_item(tmp_path):
     save(tmp_path / "a.png")
     for name in ["a.thumb.jpg", "a-masklabel.png", ".hidden.png", "._a.png", "notes.json"]:
         (tmp_path / name).write_bytes(b"not a picture")
@@ -220,7 +220,7 @@ def test_unusable_images_are_named_with_a_reason_and_the_rest_is_kept(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
-def test_names_that_are_no_text_are_told_and_left_out(tmp_path):
+def test_names_that_are_no_text_are_reported_and_left_out(tmp_path):
     save(tmp_path / "good.png")
     whole = (tmp_path / "good.png").read_bytes()
     inner = os.fsencode(tmp_path) + b"/in\xff"
@@ -272,7 +272,7 @@ def test_limits_of_shape_and_size_themselves_are_allowed(tmp_path):
         (lambda folder: folder, "is empty", "Put images there"),
     ],
 )
-def test_folder_that_is_none_is_told(tmp_path, prepare, what, remedy):
+def test_folder_that_is_none_is_reported(tmp_path, prepare, what, remedy):
     with pytest.raises(UserError) as error:
         index(prepare(tmp_path))
     assert what in error.value.what
@@ -286,14 +286,14 @@ def test_images_only_in_subfolders_suggest_including_them(tmp_path):
     assert "10_cat" in error.value.what
 
 
-def test_folder_without_images_is_told(tmp_path):
+def test_folder_without_images_is_reported(tmp_path):
     (tmp_path / "readme.md").write_text("x")
     with pytest.raises(UserError, match="has no images") as error:
         index(tmp_path, recursive=True)
     assert "PNG" in error.value.expected
 
 
-def test_a_list_whose_words_are_all_missing_is_told(tmp_path):
+def test_a_list_whose_words_are_all_missing_is_reported(tmp_path):
     save(tmp_path / "a.png")
     listed = tmp_path / "list.csv"
     for rows in ("a.png,\n", "a.png,\nb.png,b\n"):
@@ -380,7 +380,7 @@ def test_trigger_words_are_caption_enough_where_one_text_is_for_all(tmp_path):
         ("data.folder", set()),
     ],
 )
-def test_folders_of_one_source_of_captions_are_told_what_they_have_instead(
+def test_folders_of_one_source_of_captions_are_reported_what_they_have_instead(
     tmp_path, place, instead
 ):
     save(tmp_path / "a.png", caption=None)

@@ -1,4 +1,4 @@
-"""Masks are found beside their pictures, never learnt as pictures, and told where they are odd."""
+"""Masks are found beside their images, never learnt as images, and told where they are odd."""
 
 import pytest
 from PIL import Image
@@ -14,7 +14,7 @@ def save(path, size=(64, 64), mode="RGB", **options):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Two pictures, of which the first has a mask and a caption."""
+    """Two images, of which the first has a mask and a caption."""
     save(tmp_path / "a.jpg")
     save(tmp_path / "b.png")
     save(tmp_path / "a-masklabel.png", mode="L")
@@ -49,7 +49,7 @@ def test_masks_are_no_business_of_who_does_not_ask(folder):
     assert (found.notes, found.skipped) == ((), ())
 
 
-def test_image_whose_mask_cannot_be_read_is_left_out_and_told(folder):
+def test_image_whose_mask_cannot_be_read_is_left_out_and_reported(folder):
     (folder / "a-masklabel.png").write_bytes(b"")
     (folder / "b.txt").write_text("b")
     found = index(folder)
@@ -70,7 +70,7 @@ def test_image_whose_mask_cannot_be_read_is_left_out_and_told(folder):
         ((640, 480), (512, 512), True),
     ],
 )
-def test_mask_of_another_shape_is_told_and_of_another_size_is_not(folder, image, mask, is_told):
+def test_mask_of_another_shape_is_reported_and_of_another_size_is_not(folder, image, mask, is_told):
     save(folder / "a.jpg", image)
     save(folder / "a-masklabel.png", mask, "L")
     (folder / "b.png").unlink()

@@ -1,4 +1,4 @@
-"""Pictures that look nearly the same are found together, and others are left apart."""
+"""Images that look nearly the same are found together, and others are left apart."""
 
 from contextlib import closing
 from pathlib import Path
@@ -83,7 +83,7 @@ def test_upside_down_is_another_image(tmp_path):
     assert group_features(looks(tmp_path, [leaves(1), ImageOps.flip(leaves(1))])) == [0, 1]
 
 
-def test_plain_images_are_told_apart_by_their_color(tmp_path):
+def test_plain_images_are_reported_apart_by_their_color(tmp_path):
     colors = ["red", "blue", "white", "black", "gray", (250, 0, 0), "red"]
     images = [Image.new("RGB", (64 + place, 64), color) for place, color in enumerate(colors)]
     assert group_features(looks(tmp_path, images)) == [0, 1, 2, 3, 4, 5, 0]
@@ -126,7 +126,7 @@ def test_groups_are_numbered_by_their_first_images(tmp_path):
     assert group_features(looks(tmp_path, map(leaves, order))) == [0, 1, 0, 2, 1, 0]
 
 
-def test_images_that_cannot_be_looked_at_are_groups_of_their_own(tmp_path):
+def test_images_that_cannot_be_analyzed_are_groups_of_their_own(tmp_path):
     (one,) = looks(tmp_path, [leaves(1)])
     assert group_features([None, one, None, one]) == [0, 1, 2, 1]
     assert group_features([]) == []
@@ -241,7 +241,7 @@ def test_too_little_memory_is_no_damage_of_an_image(tmp_path, settled, monkeypat
         assert cached_groups([item], memory) is None
 
 
-def test_looking_stops_when_asked(tmp_path):
+def test_analysis_stops_when_asked(tmp_path):
     paths = [saved(tmp_path, leaves(1))] * 100
     seen = []
     with pytest.raises(AnalysisCancelled):

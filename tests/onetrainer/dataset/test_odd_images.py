@@ -1,4 +1,4 @@
-"""Odd pictures, from file to cut, checked against numbers that were worked out by hand.
+"""Odd images, from file to cut, checked against numbers that were worked out by hand.
 
 Every picture is a slope: red rises from left to right, green from top to bottom. Scaling keeps
 slopes, so that the color of a pixel tells where in the picture it is from.
@@ -31,7 +31,7 @@ PAIR = {"sizes": (Size(width=512, height=768), Size(width=768, height=512))}
 
 @dataclass(frozen=True)
 class Odd:
-    """A picture and what is to become of it.
+    """An image and what is to become of it.
 
     size: upright. saved: name of the file. kind: mode of the file, or EXIF's turn. cut: size of the
     scaled picture and the cut's left, top, width, height.
@@ -105,7 +105,7 @@ ODD = {
 
 
 def slope(width, height):
-    """A picture, and its red in 16 bits."""
+    """An image, and its red in 16 bits."""
     red = np.linspace(0, 255, width)
     green = np.linspace(0, 255, height)
     pixels = np.full((height, width, 3), 128, np.uint8)
@@ -116,7 +116,7 @@ def slope(width, height):
 
 
 def stored(odd):
-    """The picture as a file holds it, and what is saved with it."""
+    """The image as a file holds it, and what is saved with it."""
     image, recursive = slope(*odd.size)
     if odd.kind == "I;16":
         return recursive, {}
@@ -141,7 +141,7 @@ def lower_half(size):
 
 
 def opened(odd, folder):
-    """The picture's item and its concept, of SDXL at 1024."""
+    """The image's item and its concept, of SDXL at 1024."""
     image, options = stored(odd)
     lossy = {"quality": 95} if odd.saved.endswith(("jpg", "webp")) else {}
     image.save(folder / odd.saved, **options, **lossy)
@@ -160,7 +160,7 @@ def opened(odd, folder):
 
 
 def expected_color(odd, x, y):
-    """Of a pixel of the cut, by going back to the picture by hand."""
+    """Of a pixel of the cut, by going back to the image by hand."""
     wide, high, left, top, _, _ = odd.cut
     width, height = odd.size
     across = (left + x + 0.5) / wide

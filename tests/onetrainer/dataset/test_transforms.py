@@ -90,7 +90,7 @@ def test_variations_are_as_many_as_settings_ask_for(settings, cached):
     assert transform_count(replace(concept, resolutions=(512, 768, 1024))) == 3 * cached
 
 
-def test_each_round_of_turns_shows_every_transform_once_with_resolutions_in_turn():
+def test_each_round_of_repeats_shows_every_transform_once_with_resolutions_in_turn():
     concept = folder(resolutions=(512, 640, 768), hue=3)
     orders = set()
     for name in "abcdefgh":
@@ -180,7 +180,7 @@ def test_variation_is_the_same_at_every_resolution():
     assert replace(large, geometry=small.geometry) == small
 
 
-def test_amounts_are_drawn_either_way_up_to_the_setting():
+def test_amounts_are_sampled_either_way_up_to_the_setting():
     views = [image_transform(item(name=f"{number}"), changed(), 0) for number in range(300)]
     for name, most in AMOUNTS.items():
         drawn = [getattr(one, name) for one in views]
@@ -211,7 +211,7 @@ def test_fixed_changes_are_whole_and_the_same_for_all():
     )
 
 
-def test_plain_transform_has_nothing_drawn():
+def test_plain_transform_has_nothing_sampled():
     for concept in (changed(), replace(changed(), buckets=Buckets(crop="random"))):
         assert plain_transform(item(), concept) == ImageTransform(
             CropGeometry(640, 448, 0, 20, Bucket(640, 408))
@@ -336,7 +336,7 @@ def test_keys_tell_apart_whatever_changes_pixels_and_cut_keys_whatever_moves_the
     assert {one.crop_key() for one in adjust_colors} == {plain.crop_key()}
 
 
-def test_keys_of_equal_transforms_are_equal_whether_zero_was_drawn_or_not():
+def test_keys_of_equal_transforms_are_equal_whether_zero_was_sampled_or_not():
     for number in range(8):
         seen = image_transform(item(name=f"{number}"), folder(contrast=0.1), 0)
         assert seen.key()[8:] == ("0.0", "0.0", repr(seen.contrast), "0.0", "0.0")

@@ -1,4 +1,4 @@
-"""Which pictures are held out: by what they are called, whatever else there is."""
+"""Which images are held out: by what they are called, whatever else there is."""
 
 import shutil
 
@@ -108,7 +108,7 @@ def test_of_a_large_folder_some_are_measured_and_none_is_trained(forty, tmp_path
 
 
 @each("names", [["only"], ["one", "two"]])
-def test_nothing_left_to_train_is_told(tmp_path, names):
+def test_nothing_left_to_train_is_reported(tmp_path, names):
     images(tmp_path, names)
     folder = str(tmp_path) if len(names) > 1 else ""
     with pytest.raises(UserError, match="none is left for training"):
@@ -120,7 +120,7 @@ def test_one_of_two_images_may_be_validation(tmp_path):
     assert (len(held(made)), len(trained(made))) == (1, 1)
 
 
-def test_a_validation_file_is_not_trained_by_a_link_beside_it(tmp_path):
+def test_a_validation_file_is_not_trained_by_a_link_next_to_it(tmp_path):
     images(tmp_path, map(str, range(8)))
     for number in range(8):
         (tmp_path / f"link {number}.png").symlink_to(tmp_path / f"{number}.png")
@@ -133,7 +133,7 @@ def test_a_validation_file_is_not_trained_by_a_link_beside_it(tmp_path):
 
 
 def held_of(folders, **validation):
-    """By folder, the pictures that a fifth of folders holds out."""
+    """By folder, the images that a fifth of folders holds out."""
     concepts = [{"folder": str(folder)} for folder in folders]
     validation = {"use": True, "split": 0.2, **validation}
     made = resolve({"data": {"concepts": concepts}, "validation": validation}, source="")
@@ -160,7 +160,7 @@ def test_what_folders_hold_out_does_not_depend_on_where_they_are(tmp_path):
     assert held_of(moved[::-1]) == held_of(five)[::-1]
 
 
-def test_problems_of_the_validation_folder_are_told(forty, tmp_path):
+def test_problems_of_the_validation_folder_are_reported(forty, tmp_path):
     images(tmp_path, ["a"])
     (tmp_path / "broken.png").write_bytes(b"nothing")
     found = read_dataset(config(forty, folder=str(tmp_path)))

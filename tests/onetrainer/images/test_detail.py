@@ -1,4 +1,4 @@
-"""Sharp pictures are told from blurred and from enlarged ones."""
+"""Sharp images are told from blurred and from enlarged ones."""
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
@@ -93,7 +93,7 @@ def test_nothing_is_said_of_small_and_of_plain_images():
     assert detail_of(Image.fromarray(faint)) is None
 
 
-def test_very_large_image_is_looked_at_in_parts():
+def test_very_large_image_is_analyzed_in_parts():
     wide = Image.new("L", (6000, 200))
     wide.paste(leaves(1, 200).convert("L"), (5800, 0))
     assert detail(wide).finest > MIN_DETAIL

@@ -1,4 +1,4 @@
-"""What is known of a picture is used as long as its file is unchanged, and never longer."""
+"""What is known of an image is used as long as its file is unchanged, and never longer."""
 
 import hashlib
 import os
@@ -102,7 +102,7 @@ def test_just_written_image_is_not_remembered(image, folder):
     assert not (folder / FILE_NAME).exists()
 
 
-def test_image_that_changes_while_it_is_looked_at_is_not_remembered(later, image, folder):
+def test_image_that_changes_while_it_is_analyzed_is_not_remembered(later, image, folder):
     memory = ImageIndex(folder)
     assert memory.cached_header(image) is None
     assert memory.features(image, 1) is None
@@ -127,7 +127,7 @@ def test_image_that_changes_while_it_is_read_is_not_remembered(later, image, fol
     assert memory.digest(image) is None
 
 
-def test_features_of_another_version_are_not_known_and_trained_anew(later, image, folder):
+def test_features_of_another_version_are_not_known_and_trained_again(later, image, folder):
     learn_all(folder, image)
     with closing(ImageIndex(folder)) as memory:
         assert memory.features(image, 2) is None
@@ -191,7 +191,7 @@ DAMAGES = [
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_file_is_forgotten_and_begun_anew(later, image, folder, damage):
+def test_damaged_file_is_forgotten_and_begun_again(later, image, folder, damage):
     learn_all(folder, image)
     damage(folder / FILE_NAME)
     learn_all(folder, image)
@@ -229,7 +229,7 @@ def test_locked_file_costs_memory_alone(later, image, folder, monkeypatch):
     assert known(folder, image)[0] == HEADER
 
 
-def test_two_memories_of_one_folder_share_what_they_learn(later, image, folder):
+def test_two_memories_of_one_folder_share_what_they_train(later, image, folder):
     with closing(ImageIndex(folder)) as one, closing(ImageIndex(folder)) as other:
         one.read(image)
         one.save()

@@ -28,12 +28,12 @@ def test_times_have_as_many_digits_as_can_be_known(seconds, words):
     assert format_duration(seconds) == words
 
 
-def test_a_step_and_the_whole_are_told_with_where():
+def test_a_step_and_the_whole_are_reported_with_where():
     told = format_step_time(step=40, run=1200, where="on this processor")
     assert told == "about 40 s a step, 20 min in all (on this processor)"
 
 
-def test_a_terminal_tells_what_passes_are_for():
+def test_a_terminal_shows_what_passes_are_for():
     parts = {"drawing": 18.0, "trained": 4.5, "backward": 9.0}
     lines = time_lines({"words": "about 40 s", "unet_calls": 31.5, "parts": parts})
     assert lines[:2] == ["Time: about 40 s.", "A step is as much work as 31.5 passes of the UNet:"]

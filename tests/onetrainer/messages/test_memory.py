@@ -61,7 +61,7 @@ def test_amounts_are_counted_as_on_a_cards_box(size, words):
     assert format_memory(size) == words
 
 
-def test_the_verdict_tells_whether_it_fits_and_when_it_is_highest():
+def test_the_verdict_shows_whether_it_fits_and_when_it_is_highest():
     assert verdict(forecast(24)).startswith("It fits: 9.50 GB of 24.0 GB free")
     assert verdict(forecast(10)).startswith("It barely fits: 9.50 GB of 10.0 GB")
     assert verdict(forecast(8)).startswith("It does not fit: it needs 9.50 GB, but 8.00 GB are")
@@ -85,7 +85,7 @@ def test_the_table_has_a_row_for_each_part_and_sums():
     assert lines[-1] == verdict(forecast(24))
 
 
-def test_fixes_are_told_with_the_settings_to_type():
+def test_fixes_are_reported_with_the_settings_to_type():
     first, settings, second, others = fix_lines(FIXES, available=10 * GB)
     assert first.split()[:3] == ["fits", "5.00", "GB"]
     assert first.endswith("repeat whole blocks (a third more time)")
@@ -118,12 +118,12 @@ def test_a_terminal_gets_the_table_first_and_the_fixes_when_they_are_known():
     assert report.last_lines() == []
 
 
-def test_where_nothing_is_enough_the_nearest_is_told():
+def test_where_nothing_is_enough_the_nearest_is_reported():
     assert fix_section(forecast(8, FIXES))[1].startswith("Settings that lower it")
     assert fix_section(forecast(4, FIXES))[1] == "No setting makes it fit; the closest first:"
 
 
-def test_what_was_counted_is_told_below_the_verdict():
+def test_what_was_counted_is_reported_below_the_verdict():
     told = replace(forecast(24), notes=["One.", "Two."])
     assert forecast_lines(told) == [*forecast_lines(forecast(24)), "One.", "Two."]
 

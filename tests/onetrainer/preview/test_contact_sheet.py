@@ -19,7 +19,7 @@ HALVES = Bucket(64, 64)
 
 @pytest.fixture
 def halves(tmp_path):
-    """A wide picture: a red left half, a blue right half."""
+    """A wide image: a red left half, a blue right half."""
     image = Image.new("RGB", (256, 128), "red")
     image.paste("blue", (128, 0, 256, 128))
     image.save(tmp_path / "halves.png")
@@ -33,7 +33,7 @@ def colors(image):
 
 
 def at(left, **changes):
-    """The view of a square from so far left on, of the picture at half its size."""
+    """The view of a square from so far left on, of the image at half its size."""
     return ImageTransform(CropGeometry(128, 64, left, 0, HALVES), **changes)
 
 
@@ -68,7 +68,7 @@ def test_deep_images_are_seen_in_their_brightness(tmp_path):
     assert np.asarray(shown).min() == np.asarray(shown).max() == 127
 
 
-def test_an_image_that_has_gone_is_told(halves):
+def test_an_image_that_has_gone_is_reported(halves):
     halves.path.unlink()
     with pytest.raises(ImageError, match="cannot be read"):
         thumbnail(halves, at(0), 64)
@@ -120,6 +120,6 @@ def test_images_are_labeled_by_their_path_below_their_folder(tmp_path, monkeypat
     ]  # fmt: skip
 
 
-def test_an_image_that_cannot_be_drawn_leaves_its_place_empty(plan, tmp_path):
+def test_an_image_that_cannot_be_sampled_leaves_its_place_empty(plan, tmp_path):
     (tmp_path / "cats" / "0.png").write_bytes(b"gone")
     assert len(write_sheets(plan, tmp_path / "sheets")) == 2

@@ -1,4 +1,4 @@
-"""What is told of a run's pictures before it begins, against counting by hand."""
+"""What is told of a run's images before it begins, against counting by hand."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def config(root, /, *, data=None, **sections):
 
 @pytest.fixture
 def root(tmp_path):
-    """Five square pictures, two wide ones, and one that is no picture."""
+    """Five square images, two wide ones, and one that is no image."""
     folder(tmp_path / "cats", [(64, 64)] * 4 + [(128, 128)] + [(88, 48)] * 2)
     (tmp_path / "cats" / "bad.png").write_bytes(b"nothing")
     return tmp_path
@@ -51,7 +51,7 @@ def test_sizes_and_steps_are_counted(root):
 
 
 @pytest.mark.parametrize("repeats", [1, 2, 0.5, 1.25])
-def test_what_is_told_of_a_run_is_what_its_steps_show(root, repeats):
+def test_what_is_reported_of_a_run_is_what_its_steps_show(root, repeats):
     more = {"folder": str(folder(root / "more", [(48, 88)] * 3)), "repeats": repeats}
     data = {"concepts": [more], "class_folder": str(folder(root / "class", [(64, 64)] * 5))}
     made = config(root, data=data, training={"batch_size": 3, "steps": 23})
@@ -66,7 +66,7 @@ def test_what_is_told_of_a_run_is_what_its_steps_show(root, repeats):
     assert plan.steps_per_epoch == len(first)
 
 
-def test_a_long_run_of_unequal_epochs_is_told_about_right(root):
+def test_a_long_run_of_unequal_epochs_is_reported_about_right(root):
     data = {"class_folder": str(folder(root / "class", [(64, 64), (88, 48), (48, 88)]))}
     plan = preview_dataset(config(root, data=data, training={"steps": 100_000}))
     # Seven pictures to learn and seven to keep: one a step.
@@ -100,7 +100,7 @@ def test_images_are_counted_by_folder_and_by_what_they_are_for(root):
 
 @pytest.fixture
 def alike(tmp_path, monkeypatch):
-    """The config of four pictures of three likes each, and a memory for their looks."""
+    """The config of four images of three likes each, and a memory for their looks."""
     # Files this new are not relied on, which is no matter here.
     monkeypatch.setattr("onetrainer.images.header.SETTLED_NS", 0)
     (tmp_path / "cats").mkdir()
@@ -151,7 +151,7 @@ def test_images_known_to_be_damaged_are_left_out_as_the_run_leaves_them_out(alik
     assert "They are not known yet" not in told
 
 
-def test_nothing_to_train_is_told_where_all_images_are_known_to_be_damaged(alike):
+def test_nothing_to_train_is_reported_where_all_images_are_known_to_be_damaged(alike):
     made, memory = alike
     found = read_dataset(made)
     for item in found.items:
@@ -194,7 +194,7 @@ def test_comparing_of_looks_can_be_stopped(alike):
         preview_dataset(made, image_index=memory, should_stop=lambda: True)
 
 
-def test_a_very_long_caption_is_told_by_its_beginning(root):
+def test_a_very_long_caption_is_reported_by_its_beginning(root):
     (root / "cats" / "0.txt").write_text("many " * 5000)
     plan = preview_dataset(config(root))
     (told,) = (line for line in format_preview(plan) if "many many" in line)
@@ -216,7 +216,7 @@ def test_enlarged_and_cut_images_are_named_the_worst_first(root):
     assert plan.cropped.most[0].amount == pytest.approx(1 - 4 / 7, abs=0.01)
 
 
-def test_captions_are_shown_as_they_will_be_drawn(root):
+def test_captions_are_shown_as_they_will_be_sampled(root):
     made = config(root, data={"trigger": "sks", "captions": {"shuffle": True}})
     for example in preview_dataset(made).captions:
         assert len(set(example.samples)) > 1
@@ -302,7 +302,7 @@ def test_images_of_a_size_are_found_with_their_view(root):
     assert len(plan.images_of(WIDE)) == 2
 
 
-def test_all_of_it_is_told_in_words_and_as_json(root):
+def test_all_of_it_is_reported_in_words_and_as_json(root):
     made = config(root, training={"batch_size": 2, "steps": 9}, validation={"use": True})
     plan = preview_dataset(made)
     told = "\n".join(format_preview(plan))
@@ -317,7 +317,7 @@ def test_all_of_it_is_told_in_words_and_as_json(root):
     assert document["skipped"][0]["path"].endswith("bad.png")
 
 
-def test_fractions_and_few_full_steps_are_told(root):
+def test_fractions_and_few_full_steps_are_reported(root):
     more = {"folder": str(folder(root / "more", [(64, 64)] * 3)), "repeats": 0.5}
     data = {"concepts": [more], "augmentation": {"flip": "random"}}
     made = config(root, data=data, training={"batch_size": 4, "steps": 2})
@@ -329,7 +329,7 @@ def test_fractions_and_few_full_steps_are_told(root):
     assert "Cache: 20 image variations and 8 captions" in told  # both folders say the same
 
 
-def test_names_are_told_as_no_terminal_obeys_them_and_notes_are_counted(root):
+def test_names_are_reported_as_no_terminal_obeys_them_and_notes_are_counted(root):
     for name in ("a\nline", "b", "c", "d"):
         Image.new("RGB", (20, 20)).save(root / "cats" / f"{name}.png")
         (root / "cats" / f"{name}.txt").write_bytes(b"caf\xe9")
@@ -339,6 +339,6 @@ def test_names_are_told_as_no_terminal_obeys_them_and_notes_are_counted(root):
     assert "And 1 note more; --json lists all." in told
 
 
-def test_too_little_room_for_the_cache_is_told(root, monkeypatch):
+def test_too_little_room_for_the_cache_is_reported(root, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
     assert "1 kB are free there, too little." in format_preview(preview_dataset(config(root)))[-1]
