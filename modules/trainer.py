@@ -93,6 +93,7 @@ class Trainer(Generic[BatchT]):
                     losses.append(replace(loss, value=loss.value.detach()))
             except StepAbandoned:
                 break
+            del batch, loss  # frees the autograd graph before the optimizer step
             self.engine.clip_gradients()
             self.engine.step()
             self.method.after_step()

@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
+from modules.forecast import operator_costs
 from modules.forecast.operator_costs import Machine, Operation, OperatorCounter, measure_machine
 from tests import tiny
 
@@ -69,7 +70,8 @@ def test_the_slowest_of_three_counts():
     assert machine.seconds(work) == pytest.approx(2 + 0.25 + 1 + 3 + 0.005)
 
 
-def test_a_machine_is_measured_without_touching_random_numbers():
+def test_a_machine_is_measured_without_touching_random_numbers(monkeypatch):
+    monkeypatch.setattr(operator_costs, "SECONDS_PER_RATE", 0.0)
     before = torch.get_rng_state()
     machine = measure_machine(tiny.CPU, torch.bfloat16)
     assert torch.equal(torch.get_rng_state(), before)

@@ -32,7 +32,7 @@ def test_averaged_weights_are_left_out_and_told(tmp_path, singles, run):
     tensors = with_averages(singles["sd15", "epsilon"], tmp_path / "full.safetensors")
     notes = run(tmp_path / "full.safetensors", tmp_path / "pruned.safetensors")
     assert_equal(load_file(tmp_path / "pruned.safetensors"), tensors)
-    assert any(note.startswith("Left out 688 averaged") for note in notes)
+    assert any(note.startswith("Left out 688 EMA") for note in notes)
 
 
 def test_averaged_weights_are_taken_when_asked_for(tmp_path, singles, run):
@@ -69,7 +69,7 @@ def test_scaled_weights_are_refused(tmp_path, singles, run, scale):
 
 def test_averaged_weights_that_are_not_there_are_refused(tmp_path, folders, singles, run):
     for model in (folders["sd15", "epsilon"], singles["sd15", "epsilon"]):
-        with pytest.raises(UserError, match="no averaged"):
+        with pytest.raises(UserError, match="no EMA weights"):
             run(model, tmp_path / "two.safetensors", ema=True)
 
 

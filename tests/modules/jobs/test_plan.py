@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from modules.forecast import fix_search
+from modules.forecast import fix_search, operator_costs
 from modules.jobs.plan import plan
 from onetrainer.config.train import TrainConfig
 from onetrainer.jobs.plan_request import PlanRequest
@@ -14,6 +14,11 @@ from tests.modules.forecast.least_model import write_least_configs
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     return write_least_configs(tmp_path_factory.mktemp("plan") / "base")
+
+
+@pytest.fixture(autouse=True)
+def _speed_is_measured_shortly(monkeypatch):
+    monkeypatch.setattr(operator_costs, "SECONDS_PER_RATE", 0.0)
 
 
 def told(base, memory=0.0, **hardware):
@@ -28,7 +33,7 @@ def test_it_says_what_automatic_checkpointing_would_take(base, monkeypatch):
     monkeypatch.setattr(fix_search, "candidates", lambda *_, **__: [])  # each takes its time
     (roomy,) = told(base, memory=24, gradient_checkpointing="auto")
     assert "Automatic gradient checkpointing would be off." in roomy.notes
-    scarce = told(base, memory=0.001, gradient_checkpointing="auto")
+    scarce = told(base, memory=0.0001, gradient_checkpointing="auto")
     # What is told again, with what lowers the peak, has the notes as well.
     assert len(scarce) == 2
     for one in scarce:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from modules.forecast import operator_costs
 from modules.jobs.plan import plan
 from onetrainer.__main__ import main
 from onetrainer.cli import job_progress
@@ -46,6 +47,7 @@ class Here:
 
 @pytest.fixture
 def in_this_process(monkeypatch):
+    monkeypatch.setattr(operator_costs, "SECONDS_PER_RATE", 0.0)  # how fast is of no interest
     monkeypatch.setattr(job_progress, "Job", Here)
 
 
@@ -53,7 +55,7 @@ def in_this_process(monkeypatch):
 def test_a_table_and_a_verdict_are_told(config, capfd):
     assert main(["plan", config]) == 0
     out = capfd.readouterr().out
-    assert "UNet" in out and "together" in out
+    assert "UNet" in out and "total" in out
     assert any(line.startswith("It fits: ") for line in out.splitlines())
 
 

@@ -307,9 +307,9 @@ def test_the_hub_name_of_a_model_is_told_whole(draw, base, monkeypatch, tmp_path
 def test_a_model_of_the_hub_is_fetched(draw, base, monkeypatch):
     asked = []
 
-    def fetch(name, *, offline, tell):
+    def fetch(name, *, offline, report):
         asked.append((name, offline))
-        tell("downloading")
+        report("downloading")
         return base
 
     monkeypatch.setattr("modules.jobs.sample.fetch", fetch)

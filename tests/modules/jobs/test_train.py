@@ -86,7 +86,7 @@ def test_a_version_that_is_gone_is_told(config, cache):
     publish(cache, NEW)
     shutil.rmtree(cache / "snapshots" / OLD)
     change(folder, "training", steps=2)
-    with pytest.raises(UserError, match=f"owner/model: the version that this run.*{OLD}"):
+    with pytest.raises(UserError, match=f"owner/model: the version this run.*{OLD}"):
         train(folder)
 
 
