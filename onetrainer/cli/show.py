@@ -79,7 +79,7 @@ def inspect_path(path: Path) -> Inspected:
     try:
         if not path.exists():
             raise UserError(
-                f"{path}: file or folder not found",
+                f"{path}: no such file or folder",
                 remedy="Check the path, and quote spaces in it",
             )
         if path.is_dir() and (run := run_at(path)):
@@ -113,7 +113,7 @@ def describe(path: Path) -> ModelDescription:
         tensors=len(table.entries) if table else 0,
         precision=model.precision,
         prediction=model.prediction or "",
-        prediction_told_by=model.told_by,
+        prediction_told_by=model.prediction_source,
         zero_terminal_snr=model.zero_terminal_snr,
         has_ema=model.has_ema,
         has_unusual_size=model.has_unusual_size,

@@ -145,7 +145,7 @@ def _family(request: SampleRequest, model: ModelFile) -> FamilyName:
     # For a model of no known family, `require_family` reports what it is.
     detected = next((name for name in FAMILIES if name == model.kind), FAMILIES[0])
     family = request.family or detected
-    require_family(model, family, vae_given=bool(request.vae))
+    require_family(model, family, has_custom_vae=bool(request.vae))
     require_published_size(model)
     return family
 
@@ -179,7 +179,7 @@ def _check_files(request: SampleRequest) -> None:
     for path in map(Path, filter(None, paths)):
         if not path.exists():
             raise UserError(
-                f"{path}: file not found", remedy="Check the path, and quote spaces in it"
+                f"{path}: no such file", remedy="Check the path, and quote spaces in it"
             )
     if is_hub_name(request.base):  # checked after the download
         require_additions(request, None)

@@ -1,4 +1,4 @@
-"""Recognize a model file or folder from its header."""
+"""Recognition of model files and folders from their headers."""
 
 from onetrainer.model_files.choices import (
     require_family,

@@ -1,8 +1,8 @@
-"""Telling from a LoRA file's keys and shapes which kind of model it was trained on.
+"""Detection of the base model of a LoRA file from its keys, shapes and metadata.
 
-Shapes and names come first, since every program writes them; what the metadata says comes second,
-since people merge and rename files. Where neither is clear, nothing is told: every guess would be
-wrong for some files, and a LoRA on the wrong model does nothing, or harm.
+Shapes and names come first, since every program writes them; metadata comes second, since people
+merge and rename files. If neither is clear, the family is unknown: any guess would be wrong for
+some files, and a LoRA on the wrong model has no effect or a bad one.
 """
 
 import re
@@ -15,12 +15,12 @@ from onetrainer.model_files.kinds import CONTEXT_WIDTHS, Kind
 Shapes = Mapping[str, Sequence[int]]
 
 # Models that have a transformer in the UNet's place: Flux, SD 3, HunyuanVideo, Wan and others. Some
-# share text encoders with SDXL, which are no evidence then.
-_OTHERS = re.compile(
+# share text encoders with SDXL, whose keys prove nothing then.
+_OTHER_ARCHITECTURES = re.compile(
     r"^(?:base_model\.model\.)?transformer\.|^lora_transformer_|^lora_te3_|t5xxl"
     r"|(?:double|single|joint)_blocks[._]\d|transformer_blocks[._]\d+[._]attn[._]"
 )
-_FROM_OTHERS: frozenset[Kind] = frozenset({"flux", "sd3"})
+_FROM_OTHER_ARCHITECTURES: frozenset[Kind] = frozenset({"flux", "sd3"})
 
 # A block of a UNet's transformers, in diffusers' or in the original spelling, with its number.
 _BLOCK = (
@@ -49,7 +49,7 @@ _ONLY_ENCODER = re.compile(r"^(?:lora|lycoris|oft)_te_")  # files for two encode
 _SD15_TEXT_LAYERS = 12
 _SD15_TEXT_WIDTH, _SD2_TEXT_WIDTH = 768, 1024
 
-_WORDS: tuple[tuple[str, Kind], ...] = (
+_METADATA_PREFIXES: tuple[tuple[str, Kind], ...] = (
     ("sdxl", "sdxl"),
     ("stable-diffusion-xl-v1-refiner", "sdxl-refiner"),
     ("stable-diffusion-xl", "sdxl"),
@@ -61,32 +61,32 @@ _WORDS: tuple[tuple[str, Kind], ...] = (
     ("sd3", "sd3"),
     ("stable-diffusion-3", "sd3"),
 )
-"""What ss_base_model_version and modelspec.architecture begin with."""
-_SAYING = ("ss_base_model_version", "modelspec.architecture")
+"""Prefixes of ss_base_model_version and modelspec.architecture."""
+_METADATA_KEYS = ("ss_base_model_version", "modelspec.architecture")
 
 
 def family_of_adapter(shapes: Shapes, metadata: Mapping[str, str]) -> Kind | None:
-    """The kind of model that a LoRA file is for; None unless something in it clearly tells.
+    """Return the model that a LoRA file is for; None if unclear.
 
-    shapes: of every tensor in the file, by its key. Inpainting models count as their base.
+    shapes: Shapes of all tensors by key. Inpainting models count as their base.
     """
     layers = _layers(shapes)
-    said = family_by_metadata(metadata)
-    if any(_OTHERS.search(name) for name in layers):
-        return said if said in _FROM_OTHERS else None
-    found = {kind for name, kinds in layers.items() if (kind := _kind_of_layer(name, kinds))}
-    if "sdxl-refiner" in found:
-        found.discard("sdxl")  # most of its names are SDXL's
-    return _only(found) if found else said
+    stated = family_by_metadata(metadata)
+    if any(_OTHER_ARCHITECTURES.search(name) for name in layers):
+        return stated if stated in _FROM_OTHER_ARCHITECTURES else None
+    families = {kind for name, tensors in layers.items() if (kind := _layer_family(name, tensors))}
+    if "sdxl-refiner" in families:
+        families.discard("sdxl")  # most of its names are SDXL's
+    return _only(families) if families else stated
 
 
-def is_for_others(shapes: Shapes) -> bool:
-    """Whether a LoRA is for models with a transformer in the UNet's place, such as Flux."""
-    return any(_OTHERS.search(name) for name in _layers(shapes))
+def is_for_other_architecture(shapes: Shapes) -> bool:
+    """Return whether a LoRA is for a model with a transformer instead of a UNet, such as Flux."""
+    return any(_OTHER_ARCHITECTURES.search(name) for name in _layers(shapes))
 
 
 def _layers(shapes: Shapes) -> dict[str, dict[str, Sequence[int]]]:
-    """Each layer's shapes, by what they are of."""
+    """Group the shapes by layer and kind of tensor."""
     layers: dict[str, dict[str, Sequence[int]]] = {}
     for key, shape in shapes.items():
         if not key.startswith(BUNDLE):
@@ -95,9 +95,9 @@ def _layers(shapes: Shapes) -> dict[str, dict[str, Sequence[int]]]:
     return layers
 
 
-def _kind_of_layer(name: str, kinds: Shapes) -> Kind | None:
-    """What one layer tells."""
-    if _CONTEXT.search(name) and (kind := CONTEXT_WIDTHS.get(_inputs(kinds))):
+def _layer_family(name: str, tensors: Shapes) -> Kind | None:
+    """Return the family that one layer indicates; None if unclear."""
+    if _CONTEXT.search(name) and (kind := CONTEXT_WIDTHS.get(_inputs(tensors))):
         return kind
     if _SDXL_ONLY.search(name) or _SECOND_ENCODER.search(name):
         return "sdxl"
@@ -106,20 +106,20 @@ def _kind_of_layer(name: str, kinds: Shapes) -> Kind | None:
     text = _FIRST_ENCODER.search(name)
     if text is None:
         return None
-    width = 0 if text[2] == "fc2" else _inputs(kinds)  # fc2 reads the wider layer between
+    width = 0 if text[2] == "fc2" else _inputs(tensors)  # fc2 has the wider layer as input
     if "clip_h." in name or int(text[1]) >= _SD15_TEXT_LAYERS or width == _SD2_TEXT_WIDTH:
         return "sd2"
     # SDXL's and Flux's first text encoder is SD 1.x's.
     return "sd15" if _ONLY_ENCODER.search(name) and width == _SD15_TEXT_WIDTH else None
 
 
-def _inputs(kinds: Shapes) -> int:
-    """How many numbers go into the layer; 0 if its tensors do not tell."""
+def _inputs(tensors: Shapes) -> int:
+    """Return the number of inputs of a layer; 0 if unknown."""
     for kind in ("lora_down.weight", "hada_w1_b", "a2.weight", "diff"):
-        if kind in kinds:
-            return _second(kinds[kind])
+        if kind in tensors:
+            return _second(tensors[kind])
     halves = [
-        next((_second(kinds[kind]) for kind in (f"{half}_b", half) if kind in kinds), 0)
+        next((_second(tensors[kind]) for kind in (f"{half}_b", half) if kind in tensors), 0)
         for half in ("lokr_w1", "lokr_w2")
     ]
     return halves[0] * halves[1]
@@ -130,19 +130,21 @@ def _second(shape: Sequence[int]) -> int:
 
 
 def family_by_metadata(metadata: Mapping[str, str]) -> Kind | None:
-    """The kind of model that the metadata says a file is for, if it does not contradict itself."""
-    found = {kind for key in _SAYING if (kind := _kind_of_word(metadata.get(key, "")))}
-    if not found and metadata.get("ss_v2") == "True":
+    """Return the model that the metadata names; None if it names none, or several."""
+    families = {kind for key in _METADATA_KEYS if (kind := _stated_family(metadata.get(key, "")))}
+    if not families and metadata.get("ss_v2") == "True":
         return "sd2"
-    return _only(found)
+    return _only(families)
 
 
-def _kind_of_word(word: str) -> Kind | None:
-    return next((kind for start, kind in _WORDS if word.lower().startswith(start)), None)
+def _stated_family(value: str) -> Kind | None:
+    return next(
+        (kind for prefix, kind in _METADATA_PREFIXES if value.lower().startswith(prefix)), None
+    )
 
 
-def _only(found: Iterable[Kind]) -> Kind | None:
-    match list(found):
+def _only(families: Iterable[Kind]) -> Kind | None:
+    match list(families):
         case [kind]:
             return kind
     return None

@@ -1,8 +1,8 @@
-"""Taking the keys of a LoRA file apart: a layer's name and what the tensor is.
+"""Parsing of the keys of LoRA files into a layer name and a kind of tensor.
 
-What a tensor is, its kind, is said in LyCORIS' words, which extend kohya's: "lora_down.weight",
-"alpha", "hada_w1_a" and so on. Source: LyCORIS, modules/*.py (`weight_list`); for the other
-spellings peft and diffusers, utils/state_dict_utils.py.
+Kinds have the names of LyCORIS, which extend kohya's: "lora_down.weight", "alpha", "hada_w1_a" and
+so on. Source: LyCORIS, modules/*.py (`weight_list`); for the other spellings peft and diffusers,
+utils/state_dict_utils.py.
 """
 
 import re
@@ -15,9 +15,9 @@ DOWN, UP, MID, ALPHA, DORA = (
     "dora_scale",
 )
 MAGNITUDE = "magnitude"
-"""peft's DoRA scale, which has another shape than `dora_scale`."""
+"""peft's DoRA scale, whose shape differs from that of `dora_scale`."""
 WRAPPED = "base_model.model."
-"""peft's own level around a model."""
+"""The prefix that peft adds to a model's keys."""
 
 KINDS = (
     *(DOWN, UP, MID, ALPHA, DORA, "scalar"),
@@ -44,7 +44,7 @@ ENDINGS = sorted(
 )
 
 ADAPTER = re.compile(r"\.default(?:_\d+)?(?=\.|$)")
-"""The name that peft and diffusers give an adapter that has none."""
+"""The name that peft and diffusers give an unnamed adapter."""
 
 OLD_DIFFUSERS = re.compile(
     r"(.+?)\.(?:processor\.)?to_(q|k|v|out)_lora\.(down\.weight|up\.weight|alpha)"
@@ -56,7 +56,7 @@ TEXT_STARTS = ("lora_te", "lycoris_te", "oft_te", "text_encoder", "clip_")
 
 
 def split(key: str) -> tuple[str, str] | None:
-    """A layer's name and a kind; None for keys that are no part of any adapter."""
+    """Return the layer name and the kind of an adapter key; None for other keys."""
     key = ADAPTER.sub("", key)
     if old := OLD_DIFFUSERS.fullmatch(key):
         return _old_name(old[1], old[2]), OLD_KINDS[old[3]]
@@ -66,20 +66,20 @@ def split(key: str) -> tuple[str, str] | None:
     return None
 
 
-def is_of_adapter(key: str) -> bool:
-    """Whether a key can be nothing but an adapter's: "weight" ends every model's keys, too."""
-    found = split(key)
-    return found is not None and found[1] != "weight"
+def is_adapter_key(key: str) -> bool:
+    """Return whether a key is certainly an adapter's; "weight" also ends every model's keys."""
+    parts = split(key)
+    return parts is not None and parts[1] != "weight"
 
 
-def is_of_lengths(key: str) -> bool:
-    """Whether a key is that of DoRA's lengths: of whole weights, not of their change."""
-    found = split(key)
-    return found is not None and found[1] in (DORA, MAGNITUDE)
+def is_magnitude_key(key: str) -> bool:
+    """Return whether a key is a DoRA magnitude, which belongs to the merged weights."""
+    parts = split(key)
+    return parts is not None and parts[1] in (DORA, MAGNITUDE)
 
 
-def is_of_text_encoder(key: str) -> bool:
-    """Whether a LoRA's key names a text encoder; if not, it is for the UNet."""
+def is_text_encoder_key(key: str) -> bool:
+    """Return whether a LoRA key belongs to a text encoder rather than the UNet."""
     return key.removeprefix(WRAPPED).startswith(TEXT_STARTS)
 
 

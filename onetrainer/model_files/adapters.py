@@ -1,4 +1,4 @@
-"""What a LoRA file and its relatives hold: naming, layers, ranks and alphas."""
+"""The contents of a LoRA file or a related adapter: naming, layers, ranks and alphas."""
 
 import re
 import struct
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from onetrainer.model_files.embedding_keys import BUNDLE
 from onetrainer.tensor_files import TensorEntry, TensorTable
 
-# The layer before the suffix that says which of its tensors this is.
+# The suffix of a key that identifies the tensor within its layer.
 _SUFFIX = re.compile(
     r"""(?:\.|_(?=lora\.))(?:
         lora_(?:down|up|mid|A|B|magnitude_vector).* | lora\.(?:down|up).* |
@@ -18,14 +18,14 @@ _SUFFIX = re.compile(
     )$""",
     re.VERBOSE,
 )
-# The tensor whose first side is the rank.
+# The tensor whose first dimension is the rank.
 _DOWN = re.compile(
     r"lora_down\.|lora_A\b|lora(?:_linear_layer)?\.down\.|\.hada_w1_b$|\.lokr_w\d_b$"
 )
 _FIRST_OF_LOKR = re.compile(r"\.lokr_w1(?:_a)?$")
 _BLOCKS = re.compile(r"\.oft_blocks$")
 _CONVOLUTION = re.compile(r"lora_down\.|lora_A\b|lora\.down\.")
-_PARTS = (
+_COMPONENTS = (
     (re.compile(r"^lora_te2_|text_encoder_2\.|clip_g\."), "second text encoder"),
     (re.compile(r"^lora_te1?_|^text_encoder\.|\.text_encoder\.|text_encoders\.|clip_[lh]\."),
      "text encoder"),
@@ -53,7 +53,7 @@ _ALGORITHMS = (
 _NUMBERS: Mapping[str, str] = {"F64": "<d", "F32": "<f", "F16": "<e", "I64": "<q", "I32": "<i"}
 
 
-# Words for a file of one kind of adapter; everything else that adds to weights is called a LoRA.
+# Titles of files with one adapter type; any other additive adapter is called a LoRA.
 _TITLES: Mapping[str, str] = {
     "LoHa": "a LoHa",
     "LoKr": "a LoKr",
@@ -66,11 +66,11 @@ _WITHOUT_ALPHA = ("OFT", "IA3")
 
 @dataclass(frozen=True)
 class Adapter:
-    """A LoRA or one of its relatives.
+    """A LoRA or a related adapter.
 
-    algorithms: "LoRA", "LoHa", …, with "DoRA" among them if it splits off magnitudes.
-    layers: how many of each part. ranks, alphas: the different ones; no alphas means as the ranks.
-    factors: the sizes of LoKr's first matrices. blocks: the sizes of OFT's blocks.
+    algorithms: "LoRA", "LoHa", …, including "DoRA" if it has magnitudes. layers: Number of layers
+    by component. ranks, alphas: The distinct values; without alphas they equal the ranks. factors:
+    Sizes of LoKr's first matrices. blocks: Sizes of OFT's blocks.
     """
 
     naming: str
@@ -82,30 +82,30 @@ class Adapter:
     blocks: Sequence[int] = ()
 
     def title(self) -> str:
-        """What a person calls it: "a LoRA", "a DoRA", "a LoKr" …"""
+        """Return the usual name: "a LoRA", "a DoRA", "a LoKr" …"""
         known = [_TITLES[word] for word in self.algorithms if word in _TITLES]
-        has_lengths = "DoRA" in self.algorithms
+        has_magnitudes = "DoRA" in self.algorithms
         if len(known) == 1:
-            return known[0] + (" with DoRA" if has_lengths else "")
-        return "a DoRA" if has_lengths and not known else "a LoRA"
+            return known[0] + (" with DoRA" if has_magnitudes else "")
+        return "a DoRA" if has_magnitudes and not known else "a LoRA"
 
     def facts(self) -> list[tuple[str, str]]:
-        """Each thing there is to tell, with its label."""
+        """Return labels and values that describe the adapter."""
         layers = ", ".join(
-            f"{part} ({count} layer{'s' if count != 1 else ''})"
-            for part, count in self.layers.items()
+            f"{component} ({count} layer{'s' if count != 1 else ''})"
+            for component, count in self.layers.items()
         )
-        # Whole matrices have no rank that an alpha could be measured by.
+        # Full matrices have no rank, so alpha has no meaning.
         without = (*_WITHOUT_ALPHA, *(() if self.ranks else ("LoKr",)))
         has_alpha = any(word not in without for word in self.algorithms)
-        alphas = ", ".join(f"{alpha:g}" for alpha in self.alphas) or "not told: as the rank"
+        alphas = ", ".join(f"{alpha:g}" for alpha in self.alphas) or "not stored: equals the rank"
         ranks = ", ".join(str(rank) for rank in self.ranks)
         if "LoKr" in self.algorithms and not ranks:
-            ranks = "none, the second matrices are whole"
+            ranks = "none, the second matrices are full"
         return [
             ("Method", ", ".join(self.algorithms)),
             ("Naming", self.naming),
-            ("Parts", layers),
+            ("Components", layers),
             ("Rank", ranks),
             ("Alpha", alphas if has_alpha else ""),
             ("Factor", ", ".join(str(factor) for factor in self.factors)),
@@ -117,12 +117,12 @@ def adapter_of(table: TensorTable) -> Adapter:
     """What a file of an adapter holds; the alphas are read from it, all else from its header."""
     entries = {name: e for name, e in table.entries.items() if not name.startswith(BUNDLE)}
     layers = {_SUFFIX.sub("", name) for name in entries}
-    parts = Counter(_first(_PARTS, layer) for layer in layers)
+    parts = Counter(_first(_COMPONENTS, layer) for layer in layers)
     downs = {name: entry for name, entry in entries.items() if _DOWN.search(name) and entry.shape}
     return Adapter(
         naming=_first(_NAMINGS, min(entries, default="")) or "unknown",
         algorithms=_algorithms(entries),
-        layers={word: parts[word] for _, word in reversed(_PARTS) if word in parts},
+        layers={word: parts[word] for _, word in reversed(_COMPONENTS) if word in parts},
         ranks=sorted({entry.shape[0] for entry in downs.values()}),
         alphas=_alphas(table),
         factors=_sides(entries, _FIRST_OF_LOKR, 0),
@@ -131,44 +131,44 @@ def adapter_of(table: TensorTable) -> Adapter:
 
 
 def _sides(entries: Mapping[str, TensorEntry], name: re.Pattern[str], side: int) -> list[int]:
-    """The different lengths of one side of the tensors of a name."""
-    found = {e.shape[side] for key, e in entries.items() if e.shape and name.search(key)}
-    return sorted(found)
+    """Return the distinct sizes of one dimension of the tensors that match a name."""
+    sizes = {e.shape[side] for key, e in entries.items() if e.shape and name.search(key)}
+    return sorted(sizes)
 
 
 def _algorithms(entries: Mapping[str, TensorEntry]) -> list[str]:
-    found = Counter(_first(_ALGORITHMS, name) for name in entries)
-    words = [word for _, word in _ALGORITHMS if word in found]
+    present = {_first(_ALGORITHMS, name) for name in entries}
+    algorithms = [algorithm for _, algorithm in _ALGORITHMS if algorithm in present]
     has_kernels = any(
         _CONVOLUTION.search(name) and len(entry.shape) == 4 and entry.shape[-1] > 1
         for name, entry in entries.items()
     )
-    if "LoCon (Tucker)" in words:
-        words.remove("LoRA")
-    elif "LoRA" in words and has_kernels:
-        words[words.index("LoRA")] = "LoRA with convolutions (LoCon)"
+    if "LoCon (Tucker)" in algorithms:
+        algorithms.remove("LoRA")
+    elif "LoRA" in algorithms and has_kernels:
+        algorithms[algorithms.index("LoRA")] = "LoRA with convolutions (LoCon)"
     if any(name.endswith(".dora_scale") or "magnitude_vector" in name for name in entries):
-        words.append("DoRA")
-    return words
+        algorithms.append("DoRA")
+    return algorithms
 
 
 def _alphas(table: TensorTable) -> list[float]:
-    """The different alphas, each a few bytes somewhere in the file."""
-    wanted = [
+    """Read the distinct alphas, each a few bytes in the file."""
+    alphas = [
         entry
         for name, entry in table.entries.items()
         if name.endswith(".alpha") and entry.count == 1
     ]
-    found = set()
+    values = set()
     with table.path.open("rb", buffering=0) as file:
-        for entry in sorted(wanted, key=lambda entry: entry.offset):
+        for entry in sorted(alphas, key=lambda entry: entry.offset):
             file.seek(entry.offset)
-            found |= _number(entry.dtype, file.read(entry.size))
-    return sorted(found)
+            values |= _number(entry.dtype, file.read(entry.size))
+    return sorted(values)
 
 
 def _number(dtype: str, data: bytes) -> set[float]:
-    """The number, if its type is one that alphas have."""
+    """Return the number as a set; empty if alphas do not have this type."""
     if dtype == "BF16":  # the upper half of a float32
         dtype, data = "F32", b"\0\0" + data
     if dtype not in _NUMBERS or len(data) != struct.calcsize(_NUMBERS[dtype]):
@@ -177,5 +177,5 @@ def _number(dtype: str, data: bytes) -> set[float]:
 
 
 def _first(table: Iterable[tuple[re.Pattern[str], str]], name: str) -> str:
-    """The word of the first pattern found in a name; "" if none is."""
-    return next((word for pattern, word in table if pattern.search(name)), "")
+    """Return the label of the first pattern found in a name; "" if there is none."""
+    return next((label for pattern, label in table if pattern.search(name)), "")

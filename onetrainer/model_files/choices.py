@@ -1,4 +1,4 @@
-"""Whether a model is what the config says it is; where it is not, the right choice is named."""
+"""Checks whether a model is what the config states, with errors that name the right choice."""
 
 from onetrainer.config.run.model import (
     FamilyName,
@@ -10,118 +10,124 @@ from onetrainer.config.run.model import (
 from onetrainer.errors import UserError
 from onetrainer.model_files.kinds import DESCRIPTIONS, FAMILIES, NAMES, PREDICTS, ModelFile
 
-_SMALLER_THINGS = ("lora", "embedding", "vae", "unet", "text-encoder")
+_COMPONENTS_AND_ADDITIONS = ("lora", "embedding", "vae", "unet", "text-encoder")
 
 
-def require_family(model: ModelFile, family: FamilyName, *, vae_given: bool = False) -> None:
-    """Raises UserError, naming the right choice, unless the model is a whole one of the family.
+def require_family(model: ModelFile, family: FamilyName, *, has_custom_vae: bool = False) -> None:
+    """Check that the model is a complete one of the family.
 
-    vae_given: whether another VAE than the model's own is used, so that it needs none.
+    has_custom_vae: Whether another VAE is used, so that the model needs none.
+
+    Raises:
+        UserError: Names the right choice.
     """
     if model.kind != family:
         raise _wrong_kind(model, family)
-    missing = [part for part in model.missing if part != "VAE" or not vae_given]
+    missing = [component for component in model.missing if component != "VAE" or not has_custom_vae]
     if not missing:
         return
     if "UNet" in missing and model.has_ema:
         vae = " --vae FILE" if "VAE" in missing else ""
         raise UserError(
-            f"{model.path.name}: of this {NAMES[family]} model's UNet there are only averaged"
-            f" weights (EMA){', and there is no VAE' if vae else ''}",
-            "A model with the weights themselves was expected",
-            "Make one of the averaged weights, and choose that:"
+            f"{model.path.name}: this {NAMES[family]} model's UNet has EMA weights only"
+            f"{', and there is no VAE' if vae else ''}",
+            "Expected a model with the usual weights",
+            "Convert the EMA weights to a model, and choose that:"
             f" onetrainer convert --ema{vae} {model.path.name} NEW.safetensors",
         )
     only_vae = missing == ["VAE"]
     raise UserError(
         f"{model.path.name}: this {NAMES[family]} model has no {' and no '.join(missing)}",
-        "A model with UNet, VAE and every text encoder was expected",
-        f'Choose a VAE for {NAMES[family]} as "Custom VAE" (model.vae), or the whole model'
+        "Expected a model with UNet, VAE and all text encoders",
+        f'Choose a VAE for {NAMES[family]} as "Custom VAE" (model.vae), or the complete model'
         if only_vae
-        else "Choose the file or folder of the whole model",
+        else "Choose the file or folder of the complete model",
     )
 
 
 def require_published_size(model: ModelFile) -> None:
-    """Raises UserError for a single file of other widths than the published models have."""
+    """Raise UserError for a single file whose widths differ from those of the published models."""
     if model.has_unusual_size:
         raise UserError(
-            f"{model.path.name}: this model has an unusual size, other widths than the published"
-            " models of its kind",
-            "A single file can be opened only in the published sizes, a diffusers folder in any",
+            f"{model.path.name}: this model has an unusual size: its widths differ from those of"
+            " the published models",
+            "Single files can be opened only in the published sizes, diffusers folders in any",
             "Save it as a diffusers folder where it is made: in training"
             " output.model_format=diffusers",
         )
 
 
 def require_made_for(addition: ModelFile, family: FamilyName) -> None:
-    """Raises UserError if a LoRA or an embedding tells that it is for another base model."""
+    """Raise UserError if a LoRA or an embedding is known to be for another base model."""
     owner = addition.made_for
-    # What is made for a base is used on its inpainting model too.
+    # Additions for a base model also work on its inpainting model.
     if owner is None or owner in (family, base_of(family)):
         return
     what = DESCRIPTIONS[addition.kind].partition(",")[0].partition(" ")[2]
     raise UserError(
         f"{addition.path.name}: this {what} was made for {NAMES[owner]}; the model is"
         f" {NAMES[family]}",
-        f"One for {NAMES[base_of(family)]} was expected",
+        f"Expected one for {NAMES[base_of(family)]}",
         f"Choose another {what}, or a model that it was made for",
     )
 
 
 def require_vae(model: ModelFile, family: FamilyName) -> None:
-    """Raises UserError unless there is a VAE for the family in it, alone or with a whole model.
+    """Check that the file is a VAE for the family, or a model with one.
 
-    SDXL's latents are other ones than those of SD 1.5 and 2, in the same shapes; a VAE's file alone
-    does not tell whose it is.
+    SDXL's latents differ from those of SD 1.5 and 2 but have the same shapes; a VAE file alone does
+    not state its family.
+
+    Raises:
+        UserError: If it is not.
     """
     is_whole = model.kind in FAMILIES and "VAE" not in model.missing
     if model.kind == "vae" or is_whole:
         owner = model.kind if is_whole else model.made_for
         if owner is not None and owner.startswith("sdxl") != family.startswith("sdxl"):
             raise UserError(
-                f"{model.path.name}: this VAE is that of {NAMES[owner]}, whose latents are others",
-                f"A VAE for {NAMES[family]} was expected",
+                f"{model.path.name}: this VAE is for {NAMES[owner]}, whose latents differ",
+                f"Expected a VAE for {NAMES[family]}",
                 'Choose another file as "Custom VAE" (model.vae), or none to use the model\'s own',
             )
         return
-    lack = " without a VAE" if model.kind in FAMILIES else ""
+    suffix = " without a VAE" if model.kind in FAMILIES else ""
     raise UserError(
-        f"{model.path.name}: this is {DESCRIPTIONS[model.kind].partition(',')[0]}{lack}",
-        "A VAE, or a model with one, was expected",
+        f"{model.path.name}: this is {DESCRIPTIONS[model.kind].partition(',')[0]}{suffix}",
+        "Expected a VAE, or a model with one",
         'Choose another file as "Custom VAE" (model.vae), or none to use the model\'s own',
     )
 
 
 def resolve_prediction(model: ModelFile, choice: PredictionChoice) -> Prediction:
-    """What the model predicts. Raises UserError if the choice is wrong or has to be made.
+    """Return the model's prediction type. Raises UserError if the choice is wrong or missing.
 
-    A choice that contradicts metadata alone counts: programs copy metadata carelessly.
+    The choice wins over metadata alone, which programs copy carelessly.
     """
-    told = model.prediction
+    detected = model.prediction
     if choice == "auto":
-        if told is None and model.kind == "sd2":
+        if detected is None and model.kind == "sd2":
             raise UserError(
-                f"{model.path.name}: nothing in this SD 2 model tells what it predicts",
-                "Those made for 768 pixels (2.1, 2.0-v) predict velocity, the 512-pixel "
-                '"base" ones noise',
+                f"{model.path.name}: this SD 2 model does not state its prediction type",
+                "The 768-pixel models (2.1, 2.0-v) predict velocity, the 512-pixel "
+                '"base" models noise',
                 'Choose "v_prediction" or "epsilon" as model.prediction',
             )
-        return told or "epsilon"
-    if told is not None and told != choice and model.prediction_is_sure:
+        return detected or "epsilon"
+    if detected is not None and detected != choice and model.prediction_is_sure:
         raise UserError(
-            f"{model.path.name}: this model predicts {PREDICTS[told]}, as {model.told_by} says",
+            f"{model.path.name}: this model predicts {PREDICTS[detected]}, according to"
+            f" {model.prediction_source}",
             f'model.prediction is "{choice}"',
-            f'Choose "{told}" or "auto" as model.prediction',
+            f'Choose "{detected}" or "auto" as model.prediction',
         )
     return choice
 
 
 def resolve_zero_snr(model: ModelFile, choice: ZeroSnrChoice) -> bool:
-    """Whether the noise schedule ends in pure noise. Raises UserError if "off" is wrong.
+    """Return whether the noise schedule ends in pure noise. Raises UserError if "off" is wrong.
 
-    "on" is never refused here: a model that was trained without can be taught it. "off" counts
-    where only metadata says otherwise.
+    "on" is always allowed, since a model can learn it. "off" wins over metadata alone.
     """
     match choice:
         case "auto":
@@ -140,31 +146,31 @@ def resolve_zero_snr(model: ModelFile, choice: ZeroSnrChoice) -> bool:
 def require_predictable(
     prediction: Prediction, *, zero_terminal_snr: bool, model: ModelFile | None = None
 ) -> None:
-    """Raises UserError for zero terminal SNR with a model that predicts noise.
+    """Raise UserError for zero terminal SNR with a model that predicts noise.
 
-    model: what was looked at, so that only what it allows is named; None names all.
+    model: The inspected model, to name only the choices that it allows; None to name all.
     """
     if not zero_terminal_snr or prediction != "epsilon":
         return
     subject = "zero terminal SNR"
     if model is not None and model.zero_terminal_snr:
-        subject = f"{model.path.name}: this model asks for zero terminal SNR, which"
+        subject = f"{model.path.name}: this model uses zero terminal SNR, which"
     raise UserError(
         f"{subject} is for models that predict velocity, not noise (epsilon): at the last step"
-        " there is nothing but noise to predict from",
-        "A model that predicts velocity was expected",
-        "Choose " + ", ".join(_ways_out(model)) + " or another model",
+        " the input is pure noise",
+        "Expected a model that predicts velocity",
+        "Choose " + ", ".join(_allowed_choices(model)) + " or another model",
     )
 
 
-def _ways_out(model: ModelFile | None) -> list[str]:
-    """The choices that the model allows, so that zero terminal SNR and noise do not meet."""
-    ways = []
+def _allowed_choices(model: ModelFile | None) -> list[str]:
+    """Return the choices that the model allows instead of zero terminal SNR with noise."""
+    choices = []
     if model is None or model.prediction is None or not model.prediction_is_sure:
-        ways.append('"v_prediction" as model.prediction')
+        choices.append('"v_prediction" as model.prediction')
     if model is None or not (model.zero_terminal_snr and model.zero_snr_is_sure):
-        ways.append('"off" as model.zero_terminal_snr')
-    return ways
+        choices.append('"off" as model.zero_terminal_snr')
+    return choices
 
 
 def _wrong_kind(model: ModelFile, family: FamilyName) -> UserError:
@@ -172,16 +178,16 @@ def _wrong_kind(model: ModelFile, family: FamilyName) -> UserError:
     if model.kind in FAMILIES:
         return UserError(
             what,
-            f'The family that is set is "{family}"',
+            f'The chosen family is "{family}"',
             f'Choose "{model.kind}" as model.family, or another model',
         )
     if model.kind == "unknown" and model.unet_channels not in (0, 4, 9):
-        what += f"; its UNet reads {model.unet_channels} channels"
+        what += f"; its UNet has {model.unet_channels} input channels"
     name = NAMES.get(model.made_for or "", "")
     made_for = f" It was made for {name}" if name else ""
-    is_part = model.kind in _SMALLER_THINGS
+    is_component = model.kind in _COMPONENTS_AND_ADDITIONS
     return UserError(
         what + (f".{made_for}" if made_for else ""),
-        f"A whole {NAMES[family]} model was expected",
-        "Choose the base model that it belongs to" if is_part else "Choose another model",
+        f"Expected a complete {NAMES[family]} model",
+        "Choose the base model that it belongs to" if is_component else "Choose another model",
     )

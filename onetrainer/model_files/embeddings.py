@@ -1,4 +1,4 @@
-"""Which embeddings a file holds: alone, or bundled with a LoRA."""
+"""The embeddings in a file, alone or bundled with a LoRA."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Shapes = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True)
 class Embedding:
-    """A made-up word. vectors: how many stand for it. widths: numbers in each, per encoder."""
+    """An embedding. vectors: Number of vectors. widths: Size of each vector by encoder."""
 
     name: str
     vectors: int
@@ -21,7 +21,7 @@ class Embedding:
     made_for: Kind | None
 
     def summary(self) -> str:
-        """For example "cat: 4 vectors × 768 + 1280, for SDXL"."""
+        """Describe it, for example "cat: 4 vectors × 768 + 1280, for SDXL"."""
         count = f"{self.vectors} vector{'s' if self.vectors != 1 else ''}"
         name = NAMES.get(self.made_for or "", "")
         made_for = f", for {name}" if name else ""
@@ -29,27 +29,24 @@ class Embedding:
 
 
 def embeddings_of(table: TensorTable, model: ModelFile) -> list[Embedding]:
-    """The embeddings in a LoRA's or an embedding's file, sorted by name."""
-    found: dict[str, dict[str, Sequence[int]]] = {}
+    """Return the embeddings in a LoRA or embedding file, sorted by name."""
+    shapes_of: dict[str, dict[str, Sequence[int]]] = {}
     for name, entry in table.entries.items():
         if member := bundled(name):
-            found.setdefault(member[0], {})[member[1]] = entry.shape
+            shapes_of.setdefault(member[0], {})[member[1]] = entry.shape
         elif model.kind != "embedding":
             continue
         elif is_vectors(name):
-            word = table.metadata.get("name") or table.path.stem
-            found.setdefault(word, {})[name] = entry.shape
-        elif len(table.entries) == 1:  # diffusers' form: the name is the word
-            found.setdefault(name, {})[name] = entry.shape
-    return [_embedding(name, shapes) for name, shapes in sorted(found.items()) if _is_one(shapes)]
-
-
-def _is_one(shapes: Shapes) -> bool:
-    return all(shapes.values())  # a number alone is no vector
+            token = table.metadata.get("name") or table.path.stem
+            shapes_of.setdefault(token, {})[name] = entry.shape
+        elif len(table.entries) == 1:  # diffusers' form: the name is the token
+            shapes_of.setdefault(name, {})[name] = entry.shape
+    # Scalars are no vectors.
+    return [_embedding(name, s) for name, s in sorted(shapes_of.items()) if all(s.values())]
 
 
 def _embedding(name: str, shapes: Shapes) -> Embedding:
-    # What replaces an encoder's output is told only where nothing replaces its input.
+    # Output vectors are described only if there are no input vectors.
     inputs = {key: shape for key, shape in shapes.items() if not key.endswith(OUTPUT)} or shapes
     counts = [shape[0] if len(shape) > 1 else 1 for shape in inputs.values()]
     widths = sorted(shape[-1] for shape in inputs.values())

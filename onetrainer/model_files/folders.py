@@ -1,4 +1,4 @@
-"""A diffusers folder: which model it holds, and that all of it is there."""
+"""Recognition of diffusers folders, and a check that they are complete."""
 
 import json
 from collections.abc import Mapping
@@ -8,16 +8,16 @@ from typing import Any
 
 from onetrainer.errors import UserError
 from onetrainer.model_files.kinds import FAMILIES, Kind
-from onetrainer.model_files.signs import Signs, signs_of_scheduler
+from onetrainer.model_files.prediction_hints import PredictionHints, hints_in_scheduler
 from onetrainer.model_files.tensors import recognize, with_channels
 from onetrainer.tensor_files import TensorTable, read_table
-from onetrainer.tensor_files.refusals import AGAIN
+from onetrainer.tensor_files.refusals import DOWNLOAD_AGAIN
 
 INCOMPLETE = "The folder was not downloaded completely; download it again"
 DIFFUSERS_WEIGHTS, TRANSFORMERS_WEIGHTS = "diffusion_pytorch_model", "model"
-# What transformers calls its pickles; diffusers' have the name of its safetensors files.
+# The name of transformers' pickles; diffusers' are named like its safetensors files.
 _PICKLE_STEMS: Mapping[str, str] = {TRANSFORMERS_WEIGHTS: "pytorch_model"}
-# A component's folder alone, by the class or type that its config names.
+# Components by the class or type that their config names.
 _COMPONENTS: Mapping[str, tuple[Kind, str]] = {
     "AutoencoderKL": ("vae", DIFFUSERS_WEIGHTS),
     "UNet2DConditionModel": ("unet", DIFFUSERS_WEIGHTS),
@@ -30,39 +30,39 @@ _ENCODERS: Mapping[str, str] = {
     "text_encoder_2": "second text encoder",
 }
 _IMAGE_CHANNELS = 4
-# By the factor that its latents are scaled by; SD 2 has the VAE of SD 1.5.
+# By latent scaling factor; SD 2 has the VAE of SD 1.5.
 _VAE_OWNERS: Mapping[float, Kind] = {0.18215: "sd15", 0.13025: "sdxl"}
 
 
 @dataclass(frozen=True)
 class Folder:
-    """What a folder holds; the words are those of ModelFile. tables: of its weight files."""
+    """The contents of a folder; fields as in ModelFile. tables: Of its weight files."""
 
     kind: Kind
     missing: tuple[str, ...] = ()
-    signs: Signs = field(default_factory=Signs)
+    hints: PredictionHints = field(default_factory=PredictionHints)
     unet_channels: int = 0
     made_for: Kind | None = None
     tables: tuple[TensorTable, ...] = ()
 
 
 def folder_at(path: Path) -> Folder:
-    """What the folder of a model or of a component holds; raises UserError if it is incomplete."""
+    """Recognize the folder of a model or a component. Raises UserError if it is incomplete."""
     if (path / "model_index.json").is_file():
         return _pipeline_at(path, _read_json(path / "model_index.json"))
     if (path / "config.json").is_file():
         return _component_at(path, _read_json(path / "config.json"))
     raise UserError(
-        f"{path}: there is no model_index.json in this folder",
-        "A diffusers folder, a .safetensors or a .ckpt file was expected",
+        f"{path}: this folder has no model_index.json",
+        "Expected a diffusers folder, a .safetensors or a .ckpt file",
         _folder_remedy(path),
     )
 
 
 def weight_files(folder: Path, stem: str) -> list[Path]:
-    """A component's files: one, one of a variant ("fp16"), or several shards.
+    """Return a component's weight files: one, one of a variant ("fp16"), or several shards.
 
-    Pickles (.bin) only where there are no safetensors. Raises UserError if there are neither.
+    Pickles (.bin) are used only without safetensors. Raises UserError if there are neither.
     """
     for name, suffix in ((stem, ".safetensors"), (_PICKLE_STEMS.get(stem, stem), ".bin")):
         plain = folder / f"{name}{suffix}"
@@ -82,27 +82,27 @@ def _pipeline_at(path: Path, index: Mapping[str, Any]) -> Folder:
     channels = _channels(_read_json(path / "unet" / "config.json"))
     kind = with_channels(base, channels)
     scheduler = path / "scheduler" / "scheduler_config.json"
-    signs = Signs()
+    hints = PredictionHints()
     if kind in FAMILIES and scheduler.is_file():
-        signs = signs_of_scheduler(_read_json(scheduler), path.name)
+        hints = hints_in_scheduler(_read_json(scheduler), path.name)
     if kind not in FAMILIES:
-        return Folder(kind, (), signs, channels)
-    # Without the XL encoders' folder the UNet cannot tell which of them it needs.
+        return Folder(kind, (), hints, channels)
+    # The UNet does not show which of the XL encoders it needs.
     encoders = list(_ENCODERS) if base == "sdxl" else ["text_encoder"]
-    words = {"vae": "VAE", **{name: _ENCODERS[name] for name in encoders}}
-    missing = tuple(word for part, word in words.items() if _is_left_out(path, index, part))
+    labels = {"vae": "VAE", **{name: _ENCODERS[name] for name in encoders}}
+    missing = tuple(label for name, label in labels.items() if _is_left_out(path, index, name))
     tables = [*_tables(path / "unet", DIFFUSERS_WEIGHTS)]
-    for part, word in words.items():
-        if word not in missing:
-            _read_json(path / part / "config.json")
-            stem = DIFFUSERS_WEIGHTS if part == "vae" else TRANSFORMERS_WEIGHTS
-            tables += _tables(path / part, stem)
+    for name, label in labels.items():
+        if label not in missing:
+            _read_json(path / name / "config.json")
+            stem = DIFFUSERS_WEIGHTS if name == "vae" else TRANSFORMERS_WEIGHTS
+            tables += _tables(path / name, stem)
     _check_tokenizer(path / "tokenizer")
-    return Folder(kind, missing, signs, channels, None, tuple(tables))
+    return Folder(kind, missing, hints, channels, None, tuple(tables))
 
 
 def _base_of(path: Path, index: Mapping[str, Any]) -> Kind:
-    """The family without regard to what its UNet reads."""
+    """Return the family regardless of the UNet's input channels."""
     pipeline = str(index.get("_class_name", ""))
     if pipeline.startswith("StableDiffusion3"):
         return "sd3"
@@ -113,7 +113,7 @@ def _base_of(path: Path, index: Mapping[str, Any]) -> Kind:
         return "sdxl" if has_first or not _is_named(index, "text_encoder_2") else "sdxl-refiner"
     if not pipeline.startswith("StableDiffusion"):
         return "unknown"
-    # SD 2 has OpenCLIP's text encoder, which uses the exact activation; SD 1.x OpenAI's.
+    # SD 2 has OpenCLIP's text encoder with exact GELU; SD 1.x has OpenAI's.
     config = path / "text_encoder" / "config.json"
     if _is_left_out(path, index, "text_encoder"):
         unet = _read_json(path / "unet" / "config.json")
@@ -122,7 +122,7 @@ def _base_of(path: Path, index: Mapping[str, Any]) -> Kind:
 
 
 def _component_at(path: Path, config: Mapping[str, Any]) -> Folder:
-    """A single component's folder: a VAE, a UNet or a text encoder."""
+    """Recognize the folder of a single component: a VAE, a UNet or a text encoder."""
     architectures = config.get("architectures")
     names = [config.get("_class_name"), config.get("model_type")]
     names += architectures if isinstance(architectures, list) else []
@@ -141,7 +141,7 @@ def _component_at(path: Path, config: Mapping[str, Any]) -> Folder:
     elif kind == "unet":
         entries = {name: entry for table in tables for name, entry in table.entries.items()}
         made_for = recognize(entries, {}).made_for
-    return Folder(kind, (), Signs(), channels, made_for, tables)
+    return Folder(kind, (), PredictionHints(), channels, made_for, tables)
 
 
 def _channels(config: Mapping[str, Any]) -> int:
@@ -149,16 +149,16 @@ def _channels(config: Mapping[str, Any]) -> int:
     return channels if isinstance(channels, int) else 0
 
 
-def _is_named(index: Mapping[str, Any], part: str) -> bool:
-    """Whether the index says that the model has this part; [null, null] says that it has not."""
-    named = index.get(part)
+def _is_named(index: Mapping[str, Any], component: str) -> bool:
+    """Return whether the index names this component; [null, null] means that it has none."""
+    named = index.get(component)
     return isinstance(named, list) and any(named)
 
 
-def _is_left_out(path: Path, index: Mapping[str, Any], part: str) -> bool:
-    """Whether a part is not there on purpose, rather than cut off."""
-    says_none = part in index and not _is_named(index, part)
-    return says_none or not (path / part).is_dir()
+def _is_left_out(path: Path, index: Mapping[str, Any], component: str) -> bool:
+    """Return whether a component is absent on purpose rather than missing."""
+    is_none = component in index and not _is_named(index, component)
+    return is_none or not (path / component).is_dir()
 
 
 def _tables(folder: Path, stem: str) -> list[TensorTable]:
@@ -166,22 +166,22 @@ def _tables(folder: Path, stem: str) -> list[TensorTable]:
 
 
 def _shards(folder: Path, index: Path) -> list[Path]:
-    """The files that an index names, all of which must be there."""
+    """Return the files that an index names. Raises UserError if one is missing."""
     table = _read_json(index).get("weight_map", {})
     names = table.values() if isinstance(table, dict) else ()
-    # A name without its folder: an index may not reach out of where it lies.
+    # Only the file name: an index must not refer to other folders.
     shards = sorted({folder / Path(str(name)).name for name in names})
     missing = [shard for shard in shards if not shard.is_file()]
     if missing or not shards:
         raise UserError(
-            f"{missing[0] if missing else index}: this part of the model's weights is missing",
+            f"{missing[0] if missing else index}: this weight file of the model is missing",
             remedy=INCOMPLETE,
         )
     return shards
 
 
 def _variant_of(folder: Path, stem: str, suffix: str) -> Path | None:
-    """The file `stem` + `suffix`, else the first one with a variant between; None if none is."""
+    """Return the file `stem` + `suffix`, or the first one with a variant between; None if none."""
     names = [folder / f"{stem}{suffix}", *sorted(folder.glob(f"{stem}.*{suffix}"))]
     return next((name for name in names if name.is_file()), None)
 
@@ -191,7 +191,7 @@ def _check_tokenizer(folder: Path) -> None:
     if not has_both and not (folder / "tokenizer.json").is_file():
         raise UserError(
             f"{folder}: the tokenizer's vocabulary is missing",
-            "vocab.json and merges.txt, or tokenizer.json, were expected",
+            "Expected vocab.json and merges.txt, or tokenizer.json",
             INCOMPLETE,
         )
 
@@ -201,13 +201,15 @@ def _read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise UserError(
-            f"{path}: this part of the model is missing",
+            f"{path}: this file of the model is missing",
             remedy=INCOMPLETE,
         ) from error
     except (ValueError, OSError, RecursionError) as error:
-        raise UserError(f"{path}: the file cannot be read ({error})", remedy=AGAIN) from error
+        raise UserError(
+            f"{path}: the file cannot be read ({error})", remedy=DOWNLOAD_AGAIN
+        ) from error
     if not isinstance(content, dict):
-        raise UserError(f"{path}: an object was expected in this file", remedy=AGAIN)
+        raise UserError(f"{path}: this file holds no JSON object", remedy=DOWNLOAD_AGAIN)
     return content
 
 

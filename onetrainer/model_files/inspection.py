@@ -1,14 +1,14 @@
-"""Looks at a path and tells what model is there; only headers are read, never weights."""
+"""Inspection of model files and folders; only headers are read, never weights."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from onetrainer.errors import UserError
-from onetrainer.model_files.adapter_keys import is_of_lengths
+from onetrainer.model_files.adapter_keys import is_magnitude_key
 from onetrainer.model_files.folders import folder_at
 from onetrainer.model_files.kinds import FAMILIES, ModelFile
-from onetrainer.model_files.signs import signs_of_file
+from onetrainer.model_files.prediction_hints import hints_in_file
 from onetrainer.model_files.sizes import is_unusual_size
 from onetrainer.model_files.tensors import recognize
 from onetrainer.tensor_files import TensorEntry, TensorTable, read_table
@@ -17,59 +17,59 @@ _PRECISIONS: Mapping[str, str] = {
     "F64": "fp64", "F32": "fp32", "F16": "fp16", "BF16": "bf16", "F8_E4M3": "fp8",
     "F8_E5M2": "fp8",
 }  # fmt: skip
-# Buffers and norms of another precision are no reason to call a file mixed.
+# Buffers and norms of another precision do not make a file mixed.
 _NEARLY_ALL = 0.99
-# The weights themselves: files without them still have the average's counters.
-_AVERAGES = "model_ema.diffusion_model"
+# EMA weights; files without them may still have EMA counters.
+_EMA_PREFIX = "model_ema.diffusion_model"
 
 
 def inspect_model(path: Path) -> ModelFile:
-    """What a model is; raises UserError if it cannot be read or a folder is not complete."""
+    """Recognize a model. Raises UserError if it cannot be read or a folder is incomplete."""
     try:
         if path.is_dir():
             return _inspect_folder(path)
         if not path.is_file():
             raise UserError(
-                f"{path}: there is no such file or folder",
-                "A diffusers folder, a .safetensors or a .ckpt file was expected",
+                f"{path}: no such file or folder",
+                "Expected a diffusers folder, a .safetensors or a .ckpt file",
                 "Check the path",
             )
         return inspect_table(read_table(path))
     except OSError as error:
         raise UserError(
             f"{path}: the model cannot be read ({error.strerror})",
-            remedy="Check the path and the rights to read it",
+            remedy="Check the path and its permissions",
         ) from error
 
 
 def inspect_table(table: TensorTable) -> ModelFile:
-    """What a single file is, from its header."""
-    found = recognize(table.entries, table.metadata)
-    signs = signs_of_file(table)
-    family = next((name for name in FAMILIES if name == found.kind), None)
+    """Recognize a single file from its header."""
+    recognized = recognize(table.entries, table.metadata)
+    hints = hints_in_file(table)
+    family = next((name for name in FAMILIES if name == recognized.kind), None)
     return ModelFile(
         table.path,
         "single-file",
-        found.kind,
-        missing=found.missing,
-        prediction=signs.prediction,
-        zero_terminal_snr=signs.zero_terminal_snr,
-        # DoRA's lengths are float32 beside matrices of any precision.
+        recognized.kind,
+        missing=recognized.missing,
+        prediction=hints.prediction,
+        zero_terminal_snr=hints.zero_terminal_snr,
+        # DoRA's magnitudes are float32 for matrices of any precision.
         precision=precision_of(
-            entry for name, entry in table.entries.items() if not is_of_lengths(name)
+            entry for name, entry in table.entries.items() if not is_magnitude_key(name)
         ),
-        has_ema=any(name.startswith(_AVERAGES) for name in table.entries),
-        unet_channels=found.unet_channels,
-        made_for=found.made_for,
-        told_by=signs.told_by,
-        prediction_is_sure=signs.prediction_is_sure,
-        zero_snr_is_sure=signs.zero_snr_is_sure,
+        has_ema=any(name.startswith(_EMA_PREFIX) for name in table.entries),
+        unet_channels=recognized.unet_channels,
+        made_for=recognized.made_for,
+        prediction_source=hints.prediction_source,
+        prediction_is_sure=hints.prediction_is_sure,
+        zero_snr_is_sure=hints.zero_snr_is_sure,
         has_unusual_size=family is not None and is_unusual_size(table.entries, family),
     )
 
 
 def precision_of(entries: Iterable[TensorEntry]) -> str:
-    """The type of nearly all numbers with fractions: "fp16"; "mixed" of several, "" of none."""
+    """Return the type of nearly all float values: "fp16"; "mixed" for several, "" for none."""
     counts: Counter[str] = Counter()
     for entry in entries:
         if entry.dtype in _PRECISIONS:
@@ -87,14 +87,14 @@ def _inspect_folder(path: Path) -> ModelFile:
         "folder",
         folder.kind,
         missing=folder.missing,
-        prediction=folder.signs.prediction,
-        zero_terminal_snr=folder.signs.zero_terminal_snr,
+        prediction=folder.hints.prediction,
+        zero_terminal_snr=folder.hints.zero_terminal_snr,
         precision=precision_of(
             entry for table in folder.tables for entry in table.entries.values()
         ),
         unet_channels=folder.unet_channels,
         made_for=folder.made_for,
-        told_by=folder.signs.told_by,
-        prediction_is_sure=folder.signs.prediction_is_sure,
-        zero_snr_is_sure=folder.signs.zero_snr_is_sure,
+        prediction_source=folder.hints.prediction_source,
+        prediction_is_sure=folder.hints.prediction_is_sure,
+        zero_snr_is_sure=folder.hints.zero_snr_is_sure,
     )

@@ -1,4 +1,4 @@
-"""The kinds of model files there are, and what is told of one."""
+"""The kinds of model files and the description of one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,16 +28,16 @@ DESCRIPTIONS: Mapping[Kind, str] = {
     "sd2-inpainting": "an SD 2 inpainting model",
     "sdxl": "an SDXL model",
     "sdxl-inpainting": "an SDXL inpainting model",
-    "sdxl-refiner": "an SDXL refiner, which improves another model's pictures",
-    "sd2-depth": "an SD 2 model that reads depth",
+    "sdxl-refiner": "an SDXL refiner, which improves another model's images",
+    "sd2-depth": "an SD 2 depth model",
     "sd3": "an SD 3 model",
     "flux": "a Flux model",
-    "lora": "a LoRA, not a whole model",
-    "embedding": "an embedding, not a whole model",
-    "vae": "a VAE alone, not a whole model",
-    "unet": "a UNet alone, not a whole model",
-    "text-encoder": "a text encoder alone, not a whole model",
-    "unknown": "not a Stable Diffusion model that this version knows",
+    "lora": "a LoRA, not a complete model",
+    "embedding": "an embedding, not a complete model",
+    "vae": "a VAE alone, not a complete model",
+    "unet": "a UNet alone, not a complete model",
+    "text-encoder": "a text encoder alone, not a complete model",
+    "unknown": "not a Stable Diffusion model known to this version",
 }
 CONTEXT_WIDTHS: Mapping[int, Kind] = {
     768: "sd15",
@@ -45,23 +45,25 @@ CONTEXT_WIDTHS: Mapping[int, Kind] = {
     2048: "sdxl",
     1280: "sdxl-refiner",
 }
-"""How wide the text is that each family's UNet reads."""
+"""Width of the text embeddings for the UNet of each family."""
 PREDICTS: Mapping[Prediction, str] = {"epsilon": "noise", "v_prediction": "velocity"}
 
 
 @dataclass(frozen=True)
 class ModelFile:
-    """What was found at a path.
+    """The description of a model file or folder.
 
-    missing: parts of a whole model that it lacks ("UNet", "VAE", "text encoder", "second text
-    encoder"). prediction, zero_terminal_snr: None where nothing in it tells; told_by: what told
-    the prediction. prediction_is_sure, zero_snr_is_sure: whether a marker or scheduler config told
-    it; what only metadata tells may be overruled. precision: "fp16", "bf16", "fp32" or, of more
-    than one, "mixed"; "" if unknown. has_ema: whether it holds averaged weights, besides the others
-    or, if the UNet is missing, in place of them. unet_channels: what the UNet reads, 0 if that is
-    unknown. made_for: of a part (LoRA, embedding, UNet …), the kind of model it belongs to; None
-    for a whole model and where nothing tells. has_unusual_size: whether it is a single file with
-    other widths than its family's published models, in which alone single files are opened.
+    missing: Absent components ("UNet", "VAE", "text encoder", "second text encoder"). prediction,
+    zero_terminal_snr: None if unknown; prediction_source: What states the prediction.
+    prediction_is_sure, zero_snr_is_sure: Whether a marker or scheduler config states it; metadata
+    alone may be overruled. precision: "fp16", "bf16", "fp32", "mixed", or "" if unknown. has_ema:
+    Whether it has EMA weights, in addition to the others or, if the UNet is missing, instead of
+    them.
+    unet_channels: Input channels of the UNet, 0 if unknown. made_for: For a component or addition
+    (LoRA, embedding, UNet …), the model that it belongs to; None for a complete model or if
+    unknown.
+    has_unusual_size: Whether it is a single file with other widths than its family's published
+    models, the only ones that can be opened from a single file.
     """
 
     path: Path
@@ -74,7 +76,7 @@ class ModelFile:
     has_ema: bool = False
     unet_channels: int = 0
     made_for: Kind | None = None
-    told_by: str = ""
+    prediction_source: str = ""
     prediction_is_sure: bool = True
     zero_snr_is_sure: bool = True
     has_unusual_size: bool = False

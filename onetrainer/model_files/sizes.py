@@ -1,10 +1,11 @@
-"""Whether a single file's UNet is as wide as that of the published models of its family.
+"""Check whether a single file's UNet has the widths of the published models of its family.
 
-A folder's configs tell its widths; a single file tells none and is opened with the published ones.
+A folder's configs state its widths; a single file states none and is opened with the published
+ones.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -14,24 +15,24 @@ from onetrainer.tensor_files import TensorEntry
 
 MODELS = ROOT / "configs" / "models"
 _UNET = "model.diffusion_model."
-_ENTRANCE = _UNET + "input_blocks.0.0.weight"
+_INPUT_LAYER = _UNET + "input_blocks.0.0.weight"
 _CONTEXT = ".attn2.to_k.weight"
 
 
 def is_unusual_size(entries: Mapping[str, TensorEntry], family: FamilyName) -> bool:
-    """Whether the header of a whole model shows a width that none of the published ones has."""
+    """Return whether the header of a complete model shows a width of no published model."""
     config = _config(base_of(family))
-    entrance = entries.get(_ENTRANCE)
-    if entrance is not None and entrance.shape[:1] not in ((), (config["block_out_channels"][0],)):
+    input_layer = entries.get(_INPUT_LAYER)
+    if input_layer is not None and input_layer.shape[:1] not in (
+        (),
+        (config["block_out_channels"][0],),
+    ):
         return True
-    return any(width != config["cross_attention_dim"] for width in _context_widths(entries))
-
-
-def _context_widths(entries: Mapping[str, TensorEntry]) -> Iterator[int]:
-    """How wide the text is that each block of the UNet reads."""
-    for name, entry in entries.items():
-        if name.startswith(_UNET) and name.endswith(_CONTEXT) and entry.shape:
-            yield entry.shape[-1]
+    return any(
+        entry.shape[-1] != config["cross_attention_dim"]
+        for name, entry in entries.items()
+        if name.startswith(_UNET) and name.endswith(_CONTEXT) and entry.shape
+    )
 
 
 @cache

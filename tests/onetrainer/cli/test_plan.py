@@ -49,7 +49,10 @@ def test_images_come_first_and_memory_after_them(config, capsys):
     out = capsys.readouterr().out
     assert out.index("Images: 5 training.") < out.index("64 × 64") < out.index("It fits: ")
     assert out.index("It fits: ") < out.index("Caching takes about 90 s")
-    assert "1 caption longer than 75 tokens, encoded in chunks without truncation: cat.png (99)." in out
+    assert (
+        "1 caption longer than 75 tokens, encoded in chunks without truncation: cat.png (99)."
+        in out
+    )
 
 
 def test_headers_read_here_go_along(config, monkeypatch):

@@ -103,13 +103,13 @@ def test_vae_of_both_is_told_for_both(tmp_path):
         (
             {"lokr_w1": (4, 4), "lokr_w2": (8, 8), "alpha": ()},
             "a LoKr",
-            ["Rank: none, the second matrices are whole", "Factor: 4"],
+            ["Rank: none, the second matrices are full", "Factor: 4"],
             ["Alpha"],
         ),
         (
             {"lokr_w1": (4, 4), "lokr_w2_a": (8, 2), "lokr_w2_b": (2, 8)},
             "a LoKr",
-            ["Rank: 2", "Factor: 4", "Alpha: not told: as the rank"],
+            ["Rank: 2", "Factor: 4", "Alpha: not stored: equals the rank"],
             [],
         ),
         (
@@ -234,7 +234,7 @@ def test_lora_of_kohya_is_told_with_its_ranks_and_alphas(tmp_path):
         "Made for: SDXL",
         "Method: LoRA",
         "Naming: kohya",
-        "Parts: UNet (2 layers), text encoder (1 layer), second text encoder (1 layer)",
+        "Components: UNet (2 layers), text encoder (1 layer), second text encoder (1 layer)",
         "Rank: 8, 16",
         "Alpha: 0.5, 1, 2.5, 4",
     ):
@@ -250,8 +250,8 @@ def test_bundled_embeddings_are_told(tmp_path):
     }
     told = text(save_lora(tmp_path / "a.safetensors", layers, **bundle))
     assert "Embedding: my.cat: 3 vectors × 768 + 1280, for SDXL" in told
-    assert "Parts: UNet (1 layer)" in told
-    assert "Alpha: not told: as the rank" in told
+    assert "Components: UNet (1 layer)" in told
+    assert "Alpha: not stored: equals the rank" in told
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_damaged_image_is_refused(tmp_path, content):
 def test_nothing_there_is_told_without_talk_of_models(tmp_path):
     with pytest.raises(UserError) as raised:
         inspect_path(tmp_path / "nothing")
-    assert "file or folder not found" in str(raised.value)
+    assert "no such file or folder" in str(raised.value)
     assert "model" not in str(raised.value).replace(str(tmp_path), "")
 
 
@@ -137,4 +137,4 @@ def test_one_that_cannot_be_read_keeps_none_untold(tmp_path, capsys):
     assert main(["show", "nothing.safetensors", model]) == 2
     out, err = capsys.readouterr()
     assert "an SDXL model" in out
-    assert "nothing.safetensors: file or folder not found" in err
+    assert "nothing.safetensors: no such file or folder" in err

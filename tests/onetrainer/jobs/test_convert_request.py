@@ -69,7 +69,7 @@ def test_file_that_is_written_as_safetensors_is_called_so(sources, kind, target)
 
 
 def test_other_vae_is_looked_at_first(sources):
-    with pytest.raises(UserError, match="A VAE, or a model with one") as caught:
+    with pytest.raises(UserError, match="Expected a VAE, or a model with one") as caught:
         examine(request(sources, "model", vae=str(sources / "lora.safetensors")))
     assert "a LoRA" in str(caught.value)
 

@@ -103,7 +103,7 @@ def test_loras_have_a_strength(lora, suffix, strength):
         (("--prompt", "x", "--lora", "a.pt:nan"), ["--lora: ", '"nan"', "-100 to 100"]),
         (("--prompt", "x" * 5000), ["--prompt: ", "5,000", "at most 4,000"]),
         (("--prompt", "x", "--negative", "x" * 4001), ["--negative: ", "4,001", "at most 4,000"]),
-        (("--prompt", "x", "--lora", "none.safetensors:0.5"), ["none.safetensors: file not found"]),
+        (("--prompt", "x", "--lora", "none.safetensors:0.5"), ["none.safetensors: no such file"]),
         (("--prompts", "none.txt"), ["none.txt: file not found", "one prompt a line"]),
         (("--prompts", "."), [".: this is a folder", "--prompts"]),
         (("--prompt", "x", "--seed", "-1"), ["does not mean a random seed", "(default: 42)"]),
@@ -222,7 +222,9 @@ def test_a_file_of_unusual_size_is_refused_at_once(tmp_path):
 def test_what_has_no_vae_is_no_other_vae(files):
     vae = ("--vae", f"{files}/sd15.safetensors")
     message = refusal("--prompt", "x", *vae, base=str(files / "base.safetensors"))
-    assert message.startswith("sd15.safetensors: this is a LoRA. A VAE, or a model with one")
+    assert message.startswith(
+        "sd15.safetensors: this is a LoRA. Expected a VAE, or a model with one"
+    )
 
 
 def test_a_whole_model_is_no_lora(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from accelerate import init_empty_weights
 from diffusers import FluxTransformer2DModel, HunyuanDiT2DModel, SD3Transformer2DModel
 
-from modules.formats.lora.lora_names import COMPONENTS, NAMINGS, PARTS
+from modules.formats.lora.lora_names import DIFFUSERS_COMPONENTS, LORA_COMPONENTS, NAMINGS
 from modules.formats.lora.standard_names import standard_names
 from onetrainer.cli.show import describe
 from onetrainer.model_files import inspect_model
@@ -33,12 +33,12 @@ def layers(base):
     """Every layer of a published model that a LoRA can be on, with its weight's shape."""
     names = standard_names(base)
     found = {}
-    for part in PARTS[base]:
-        shapes = headers.shapes_of(base, COMPONENTS[part])
+    for part in LORA_COMPONENTS[base]:
+        shapes = headers.shapes_of(base, DIFFUSERS_COMPONENTS[part])
         for layer in names.layers:
             shape = shapes.get(f"{layer.path}.weight", ())
             is_embedding = "embeddings" in layer.path
-            if layer.part == part and len(shape) > 1 and not is_embedding:
+            if layer.component == part and len(shape) > 1 and not is_embedding:
                 found[layer] = shape
     return found
 
@@ -55,7 +55,7 @@ def test_no_single_layer_of_any_base_is_told_wrongly(base, naming):
     context = {layer: kind for layer, kind in told.items() if layer.path.endswith("attn2.to_v")}
     assert set(context.values()) == {base}
     if base != "sd15":  # every layer of the text encoder that no other base has
-        own = {layer: kind for layer, kind in told.items() if layer.part in ("te", "te2")}
+        own = {layer: kind for layer, kind in told.items() if layer.component in ("te", "te2")}
         silent = [layer.path for layer, kind in own.items() if kind is None]
         assert all(path.endswith("mlp.fc2") for path in silent)
 

@@ -29,7 +29,7 @@ def test_wrong_family_is_named_with_the_right_one():
     with pytest.raises(UserError) as caught:
         require_family(model("sdxl"), "sd15")
     assert str(caught.value) == (
-        'm.safetensors: this is an SDXL model. The family that is set is "sd15".'
+        'm.safetensors: this is an SDXL model. The chosen family is "sd15".'
         ' Choose "sdxl" as model.family, or another model.'
     )
 
@@ -37,11 +37,14 @@ def test_wrong_family_is_named_with_the_right_one():
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (model("lora", made_for="sdxl"), "this is a LoRA, not a whole model. It was made for SDXL"),
+        (
+            model("lora", made_for="sdxl"),
+            "this is a LoRA, not a complete model. It was made for SDXL",
+        ),
         (model("unet", made_for="sd15"), "this is a UNet alone"),
         (model("flux"), "this is a Flux model"),
-        (model("unknown", unet_channels=8), "its UNet reads 8 channels"),
-        (model("unknown", unet_channels=4), "not a Stable Diffusion model that this version knows"),
+        (model("unknown", unet_channels=8), "its UNet has 8 input channels"),
+        (model("unknown", unet_channels=4), "not a Stable Diffusion model known to this version"),
     ],
 )
 def test_what_is_no_base_model_is_named(found, words):
@@ -52,17 +55,17 @@ def test_what_is_no_base_model_is_named(found, words):
 
 
 def test_missing_vae_is_fine_with_another_one_and_named_with_its_setting_without():
-    require_family(model(missing=("VAE",)), "sd15", vae_given=True)
-    with pytest.raises(UserError, match=r"has no VAE.*\"Other VAE\" \(model\.vae\)"):
+    require_family(model(missing=("VAE",)), "sd15", has_custom_vae=True)
+    with pytest.raises(UserError, match=r"has no VAE.*\"Custom VAE\" \(model\.vae\)"):
         require_family(model(missing=("VAE",)), "sd15")
 
 
 def test_missing_text_encoder_asks_for_the_whole_model_even_with_a_vae():
     lacking = model("sdxl", missing=("VAE", "second text encoder"))
-    for vae_given in (True, False):
-        with pytest.raises(UserError, match=r"no second text encoder\..*whole model") as caught:
-            require_family(lacking, "sdxl", vae_given=vae_given)
-        assert ("no VAE" in caught.value.what) == (not vae_given)
+    for has_custom_vae in (True, False):
+        with pytest.raises(UserError, match=r"no second text encoder\..*complete model") as caught:
+            require_family(lacking, "sdxl", has_custom_vae=has_custom_vae)
+        assert ("no VAE" in caught.value.what) == (not has_custom_vae)
 
 
 @pytest.mark.parametrize("family", ["sd15", "sd15-inpainting", "sd2-inpainting", "sdxl"])
@@ -72,16 +75,16 @@ def test_without_a_sign_a_model_predicts_noise(family):
 
 
 def test_sd2_without_a_sign_has_to_be_chosen():
-    with pytest.raises(UserError, match=r"768 pixels.*velocity.*512-pixel.*model\.prediction"):
+    with pytest.raises(UserError, match=r"768-pixel.*velocity.*512-pixel.*model\.prediction"):
         resolve_prediction(model("sd2"), "auto")
     assert resolve_prediction(model("sd2"), "epsilon") == "epsilon"
 
 
 @pytest.mark.parametrize(("told", "other"), [("epsilon", V), (V, "epsilon")])
 def test_what_the_file_tells_is_taken_and_its_contrary_refused(told, other):
-    found = model("sd2", prediction=told, told_by="the marker")
+    found = model("sd2", prediction=told, prediction_source="the marker")
     assert resolve_prediction(found, "auto") == resolve_prediction(found, told) == told
-    with pytest.raises(UserError, match=rf'the marker says.*Choose "{told}" or "auto"'):
+    with pytest.raises(UserError, match=rf'according to the marker.*Choose "{told}" or "auto"'):
         resolve_prediction(found, other)
 
 
@@ -102,7 +105,8 @@ def test_zero_terminal_snr_may_not_be_taken_from_a_model_that_has_it():
 
 
 def test_choice_counts_where_only_metadata_says_otherwise():
-    found = model("sd2", prediction="epsilon", zero_terminal_snr=True, told_by="its metadata",
+    found = model("sd2", prediction="epsilon", zero_terminal_snr=True,
+                  prediction_source="its metadata",
                   prediction_is_sure=False, zero_snr_is_sure=False)  # fmt: skip
     assert resolve_prediction(found, "auto") == "epsilon"
     assert resolve_prediction(found, V) == V
@@ -143,7 +147,7 @@ def _allows(resolve, found, choice):
 
 def test_averaged_weights_alone_are_named_with_the_command_that_takes_them():
     found = model(missing=("UNet",), has_ema=True)
-    with pytest.raises(UserError, match=r"only averaged weights \(EMA\).*convert --ema"):
+    with pytest.raises(UserError, match=r"EMA weights only.*convert --ema"):
         require_family(found, "sd15")
     both = model(missing=("UNet", "VAE"), has_ema=True)
     with pytest.raises(UserError, match=r"there is no VAE.*convert --ema --vae FILE"):
@@ -155,7 +159,7 @@ def test_averaged_weights_alone_are_named_with_the_command_that_takes_them():
 def test_zero_terminal_snr_needs_velocity():
     for prediction, zero_snr in ((V, True), (V, False), ("epsilon", False)):
         require_predictable(prediction, zero_terminal_snr=zero_snr)
-    with pytest.raises(UserError, match="nothing but noise to predict from"):
+    with pytest.raises(UserError, match="the input is pure noise"):
         require_predictable("epsilon", zero_terminal_snr=True)
 
 
@@ -163,7 +167,7 @@ def test_vae_may_be_alone_or_in_a_whole_model():
     for found in (model("vae"), model("sd2"), model("sd15", missing=("text encoder",))):
         require_vae(found, "sd15")
     for found in (model("lora"), model("unet"), model("sd15", missing=("VAE",)), model("unknown")):
-        with pytest.raises(UserError, match="A VAE, or a model with one, was expected"):
+        with pytest.raises(UserError, match="Expected a VAE, or a model with one"):
             require_vae(found, "sd15")
 
 
@@ -173,5 +177,5 @@ def test_vae_may_be_alone_or_in_a_whole_model():
 )
 def test_vae_of_other_latents_is_refused(found, family):
     for owner in (model(found), model("vae", made_for=found)):
-        with pytest.raises(UserError, match="whose latents are others"):
+        with pytest.raises(UserError, match="whose latents differ"):
             require_vae(owner, family)

@@ -1,5 +1,6 @@
 """Diffusers folders: recognized by their configs, and complete or refused in words."""
 
+import functools
 import json
 import shutil
 
@@ -20,19 +21,26 @@ def change(path, **values):
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return tiny.write_folder(tmp_path / "model")
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    """The tiny folder of a family, written once; only its copies may be changed."""
+    folder = tmp_path_factory.mktemp("folders")
+    return functools.cache(lambda name: tiny.write_folder(folder / name, name=name))
 
 
 @pytest.fixture
-def xl(tmp_path):
-    return tiny.write_folder(tmp_path / "xl", name="sdxl")
+def folder(tmp_path, original):
+    return shutil.copytree(original("sd15"), tmp_path / "model")
+
+
+@pytest.fixture
+def xl(tmp_path, original):
+    return shutil.copytree(original("sdxl"), tmp_path / "xl")
 
 
 @pytest.mark.parametrize("family", tiny.FAMILIES)
-def test_folders_of_every_family_are_recognized(tmp_path, family):
-    model = inspect_model(tiny.write_folder(tmp_path / "model", name=family))
+def test_folders_of_every_family_are_recognized(original, family):
+    model = inspect_model(original(family))
     assert (model.kind, model.layout, model.missing) == (family, "folder", ())
     assert model.unet_channels == (9 if family.endswith("inpainting") else 4)
     assert (model.precision, model.has_ema) == ("fp32", False)
@@ -56,10 +64,10 @@ def test_folder_of_the_refiner_is_told_by_its_missing_first_encoder(xl):
 
 
 @pytest.mark.parametrize("channels", [5, 7, 8])
-def test_unet_that_reads_something_else_is_told(tmp_path, folder, channels):
+def test_unet_that_reads_something_else_is_told(tmp_path, original, folder, channels):
     change(folder / "unet" / "config.json", in_channels=channels)
     assert inspect_model(folder).kind == "unknown"
-    sd2 = tiny.write_folder(tmp_path / "sd2", name="sd2")
+    sd2 = shutil.copytree(original("sd2"), tmp_path / "sd2")
     change(sd2 / "unet" / "config.json", in_channels=channels)
     assert inspect_model(sd2).kind == ("sd2-depth" if channels == 5 else "unknown")
 
@@ -67,14 +75,14 @@ def test_unet_that_reads_something_else_is_told(tmp_path, folder, channels):
 def test_parts_that_are_left_out_are_missing(folder, xl):
     shutil.rmtree(folder / "vae")
     assert inspect_model(folder).missing == ("VAE",)
-    require_family(inspect_model(folder), "sd15", vae_given=True)
+    require_family(inspect_model(folder), "sd15", has_custom_vae=True)
     change(xl / "model_index.json", text_encoder_2=[None, None])
     assert inspect_model(xl).missing == ("second text encoder",)
 
 
-def test_text_encoder_that_is_left_out_leaves_the_unet_to_tell_the_family(tmp_path):
+def test_text_encoder_that_is_left_out_leaves_the_unet_to_tell_the_family(tmp_path, original):
     for family in ("sd15", "sd2"):
-        path = tiny.write_folder(tmp_path / family, name=family)
+        path = shutil.copytree(original(family), tmp_path / family)
         shutil.rmtree(path / "text_encoder")
         model = inspect_model(path)
         assert (model.kind, model.missing) == (family, ("text encoder",))
@@ -195,7 +203,10 @@ def test_index_of_shards_may_not_reach_out_of_its_folder(folder):
 @pytest.mark.parametrize("content", ['{"_class_name": ', "[1]", "\x00"])
 def test_damaged_config_is_told(folder, content):
     (folder / "model_index.json").write_text(content)
-    with pytest.raises(UserError, match=r"model_index\.json: (the file cannot be read|an object)"):
+    with pytest.raises(
+        UserError,
+        match=r"model_index\.json: (the file cannot be read|this file holds no JSON object)",
+    ):
         inspect_model(folder)
 
 

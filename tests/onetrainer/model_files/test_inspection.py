@@ -51,7 +51,7 @@ def test_truncated_and_overlong_files_are_refused(tmp_path):
 
 
 def test_missing_path_is_told(tmp_path):
-    with pytest.raises(UserError, match="there is no such file or folder"):
+    with pytest.raises(UserError, match="no such file or folder"):
         inspect_model(tmp_path / "nothing")
 
 

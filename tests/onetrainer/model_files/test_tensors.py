@@ -162,7 +162,7 @@ def test_refiner_is_no_base_model(tmp_path):
     }
     model = inspect(tmp_path, shapes)
     assert model.kind == "sdxl-refiner"
-    with pytest.raises(UserError, match=r"this is an SDXL refiner.*whole SDXL model was expected"):
+    with pytest.raises(UserError, match=r"this is an SDXL refiner.*Expected a complete SDXL model"):
         require_family(model, "sdxl")
     assert inspect(tmp_path, without(shapes, VAE, *TEXT)).made_for == "sdxl-refiner"
 

@@ -39,8 +39,8 @@ def inspect(tmp_path, *, metadata=None, markers=()):
 def test_metadata_tells_the_prediction(tmp_path, metadata, prediction):
     model = inspect(tmp_path, metadata=metadata)
     assert model.prediction == prediction
-    assert (model.told_by == "") == (prediction is None)
-    assert all(key in model.told_by for key in metadata) or prediction is None
+    assert (model.prediction_source == "") == (prediction is None)
+    assert all(key in model.prediction_source for key in metadata) or prediction is None
 
 
 def test_markers_tell_and_win_over_metadata(tmp_path):
@@ -48,7 +48,7 @@ def test_markers_tell_and_win_over_metadata(tmp_path):
     model = inspect(tmp_path, metadata=said, markers=("v_pred", "ztsnr"))
     assert (model.prediction, model.zero_terminal_snr) == (V, True)
     assert (model.prediction_is_sure, model.zero_snr_is_sure) == (True, True)
-    assert model.told_by == 'the marker "v_pred"'
+    assert model.prediction_source == 'the marker "v_pred"'
 
 
 def test_metadata_alone_is_not_sure(tmp_path):
@@ -85,7 +85,7 @@ def folder(tmp_path, config):
 def test_scheduler_config_tells(tmp_path, config, prediction, zero_snr):
     model = inspect_model(folder(tmp_path, config))
     assert (model.prediction, model.zero_terminal_snr) == (prediction, zero_snr)
-    assert model.told_by == ("its scheduler config" if prediction else "")
+    assert model.prediction_source == ("its scheduler config" if prediction else "")
     contradicts_itself = (prediction, zero_snr) == ("epsilon", True)
     assert model.prediction_is_sure == model.zero_snr_is_sure == (not contradicts_itself)
 
