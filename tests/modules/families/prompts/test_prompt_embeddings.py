@@ -174,7 +174,7 @@ def test_the_table_is_let_go_of_when_encoding_fails(monkeypatch):
         ({"te": torch.zeros(1, LARGE)}, (f"vectors of {LARGE} numbers (",)),
         (
             {"te1": torch.zeros(1, LARGE)},
-            (f"of {LARGE} numbers (SDXL)", f"{LARGE} and {GIANT} (SDXL)"),
+            (f"of {LARGE} numbers (SDXL)", f"{LARGE} and {GIANT} numbers (SDXL)"),
         ),
         ({"te1": torch.zeros(1, 768), "te2": torch.zeros(1, 1280)}, ("768 and 1280 numbers",)),
         ({}, ("no vectors (no published family)",)),
