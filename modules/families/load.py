@@ -44,14 +44,11 @@ def load(
 ) -> StableDiffusion:
     """Load a frozen model in evaluation mode; never accesses the network.
 
-    The UNet and the text encoders are loaded in `compute_dtype`, the VAE in float32.
+    The UNet and the text encoders are loaded in `compute_dtype`, the VAE in float32, others by
+    `dtypes`: by component ("unet", "te", "vae" …).
 
-    section: Its `path` is a folder or a file.
-    device: Where it computes.
-    components_device: Where its components are until they are moved; None for `device`.
-    dtypes: Components ("unet", "te", "vae" …) to load in another dtype.
-    configs: Folder with component and scheduler configs for single files; None for those of the
-        published models.
+    device: Where it computes; `components_device`: where its components are until they are moved.
+    configs: Component and scheduler configs for single files; None for the published ones.
 
     Raises:
         UserError: If there is no complete model of the family.

@@ -129,10 +129,7 @@ class ClipPrompts:
 
     @torch.no_grad()
     def outputs_of(self, vectors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What each encoder says where it reads these vectors and nothing else, (n, D), float32.
-
-        vectors: (n, D) each, by the encoder's name.
-        """
+        """Return each encoder's output, (n, D), float32, for these vectors alone, (n, D)."""
         alone = replace(self, embeddings={"": Embedding("", vectors)})
         placeholder_ids = alone._placeholder_ids()
         tokens = chunk_tokens(self.tokenizer, [[placeholder_ids[""]]])
