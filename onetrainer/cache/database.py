@@ -37,10 +37,10 @@ CREATE INDEX entries_of_shards ON entries (shard);
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {VERSION};
 """
-_NOT_ITS_FAULT = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_TRANSIENT_ERRORS = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 """Errors that do not mean that the index is damaged."""
 
-_BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+_DAMAGE_ERRORS = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 _Result = TypeVar("_Result")
 
 
@@ -104,7 +104,7 @@ class Database:
         except _ForeignIndex:
             return _connect(_MEMORY), False
         except sqlite3.DatabaseError as error:
-            if _code(error) in _NOT_ITS_FAULT:
+            if _code(error) in _TRANSIENT_ERRORS:
                 raise self._unusable(error) from error
         self._remove()
         try:
@@ -115,13 +115,13 @@ class Database:
 
     def _recover(self, error: sqlite3.DatabaseError) -> None:
         """Continue after an error with the same or an empty file, or raise UserError."""
-        if _code(error) in _NOT_ITS_FAULT:
+        if _code(error) in _TRANSIENT_ERRORS:
             raise self._unusable(error) from error
         self._connection.close()
         if self._is_recovering:
             self._connection, self.is_shared = _connect(_MEMORY), False
             return
-        if _code(error) in (0, *_BROKEN):
+        if _code(error) in (0, *_DAMAGE_ERRORS):
             self._remove()
         # Otherwise another process may have replaced the file already: then its file is used.
         self._connection, self.is_shared = self._open()

@@ -39,7 +39,7 @@ SHARD_ENTRIES = 8192
 
 _LENGTH = 8
 _ALIGNMENT = 8
-_COPIED = 1024**2
+_COPY_BYTES = 1024**2
 _NAME = re.compile(r"[0-9a-f]{32}\.safetensors")
 _PART = re.compile(r"[0-9a-f]{32}\.safetensors\.part")
 
@@ -290,7 +290,7 @@ def _consecutive_rows(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
 def _read_pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
     """Read bytes of a file in pieces. Raises OSError if it ends earlier."""
     while size:
-        piece = file.read(min(size, _COPIED))
+        piece = file.read(min(size, _COPY_BYTES))
         if not piece:
             raise OSError("a shard has become shorter while it was read")
         size -= len(piece)

@@ -12,10 +12,10 @@ CREATE TABLE leases (
     id TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, born REAL NOT NULL,
     started INTEGER NOT NULL, seen INTEGER NOT NULL);
 """
-_BELIEVED_S = 24 * 3600
+_REMOTE_LEASE_S = 24 * 3600
 """Age up to which a lease from another computer is trusted, as its process cannot be checked."""
 
-_SAME_S = 2.0
+_START_TOLERANCE_S = 2.0
 """Tolerance of a process's start time: clocks are adjusted meanwhile."""
 
 
@@ -51,9 +51,9 @@ class Lease:
     def is_alive(self) -> bool:
         """Return whether the program may still be running."""
         if self.host != socket.gethostname():
-            return time.time() - self.seen < _BELIEVED_S
+            return time.time() - self.seen < _REMOTE_LEASE_S
         born = _process_start_time(self.pid)
-        return born is not None and abs(born - self.born) < _SAME_S
+        return born is not None and abs(born - self.born) < _START_TOLERANCE_S
 
 
 def new_lease(before: Lease | None = None) -> Lease:

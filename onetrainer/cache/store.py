@@ -27,7 +27,7 @@ _ABANDONED_S = 24 * 3600
 _WASTE = 4
 """A shard is rewritten once a fourth of it is unused."""
 
-_AT_ONCE = 1000
+_BATCH_SIZE = 1000
 _OLD_FOLDER = re.compile(r"[0-9a-f]{2}")
 _OLD_NAME = re.compile(r"[0-9a-f]{64}\.safetensors")
 _IMAGE_INDEX_NAME = "pictures.sqlite"
@@ -276,7 +276,7 @@ def _evict(index: CacheIndex, excess: int, kept_since: int) -> int:
     )
     count = 0
     while excess > 0:
-        oldest = index.database.rows(query, (kept_since, _AT_ONCE))
+        oldest = index.database.rows(query, (kept_since, _BATCH_SIZE))
         if not oldest:
             break
         evicted: list[tuple[str, bytes]] = []

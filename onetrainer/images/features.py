@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 THUMB = 20
 """Side of a thumbnail in pixels."""
 
-_HASHED = 32  # pixels a side that a hash is made of
+_HASH_SIDE = 32  # pixels a side that a hash is made of
 
 MIN_CONTRAST = 4.0
 """Images of less contrast, of 255, are compared by color only."""
@@ -88,24 +88,24 @@ def image_features(path: Path, image_index: ImageIndex | None = None) -> Feature
     try:
         with io.BytesIO(data) as file, open_image(file, path) as opened_file:
             exif_orientation = orientation(opened_file, file)
-            image = _on_a_page(opened_file)
+            image = _as_rgb(opened_file)
     except ImageError as error:
         # Too little memory is not the image's fault.
         if image_index and not isinstance(error.__cause__, MemoryError):
             image_index.store_damage(path, VERSION, error.reason)
         raise
-    features = _look(image, exif_orientation, path)
+    features = _compute_features(image, exif_orientation, path)
     if image_index:
         image_index.store_features(path, VERSION, features.pack())
     return features
 
 
-def _look(image: "Image", exif_orientation: int, path: Path) -> Features:
+def _compute_features(image: "Image", exif_orientation: int, path: Path) -> Features:
     from PIL import Image
 
     try:
         box, gray = Image.Resampling.BOX, image.convert("L")
-        thumb, small = image.resize((THUMB, THUMB), box), gray.resize((_HASHED, _HASHED), box)
+        thumb, small = image.resize((THUMB, THUMB), box), gray.resize((_HASH_SIDE, _HASH_SIDE), box)
         if exif_orientation > 1:
             thumb, small = (
                 _apply_orientation(thumb, exif_orientation),
@@ -133,7 +133,7 @@ def _apply_orientation(image: "Image", exif_orientation: int) -> "Image":
     return image.transpose(transposes[exif_orientation])
 
 
-def _on_a_page(image: "Image") -> "Image":
+def _as_rgb(image: "Image") -> "Image":
     """Return the image as RGB with transparency as white, as in training."""
     import numpy as np
     from PIL import Image
@@ -160,8 +160,8 @@ def _hashes(small: "Image") -> tuple[int, int]:
     values = np.asarray(small, dtype=np.float64)
     if values.std() < MIN_CONTRAST:
         return 0, 0
-    places = np.arange(_HASHED) + 0.5
-    basis = np.cos(np.pi * np.arange(9)[:, None] * places / _HASHED)
+    places = np.arange(_HASH_SIDE) + 0.5
+    basis = np.cos(np.pi * np.arange(9)[:, None] * places / _HASH_SIDE)
     down, across = _LOWEST
     waves = (basis @ values @ basis.T)[down, across]
     mirrored = np.where(np.array(across) % 2, -waves, waves)

@@ -102,30 +102,30 @@ class ImageIndex:
 
     def store_damage(self, path: Path, version: int, reason: str) -> None:
         """Store why an image cannot be decoded, after `features` of this version returned None."""
-        asked = (_place(path), f"features{version}")
+        asked = (_path_hash(path), f"features{version}")
         self._store(path, _DAMAGE, reason.encode(errors="replace"), asked)
 
     def has_damage(self) -> bool:
         """Return whether any image is stored as damaged, which saves asking for each."""
-        with self._lock, self._trying():
+        with self._lock, self._ignoring_failures():
             if any(kind == _DAMAGE for _, kind in self._new):
                 return True
-            if connection := self._opened(is_new_allowed=False):
+            if connection := self._open(is_new_allowed=False):
                 query = "SELECT 1 FROM facts WHERE kind = ? LIMIT 1"
                 return connection.execute(query, (_DAMAGE,)).fetchone() is not None
         return False
 
     def save(self) -> None:
         """Write new facts, and remove the oldest if there are too many."""
-        with self._lock, self._trying():
+        with self._lock, self._ignoring_failures():
             self._write()
             if self._connection is not None:
-                _forget(self._connection)
+                _remove_oldest(self._connection)
 
     def close(self) -> None:
         """Save and close the file."""
         self.save()
-        with self._lock, self._trying():
+        with self._lock, self._ignoring_failures():
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
@@ -134,8 +134,8 @@ class ImageIndex:
         stamp = _stamp(path)
         if not stamp:
             return None
-        key = (_place(path), kind)
-        with self._lock, self._trying():
+        key = (_path_hash(path), kind)
+        with self._lock, self._ignoring_failures():
             if key in self._new and self._new[key][0] == stamp:
                 return self._new[key][1]
             value = self._stored(key, stamp)
@@ -146,14 +146,14 @@ class ImageIndex:
         return None
 
     def _stored(self, key: _Key, stamp: bytes) -> bytes | None:
-        connection = self._opened(is_new_allowed=False)
+        connection = self._open(is_new_allowed=False)
         if connection is None:
             return None
         query = "SELECT stamp, value, sum, day FROM facts WHERE place = ? AND kind = ?"
         row = connection.execute(query, key).fetchone()
         if row is None or row[0] != stamp or not isinstance(row[1], bytes):
             return None
-        if row[2] != _sum(key, stamp, row[1]):
+        if row[2] != _checksum(key, stamp, row[1]):
             return None
         if row[3] != _today():
             self._used.add(key)
@@ -163,13 +163,13 @@ class ImageIndex:
 
     def _store(self, path: Path, kind: str, value: bytes, asked: _Key | None = None) -> None:
         # Only if the file is as it was before it was read.
-        stamp = self._asked.pop(asked or (_place(path), kind), b"")
+        stamp = self._asked.pop(asked or (_path_hash(path), kind), b"")
         if stamp and stamp == _stamp(path):
             self._put(path, kind, stamp, value)
 
     def _put(self, path: Path, kind: str, stamp: bytes, value: bytes) -> None:
-        with self._lock, self._trying():
-            self._new[_place(path), kind] = (stamp, value)
+        with self._lock, self._ignoring_failures():
+            self._new[_path_hash(path), kind] = (stamp, value)
             if len(self._new) >= _PENDING:
                 self._write()
 
@@ -179,12 +179,12 @@ class ImageIndex:
         if not new and not used:
             return
         self._new, self._used = {}, set()
-        connection = self._opened(is_new_allowed=True)
+        connection = self._open(is_new_allowed=True)
         if connection is None:
             return
         today = _today()
         rows = [
-            (*key, stamp, value, _sum(key, stamp, value), today)
+            (*key, stamp, value, _checksum(key, stamp, value), today)
             for key, (stamp, value) in new.items()
         ]
         connection.execute("BEGIN IMMEDIATE")
@@ -198,33 +198,33 @@ class ImageIndex:
                 connection.execute("ROLLBACK")
             raise
 
-    def _opened(self, *, is_new_allowed: bool) -> sqlite3.Connection | None:
+    def _open(self, *, is_new_allowed: bool) -> sqlite3.Connection | None:
         """Return the file's connection; None if there is no file yet, or it has failed."""
         if self._connection is None and not self._has_failed:
             if is_new_allowed:
                 self._file.parent.mkdir(parents=True, exist_ok=True)
             elif not self._file.exists():
                 return None
-            self._connection = _connected(self._file)
+            self._connection = _connect(self._file)
         return self._connection
 
     @contextmanager
-    def _trying(self) -> Iterator[None]:
+    def _ignoring_failures(self) -> Iterator[None]:
         """Ignore failures; a damaged file is removed, to be created again."""
         try:
             yield
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # a table of another program
-                self._begin_anew()
+                self._recreate()
             # Locked by another process for long, or the disk is full: new facts are dropped.
             # A file that cannot be opened at all is not tried again.
             self._has_failed = self._connection is None and self._file.exists()
         except sqlite3.DatabaseError:
-            self._begin_anew()
+            self._recreate()
         except OSError:
             self._has_failed = True
 
-    def _begin_anew(self) -> None:
+    def _recreate(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -235,7 +235,7 @@ class ImageIndex:
             self._has_failed = True  # in use by another process, on Windows
 
 
-def _connected(file: Path) -> sqlite3.Connection:
+def _connect(file: Path) -> sqlite3.Connection:
     """Open the file. Raises sqlite3.DatabaseError if it is something else, or of another format."""
     connection = sqlite3.connect(
         file, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
@@ -256,7 +256,7 @@ def _connected(file: Path) -> sqlite3.Connection:
     return connection
 
 
-def _forget(connection: sqlite3.Connection) -> None:
+def _remove_oldest(connection: sqlite3.Connection) -> None:
     """Remove the least recently used facts, with a tenth to spare so that it is seldom done."""
     (count,) = connection.execute("SELECT count(*) FROM facts").fetchone()
     if count <= MAX_FACTS:
@@ -269,7 +269,7 @@ def _forget(connection: sqlite3.Connection) -> None:
     )
 
 
-def _place(path: Path) -> bytes:
+def _path_hash(path: Path) -> bytes:
     """Return a hash of a path, so that the file does not reveal names."""
     return hashlib.blake2b(os.fsencode(path.absolute()), digest_size=16).digest()
 
@@ -281,7 +281,7 @@ def _stamp(path: Path) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest() if found else b""
 
 
-def _sum(key: _Key, stamp: bytes, value: bytes) -> int:
+def _checksum(key: _Key, stamp: bytes, value: bytes) -> int:
     return zlib.crc32(value, zlib.crc32(stamp, zlib.crc32(key[1].encode(), zlib.crc32(key[0]))))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from onetrainer.images.image_file import EXIF_TAIL, MAX_PIXELS, TRANSPOSED_ORIENTATIONS
 
-_FIRST = 4096
+_READ_BYTES = 4096
 _MOST_TEXT = 1 << 20
 _FEW_CHUNKS = 32
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
@@ -24,8 +24,8 @@ _PNG_COLORS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: 
 """Allowed bit depths of each color type."""
 _PALETTE = 3
 _PNG_ALPHA = {0: 2, 2: 6}
-_LEAST = {b"gAMA": 4, b"cHRM": 32, b"sRGB": 1, b"pHYs": 9}
-_INERT = frozenset([b"PLTE", b"tRNS", b"bKGD", b"tIME", b"sBIT", b"hIST", *_LEAST])
+_MIN_BYTES = {b"gAMA": 4, b"cHRM": 32, b"sRGB": 1, b"pHYs": 9}
+_INERT = frozenset([b"PLTE", b"tRNS", b"bKGD", b"tIME", b"sBIT", b"hIST", *_MIN_BYTES])
 _MEANING = (b"exif", b"xmp", b"transparency", b"raw profile")
 """Names of text chunks that may change how an image is displayed."""
 
@@ -47,13 +47,13 @@ class _File:
         self._number = number
         self.size = os.fstat(number).st_size
         # A small file is read at once, as its end is needed as well.
-        first = self.size if self.size <= EXIF_TAIL else _FIRST
+        first = self.size if self.size <= EXIF_TAIL else _READ_BYTES
         self._start, self._bytes = 0, os.pread(number, first, 0)
 
     def at(self, position: int, length: int) -> bytes:
         begin = position - self._start
         if begin < 0 or begin + length > len(self._bytes):
-            self._bytes = os.pread(self._number, max(length, _FIRST), position)
+            self._bytes = os.pread(self._number, max(length, _READ_BYTES), position)
             self._start = position
             begin = 0
         found = self._bytes[begin : begin + length]
@@ -102,8 +102,8 @@ def _png(file: _File) -> Quick:
             raise _Unsure
         seen.add(kind)
         if kind == b"eXIf":
-            exif_orientation = _exif_turn(file.at(position, length))
-        elif not _says_nothing(kind, file.at(position, length), _PNG_ALPHA.get(color, 1)):
+            exif_orientation = _exif_orientation(file.at(position, length))
+        elif not _is_irrelevant_chunk(kind, file.at(position, length), _PNG_ALPHA.get(color, 1)):
             raise _Unsure
     if color == _PALETTE and b"PLTE" not in seen:
         raise _Unsure
@@ -151,13 +151,13 @@ def _ends_with_pixels(file: _File, position: int) -> bool:
     return is_quick and kind == b"IEND" and position + 12 == file.size
 
 
-def _says_nothing(kind: bytes, data: bytes, alpha: int) -> bool:
+def _is_irrelevant_chunk(kind: bytes, data: bytes, alpha: int) -> bool:
     """Return whether a chunk is valid and affects neither size nor orientation.
 
     alpha: least number of bytes of a transparency chunk.
     """
     if kind in _INERT:
-        return len(data) >= (alpha if kind == b"tRNS" else _LEAST.get(kind, 0))
+        return len(data) >= (alpha if kind == b"tRNS" else _MIN_BYTES.get(kind, 0))
     name, _, rest = data.partition(b"\0")
     if kind == b"iCCP":
         inner = zlib.decompressobj()
@@ -189,7 +189,7 @@ def _jpeg(file: _File) -> Quick:
             exif = data
         elif not _is_sound_segment(kind, data):
             raise _Unsure
-    turned = bool(exif) and _exif_turn(exif) in TRANSPOSED_ORIENTATIONS
+    turned = bool(exif) and _exif_orientation(exif) in TRANSPOSED_ORIENTATIONS
     return (size[1], size[0], False) if turned else (*size, False)
 
 
@@ -230,13 +230,13 @@ def _webp(file: _File) -> Quick:
         elif kind == b"VP8 " or (kind == b"VP8L" and not has_alpha):
             if frame != (0, 0):
                 raise _Unsure
-            read = _lossy if kind == b"VP8 " else _lossless
+            read = _vp8_header if kind == b"VP8 " else _vp8l_header
             width, height, shows = read(file.at(position, 10), size)
             frame, has_alpha = (width, height), has_alpha or shows
         elif kind == b"ALPH" and canvas != (0, 0) and frame == (0, 0) and not has_alpha:
             has_alpha = True
         elif kind == b"EXIF" and canvas != (0, 0) and not exif_orientation and size <= _MOST_TEXT:
-            exif_orientation = _exif_turn(file.at(position, size))
+            exif_orientation = _exif_orientation(file.at(position, size))
         elif kind != b"ICCP" or canvas == (0, 0) or frame != (0, 0):
             raise _Unsure
     # Flags must agree with alpha and EXIF; reserved ones must be unset.
@@ -269,7 +269,7 @@ def _side(data: bytes) -> int:
     return int.from_bytes(data, "little") + 1
 
 
-def _lossy(data: bytes, size: int) -> Quick:
+def _vp8_header(data: bytes, size: int) -> Quick:
     """Parse the frame header of a VP8 stream (RFC 6386, section 9.1)."""
     tag = int.from_bytes(data[:3], "little")
     width, height = (side & 0x3FFF for side in struct.unpack("<HH", data[6:10]))
@@ -285,7 +285,7 @@ def _lossy(data: bytes, size: int) -> Quick:
     return width, height, False
 
 
-def _lossless(data: bytes, size: int) -> Quick:
+def _vp8l_header(data: bytes, size: int) -> Quick:
     """Parse the header of a VP8L stream (RFC 9649, section 3.4)."""
     bits = int.from_bytes(data[1:5], "little")
     if data[0] != 0x2F or bits >> 29 or size < 5:
@@ -293,7 +293,7 @@ def _lossless(data: bytes, size: int) -> Quick:
     return (bits & 0x3FFF) + 1, ((bits >> 14) & 0x3FFF) + 1, bool(bits >> 28 & 1)
 
 
-def _exif_turn(block: bytes) -> int:
+def _exif_orientation(block: bytes) -> int:
     """Return the EXIF orientation, 1 if there is none; raise _Unsure if an entry is invalid."""
     for _ in range(2):
         block = block.removeprefix(b"Exif\0\0")
