@@ -118,15 +118,15 @@ def denoising_fraction(config: TrainConfig) -> float:
 
 def _encoded(run: Run, family: Family, split: PromptSplit) -> EncodedPrompts:
     every = list(dict.fromkeys([EMPTY, *split.trained, *split.validation]))
-    return EncodedPrompts.of(family, _report_progress(run, every))
+    return EncodedPrompts.of(family, _with_progress(run, every))
 
 
-def _report_progress(run: Run, prompts: list[str]) -> Iterator[str]:
-    past_warnings = -_SECONDS_PER_REPORT
+def _with_progress(run: Run, prompts: list[str]) -> Iterator[str]:
+    last_report = -_SECONDS_PER_REPORT
     for done, prompt in enumerate(prompts):
         if run.inbox.is_leaving():
             raise CachingStopped
-        if monotonic() - past_warnings >= _SECONDS_PER_REPORT:
-            past_warnings = monotonic()
+        if monotonic() - last_report >= _SECONDS_PER_REPORT:
+            last_report = monotonic()
             run.events.write(Phase("caching", done, len(prompts), "prompts"))
         yield prompt

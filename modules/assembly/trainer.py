@@ -148,7 +148,9 @@ def _build_trainer(
         method=method,
         engine=optimization.engine,
         optimizer=optimization.optimizer,
-        lr_multiplier=partial(_lr_multiplier, config),
+        lr_multiplier=lambda step: lr_multiplier(
+            config.schedule, step=step, steps=config.training.steps
+        ),
         ema=optimization.ema,
         report=Reporter(
             run.events,
@@ -307,7 +309,3 @@ def _best_steps(
         else saved_best_step(config.validation, files)
     )
     return () if best is None else (best,)
-
-
-def _lr_multiplier(config: TrainConfig, step: int) -> float:
-    return lr_multiplier(config.schedule, step=step, steps=config.training.steps)

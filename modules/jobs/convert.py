@@ -121,7 +121,7 @@ def _with_progress(model: WholeModel, report: Report, name: str) -> WholeModel:
     total = sum(len(tensors) for tensors in model.components.values())
     done, last = 0, monotonic()
 
-    def past_warnings(tensor: LazyTensor) -> LazyTensor:
+    def counted(tensor: LazyTensor) -> LazyTensor:
         def read() -> Tensor:
             nonlocal done, last
             done += 1
@@ -133,7 +133,7 @@ def _with_progress(model: WholeModel, report: Report, name: str) -> WholeModel:
         return replace(tensor, read=read)
 
     components = {
-        component: {name: past_warnings(as_lazy(tensor)) for name, tensor in tensors.items()}
+        component: {name: counted(as_lazy(tensor)) for name, tensor in tensors.items()}
         for component, tensors in model.components.items()
     }
     return replace(model, components=components)
@@ -192,12 +192,12 @@ def _metadata(model: WholeModel, target: Path) -> dict[str, str]:
 def _unsaved_config_notes(description: Description) -> list[str]:
     """Return notes on settings that only a folder can store, if they differ from the usual ones."""
     published = MODELS / base_of(description.family)
-    past_warnings = (
+    settings = (
         (VAE_SCALE, description.configs["vae"], published / "vae" / "config.json"),
         (ZERO_EMPTY_PROMPT, description.index, published / INDEX),
     )
     notes = []
-    for key, config, place in past_warnings:
+    for key, config, place in settings:
         default = read_config(place).get(key)
         own = config.get(key, default)
         if own != default:

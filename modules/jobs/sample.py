@@ -1,7 +1,7 @@
 """The sampling job: images from a base model, LoRAs and embeddings."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -99,7 +99,8 @@ def _load(
     embeddings: dict[str, Embedding] = {}
     for source, found in _embeddings(request, loras):
         embeddings |= found
-        if not _contains_any(found, (*request.prompts, request.negative)):
+        texts = (*request.prompts, request.negative)
+        if not any(word.lower() in text.lower() for text in texts for word in found):
             placeholders = " or ".join(f'"{placeholder}"' for placeholder in found)
             report(Warned(f"{source}: no prompt contains {placeholders}"))
     if not embeddings:
@@ -145,10 +146,6 @@ def _embeddings(
                     for word, tensors in lora.embeddings.items()
                 },
             )
-
-
-def _contains_any(embeddings: Iterable[str], texts: Iterable[str]) -> bool:
-    return any(word.lower() in text.lower() for text in texts for word in embeddings)
 
 
 def _sample_all(

@@ -66,18 +66,15 @@ class ShapeCache:
 def _behavior_of(func: Any) -> Behavior:  # noqa: ANN401 - an operator of torch
     """Return whether an operator returns new tensors, or its first argument changed in place."""
     schema = func._schema
-    written = [at for at, one in enumerate(schema.arguments) if _is_written(one)]
-    shared = [one for one in schema.returns if one.alias_info is not None]
+    aliases = [argument.alias_info for argument in schema.arguments]
+    written = [number for number, alias in enumerate(aliases) if alias and alias.is_write]
+    shared = [result for result in schema.returns if result.alias_info is not None]
     if not written:
         return "other" if shared or not schema.returns else "pure"
     is_self = written == [0] and len(schema.returns) == 1 and len(shared) == 1
     name = schema.name.partition("::")[2]
     is_in_place = name.endswith("_") and name not in _STORAGE_OPERATORS
     return "in place" if is_self and is_in_place else "other"
-
-
-def _is_written(argument: Any) -> bool:  # noqa: ANN401 - of an operator's schema
-    return argument.alias_info is not None and bool(argument.alias_info.is_write)
 
 
 def _is_plain(value: object) -> bool:
