@@ -104,7 +104,7 @@ def _converted_optimizer(section: Mapping[str, Any], kind: str) -> dict[str, Any
     is_same = EIGHT_BIT_VARIANTS.get(str(section["kind"])) == kind
     names = _KEPT_SETTINGS + _ALGORITHM_SETTINGS if is_same else _KEPT_SETTINGS
     kept = [name for name in names if name in section]
-    known = {setting.path for setting in settings(TrainConfig, kinds={"optimizer": kind})}
+    known = {setting.path for setting in settings(TrainConfig, selected={"optimizer": kind})}
     return {"kind": kind} | {name: section[name] for name in kept if f"optimizer.{name}" in known}
 
 

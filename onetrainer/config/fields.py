@@ -99,23 +99,23 @@ class Setting:
 
 
 def settings(
-    section: type[BaseModel], prefix: str = "", *, kinds: Mapping[str, str] | None = None
+    section: type[BaseModel], prefix: str = "", *, selected: Mapping[str, str] | None = None
 ) -> Iterator[Setting]:
     """Yield every setting of a section and its subsections, in the order of the file.
 
     Args:
         section: The section.
         prefix: The path of the section, with a dot at the end.
-        kinds: The selected variants by section path, see `selected_variants`: yields only their
+        selected: The selected variants by section path, see `selected_variants`: yields only their
             settings. None yields those of all variants, each path once, as the default variant
             or else the first one defines it.
     """
-    yield from _merged(_walk(section, prefix, kinds, ()))
+    yield from _merged(_walk(section, prefix, selected, ()))
 
 
-def is_available(setting: Setting, kinds: Mapping[str, str]) -> bool:
+def is_available(setting: Setting, selected: Mapping[str, str]) -> bool:
     """Return whether a setting exists in the selected variants."""
-    return all(kinds.get(path) in allowed for path, allowed in setting.needs)
+    return all(selected.get(path) in allowed for path, allowed in setting.needs)
 
 
 def setting_at(path: str) -> Setting | None:
@@ -152,7 +152,7 @@ def _by_path() -> dict[str, Setting]:
 def _walk(
     section: type[BaseModel],
     prefix: str,
-    kinds: Mapping[str, str] | None,
+    selected: Mapping[str, str] | None,
     needs: tuple[tuple[str, frozenset[str]], ...],
 ) -> Iterator[Setting]:
     for key, field in section.model_fields.items():
@@ -160,20 +160,20 @@ def _walk(
         inner, by_name = as_section(field.annotation), variants(field)
         if by_name:
             yield _variant_setting(path, field, by_name, needs)
-            for name in _selected(path, field, kinds):
+            for name in _selected(path, field, selected):
                 more = (*needs, (path, frozenset([name])))
-                yield from _walk(by_name[name], f"{path}.", kinds, more)
+                yield from _walk(by_name[name], f"{path}.", selected, more)
         elif inner is not None:
-            yield from _walk(inner, f"{path}.", kinds, needs)
+            yield from _walk(inner, f"{path}.", selected, needs)
         elif key != KIND and any(isinstance(mark, Ui) for mark in field.metadata):
             yield _setting(path, field, needs)
 
 
-def _selected(path: str, field: FieldInfo, kinds: Mapping[str, str] | None) -> list[str]:
+def _selected(path: str, field: FieldInfo, selected: Mapping[str, str] | None) -> list[str]:
     """Return the selected variant; without a selection all, the default one first."""
     first = default_variant(field)
-    if kinds is not None:
-        return [kinds.get(path, first)]
+    if selected is not None:
+        return [selected.get(path, first)]
     return [first, *(name for name in variants(field) if name != first)]
 
 
@@ -260,8 +260,8 @@ def _kind(annotation: Any) -> tuple[Kind, tuple[str, ...], type[Section] | None]
         return "choice", get_args(annotation), None
     if get_origin(annotation) is tuple:
         return "list", (), get_args(annotation)[0]
-    kinds: dict[Any, Kind] = {bool: "yes-no", int: "integer", float: "number", str: "text"}
-    return kinds[annotation], (), None
+    by_type: dict[Any, Kind] = {bool: "yes-no", int: "integer", float: "number", str: "text"}
+    return by_type[annotation], (), None
 
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:

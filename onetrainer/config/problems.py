@@ -36,7 +36,7 @@ def _problem(
     if item["type"] == "union_tag_invalid":
         return _unknown_variant(path, item["ctx"]["tag"], known[f"{path}.{KIND}"])
     tags = variant_tags(item["loc"], root)
-    of_variant = settings(root, kinds=tags) if tags else ()
+    of_variant = settings(root, selected=tags) if tags else ()
     setting = next((s for s in of_variant if s.path == path), known.get(path)) or setting_at(path)
     if item["type"] == "missing":
         return Problem(path, "the value is missing", setting.expected if setting else "", "Add it.")

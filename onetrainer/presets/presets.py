@@ -43,8 +43,8 @@ class Preset:
 
 def find_presets() -> list[Preset]:
     """Return the built-in presets, then the user's own, both sorted by name."""
-    own = user_folder() / "presets"
-    return [*_presets_in(BUILT_IN, "built in"), *_presets_in(own, "yours")]
+    custom = user_folder() / "presets"
+    return [*_presets_in(BUILT_IN, "built in"), *_presets_in(custom, "yours")]
 
 
 def locate(
@@ -81,11 +81,11 @@ def locate(
     what = "this is a folder" if is_folder else "there is no such file or preset"
     longer = [preset.name for preset in presets if preset.name.startswith(name_or_path)]
     similar = difflib.get_close_matches(name_or_path, [preset.name for preset in presets], n=3)
-    meant = " or ".join(f'"{name}"' for name in similar)
+    suggestions = " or ".join(f'"{name}"' for name in similar)
     raise UserError(
         f"{shortened(Path(name_or_path))}: {what}",
         f"Expected {wanted}" + (f"; presets: {', '.join(longer)}" if longer else ""),
-        f"Did you mean {meant}?"
+        f"Did you mean {suggestions}?"
         if similar and not longer
         else "Check the name; `onetrainer presets` lists them.",
     )
@@ -189,42 +189,42 @@ def as_preset(config: TrainConfig, *, description: str = "") -> Document:
     if description:
         document["description"] = description
     whole = config.model_dump(mode="json")
-    kinds = selected_variants(whole, TrainConfig)
-    plain = defaults(kinds)
-    for setting in settings(TrainConfig, kinds=kinds):
+    selected = selected_variants(whole, TrainConfig)
+    plain = defaults(selected)
+    for setting in settings(TrainConfig, selected=selected):
         value = value_at(whole, setting.path)
         section = setting.path.rpartition(".")[0]
         is_other_variant = setting.path.endswith(f".{KIND}") and value != setting.default
         if is_other_variant or value != value_at(plain, setting.path):
             # A setting's meaning depends on its variant, so that is included.
-            if section in kinds:
-                document = with_value(document, f"{section}.{KIND}", kinds[section])
+            if section in selected:
+                document = with_value(document, f"{section}.{KIND}", selected[section])
             document = with_value(document, setting.path, value)
     return document
 
 
-def defaults(kinds: Mapping[str, str]) -> Document:
+def defaults(selected: Mapping[str, str]) -> Document:
     """Return the defaults of all settings for some variants (see `selected_variants`)."""
     document: Document = {}
-    for path, kind in kinds.items():
+    for path, name in selected.items():
         setting = setting_at(f"{path}.{KIND}")
-        if setting is not None and is_available(setting, kinds):
-            document = with_value(document, setting.path, kind)
+        if setting is not None and is_available(setting, selected):
+            document = with_value(document, setting.path, name)
     whole: Document = resolve(document, source="").model_dump(mode="json")
     return whole
 
 
-def with_variant(document: Mapping[str, Any], path: str, kind: str) -> Document:
+def with_variant(document: Mapping[str, Any], path: str, name: str) -> Document:
     """Return the document with another variant of the section at a path, such as "optimizer".
 
     Changed settings are kept if the new variant has a setting of that name; all others get the new
     variant's defaults.
     """
     old = defaults(selected_variants(document, TrainConfig))
-    bare = with_value(document, path, {KIND: kind})
-    kinds = selected_variants(bare, TrainConfig)
-    changed = with_value(bare, path, value_at(defaults(kinds), path))
-    for setting in settings(TrainConfig, kinds=kinds):
+    bare = with_value(document, path, {KIND: name})
+    selected = selected_variants(bare, TrainConfig)
+    changed = with_value(bare, path, value_at(defaults(selected), path))
+    for setting in settings(TrainConfig, selected=selected):
         value = value_at(document, setting.path)
         is_inside = setting.path.startswith(f"{path}.") and setting.path != f"{path}.{KIND}"
         is_set = value is not None and value != value_at(old, setting.path)
@@ -383,7 +383,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _presets_in(folder: Path, origin: Literal["built in", "yours"]) -> list[Preset]:
-    found = []
+    presets = []
     for path in folder.rglob("*.json"):
         try:
             document = read_json(path)
@@ -392,5 +392,5 @@ def _presets_in(folder: Path, origin: Literal["built in", "yours"]) -> list[Pres
         else:
             description = str(document.get("description", ""))
         name = path.relative_to(folder).with_suffix("").as_posix()
-        found.append(Preset(name, path, description, origin))
-    return sorted(found, key=lambda preset: preset.name)
+        presets.append(Preset(name, path, description, origin))
+    return sorted(presets, key=lambda preset: preset.name)

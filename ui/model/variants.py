@@ -31,7 +31,7 @@ def variants_in(document: Mapping[str, object]) -> Variants:
 @lru_cache(_REMEMBERED)
 def settings_in(variants: Variants) -> tuple[Setting, ...]:
     """Return the settings that exist with these variants, in the order of the config."""
-    return tuple(settings(TrainConfig, kinds=dict(variants)))
+    return tuple(settings(TrainConfig, selected=dict(variants)))
 
 
 @lru_cache(_REMEMBERED)

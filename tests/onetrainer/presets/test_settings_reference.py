@@ -22,11 +22,11 @@ def page():
 
 def with_variant(choice: Setting, kind: str) -> list[Setting]:
     """Return the settings of a variant, and of the variants around it."""
-    around = {section: min(kinds) for section, kinds in choice.needs}
-    kinds = (
+    around = {section: min(selected) for section, selected in choice.needs}
+    selected = (
         selected_variants({}, TrainConfig) | around | {choice.path.removesuffix(f".{KIND}"): kind}
     )
-    return [s for s in settings(TrainConfig, kinds=kinds) if s.ui.level != "hidden"]
+    return [s for s in settings(TrainConfig, selected=selected) if s.ui.level != "hidden"]
 
 
 def test_the_page_in_the_docs_is_up_to_date(page):

@@ -33,8 +33,8 @@ KINDS = [
 def chosen(path, kind):
     """Return a document with this variant of a section, and of the sections around it."""
     document = {}
-    for outer, kinds in setting_at(f"{path}.kind").needs:
-        document = with_variant(document, outer, sorted(kinds)[0])
+    for outer, selected in setting_at(f"{path}.kind").needs:
+        document = with_variant(document, outer, sorted(selected)[0])
     return with_variant(document, path, kind)
 
 
@@ -54,14 +54,14 @@ def test_every_variant_can_be_chosen_saved_and_loaded(path, kind):
 @each(("path", "kind"), KINDS)
 def test_every_variant_lists_exactly_the_settings_it_has(path, kind):
     document = resolve(chosen(path, kind), source="").model_dump(mode="json")
-    kinds = selected_variants(document, TrainConfig)
-    listed = {s.path: s for s in settings(TrainConfig, kinds=kinds)}
+    selected = selected_variants(document, TrainConfig)
+    listed = {s.path: s for s in settings(TrainConfig, selected=selected)}
     for place, setting in listed.items():
         inside = value_at(document, place.rpartition(".")[0]) if "." in place else document
         assert place.rpartition(".")[2] in inside, place
         shown = list(setting.default) if setting.kind == "list" else setting.default
         assert value_at(document, place) == shown or place.endswith(".kind"), place
-    assert {s.path for s in EVERY if is_available(s, kinds)} == set(listed)
+    assert {s.path for s in EVERY if is_available(s, selected)} == set(listed)
 
 
 def test_a_document_without_variants_means_the_default_ones():
