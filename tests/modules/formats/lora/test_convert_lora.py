@@ -353,7 +353,7 @@ def test_lora_that_is_no_number_is_reported_as_broken(tmp_path):
     save_file(tensors, tmp_path / "nan.safetensors")
     with pytest.raises(UserError, match="NaN or infinity") as caught:
         convert(tmp_path / "nan.safetensors", tmp_path / "out.safetensors")
-    assert "went wrong" in caught.value.remedy
+    assert "diverged" in caught.value.remedy
 
 
 def test_odd_arguments_in_metadata_are_kept_as_they_are(tmp_path):
