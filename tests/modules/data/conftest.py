@@ -143,15 +143,6 @@ def noise(size, seed):
     return Image.fromarray(pixels)
 
 
-@pytest.fixture(scope="package", autouse=True)
-def one_thread():
-    """Threads that wait for each other cost more than these small models are worth."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="package")
 def shared_family():
     """Built once; tests that change its weights take `family` instead."""

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import torch
 
 from onetrainer.config.run.model import Model
 from onetrainer.demo.write import write_demo
@@ -15,19 +14,16 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def curves(tmp_path_factory):
     """Loss curves of the demo's model over a few steps, by number format."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # sums in one order on every machine
     demo = write_demo(Path(tmp_path_factory.mktemp("curves")) / "demo")
     base = Model(path=str(demo.base))
     images = rounding.encode(base, demo.images, side=64)
     # Enough to tell: one is 4 times within the spread, and the other 19 times as far as it.
     length = rounding.Length(steps=4, every=4, evaluation_batches=3)
-    yield {
+    return {
         name: [rounding.curve(base, section, images, seed, length) for seed in seeds]
         for name, section in rounding.FORMATS.items()
         for seeds in [rounding.SEEDS[: 1 if "nearest" in name else None]]
     }
-    torch.set_num_threads(threads)
 
 
 def test_bf16_rounded_by_chance_stays_within_the_spread_of_seeds(curves):
