@@ -71,7 +71,8 @@ class Hardware(Section):
         Checkpointing,
         Ui(
             "Gradient checkpointing",
-            search="memory vram activation recompute oom out of memory will it fit plan",
+            search="memory vram activation recompute oom out of memory will it fit plan"
+            " repeat cheap whole blocks",
             lead="Saving memory, the cheapest first. “Will it fit?” estimates the result.",
             choices={
                 "off": "off",
