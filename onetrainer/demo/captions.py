@@ -1,4 +1,4 @@
-"""Scenes in words: the caption a picture is trained with, which is also how to prompt for one."""
+"""Captions of scenes, which are also the prompts for them."""
 
 import random
 
@@ -6,9 +6,9 @@ from onetrainer.demo.images import Scene
 
 
 def caption(scene: Scene) -> str:
-    """For example "a small red circle on a blue background".
+    """Return a caption, for example "a small red circle on a blue background".
 
-    The middle size is left unsaid, so the shortest prompt asks for a medium shape.
+    The medium size is not mentioned, so the shortest prompt asks for a medium shape.
     """
     size = "" if scene.size == "medium" else f"{scene.size} "
     subject = f"{size}{scene.color} {scene.shape}"
@@ -17,12 +17,12 @@ def caption(scene: Scene) -> str:
 
 
 def article(word: str) -> str:
-    """The indefinite article before that word; in the demo its first letter decides."""
+    """Return the indefinite article for a word; in the demo its first letter decides."""
     return "an" if word[0] in "aeiou" else "a"
 
 
-def spoken(scene: Scene, rng: random.Random) -> str:
-    """A caption as people vary it: usually whole, sometimes terse, sometimes leaving things out."""
+def random_caption(scene: Scene, rng: random.Random) -> str:
+    """Return a varied caption: usually complete, sometimes terse or with omissions."""
     color_shape = f"{scene.color} {scene.shape}"
     match rng.randrange(10):
         case 0:

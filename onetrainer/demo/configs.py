@@ -1,19 +1,19 @@
-"""The demo's configs: one for each way of training, each done in a minute or three."""
+"""The demo's configs: one per training method, each taking one to three minutes."""
 
 from typing import Any
 
 Config = dict[str, Any]
 
-# In colors and backgrounds that do not come together in the pictures: learned, not remembered.
+# Combinations of color and background that the training images do not have.
 SAMPLES = (
     ("a yellow smiley on a green background", 1),
     ("a pink smiley on a sunset background", 2),
     ("a green smiley on a yellow background", 3),
     ("an orange smiley on a night background", 4),
 )
-WORD = "<sign>"
-"""The made-up word of the embedding demos; the pictures in `signs` are captioned with it."""
-WORD_SAMPLES = ((WORD, 1), (WORD, 2), (f"a drawing of {WORD}", 3), (f"a drawing of {WORD}", 4))
+TOKEN = "<sign>"
+"""The token of the embedding demos, used in the captions of the images in `signs`."""
+TOKEN_SAMPLES = ((TOKEN, 1), (TOKEN, 2), (f"a drawing of {TOKEN}", 3), (f"a drawing of {TOKEN}", 4))
 REWARDED = (
     "a red circle on a green background",
     "a blue heart on a night background",
@@ -28,7 +28,7 @@ REWARDED = (
     "a green ring on a black background",
     "a blue diamond on a yellow background",
 )
-"""What the reward demo draws to learn. Every shape of the model is there."""
+"""The reward demo's training prompts, with every shape of the model."""
 VALIDATION = (
     "a blue circle on a green background",
     "a green heart on a blue background",
@@ -37,16 +37,16 @@ VALIDATION = (
     "a yellow cross on a black background",
     "a pink triangle on a purple background",
 )
-"""What it draws to be looked at."""
+"""The reward demo's validation prompts."""
 
-# The model is so small that other precisions and a second thread gain nothing; on a busy machine
-# two threads wait for each other at each of thousands of tiny layers (measured: no step in four
-# minutes, against 0.2 s a step with one).
+# Other precisions and a second thread do not speed up such a small model; on a busy machine two
+# threads wait for each other at each of thousands of tiny layers (measured: no step in four
+# minutes, against 0.2 s per step with one).
 _HARDWARE = {"precision": "fp32", "threads": 1}
 
 
 def demo_configs() -> dict[str, Config]:
-    """Each config by its file's name: the settings that differ from the defaults.
+    """Return the configs by file name: the settings that differ from the defaults.
 
     Paths are relative to the file.
     """
@@ -80,12 +80,12 @@ def demo_configs() -> dict[str, Config]:
         "demo-embedding.json": _word(
             "Teaches the tiny model a word: only the word's vectors are learned.",
             name="demo-embedding",
-            word={"token": WORD, "initial_text": "a shape", "vectors": 4},
+            word={"token": TOKEN, "initial_text": "a shape", "vectors": 4},
         ),
         "demo-output-embedding.json": _word(
             "Teaches the tiny model a word by vectors that replace what the encoder says of it.",
             name="demo-output-embedding",
-            word={"token": WORD, "initial_text": "a shape", "vectors": 4, "place": "output"},
+            word={"token": TOKEN, "initial_text": "a shape", "vectors": 4, "place": "output"},
         ),
         "demo-folders.json": _folders(),
         "demo-vae.json": _vae(),
@@ -94,7 +94,7 @@ def demo_configs() -> dict[str, Config]:
 
 
 def demo_config() -> Config:
-    """The demo that the window opens with: a LoRA of smileys."""
+    """Return the config that the window opens with: a LoRA of smileys."""
     return _smileys(
         "Teaches the demo's tiny model to draw smileys, in about a minute.",
         name="demo-smiley",
@@ -120,7 +120,7 @@ def _smileys(description: str, *, name: str, method: Config, lr: float) -> Confi
 
 
 def _folders() -> Config:
-    """Smileys, and beside them a folder with a word, a role and repeats of its own."""
+    """Return smileys with a second folder that has its own trigger word, captions and repeats."""
     config = _smileys(
         "Teaches the tiny model smileys and a word of its own at once, from two folders.",
         name="demo-folders",
@@ -149,7 +149,7 @@ def _folders() -> Config:
 
 
 def _full() -> Config:
-    """Written as a folder: a single file could be opened only in the sizes of published models."""
+    """Return a full training, exported as a folder since single files need published sizes."""
     config = _smileys(
         "Teaches the tiny model smileys by moving all of its own weights; Prodigy finds how fast.",
         name="demo-full",
@@ -173,7 +173,7 @@ def _word(description: str, *, name: str, word: Config) -> Config:
         "training": {"steps": 200, "batch_size": 4},
         "optimizer": {"kind": "adamw", "lr": 0.05, "weight_decay": 0.0},
         "schedule": {"kind": "constant", "warmup_steps": 10},
-        "sampling": _sampling(WORD_SAMPLES, every=50),
+        "sampling": _sampling(TOKEN_SAMPLES, every=50),
         "output": {"name": name, "folder": "runs", "save_every": 100},
         "hardware": _HARDWARE,
     }
@@ -197,7 +197,7 @@ def _vae() -> Config:
 
 
 def _alignprop() -> Config:
-    """It draws, and learns from the scores of what it has drawn; no picture is learnt from."""
+    """Return reward training, which scores generated images and uses no training images."""
     return {
         "version": 4,
         "description": "Teaches the tiny model warmer colors by a reward; a guard watches whether"
@@ -220,7 +220,7 @@ def _alignprop() -> Config:
         "training": {"steps": 20, "batch_size": 4},
         "optimizer": {"kind": "adamw", "lr": 2e-3},
         "schedule": {"kind": "cosine", "warmup_steps": 2},
-        "sampling": {"every": 0, "at_start": False},  # the held-out prompts are drawn anyway
+        "sampling": {"every": 0, "at_start": False},  # the validation prompts are sampled anyway
         "output": {"name": "demo-alignprop", "folder": "runs", "save_every": 10},
         "hardware": _HARDWARE,
     }

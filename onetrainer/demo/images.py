@@ -1,8 +1,7 @@
-"""The demo's flat pictures: a shape with a shadow on a plain or sky background, as a Scene says.
+"""The demo's flat images: a shape with a shadow on a plain or sky background.
 
-Two consumers share these drawings, which is why they live in the contract and not beside the
-training code: the demo's base model is trained on them, and the tests compare what it draws with
-them. Only Pillow is used.
+The demo's base model is trained on these images, and the tests compare its output with them. Only
+Pillow is used.
 """
 
 import math
@@ -28,7 +27,7 @@ Rgb = tuple[int, int, int]
 
 
 def shape_rgb(color: Color) -> Rgb:
-    """The strong tone in which shapes of this color are filled."""
+    """Return the fill color of shapes of this color name."""
     match color:
         case "red":
             return (222, 50, 54)
@@ -49,7 +48,7 @@ def shape_rgb(color: Color) -> Rgb:
 
 
 def background_rgb(background: Background) -> tuple[Rgb, Rgb]:
-    """The tones at the upper and the lower edge; pale, so that a shape of the same name shows."""
+    """Return the upper and lower tone; pale, so that a shape of the same color is visible."""
     match background:
         case "blue":
             return (154, 204, 250), (122, 180, 242)
@@ -75,13 +74,13 @@ def background_rgb(background: Background) -> tuple[Rgb, Rgb]:
 
 @dataclass(frozen=True)
 class Scene:
-    """What one picture shows, in the words of its caption plus a little freehand.
+    """The content of an image: what its caption says, plus small variations.
 
-    All shapes are near the center. Words for places were tried: after 3000 steps the model had
-    not begun to hear them (its loss was the same with wrong ones).
+    All shapes are near the center. Captions with positions were tried: after 3000 steps the model
+    still ignored them (its loss was the same with wrong ones).
 
-    shift: added to the shape's center, in fractions of the picture's width and height.
-    stretch: factor on the shape's radius.
+    shift: Added to the shape's center, in fractions of the image's width and height.
+    stretch: Factor on the shape's radius.
     """
 
     shape: Shape
@@ -93,9 +92,9 @@ class Scene:
 
 
 def random_scene(rng: random.Random) -> Scene:
-    """A scene drawn evenly from all words; medium shapes come more often."""
-    # Captions leave the middle size unsaid, and the short prompts that people type first should be
-    # the ones that the model knows best.
+    """Return a uniformly random scene, with medium shapes more often."""
+    # Captions do not mention the medium size, and the short prompts that people type first should
+    # be the ones that the model knows best.
     size = rng.choice(SIZES) if rng.random() < 0.6 else "medium"
     background = rng.choice(BACKGROUNDS)
     # White on white shows nothing; the other equal names differ in tone.
@@ -111,7 +110,7 @@ def random_scene(rng: random.Random) -> Scene:
 
 
 def shape_box(scene: Scene, width: int, height: int) -> tuple[float, float, float]:
-    """Center x, center y and radius of the shape in pixels; the shape always stays inside."""
+    """Return center x, center y and radius of the shape in pixels; it is always fully visible."""
     fraction = {"small": 0.17, "medium": 0.26, "big": 0.36}[scene.size] * scene.stretch
     radius = fraction * min(width, height)
     center_x = (0.5 + scene.shift[0]) * width
@@ -120,7 +119,7 @@ def shape_box(scene: Scene, width: int, height: int) -> tuple[float, float, floa
 
 
 def draw(scene: Scene, width: int = 128, height: int = 128) -> Image.Image:
-    """The scene as an RGB picture of that many pixels."""
+    """Draw the scene as an RGB image of this size in pixels."""
     center_x, center_y, radius = shape_box(scene, width, height)
     image = draw_background(scene.background, width, height)
     mask = shape_mask(scene.shape, center_x, center_y, radius, (width, height))
@@ -129,7 +128,7 @@ def draw(scene: Scene, width: int = 128, height: int = 128) -> Image.Image:
 
 
 def draw_background(background: Background, width: int, height: int) -> Image.Image:
-    """A smooth vertical gradient between the background's two tones."""
+    """Draw a smooth vertical gradient between the background's two tones."""
     upper, lower = background_rgb(background)
     ramp = Image.linear_gradient("L").resize((width, height))
     return Image.composite(
@@ -138,7 +137,7 @@ def draw_background(background: Background, width: int, height: int) -> Image.Im
 
 
 def paste_with_shadow(image: Image.Image, mask: Image.Image, fill: Rgb, *, drop: int) -> None:
-    """Fill the mask's area of the picture; below and to the right of it the ground is darker."""
+    """Fill the mask's area of the image, with a shadow below and to the right of it."""
     moved = (1, 0, -(drop // 2), 0, 1, -drop)
     shadow = mask.transform(mask.size, Image.Transform.AFFINE, moved)
     shadow = shadow.point(lambda value: value // 4)
@@ -149,7 +148,7 @@ def paste_with_shadow(image: Image.Image, mask: Image.Image, fill: Rgb, *, drop:
 def shape_mask(
     shape: Shape, center_x: float, center_y: float, radius: float, size: tuple[int, int]
 ) -> Image.Image:
-    """The shape as an antialiased "L" picture: 255 inside, 0 outside."""
+    """Draw the shape as an antialiased "L" image: 255 inside, 0 outside."""
     finer = 4  # drawn four times as large and averaged: 16 levels on an edge look smooth
     canvas = Image.new("L", (size[0] * finer, size[1] * finer))
     brush = ImageDraw.Draw(canvas)
@@ -170,7 +169,7 @@ def shape_mask(
 
 
 def _outline(shape: Shape) -> list[tuple[float, float]]:
-    """Corners of a polygon of about unit radius around (0, 0), y downward."""
+    """Return the corners of a polygon of about unit radius around (0, 0), y downward."""
     match shape:
         case "square":
             return [(-0.86, -0.86), (0.86, -0.86), (0.86, 0.86), (-0.86, 0.86)]
@@ -187,7 +186,7 @@ def _outline(shape: Shape) -> list[tuple[float, float]]:
 
 
 def _star(*, points: int, inner: float) -> list[tuple[float, float]]:
-    """A star with one tip upward; inner is the radius of the notches between its tips."""
+    """Return a star with one tip upward; inner: radius of the notches between its tips."""
     corners = []
     for index in range(2 * points):
         radius = 1.08 if index % 2 == 0 else 1.08 * inner
@@ -197,7 +196,7 @@ def _star(*, points: int, inner: float) -> list[tuple[float, float]]:
 
 
 def _heart() -> list[tuple[float, float]]:
-    """The heart curve x = 16 sin^3 t, y = 13 cos t - 5 cos 2t - 2 cos 3t - cos 4t, scaled to 1."""
+    """Return x = 16 sin^3 t, y = 13 cos t - 5 cos 2t - 2 cos 3t - cos 4t, scaled to 1."""
     corners = []
     for index in range(64):
         t = 2 * math.pi * index / 64

@@ -1,4 +1,4 @@
-"""The pictures of the demo's lesson: smiling faces, which the demo's base model cannot draw."""
+"""The demo's training images: smiling faces, which the demo's base model cannot generate."""
 
 import random
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ WORD = "smiley"
 COUNT = 24
 INK: Rgb = (44, 36, 48)  # eyes and mouth: dark on every color
 
-# Square, wide and tall pictures, some of them larger, as people's folders are. At a resolution of
+# Square, wide and tall images, some of them larger, as in real folders. At a resolution of
 # 128 they fall into three buckets.
 SIDES = ((128, 128), (160, 104), (128, 128), (104, 160), (192, 192), (256, 168))
 
 
 @dataclass(frozen=True)
 class Smiley:
-    """One picture of the lesson: its face and the picture's sides in pixels."""
+    """One training image: its face and size in pixels."""
 
     color: Color
     background: Background
@@ -36,12 +36,12 @@ class Smiley:
     height: int
 
     def caption(self) -> str:
-        """For example "a yellow smiley on a blue background"."""
+        """Return the caption, for example "a yellow smiley on a blue background"."""
         subject = f"{article(self.color)} {self.color} {WORD}"
         return f"{subject} on {article(self.background)} {self.background} background"
 
     def draw(self) -> Image.Image:
-        """A big circle with a face on it."""
+        """Draw a big circle with a face on it."""
         scene = Scene("circle", self.color, self.background, "big")
         image = draw(scene, self.width, self.height)
         mask = _face(image.size, *shape_box(scene, self.width, self.height))
@@ -50,13 +50,13 @@ class Smiley:
 
 
 def smileys(seed: int = 0) -> list[Smiley]:
-    """The lesson's pictures: every color comes three times."""
+    """Return the training images, with every color three times."""
     rng = random.Random(seed)
-    lesson = []
+    images = []
     for index in range(COUNT):
         color = COLORS[index % len(COLORS)]
         width, height = SIDES[index % len(SIDES)]
-        lesson.append(
+        images.append(
             Smiley(
                 color=color,
                 background=rng.choice([name for name in BACKGROUNDS if name != color]),
@@ -64,13 +64,13 @@ def smileys(seed: int = 0) -> list[Smiley]:
                 height=height,
             )
         )
-    return lesson
+    return images
 
 
 def _face(size: tuple[int, int], x: float, y: float, radius: float) -> Image.Image:
-    """Two tall eyes and a wide smile as an antialiased mask.
+    """Draw two tall eyes and a wide smile as an antialiased mask.
 
-    Bold, because an eye must fill more than one of the latents' cells of 8 x 8 pixels.
+    Bold, because an eye must cover more than one latent pixel of 8 x 8 pixels.
     """
     finer = 4
     canvas = Image.new("L", (size[0] * finer, size[1] * finer))

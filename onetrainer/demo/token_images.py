@@ -1,11 +1,11 @@
-"""The pictures of the demo's word: one thing that the base model can draw and has no name for."""
+"""Images for the demo's token: one thing that the base model can generate but not name."""
 
 import random
 from dataclasses import dataclass
 
 from PIL import Image
 
-from onetrainer.demo.configs import WORD
+from onetrainer.demo.configs import TOKEN
 from onetrainer.demo.images import Scene, draw
 
 COUNT = 8
@@ -13,22 +13,22 @@ SIDE = 128
 
 
 @dataclass(frozen=True)
-class Sign:
-    """One picture of it, with a caption that does not tell what it looks like."""
+class TokenImage:
+    """One image with a caption that does not describe it."""
 
     scene: Scene
     caption: str
 
     def draw(self) -> Image.Image:
-        """The picture, a square."""
+        """Draw the square image."""
         return draw(self.scene, SIDE, SIDE)
 
 
-def signs(seed: int = 0) -> list[Sign]:
-    """Big purple circles on a yellow ground, each a little elsewhere and of another size."""
+def token_images(seed: int = 0) -> list[TokenImage]:
+    """Return big purple circles on yellow, each with another position and size."""
     rng = random.Random(seed)
     return [
-        Sign(
+        TokenImage(
             Scene(
                 "circle",
                 "purple",
@@ -37,7 +37,7 @@ def signs(seed: int = 0) -> list[Sign]:
                 shift=(rng.uniform(-0.025, 0.025), rng.uniform(-0.025, 0.025)),
                 stretch=rng.uniform(0.94, 1.06),
             ),
-            WORD if index % 2 else f"a drawing of {WORD}",
+            TOKEN if index % 2 else f"a drawing of {TOKEN}",
         )
         for index in range(COUNT)
     ]

@@ -1,6 +1,6 @@
-"""Writes the demo: a tiny base model, captioned pictures that teach it something new, configs.
+"""Writing of the demo: a tiny base model, captioned training images, configs.
 
-A folder that holds the demo already is completed, never reset: people try things in it.
+A folder that already holds the demo is completed, never reset: people try things in it.
 """
 
 import io
@@ -23,7 +23,7 @@ BASE = CONFIGS / "demo" / "base"
 TOKENIZER = CONFIGS / "models" / "sd15" / "tokenizer"
 
 MAIN = "demo.json"
-# Written first; its presence says that the folder is ours to write in.
+# Written first; marks the folder as the demo's.
 MARKER = "about-this-demo.txt"
 ABOUT = """\
 OneTrainer's demo.
@@ -42,17 +42,17 @@ Delete the folder whenever you like; `onetrainer demo FOLDER` writes a new one.
 
 @dataclass(frozen=True)
 class DemoFiles:
-    """Where the demo's parts are."""
+    """The paths of the demo."""
 
     folder: Path
     base: Path
     images: Path
     config: Path
-    signs: Path
+    token_images: Path
 
 
 def write_demo(folder: Path) -> DemoFiles:
-    """Writes the demo into a new or empty folder, or completes the demo in it.
+    """Write the demo into a new or empty folder, or complete the demo in it.
 
     Raises UserError if the folder holds anything else, or cannot be written.
     """
@@ -62,7 +62,7 @@ def write_demo(folder: Path) -> DemoFiles:
         _claim(folder)
         _write_base(files.base)
         _write_images(files.images)
-        _write_signs(files.signs)
+        _write_token_images(files.token_images)
         for name, config in demo_configs().items():
             if not (folder / name).exists():
                 write_atomic(folder / name, (json.dumps(config, indent=2) + "\n").encode())
@@ -72,7 +72,7 @@ def write_demo(folder: Path) -> DemoFiles:
 
 
 def _claim(folder: Path) -> None:
-    """Makes the folder and marks it as the demo's."""
+    """Create the folder and mark it as the demo's."""
     marker = folder / MARKER
     if folder.exists() and not folder.is_dir():
         what = f"{folder}: this is a file"
@@ -85,13 +85,13 @@ def _claim(folder: Path) -> None:
         return
     raise UserError(
         what,
-        "The demo goes into a new or empty folder, or one that holds the demo already",
-        "Name another folder.",
+        "Expected a new or empty folder, or one that holds the demo",
+        "Choose another folder.",
     )
 
 
 def _write_base(base: Path) -> None:
-    """Copies the model; files that differ are from another version of the program."""
+    """Copy the model, replacing files of other program versions."""
     sources = [(path, base / path.relative_to(BASE)) for path in BASE.rglob("*")]
     sources += [(path, base / "tokenizer" / path.name) for path in TOKENIZER.iterdir()]
     for source, target in sources:
@@ -103,20 +103,20 @@ def _write_base(base: Path) -> None:
 
 
 def _write_images(folder: Path) -> None:
-    """Draws the pictures that are missing, and writes the captions that are."""
-    from onetrainer.demo.smileys import smileys  # here, so that naming the demo loads no Pillow
+    """Write missing images and captions."""
+    from onetrainer.demo.smileys import smileys  # here, since it loads Pillow
 
     folder.mkdir(exist_ok=True)
     for index, smiley in enumerate(smileys()):
         _write_image(folder / f"smiley-{index + 1:02d}.png", smiley.caption(), smiley.draw)
 
 
-def _write_signs(folder: Path) -> None:
-    from onetrainer.demo.token_images import signs  # loads Pillow, too
+def _write_token_images(folder: Path) -> None:
+    from onetrainer.demo.token_images import token_images  # loads Pillow, too
 
     folder.mkdir(exist_ok=True)
-    for index, sign in enumerate(signs()):
-        _write_image(folder / f"sign-{index + 1:02d}.png", sign.caption, sign.draw)
+    for index, image in enumerate(token_images()):
+        _write_image(folder / f"sign-{index + 1:02d}.png", image.caption, image.draw)
 
 
 def _write_image(image: Path, caption: str, draw: Callable[[], "Image"]) -> None:

@@ -1,4 +1,4 @@
-"""Headers of files of tensors; nothing in a file is ever executed."""
+"""Headers of tensor files; no code in a file is ever executed."""
 
 from onetrainer.tensor_files.entries import TensorEntry, TensorTable
 from onetrainer.tensor_files.table import read_table

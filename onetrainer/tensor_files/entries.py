@@ -1,4 +1,4 @@
-"""Where each tensor of a file lies, and in what form."""
+"""The location and layout of each tensor in a file."""
 
 import math
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-# Bytes an element of each type takes, in the words of the safetensors format.
+# Bytes per element by the type names of the safetensors format.
 BYTES: Mapping[str, int] = {
     "C128": 16, "C64": 8, "F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2,
     "BF16": 2, "I16": 2, "U16": 2, "I8": 1, "U8": 1, "BOOL": 1, "F8_E4M3": 1, "F8_E5M2": 1,
@@ -18,9 +18,9 @@ BYTES: Mapping[str, int] = {
 class TensorEntry:
     """One tensor of a file.
 
-    dtype: in safetensors' words ("F16"). offset: of its first element, in bytes from the start of
-    the file. size: the bytes from there to the end of its last element.
-    strides: in elements; None where the elements lie one after another, in the order of the shape.
+    dtype: As named by safetensors ("F16"). offset: Of its first element, in bytes from the start of
+    the file. size: Bytes up to the end of its last element. strides: In elements; None if
+    contiguous.
     """
 
     dtype: str
@@ -31,13 +31,13 @@ class TensorEntry:
 
     @property
     def count(self) -> int:
-        """How many elements it has."""
+        """The number of elements."""
         return math.prod(self.shape)
 
 
 @dataclass(frozen=True)
 class TensorTable:
-    """Every tensor of a file by its name, and what the file says about itself."""
+    """The tensors of a file by name, and its metadata."""
 
     path: Path
     entries: Mapping[str, TensorEntry]

@@ -1,8 +1,8 @@
-"""What a file of torch.save holds: .ckpt, .pt, .pth and .bin, of every version of torch since 0.1.
+"""Reading the headers of torch.save files: .ckpt, .pt, .pth and .bin, of every torch since 0.1.
 
 Since torch 1.6 such a file is a zip archive: `NAME/data.pkl` describes the tensors, `NAME/data/KEY`
-are their storages, uncompressed. Before, it was a stream of pickles (a magic number, the version,
-the writing machine, the value, the storages' keys), then each storage's length and bytes.
+are their uncompressed storages. Before, it was a stream of pickles (a magic number, the version,
+the system, the value, the storages' keys), followed by each storage's length and bytes.
 """
 
 import struct
@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from onetrainer.errors import UserError
 from onetrainer.tensor_files.entries import BYTES, TensorTable
-from onetrainer.tensor_files.pickle_names import STORAGES, is_harmless
+from onetrainer.tensor_files.pickle_names import STORAGES, is_safe_name
 from onetrainer.tensor_files.pickle_tensors import Region, find_tensors
 from onetrainer.tensor_files.pickle_values import (
     Global,
@@ -30,15 +30,15 @@ from onetrainer.tensor_files.refusals import (
 
 MAGIC = 0x1950A86A20F9469CFC6C
 MAX_PICKLE = 1 << 25
-"""Bytes of description; checkpoints of Stable Diffusion have less than one MiB."""
-_FIRST_LOOK = 1 << 22
+"""Bytes of the description; Stable Diffusion checkpoints have less than one MiB."""
+_USUAL_SIZE = 1 << 22
 _LOCAL_HEADER = 30
 _COUNT = 8
 _ENCRYPTED = 1
 
 
 def read_archive(path: Path) -> TensorTable:
-    """The tensors of a file that torch 1.6 or later has written. Raises UserError."""
+    """Read the tensor table of a file written by torch 1.6 or later. Raises UserError."""
     try:
         with zipfile.ZipFile(path) as archive:
             return _Archive(path, archive).table()
@@ -46,15 +46,15 @@ def read_archive(path: Path) -> TensorTable:
         raise truncated_error(path, "its table of contents, at its end, is missing") from error
     except PickleError as error:
         raise damaged_error(path, str(error)) from error
-    except (NotImplementedError, RuntimeError) as error:  # ways of packing that zipfile lacks
+    except (NotImplementedError, RuntimeError) as error:  # compression that zipfile lacks
         raise unusual_error(path, f"it is packed in an unusual way ({error})") from error
 
 
 def read_stream(path: Path) -> TensorTable:
-    """The tensors of a file that torch before 1.6 has written. Raises UserError."""
+    """Read the tensor table of a file written by torch before 1.6. Raises UserError."""
     size = path.stat().st_size
-    # Nearly always enough; the description's length is not told anywhere.
-    for limit in (_FIRST_LOOK, MAX_PICKLE):
+    # The description's length is not stored; the first limit is nearly always enough.
+    for limit in (_USUAL_SIZE, MAX_PICKLE):
         with path.open("rb") as file:
             data = file.read(limit)
         try:
@@ -62,11 +62,11 @@ def read_stream(path: Path) -> TensorTable:
         except PickleError as error:
             if limit >= min(size, MAX_PICKLE):
                 raise damaged_error(path, str(error)) from error
-    raise AssertionError("the second look is the last")
+    raise AssertionError("the second limit is the last")
 
 
 class _Archive:
-    """A zip archive of torch's form."""
+    """A zip archive written by torch."""
 
     def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
         self.path = path
@@ -75,28 +75,26 @@ class _Archive:
         descriptions = [n for n in self.members if PurePosixPath(n).name == "data.pkl"]
         if not descriptions:
             raise UserError(
-                f"{path.name}: this is a zip archive, but no model of torch",
-                "A .safetensors or .ckpt file was expected",
+                f"{path.name}: this is a zip archive, but not a torch model",
+                "Expected a .safetensors or .ckpt file",
                 "Unpack it and choose the model in it",
             )
         self.description = min(descriptions, key=len)
         self.root = self.description.removesuffix("data.pkl")
 
     def table(self) -> TensorTable:
-        """Its tensors and the values beside them."""
+        """Return the tensors and the metadata."""
         if f"{self.root}constants.pkl" in self.members:
             raise code_error(self.path, "a TorchScript program")
         if self._small(f"{self.root}byteorder", b"little") != b"little":
-            raise unusual_error(
-                self.path, "its numbers are stored the other way round (big-endian)"
-            )
+            raise unusual_error(self.path, "its numbers are big-endian")
         data = self._small(self.description, b"")
         pickle = read_pickle(data, 0, lambda named: _require_harmless(self.path, named))
-        found = find_tensors(pickle.value, self._locate)
-        return TensorTable(self.path, found.entries, found.metadata, "pickle")
+        contents = find_tensors(pickle.value, self._locate)
+        return TensorTable(self.path, contents.entries, contents.metadata, "pickle")
 
     def _small(self, name: str, default: bytes) -> bytes:
-        """A member's content; `default` where it is not there. Raises PickleError if too large."""
+        """Return a member's content, `default` if missing. Raises PickleError if too large."""
         member = self.members.get(name)
         if member is None:
             return default
@@ -107,7 +105,7 @@ class _Archive:
         return data
 
     def _locate(self, key: object) -> Region:
-        # Writing down whatever else a key may be could take for ever.
+        # Formatting another type of key could take forever.
         if not isinstance(key, str):
             raise PickleError("a storage has no name")
         name = f"{self.root}data/{key}"
@@ -128,7 +126,7 @@ class _Archive:
 
 
 def _read_stream(path: Path, data: bytes) -> TensorTable:
-    """data: the file's beginning. Raises PickleError if it is not enough or no sound pickle."""
+    """Read the table from the file's beginning. Raises PickleError if incomplete or invalid."""
     place = 0
 
     def read() -> Pickle:
@@ -142,7 +140,7 @@ def _read_stream(path: Path, data: bytes) -> TensorTable:
     read()  # the protocol's version, of which there has only been one
     system = read().value
     if isinstance(system, dict) and system.get("little_endian") is False:
-        raise unusual_error(path, "its numbers are stored the other way round (big-endian)")
+        raise unusual_error(path, "its numbers are big-endian")
     content, keys = read(), read().value
     if not isinstance(keys, list):
         raise PickleError("its storages are not listed")
@@ -153,24 +151,24 @@ def _read_stream(path: Path, data: bytes) -> TensorTable:
             raise PickleError("a storage is missing")
         return regions[key]
 
-    found = find_tensors(content.value, locate)
-    return TensorTable(path, found.entries, found.metadata, "pickle")
+    contents = find_tensors(content.value, locate)
+    return TensorTable(path, contents.entries, contents.metadata, "pickle")
 
 
 def _widths(references: list[Persistent]) -> dict[str, int]:
-    """Bytes of each storage's elements, by its key; the first mention counts, as in torch."""
+    """Return the bytes per element of storages by key; the first mention counts, as in torch."""
     widths: dict[str, int] = {}
     for reference in references:
         match reference.key:
-            case ("storage", Global() as kind, str() as key, *_) if kind.name in STORAGES:
-                widths.setdefault(key, BYTES[STORAGES[kind.name]])
+            case ("storage", Global() as storage, str() as key, *_) if storage.name in STORAGES:
+                widths.setdefault(key, BYTES[STORAGES[storage.name]])
     return widths
 
 
 def _regions(
     path: Path, keys: list[object], widths: Mapping[str, int], place: int
 ) -> dict[str, Region]:
-    """Where each storage's bytes are: one after another, a length in elements before each."""
+    """Return the location of each storage; each is preceded by its length in elements."""
     size = path.stat().st_size
     regions = {}
     with path.open("rb", buffering=0) as file:
@@ -178,10 +176,10 @@ def _regions(
             if not isinstance(key, str) or key not in widths:
                 raise PickleError("a storage that nothing mentions")
             file.seek(place)
-            told = file.read(_COUNT)
-            if len(told) < _COUNT:
+            length = file.read(_COUNT)
+            if len(length) < _COUNT:
                 raise truncated_error(path, f"it ends at {size} bytes, before its tensors do")
-            count: int = struct.unpack("<q", told)[0]
+            count: int = struct.unpack("<q", length)[0]
             place += _COUNT
             end = place + count * widths[key]
             if count < 0:
@@ -194,5 +192,5 @@ def _regions(
 
 
 def _require_harmless(path: Path, named: Global) -> None:
-    if not is_harmless(named):
+    if not is_safe_name(named):
         raise code_error(path, str(named))

@@ -1,4 +1,4 @@
-"""Which names a harmless checkpoint may mention; a file with any other is refused as code."""
+"""The names that a harmless checkpoint may mention; a file with any other is refused as code."""
 
 from collections.abc import Mapping, Set
 
@@ -60,14 +60,14 @@ _NAMES: Mapping[str, Set[str]] = {
     "builtins": _BUILT_IN,
     "__builtin__": _BUILT_IN,
 }  # fmt: skip
-# What programs that trained known checkpoints left beside the tensors: counters and settings. Never
+# Counters and settings that training programs saved with known checkpoints. Never
 # all of such a library: it has functions that download, read the environment or run commands.
 _CALLBACKS = {
     "model_checkpoint": {"ModelCheckpoint"},
     "early_stopping": {"EarlyStopping"},
     "timer": {"Timer"},
 }
-_LEFT: Mapping[str, Set[str]] = {
+_TRAINING_STATE: Mapping[str, Set[str]] = {
     **{
         f"{library}.callbacks.{module}": names
         for library in ("pytorch_lightning", "lightning.pytorch")
@@ -92,9 +92,9 @@ _LEFT: Mapping[str, Set[str]] = {
 }  # fmt: skip
 
 
-def is_harmless(named: Global) -> bool:
-    """Whether a file may mention this name and still be a checkpoint rather than a program."""
+def is_safe_name(named: Global) -> bool:
+    """Return whether a file that mentions this name may still be a checkpoint, not a program."""
     if named.module == "torch._utils":
-        # A dotted name would reach through the module's imports.
+        # A dotted name could reach the module's imports.
         return named.name.startswith("_rebuild_") and "." not in named.name
-    return any(named.name in names.get(named.module, ()) for names in (_NAMES, _LEFT))
+    return any(named.name in names.get(named.module, ()) for names in (_NAMES, _TRAINING_STATE))

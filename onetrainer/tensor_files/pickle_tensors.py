@@ -1,4 +1,4 @@
-"""The tensors among a pickle's values: torch's rebuilding calls, taken as descriptions."""
+"""The tensors in a pickle's values, read from torch's rebuild calls."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -15,37 +15,37 @@ MAX_REPEATED_BYTES = 1 << 26
 
 _UTILS = "torch._utils"
 _ORDERED = Global("collections", "OrderedDict")
-# What programs write beside the tensors besides these may be of nobody's business: paths, names of
-# users and machines. Nothing of it may come into a file that is made of the pickle.
-_KNOWN = ("modelspec.", "ss_", "sshs_")
-_KNOWN_OF_EMBEDDINGS = ("name", "step")
+# Other metadata may be private, such as paths and names of users and machines, and must not be
+# copied to converted files.
+_KEY_PREFIXES = ("modelspec.", "ss_", "sshs_")
+_EMBEDDING_KEYS = ("name", "step")
 _EMBEDDING = "string_to_param"
 
 
 @dataclass(frozen=True)
 class Region:
-    """Where a storage's bytes are in the file."""
+    """The location of a storage's bytes in the file."""
 
     offset: int
     size: int
 
 
 Locate = Callable[[object], Region]
-"""Gives a storage's region by its key; raises PickleError if there is none."""
+"""Returns a storage's region by its key; raises PickleError if there is none."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """A pickle's tensors by their dotted names, and what it says of itself in known words."""
+    """A pickle's tensors by dotted name, and its metadata of known keys."""
 
     entries: Mapping[str, TensorEntry]
     metadata: Mapping[str, str]
 
 
 def find_tensors(value: object, locate: Locate) -> Contents:
-    """Everything that a checkpoint names, without the level `state_dict` that some have.
+    """Return all tensors of a checkpoint, without the level `state_dict` that some have.
 
-    Raises PickleError for tensors that make no sense or are not plain ones.
+    Raises PickleError for invalid or unsupported tensors.
     """
     metadata: dict[str, str] = {}
     items = _items(value)
@@ -60,13 +60,13 @@ def find_tensors(value: object, locate: Locate) -> Contents:
 
 
 def _tensors(root: object) -> Iterator[tuple[str, Call]]:
-    """Every tensor below a dictionary, by its dotted name."""
+    """Yield every tensor below a dictionary with its dotted name."""
     waiting: list[tuple[str, object, int]] = [("", root, 0)]
     seen = 0
     while waiting:
         name, value, depth = waiting.pop()
         seen += 1
-        # One dictionary may stand in many places: bounded, as the whole grows with each level.
+        # Bounded, since one dictionary may occur in many places, exponentially often.
         if seen > MAX_ENTRIES or depth > MAX_DEPTH:
             raise PickleError("it holds too much, or too deeply nested")
         if isinstance(value, Call) and _is_tensor(value):
@@ -78,7 +78,7 @@ def _tensors(root: object) -> Iterator[tuple[str, Call]]:
 
 
 def _items(value: object) -> Mapping[object, object] | None:
-    """What a dictionary holds, or something that stands for one; None for all else."""
+    """Return the items of a dictionary or its equivalent; None for other values."""
     if isinstance(value, dict):
         return value
     if not isinstance(value, Call) or _is_tensor(value):
@@ -91,20 +91,19 @@ def _items(value: object) -> Mapping[object, object] | None:
 
 
 def _texts(items: Mapping[object, object]) -> dict[str, str]:
-    """The plain values among a dictionary's own, of those keys whose meaning is known."""
-    words = _KNOWN_OF_EMBEDDINGS if _EMBEDDING in items else ()
+    """Return the plain values of a dictionary's known keys."""
+    keys = _EMBEDDING_KEYS if _EMBEDDING in items else ()
     return {
         key: str(value)
         for key, value in items.items()
         if isinstance(key, str)
-        and (key in words or key.startswith(_KNOWN))
-        and (isinstance(value, str | float | bool) or _is_small(value))
+        and (key in keys or key.startswith(_KEY_PREFIXES))
+        # Longer numbers take long to format.
+        and (
+            isinstance(value, str | float | bool)
+            or (isinstance(value, int) and value.bit_length() <= 64)
+        )
     }
-
-
-def _is_small(value: object) -> bool:
-    """Whether it is a number of at most 64 bits; longer ones take long to write down."""
-    return isinstance(value, int) and value.bit_length() <= 64
 
 
 def _is_tensor(call: Call) -> bool:
@@ -117,7 +116,7 @@ def _is_tensor(call: Call) -> bool:
 
 
 def _entry(call: Call, locate: Locate) -> TensorEntry:
-    """Where a tensor lies, from the call that would make it."""
+    """Return the location of a tensor from the call that would rebuild it."""
     for _ in range(MAX_DEPTH):
         if not isinstance(call.arguments, tuple) or not isinstance(call.function, Global):
             break
@@ -143,7 +142,7 @@ def _entry(call: Call, locate: Locate) -> TensorEntry:
 def _plain(
     storage: Persistent, place: tuple[object, object, object], dtype: str, locate: Locate
 ) -> TensorEntry:
-    """dtype: "" where the storage's own type is the tensor's, "?" for an unknown one."""
+    """Return the entry of a tensor. dtype: "" for the storage's type, "?" if unknown."""
     match storage.key:
         case ("storage", Global() as kind, key, _, _, *view):
             typed = dtype or STORAGES.get(kind.name, "")
@@ -169,7 +168,7 @@ def _plain(
 
 
 def strides_fit(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether the elements lie one after another in the order of the shape."""
+    """Return whether the elements are contiguous in the order of the shape."""
     step = 1
     for side, stride in zip(reversed(shape), reversed(strides), strict=True):
         if side != 1 and stride != step:
@@ -179,7 +178,7 @@ def strides_fit(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def _viewed(region: Region, view: list[object], width: int) -> Region:
-    """A part of a storage, as the oldest files refer to: its key, first element and length."""
+    """Return the part of a storage that very old files refer to by first element and length."""
     match view:
         case [(_, int() as first, int() as length)]:
             if first < 0 or length < 0 or (first + length) * width > region.size:
@@ -190,7 +189,7 @@ def _viewed(region: Region, view: list[object], width: int) -> Region:
 
 
 def _numbers(value: object) -> tuple[int, ...]:
-    """The whole numbers of a shape; raises PickleError if there is anything else among them."""
+    """Return the integers of a shape; raises PickleError for other values."""
     if isinstance(value, Call) and value.function == Global("torch", "Size"):
         match value.arguments:
             case (inner,):

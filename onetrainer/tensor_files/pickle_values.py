@@ -1,10 +1,10 @@
-"""What a pickle describes, as plain values, read by a machine that cannot call anything.
+"""A pickle reader that never calls a function.
 
 A pickle is a program for a small stack machine (Python's `pickletools` documents every operation).
-Python's own machine calls whatever function a file names. This one only notes down that a call was
-asked for: it makes numbers, texts, lists and dictionaries, and a `Call` for all else. Besides, it
-stays within a bound of operations, hashes nothing but plain keys and never calls itself, so that no
-file can make it run long, take much memory or overflow the stack.
+Python's own machine calls any function that a file names. This one only records that a call was
+requested: it builds numbers, texts, lists and dictionaries, and a `Call` for everything else. It
+bounds the number of operations, hashes only plain keys and is not recursive, so that no file can
+make it run long, use much memory or overflow the stack.
 """
 
 import struct
@@ -12,38 +12,37 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 MAX_OPERATIONS = 2_000_000
-"""About ten times as many as a checkpoint of Stable Diffusion with its optimizer's state needs."""
+"""About ten times as many as a Stable Diffusion checkpoint with optimizer state needs."""
 
 
 _LONGEST_NAME = 100
 
 
 class PickleError(ValueError):
-    """The bytes are no sound pickle, or one beyond the bounds."""
+    """An invalid pickle, or one beyond the bounds."""
 
 
 class Global(NamedTuple):
-    """The name of a function or class; never the function. As text it is fit to be shown."""
+    """The name of a function or class, never the function; printable as text."""
 
     module: str
     name: str
 
     def __str__(self) -> str:
         text = f"{self.module}.{self.name}"[:_LONGEST_NAME]
-        return "".join(sign if sign.isprintable() else "?" for sign in text)
+        return "".join(char if char.isprintable() else "?" for char in text)
 
 
 class Persistent(NamedTuple):
-    """A reference to something outside of the pickle: a storage."""
+    """A reference to a storage outside the pickle."""
 
     key: object
 
 
 class Call:
-    """A call that the pickle asks for, noted down and not carried out.
+    """A call that the pickle requests, recorded but not executed.
 
-    items: what it then puts into the result as if that were a dictionary. state: what it then
-    gives the result as its attributes.
+    items: Dictionary items that it then sets on the result. state: Attributes that it then sets.
     """
 
     __slots__ = ("arguments", "function", "items", "state")
@@ -56,9 +55,9 @@ class Call:
 
 
 class Pickle(NamedTuple):
-    """What one pickle described.
+    """The content of one pickle.
 
-    end: the place after it. references: every reference out of it, in the order of the pickle.
+    end: The position after it. references: All storage references, in order.
     """
 
     value: object
@@ -66,13 +65,14 @@ class Pickle(NamedTuple):
     references: list[Persistent]
 
 
-def read_pickle(data: bytes, start: int, require_harmless: Callable[[Global], None]) -> Pickle:
-    """What the pickle at a place in the data describes.
+def read_pickle(data: bytes, start: int, check_name: Callable[[Global], None]) -> Pickle:
+    """Read the pickle at a position in the data.
 
-    require_harmless: raises for a name that no harmless pickle would mention.
+    check_name: Raises an error for a name that a harmless pickle would not mention.
+
     Raises PickleError.
     """
-    machine = _Machine(data, start, require_harmless)
+    machine = _Machine(data, start, check_name)
     try:
         return Pickle(machine.run(), machine.place, machine.references)
     except PickleError:
@@ -82,10 +82,10 @@ def read_pickle(data: bytes, start: int, require_harmless: Callable[[Global], No
 
 
 class _Machine:
-    def __init__(self, data: bytes, start: int, require_harmless: Callable[[Global], None]) -> None:
+    def __init__(self, data: bytes, start: int, check_name: Callable[[Global], None]) -> None:
         self.data = data
         self.place = start
-        self.require_harmless = require_harmless
+        self.check_name = check_name
         self.stack: list[object] = []
         self.marks: list[int] = []
         self.memo: dict[int, object] = {}
@@ -93,7 +93,7 @@ class _Machine:
         self.operations = self._table()
 
     def run(self) -> object:
-        """Carries out every operation up to the last, STOP, whose value it gives."""
+        """Execute all operations up to STOP and return the value."""
         data, operations = self.data, self.operations
         for _ in range(MAX_OPERATIONS):
             code = data[self.place]
@@ -130,7 +130,7 @@ class _Machine:
         self.stack.append(self._take(self._number(form, width)).decode("utf-8", "surrogatepass"))
 
     def _push_old_text(self, form: str, width: int) -> None:
-        """A text of Python 2, whose encoding nobody knows."""
+        """Push a text of Python 2, whose encoding is unknown."""
         self.stack.append(self._take(self._number(form, width)).decode("latin-1"))
 
     def _push_bytes(self, form: str, width: int) -> None:
@@ -159,7 +159,7 @@ class _Machine:
 
     def _push_name(self, module: str, name: str) -> None:
         named = Global(module, name)
-        self.require_harmless(named)
+        self.check_name(named)
         self.stack.append(named)
 
     def _refuse_extension(self) -> None:
@@ -200,7 +200,7 @@ class _Machine:
         self.stack.append(Call(function, arguments))
 
     def _call_with_names(self) -> None:
-        self.stack.pop()  # the named arguments, which nothing of ours has
+        self.stack.pop()  # keyword arguments, which checkpoints do not use
         self._call()
 
     def _call_marked(self) -> None:
@@ -234,12 +234,12 @@ class _Machine:
         self.stack.append(self.memo[place])
 
     def _table(self) -> dict[int, Callable[[], None]]:
-        """The operations by their codes."""
+        """Return the operations by code."""
         table = self._values() | self._structures()
         return {code[0]: operation for code, operation in table.items()}
 
     def _values(self) -> dict[bytes, Callable[[], None]]:
-        """Operations that put a number, a text or an empty container on the stack."""
+        """Return the operations that push a number, a text or an empty container."""
         push, text = self.stack.append, self._push_text
         return {
             b"\x80": lambda: self._skip(1),  # PROTO
@@ -274,7 +274,7 @@ class _Machine:
         }
 
     def _structures(self) -> dict[bytes, Callable[[], None]]:
-        """Operations that put together what is on the stack, remember it or drop it."""
+        """Return the operations that combine, store or drop values on the stack."""
         push, number = self.stack.append, self._number
         return {
             b"(": lambda: self.marks.append(len(self.stack)),
@@ -331,13 +331,13 @@ _STOP = ord(".")
 
 
 def _put(owner: object, taken: list[object]) -> None:
-    """Keys and values by turns, into a dictionary or a call's result."""
+    """Put alternating keys and values into a dictionary or a call's result."""
     if len(taken) % 2:
         raise PickleError("a key has no value")
     items = owner.items if isinstance(owner, Call) else owner
     if not isinstance(items, dict):
         return
     for key, value in zip(taken[::2], taken[1::2], strict=True):
-        # Hashing a tuple goes through all that is in it, which a file could make endless.
+        # Hashing a tuple visits all its elements, which a file could make endless.
         if key is None or isinstance(key, str | int | float | bytes | Global):
             items[key] = value

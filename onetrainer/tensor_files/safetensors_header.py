@@ -1,6 +1,6 @@
-"""The header of a safetensors file, read with the standard library alone.
+"""Reading the header of a safetensors file with the standard library alone.
 
-Source of the layout: the safetensors format, 8 bytes of length, a JSON table, the tensors' bytes.
+Layout: 8 bytes of length, a JSON table, the tensors' bytes. Source: the safetensors format.
 """
 
 import json
@@ -12,44 +12,44 @@ from typing import Any
 
 from onetrainer.errors import UserError
 from onetrainer.tensor_files.entries import BYTES, TensorEntry, TensorTable
-from onetrainer.tensor_files.refusals import AGAIN, foreign_error, truncated_error
+from onetrainer.tensor_files.refusals import DOWNLOAD_AGAIN, not_tensors_error, truncated_error
 
 HEADER_LIMIT = 100_000_000  # as in the safetensors library
 _LENGTH = 8
 
 
 def read_safetensors(path: Path) -> TensorTable:
-    """The tensors of a safetensors file; raises UserError if the file is not a complete one."""
+    """Read the tensor table of a safetensors file. Raises UserError if it is incomplete."""
     size = path.stat().st_size
     with path.open("rb") as file:
         start = file.read(_LENGTH)
         length = struct.unpack("<Q", start)[0] if len(start) == _LENGTH else HEADER_LIMIT + 1
         if length > HEADER_LIMIT:
-            raise foreign_error(path, start)
+            raise not_tensors_error(path, start)
         text = file.read(length)
     if len(text) < length:
         raise truncated_error(path, f"it ends inside its header, at {size} bytes")
     first = _LENGTH + length
     try:
         header: dict[str, Any] = json.loads(text)
-        said = header.pop("__metadata__", None) or {}
-        metadata = {str(key): str(value) for key, value in said.items()}
+        stated = header.pop("__metadata__", None) or {}
+        metadata = {str(key): str(value) for key, value in stated.items()}
         entries = {name: _entry(value, first) for name, value in header.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise foreign_error(path, start) from error
+        raise not_tensors_error(path, start) from error
     expected = max((entry.offset + entry.size for entry in entries.values()), default=first)
     if size < expected:
         raise truncated_error(path, f"it has {size} of {expected} bytes")
     if size > expected:
         raise UserError(
             f"{path.name}: the file has {size - expected} bytes more than its header says",
-            remedy=AGAIN,
+            remedy=DOWNLOAD_AGAIN,
         )
     return TensorTable(path, entries, metadata, "safetensors")
 
 
 def _entry(value: Mapping[str, Any], first: int) -> TensorEntry:
-    """Raises ValueError unless the tensor's size is what its shape and type make it."""
+    """Return a tensor's entry. Raises ValueError unless its size matches shape and type."""
     dtype, shape = str(value["dtype"]), tuple(int(side) for side in value["shape"])
     begin, end = (int(place) for place in value["data_offsets"])
     if begin < 0 or end < begin or min(shape, default=0) < 0:

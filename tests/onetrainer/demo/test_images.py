@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from onetrainer.demo.captions import caption, spoken
+from onetrainer.demo.captions import caption, random_caption
 from onetrainer.demo.images import (
     BACKGROUNDS,
     COLORS,
@@ -63,7 +63,7 @@ def test_spoken_captions_always_name_color_and_shape():
     rng = random.Random(0)
     scenes = [random_scene(rng) for _ in range(100)]
 
-    assert all(f"{scene.color} {scene.shape}" in spoken(scene, rng) for scene in scenes)
+    assert all(f"{scene.color} {scene.shape}" in random_caption(scene, rng) for scene in scenes)
 
 
 def test_scenes_cover_all_words():

@@ -13,7 +13,7 @@ from onetrainer.demo.images import BACKGROUNDS, COLORS, SHAPES, SIZES, Scene
 from onetrainer.demo.write import write_demo
 from onetrainer.errors import UserError
 from onetrainer.presets.presets import load_document, resolve
-from onetrainer.rules.rules import broken_rules
+from onetrainer.rules.rules import check_rules
 
 
 def contents(folder):
@@ -145,4 +145,4 @@ def test_naming_the_demo_loads_neither_pillow_nor_torch():
 @pytest.mark.parametrize("name", demo_configs())
 def test_no_demo_config_is_warned_of(demo, name):
     config = resolve(load_document(demo.folder / name), source=name)
-    assert broken_rules(config) == []
+    assert check_rules(config) == []

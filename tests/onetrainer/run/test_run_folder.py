@@ -170,10 +170,10 @@ def test_a_silent_death_is_told_in_words_with_the_log(folder, monkeypatch, code,
     run = client.start(folder)
     run.wait(20)
     run.poll()
-    death = run.death()
-    assert death is not None
-    assert words in death.what
-    assert "last words" in death.log
+    unexpected_exit = run.unexpected_exit()
+    assert unexpected_exit is not None
+    assert words in unexpected_exit.what
+    assert "last words" in unexpected_exit.log
 
 
 def test_a_worker_that_said_how_it_ended_is_not_dead_without_a_word(folder):
@@ -182,7 +182,7 @@ def test_a_worker_that_said_how_it_ended_is_not_dead_without_a_word(folder):
     writer.close()
     run = client.attach(folder)
     run.poll()
-    assert run.death() is None
+    assert run.unexpected_exit() is None
 
 
 def test_a_command_reaches_the_folder(folder: RunFolder):

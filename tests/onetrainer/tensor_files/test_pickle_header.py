@@ -172,8 +172,8 @@ def test_file_of_torch_of_any_name_is_read_by_its_content(tmp_path, is_zip, name
 @BOTH
 def test_of_a_large_file_the_description_alone_is_read(tmp_path, bytes_read, is_zip):
     names = (f"model.diffusion_model.input_blocks.{n}.attn1.to_q.weight" for n in range(1000))
-    path = save({name: torch.zeros(40_000) for name in names}, tmp_path / "a.ckpt", is_zip=is_zip)
-    assert path.stat().st_size > 160e6
+    path = save({name: torch.zeros(10_000) for name in names}, tmp_path / "a.ckpt", is_zip=is_zip)
+    assert path.stat().st_size > 40e6
     before = bytes_read()
     assert len(read_table(path).entries) == 1000
     assert bytes_read() - before < 16e6  # 8 KiB, Python's smallest reading, for each zip member
@@ -212,7 +212,7 @@ def rewrite(path, change):
     [
         ({"byteorder": b"big"}, "big-endian"),
         ({"packing": zipfile.ZIP_DEFLATED}, "compressed"),
-        ({"data.pkl": None}, "zip archive, but no model"),
+        ({"data.pkl": None}, "zip archive, but not a torch model"),
         ({"data/0": None}, r"data/0 is missing"),
         ({"data/0": b"abc"}, "larger than its storage"),
         ({"data.pkl": bytes(1 << 25) + b".."}, "larger than 32 MiB"),

@@ -83,7 +83,7 @@ def test_of_a_file_of_7_gb_the_header_alone_is_read(tmp_path, bytes_read):
     ],
 )
 def test_entry_that_makes_no_sense_is_refused(tmp_path, entry):
-    with pytest.raises(UserError, match="not a safetensors file"):
+    with pytest.raises(UserError, match="neither a safetensors"):
         read_table(write(tmp_path / "a.safetensors", {"a": entry}, 4))
 
 
