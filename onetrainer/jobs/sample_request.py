@@ -254,7 +254,7 @@ def _lora(text: str) -> dict[str, object]:
         return {"path": text}
     if not -MAX_STRENGTH <= strength <= MAX_STRENGTH:
         raise UserError(
-            f"--lora: {format_value(suffix)} is not allowed here as the strength of {Path(path).name}",
+            f"--lora: {format_value(suffix)} is not allowed as the strength of {Path(path).name}",
             f"Expected a number from {-MAX_STRENGTH} to {MAX_STRENGTH}",
             "Correct it, or leave it out for 1",
         )

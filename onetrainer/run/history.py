@@ -9,7 +9,7 @@ from onetrainer.run.events import Event, Failed, Finished, Progress, Started, St
 from onetrainer.run.run_folder import RunFolder
 from onetrainer.run.wire import decode_event
 
-TrustStatus = Literal["running", "finished", "stopped", "paused", "failed", "broken off", "not begun"]
+RunStatus = Literal["running", "finished", "stopped", "paused", "failed", "broken off", "not begun"]
 
 # The last events show how a run ended; a long run's file has megabytes before them.
 _TAIL_BYTES = 64 * 1024
@@ -25,7 +25,7 @@ class RunSummary:
     """
 
     path: Path
-    standing: TrustStatus
+    standing: RunStatus
     step: int
     total_steps: int
     loss: float | None
@@ -69,7 +69,7 @@ def summary(folder: RunFolder) -> RunSummary:
     return RunSummary(folder.path, _standing(folder, ending, step), step, total, loss, changed)
 
 
-def _standing(folder: RunFolder, ending: Event | None, step: int) -> TrustStatus:
+def _standing(folder: RunFolder, ending: Event | None, step: int) -> RunStatus:
     if folder.is_busy():
         return "running"
     match ending:

@@ -287,10 +287,10 @@ def test_drift_is_relative_to_the_base():
 
 
 def first_hacking(seed, fall):
-    """Which of 20 evaluations of 6 prompts is called hacking first, the trained reward rising; or None.
+    """Which of 20 evaluations of 6 prompts is called hacking first, or None; the reward rises.
 
-    The watched reward varies with the picture (deviation 1) and from evaluation to evaluation with the prompt
-    (0.5), about a mean that falls by `fall` from one evaluation to the next.
+    The watched reward varies with the image (deviation 1) and from evaluation to evaluation with
+    the prompt (0.5), about a mean that falls by `fall` from one evaluation to the next.
     """
     random = np.random.default_rng(seed)
     own = random.normal(20, 3, (6, 3))
