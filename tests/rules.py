@@ -64,10 +64,7 @@ RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("charts", "context"),
         ("dialogs", "shell"),
         ("actions", "forms"),
-        (
-            *("pages/keys", "pages/preview", "pages/run", "pages/runs"),
-            *("pages/samples", "pages/settings", "pages/welcome"),
-        ),
+        ("pages/*",),
         ("pages",),
         ("app",),
         ("__main__",),
@@ -230,8 +227,10 @@ def _room(source: Source) -> str:
 
 
 def _rank(wing: str, room: str) -> int | None:
+    """A room's rank; "folder/*" stands for every folder in it."""
+    names = {room, f"{room.rpartition('/')[0]}/*"}
     ranks = RANKS.get(wing, ())
-    return next((rank for rank, rooms in enumerate(ranks) if room in rooms), None)
+    return next((rank for rank, rooms in enumerate(ranks) if names & set(rooms)), None)
 
 
 def _absolute(source: Source, node: ast.ImportFrom) -> str:

@@ -80,10 +80,9 @@ def encode_images(
 ) -> EncodedImages:
     """Encode what the cache folder does not contain; afterwards the VAE is not needed.
 
-    While threads decode the next images, the VAE encodes, and another thread writes the last ones:
-    each entry is written atomically as soon as it is encoded. The number of threads affects nothing
-    but time. Images that cannot be decoded, or whose masks or conditioning images cannot, are
-    skipped.
+    Threads decode the next images while the VAE encodes, and another thread writes each entry
+    atomically; their number affects nothing but time. Images that cannot be decoded, or whose masks
+    or conditioning images cannot, are skipped.
 
     Args:
         family: Whose VAE encodes.
@@ -100,11 +99,7 @@ def encode_images(
         CachingStopped: `should_stop` returned True.
     """
     reporter = _Progress(progress, should_stop)
-
-    def encode(pixels: Tensor) -> LatentMoments:
-        with torch.no_grad():
-            return family.encode_images(pixels)
-
+    encode = torch.no_grad()(family.encode_images)
     job = EncodingJob(
         transforms=transforms,
         store=store,
@@ -124,17 +119,19 @@ def encode_images(
         entries.encode()
     reporter.finish()
     blanks = _blanks(job, encode) if conditioning != "blank" else {}
-    locations = {}
-    if options.caches_latents:
-        for kind in dict.fromkeys(entries.entry_type.kind for entries in missing):
-            store.seal(kind)
-        locations = {entries.entry_type.name: entries.locations() for entries in missing}
+    locations = _sealed_locations(store, missing) if options.caches_latents else {}
     _require_some(transforms, job.failed)
     warnings = []
     if job.vae.size < options.batch:
-        count = f"{job.vae.size} at a time" if job.vae.size > 1 else "one at a time"
+        count = f"{job.vae.size if job.vae.size > 1 else 'one'} at a time"
         warnings = [f"not enough memory to encode {options.batch} images at once; used {count}"]
     return _usable(job, missing, locations, warnings=warnings, blanks=blanks, encode=encode)
+
+
+def _sealed_locations(store: Store, missing: Sequence[MissingEntries]) -> dict[str, EntryLocations]:
+    for kind in dict.fromkeys(entries.entry_type.kind for entries in missing):
+        store.seal(kind)
+    return {entries.entry_type.name: entries.locations() for entries in missing}
 
 
 def encode_captions(

@@ -99,15 +99,19 @@ def sample(
                 noisy = scheduler.scale_model_input(latents, timestep)
                 predicted = torch.empty_like(latents)
                 for group in texts:
-                    prompted, negative = predict(noisy[group.indices], timestep, group)
-                    if negative is not None:
-                        guided = negative + guidance * (prompted - negative)
-                        prompted = rescale(guided, prompted, guidance_rescale)
-                    predicted[group.indices] = prompted
+                    both = predict(noisy[group.indices], timestep, group)
+                    predicted[group.indices] = _guide(*both, guidance, guidance_rescale)
                 latents = step(scheduler, predicted, timestep, latents, generators)
         # One by one: the VAE needs more memory per image than the UNet.
         with contexts.phase("decoding"):
             return torch.cat([family.decode_latents(latent[None]) for latent in latents])
+
+
+def _guide(prompted: Tensor, negative: Tensor | None, guidance: float, amount: float) -> Tensor:
+    """Apply classifier-free guidance; negative: None without it."""
+    if negative is None:
+        return prompted
+    return rescale(negative + guidance * (prompted - negative), prompted, amount)
 
 
 def rescale(guided: Tensor, prompted: Tensor, amount: float) -> Tensor:

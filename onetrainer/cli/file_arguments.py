@@ -81,6 +81,10 @@ def add_sample(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     _add_model_options(group)
     add("--offline", action="store_true", help="never use the network")
+    _add_sampling_options(sample)
+
+
+def _add_sampling_options(sample: argparse.ArgumentParser) -> None:
     add = sample.add_argument_group("sampling").add_argument
     add(
         "--sampler",

@@ -166,19 +166,8 @@ def judge(
         if not finding.is_suspicious
     ]
     best = max(clean, key=lambda evaluation: evaluation.measured[TOTAL].loss)  # first of equals
-    # The total reward as a loss: the lower, the better.
-    losses = [
-        Measurement(
-            evaluation.step,
-            {
-                key: [-score for score in scores]
-                for key, scores in evaluation.measured[TOTAL].losses.items()
-            },
-        )
-        for evaluation in evaluations
-    ]
     verdict: RewardVerdict
-    match validation.judge(losses).verdict:
+    match validation.judge([_as_loss(evaluation) for evaluation in evaluations]).verdict:
         case _ if is_hacking:
             verdict = "hacking"
         case "first" | "improving" as same:
@@ -207,6 +196,12 @@ def judge(
         is_suspicious=findings[-1].is_suspicious,
         stops=stops,
     )
+
+
+def _as_loss(evaluation: EvaluationResult) -> Measurement:
+    """Return the total reward as a loss: the lower, the better."""
+    scores = evaluation.measured[TOTAL].losses
+    return Measurement(evaluation.step, {key: [-score for score in scores[key]] for key in scores})
 
 
 def reward_stats(evaluation: EvaluationResult) -> dict[str, tuple[float, float]]:

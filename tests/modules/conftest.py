@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from modules import worker
 from modules.families.stable_diffusion import StableDiffusion
 from onetrainer.run import client
 from tests import runs, tiny
+from tests.forked import Forking
+from tests.modules import worker_at_a_moment
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -53,16 +56,26 @@ def no_network(monkeypatch) -> None:
 
 
 @pytest.fixture
+def forked_workers(monkeypatch) -> None:
+    """Workers are forked from this process, which has loaded everything that they import."""
+    monkeypatch.setattr(client, "subprocess", Forking(worker.main))
+
+
+@pytest.fixture
 def at_a_moment(monkeypatch):
     """Works on a run folder until its worker ends, to which something happens; the exit code.
 
-    What it can be, `worker_at_a_moment` tells. commands: what is asked for at once.
+    What it can be, `worker_at_a_moment` says. commands: what is asked for at once.
     """
 
     def work(moment, folder, *commands):
+        what, steps = moment.split()
+
+        def main(arguments: list[str]) -> int:
+            return worker_at_a_moment.main(Path(arguments[0]), what, int(steps))
+
         with monkeypatch.context() as patch:
-            patch.setattr(client, "WORKER", "tests.modules.worker_at_a_moment")
-            patch.setenv("MOMENT", moment)
+            patch.setattr(client, "subprocess", Forking(main))
             run = client.start(folder)
         for command in commands:
             run.send(command)

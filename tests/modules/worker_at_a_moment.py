@@ -1,7 +1,7 @@
 """A worker to which something happens at a set moment, however fast or busy the machine is.
 
-`python -m tests.modules.worker_at_a_moment RUN_FOLDER`, as modules.worker. MOMENT, an environment
-variable, says what happens, and after how many steps, all of which are told by then:
+`main(RUN_FOLDER, what, steps)`, in a process of its own, as modules.worker. `what` happens after so
+many steps, all of which are reported by then:
 
 - "kill 5": SIGKILL in the middle of the sixth step;
 - "kill-saving 4": SIGKILL while the checkpoint of the fourth is written, all but its last file;
@@ -11,7 +11,6 @@ variable, says what happens, and after how many steps, all of which are told by 
 
 import os
 import signal
-import sys
 from pathlib import Path
 
 from modules import worker
@@ -91,8 +90,3 @@ def main(folder: Path, what: str, steps: int) -> int:
         case _:
             once_told(steps, ask)
     return worker.main([str(folder)])
-
-
-if __name__ == "__main__":
-    moment, number = os.environ["MOMENT"].split()
-    raise SystemExit(main(Path(sys.argv[1]), moment, int(number)))

@@ -106,7 +106,7 @@ def test_the_file_of_bf16_weights_holds_their_average_in_float32(config, kind, p
     base = FULL if kind == "full" else VAE
     changes = base | {
         "method": {**base["method"], "weights": "bf16"},
-        "ema": {"use": True, "place": place},
+        "ema": {"use": True, "device": place},
         "output": {"precision": "fp32", "model_format": "diffusers", "save_every": 2},
     }
     folder = finished(config, changes)

@@ -151,7 +151,7 @@ def test_only_the_finished_file_has_a_thumbnail(tmp_path):
         section=Output(),
         folder=RunFolder(tmp_path),
         method=SimpleNamespace(export=lambda path, options: [path]),
-        shown=SimpleNamespace(exported=nullcontext),
+        exported=SimpleNamespace(for_files=nullcontext),
         metadata=lambda step, thumbnail: told.append((step, thumbnail)) or {},
         thumbnail=lambda step: b"jpeg",
     )

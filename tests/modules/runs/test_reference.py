@@ -19,7 +19,7 @@ from modules.jobs.train import train
 from modules.methods.adapters.adapters import Adapters
 from onetrainer.config.methods.adapters import Lora as LoraSection
 from onetrainer.config.run.model import Model
-from onetrainer.dataset.batch_plan import BatchPlan, portions_of
+from onetrainer.dataset.batch_plan import BatchPlan, concept_slices
 from onetrainer.dataset.dataset import read_dataset
 from onetrainer.presets.presets import resolve
 from onetrainer.run.events import Progress
@@ -94,7 +94,7 @@ def reference_losses(base, config):
         {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
     )
     optimizer = torch.optim.AdamW(weights, lr=LR, weight_decay=0.01)
-    portions = portions_of(dataset, is_cached=True)
+    portions = concept_slices(dataset, is_cached=True)
     plan = BatchPlan(portions, batch_size=2, accumulation=1, seed=SEED)
     losses = []
     for step in range(STEPS):

@@ -1,4 +1,4 @@
-"""Twenty updates of reward training, of every method and base, draw what is wanted more."""
+"""Updates of reward training, of every method and base, draw what is wanted more."""
 
 from functools import partial
 
@@ -12,9 +12,9 @@ from modules.evaluation.prompts import Evaluator, ValidationPrompts
 from modules.families.registry import load_family
 from modules.optim.build import build_optimizer
 from modules.rewards.measures import Measure, color
-from modules.rewards.mixer import Mixer, Named
+from modules.rewards.mixer import Mixer, NamedReward
 from onetrainer.config.run.model import Model
-from onetrainer.dataset.caption_caching import encodes_text_anew
+from onetrainer.dataset.caption_caching import encodes_text_each_step
 from onetrainer.demo.write import write_demo
 from onetrainer.presets.presets import resolve
 from tests import table, tiny
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 UPDATES = 20
 PROMPTS = (f"a {table.WORD} cat", f"a {table.WORD} square", f"{table.WORD}")
 VALIDATION = (f"a {table.WORD} bird", f"a green {table.WORD}")
-REWARD = Named("color", Measure(partial(color, name="warm")))
+REWARD = NamedReward("color", Measure(partial(color, name="warm")))
 MIXER = Mixer((REWARD,))
 ATTENTION = {"targets": "attn"}
 WORD = {"token": table.WORD, "initial_text": "blue", "lr": 0.05}
@@ -94,17 +94,21 @@ def family_of(name, method, demo):
 
 
 def mean_reward(evaluator):
-    scores = [one.total for one in evaluator.look(MIXER, lambda _: None)]
+    scores = [one.total for one in evaluator.evaluate(MIXER, lambda _: None)]
     return float(torch.cat(scores).mean())
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("family", ["sd15", "sdxl"])
+FEW = (("sd15", "lora"), ("sdxl", "full"), ("sd15", "embedding"), ("sdxl", "oft"))
+EVERY = tuple((family, method) for family in ("sd15", "sdxl") for method in METHODS)
+IN_LONG = [pytest.param(*pair, marks=pytest.mark.long) for pair in EVERY if pair not in FEW]
+
+
+@pytest.mark.parametrize(("family", "method"), [*FEW, *IN_LONG])
 def test_twenty_updates_raise_the_reward_of_validation_prompts(family, method, folders, demo):
     config, loaded = config_of(family, method, folders[family]), family_of(family, method, demo)
     attached = attach(config, loaded, config.model)
     texts = None
-    if not encodes_text_anew(config):
+    if not encodes_text_each_step(config):
         texts = EncodedPrompts.of(loaded, [EMPTY, *PROMPTS, *VALIDATION])
     batches = PromptBatches(PROMPTS, texts, 3, 1, seed=1, size=(64, 64))
     objective = reward_objective(config, attached, lambda: MIXER, device=tiny.CPU, prompts=batches)
@@ -114,7 +118,7 @@ def test_twenty_updates_raise_the_reward_of_validation_prompts(family, method, f
         rollout=rollout_of(config, attached, device=tiny.CPU),
         merged=attached.method.merged,
         autocast=torch.no_grad,
-        untouched=None,
+        base_model=None,
         device=tiny.CPU,
     )
     optimizer = build_optimizer(config.optimizer, attached.method.parameter_groups())

@@ -37,7 +37,7 @@ from onetrainer.run.events import (
 )
 from tests import runs, tiny
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forked_workers")]
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +47,11 @@ def config(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def straight(config):
-    """A run that nothing has interrupted."""
+    """A run that nothing has interrupted, in a real worker, started as the window starts it."""
     folder = runs.new_run(config)
-    assert runs.finish(folder) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "subprocess", subprocess)
+        assert runs.finish(folder) == 0
     return folder
 
 
@@ -134,7 +136,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(config, straight, at_a_moment):
     assert essence(folder) == essence(straight)
 
 
-@pytest.mark.parametrize("step", [1, 3, 6])
+@pytest.mark.parametrize("step", [1, 3])
 def test_a_run_that_dies_in_any_step_resumes_to_the_same_bytes(config, straight, step, crash_in):
     folder = runs.new_run(config)
     crash_in(folder, step)
@@ -179,26 +181,23 @@ def test_stop_leaves_the_file_as_trained_so_far_and_save_now_too(config):
     assert (folder.path / stopped.outputs[0]).is_file()
     assert f"{stopped.step:06d}" in stopped.outputs[0]
     run.poll()
-    assert run.death() is None
+    assert run.unexpected_exit() is None
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"method": {**tiny.encoders(True), "dropout": 0.3}},
-        {"hardware": {"precision": "bf16"}, "training": {"accumulation": 2, "batch_size": 1}},
-        {"hardware": {"precision": "fp16", "gradient_checkpointing": "block"}},
-    ],
-    ids=["text encoder and dropout", "bf16 and accumulation", "fp16 and checkpointing"],
-)
-def test_every_variant_resumes_to_the_same_bytes(config, changes, crash_in):
+def test_a_run_that_draws_and_accumulates_resumes_to_the_same_bytes(config, crash_in):
+    changes = {
+        "method": {**tiny.encoders(True), "dropout": 0.3},
+        "hardware": {"precision": "bf16", "gradient_checkpointing": "block"},
+        "training": {"steps": 5, "accumulation": 2, "batch_size": 1},
+        "sampling": {"every": 0},
+    }
     straight, folder = (runs.new_run(config, **changes) for _ in range(2))
     assert train(straight) == 0
     crash_in(folder, 4)
     assert train(folder) == 0
     assert lora(folder) == lora(straight)
     parts = {name.split("_")[1] for name in load_file(folder.output / "my-lora.safetensors")}
-    assert parts == ({"unet", "te"} if "method" in changes else {"unet"})
+    assert parts == {"unet", "te"}
 
 
 def test_a_image_that_cannot_be_read_is_named_and_the_run_goes_on(config, tmp_path):
@@ -208,14 +207,14 @@ def test_a_image_that_cannot_be_read_is_named_and_the_run_goes_on(config, tmp_pa
     whole = (images / "cut.png").read_bytes()
     (images / "cut.png").write_bytes(whole[: len(whole) // 2])
     (images / "no picture.jpg").write_text("hello")
-    folder = runs.new_run(config, data={"folder": str(images)})
+    folder = runs.new_run(config, data={"folder": str(images)}, training={"steps": 1})
     assert train(folder) == 0
     warned = " ".join(event.text for event in told(folder, Warned))
     summary = " ".join(told(folder, Finished)[0].summary)
     for name in ("cut.png", "no picture.jpg"):
         assert name in warned
         assert name in summary
-    assert "Trained on 4 pictures" in summary
+    assert "Trained on 4 images" in summary
 
 
 def test_a_second_worker_is_turned_away_and_the_first_not_disturbed(config):
@@ -299,33 +298,33 @@ def test_a_changed_config_counts_and_is_told_once(config):
     after = load_file(folder.output / "my-lora.safetensors")
     assert all(torch.equal(after[name], value) for name, value in before.items())
     assert [e.text for e in told(folder, Warned)].count(told(folder, Warned)[0].text) == 1
-    assert "config.json was changed" in told(folder, Warned)[0].text
+    assert "config.json has changed" in told(folder, Warned)[0].text
 
 
 def test_fewer_steps_than_are_made_is_refused(config):
     folder = runs.new_run(config, training={"steps": 3}, sampling={"every": 0})
     assert train(folder) == 0
     folder.config.write_text(folder.config.read_text().replace('"steps": 3', '"steps": 2'))
-    with pytest.raises(UserError, match="3 are made already"):
+    with pytest.raises(UserError, match="the run has made 3"):
         train(folder)
 
 
 def test_changed_images_are_told(config, tmp_path):
     images = tmp_path / "pictures"
     shutil.copytree(config.parent / "pictures", images)
-    folder = runs.new_run(config, data={"folder": str(images)}, training={"steps": 3})
+    folder = runs.new_run(config, data={"folder": str(images)}, training={"steps": 1})
     assert train(folder) == 0
     (images / "picture-0.txt").write_text("another caption")
-    folder.config.write_text(folder.config.read_text().replace('"steps": 3', '"steps": 4'))
+    folder.config.write_text(folder.config.read_text().replace('"steps": 1', '"steps": 3'))
     assert train(folder) == 0
-    assert "captions were changed" in " ".join(event.text for event in told(folder, Warned))
+    assert "captions have changed" in " ".join(event.text for event in told(folder, Warned))
 
 
 def test_left_out_images_are_told_once_however_often_the_run_is_resumed(config, tmp_path):
     images = tmp_path / "pictures"
     shutil.copytree(config.parent / "pictures", images)
     (images / "broken.png").write_text("x")
-    folder = runs.new_run(config, data={"folder": str(images)}, training={"steps": 3})
+    folder = runs.new_run(config, data={"folder": str(images)}, training={"steps": 1})
     for _ in range(2):
         assert train(folder) == 0
     assert len(told(folder, Warned)) == 1
@@ -343,8 +342,8 @@ def test_a_stop_while_samples_are_drawn_is_quick_and_resume_draws_the_rest(
             client.attach(folder).send(Command("stop"))
             runs.wait_until(self.inbox.is_leaving)
 
-    original = SampleTask._draw_one
-    monkeypatch.setattr(SampleTask, "_draw_one", stop_after_the_second)
+    original = SampleTask._sample_prompt
+    monkeypatch.setattr(SampleTask, "_sample_prompt", stop_after_the_second)
     assert train(folder) == 3
     monkeypatch.undo()
     folder.commands.write_bytes(b"")

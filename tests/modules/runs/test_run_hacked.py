@@ -14,7 +14,7 @@ from onetrainer.presets.presets import load_document, resolve
 from onetrainer.run.events import Evaluated, Finished
 from tests import runs
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 STEPS = 30
 

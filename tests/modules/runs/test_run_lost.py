@@ -80,23 +80,22 @@ def essence(folder, *kinds):
     ]
 
 
-@pytest.mark.parametrize("step", [0, 1])
-@pytest.mark.parametrize("kinds", [["latents"], ["text", "latents"]])
+@pytest.mark.parametrize(("step", "kinds"), [(0, ["text", "latents"]), (1, ["latents"])])
 def test_the_run_goes_on_to_the_same_bytes(config, straight, step, kinds, monkeypatch):
     folder = new_run(config)
     after(step, lambda: [damage(folder, kind) for kind in kinds], monkeypatch)
     assert train(folder) == 0
     assert lora(folder) == lora(straight)
     assert essence(folder, Progress, Sample) == essence(straight, Progress, Sample)
-    assert "was removed or damaged; it was made anew" in told(folder, Warned)[0].text
+    assert "was removed or damaged; it was encoded again" in told(folder, Warned)[0].text
     assert told(folder, Checkpoint)[0].step == (step or 3)
     assert len(told(folder, Finished)) == 1
 
 
 def test_all_that_is_damaged_is_made_anew_at_once(config, monkeypatch):
     folder, starts = new_run(config), []
-    begin = job._begun
-    monkeypatch.setattr(job, "_begun", lambda *given: starts.append(1) or begin(*given))
+    begin = job._start
+    monkeypatch.setattr(job, "_start", lambda *given: starts.append(1) or begin(*given))
     after(0, lambda: damage(folder, "latents"), monkeypatch)
     assert train(folder) == 0
     assert len(starts) == 2
@@ -110,7 +109,7 @@ def test_what_was_trained_is_kept_where_nothing_can_be_made_anew(config, monkeyp
 
     def happen():
         damage(folder, "latents")
-        monkeypatch.setattr(Database, "ask", refuse)
+        monkeypatch.setattr(Database, "transact", refuse)
 
     after(1, happen, monkeypatch)
     with pytest.raises(UserError, match="cannot be written"):

@@ -19,11 +19,11 @@ from tests import pretend, runs, table, tiny
 
 SAMPLES = {
     "prompts": [{"prompt": "a square", "width": 64, "height": 64}],
-    "every": 2,
+    "every": 1,
     "steps": 2,
 }
-VALIDATION = {"use": True, "folder": "held-out", "every": 2, "timesteps": 2}
-STEPS = 4
+VALIDATION = {"use": True, "folder": "held-out", "every": 1, "timesteps": 2}
+STEPS = 2
 FAMILIES = ("sd15", "sd15-inpainting", "sdxl")
 
 
@@ -62,7 +62,7 @@ def assert_same_on_a_card(project, case, **changes):
     return runs.events_of(on_card)
 
 
-@pytest.mark.parametrize("offload_device", ["cpu", "same"])
+@pytest.mark.parametrize("offload_device", ["cpu", pytest.param("same", marks=pytest.mark.long)])
 def test_sdxl_is_validated_and_sampled_after_latents_and_captions_were_cached(
     projects, offload_device
 ):
@@ -77,14 +77,14 @@ def test_sdxl_is_validated_and_sampled_after_latents_and_captions_were_cached(
     )
     phases = {event.name for event in events if isinstance(event, Phase)}
     assert {"caching", "training", "validating", "sampling", "saving"} <= phases
-    assert [e.step for e in events if isinstance(e, Validated)] == [0, 2, 4]
-    assert [e.step for e in events if isinstance(e, Sample)] == [2, 4]
+    assert [e.step for e in events if isinstance(e, Validated)] == [0, 1, 2]
+    assert [e.step for e in events if isinstance(e, Sample)] == [1, 2]
 
 
 def test_an_output_embedding_of_sdxl_trains_beside_encoders_in_half_precision(projects):
     case = table.Case("sdxl", "output-embedding", "plain", "fp16")
     events = assert_same_on_a_card(projects["sdxl"], case, sampling=SAMPLES, validation=VALIDATION)
-    assert [e.step for e in events if isinstance(e, Validated)] == [0, 2, 4]
+    assert [e.step for e in events if isinstance(e, Validated)] == [0, 1, 2]
 
 
 AVERAGED = {"ema": {"use": True, "device": "host"}}
@@ -126,7 +126,7 @@ def syncs_in_steps(monkeypatch, folder):
     """What the host waited for between the first step's beginning and the last one's end."""
     marks = []
     with pretend.accelerator() as card:
-        do_tasks, begin = Trainer._do_tasks, reporter.Reporter.start_clock
+        do_tasks, begin = Trainer._run_due_tasks, reporter.Reporter.start_clock
 
         def started(self, step):
             begin(self, step)
@@ -138,15 +138,19 @@ def syncs_in_steps(monkeypatch, folder):
             marks.append(len(card.syncs))
 
         monkeypatch.setattr(reporter.Reporter, "start_clock", started)
-        monkeypatch.setattr(Trainer, "_do_tasks", ended)
+        monkeypatch.setattr(Trainer, "_run_due_tasks", ended)
         # Slow steps are read at once; on this card all are slow.
-        monkeypatch.setattr(reporter, "_OLDEST_UNREAD", float("inf"))
+        monkeypatch.setattr(reporter, "_MAX_UNREAD_SECONDS", float("inf"))
         assert train(folder) == 0
     pairs = zip(marks[:-1:2], marks[1::2], strict=True)
     return [sync for first, last in pairs for sync in card.syncs[first:last]]
 
 
-@pytest.mark.parametrize("name", STEP_CASES)
+FEW_STEP_CASES = ("inpainting, no cache", "full", "offloaded", "rewards")
+IN_LONG = [pytest.param(n, marks=pytest.mark.long) for n in STEP_CASES if n not in FEW_STEP_CASES]
+
+
+@pytest.mark.parametrize("name", [*FEW_STEP_CASES, *IN_LONG])
 def test_no_step_waits_for_the_card(projects, monkeypatch, name):
     case, changes = STEP_CASES[name]
     folder = new_run(projects[case.family], case, "cuda", **(QUIET | changes))
@@ -173,7 +177,7 @@ def waits_with_layers_offloaded(monkeypatch, project, method, *, prefetch):
     folder = new_run(project, case, "cuda", **QUIET, hardware=hardware)
     waits = syncs_in_steps(monkeypatch, folder)
     (managed,) = found
-    layers = [layer for layer in managed.layers if set(layer.parameters()) & managed.waiting]
+    layers = [layer for layer in managed.layers if set(layer.parameters()) & managed.offloaded]
     assert 0 < len(layers) < len(managed.layers)
     return Counter((sync.what, sync.where.partition(":")[0]) for sync in waits), layers
 
@@ -187,7 +191,7 @@ def test_without_prefetch_a_step_waits_for_every_weight_that_is_fetched(projects
     assert waits == {("copy to the card", "modules/memory/layers/transfer.py"): STEPS * fetched}
 
 
-@pytest.mark.parametrize("prefetch", [False, True])
+@pytest.mark.parametrize("prefetch", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_full_fine_tuning_waits_once_for_the_gradients_of_each_layer_that_waits(
     projects, monkeypatch, prefetch
 ):

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from modules.jobs.train import train
 from modules.training import evaluate_task
 from modules.training.inbox import Inbox
-from onetrainer.metrics.evaluation_files import RewardFiles
+from onetrainer.metrics.evaluation_files import EvaluationFiles
 from onetrainer.presets.presets import load_document
 from onetrainer.run.events import (
     Checkpoint,
@@ -26,13 +26,13 @@ from onetrainer.run.events import (
 )
 from tests import runs
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forked_workers")]
 
 REWARDED = {
     "kind": "alignprop",
     "rewards": [{"reward": "color"}, {"reward": "contrast", "train": False}],
     "prompts": {"text": "a cat\na dog\na red square\na green hen"},
-    "rollout": {"steps": 3, "guidance": 2.0, "width": 64, "height": 64},
+    "rollout": {"steps": 2, "guidance": 2.0, "width": 64, "height": 64},
     "evaluation": {"prompts": "a fox\na boat", "every": 3, "seeds": 2, "guard": "warn"},
 }
 NO_IMAGES = {"folder": ""}
@@ -86,7 +86,7 @@ def test_each_step_tells_its_rewards(straight):
         assert event.images == 2
         assert event.by_name.keys() == {"color", "contrast"}
         assert event.spread > 0
-        assert 1 <= event.last_steps <= 3
+        assert 1 <= event.last_steps <= 2
     by_step = {event.step: event.loss for event in told(straight, Progress)}
     assert all(by_step[event.step] == pytest.approx(-event.reward) for event in steps)
 
@@ -128,7 +128,7 @@ def test_a_killed_run_goes_on_bit_for_bit(config, straight, at_a_moment):
 
 
 def test_a_step_is_the_same_however_it_is_cut(config, straight):
-    folder = reward_run(config, training={"batch_size": 1, "accumulation": 2})
+    folder = reward_run(config, training={"batch_size": 1, "accumulation": 2, "steps": 3})
     assert train(folder) == 0
     # Two pictures at once or one by one: products of other shapes round otherwise.
     for name, tensor in weights_of(straight, 3).items():
@@ -204,8 +204,8 @@ def test_a_run_that_is_stopped_in_a_look_makes_it_when_it_goes_on(config, straig
             monkeypatch.setattr(Inbox, "leaving", "stop")
         original(self, done)
 
-    folder, original = reward_run(config), evaluate_task._Progress.tell
-    monkeypatch.setattr(evaluate_task._Progress, "tell", tell)
+    folder, original = reward_run(config), evaluate_task._Progress.report
+    monkeypatch.setattr(evaluate_task._Progress, "report", tell)
     assert train(folder) == 3
     monkeypatch.undo()
     assert [look.step for look in told(folder, Evaluated)] == [0]
@@ -249,14 +249,14 @@ def test_other_rewards_after_a_checkpoint_are_told_and_begin_anew(config, straig
     assert looks[:3] == [(0, "first"), looks[1], (3, "first")]
     assert [step for step, _ in looks] == [0, 3, 3, 6]
     assert told(folder, Evaluated)[2].rewards.keys() == {"brightness", "contrast"}
-    files = RewardFiles(folder.rewards, grid="none", until=6)
-    assert files.others == 3
+    files = EvaluationFiles(folder.rewards, grid="none", until=6)
+    assert files.incomparable == 3
 
 
 def test_a_target_that_the_base_has_reached_is_told(config):
     rewards = [{"reward": "color", "target": -1.0}, {"reward": "contrast", "target": 9.0}]
     folder = reward_run(config, {"rewards": rewards}, training={"steps": 1})
     assert train(folder) == 0
-    texts = [event.text for event in told(folder, Warned) if "Enough at" in event.text]
+    texts = [event.text for event in told(folder, Warned) if "Target score" in event.text]
     assert len(texts) == 1
     assert texts[0].startswith("color: ")

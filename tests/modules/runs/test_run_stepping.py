@@ -118,7 +118,7 @@ def test_an_average_is_what_the_file_holds_and_may_be_switched_on_later(config):
     folder.config.write_text(json.dumps(document))
     assert train(folder) == 0
     texts = [event.text for event in runs.events_of(folder) if isinstance(event, Warned)]
-    assert any("no average" in text for text in texts)
+    assert any("no EMA" in text for text in texts)
 
 
 def test_an_adaptive_rate_is_told_as_it_really_is(config):

@@ -35,7 +35,7 @@ def test_what_was_trained_while_validation_was_off_begins_a_new_history(project,
     change(folder, "training", steps=5)
     done(folder)
     assert verdicts(folder, 2) == ["first", "improving", "improving"]
-    assert "held out now may have been learned in the steps before" in texts(folder)
+    assert "validation images may have been trained on" in texts(folder)
     change(folder, "training", steps=6)
     done(folder)  # the steps before validation was off still do not count
     assert told(folder, Validated)[-1].since_start == pytest.approx(0.3 - 0.6)
@@ -56,10 +56,10 @@ def test_a_run_that_ended_early_goes_on_with_more_patience_only(project, monkeyp
     done(folder)
     again = told(folder, Finished)[-1]
     assert again.step == 3
-    assert again.summary[1].startswith("Nothing was done")
+    assert again.summary[1].startswith("Nothing was trained")
     assert [event.step for event in told(folder, Progress)] == [1, 2, 3]
     change(folder, "validation", patience=3)
     done(folder)
     assert told(folder, Finished)[-1].step == 6
     assert [event.step for event in told(folder, Progress)] == [1, 2, 3, 4, 5, 6]
-    assert told(folder, Finished)[-1].summary[1].startswith("The last held-out loss, 0.25,")
+    assert told(folder, Finished)[-1].summary[1].startswith("The last validation loss, 0.25,")
