@@ -50,7 +50,7 @@ Progress = Callable[[int, int], None]
 
 
 class AnalysisCancelled(Exception):
-    """The analysis of images was cancelled."""
+    """The analysis of images was canceled."""
 
 
 def near_duplicate_groups(

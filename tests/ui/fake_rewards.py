@@ -25,7 +25,7 @@ def rewarded(step: int, total: int, chance: random.Random) -> Rewarded:
     return Rewarded(step, reward, spread, 8, {"color": color, "sharpness": sharp}, 9.5)
 
 
-class Looks:
+class Evaluations:
     """Looks at held-out prompts. is_hacked: whether the guard finds fault."""
 
     def __init__(self, folder: Path, total: int, *, is_hacked: bool) -> None:

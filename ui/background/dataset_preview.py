@@ -97,7 +97,7 @@ def compute_preview(config: TrainConfig, token: CancelToken) -> PreviewData:
 
     Raises:
         UserError: If there is nothing to train on, or a folder cannot be read.
-        QueryCancelledError: If the query was cancelled.
+        QueryCancelledError: If the query was canceled.
     """
     # Imported late to keep the start of the window fast.
     from onetrainer.cache.run_entries import open_image_index

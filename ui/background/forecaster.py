@@ -123,7 +123,7 @@ class Forecaster:
             self._jobs.post(partial(self._handle_event, request, event))
 
     def _start_job(self, request: int, config: TrainConfig) -> ForecastJob:
-        """Start the job; stop it at once if the forecast was cancelled meanwhile."""
+        """Start the job; stop it at once if the forecast was canceled meanwhile."""
         try:
             work = self._start(config)
             with self._condition:

@@ -31,7 +31,7 @@ def check_images(config: TrainConfig, token: CancelToken) -> "CheckResult":
 
     Raises:
         UserError: If no image can be read.
-        QueryCancelledError: If the query was cancelled.
+        QueryCancelledError: If the query was canceled.
     """
     # Imported late to keep the start of the window fast.
     from onetrainer.cache.run_entries import cache_folder

@@ -248,7 +248,7 @@ def _cut(text: str) -> str:
 
 
 def ask_name(kit: Kit, root: tk.Tk, *, name: str, hint: str, description: str) -> tuple[str, str]:
-    """Ask for the name and description of a preset; ("", "") if cancelled."""
+    """Ask for the name and description of a preset; ("", "") if canceled."""
     dialog = Dialog(kit, root, "Save as preset")
     dialog.add_text("Name")
     name_text = tk.StringVar(dialog.window, name)

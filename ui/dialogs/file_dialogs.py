@@ -23,21 +23,21 @@ def hide_hidden_files(root: tk.Tk) -> None:
 
 
 def choose_folder(current: str) -> str:
-    """Let the user choose a folder; "" if cancelled."""
+    """Let the user choose a folder; "" if canceled."""
     return (
         filedialog.askdirectory(initialdir=_initial_folder(current), title="Select a folder") or ""
     )
 
 
 def choose_file(current: str) -> str:
-    """Let the user choose a file; "" if cancelled."""
+    """Let the user choose a file; "" if canceled."""
     return (
         filedialog.askopenfilename(initialdir=_initial_folder(current), title="Select a file") or ""
     )
 
 
 def choose_model(current: str) -> str:
-    """Let the user choose a model file; "" if cancelled."""
+    """Let the user choose a model file; "" if canceled."""
     file_types: list[tuple[str, str | tuple[str, ...]]] = [
         ("Models", MODEL_FILES),
         ("All files", "*"),
@@ -49,7 +49,7 @@ def choose_model(current: str) -> str:
 
 
 def choose_preset(current: str) -> str:
-    """Let the user choose a preset file; "" if cancelled."""
+    """Let the user choose a preset file; "" if canceled."""
     file_types = [("Presets", "*.json"), ("All files", "*")]
     chosen = filedialog.askopenfilename(
         initialdir=_initial_folder(current), filetypes=file_types, title="Open a preset"

@@ -28,7 +28,7 @@ def exact(values, function):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_log_cosh_is_exact_from_tiny_to_huge_errors(dtype):
-    # By the series where math.log(math.cosh(x)) itself has cancelled, and the line far out.
+    # By the series where math.log(math.cosh(x)) itself has canceled, and the line far out.
     def reference(x):
         if abs(x) < 1e-2:
             return x**2 / 2 - x**4 / 12

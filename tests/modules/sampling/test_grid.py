@@ -14,7 +14,7 @@ def images(*colors, size=(160, 64)):
 
 
 def boxes(page, color):
-    """The places of a colour: (left, top, right, bottom)."""
+    """The places of a color: (left, top, right, bottom)."""
     places = numpy.argwhere((numpy.asarray(page) == color).all(axis=-1))
     (top, left), (bottom, right) = places.min(axis=0), places.max(axis=0) + 1
     return left, top, right, bottom

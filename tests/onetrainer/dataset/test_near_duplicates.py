@@ -116,9 +116,9 @@ def test_what_is_transparent_looks_white(tmp_path):
 
 
 def test_sixteen_bits_look_as_eight(tmp_path):
-    grey = leaves(5).convert("L")
-    recursive = Image.fromarray(np.asarray(grey).astype(np.uint16) * 257)
-    assert group_features(looks(tmp_path, [grey, recursive])) == [0, 0]
+    gray = leaves(5).convert("L")
+    recursive = Image.fromarray(np.asarray(gray).astype(np.uint16) * 257)
+    assert group_features(looks(tmp_path, [gray, recursive])) == [0, 0]
 
 
 def test_groups_are_numbered_by_their_first_images(tmp_path):

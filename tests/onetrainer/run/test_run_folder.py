@@ -55,7 +55,7 @@ def test_a_line_that_is_no_event_is_passed_over(line):
 
 
 def test_an_event_of_a_later_version_is_read_without_what_is_new():
-    line = json.dumps({"type": "Warned", "time": 1, "text": "a", "colour": "red"})
+    line = json.dumps({"type": "Warned", "time": 1, "text": "a", "color": "red"})
     assert decode_event(line) == Warned("a")
 
 
