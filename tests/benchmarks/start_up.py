@@ -18,7 +18,8 @@ import psutil
 from onetrainer.run import client
 from onetrainer.run.events import Progress
 from tests import runs
-from tests.ui.desk import Desk, screen
+from tests.ui.desk import Desk
+from tests.ui.xscreen import screen
 
 REPEATS = 5
 LIBRARIES = (

@@ -8,13 +8,15 @@ import time
 import tkinter as tk
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from onetrainer import ROOT
-from tests.ui.desk import Desk, pump_until, screen
+from tests.ui.desk import SHORT_WAITS, Desk, pump_until
 from tests.ui.project import write_project
 from tests.ui.window_server import end_all
+from tests.ui.xscreen import screen
 from ui.background.threads import Jobs
 from ui.forms.form import Form
 from ui.forms.row import FormContext
@@ -156,11 +158,12 @@ def open_desk(display: str, tmp_path: Path, window_server: str) -> Iterator[Call
     desks: list[Desk] = []
     folder = tmp_path / "home"
 
-    def open_one(*arguments: object, mode: str = "ok", worker: str = "tests.ui.fake_worker"):
+    def open_one(*arguments: object, worker: str = "tests.ui.fake_worker", **how: Any) -> Desk:
         folder.mkdir(exist_ok=True)
         words = [str(argument) for argument in arguments]
-        server = window_server if worker else ""
-        desk = Desk(display, folder, *words, mode=mode, worker=worker, server=server)
+        how["server"] = window_server if worker else ""
+        how["constants"] = SHORT_WAITS | how.get("constants", {})
+        desk = Desk(display, folder, *words, worker=worker, **how)
         desks.append(desk)
         return desk
 

@@ -1,19 +1,15 @@
-"""A screen of its own with a window on it, used as a person does: by pointer and keyboard."""
+"""A window on a screen of its own, used as a person does: by pointer and keyboard."""
 
-import ctypes
 import json
 import os
-import shlex
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import tkinter as tk
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,67 +17,11 @@ from PIL import ImageGrab
 
 from onetrainer import ROOT
 from tests.ui.window_server import Served
+from tests.ui.xscreen import DEADLINE, Hands
 from ui.background.threads import Jobs
 
-DEADLINE = 30.0
-NEEDED = ("Xvfb", "openbox", "xdotool")
-BUTTONS = 0b11111 << 8
-"""Of a mouse, in the mask that Xlib gives."""
-
-
-def missing_tools() -> list[str]:
-    return [tool for tool in NEEDED if shutil.which(tool) is None]
-
-
-@contextmanager
-def screen(width: int = 1400, height: int = 1000) -> Iterator[str]:
-    """An X server with a window manager; gives its DISPLAY."""
-    missing = missing_tools()
-    if missing:
-        raise RuntimeError(
-            f"The tests of the window need {', '.join(missing)}. "
-            "On Debian and Ubuntu: apt install xvfb openbox xdotool"
-        )
-    reader, writer = os.pipe()
-    server = subprocess.Popen(
-        f"Xvfb -displayfd {writer} -screen 0 {width}x{height}x24 -nolisten tcp -noreset".split(),
-        pass_fds=[writer],
-        stderr=subprocess.DEVNULL,
-    )
-    os.close(writer)
-    number = b""
-    # Up to the newline: a server whose reader is gone after the digits dies.
-    while not number.endswith(b"\n"):
-        byte = os.read(reader, 1)
-        if not byte:
-            raise RuntimeError("Xvfb did not start")
-        number += byte
-    display = f":{number.decode().strip()}"
-    with tempfile.TemporaryDirectory() as folder:
-        ready = Path(folder, "ready")
-        manager = subprocess.Popen(
-            ["openbox", "--sm-disable", "--startup", f"touch {shlex.quote(str(ready))}"],
-            env={**os.environ, "DISPLAY": display},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            _await_manager(manager, ready)
-            yield display
-        finally:
-            for process in (manager, server):
-                process.terminate()
-                process.wait(DEADLINE)
-            os.close(reader)
-
-
-def _await_manager(manager: "subprocess.Popen[bytes]", ready: Path) -> None:
-    """A window that opens while the manager starts may be left without a size, or the keyboard."""
-    end = time.monotonic() + DEADLINE
-    while not ready.exists():
-        if manager.poll() is not None or time.monotonic() > end:
-            raise RuntimeError("openbox did not start")
-        time.sleep(0.02)
+SHORT_WAITS = {"ui.app._SAVE_AFTER_MS": 100, "ui.actions.file_check.CHECK_AFTER_MS": 50}
+"""How long a window waits for the end of typing, where nobody types as slowly as a person."""
 
 
 def pump_until(root: tk.Tk, condition: Callable[[], object]) -> None:
@@ -122,26 +62,6 @@ def once_asked(root: tk.Tk, do: Callable[[], object]) -> None:
     root.after(10, look)
 
 
-def is_pressed(display: str) -> bool:
-    """Whether a button of the mouse is down, or a click on its way.
-
-    The window manager is asked about every click before the window hears of it, and the server
-    keeps all that follows until it has answered.
-    """
-    xlib = ctypes.CDLL("libX11.so.6")
-    xlib.XOpenDisplay.restype = ctypes.c_void_p
-    xlib.XDefaultRootWindow.restype = ctypes.c_ulong
-    server = ctypes.c_void_p(xlib.XOpenDisplay(display.encode()))
-    root = ctypes.c_ulong(xlib.XDefaultRootWindow(server))
-    windows = [ctypes.c_ulong() for _ in range(2)]
-    places = [ctypes.c_int() for _ in range(4)]
-    mask = ctypes.c_uint()
-    answers = [ctypes.byref(answer) for answer in (*windows, *places, mask)]
-    xlib.XQueryPointer(server, root, *answers)
-    xlib.XCloseDisplay(server)
-    return bool(mask.value & BUTTONS)
-
-
 class Desk:
     """One window in a process of its own. Looks through its inspection socket, acts through X."""
 
@@ -153,8 +73,12 @@ class Desk:
         mode: str = "ok",
         worker: str = "tests.ui.fake_worker",
         server: str = "",
+        constants: dict[str, float] | None = None,
     ) -> None:
-        """server: address of a window server that forks the window; "" to start a process."""
+        """server: address of a window server that forks the window; "" to start a process.
+
+        constants: of the program, by module and name, and what they are in this window.
+        """
         self.home = home
         self.is_real = not worker
         self.environment = {
@@ -163,6 +87,7 @@ class Desk:
             "HOME": str(home),
             "XDG_CONFIG_HOME": str(home / "config"),
             "FAKE_WORKER": mode,
+            "WINDOW_CONSTANTS": json.dumps(constants or {}),
         }
         ours, theirs = socket.socketpair()
         ours.settimeout(DEADLINE)
@@ -172,6 +97,7 @@ class Desk:
         theirs.close()
         self._channel = ours.makefile("rw", encoding="utf-8", newline="\n")
         self._socket = ours
+        self._hands = Hands(display)
         self.window = self._find_window()
 
     def _start(
@@ -222,7 +148,7 @@ class Desk:
         while not condition():
             if time.monotonic() > end:
                 raise AssertionError(f"waited {deadline:g} s for {what}; {self.state}")
-            time.sleep(0.02)
+            time.sleep(0.005)
 
     def wait_question(self, name: str) -> None:
         """Waits until a dialog is on the screen and has the keyboard. name: of a control in it."""
@@ -271,30 +197,46 @@ class Desk:
         )
 
     def click_at(self, x: int, y: int) -> None:
-        self._xdotool("mousemove", x - 3, y, "mousemove", x, y, "click", 1)
+        self._hands.point(x - 3, y)
+        self._hands.point(x, y)
+        self._hands.click()
+        self._settle()
 
     def click_twice(self, x: int, y: int) -> None:
         """Two clicks, the second one before anything of the first can be seen."""
-        self._xdotool("mousemove", x, y, "click", "--repeat", 2, "--delay", 40, 1)
+        self._hands.point(x, y)
+        self._hands.click()
+        self._hands.click()
+        self._settle()
 
     def park(self) -> None:
         """The pointer in the last corner of the screen, where no menu opens under it."""
-        self._xdotool("mousemove", 10_000, 10_000)
+        self._hands.point(10_000, 10_000)
+        self._settle()
 
-    def wheel(self, x: int, y: int, button: str) -> None:
-        self._xdotool("mousemove", x, y, "click", button)
+    def wheel(self, x: int, y: int, button: str, turns: int = 1) -> None:
+        """button: "4" for up, "5" for down."""
+        self._hands.point(x, y)
+        for _ in range(turns):
+            self._hands.click(int(button))
+        self._settle()
 
     def key(self, *keys: str) -> None:
-        self._xdotool("key", "--delay", 12, *keys)
+        for key in keys:
+            self._hands.press(key)
+        self._settle()
 
     def hold(self, key: str) -> None:
-        self._xdotool("keydown", key)
+        self._hands.hold(key)
+        self._settle()
 
     def release(self, key: str) -> None:
-        self._xdotool("keyup", key)
+        self._hands.hold(key, is_down=False)
+        self._settle()
 
     def type(self, text: str) -> None:
-        self._xdotool("type", "--delay", 6, text)
+        self._hands.type(text)
+        self._settle()
 
     def replace(self, name: str, text: str) -> None:
         """Clicks into a field, selects all and types."""
@@ -318,13 +260,13 @@ class Desk:
         ImageGrab.grab(bbox=box, xdisplay=self.environment["DISPLAY"]).save(path)
 
     def resize(self, width: int, height: int) -> None:
-        self._xdotool("windowsize", "--sync", self.window, width, height)
+        self._xdotool("windowsize", self.window, width, height)
         self.wait(lambda: self.state["place"][2:] == [width, height], "the size")
 
     def move(self, x: int, y: int) -> None:
         """Moves the window, with the frame that the window manager gives it."""
         before = self.state["place"]
-        self._xdotool("windowmove", "--sync", self.window, x, y)
+        self._xdotool("windowmove", self.window, x, y)
         self.wait(lambda: self.state["place"] != before, "another place")
 
     def ask_to_close(self) -> None:
@@ -352,6 +294,7 @@ class Desk:
         with suppress(OSError):  # a question that the window did not live to hear
             self._channel.close()
         self._socket.close()
+        self._hands.close()
         if self.process.stderr is not None:
             self.process.stderr.close()
         return error_log
@@ -369,35 +312,28 @@ class Desk:
 
     def _find_window(self) -> str:
         end = time.monotonic() + DEADLINE
+        self.ask("state")  # as soon as it is made
         while time.monotonic() < end:
-            if self.process.poll() is not None:
-                raise AssertionError(f"the window did not open: {self.errors()}")
-            found = subprocess.run(
-                ["xdotool", "search", "--onlyvisible", "--name", "OneTrainer$"],
-                env=self.environment,
-                capture_output=True,
-                text=True,
-            ).stdout.split()
+            found = self._xdotool("search", "--onlyvisible", "--name", "OneTrainer$").split()
             if found:
                 self.shown_after = time.monotonic() - self.started
-                subprocess.run(
-                    ["xdotool", "windowactivate", "--sync", found[-1]],
-                    env=self.environment,
-                    stderr=subprocess.DEVNULL,
-                )
+                self._xdotool("windowactivate", "--sync", found[-1])
                 return found[-1]
-            time.sleep(0.02)
+            time.sleep(0.01)
         raise AssertionError("no window came up")
 
-    def _xdotool(self, *words: object) -> None:
+    def _xdotool(self, *words: object) -> str:
         command = ["xdotool", *(str(word) for word in words)]
-        subprocess.run(command, env=self.environment, check=True)
-        display = self.environment["DISPLAY"]
-        end = time.monotonic() + DEADLINE
-        while is_pressed(display) and time.monotonic() < end:
-            time.sleep(0.002)
-        # The answer comes after the window has taken in what was done to it.
-        time.sleep(0.02)
+        return subprocess.run(
+            command,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ).stdout
+
+    def _settle(self) -> None:
+        """Waits until the window has taken in what was done to it."""
         try:
             self.ask("state")
         except (OSError, AssertionError):

@@ -1,9 +1,13 @@
 """Opens the window with its inspection: `python -m tests.ui.inspected_window FD WORKER …`.
 
 FD: descriptor of the inspection's socket. WORKER: module that does the work, "" for the real one.
-What follows are the arguments of `python -m ui`.
+What follows are the arguments of `python -m ui`. WINDOW_CONSTANTS in the environment: a JSON object
+of constants of the program, by module and name, and what they are in this window.
 """
 
+import importlib
+import json
+import os
 import sys
 
 
@@ -20,6 +24,11 @@ def main(arguments: list[str], *, server: str = "") -> None:
     from tests.ui.inspection import inspect_through
     from ui.__main__ import make_parser, open_window
 
+    for path, value in json.loads(os.environ.get("WINDOW_CONSTANTS", "{}")).items():
+        module, _, name = path.rpartition(".")
+        if not hasattr(importlib.import_module(module), name):
+            raise LookupError(f"there is no {path}")
+        setattr(importlib.import_module(module), name, value)
     app = open_window(make_parser().parse_args(rest))
     inspect_through(app, int(descriptor))
     app.run()

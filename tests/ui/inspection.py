@@ -65,8 +65,10 @@ def inspect_through(app: App, descriptor: int) -> None:
             app.root.tk.deletefilehandler(channel)
             return
         for line in data.decode().splitlines():
-            # Clicks and keys that came before the question, but were not heard of yet, go first.
-            app.root.after(1, tell, line)
+            # Clicks and keys that came before the question go first. The server's answer comes
+            # after all of them; the second turn of the loop comes after they were dealt with.
+            app.root.winfo_pointerxy()
+            app.root.after(1, lambda line=line: app.root.after(1, tell, line))
 
     app.root.tk.createfilehandler(channel, tk.READABLE, readable)
 

@@ -9,7 +9,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tests.ui.desk import ROOT, Desk, screen
+from tests.ui.desk import ROOT, Desk
+from tests.ui.xscreen import screen
 
 SETTINGS_PAGES = (
     "model",

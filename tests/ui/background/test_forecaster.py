@@ -6,7 +6,8 @@ from threading import Event, Thread
 import pytest
 
 from onetrainer.run.events import Failed, Finished, Forecast, Phase, Stopped
-from tests.ui.desk import DEADLINE, deliver_until
+from tests.ui.desk import deliver_until
+from tests.ui.xscreen import DEADLINE
 from ui.background.forecaster import Forecaster
 from ui.model.draft import Draft
 
