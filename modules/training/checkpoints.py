@@ -32,6 +32,8 @@ OPTIMIZER_FILE = "optimizer.safetensors"
 OPTIMIZER_VALUES_FILE = "optimizer.json"
 EMA_FILE = "ema.safetensors"
 PART_SUFFIX = ".part"
+# Keys of state.json that were renamed with config version 6.
+_FORMER_KEYS = {"held_out": "validation"}
 
 
 @dataclass
@@ -53,7 +55,7 @@ class CheckpointRecord:
         events_size: Bytes of events.jsonl that belong to the run up to here.
         engine: The loss scale and its history; empty without one.
         data_digest: Of the encoded images and captions in their order.
-        data_identity: Of the images and captions alone, whatever encodes them; "" of checkpoints
+        data_identity: Of the images and captions, independent of the encoders; "" of checkpoints
             of earlier versions.
         validation: Digest of the validation images, with the step since which they are held out; ""
             without validation.
@@ -91,7 +93,8 @@ def read_record(folder: RunFolder, step: int) -> CheckpointRecord:
     """
     path = folder.checkpoint(step) / STATE_FILE
     try:
-        return CheckpointRecord(**json.loads(path.read_text()))
+        document = json.loads(path.read_text())
+        return CheckpointRecord(**{_FORMER_KEYS.get(key, key): document[key] for key in document})
     except (ValueError, TypeError) as error:
         raise UserError(
             f"{path}: cannot be read as a checkpoint's state",
@@ -217,8 +220,8 @@ def _require_finite(weights: Mapping[str, Tensor]) -> None:
     for name, is_finite in zip(weights, read_flags(finite), strict=True):
         if not is_finite:
             raise UserError(
-                f"the trained weights are no longer numbers ({name})",
-                "Nothing was saved over your last good checkpoint",
+                f"training has diverged: the trained weights are not finite numbers ({name})",
+                "Your last good checkpoint was not overwritten",
                 "Lower the learning rate (optimizer.lr), or train in bf16 or fp32.",
             )
 

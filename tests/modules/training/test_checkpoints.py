@@ -2,6 +2,7 @@
 
 import errno
 import subprocess
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from modules.training import checkpoints as state_module
 from modules.training.checkpoints import CheckpointRecord, Checkpoints, newest_record
 from modules.training.engine import MAX_OVERFLOWS_IN_A_ROW, Engine
 from onetrainer.errors import UserError
-from onetrainer.run.run_folder import create_run
+from onetrainer.run.run_folder import STATE_FILE, create_run
 
 
 class Weights:
@@ -134,7 +135,7 @@ def test_a_disk_that_is_really_full_is_told_in_words(tmp_path):
 
 def test_weights_that_are_no_numbers_are_never_saved(folder):
     made = checkpoints(folder, float("nan"))
-    with pytest.raises(UserError, match="no longer numbers"):
+    with pytest.raises(UserError, match="not finite numbers"):
         made.save(record(1, made))
     assert not folder.complete_checkpoints()
 
@@ -212,3 +213,10 @@ def test_gradients_are_clipped_by_their_common_norm(folder, precision):
     )
     step(made)  # 3 * 2^2 + 1 in each of three weights
     assert norms == [pytest.approx(1.0, abs=1e-5)]
+
+
+def test_a_record_of_an_earlier_version_is_read(folder):
+    made = checkpoints(folder)
+    path = made.save(replace(record(1, made), validation="images@2")) / STATE_FILE
+    path.write_text(path.read_text().replace('"validation"', '"held_out"'))
+    assert newest_record(folder).validation == "images@2"
