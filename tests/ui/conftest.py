@@ -162,7 +162,7 @@ def open_desk(display: str, tmp_path: Path, window_server: str) -> Iterator[Call
         folder.mkdir(exist_ok=True)
         words = [str(argument) for argument in arguments]
         how["server"] = window_server if worker else ""
-        how["constants"] = SHORT_WAITS | how.get("constants", {})
+        how["constants"] = (SHORT_WAITS if worker else {}) | how.get("constants", {})
         desk = Desk(display, folder, *words, worker=worker, **how)
         desks.append(desk)
         return desk

@@ -20,8 +20,14 @@ from tests.ui.window_server import Served
 from tests.ui.xscreen import DEADLINE, Hands
 from ui.background.threads import Jobs
 
-SHORT_WAITS = {"ui.app._SAVE_AFTER_MS": 100, "ui.actions.file_check.CHECK_AFTER_MS": 50}
-"""How long a window waits for the end of typing, where nobody types as slowly as a person."""
+SHORT_WAITS = {
+    "ui.app._SAVE_AFTER_MS": 100,
+    "ui.app._BUILD_AFTER_MS": 3_600_000,
+    "ui.actions.file_check.CHECK_AFTER_MS": 50,
+    "ui.background.pump.TICK_MS": 10,
+    "ui.background.pump._TICKS_PER_SECOND": 100,
+}
+"""For a window that nobody uses as slowly as a person does."""
 
 
 def pump_until(root: tk.Tk, condition: Callable[[], object]) -> None:
@@ -145,10 +151,12 @@ class Desk:
 
     def wait(self, condition: Callable[[], object], what: str, deadline: float = DEADLINE) -> None:
         end = time.monotonic() + deadline
+        pause = 0.002
         while not condition():
             if time.monotonic() > end:
                 raise AssertionError(f"waited {deadline:g} s for {what}; {self.state}")
-            time.sleep(0.005)
+            time.sleep(pause)
+            pause = min(1.3 * pause, 0.05)  # each question takes the window's time
 
     def wait_question(self, name: str) -> None:
         """Waits until a dialog is on the screen and has the keyboard. name: of a control in it."""
@@ -248,8 +256,9 @@ class Desk:
         self.click(f"page {name}")
         self.wait_state(page=name)
 
-    def rest(self, turns: int = 12) -> None:
-        """Lets the window come to rest, such as the threads that decode pictures."""
+    def rest(self, turns: int = 20) -> None:
+        """Lets the window come to rest, and the threads that decode pictures."""
+        self.wait(lambda: not self.state["undecoded"], "the pictures")
         end = self.state["turns"] + turns
         self.wait(lambda: self.state["turns"] >= end, "some turns")
 

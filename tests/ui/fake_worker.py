@@ -49,7 +49,7 @@ MODES = {  # seconds a step, steps at most
 }
 REWARDED = ("rewards", "hacking", "warned")
 LOOK_EVERY = 10
-FLOOD_EVENTS = 100_000
+FLOOD_EVENTS = 50_000
 GIB = 2**30
 
 
@@ -90,7 +90,7 @@ class FakeWorker:
         self._misbehave_at_start()
         for done in range(1, 13):
             self.say(Phase("caching", done, 12))
-            time.sleep(self.pause)
+            time.sleep(min(self.pause, 0.005))
         if first == 0 and self.config["sampling"]["at_start"]:
             self.sample(0)
         if first == 0:

@@ -120,6 +120,7 @@ def _state(app: App, timing: Timing) -> Answer:
         "gap_ms": timing.gap_ms,
         "turn_ms": timing.tick_ms,
         "turns": app.pump.ticks,
+        "undecoded": len(app.context.images._waiting),
         "mode": app.kit.theme.mode,
         "place": [
             app.root.winfo_rootx(),

@@ -6,7 +6,7 @@ from onetrainer.presets.presets import BUILT_IN
 from tests.ui.project import SDXL_PARTS, write_model
 
 
-def test_a_model_of_another_family_is_put_right_with_one_click(open_desk, project):
+def test_a_model_of_another_family_is_put_right_with_one_click_or_by_keyboard(open_desk, project):
     path = write_model(project.parent / "xl.safetensors", SDXL_PARTS)
     desk = open_desk(project)
     desk.page("model")
@@ -22,21 +22,13 @@ def test_a_model_of_another_family_is_put_right_with_one_click(open_desk, projec
     desk.key("ctrl+z")
     desk.wait(lambda: desk.value("model.family") == "sd15", "the family before")
     desk.wait(lambda: desk.error("model.family"), "the words again")
-
-
-def test_the_button_that_puts_right_is_reached_and_pressed_by_keyboard(open_desk, project):
-    path = write_model(project.parent / "xl.safetensors", SDXL_PARTS)
-    desk = open_desk(project)
-    desk.page("model")
-    desk.replace("model.path", str(path))
-    desk.wait(lambda: desk.widget("fix model.family").get("shown"), "the button")
+    desk.wait(lambda: desk.widget("fix model.family").get("shown"), "the button again")
     desk.click("model.family")
-    desk.key("Escape")
-    desk.key("Tab")
+    desk.key("Escape", "Tab")
     assert desk.state["focus"] == "fix model.family"
     desk.key("space")
     desk.wait_state(focus="model.family")
-    desk.wait(lambda: desk.value("model.family") == "sdxl", "the family put right")
+    desk.wait(lambda: desk.value("model.family") == "sdxl", "the family put right by keyboard")
 
 
 def test_images_too_small_for_sdxl_are_put_right_with_one_click(open_desk, project):

@@ -86,21 +86,7 @@ def test_values_are_kept_and_undo_and_reset_bring_the_old_kind_back(open_desk, p
     assert desk.state["changed"] == []
 
 
-def test_words_stand_beside_a_wrong_value_of_the_new_kind_and_go_with_it(open_desk, project):
-    desk = open_desk(project)
-    desk.page("training")
-    desk.click("advanced training")
-    choose(desk, "optimizer.kind", "sgd")
-    desk.replace("optimizer.momentum", "much")
-    desk.wait(lambda: desk.error("optimizer.momentum"), "words beside the field")
-    assert '"much" is not allowed here' in desk.error("optimizer.momentum")
-    desk.wait_state(marks={"training": "Danger ⚠ 1"})
-    choose(desk, "optimizer.kind", "adamw")
-    desk.wait(lambda: not is_shown(desk, "optimizer.momentum"), "the row is gone")
-    assert desk.state["problems"] == []
-
-
-def test_the_keyboard_stays_on_the_page_when_its_row_goes(open_desk, project):
+def test_words_beside_a_wrong_value_go_with_its_row_but_the_keyboard_stays(open_desk, project):
     desk = open_desk(project)
     desk.page("training")
     desk.click("advanced training")
@@ -109,6 +95,14 @@ def test_the_keyboard_stays_on_the_page_when_its_row_goes(open_desk, project):
     desk.key("ctrl+z")
     desk.wait_state(focus="optimizer.kind")
     assert desk.value("optimizer.kind") == "adamw"
+    choose(desk, "optimizer.kind", "sgd")
+    desk.replace("optimizer.momentum", "much")
+    desk.wait(lambda: desk.error("optimizer.momentum"), "words beside the field")
+    assert '"much" is not allowed here' in desk.error("optimizer.momentum")
+    desk.wait_state(marks={"training": "Danger ⚠ 1"})
+    choose(desk, "optimizer.kind", "adamw")
+    desk.wait(lambda: not is_shown(desk, "optimizer.momentum"), "the row is gone")
+    assert desk.state["problems"] == []
 
 
 def test_a_preset_of_another_kind_shows_that_kind_s_rows(open_desk, project):
@@ -126,28 +120,24 @@ def test_a_preset_of_another_kind_shows_that_kind_s_rows(open_desk, project):
 
 
 @pytest.mark.parametrize(
-    ("words", "path"),
-    [("prodigy", "optimizer.kind"), ("min snr", "objective.weighting.kind")],
+    "searches",
+    [
+        {"prodigy": "optimizer.kind", "min snr": "objective.weighting.kind"},
+        {"nesterov": "optimizer.kind"},  # a setting that another kind has
+    ],
 )
-def test_search_for_a_kind_leads_to_where_it_is_chosen(open_desk, project, words, path):
+def test_search_for_a_kind_leads_to_where_it_is_chosen(open_desk, project, searches):
     desk = open_desk(project)
-    desk.key("ctrl+f")
-    desk.type(words)
-    desk.wait(lambda: desk.widget("search hits")["shown"], "hits")
-    desk.key("Return")
-    desk.wait_state(focus=path)
+    for words, path in searches.items():
+        desk.key("ctrl+f")
+        desk.type(words)
+        desk.wait(lambda: desk.widget("search hits")["shown"], "hits")
+        desk.key("Return")
+        desk.wait_state(focus=path)
+    desk.wait_state(page={"nesterov": "training"}.get(words, "loss"))
 
 
-def test_search_for_a_setting_of_another_kind_leads_to_the_choice(open_desk, project):
-    desk = open_desk(project)
-    desk.key("ctrl+f")
-    desk.type("nesterov")
-    desk.wait(lambda: desk.widget("search hits")["shown"], "hits")
-    desk.key("Return")
-    desk.wait_state(page="training", focus="optimizer.kind")
-
-
-def test_the_tab_key_visits_the_rows_of_a_new_kind_in_reading_order(open_desk, project):
+def test_the_rows_of_a_new_schedule_are_visited_in_order_and_its_points_edited(open_desk, project):
     desk = open_desk(project)
     desk.page("training")
     choose(desk, "schedule.kind", "cosine_restarts")
@@ -156,9 +146,18 @@ def test_the_tab_key_visits_the_rows_of_a_new_kind_in_reading_order(open_desk, p
         desk.key("Tab")
         visited.append(desk.state["focus"])
     assert visited == ["reset schedule.kind", "schedule.warmup_steps", "schedule.cycles"]
+    choose(desk, "schedule.kind", "points")
+    count = len(desk.value("schedule.points"))
+    desk.click("add schedule.points")
+    desk.wait(lambda: len(desk.value("schedule.points")) == count + 1, "a point more")
+    desk.replace(f"schedule.points.{count}.factor", "0.5")
+    desk.wait(lambda: desk.value(f"schedule.points.{count}.factor") == 0.5, "its value")
+    choose(desk, "schedule.kind", "linear")
+    desk.wait(lambda: not is_shown(desk, "add schedule.points"), "the list is gone")
+    assert desk.state["problems"] == []
 
 
-def test_the_tab_key_visits_rows_in_reading_order_whenever_they_were_made(open_desk, project):
+def test_rows_made_later_are_visited_in_order_and_layers_take_optional_numbers(open_desk, project):
     desk = open_desk(project)
     desk.page("method")
     desk.click("advanced method")
@@ -172,26 +171,6 @@ def test_the_tab_key_visits_rows_in_reading_order_whenever_they_were_made(open_d
     desk.click("method.text_encoder.alpha")
     desk.key("Tab")
     assert desk.state["focus"] == "add method.layers"
-
-
-def test_points_of_a_schedule_are_added_and_edited(open_desk, project):
-    desk = open_desk(project)
-    desk.page("training")
-    choose(desk, "schedule.kind", "points")
-    count = len(desk.value("schedule.points"))
-    desk.click("add schedule.points")
-    desk.wait(lambda: len(desk.value("schedule.points")) == count + 1, "a point more")
-    desk.replace(f"schedule.points.{count}.factor", "0.5")
-    desk.wait(lambda: desk.value(f"schedule.points.{count}.factor") == 0.5, "its value")
-    choose(desk, "schedule.kind", "linear")
-    desk.wait(lambda: not is_shown(desk, "add schedule.points"), "the list is gone")
-    assert desk.state["problems"] == []
-
-
-def test_layers_by_name_take_numbers_that_may_be_empty(open_desk, project):
-    desk = open_desk(project)
-    desk.page("method")
-    desk.click("advanced method")
     desk.click("add method.layers")
     desk.wait(lambda: is_shown(desk, "method.layers.0.rank"), "the entry")
     desk.replace("method.layers.0.rank", "4")
@@ -231,7 +210,38 @@ def test_the_plot_of_the_noise_follows_what_is_typed(open_desk, project, tmp_pat
     desk.wait(lambda: is_shown(desk, "plot of the noise"), "the plot again")
 
 
-def test_another_objective_brings_other_cards(open_desk, project):
+def wheel_to_the_end(desk):
+    left, top, width, height = desk.state["place"]
+    desk.wheel(left + width // 2, top + height // 2, "5", 60)
+
+
+def is_in_sight(desk, name):
+    _, top, __, height = desk.state["place"]
+    widget = desk.widget(name)
+    return widget.get("shown", False) and top < widget["y"] < top + height
+
+
+def test_another_preset_begins_at_the_top_of_its_pages_and_short_ones_are_there(open_desk, project):
+    desk = open_desk(project)
+    desk.page("loss")
+    desk.click("advanced loss")
+    desk.wait(lambda: is_shown(desk, "objective.kind"), "the long page")
+    wheel_to_the_end(desk)
+    assert not is_in_sight(desk, "advanced loss")
+    desk.ask("load", path=str(BUILT_IN / "sd15" / "lora-style.json"))
+    desk.wait(lambda: is_in_sight(desk, "advanced loss"), "the page from its top")
+    wheel_to_the_end(desk)
+    assert not is_in_sight(desk, "advanced loss")
+    desk.page("data")
+    desk.ask("load", path=str(BUILT_IN / "sd15" / "vae-decoder.json"))
+    desk.page("loss")
+    desk.wait(lambda: is_in_sight(desk, "advanced loss"), "the page that became short while away")
+    assert is_in_sight(desk, "objective.l1")
+
+
+def test_another_objective_brings_other_cards_and_a_page_that_gets_short_is_not_blank(
+    open_desk, project
+):
     desk = open_desk(project)
     desk.page("loss")
     desk.click("advanced loss")
@@ -241,57 +251,11 @@ def test_another_objective_brings_other_cards(open_desk, project):
     assert not is_shown(desk, "objective.timesteps.kind")
     assert not is_shown(desk, "plot of the noise")
     desk.key("ctrl+z")
-    desk.wait(lambda: is_shown(desk, "objective.timesteps.kind"), "the one before")
-
-
-def wheel_to_the_end(desk):
-    left, top, width, height = desk.state["place"]
-    for _ in range(60):
-        desk.wheel(left + width // 2, top + height // 2, "5")
-
-
-def is_in_sight(desk, name):
-    _, top, __, height = desk.state["place"]
-    widget = desk.widget(name)
-    return widget.get("shown", False) and top < widget["y"] < top + height
-
-
-def test_a_page_that_has_become_short_while_away_is_there_again(open_desk, project):
-    desk = open_desk(project)
-    desk.page("loss")
-    desk.click("advanced loss")
-    desk.wait(lambda: is_shown(desk, "objective.kind"), "the long page")
-    wheel_to_the_end(desk)
-    assert not is_in_sight(desk, "advanced loss")
-    desk.page("data")
-    desk.ask("load", path=str(BUILT_IN / "sd15" / "vae-decoder.json"))
-    desk.page("loss")
-    desk.wait(lambda: is_in_sight(desk, "advanced loss"), "the page from its top")
-    assert is_in_sight(desk, "objective.l1")
-
-
-def test_a_page_that_becomes_short_under_the_eyes_does_not_go_blank(open_desk, project):
-    desk = open_desk(project)
-    desk.page("loss")
-    desk.click("advanced loss")
-    desk.wait(lambda: is_shown(desk, "objective.kind"), "the long page")
-    choose(desk, "objective.kind", "reconstruction")
-    desk.key("ctrl+z")
     desk.wait(lambda: is_shown(desk, "objective.timesteps.kind"), "the long page again")
     wheel_to_the_end(desk)
     desk.key("ctrl+shift+z")
     desk.wait(lambda: desk.value("objective.kind") == "reconstruction", "the short page")
     desk.wait(lambda: is_in_sight(desk, "objective.l1"), "its rows")
-
-
-def test_another_preset_begins_at_the_top_of_its_pages(open_desk, project):
-    desk = open_desk(project)
-    desk.page("loss")
-    desk.click("advanced loss")
-    desk.wait(lambda: is_shown(desk, "objective.kind"), "the long page")
-    wheel_to_the_end(desk)
-    desk.ask("load", path=str(BUILT_IN / "sd15" / "lora-style.json"))
-    desk.wait(lambda: is_in_sight(desk, "advanced loss"), "the page from its top")
 
 
 def test_a_row_stays_under_the_pointer_when_others_come_above_it(open_desk, project):
@@ -307,23 +271,17 @@ def test_a_row_stays_under_the_pointer_when_others_come_above_it(open_desk, proj
     assert desk.widget("optimizer.kind")["y"] == before
 
 
-def test_the_objective_goes_along_with_the_method_and_it_is_said(open_desk, project):
+def test_the_objective_goes_along_with_the_method_which_comes_back_as_it_was(open_desk, project):
     desk = open_desk(project)
     desk.page("method")
+    desk.replace("method.rank", "24")
     choose(desk, "method.kind", "vae")
     assert desk.value("objective.kind") == "reconstruction"
     assert "Objective" in desk.state["message"]
     assert "VAE decoder" in desk.state["message"]
     desk.wait_state(problems=[])
-    choose(desk, "method.kind", "lora")
-    assert desk.value("objective.kind") == "denoising"
-
-
-def test_a_kind_comes_back_as_it_was_left_after_other_edits(open_desk, project):
-    desk = open_desk(project)
-    desk.page("method")
-    desk.replace("method.rank", "24")
     choose(desk, "method.kind", "oft")
+    assert desk.value("objective.kind") == "denoising"
     desk.page("training")
     desk.replace("training.steps", "77")
     desk.page("method")

@@ -66,11 +66,6 @@ def test_sizes_and_images_are_chosen_by_pointer_and_keys(open_desk, shapes):
     desk.click("preview thumbnails")
     desk.key("Home", "Right", "Right")
     assert plan_of(desk)["image"][0] == "paper-07.png"
-
-
-def test_the_tab_key_goes_from_the_sizes_to_the_turns(open_desk, shapes):
-    desk = open_desk(shapes)
-    go_to_preview(desk)
     desk.click("preview buckets")
     desk.key("Tab")
     assert desk.state["focus"] == "preview thumbnails"
@@ -89,14 +84,6 @@ def test_the_preview_follows_the_settings(open_desk, shapes):
     assert "enlarged" in plan_of(desk)["image"][1]
     desk.key("ctrl+z")
     desk.wait(lambda: plan_of(desk)["buckets"] == before, "the sizes of before")
-
-
-def test_the_time_that_caching_takes_is_counted_when_asked(open_desk, shapes):
-    desk = open_desk(shapes)
-    go_to_preview(desk)
-    desk.click("count caching")
-    desk.wait(lambda: "Caching: about 12 s" in plan_of(desk)["facts"], "the time")
-    desk.wait(lambda: not desk.widget("count caching")["shown"], "no need to count again")
 
 
 def test_without_a_folder_the_page_leads_to_it(open_desk, tmp_path):
@@ -121,11 +108,15 @@ def test_what_is_put_right_on_the_disk_is_seen_by_looking_again(open_desk, shape
     desk.wait(lambda: "No caption: 1 image" in plan_of(desk)["facts"], "the news")
 
 
-def test_the_page_of_data_leads_to_the_preview(open_desk, shapes):
+def test_the_page_of_data_leads_to_the_preview_which_counts_caching_when_asked(open_desk, shapes):
     desk = open_desk(shapes)
     desk.page("data")
     desk.click("see preview")
     desk.wait_state(page="preview")
+    desk.wait(lambda: plan_of(desk)["buckets"], "the sizes")
+    desk.click("count caching")
+    desk.wait(lambda: "Caching: about 12 s" in plan_of(desk)["facts"], "the time")
+    desk.wait(lambda: not desk.widget("count caching")["shown"], "no need to count again")
 
 
 def test_findings_are_listed_filtered_and_nothing_is_changed(open_desk, shapes):
@@ -200,17 +191,17 @@ def test_many_folders_are_folded_and_one_can_be_opened(open_desk, shapes):
     assert not desk.widget("data.concepts.1.folder")["shown"]
 
 
-@pytest.mark.parametrize("width", [1000, 1280])
-def test_the_sentence_beside_the_check_has_room(open_desk, shapes, width):
+def test_the_sentence_beside_the_check_has_room(open_desk, shapes):
     desk = open_desk(shapes)
-    desk.resize(width, 760)
     go_to_preview(desk)
     desk.click("preview check")
-    desk.rest()
-    told = desk.widget("check message")
-    assert told["wanted_width"] <= told["width"]
-    head = desk.widget("preview check")
-    assert told["x"] + told["width"] <= head["x"] + head["width"]
+    for width in (1000, 1280):
+        desk.resize(width, 760)
+        desk.rest()
+        told = desk.widget("check message")
+        assert told["wanted_width"] <= told["width"]
+        head = desk.widget("preview check")
+        assert told["x"] + told["width"] <= head["x"] + head["width"]
 
 
 def test_the_help_of_a_folder_goes_with_it(open_desk, shapes):

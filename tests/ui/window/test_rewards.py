@@ -81,8 +81,8 @@ def test_the_work_of_a_step_is_shown_as_it_changes_and_its_time_once_counted(ope
     desk.replace("objective.rollout.steps", "40")
     desk.wait(lambda: desk.state["cost"][-1] != before[-1], "more work")
     left, top, *_ = desk.state["place"]
-    for _ in range(12):  # to the top of the page, where no card covers the button
-        desk.wheel(left + 212, top + 400, "4")
+    # To the top of the page, where no card covers the button.
+    desk.wheel(left + 212, top + 400, "4", 12)
     desk.click("will it fit rewards")
     words = "About 40 s a step, 20 min in all (on this processor)"
     desk.wait(lambda: desk.state["cost"][0] == words, "the time")
@@ -92,18 +92,13 @@ def test_the_work_of_a_step_is_shown_as_it_changes_and_its_time_once_counted(ope
     )
     desk.page("hardware")
     assert desk.state["cost"][0] == words
-
-
-def test_a_wrong_number_leaves_no_work_to_be_told(open_desk, rewarded):
-    desk = open_desk(rewarded)
     desk.page("rewards")
-    desk.wait(lambda: desk.state["cost"], "the card")
     desk.replace("objective.rollout.steps", "many")
-    desk.wait(lambda: desk.state["cost"] == [], "nothing to be told")
+    desk.wait(lambda: desk.state["cost"] == [], "nothing to be told of a wrong number")
 
 
-def test_one_s_own_code_is_run_only_after_a_yes(open_desk, rewarded):
-    desk = open_desk(rewarded)
+def test_one_s_own_code_is_run_and_resumed_when_changed_only_after_a_yes(open_desk, rewarded, own):
+    desk = open_desk(rewarded, mode="slow")
     desk.key("F5")
     desk.wait(lambda: is_requested(desk), "the question")
     desk.key("Return")  # the first answer is no
@@ -112,16 +107,8 @@ def test_one_s_own_code_is_run_only_after_a_yes(open_desk, rewarded):
     desk.key("F5")
     desk.wait(lambda: is_requested(desk), "the question again")
     desk.click("answer run")
-    desk.wait_state(is_running=True)
-    assert desk.state["problems"] == []
-
-
-def test_a_run_whose_code_has_changed_is_resumed_only_after_a_yes(open_desk, rewarded, own):
-    desk = open_desk(rewarded, mode="slow")
-    desk.key("F5")
-    desk.wait(lambda: is_requested(desk), "the question")
-    desk.click("answer run")
     desk.wait(lambda: desk.state["step"] > 0, "a step")
+    assert desk.state["problems"] == []
     desk.click("pause")
     desk.wait_state(status="paused")
     own.write_text(CODE + "# another\n")

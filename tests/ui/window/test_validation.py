@@ -23,6 +23,10 @@ def test_a_run_says_what_validation_images_show(open_desk, validating):
     # The fake worker's loss is lowest after 0.598 of the run.
     assert words == "It begins to memorize: the loss was lowest at step 40."
     assert facts == []  # below a banner there is little room
+    desk.resize(1280, 980)
+    desk.wait(lambda: len(desk.state["validation"].splitlines()) > 2, "details where there is room")
+    desk.resize(1280, 800)
+    desk.wait(lambda: len(desk.state["validation"].splitlines()) == 2, "room for the chart")
     desk.click("validation details")
     facts = desk.state["validation"].splitlines()[2:]
     assert facts[0].startswith("Loss now: 0.14")
@@ -31,29 +35,10 @@ def test_a_run_says_what_validation_images_show(open_desk, validating):
     assert len(desk.state["validation"].splitlines()) == 2
 
 
-def test_a_run_without_validation_has_no_card_of_it(open_desk, project):
-    desk = open_desk(project)
-    desk.click("start")
-    desk.wait_state(status="finished")
-    assert desk.state["validation"] == ""
-    assert not desk.widget("validation details")["shown"]
-
-
-def test_the_details_are_there_by_themselves_where_there_is_room(open_desk, validating):
-    desk = open_desk(validating)
-    desk.click("start")
-    desk.wait_state(status="finished")
-    desk.rest()
-    assert len(desk.state["validation"].splitlines()) == 2
-    desk.resize(1280, 980)
-    desk.wait(lambda: len(desk.state["validation"].splitlines()) > 2, "the details")
-    desk.resize(1280, 800)
-    desk.wait(lambda: len(desk.state["validation"].splitlines()) == 2, "room for the chart")
-
-
 def test_a_run_that_ended_early_can_be_resumed_and_says_what_decides(open_desk, tmp_path):
     patient = {"use": True, "every": 10, "patience": 1}
     desk = open_desk(write_project(tmp_path / "project", validation=patient))
+    desk.resize(1280, 800)
     desk.click("start")
     # The loss is lowest at step 40 of 60.
     desk.wait_state(status="finished", step=50)
@@ -61,6 +46,11 @@ def test_a_run_that_ended_early_can_be_resumed_and_says_what_decides(open_desk, 
     title, *lines = desk.state["banner"].splitlines()
     assert title == "Training ended early"
     assert any("validation.patience" in line and "config.json" in line for line in lines)
+    desk.wait(lambda: desk.widget("loss chart")["height"] >= 172, "a chart of two panels")
+    desk.click("validation details")
+    desk.rest()
+    assert len(desk.state["validation"].splitlines()) > 2
+    assert desk.widget("loss chart")["height"] >= 172  # below a banner too
     desk.click("resume")
     desk.wait_state(status="finished", step=60)
     desk.wait(
@@ -68,23 +58,13 @@ def test_a_run_that_ended_early_can_be_resumed_and_says_what_decides(open_desk, 
     )
 
 
-def test_the_chart_keeps_its_height_below_a_banner(open_desk, tmp_path):
-    validation = {"use": True, "every": 10, "patience": 1}
-    desk = open_desk(write_project(tmp_path / "project", validation=validation))
-    desk.resize(1280, 800)
-    desk.click("start")
-    desk.wait_state(status="finished")
-    desk.rest()
-    desk.wait(lambda: desk.widget("loss chart")["height"] >= 172, "a chart of two panels")
-    desk.click("validation details")
-    desk.rest()
-    assert len(desk.state["validation"].splitlines()) > 2
-    assert desk.widget("loss chart")["height"] >= 172
-
-
-def test_how_often_is_counted_in_what_is_chosen(open_desk, validating):
+def test_validation_is_found_and_how_often_is_counted_in_what_is_chosen(open_desk, validating):
     desk = open_desk(validating)
-    desk.page("validation")
+    desk.key("ctrl+f")
+    desk.type("overfitting")  # what people fear
+    desk.wait(lambda: desk.widget("search hits")["shown"], "hits")
+    desk.key("Return")
+    desk.wait_state(page="validation", focus="validation.use")
     desk.click("advanced validation")
     assert desk.ask("unit", path="validation.every")["unit"] == "steps"
     desk.click("validation.unit")
@@ -94,12 +74,3 @@ def test_how_often_is_counted_in_what_is_chosen(open_desk, validating):
     desk.replace("validation.every", "0")
     desk.wait(lambda: desk.value("validation.every") == 0, "the number")
     assert desk.ask("unit", path="validation.every")["unit"] == "never in between"
-
-
-def test_settings_of_validation_are_found_by_what_people_fear(open_desk, project):
-    desk = open_desk(project)
-    desk.key("ctrl+f")
-    desk.type("overfitting")
-    desk.wait(lambda: desk.widget("search hits")["shown"], "hits")
-    desk.key("Return")
-    desk.wait_state(page="validation", focus="validation.use")
