@@ -9,6 +9,7 @@ from dataclasses import replace
 from importlib import metadata as packages
 
 import torch
+from pydantic_core import to_json
 
 from modules.assembly.inputs import Inputs, encoder_digests_of, prepare_inputs
 from modules.assembly.method import Attached, attach
@@ -281,7 +282,7 @@ def _report_start(run: Run) -> None:
         run.events.write(Checkpoint(run.last.step, path.as_posix()))
     total = run.config.training.steps
     run.events.write(Started(os.getpid(), run.first_step, total, run.versions))
-    if run.last is not None and run.last.config_digest != run.digest:
+    if run.last is not None and run.last.config_digest not in (run.digest, _file_digest(run.folder)):
         run.warn("config.json has changed since the checkpoint; the run continues with the new one")
     if run.last is not None and _without_model_version(run.last.versions) != _without_model_version(
         run.versions
@@ -318,6 +319,14 @@ def _read_config(folder: RunFolder) -> tuple[TrainConfig, str]:
     document = migrate(read_json(folder.config), source=str(folder.config))
     config = resolve(document, source=str(folder.config))
     return config, hashlib.sha256(config.model_dump_json().encode()).hexdigest()
+
+
+def _file_digest(folder: RunFolder) -> str:
+    """Return the digest of config.json as the version of the program that wrote it computed it.
+
+    The digest of the resolved config is another one where the version added or renamed settings.
+    """
+    return hashlib.sha256(to_json(read_json(folder.config))).hexdigest()
 
 
 def _libraries() -> dict[str, str]:

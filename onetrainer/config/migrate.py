@@ -102,13 +102,20 @@ MIGRATIONS: dict[int, Callable[[Document], Document]] = {
 }
 
 
+_RENAMED_AFTER = 5
+"""The last version with the former names, whose migration changes nothing else."""
+
+
 def migrate(document: Document, *, source: str) -> Document:
-    """Return the document in the current layout; without a version it counts as current.
+    """Return the document in the current layout.
+
+    A document without a version counts as current, but may use former names of settings: no current
+    setting has one of them.
 
     Raises:
         UserError: The version is newer than this program, or not a number.
     """
-    version = document.get("version", VERSION)
+    version = document.get("version", _RENAMED_AFTER)
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise UserError(
             f"{source}: version {version!r} is not a config version",
@@ -119,7 +126,7 @@ def migrate(document: Document, *, source: str) -> Document:
         raise UserError(
             f"{source}: this file has config version {version}",
             f"This program supports versions up to {VERSION}",
-            "Update the program, or save the preset from the version you have.",
+            "Update the program, or create the settings again in this version.",
         )
     for step in range(version, VERSION):
         document = MIGRATIONS[step](document)

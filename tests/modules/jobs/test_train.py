@@ -1,11 +1,13 @@
 """What the job of training asks the hub for, what its pictures tell, and how its file is named."""
 
+import hashlib
 import json
 import shutil
 
 import pytest
 from huggingface_hub import constants
 from PIL import Image
+from pydantic_core import to_json
 from safetensors import safe_open
 
 from modules.families import hub
@@ -14,7 +16,7 @@ from modules.training.checkpoints import newest_record
 from onetrainer.errors import UserError
 from onetrainer.run.events import Sample, Started, Warned
 from tests import runs
-from tests.modules.forecast.least_model import write_least_weights
+from tests.least_model import write_least_weights
 
 pytestmark = pytest.mark.slow
 
@@ -103,6 +105,20 @@ def test_another_model_in_the_config_is_no_change_of_libraries(config, cache, pa
     assert [event.text for event in told(folder, Warned)] == [
         "config.json has changed since the checkpoint; the run continues with the new one"
     ]
+
+
+def test_migrating_a_config_is_no_change_of_it(config):
+    folder = runs.new_run(config, training={"steps": 2}, output={"save_every": 1})
+    document = {**json.loads(folder.config.read_text()), "version": 5}
+    document["hardware"]["temp_device"] = document["hardware"].pop("offload_device")
+    folder.config.write_text(json.dumps(document, indent=2))
+    assert train(folder) == 0
+    shutil.rmtree(folder.checkpoint(2))
+    state = folder.checkpoint(1) / "state.json"
+    digest = hashlib.sha256(to_json(document)).hexdigest()
+    state.write_text(json.dumps({**json.loads(state.read_text()), "config_digest": digest}))
+    assert train(folder) == 0
+    assert not told(folder, Warned)
 
 
 def parameters(folder):
