@@ -1,4 +1,4 @@
-"""Random numbers as a function of seed, purpose and position, whatever ran before.
+"""Random numbers as a function of seed, purpose and position only.
 
 Every draw gets a new generator, so a resumed run, a run with other microbatches and a run with
 validation between its steps all draw the same numbers.

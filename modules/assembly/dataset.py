@@ -93,7 +93,7 @@ class Images:
     Attributes:
         skipped: Messages about images that cannot be used.
         digest: Of the encoded training data in its order; equal for two runs with the same data.
-        identity: Of the data alone, whatever encodes it: equal on every device.
+        identity: Of the data, independent of the encoders: equal on every device.
         validation: None without validation.
         new: Number of images that were not completely in the cache before.
     """

@@ -35,7 +35,7 @@ class Inputs:
 
     @property
     def identity(self) -> str:
-        """Digest of the training data alone, whatever encodes it: equal on every device."""
+        """Digest of the training data, independent of the encoders: equal on every device."""
         images = [self.images.identity] if self.images is not None else []
         return " ".join([*images, *([self.prompts.digest] if self.prompts is not None else [])])
 

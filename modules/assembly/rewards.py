@@ -240,7 +240,7 @@ def evaluate_task_of(
     engine: Engine,
     exported: ExportedWeights,
 ) -> EvaluateTask:
-    """Return the task that evaluates the held-out prompts."""
+    """Return the task that evaluates the validation prompts."""
     assert inputs.prompts is not None
     section, method = rewards.section, attached.method
     return EvaluateTask(

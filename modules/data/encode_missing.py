@@ -99,7 +99,7 @@ class MissingEntries:
         self.entry_type = entry_type
         self.keys: Keys = np.zeros((job.transforms.rows, KEY_BYTES), np.uint8)
         self.contents: Keys = np.zeros((len(job.transforms.items), KEY_BYTES), np.uint8)
-        """Of each image: a digest of its files alone, whatever encodes them."""
+        """A digest of each image's files, independent of the VAE."""
         self._job = job
         self._sizes: NDArray[np.uint8] = np.zeros(job.transforms.rows, np.uint8)
         self._accepted = _halves(job.vae.size) if entry_type.is_encoded else (1,)

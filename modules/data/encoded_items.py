@@ -170,7 +170,7 @@ class EncodedImages:
         return torch.cat([mask, mean], dim=1)
 
     def pixels(self, index: int, number: int) -> Tensor:
-        """Decode a transformed image, as the VAE gets it: (1, 3, 8h, 8w), float32 in [-1, 1]."""
+        """Read and transform an image for the VAE: (1, 3, 8h, 8w), float32 in [-1, 1]."""
         return self._decoded(LATENTS, index, number)
 
     def digest_lines(self) -> Iterator[str]:
@@ -183,7 +183,7 @@ class EncodedImages:
             yield digest.hexdigest()
 
     def identity_lines(self) -> Iterator[str]:
-        """Compute a digest of each image's files and transforms, whatever encodes them.
+        """Compute a digest of each image's files and transforms, independent of the VAE.
 
         Equal on every device, and in every precision.
         """

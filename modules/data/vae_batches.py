@@ -27,8 +27,9 @@ class VaeBatches:
     def encode(self, images: Sequence[Tensor]) -> Iterator[tuple[int, LatentMoments]]:
         """Encode images, each (3, H, W), on the VAE's device, in batches.
 
-        Yields each batch's size and its moments, without those of the filling. A lack of memory
-        halves the size from then on; it is raised if a single image does not fit.
+        Yields each batch's size and its moments, without those of padding images. Running out of
+        memory halves the batch size permanently; the error is raised if a single image does not
+        fit.
         """
         done = 0
         while done < len(images):

@@ -26,7 +26,7 @@ from onetrainer.demo.images import (
 Array = NDArray[numpy.float64]
 Mask = NDArray[numpy.bool_]
 
-CORNER = 6  # px; corners are free of shapes whatever their size
+CORNER = 6  # px; corners are free of shapes of any size
 FOREGROUND_DISTANCE = 34.0  # RGB distance from background and shadow of a foreground pixel
 SHADOW = 0.75  # shadows keep three quarters of the background's light
 MIN_PIXELS = 80  # of a shape; less is noise

@@ -50,7 +50,7 @@ def pseudo_huber(difference: Tensor, threshold: Tensor) -> Tensor:
     """Compute 2c·(sqrt(x² + c²) - c): x² far below the threshold c, 2c·|x| far above it.
 
     As c → ∞ it becomes the squared error; divided by 2c it becomes the absolute error as c → 0.
-    Written as 2c·x² / (sqrt(x² + c²) + c), which loses no precision where x is small beside c.
+    Written as 2c·x² / (sqrt(x² + c²) + c), which loses no precision where x is small compared to c.
     Source: Khrapov et al. 2024, arXiv:2403.16728.
     """
     square = difference**2

@@ -80,7 +80,7 @@ def pyramid(
 ) -> Tensor:
     """Add coarser and coarser noise, and normalize each image to a standard deviation of 1.
 
-    Each level is 2 to 4 times coarser than the last; the last has a side of a single number.
+    Each level is 2 to 4 times coarser than the last; the last is one element high or wide.
     Source: Whitaker 2023, "Multi-Resolution Noise for Diffusion Model Training", which also adds
     plain noise a second time, and normalizes over the whole batch.
 

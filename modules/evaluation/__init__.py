@@ -1,1 +1,1 @@
-"""Measurements on data that is not trained on: validation loss, and scores of held-out prompts."""
+"""Measurements on data that is not trained on: validation loss, scores of validation prompts."""

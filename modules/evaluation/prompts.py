@@ -1,4 +1,4 @@
-"""Evaluation of held-out prompts: generated from the same noise every time, and scored.
+"""Evaluation on validation prompts: generated from the same noise every time, and scored.
 
 Deterministic, and without effect on training.
 """
@@ -26,7 +26,7 @@ LATENT_CHANNELS, LATENT_SIDE = 4, 8
 
 @dataclass(frozen=True)
 class ValidationPrompts:
-    """Held-out prompts and the noise of their images.
+    """Validation prompts and the seeds and size of their images.
 
     Attributes:
         seeds: Number of images per prompt, with seeds from `first_seed` on.
@@ -77,13 +77,13 @@ class ScoredPrompt:
     distance: Tensor | None
 
     def without_images(self) -> "ScoredPrompt":
-        """Return the same without images, whose memory is freed."""
+        """Return a copy without the images, so that their memory can be freed."""
         return replace(self, images=self.images.new_empty(0, *self.images.shape[1:]))
 
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Generates and scores images of held-out prompts.
+    """Generates and scores images of validation prompts.
 
     Attributes:
         merged, autocast: Contexts of the method and of the engine.
@@ -173,7 +173,7 @@ class Evaluator:
         return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
     def _distance(self, prompt: str, latents: Tensor) -> Tensor:
-        """Return the mean squared difference of noise predictions, (B,), in units of the noise.
+        """Return the mean squared difference to the base model's noise predictions, (B,).
 
         The base model encodes the prompt itself, because text encoders or embeddings may be
         trained.

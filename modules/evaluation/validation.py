@@ -27,7 +27,7 @@ class ValidationImages:
     Attributes:
         names: Unique in the run.
         concepts: Each image's concept by its name.
-        digest: Of the images with their captions and masks, whatever encodes them.
+        digest: Of the images with their captions and masks, independent of the encoders.
         former_digest: The same as earlier versions computed it, which depends on the encoder.
         load: Returns an image as a batch by its index, with its complete caption.
         sizes: Every width and height among them, in pixels.

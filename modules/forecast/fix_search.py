@@ -78,9 +78,10 @@ class _Search:
         return fits(fix.peak, self.plans.target.available)
 
     def combination(self, fixes: Sequence[_Fix]) -> list[_Fix]:
-        """Return the combination that fits, or the best one; none of fewer than two changes.
+        """Return a fix of several changes that fits, or the one with the lowest peak.
 
-        The cheapest are chosen first; changes without further effect are left out.
+        The cheapest changes are added first; those that do not lower the peak are left out. Empty
+        if fewer than two changes remain.
         """
         chosen: list[Change] = []
         best = _Fix(Change({}, "", ""), self.known.peak_bytes)

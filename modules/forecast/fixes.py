@@ -247,7 +247,7 @@ def _slower_steps(config: TrainConfig, on_card: bool) -> Iterator[Change]:
 
 
 def _changing_results(config: TrainConfig) -> Iterator[Change]:
-    """Yield what also changes the results of training."""
+    """Yield the changes that save memory but also affect the training result."""
     is_adapter = isinstance(config.method, Adapter | EmbeddingOnly)
     if is_adapter and config.hardware.quantization == "none" and missing_quantizer("int8") is None:
         yield Change(

@@ -81,7 +81,7 @@ def training_alone(stage: Stage) -> dict[str, int]:
 
 @contextmanager
 def _training_steps(stage: Stage) -> Iterator[MemoryParts]:
-    """Yield the peak of the run's steps of every type, keeping what they leave in memory."""
+    """Yield the memory at the peak of any type of step; their state exists in the context."""
     config, attached = stage.config, stage.attached
     images = partial(_batch, stage)
     if stage.mixer is None:

@@ -67,8 +67,8 @@ def choose_device(name: Literal["auto", "cuda", "cpu"]) -> torch.device:
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
         raise UserError(
-            "hardware.device: no graphics card that torch can use",
-            "Expected an NVIDIA card with a current driver, and torch with CUDA",
+            "hardware.device: torch finds no usable GPU",
+            "Expected an NVIDIA GPU with a current driver, and torch with CUDA",
             'Set the device to "auto" or "cpu"',
         )
     return torch.device("cuda" if available and name != "cpu" else "cpu")

@@ -61,7 +61,7 @@ class MetaDevice(TorchFunctionMode):
         types: object,
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401 - whatever the function gives
+    ) -> Any:  # noqa: ANN401 - the result of any function
         named = dict(kwargs or {})
         if func not in _HANDLED and named.get("device") is None:
             return func(*args, **named)

@@ -232,6 +232,6 @@ def _groups(
 def _no_layer_error() -> UserError:
     return UserError(
         "method: no layer is chosen for training",
-        "Expected a network with trainable layers",
+        "Expected a component with trainable layers",
         "Train the UNet or a text encoder, or choose other layers (method.targets, method.layers)",
     )

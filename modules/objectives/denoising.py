@@ -47,8 +47,8 @@ class Denoising:
     independent of microbatch size. The effects are applied in this order:
 
     1. latent and timestep; the noise with its additions (`draw_noise`), and the target;
-    2. where needed, the base model's prediction: in place of a prior image's target, and beside
-       the target outside a mask;
+    2. where needed, the base model's prediction: in place of a prior image's target, and in
+       addition to the target outside a mask;
     3. the error of each element (`errors`), with Huber thresholds by timestep;
     4. the mask, and the mean per image: this is `Loss.per_item`, because it can be compared
        between runs that weigh timesteps and images differently;
@@ -99,11 +99,11 @@ class Denoising:
             masked=self._inpainting_input(batch),
         ).float()
         per_item = self._per_item(predicted, task, weights, base)
-        weighed = self._weighed(per_item, batch, task.timesteps)
+        weighed = self._apply_weights(per_item, batch, task.timesteps)
         return Loss(weighed.sum() * batch.weight, per_item.detach())
 
     def validation(self, batch: Batch, probe: Probe) -> Tensor:
-        """Compute the masked mean squared error, (K,), whatever loss training uses.
+        """Compute the masked mean squared error, (K,), for any training loss.
 
         With plain noise, without timestep weights or random draws, at the mean of the latent's
         posterior: so that the numbers of runs with other settings can be compared.
@@ -256,8 +256,8 @@ class Denoising:
         normalize_area = self._masking.normalize_area
         return masked_mean(trained, preserved, on_device, normalize_area=normalize_area)
 
-    def _weighed(self, per_item: Tensor, batch: Batch, timesteps: Tensor) -> Tensor:
-        """Multiply each image's loss by its weights, (B,)."""
+    def _apply_weights(self, per_item: Tensor, batch: Batch, timesteps: Tensor) -> Tensor:
+        """Multiply each image's loss, (B,), by its timestep, image and class image weights."""
         if self._weights is not None:
             per_item = per_item * self._weights[timesteps]
         factors = torch.tensor(batch.loss_weights or [1.0] * len(batch.positions))

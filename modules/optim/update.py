@@ -93,7 +93,7 @@ class WeightUpdater:
         return self._rounding(self.parameters)
 
     def in_float32(self) -> AbstractContextManager[None]:
-        """Return a context in which all weights have the dtype of their state."""
+        """Return a context in which weights with stochastic rounding are float32."""
         if self._seed is None:
             return nullcontext()
         return in_float32({number: weight for weight, number in self._numbers.items()})

@@ -65,7 +65,7 @@ def write_image(image: Image.Image, path: Path, settings: Settings | None) -> No
 def _cannot_write(path: Path, error: OSError) -> UserError:
     return UserError(
         f"{path}: cannot write here ({(error.strerror or str(error)).lower()})",
-        "Expected a folder on a disk with free space that you may write to",
+        "Expected a writable folder with free disk space",
         "Free some space or choose another folder with --out",
     )
 

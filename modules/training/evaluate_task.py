@@ -1,4 +1,4 @@
-"""Evaluation of reward training on held-out prompts: generate, score, judge, stop early.
+"""Evaluation of reward training on validation prompts: generate, score, judge, stop early.
 
 Uses the weights that samples and output files use.
 """
@@ -92,7 +92,7 @@ class Evaluations:
 
 @dataclass(frozen=True)
 class EvaluateTask:
-    """Evaluates the held-out prompts: before the first step, every so many steps, at the end.
+    """Evaluates the validation prompts before the first step, at an interval and at the end.
 
     Attributes:
         rewards: Normalized by the base model's scores once these are known.
@@ -121,7 +121,7 @@ class EvaluateTask:
     def begin(self, step: int, past_events: Sequence[Event]) -> None:
         """Run a missing evaluation before the first step of a new or resumed run.
 
-        The first evaluation of a run, at whatever step, defines the units of the rewards.
+        The first evaluation of a run, at any step, defines the units of the rewards.
 
         past_events: Events of the run up to here.
         """

@@ -65,10 +65,10 @@ class CacheReport:
         kinds: a report for each kind.
         older_entries: number of files of an older version, which are not read any more.
         older_bytes: their bytes.
-        foreign: files among the shards that are none.
+        foreign: files in the shard folder that are not shards.
         other_bytes: bytes of the indexes.
         is_in_use: whether programs use it now.
-        damaged: names of entries just found to be damaged.
+        damaged: names of the entries that this check found damaged.
     """
 
     folder: str

@@ -88,7 +88,7 @@ def _mark_problems(captions: Captions, path: str) -> Iterator[Problem]:
         if not clean or clean != " ".join(clean.split()):
             yield Problem(
                 setting,
-                "blanks cannot be distinguished from those between words",
+                "spaces alone, or several in a row, cannot be found reliably in captions",
                 'Expected characters that captions do not contain otherwise, such as ";;;"',
                 "Enter some, or leave it empty.",
             )
@@ -120,7 +120,7 @@ def _list_problems(captions: Captions, path: str) -> Iterator[Problem]:
             setting,
             f"the list is empty, so {effect}",
             "",
-            "Enter one tag a line.",
+            "Enter one tag per line.",
             severity="warning",
         )
     if not captions.listed_regex:

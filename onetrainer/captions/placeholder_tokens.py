@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 
 def token_key(word: str) -> str:
-    """Return the form in which tokens are compared: CLIP ignores case and repeated blanks."""
+    """Return the form in which tokens are compared: CLIP ignores case and repeated spaces."""
     return " ".join(word.lower().split())
 
 

@@ -116,10 +116,10 @@ def join_tags(tags: Tags, captions: Captions) -> str:
 
 
 def tag_separator(captions: Captions) -> str:
-    """Return the text at which tags are split; " " for blanks.
+    """Return the text at which tags are split; " " if the separator is only spaces.
 
-    Blanks around a sign such as "," are ignored; around a word such as " and " they count, as
-    otherwise "sandals" would be split.
+    Spaces around punctuation such as "," are ignored; around a word such as " and " they are kept,
+    as otherwise "sandals" would be split.
     """
     separator = " ".join(captions.separator.split())
     if any(letter.isalnum() for letter in separator):

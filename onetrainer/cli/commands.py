@@ -109,7 +109,7 @@ def allow(options: argparse.Namespace) -> int:
     if not options.yes:
         _print(trusted_files.preview(spec))
         _print(f"\nThis is {function.file}. A run that uses {function.name} runs all of it with")
-        _print("your permissions: it can read, change and send whatever you can.")
+        _print("your permissions: it can read, change and send everything that you can.")
         if not sys.stdin.isatty():
             raise UserError(
                 "this terminal cannot ask for confirmation", "", "Read the file, and add --yes"

@@ -86,7 +86,7 @@ class ImageTransform:
 class _RandomNumbers(NamedTuple):
     """Random numbers of one variation: fractions from 0 to 1, amounts from -1 to 1.
 
-    All are sampled whatever is set, so that enabling one setting does not change the others.
+    All are sampled with any settings, so that enabling one setting does not change the others.
     """
 
     zoom: float

@@ -30,11 +30,11 @@ OneTrainer's demo.
 
 base/      a tiny Stable Diffusion model that draws simple shapes, such as
            "a small red heart on a night background"
-pictures/  captioned pictures of smileys, which it cannot draw yet
-signs/     pictures of one thing that it can draw and has no word for
-demo.json  the config of a short training that teaches it, by a LoRA
-demo-….json  the same or the like by other ways of training; demo-alignprop.json
-           learns no pictures: it draws, and learns from a score of what it has drawn
+pictures/  captioned images of smileys, which it cannot generate yet
+signs/     images of one shape that it can generate but has no token for
+demo.json  the config of a short LoRA training on the smileys
+demo-….json  configs for other training methods; demo-alignprop.json uses no
+           images: it trains on the score of the images that it generates
 
 Delete the folder whenever you like; `onetrainer demo FOLDER` writes a new one.
 """

@@ -106,9 +106,9 @@ def _starts(side: int) -> list[int]:
 
 
 def _power_spectra(tiles: "NDArray[np.float32]") -> "NDArray[np.float64]":
-    """Return (n, _BINS): the mean power at each frequency up to the finest, times its square.
+    """Return the mean power in each frequency band, times the squared frequency: (n, _BINS).
 
-    Natural images have about the same value at every frequency then.
+    The factor makes the values of a natural image about equal in all bands.
     Source: Field 1987, "Relations between the statistics of natural images and the response
     properties of cortical cells".
     """

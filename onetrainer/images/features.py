@@ -47,7 +47,7 @@ class Features:
     Attributes:
         hash: 64 bits that are nearly the same for near-duplicates.
         mirrored: the hash of the horizontally flipped image.
-        thumb: 20 × 20 × 3 values of the whole image whatever its shape, rows from the top.
+        thumb: 20 × 20 × 3 values of the whole image for any shape, rows from the top.
         detail: fineness of detail; None if the image is too small or has too little contrast.
     """
 

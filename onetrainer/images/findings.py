@@ -117,5 +117,5 @@ def format_findings(findings: Sequence[Finding], *, most: int = MAX_LISTED) -> l
 
 
 def printable(line: str) -> str:
-    """Return a line without control characters, whatever files are called."""
+    """Return a line without control characters, which file names may contain."""
     return "".join(sign if sign.isprintable() else "?" for sign in line)

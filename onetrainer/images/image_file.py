@@ -139,7 +139,7 @@ def _reason(error: Exception, file: BinaryIO) -> str:
 def _png_exif_tail(file: BinaryIO) -> bytes | None:
     """Return the EXIF block of a PNG that has it behind its pixels; None if there is none.
 
-    The file position stays. The block's checksum tells it from pixels that look like one.
+    The file position is kept. The checksum distinguishes the block from pixels that look like one.
     Source: PNG third edition (W3C), section 5.3, chunk layout, and 11.3.4.5, eXIf.
     """
     place = file.tell()

@@ -76,7 +76,7 @@ def notes(
     found = []
     if has_no_gpu:
         found.append(
-            "No graphics card was found, so this is about RAM; --memory GB plans for a card."
+            "No GPU was found, so this is about RAM; --memory GB plans for a GPU of that size."
         )
     if missing_model is not None:
         what = f"{missing_model} was not found" if missing_model else "No base model is chosen"
@@ -89,7 +89,7 @@ def notes(
 
 
 def format_memory(size: int) -> str:
-    """Return a number of bytes as on a graphics card's box: "11.9 GB", "340 MB"."""
+    """Return a number of bytes as on the box of a GPU: "11.9 GB", "340 MB"."""
     if size >= GB // 10:
         return f"{size / GB:.2f} GB" if size < 10 * GB else f"{size / GB:.1f} GB"
     return f"{size / (GB >> 10):.0f} MB"

@@ -5,7 +5,7 @@ from onetrainer.errors import UserError
 
 
 def diverged(what: str, precision: Precision | None = None) -> UserError:
-    """Return the error for training. precision: The compute precision; None if unknown."""
+    """Return the error for training loss. precision: The compute precision; None if unknown."""
     alternatives = _finer(precision)
     return UserError(
         f"{what}: training has diverged",
@@ -16,11 +16,11 @@ def diverged(what: str, precision: Precision | None = None) -> UserError:
 
 
 def not_a_number(name: str, precision: Precision | None = None) -> UserError:
-    """Return the error for a validation image before training."""
+    """Return the error for the loss of a validation image before training."""
     alternatives = _finer(precision)
     return UserError(
-        f"{name}: the base model's validation loss is not a number, before any training",
-        "Expected a base model that computes in this precision",
+        f"{name}: the base model's validation loss is not a finite number before training starts",
+        "Expected a base model that works in the chosen precision",
         f"If the base model's file is intact, try {alternatives} (hardware.precision)."
         if alternatives
         else "Check the base model's file: it may be damaged, or not the expected model.",

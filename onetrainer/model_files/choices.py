@@ -31,8 +31,8 @@ def require_family(model: ModelFile, family: FamilyName, *, has_custom_vae: bool
         raise UserError(
             f"{model.path.name}: this {NAMES[family]} model's UNet has EMA weights only"
             f"{', and there is no VAE' if vae else ''}",
-            "Expected a model with the usual weights",
-            "Convert the EMA weights to a model, and choose that:"
+            "Expected a model with regular weights as well",
+            "Write a model with the EMA weights as regular ones, and choose it:"
             f" onetrainer convert --ema{vae} {model.path.name} NEW.safetensors",
         )
     only_vae = missing == ["VAE"]

@@ -351,8 +351,8 @@ def _with_item(items: list[Any], rest: str, value: Any) -> list[Any]:
     index = int(number)
     if index > len(items):
         raise UserError(
-            f"--set …{rest}: entry {index} of a list with {len(items)} entries, counted from 0",
-            f"Expected at most {len(items)}",
+            f"--set …{rest}: the list has {len(items)} entries, so there is no entry {index}",
+            f"Expected an index of at most {len(items)}, counted from 0",
             "Set the entries before it too.",
         )
     old = items[index] if index < len(items) else {}

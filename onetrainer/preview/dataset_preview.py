@@ -191,7 +191,7 @@ def preview_dataset(
 
 
 class _CachedGroups:
-    """Groups near-duplicates by cached features; is_sure tells whether all were cached."""
+    """Groups near-duplicates by cached features; is_sure: whether all were cached."""
 
     def __init__(self, image_index: ImageIndex, should_stop: Callable[[], bool] | None) -> None:
         self._image_index = image_index

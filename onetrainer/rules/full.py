@@ -70,7 +70,7 @@ def _precision_problems(config: TrainConfig, method: Full | Vae) -> Iterator[Pro
     if config.hardware.precision == "fp32" and isinstance(method, Full):
         yield Problem(
             "method.weights",
-            "bf16 weights need the precision bf16: the model computes in bf16 anyway",
+            "the precision fp32 has no effect: with bf16 weights the model computes in bf16",
             "Expected bf16 for both, or fp32 for both",
             "Set the precision to bf16, or the weights to fp32.",
             "warning",

@@ -117,7 +117,7 @@ def _reward_problems(path: str, reward: Reward, section: AlignProp) -> Iterator[
         yield Problem(
             f"{path}.weight",
             "a trained reward with weight 0 has no effect",
-            "Expected another weight, or a reward that is not trained",
+            "Expected a weight other than 0, or a reward that is only measured",
             'Set the weight to 1, or turn off "Train toward it".',
             choices=(Fix(f"{path}.weight", 1.0), Fix(f"{path}.train", value=False)),
         )
@@ -127,7 +127,7 @@ def _reward_problems(path: str, reward: Reward, section: AlignProp) -> Iterator[
         yield Problem(
             f"{path}.reward",
             f"{REWARD_LABELS[reward.reward]} has no gradient",
-            'Expected the algorithm "best_of_n" (best of n), or a reward that is not trained',
+            'Expected the algorithm "best_of_n" (best of n), or a reward that is only measured',
             'Choose best of n, or turn off "Train toward it".'
             + (' If it computes only with torch, turn on "Has a gradient".' if is_function else ""),
             choices=(
@@ -181,7 +181,7 @@ def _step_problems(section: AlignProp) -> Iterator[Problem]:
             yield Problem(
                 "objective.algorithm.through",
                 "with the gradient through all steps, models soon collapse to a single image",
-                "The paper found a random number of steps best",
+                "AlignProp gives the best results with a random number of steps",
                 'Choose "random".',
                 "warning",
                 Fix("objective.algorithm.through", "random"),
@@ -189,9 +189,9 @@ def _step_problems(section: AlignProp) -> Iterator[Problem]:
         case ReFL() as chosen if chosen.earliest >= chosen.latest:
             yield Problem(
                 "objective.algorithm.earliest",
-                f"no step is left between {chosen.earliest:g} and {chosen.latest:g} of the steps",
-                "Expected the earliest before the latest",
-                "Lower the earliest or raise the latest.",
+                f"the earliest step {chosen.earliest:g} is not before the latest {chosen.latest:g}",
+                "Expected the earliest step before the latest",
+                "Lower the earliest step or raise the latest.",
             )
         case DRTune(trained_steps=trained):
             yield from _more_than_steps("trained_steps", trained, steps)

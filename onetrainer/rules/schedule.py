@@ -131,7 +131,7 @@ def _ema_problems(config: TrainConfig) -> list[Problem]:
         return [
             Problem(
                 "ema.every",
-                f"every {ema.every} steps is never in a run of {steps} steps",
+                f"with an update every {ema.every} steps, a run of {steps} steps has no EMA update",
                 f"Expected at most training.steps = {steps}",
                 "Lower it.",
                 fix=Fix("ema.every", 1),

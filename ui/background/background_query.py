@@ -20,7 +20,7 @@ class QueryCancelledError(Exception):
 
 
 class CancelToken:
-    """Reports progress of the work and tells it when to stop; safe to use from any thread."""
+    """Reports progress of the work and signals it to stop; safe to use from any thread."""
 
     def __init__(self, report: Callable[[int, int], None]) -> None:
         """Create a token.

@@ -149,7 +149,7 @@ def bucket_summary(size: BucketSummary) -> str:
 
 
 def repeat_label(repeat: Repeat, repeats: Sequence[Repeat]) -> str:
-    """Return when a repeat comes: "Every time", "1st time"."""
+    """Return the label of a repeat: "Every time", "1st time"."""
     if len(repeats) == 1:
         return "Every time"
     number = repeat.repeat + 1

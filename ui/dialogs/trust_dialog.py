@@ -16,8 +16,8 @@ _LINES, _COLUMNS = 14, 76
 _MAX_LINES = 2_000
 _WHAT = {
     "unknown": "A reward of these settings is a Python function. Its file runs with all of your"
-    " rights: it can read, change and delete whatever you can. Allow it only if you know what it"
-    " does and where it comes from.",
+    " rights: it can read, change and delete everything that you can. Allow it only if you know"
+    " what it does and where it comes from.",
     "changed": "This file has changed since you allowed it. Read it before you allow it again: it"
     " runs with all of your rights.",
 }

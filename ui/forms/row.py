@@ -314,7 +314,7 @@ class Placed(Protocol):
 
 
 def restore_tab_order(slots: Iterable[Placed]) -> None:
-    """Make Tab visit rows in reading order, whatever the order of their creation."""
+    """Make Tab visit rows in reading order, not in the order of their creation."""
     for slot in slots:
         if slot.row is not None:
             slot.row.raise_in_tab_order()

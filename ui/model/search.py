@@ -35,7 +35,7 @@ class Hit:
 def find_settings(query: str, plans: tuple[PagePlan, ...], variants: Variants) -> list[Hit]:
     """Return the settings that contain every word of the query, the best first.
 
-    Settings that only other variants have come last.
+    Settings of variants that are not selected come last.
     """
     words = query.lower().split()
     if not words:

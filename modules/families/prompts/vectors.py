@@ -1,6 +1,6 @@
 """Insertion of embeddings' vectors into the input or output of text encoders.
 
-Trained vectors are float32, whatever the encoder's dtype; only `VectorTable.insert` casts them to
+Trained vectors are float32 for any dtype of the encoder; only `VectorTable.insert` casts them to
 it.
 """
 

@@ -115,7 +115,7 @@ def architecture(family: FamilyName, prediction: Prediction, kind: FileKind) -> 
 def embedding_metadata(metadata: Mapping[str, str], token: str) -> dict[str, str]:
     """Return a run's metadata for the file of one of its embeddings.
 
-    Its tensors have the original layout's names, whatever the run's LoRA has.
+    Its tensors have the original layout's names, independent of the run's LoRA naming.
     """
     kind: FileKind = "textual-inversion"
     changed = {"name": token}

@@ -36,7 +36,7 @@ from onetrainer.model_files.embedding_keys import bundled, bundled_name
 
 @dataclass(frozen=True)
 class LoraFile:
-    """Contents of a LoRA file, whatever its naming.
+    """Contents of a LoRA file of any naming.
 
     Attributes:
         embeddings: Bundled ones by their token, then by "clip_l", "clip_g" ….

@@ -87,7 +87,7 @@ def write_model_folder(
 
 
 def unwritten_components(index: Config) -> list[str]:
-    """Return the components of a folder's index that are not written: "safety checker"."""
+    """Return the index's components that are never written, such as "safety checker"."""
     written = (*WEIGHTS, *TOKENIZERS, "scheduler")
     return [
         name.replace("_", " ")
@@ -140,7 +140,7 @@ def _is_present(entry: object) -> bool:
 
 
 def _copy_tokenizer(folder: Path, description: Description) -> None:
-    """Copy the model's tokenizer; missing files are the same in all of Stable Diffusion."""
+    """Copy the model's tokenizer; a missing vocabulary is copied from SD 1.5, as all share it."""
     folder.mkdir(parents=True)
     source = description.home / folder.name
     if not source.is_dir():

@@ -159,7 +159,7 @@ def _is_plain(tensor: Tensor) -> bool:
 
 
 def _pin(tensor: Tensor) -> None:
-    """Move a tensor's data to pinned memory, which the GPU reads directly, for good."""
+    """Move a tensor's data permanently to pinned memory, which the GPU reads directly."""
     if tensor.is_pinned():
         return
     with _pinning(tensor, "hardware.offload_layers"):

@@ -23,8 +23,8 @@ def load_start_file(
 ) -> tuple[str, ...]:
     """Copy a file's tensors into untrained adapters and return notes for people.
 
-    The effect is the file's, whatever its alpha. Raises UserError for another variant of adapter,
-    another rank, and layers that are not trained here, since they would be lost.
+    The adapters reproduce the file's effect for any alpha. Raises UserError for another variant
+    of adapter, another rank, and layers that are not trained here, since they would be lost.
     """
     _require_variant(path, file, section)
     _require_trained(path, file, adapters)
@@ -85,7 +85,7 @@ def _require_trained(path: Path, file: LoraFile, adapters: Mapping[Layer, Adapte
             f"{path.name}: {len(untrained)} of its layers are not trained and would be lost:"
             f" {_format_layers(untrained)}",
             "Expected a file whose layers are all trained",
-            "Train these networks too, and choose more layers (method.targets) or name them"
+            "Train these components too, and choose more layers (method.targets) or name them"
             " (method.layers); or choose another file",
         )
 

@@ -54,7 +54,7 @@ def require_all_used(rules: Sequence[LayerRule], names: Iterable[str]) -> None:
             raise UserError(
                 f"{where} matches none of the {len(known)} trainable layers",
                 "Expected names such as " + ", ".join(similar) if similar else "",
-                "Correct it, or remove it; layers of networks that are not trained do not count",
+                "Correct it, or remove it; layers of components that are not trained do not count",
             )
         if not matched & remaining:
             raise UserError(

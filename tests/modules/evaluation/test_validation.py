@@ -156,7 +156,7 @@ def test_no_number_before_training_is_the_base_models(precision, remedy):
         family.unet.conv_out.bias.fill_(torch.nan)
     broken = Denoising(family, section=Section(), device=tiny.CPU)
     with pytest.raises(
-        UserError, match="a: the base model's validation loss is not a number"
+        UserError, match="a: the base model's validation loss is not a finite number"
     ) as raised:
         measured(images("a"), broken, is_untrained=True, precision=precision)
     assert remedy in raised.value.remedy

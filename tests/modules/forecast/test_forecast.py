@@ -343,5 +343,5 @@ def test_this_computer_is_asked_what_is_free():
     assert target.kind == "cpu"
     assert 0 < target.program < target.available
     if not torch.cuda.is_available():
-        with pytest.raises(UserError, match="no graphics card"):
+        with pytest.raises(UserError, match="no usable GPU"):
             target_of(config(hardware__device="cuda"))

@@ -129,7 +129,7 @@ def test_a_vae_in_half_precision_gives_nearly_what_one_in_fp32_gives(kind, name)
 def test_missing_gpu_is_reported_only_when_it_is_asked_for(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert precision.choose_device("auto") == torch.device("cpu")
-    with pytest.raises(UserError, match=r"no graphics card .* Set the device"):
+    with pytest.raises(UserError, match=r"torch finds no usable GPU\..* Set the device"):
         precision.choose_device("cuda")
 
 

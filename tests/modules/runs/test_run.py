@@ -277,7 +277,7 @@ def test_save_now_never_writes_weights_that_are_no_numbers(config, monkeypatch):
     remember(inbox, Inbox)
     monkeypatch.setattr(Reporter, "progress", spoil_and_ask)
     folder = runs.new_run(config)
-    with pytest.raises(UserError, match="no longer numbers"):
+    with pytest.raises(UserError, match="not finite numbers"):
         train(folder)
     assert [step for step, _ in folder.complete_checkpoints()] == [3]
     assert not list(folder.output.iterdir())

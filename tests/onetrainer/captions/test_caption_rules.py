@@ -45,7 +45,7 @@ def test_settings_that_work_are_silent(settings):
         ({"template": "{caption} {}"}, "template", "there is no"),
         ({"template": "{a|b} {caption}"}, "template", "Wildcards"),
         ({"template": "{a {x} |b} {caption}", "wildcards": True}, "template", 'no "{x}"'),
-        ({"secondary_separator": "  "}, "secondary_separator", "blanks"),
+        ({"secondary_separator": "  "}, "secondary_separator", "spaces"),
         ({"keep_separator": ","}, "keep_separator", "separates tags already"),
         ({"secondary_separator": ",,"}, "secondary_separator", "separates tags already"),
         ({"keep_separator": ";;;", "secondary_separator": ";"}, "keep_separator", "overlap"),

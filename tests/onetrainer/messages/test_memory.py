@@ -134,7 +134,7 @@ def test_notes_tell_what_is_counted_and_what_is_not():
     (samples,) = notes(**plain | {"has_prompts": False})
     assert samples == "Samples are not included, as there is no prompt."
     (card,) = notes(**plain | {"has_no_gpu": True})
-    assert "this is about RAM; --memory GB plans for a card" in card
+    assert "this is about RAM; --memory GB plans for a GPU" in card
     (missing,) = notes(**plain | {"missing_model": "nope.safetensors"})
     assert missing == "nope.safetensors was not found, so SD 1.5's published sizes are used."
     assert notes(**plain | {"missing_model": ""})[0].startswith(

@@ -65,7 +65,7 @@ def test_bf16_weights_of_a_vae_and_fp16_precision_exclude_each_other():
 def test_bf16_weights_with_fp32_precision_are_warned_of():
     assert found(hardware={"precision": "fp32"}) == [("method.weights", "warning")]
     (problem,) = full.problems(config(hardware={"precision": "fp32"}))
-    assert "bf16 weights need the precision bf16" in problem.what
+    assert "the precision fp32 has no effect" in problem.what
     assert problem.choices == (Fix("hardware.precision", "bf16"), Fix("method.weights", "fp32"))
     assert found({"weights": "fp32"}, hardware={"precision": "fp32"}) == []
 
