@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import Image
 
-from modules.data.images import load_pixels
+from modules.data.images import decode_pixels
 from onetrainer.dataset.buckets import (
     NO_MAGNIFICATION,
     Bucket,
@@ -24,6 +24,12 @@ def transform_of(size, bucket=None, magnification=NO_MAGNIFICATION, **changes):
     return ImageTransform(
         CropGeometry(wide, high, left, top, bucket), angle=magnification.angle, **changes
     )
+
+
+def load_pixels(item, transform):
+    """Return the pixels of an item's file after a transform."""
+    with item.path.open("rb") as file:
+        return decode_pixels(item, transform, file)
 
 
 def pixels_of(item, bucket=None, magnification=NO_MAGNIFICATION, **changes):

@@ -18,8 +18,8 @@ from onetrainer.dataset.transforms import ImageTransform
 from onetrainer.images.image_file import ImageError
 
 
-def load_pixels(item: Item, transform: ImageTransform) -> Tensor:
-    """Decode a transformed image from its file.
+def decode_pixels(item: Item, transform: ImageTransform, file: BinaryIO) -> Tensor:
+    """Decode an image from a file that holds the bytes of item.path, and transform it.
 
     Returns:
         (3, height, width) of the transform's bucket, float32 in [-1, 1].
@@ -27,15 +27,6 @@ def load_pixels(item: Item, transform: ImageTransform) -> Tensor:
     Raises:
         ImageError: The file cannot be read, or is no longer the image that was indexed.
     """
-    try:
-        with item.path.open("rb") as file:
-            return decode_pixels(item, transform, file)
-    except OSError as error:
-        raise ImageError(item.path, f"cannot be read ({error.strerror})") from error
-
-
-def decode_pixels(item: Item, transform: ImageTransform, file: BinaryIO) -> Tensor:
-    """Decode a transformed image from a file that holds the bytes of item.path."""
     return _tensor(load_transformed(item, transform, file), transform)
 
 

@@ -1,4 +1,4 @@
-"""Conversion between Pillow images and the tensors of the autoencoder."""
+"""Conversion of Pillow images to the tensors of the autoencoder."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,3 @@ def to_pixels(images: Sequence[Image.Image]) -> Tensor:
     """Return images of one size as pixels, (B, 3, H, W), float32 in [-1, 1]."""
     array = numpy.stack([numpy.asarray(image.convert("RGB")) for image in images])
     return torch.from_numpy(array).permute(0, 3, 1, 2).float() / 127.5 - 1
-
-
-def to_images(pixels: Tensor) -> list[Image.Image]:
-    """Return pixels as images; values outside [-1, 1] are clipped."""
-    array = ((pixels.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8).permute(0, 2, 3, 1)
-    return [Image.fromarray(image.numpy()) for image in array.cpu()]

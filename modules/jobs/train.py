@@ -282,7 +282,10 @@ def _report_start(run: Run) -> None:
         run.events.write(Checkpoint(run.last.step, path.as_posix()))
     total = run.config.training.steps
     run.events.write(Started(os.getpid(), run.first_step, total, run.versions))
-    if run.last is not None and run.last.config_digest not in (run.digest, _file_digest(run.folder)):
+    if run.last is not None and run.last.config_digest not in (
+        run.digest,
+        _file_digest(run.folder),
+    ):
         run.warn("config.json has changed since the checkpoint; the run continues with the new one")
     if run.last is not None and _without_model_version(run.last.versions) != _without_model_version(
         run.versions

@@ -41,7 +41,7 @@ OPTIMIZER, EMA = "optimizer", "average"
 
 @dataclass(frozen=True)
 class PlacementInputs:
-    """What of a run determines the placement of its components.
+    """Properties of a run that determine where its components are placed.
 
     encoders: the text encoders' names. trained: the networks whose own weights train.
     predicts: whether a step runs the UNet. encodes_images, encodes_text: whether each step does,
@@ -158,10 +158,6 @@ class Residency:
             if name in table
         }
 
-    def placement_of(self, component: str) -> Placement | None:
-        """Return where a component is; None if its move was interrupted."""
-        return self._components[component].placement
-
     @contextmanager
     def phase(self, name: Phase) -> Iterator[None]:
         """Move all components to where a phase needs them, and back on exit."""
@@ -257,7 +253,7 @@ def _returns(row: Mapping[Phase, Placement]) -> bool:
 
 
 def move_module(module: nn.Module, device: torch.device, dtype: torch.dtype | None = None) -> None:
-    """Move a new network to the device of its component, for good."""
+    """Move a new network to the device of its component permanently."""
     if dtype is None:
         module.to(device)  # diffusers' networks warn where a dtype is passed, even None
     else:

@@ -72,19 +72,6 @@ class StepPlan:
         """All images of the step in order."""
         return tuple(images for microbatch in self.microbatches for images in microbatch)
 
-    def of_rank(self, rank: int, world: int) -> tuple[tuple[int, tuple[ImageRepeat, ...]], ...]:
-        """Return the microbatches of one process, each with the position of its first image.
-
-        A process computes every world-th microbatch. In a step that is not full, the last ranks may
-        have none.
-        """
-        position, result = 0, []
-        for number, microbatch in enumerate(self.microbatches):
-            if number % world == rank:
-                result.append((position, microbatch))
-            position += len(microbatch)
-        return tuple(result)
-
 
 class BatchPlan:
     """The steps of a run, each of one bucket. Thread-safe.

@@ -52,15 +52,7 @@ class Dataset:
     @property
     def uncaptioned(self) -> int:
         """Number of training and prior images without a caption."""
-        return self._uncaptioned(self.items)
-
-    @property
-    def validation_uncaptioned(self) -> int:
-        """Number of validation images without a caption."""
-        return self._uncaptioned(self.validation or ())
-
-    def _uncaptioned(self, items: Iterable[Item]) -> int:
-        return sum(is_uncaptioned(item, self.concepts[item.concept]) for item in items)
+        return sum(is_uncaptioned(item, self.concepts[item.concept]) for item in self.items)
 
     def concept_of(self, item: Item) -> ConceptSettings:
         """Return the settings of an item's concept."""

@@ -26,7 +26,6 @@ from PIL import Image
 
 from modules.data.cache import EncodeOptions, EncoderDigests, encode_images
 from modules.data.encoded_items import TransformTable
-from modules.data.images import load_pixels
 from modules.data.shards import Store
 from modules.interfaces import LatentMoments
 from onetrainer.concepts.concepts import ConceptSettings
@@ -34,6 +33,7 @@ from onetrainer.dataset.items import index_concept
 from onetrainer.dataset.transforms import plain_transform
 from onetrainer.images.image_index import ImageIndex
 from tests import tiny
+from tests.transforms import load_pixels
 
 SHAPES = [(4000, 3000), (3000, 4000), (4000, 2667), (3000, 3000)]
 DIGESTS = EncoderDigests("vae", "text")

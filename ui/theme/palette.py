@@ -1,7 +1,7 @@
 """Colors of the window, dark and light."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 Mode = Literal["dark", "light"]
 Role = Literal[
@@ -143,7 +143,6 @@ SERIES_COLORS: dict[Mode, tuple[str, ...]] = {
 }
 
 PALETTES: dict[Mode, Palette] = {"dark": DARK, "light": LIGHT}
-ROLES: tuple[Role, ...] = get_args(Role)
 
 
 def contrast(first: str, second: str) -> float:

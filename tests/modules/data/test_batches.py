@@ -8,7 +8,6 @@ import torch
 from PIL import Image
 
 from modules.data.batches import load_batch
-from modules.data.images import load_pixels
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.config.data.buckets import Buckets, Size
 from onetrainer.config.data.captions import Captions
@@ -20,6 +19,7 @@ from onetrainer.dataset.transforms import image_transform, size_conditioning
 from onetrainer.errors import UserError
 from tests import tiny
 from tests.modules.data.conftest import noise
+from tests.transforms import load_pixels
 
 
 def planned(batch_source, batch_size=2, accumulation=1):

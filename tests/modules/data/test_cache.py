@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from modules.data.cache import CachingStopped, EncoderDigests, damage_notes
-from modules.data.images import load_pixels
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.config.data.buckets import Buckets
 from onetrainer.dataset.items import index_concept
@@ -17,6 +16,7 @@ from onetrainer.dataset.transforms import image_transform, transform_count
 from onetrainer.errors import UserError
 from onetrainer.images.image_index import ImageIndex
 from tests import pretend, tiny
+from tests.transforms import load_pixels
 
 IMAGES, TEXTS = 5, 5  # four distinct captions and the empty one
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from modules.data import shards
-from modules.data.images import load_pixels
 from modules.data.shards import Store
 from modules.interfaces import Conditioning
 from onetrainer.cache.format import read_shard
 from onetrainer.dataset.transforms import image_transform
 from onetrainer.errors import UserError
+from tests.transforms import load_pixels
 
 IMAGES, TEXTS = 5, 5  # four distinct captions and the empty one
 

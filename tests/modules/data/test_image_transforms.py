@@ -9,12 +9,12 @@ import pytest
 import torch
 from PIL import Image
 
-from modules.data.images import decode_conditioning, load_pixels
+from modules.data.images import decode_conditioning
 from onetrainer.dataset.buckets import Bucket, CropGeometry, Magnification
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import ImageTransform
 from onetrainer.images.image_file import ImageError
-from tests.transforms import color, noise, pixels_of, saved, smooth, transform_of
+from tests.transforms import color, load_pixels, noise, pixels_of, saved, smooth, transform_of
 
 WHITE, BLACK = 1.0, -1.0
 

@@ -9,14 +9,13 @@ import torch
 from PIL import Image
 from torch.nn.functional import avg_pool2d
 
-from modules.data.images import load_pixels
 from modules.data.masks import decode_inpaint_mask, decode_mask
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.buckets import Magnification
 from onetrainer.dataset.items import Item, index_concept
 from onetrainer.dataset.transforms import plain_transform
 from onetrainer.images.image_file import ImageError
-from tests.transforms import transform_of
+from tests.transforms import load_pixels, transform_of
 
 
 def mask_of(path, size, bucket, image, suffix="png", decode=decode_mask, **options):

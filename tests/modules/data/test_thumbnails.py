@@ -5,11 +5,11 @@ import pytest
 import torch
 from PIL import Image
 
-from modules.data.images import load_pixels
 from onetrainer.dataset.dataset import read_dataset
 from onetrainer.dataset.transforms import image_transform
 from onetrainer.presets.presets import resolve
 from onetrainer.preview.contact_sheet import thumbnail
+from tests.transforms import load_pixels
 
 CHANGES = {"flip": "random", "rotate": 20, "crop_jitter": 0.3, "hue": 90, "contrast": 0.5}
 

@@ -179,6 +179,6 @@ def test_every_renamed_setting_exists_and_migrates():
 def test_a_file_without_a_version_may_use_former_names():
     found = resolve(migrate({"schedule": {"warmup_share": 0.25}}, source=""), source="")
     assert found.schedule.warmup_fraction == 0.25
-    with pytest.raises(UserError, match='now called "schedule.warmup_fraction"'):
+    with pytest.raises(UserError, match=r'now called "schedule\.warmup_fraction"'):
         document = {"version": VERSION, "schedule": {"warmup_share": 0.25}}
         resolve(migrate(document, source=""), source="")

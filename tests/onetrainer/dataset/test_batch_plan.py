@@ -13,6 +13,7 @@ import pytest
 from onetrainer.dataset.batch_plan import BatchPlan, ConceptSlice
 from onetrainer.dataset.buckets import Bucket
 from tests.each import each, random_cases
+from tests.onetrainer.dataset.ranks import of_rank
 
 SIZES = [Bucket(64, 64), Bucket(48, 88), Bucket(88, 48), Bucket(40, 104)]
 ASKED = ["1", "2", "3", "10", "0.5", "1.5", "0.25", "0.001", "2.125", "7 of all", "all and 1"]
@@ -130,7 +131,7 @@ def test_ranks_share_a_step_without_repeat_an_image_twice(case):
         placed = [
             (position + offset, shown)
             for rank in range(world)
-            for position, microbatch in step.of_rank(rank, world)
+            for position, microbatch in of_rank(step, rank, world)
             for offset, shown in enumerate(microbatch)
         ]
         assert sorted(placed) == list(enumerate(step.images))
@@ -142,7 +143,7 @@ def test_a_full_step_gives_every_rank_as_many_images(case):
     world, each = sizes["world"], sizes["batch_size"] * sizes["accumulation"]
     for step in [one for steps in epochs(plan(case), 2) for one in steps]:
         if len(step.images) == each * world:
-            own = [sum(len(some) for _, some in step.of_rank(r, world)) for r in range(world)]
+            own = [sum(len(some) for _, some in of_rank(step, r, world)) for r in range(world)]
             assert own == [each] * world
 
 

@@ -10,6 +10,7 @@ from onetrainer.dataset.transforms import image_transform, transform_number
 from onetrainer.presets.presets import resolve
 from tests.each import random_cases
 from tests.images import folder, shapes
+from tests.onetrainer.dataset.ranks import of_rank
 
 EPOCHS = 4
 REPEATS = [1, 2, 3, 0.5, 1.5, 0.4]
@@ -101,7 +102,7 @@ def test_a_run_of_folders_goes_on_anywhere_on_any_number_of_ranks(case, tmp_path
     whole = [one.at(step) for step in range(one.first_step(EPOCHS))]
     for step in random.Random(case).choices(range(len(whole)), k=6):
         assert plan().at(step) == whole[step]
-        of_ranks = [shown for rank in range(4) for _, some in whole[step].of_rank(rank, 4)
+        of_ranks = [shown for rank in range(4) for _, some in of_rank(whole[step], rank, 4)
                     for shown in some]  # fmt: skip
         assert Counter(of_ranks) == Counter(whole[step].images)
 
