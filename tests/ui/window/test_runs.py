@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 from onetrainer.run.event_log import EventReader
-from onetrainer.run.events import Started
+from onetrainer.run.events import Sample, Started
 
-# On a machine of its own it is 0.15 s; here the fake worker's painting competes for the processor.
-SAMPLE_BUDGET = 1.0
+SAMPLE_BUDGET = 20
+"""Turns of the window's heartbeat, of which an idle machine makes as many in a second."""
 KILL_AFTER = 1.0
 
 
@@ -22,6 +22,11 @@ def start(desk):
 def worker_of(desk):
     events = EventReader(Path(desk.state["folder"]) / "events.jsonl").read().events
     return next(event.pid for event in events if isinstance(event, Started))
+
+
+def sample_steps(desk):
+    events = EventReader(Path(desk.state["folder"]) / "events.jsonl").read().events
+    return [event.step for event in events if isinstance(event, Sample)]
 
 
 def test_a_run_is_started_followed_and_its_samples_looked_through(open_desk, project):
@@ -192,21 +197,15 @@ def test_settings_can_be_edited_during_a_run_and_a_killed_worker_is_told_of(
 
 
 def test_a_new_sample_is_on_the_screen_soon_after_its_event(open_desk, long_project):
-    desk = open_desk(long_project, mode="slow")
+    desk = open_desk(long_project, mode="slow", constants={"ui.background.pump.TICK_MS": 50})
     start(desk)
     desk.page("samples")
     desk.wait(lambda: desk.state["sample_shown"] >= 10, "the first sample while training")
     before = desk.state["sample_shown"]
+    desk.wait(lambda: before < max(sample_steps(desk)), "the event of the next sample")
+    told = desk.state["turns"]
     desk.wait(lambda: desk.state["sample_shown"] > before, "the next sample")
-    seen = time.time()
-    step = desk.state["sample_shown"]
-    lines = (Path(desk.state["folder"]) / "events.jsonl").read_text().splitlines()
-    events = [json.loads(line) for line in lines]
-    told = next(
-        event["time"] for event in events if event["type"] == "Sample" and event["step"] == step
-    )
-    print(f"sample_latency_ms: {1000 * (seen - told):.0f}")
-    assert seen - told < SAMPLE_BUDGET
+    assert desk.state["turns"] - told < SAMPLE_BUDGET
 
 
 def test_a_run_that_hangs_can_be_killed(open_desk, long_project):
