@@ -60,7 +60,7 @@ class Forking:
     def __init__(self, main: Main) -> None:
         self._main = main
 
-    def Popen(self, command: list[str], *, stdout: IO[bytes], **_: object) -> Forked:  # noqa: N802
+    def Popen(self, command: list[str], *, stdout: IO[bytes], **_: object) -> Forked:
         """Fork for `python -m WORKER ARGUMENTS…`."""
         return Forked(self._main, command[3:], stdout)
 
@@ -75,7 +75,7 @@ def _run(main: Main, arguments: list[str], output: IO[bytes]) -> int:
         return main(arguments)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 1
-    except BaseException:
+    except BaseException:  # noqa: BLE001  # the process ends here, and says of what
         traceback.print_exc()
         return 1
     finally:

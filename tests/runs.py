@@ -12,6 +12,7 @@ from onetrainer.run.event_log import EventReader
 from onetrainer.run.events import Event
 from onetrainer.run.run_folder import RunFolder, create_run
 from tests import tiny
+from tests.least_model import write_least_weights
 
 DEADLINE = 120.0
 
@@ -32,10 +33,12 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def write_project(folder: Path) -> Path:
+def write_project(folder: Path, *, has_few_blocks: bool = True) -> Path:
     """A tiny base model, four captioned pictures and a config; returns the config's path."""
     folder.mkdir(parents=True, exist_ok=True)
     tiny.write_folder(folder / "base")
+    if has_few_blocks:
+        write_least_weights(folder / "base")
     tiny.write_images(folder / "pictures", ("a red square", "a blue circle", "green", "night"))
     path = folder / "config.json"
     path.write_text(json.dumps(SETTINGS))

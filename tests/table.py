@@ -22,6 +22,7 @@ from onetrainer.rules.rules import check_rules
 from onetrainer.run.events import Finished, Progress, Sample, Validated
 from onetrainer.run.run_folder import RunFolder
 from tests import pretend, runs, tiny
+from tests.least_model import write_least_weights
 
 STEPS = 2
 HALF = 1
@@ -191,6 +192,7 @@ def write_project(folder: Path, family: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     v = {"prediction": "v_prediction", "zero_terminal_snr": True} if family == "sd2" else {}
     tiny.write_folder(folder / "base", name=family, **v)
+    write_least_weights(folder / "base")
     tiny.write_images(folder / "class", ("a square", "a circle"))
     tiny.write_images(folder / "held-out", (f"a green {WORD}", "a circle"))
     captions = (f"a {WORD} square", f"a blue {WORD}", f"{WORD}", f"night {WORD}")

@@ -99,7 +99,7 @@ def encode_images(
         CachingStopped: `should_stop` returned True.
     """
     reporter = _Progress(progress, should_stop)
-    encode = torch.no_grad()(family.encode_images)
+    encode = torch.no_grad()(lambda pixels: family.encode_images(pixels))
     job = EncodingJob(
         transforms=transforms,
         store=store,

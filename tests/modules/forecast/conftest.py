@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from tests.modules.forecast.least_model import write_least_configs
+from tests.least_model import write_least_configs
 
 
 @pytest.fixture(scope="package", autouse=True)

@@ -10,7 +10,7 @@ from onetrainer.jobs.cache_request import CacheRequest
 from onetrainer.presets.presets import load_document, resolve, with_absolute_paths
 from onetrainer.run.events import Phase
 from tests import runs
-from tests.modules.forecast.least_model import write_least_weights
+from tests.least_model import write_least_weights
 
 
 def request_of(config, **changes):

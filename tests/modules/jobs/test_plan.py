@@ -8,7 +8,7 @@ from modules.jobs.plan import plan
 from onetrainer.config.train import TrainConfig
 from onetrainer.jobs.plan_request import PlanRequest
 from onetrainer.run.events import Forecast, Phase
-from tests.modules.forecast.least_model import write_least_configs
+from tests.least_model import write_least_configs
 
 
 @pytest.fixture(scope="module")

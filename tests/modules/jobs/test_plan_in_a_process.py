@@ -9,7 +9,7 @@ from modules.jobs.plan import plan
 from onetrainer.__main__ import main
 from onetrainer.cli import job_progress
 from tests.images import folder
-from tests.modules.forecast.least_model import write_least_configs
+from tests.least_model import write_least_configs
 
 PEAK, FREE = "peak_bytes", "available_bytes"
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests import table, tiny
-from tests.modules.forecast.least_model import write_least_weights
+from tests.least_model import write_least_weights
 from tests.modules.training.validated_runs import done, validated
 
 

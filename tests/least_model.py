@@ -29,14 +29,21 @@ def write_least_configs(folder: Path, *, is_wide: bool = False) -> str:
 
 
 def _change_configs(folder: Path, *, is_wide: bool = False) -> None:
-    unet = {
+    path = folder / "unet" / "config.json"
+    unet = json.loads(path.read_text())
+    is_xl = unet["down_block_types"][0] == "DownBlock2D"
+    plain, attending = ("DownBlock2D", "UpBlock2D"), ("CrossAttnDownBlock2D", "CrossAttnUpBlock2D")
+    levels = (plain, attending) if is_xl else (attending, plain)
+    # What differs by level, in SD 2 and SDXL, is cut to as many as there are.
+    unet |= {name: value[:2] for name, value in unet.items() if isinstance(value, list)}
+    unet |= {
         "layers_per_block": 1,
         "block_out_channels": [8, 16],
-        "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
-        "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"],
+        "down_block_types": [down for down, _ in levels],
+        "up_block_types": [up for _, up in reversed(levels)],
     }
     if is_wide:
         unet |= {"block_out_channels": [320, 640], "norm_num_groups": 32, "attention_head_dim": 8}
-    for component, changes in (("unet", unet), ("vae", {"layers_per_block": 1})):
-        path = folder / component / "config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    path.write_text(json.dumps(unet))
+    path = folder / "vae" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"layers_per_block": 1}))
