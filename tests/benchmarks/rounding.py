@@ -112,7 +112,9 @@ def curve(
     method = Full.attach(family, section, source=ModelSource.of(base))
     optimizer = build_optimizer(AdamW(lr=RATE), method.parameter_groups())
     rounds = section.weights == "bf16" and section.stochastic_rounding
-    updater = WeightUpdater(optimizer, rounding_seed=seed if rounds else None, updates_independently=True)
+    updater = WeightUpdater(
+        optimizer, rounding_seed=seed if rounds else None, updates_independently=True
+    )
     objective = Denoising(family, section=DenoisingSection(), device=CPU)
     batches = [images.batch(EVALUATION_SEED, place) for place in range(length.evaluation_batches)]
     found = [evaluated(family, objective, batches)]
