@@ -15,7 +15,7 @@ from pathlib import Path
 from onetrainer import ROOT
 
 NEVER_COPIED = shutil.ignore_patterns(
-    ".git", ".venv", "runs", "demo-*", "__pycache__", ".*_cache", "images"
+    ".git", ".venv", "runs", "__pycache__", ".*_cache"
 )
 
 
@@ -197,7 +197,6 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder) / "project"
         shutil.copytree(ROOT, project, ignore=NEVER_COPIED)
-        (project / "docs" / "images").mkdir(parents=True, exist_ok=True)
         found = [_is_found(fault, project) for fault in FAULTS]
     sys.stdout.write(f"{sum(found)} of {len(found)} faults found\n")
     return 0 if all(found) else 1
