@@ -155,7 +155,7 @@ _HEADS = 8
 _NUMBERS = 1 << 24
 _TINY = 16
 _TEXT = 77  # tokens
-_MEASURED_KINDS: tuple[OperatorKind, ...] = ("product", "convolution", "attention")
+_MEASURED_VARIANTS: tuple[OperatorKind, ...] = ("product", "convolution", "attention")
 
 
 def measure_machine(device: torch.device, dtype: torch.dtype) -> Machine:
@@ -175,7 +175,7 @@ def measure_machine(device: torch.device, dtype: torch.dtype) -> Machine:
         flops = {
             (kind, each): _rate(_benchmark(kind, device, each), device)
             for each in {dtype, torch.float32}
-            for kind in _MEASURED_KINDS
+            for kind in _MEASURED_VARIANTS
         }
         numbers = torch.zeros(_NUMBERS, device=device)
         other = torch.zeros_like(numbers)

@@ -73,13 +73,13 @@ def copy_entries(index: CacheIndex, kind: Kind, shards: Sequence[IndexedShard]) 
         raise cannot_write(index.folder, error) from error
     moved = [(shard.id, row) for shard, _, _, rows in sources for row in rows]
 
-    def look_here(connection: sqlite3.Connection) -> None:
+    def check_folder(connection: sqlite3.Connection) -> None:
         # Within the transaction, as `remove_unused` of another process may have removed it.
         stamp = file_stamp(path)
         if stamp is not None:
             replace_shards(connection, kind, name, written, stamp, moved)
 
-    index.database.transact(look_here)
+    index.database.transact(check_folder)
 
 
 def remove_unused(index: CacheIndex, kind: Kind) -> int:

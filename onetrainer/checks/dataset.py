@@ -41,8 +41,8 @@ def check_images(config: TrainConfig) -> list[Problem]:
     is_plain = uses_images_only(config)
     problems += _subfolder_problems(concepts, indexes)
     for number, index in indexes.items():
-        is_told = is_plain or _is_told_by_rules(config, concepts[number])
-        problems += _index_problems(concepts[number], index, has_captions=not is_told)
+        is_reported = is_plain or _is_reported_by_rules(config, concepts[number])
+        problems += _index_problems(concepts[number], index, has_captions=not is_reported)
     if is_plain:
         return [*problems, *_unused_by_vae(config), *_split_problems(config, concepts, indexes)]
     problems += [
@@ -75,7 +75,7 @@ def _list_folders(
                 setting = sibling_path(concept, "caption_list")
                 read_caption_list(concept.caption_list)
                 setting = concept.setting_path
-            required = concept.require_captions and not _is_told_by_rules(config, concept)
+            required = concept.require_captions and not _is_reported_by_rules(config, concept)
             seen = replace(concept, require_captions=required)
             indexes[number] = index_concept(seen, number=number, headers=recent_headers())
         except UserError as error:
@@ -85,7 +85,7 @@ def _list_folders(
     return indexes, problems
 
 
-def _is_told_by_rules(config: TrainConfig, concept: ConceptSettings) -> bool:
+def _is_reported_by_rules(config: TrainConfig, concept: ConceptSettings) -> bool:
     """Return whether the settings alone show that a folder has no captions."""
     is_empty = not concept.caption_text.strip() and not concept.trigger
     is_ruled = concept.setting_path != "validation.folder" or bool(config.data.folder)

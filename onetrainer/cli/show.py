@@ -57,7 +57,7 @@ class ModelDescription:
     tensors: int
     precision: str
     prediction: str
-    prediction_told_by: str
+    prediction_source_text: str
     zero_terminal_snr: bool | None
     has_ema: bool
     has_unusual_size: bool
@@ -113,7 +113,7 @@ def describe(path: Path) -> ModelDescription:
         tensors=len(table.entries) if table else 0,
         precision=model.precision,
         prediction=model.prediction or "",
-        prediction_told_by=model.prediction_source,
+        prediction_source_text=model.prediction_source,
         zero_terminal_snr=model.zero_terminal_snr,
         has_ema=model.has_ema,
         has_unusual_size=model.has_unusual_size,
@@ -165,7 +165,7 @@ def _prediction(model: ModelDescription) -> str:
     if model.kind in _WITHOUT_PREDICTION:
         return ""
     if model.prediction:
-        return f"{_PREDICTIONS[model.prediction]}, from {model.prediction_told_by}"
+        return f"{_PREDICTIONS[model.prediction]}, from {model.prediction_source_text}"
     if model.kind not in FAMILIES:
         return ""
     if model.kind == "sd2":

@@ -19,7 +19,7 @@ from ui.widgets.widgets import Button, Kit
 CHECK_AFTER_MS = 150
 LABEL_WIDTH = 206
 LINES = 5
-_FIXES_BESIDE = 2
+_FIXES_IN_ROW = 2
 _FLASH_MS = 1200
 _LEAD_WRAP = 620
 
@@ -272,7 +272,7 @@ class Row:
             if index < len(fixes):
                 button.set_text(fix_label(fixes[index], self.path))
                 # Three in a line would be wider than the page.
-                row, column = divmod(index, _FIXES_BESIDE)
+                row, column = divmod(index, _FIXES_IN_ROW)
                 above = gap if row else 0
                 button.widget.grid(
                     row=row, column=column, sticky="w", padx=(0, gap), pady=(above, 0)

@@ -26,7 +26,7 @@ from ui.progress.validation import Validation
 Status = Literal["starting", "running", "finished", "stopped", "paused", "failed", "died"]
 
 _MAX_WARNINGS = 20
-_PHASE_WORDS = {
+_PHASE_LABELS = {
     "loading": "Loading the model",
     "caching": "Encoding images and captions",
     "training": "Training",
@@ -145,7 +145,7 @@ class RunState:
 
 def phase_text(phase: Phase) -> str:
     """Return the text of a phase: "Encoding images and captions · 12 of 40"."""
-    text = _PHASE_WORDS.get(phase.name, phase.name.capitalize())
+    text = _PHASE_LABELS.get(phase.name, phase.name.capitalize())
     if phase.total > 1 and phase.name != "training":
         return f"{text} · {phase.done} of {phase.total}"
     return text

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from modules.formats.lora.lora_keys import AdapterTensors, rank_of, scale_of
-from modules.formats.lora.lora_metadata import ALPHA as ALPHA_TOLD
+from modules.formats.lora.lora_metadata import ALPHA as REPORTED_ALPHA
 from modules.formats.lora.lora_metadata import ARGUMENTS, DIM
 from modules.methods.adapters.layer_settings import AdapterPlan
 from onetrainer.config.methods.adapters import Adapter, Dora, LoHa, LoKr, Lora, Oft
@@ -46,7 +46,7 @@ def adapter_metadata(
     else:
         rank = _common(plan.rank for plan in plans)
         alpha = rank if fold_alpha else _common(plan.alpha for plan in plans)
-        known |= {DIM: rank, ALPHA_TOLD: alpha}
+        known |= {DIM: rank, REPORTED_ALPHA: alpha}
         # kohya's metadata keeps convolutions of more than one pixel apart.
         convolutions = (plan.module for plan in plans if isinstance(plan.module, torch.nn.Conv2d))
         if any(module.kernel_size != (1, 1) for module in convolutions):

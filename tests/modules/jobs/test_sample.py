@@ -265,15 +265,15 @@ def test_images_tell_of_embeddings_and_another_vae_but_of_no_path(draw, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("guidance", "negative", "is_told"),
+    ("guidance", "negative", "is_reported"),
     [(1.0, "blurry", True), (1.0, "", False), (2.0, "x", False)],
 )
 def test_a_negative_prompt_without_guidance_is_told_to_have_no_effect(
-    draw, guidance, negative, is_told
+    draw, guidance, negative, is_reported
 ):
     _, told = draw(guidance=guidance, negative=negative)
     notes = [event.text for event in told if isinstance(event, Warned)]
-    assert notes == ["at guidance 1 the negative prompt has no effect"] * is_told
+    assert notes == ["at guidance 1 the negative prompt has no effect"] * is_reported
 
 
 def test_a_lora_for_another_base_is_refused_before_a_model_of_the_hub_is_loaded(

@@ -58,7 +58,7 @@ def test_image_whose_mask_cannot_be_read_is_left_out_and_reported(folder):
 
 
 @pytest.mark.parametrize(
-    ("image", "mask", "is_told"),
+    ("image", "mask", "is_reported"),
     [
         ((640, 480), (640, 480), False),
         ((640, 480), (320, 240), False),
@@ -70,14 +70,14 @@ def test_image_whose_mask_cannot_be_read_is_left_out_and_reported(folder):
         ((640, 480), (512, 512), True),
     ],
 )
-def test_mask_of_another_shape_is_reported_and_of_another_size_is_not(folder, image, mask, is_told):
+def test_mask_of_another_shape_is_reported_another_size_not(folder, image, mask, is_reported):
     save(folder / "a.jpg", image)
     save(folder / "a-masklabel.png", mask, "L")
     (folder / "b.png").unlink()
     found = index(folder)
     assert found.masked == 1
-    assert bool(found.notes) == is_told
-    if is_told:
+    assert bool(found.notes) == is_reported
+    if is_reported:
         assert f"{mask[0]} × {mask[1]} pixels) has another aspect ratio" in found.notes[0]
 
 

@@ -54,7 +54,7 @@ class RunsPage:
         ]
         for button in self._buttons:
             button.widget.pack(side="left", padx=(0, kit.px(8)))
-        self._look = kit.button(buttons, "Refresh", self._look_again, kind="quiet")
+        self._look = kit.button(buttons, "Refresh", self._refresh, kind="quiet")
         self._look.widget.pack(side="right")
         self._tree = self._make_table(inner)
         self._empty = kit.label(
@@ -73,13 +73,13 @@ class RunsPage:
         key = (self._folder(), session.generation, session.is_running, session.state.status)
         if key != self._state:
             self._state = key
-            self._look_again()
+            self._refresh()
 
     def _folder(self) -> Path:
         value = self._context.draft.value("output.folder")
         return Path(str(value or "runs")).expanduser().absolute()
 
-    def _look_again(self) -> None:
+    def _refresh(self) -> None:
         folder = self._folder()
         self._lead.configure(text=str(folder))
         self._context.kit.jobs.run(lambda: find_runs(folder), self._fill)
