@@ -8,7 +8,7 @@ from onetrainer.config.run.model import Model
 from onetrainer.demo.write import write_demo
 from tests.benchmarks import rounding
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
