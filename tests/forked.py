@@ -16,21 +16,15 @@ from typing import IO
 Main = Callable[[list[str]], int]
 
 
-class Forked:
-    """What `subprocess.Popen` gives of a process: pid, poll, wait, kill and returncode."""
+class Followed:
+    """A process as `subprocess.Popen` offers it; subclasses implement `poll`."""
 
-    def __init__(self, main: Main, arguments: list[str], output: IO[bytes]) -> None:
-        self.returncode: int | None = None
-        self.pid = os.fork()
-        if self.pid == 0:
-            os._exit(_run(main, arguments, output))
+    pid: int
+    returncode: int | None = None
 
     def poll(self) -> int | None:
-        if self.returncode is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.returncode = os.waitstatus_to_exitcode(status)
-        return self.returncode
+        """Return the exit code; None while it runs."""
+        raise NotImplementedError
 
     def wait(self, timeout: float | None = None) -> int:
         deadline = monotonic() + timeout if timeout is not None else float("inf")
@@ -49,6 +43,22 @@ class Forked:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+class Forked(Followed):
+    """What `subprocess.Popen` gives of a process: pid, poll, wait, kill and returncode."""
+
+    def __init__(self, main: Main, arguments: list[str], output: IO[bytes]) -> None:
+        self.pid = os.fork()
+        if self.pid == 0:
+            os._exit(_run(main, arguments, output))
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
 
 
 class Forking:

@@ -49,7 +49,7 @@ MODES = {  # seconds a step, steps at most
 }
 REWARDED = ("rewards", "hacking", "warned")
 LOOK_EVERY = 10
-FLOOD_EVENTS = 50_000
+FLOOD_EVENTS = 100_000
 GIB = 2**30
 
 

@@ -14,22 +14,21 @@ import sys
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 from onetrainer import ROOT
+from tests.forked import Followed
 
 _LONGEST_REQUEST = 1_000_000
 
 
-class Served:
+class Served(Followed):
     """What `subprocess.Popen` gives of a process: pid, poll, wait, terminate, kill, stderr."""
 
     def __init__(self, address: str, what: str, arguments: list[str], **how: Any) -> None:
         descriptors = how.pop("descriptors")
         answer = _ask(address, {"start": what, "arguments": arguments, **how}, descriptors)
         self.pid: int = answer["pid"]
-        self.returncode: int | None = None
         self.stderr: Any = None
         self._address = address
 
@@ -37,24 +36,6 @@ class Served:
         if self.returncode is None:
             self.returncode = _ask(self._address, {"poll": self.pid})["code"]
         return self.returncode
-
-    def wait(self, timeout: float | None = None) -> int:
-        end = monotonic() + timeout if timeout is not None else float("inf")
-        while (code := self.poll()) is None:
-            if monotonic() > end:
-                raise subprocess.TimeoutExpired("window", timeout or 0.0)
-            sleep(0.01)
-        return code
-
-    def send_signal(self, number: int) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, number)
-
-    def terminate(self) -> None:
-        self.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
 
 
 class ServedWorkers:

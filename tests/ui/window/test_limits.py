@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.ui.fake_worker import FLOOD_EVENTS
 from tests.ui.screenshots import SETTINGS_PAGES
 
-MOST_TURN_SHARE = 0.05
+MOST_TURN_SHARE = 0.02
 """Of the time that a flood of events takes: the longest turn of the window's heartbeat."""
 MADE_AHEAD = {"ui.app._BUILD_AFTER_MS": 1}
 """Pages that have not been visited are made as soon as the window is open."""
@@ -38,10 +38,9 @@ def test_a_window_at_rest_computes_next_to_nothing(open_desk, project):
     desk.rest()
     before = cpu_seconds(desk.process.pid)
     began = time.monotonic()
-    time.sleep(1)  # the time that is looked at; a question would be computed for
+    time.sleep(2)  # the time that is looked at; a question would be computed for
     share = (cpu_seconds(desk.process.pid) - before) / (time.monotonic() - began)
-    # About one percent; a loop that never rests takes all.
-    assert share < 0.1
+    assert share < 0.03
 
 
 def test_loading_presets_makes_no_widget(open_desk, project, home):
