@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Set
 
-from onetrainer.tensor_files.pickle_values import Global
+from onetrainer.tensor_files.unpickler import Global
 
 # Storages by the class that old files name them by, types as torch names them; both in
 # safetensors' words.
@@ -59,20 +59,14 @@ _NAMES: Mapping[str, Set[str]] = {
     "numpy._core.numeric": {"_frombuffer"},
     "builtins": _BUILT_IN,
     "__builtin__": _BUILT_IN,
-}  # fmt: skip
-# Counters and settings that training programs saved with known checkpoints. Never
-# all of such a library: it has functions that download, read the environment or run commands.
-_CALLBACKS = {
-    "model_checkpoint": {"ModelCheckpoint"},
-    "early_stopping": {"EarlyStopping"},
-    "timer": {"Timer"},
-}
-_TRAINING_STATE: Mapping[str, Set[str]] = {
-    **{
-        f"{library}.callbacks.{module}": names
-        for library in ("pytorch_lightning", "lightning.pytorch")
-        for module, names in _CALLBACKS.items()
-    },
+    # Counters and settings that training programs saved with known checkpoints. Never all of such
+    # a library: it has functions that download, read the environment or run commands.
+    "pytorch_lightning.callbacks.model_checkpoint": {"ModelCheckpoint"},
+    "pytorch_lightning.callbacks.early_stopping": {"EarlyStopping"},
+    "pytorch_lightning.callbacks.timer": {"Timer"},
+    "lightning.pytorch.callbacks.model_checkpoint": {"ModelCheckpoint"},
+    "lightning.pytorch.callbacks.early_stopping": {"EarlyStopping"},
+    "lightning.pytorch.callbacks.timer": {"Timer"},
     "pytorch_lightning.utilities.parsing": {"AttributeDict"},
     "lightning.pytorch.utilities.parsing": {"AttributeDict"},
     "lightning.fabric.utilities.data": {"AttributeDict"},
@@ -97,4 +91,4 @@ def is_safe_name(named: Global) -> bool:
     if named.module == "torch._utils":
         # A dotted name could reach the module's imports.
         return named.name.startswith("_rebuild_") and "." not in named.name
-    return any(named.name in names.get(named.module, ()) for names in (_NAMES, _TRAINING_STATE))
+    return named.name in _NAMES.get(named.module, ())

@@ -2,19 +2,19 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from onetrainer.tensor_files.entries import BYTES, TensorEntry
 from onetrainer.tensor_files.pickle_names import DTYPES, STORAGES
-from onetrainer.tensor_files.pickle_values import Call, Global, Persistent, PickleError
+from onetrainer.tensor_files.unpickler import Call, Global, Persistent, PickleError
 
 MAX_ENTRIES = 100_000
 MAX_DEPTH = 32
+MAX_NAME = 1000  # characters
+MAX_SIDES = 64
 # A tensor that repeats its few elements (stride 0) may be larger than its file, within this.
 MAX_REPEATED_BYTES = 1 << 26
 
-_UTILS = "torch._utils"
-_ORDERED = Global("collections", "OrderedDict")
 # Other metadata may be private, such as paths and names of users and machines, and must not be
 # copied to converted files.
 _KEY_PREFIXES = ("modelspec.", "ss_", "sshs_")
@@ -22,8 +22,7 @@ _EMBEDDING_KEYS = ("name", "step")
 _EMBEDDING = "string_to_param"
 
 
-@dataclass(frozen=True)
-class Region:
+class Region(NamedTuple):
     """The location of a storage's bytes in the file."""
 
     offset: int
@@ -34,29 +33,20 @@ Locate = Callable[[object], Region]
 """Returns a storage's region by its key; raises PickleError if there is none."""
 
 
-@dataclass(frozen=True)
-class Contents:
-    """A pickle's tensors by dotted name, and its metadata of known keys."""
+def find_tensors(value: object, locate: Locate) -> tuple[dict[str, TensorEntry], dict[str, str]]:
+    """Return all tensors of a checkpoint by dotted name, and its metadata of known keys.
 
-    entries: Mapping[str, TensorEntry]
-    metadata: Mapping[str, str]
-
-
-def find_tensors(value: object, locate: Locate) -> Contents:
-    """Return all tensors of a checkpoint, without the level `state_dict` that some have.
-
-    Raises PickleError for invalid or unsupported tensors.
+    The level `state_dict` that some have is left out. Raises PickleError for invalid or unsupported
+    tensors.
     """
     metadata: dict[str, str] = {}
-    items = _items(value)
-    while items is not None:
+    for _ in range(MAX_DEPTH):
+        items = _items(value)
         metadata |= _texts(items)
-        inner = _items(items.get("state_dict"))
-        if inner is None:
+        if not _items(items.get("state_dict")):
             break
-        value = items = inner
-    entries = {name: _entry(call, locate) for name, call in _tensors(value)}
-    return Contents(entries, metadata)
+        value = items["state_dict"]
+    return {name: _entry(call, locate) for name, call in _tensors(value)}, metadata
 
 
 def _tensors(root: object) -> Iterator[tuple[str, Call]]:
@@ -67,27 +57,24 @@ def _tensors(root: object) -> Iterator[tuple[str, Call]]:
         name, value, depth = waiting.pop()
         seen += 1
         # Bounded, since one dictionary may occur in many places, exponentially often.
-        if seen > MAX_ENTRIES or depth > MAX_DEPTH:
+        if seen > MAX_ENTRIES or depth > MAX_DEPTH or len(name) > MAX_NAME:
             raise PickleError("it holds too much, or too deeply nested")
         if isinstance(value, Call) and _is_tensor(value):
             yield name, value
             continue
-        for key, inner in reversed(list((_items(value) or {}).items())):
+        for key, inner in reversed(_items(value).items()):
             if isinstance(key, str | int):
                 waiting.append((f"{name}.{key}" if name else str(key), inner, depth + 1))
 
 
-def _items(value: object) -> Mapping[object, object] | None:
-    """Return the items of a dictionary or its equivalent; None for other values."""
-    if isinstance(value, dict):
-        return value
-    if not isinstance(value, Call) or _is_tensor(value):
-        return None
-    if value.function == _ORDERED:
-        return value.items
-    # A ParameterDict of torch, which the first textual inversion files have.
-    parameters = value.state.get("_parameters") if isinstance(value.state, dict) else None
-    return _items(parameters)
+def _items(value: object) -> dict[object, object]:
+    """Return the items of a dictionary or its equivalent; none of other values."""
+    if isinstance(value, Call) and isinstance(value.state, dict) and not _is_tensor(value):
+        # A ParameterDict of torch, which the first textual inversion files have.
+        value = value.state.get("_parameters")
+    if isinstance(value, Call):
+        return value.items if value.function == Global("collections", "OrderedDict") else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _texts(items: Mapping[object, object]) -> dict[str, str]:
@@ -100,38 +87,36 @@ def _texts(items: Mapping[object, object]) -> dict[str, str]:
         and (key in keys or key.startswith(_KEY_PREFIXES))
         # Longer numbers take long to format.
         and (
-            isinstance(value, str | float | bool)
-            or (isinstance(value, int) and value.bit_length() <= 64)
+            isinstance(value, str | float) or (isinstance(value, int) and value.bit_length() <= 64)
         )
     }
 
 
 def _is_tensor(call: Call) -> bool:
-    function = call.function
-    if not isinstance(function, Global):
-        return False
-    return (function.module == _UTILS and function.name.startswith("_rebuild_")) or (
-        str(function) == "torch._tensor._rebuild_from_type_v2"
-    )
+    match call.function:
+        case Global("torch._utils", name):
+            return name.startswith("_rebuild_")
+        case function:
+            return function == Global("torch._tensor", "_rebuild_from_type_v2")
 
 
 def _entry(call: Call, locate: Locate) -> TensorEntry:
     """Return the location of a tensor from the call that would rebuild it."""
     for _ in range(MAX_DEPTH):
-        if not isinstance(call.arguments, tuple) or not isinstance(call.function, Global):
-            break
-        match call.function.name, call.arguments:
-            case "_rebuild_tensor", (Persistent() as storage, offset, shape, strides):
+        match call.function, call.arguments:
+            case Global(name="_rebuild_tensor" | "_rebuild_tensor_v2"), (
+                Persistent() as storage, offset, shape, strides, *_
+            ):  # fmt: skip
                 return _plain(storage, (offset, shape, strides), "", locate)
-            case "_rebuild_tensor_v2", (Persistent() as storage, offset, shape, strides, *_):
-                return _plain(storage, (offset, shape, strides), "", locate)
-            case "_rebuild_tensor_v3", (
+            case Global(name="_rebuild_tensor_v3"), (
                 Persistent() as storage, offset, shape, strides, _, _, Global(name=dtype), *_
             ):  # fmt: skip
                 return _plain(storage, (offset, shape, strides), DTYPES.get(dtype, "?"), locate)
-            case "_rebuild_parameter" | "_rebuild_parameter_with_state", (Call() as inner, *_):
+            case Global(name="_rebuild_parameter" | "_rebuild_parameter_with_state"), (
+                Call() as inner, *_
+            ):  # fmt: skip
                 call = inner
-            case "_rebuild_from_type_v2", (Global() as function, _, arguments, *_):
+            case Global(name="_rebuild_from_type_v2"), (Global() as function, _, arguments, *_):
                 call = Call(function, arguments)
             case _:
                 break
@@ -152,7 +137,7 @@ def _plain(
         raise PickleError(f"tensors of a type like {kind} are not known")
     width = BYTES[typed]
     region = _viewed(locate(key), view, width)
-    offset, shape, strides = _numbers(place[:1])[0], _numbers(place[1]), _numbers(place[2])
+    (offset,), shape, strides = _numbers(place[:1]), _numbers(place[1]), _numbers(place[2])
     if len(shape) != len(strides):
         raise PickleError("a tensor has more sides than strides")
     count = math.prod(shape)
@@ -162,12 +147,12 @@ def _plain(
         raise PickleError("a tensor is larger than its storage")
     if count * width > max(region.size, MAX_REPEATED_BYTES):
         raise PickleError("a tensor repeats its elements beyond any use")
-    is_contiguous = count == 0 or strides_fit(shape, strides)
+    is_contiguous = count == 0 or _strides_fit(shape, strides)
     start = region.offset + offset * width
     return TensorEntry(typed, shape, start, size, None if is_contiguous else strides)
 
 
-def strides_fit(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+def _strides_fit(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Return whether the elements are contiguous in the order of the shape."""
     step = 1
     for side, stride in zip(reversed(shape), reversed(strides), strict=True):
@@ -190,13 +175,11 @@ def _viewed(region: Region, view: list[object], width: int) -> Region:
 
 def _numbers(value: object) -> tuple[int, ...]:
     """Return the integers of a shape; raises PickleError for other values."""
-    if isinstance(value, Call) and value.function == Global("torch", "Size"):
-        match value.arguments:
-            case (inner,):
-                value = inner
-    if not isinstance(value, tuple | list):
-        raise PickleError("a tensor's shape is no list of numbers")
-    numbers = tuple(n for n in value if isinstance(n, int) and 0 <= n < 1 << 62)
-    if len(numbers) != len(value):
-        raise PickleError("a tensor's shape is no list of numbers")
-    return numbers
+    match value:
+        case Call(function=Global("torch", "Size"), arguments=(inner,)):
+            value = inner
+    if isinstance(value, tuple | list) and len(value) <= MAX_SIDES:
+        numbers = tuple(n for n in value if isinstance(n, int) and 0 <= n < 1 << 62)
+        if len(numbers) == len(value):
+            return numbers
+    raise PickleError("a tensor's shape is no list of numbers")

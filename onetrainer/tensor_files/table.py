@@ -4,12 +4,10 @@ import struct
 from pathlib import Path
 
 from onetrainer.errors import UserError
-from onetrainer.tensor_files.entries import TensorEntry, TensorTable
+from onetrainer.tensor_files.entries import TensorTable
 from onetrainer.tensor_files.pickle_header import read_archive, read_stream
 from onetrainer.tensor_files.refusals import DOWNLOAD_AGAIN, not_tensors_error
 from onetrainer.tensor_files.safetensors_header import read_safetensors
-
-__all__ = ["TensorEntry", "TensorTable", "read_table"]
 
 PICKLE_SUFFIXES = (".ckpt", ".pt", ".pth", ".bin")
 _ZIP = b"PK\x03\x04"

@@ -10,12 +10,8 @@ from safetensors.torch import save_file
 
 from onetrainer.errors import UserError
 from onetrainer.tensor_files import read_table
+from tests.each import each
 
-DTYPES = [
-    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn,
-    torch.float8_e5m2, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8,
-    torch.uint16, torch.uint32, torch.uint64, torch.bool,
-]  # fmt: skip
 WORDS = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
     torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2", torch.int64: "I64",
@@ -38,7 +34,7 @@ def write(path, header, size):
 
 
 def test_offsets_and_types_are_those_the_library_wrote(tmp_path):
-    tensors = {str(dtype): tensor(dtype) for dtype in DTYPES} | {"empty": torch.zeros(0)}
+    tensors = {str(dtype): tensor(dtype) for dtype in WORDS} | {"empty": torch.zeros(0)}
     path = tmp_path / "a.safetensors"
     save_file(tensors, path, {"modelspec.title": "é"})
     table = read_table(path)
@@ -69,7 +65,7 @@ def test_of_a_file_of_7_gb_the_header_alone_is_read(tmp_path, bytes_read):
     assert path.stat().st_size > 7e9
 
 
-@pytest.mark.parametrize(
+@each(
     "entry",
     [
         {"dtype": "F16", "shape": [3], "data_offsets": [0, 4]},
@@ -93,7 +89,7 @@ def test_marker_without_elements_is_listed(tmp_path):
     assert read_table(path).entries["v_pred"].shape == (0,)
 
 
-@pytest.mark.parametrize("name", ["a.ckpt", "a.pt", "a.bin", "a", "a.SAFETENSORS"])
+@each("name", ["a.ckpt", "a.pt", "a.bin", "a", "a.SAFETENSORS"])
 def test_safetensors_file_of_any_name_is_read_by_its_content(tmp_path, name):
     save_file({"a": torch.arange(3.0)}, tmp_path / "x")
     path = (tmp_path / "x").rename(tmp_path / name)
