@@ -162,7 +162,7 @@ FAULTS = (
     ),
     Fault(
         "a default learning rate is ten times as large",
-        "onetrainer/config/optimizers/adam.py",
+        "onetrainer/config/optimizers/optimizer_section.py",
         '    lr: Lr = 1e-4\n    """',
         '    lr: Lr = 1e-3\n    """',
         ("tests/onetrainer/presets/test_settings_reference.py",),

@@ -17,7 +17,7 @@ from modules.optim.clipping import clip
 from modules.optim.fused_backward import FusedBackward
 from modules.optim.schedule_free import enter_training_form
 from modules.trainer import BatchT
-from onetrainer.config.optimizers.low_bits import PagedAdamW8bit
+from onetrainer.config.optimizers.adam import PagedAdamW8bit
 
 LEAST_PAGED = 100_000
 """bitsandbytes pages optimizer state of this many numbers or more (optim/optimizer.py)."""

@@ -38,8 +38,8 @@ def arguments_of(section: Optimizer) -> dict[str, object]:
     Empty settings are left out, so that the class uses its default.
     """
     values = {key: value for key, value in section if key not in _OWN_KEYS}
-    if section.betas:
-        values["betas"] = tuple(values.pop(name) for name in section.betas)
+    if betas := tuple(values.pop(name) for name in section.betas if name in values):
+        values["betas"] = betas
     named = {
         argument: value
         for key, value in values.items()

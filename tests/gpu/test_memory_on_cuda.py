@@ -9,7 +9,7 @@ from torch import nn
 from modules.interfaces import ParameterGroup
 from modules.optim.build import build_optimizer
 from modules.optim.optimizer_state import OptimizerProgress
-from onetrainer.config.optimizers.low_bits import PagedAdamW8bit
+from onetrainer.config.optimizers.adam import PagedAdamW8bit
 from tests import table
 
 pytestmark = pytest.mark.cuda

@@ -1,111 +1,133 @@
-"""Settings of torch's Adam, AdamW and SGD."""
+"""Settings of AdamW, Adam and SGD: torch's, and those with 8-bit or 4-bit state."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from onetrainer.config.base.section import Ui
 from onetrainer.config.optimizers.optimizer_section import (
-    Beta1,
-    Beta2,
-    Eps,
+    BITS,
+    AdamSection,
+    DecoupledDecay,
     FusedBackward,
+    L2Decay,
     Lr,
     Momentum,
+    Nesterov,
     OptimizerSection,
-    WeightDecay,
 )
 
 # One kernel for all parameters, on the CPU too: a third of the time of torch's default.
 _FUSED: Mapping[str, object] = MappingProxyType({"fused": True})
 
 
-class AdamW(OptimizerSection):
+class AdamW(AdamSection):
     """Adam with decoupled weight decay (Loshchilov & Hutter 2017, arXiv:1711.05101)."""
 
-    title: ClassVar[str] = "AdamW"
-    target: ClassVar[str] = "torch.optim:AdamW"
-    options: ClassVar[Mapping[str, object]] = _FUSED
-    betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
-    updates_independently: ClassVar[bool] = True
+    title = "AdamW"
+    target = "torch.optim:AdamW"
+    options = _FUSED
     kind: Literal["adamw"] = "adamw"
 
-    lr: Lr = 1e-4
-    """The learning rate after warm-up. About 1e-4 for LoRA, 1e-5 for a whole model."""
 
-    weight_decay: WeightDecay = 0.01
-    """Shrinks weights toward zero, scaled by the learning rate. 0 to 0.1 is usual."""
+class AdamW8bit(AdamSection):
+    """AdamW with a quarter of the memory (Dettmers et al. 2021, arXiv:2110.02861)."""
 
-    beta1: Beta1 = 0.9
-    """The decay of the mean of the gradient. Higher averages over more steps."""
-
-    beta2: Beta2 = 0.999
-    """The decay of the mean of the squared gradient. Higher averages over more steps."""
-
-    eps: Eps = 1e-8
-    """Avoids division by small gradients."""
-
-    fused_backward: FusedBackward = False
-    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
-    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
-    gradient accumulation or gradient clipping."""
+    title = "AdamW, 8-bit"
+    target = "bitsandbytes.optim:AdamW8bit"
+    extra = BITS
+    kind: Literal["adamw8bit"] = "adamw8bit"
 
 
-class Adam(OptimizerSection):
+class PagedAdamW8bit(AdamSection):
+    """8-bit AdamW whose state moves to RAM when GPU memory runs out (NVIDIA only)."""
+
+    title = "AdamW, 8-bit, paged"
+    target = "bitsandbytes.optim:PagedAdamW8bit"
+    extra = BITS
+    kind: Literal["paged_adamw8bit"] = "paged_adamw8bit"
+
+
+class AdamW4bit(AdamSection):
+    """AdamW with an eighth of the memory (Li et al. 2023, arXiv:2309.01507)."""
+
+    title = "AdamW, 4-bit"
+    target = "torchao.optim:AdamW4bit"
+    extra = BITS
+    kind: Literal["adamw4bit"] = "adamw4bit"
+
+
+class Adam(AdamSection):
     """Adam, with weight decay as part of the gradient (Kingma & Ba 2014, arXiv:1412.6980)."""
 
-    title: ClassVar[str] = "Adam"
-    target: ClassVar[str] = "torch.optim:Adam"
-    options: ClassVar[Mapping[str, object]] = _FUSED
-    betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
-    updates_independently: ClassVar[bool] = True
+    title = "Adam"
+    target = "torch.optim:Adam"
+    options = _FUSED
     kind: Literal["adam"] = "adam"
-
-    lr: Lr = 1e-4
-    """The learning rate after warm-up. About 1e-4 for LoRA, 1e-5 for a whole model."""
-
-    weight_decay: WeightDecay = 0.0
-    """Shrinks weights toward zero, as part of the gradient (L2)."""
-
-    beta1: Beta1 = 0.9
-    """The decay of the mean of the gradient. Higher averages over more steps."""
-
-    beta2: Beta2 = 0.999
-    """The decay of the mean of the squared gradient. Higher averages over more steps."""
-
-    eps: Eps = 1e-8
-    """Avoids division by small gradients."""
-
-    fused_backward: FusedBackward = False
-    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
-    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
-    gradient accumulation or gradient clipping."""
+    weight_decay: L2Decay = 0.0
 
 
-class Sgd(OptimizerSection):
-    """Gradient descent with momentum: the simplest, with the least memory."""
+class Adam8bit(AdamSection):
+    """Adam with a quarter of the memory; weight decay is decoupled as in AdamW, by bitsandbytes'
+    design.
+    """
 
-    title: ClassVar[str] = "SGD"
-    target: ClassVar[str] = "torch.optim:SGD"
-    options: ClassVar[Mapping[str, object]] = _FUSED
-    high_lr: ClassVar[float] = 1.0
-    updates_independently: ClassVar[bool] = True
-    kind: Literal["sgd"] = "sgd"
+    title = "Adam, 8-bit"
+    target = "bitsandbytes.optim:Adam8bit"
+    extra = BITS
+    kind: Literal["adam8bit"] = "adam8bit"
+    weight_decay: DecoupledDecay = 0.0
 
+
+class Adam4bit(AdamSection):
+    """Adam with an eighth of the memory; weight decay is part of the gradient."""
+
+    title = "Adam, 4-bit"
+    target = "torchao.optim:Adam4bit"
+    extra = BITS
+    kind: Literal["adam4bit"] = "adam4bit"
+    weight_decay: L2Decay = 0.0
+
+
+class SgdSection(OptimizerSection):
+    """The settings of SGD and its relatives."""
+
+    high_lr = 1.0
     lr: Lr = 0.01
     """The learning rate after warm-up. Updates are not normalized as in Adam, so it has to be found
     by trying: from 0.001 to 1."""
+    weight_decay: L2Decay = 0.0
 
-    weight_decay: WeightDecay = 0.0
-    """Shrinks weights toward zero, as part of the gradient (L2)."""
 
+class Sgd(SgdSection):
+    """Gradient descent with momentum: the simplest, with the least memory."""
+
+    title = "SGD"
+    target = "torch.optim:SGD"
+    options = _FUSED
+    kind: Literal["sgd"] = "sgd"
     momentum: Momentum = 0.9
     """The fraction of the last update that is added to the next; 0 saves its memory."""
-
-    nesterov: Annotated[bool, Ui("Nesterov momentum", level="advanced")] = False
+    nesterov: Nesterov = False
     """Looks ahead along the momentum before each step. Needs momentum above 0."""
-
     fused_backward: FusedBackward = False
-    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
-    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
-    gradient accumulation or gradient clipping."""
+
+
+class Sgd8bit(SgdSection):
+    """SGD with 8-bit momentum."""
+
+    title = "SGD, 8-bit"
+    target = "bitsandbytes.optim:SGD8bit"
+    extra = BITS
+    kind: Literal["sgd8bit"] = "sgd8bit"
+    momentum: Annotated[
+        float, Field(gt=0, lt=1), Ui("Momentum", level="advanced", search="beta")
+    ] = 0.9
+    """The fraction of the last update that is added to the next."""
+    fused_backward: FusedBackward = False
+
+
+AdamWs = AdamW | AdamW8bit | PagedAdamW8bit | AdamW4bit
+AdamsAndSgds = Adam | Adam8bit | Adam4bit | Sgd | Sgd8bit

@@ -1,7 +1,12 @@
-"""Settings of optimizers that find their own learning rate: Prodigy and D-Adaptation."""
+"""Settings of optimizers that find their own learning rate, or need no schedule.
+
+Schedule-free weights are averages (Defazio et al. 2024): those for training and for evaluation
+differ, see `OptimizerSection.is_schedule_free`.
+"""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from types import MappingProxyType
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -10,171 +15,265 @@ from onetrainer.config.optimizers.optimizer_section import (
     DECOUPLED,
     Beta1,
     Beta2,
-    Eps,
+    DecoupledDecay,
+    DivisionEps,
+    FusedBackward,
+    GradientDecay,
+    L2Decay,
+    Lr,
     Momentum,
     OptimizerSection,
+    SquareDecay,
     WeightDecay,
 )
 
-Multiplier = Annotated[float, Field(gt=0, le=10), Ui("Learning rate", search="lr unet rate")]
-FirstGuess = Annotated[
+_FoundRateDecay = Annotated[
+    WeightDecay, Field(description="Shrinks weights toward zero, scaled by the found rate.")
+]
+_FirstGuess = Annotated[
     float, Field(gt=0, le=1), Ui("Initial D", level="advanced", search="d0 first guess rate")
 ]
-Coefficient = Annotated[
+_Coefficient = Annotated[
     float,
-    Field(gt=0, le=100),
+    Field(
+        gt=0, le=100, description="Multiplies the estimated rate: 0.5 is more careful, 2 is bolder."
+    ),
     Ui("D coefficient", level="advanced", search="d_coef share found rate"),
 ]
-OptionalBeta3 = Annotated[
-    float | None, Field(ge=0, lt=1), Ui("Beta 3", level="advanced", search="betas")
+_Beta3OfRate = Annotated[
+    float | None,
+    Field(
+        ge=0,
+        lt=1,
+        description="The decay of the rate estimate. Empty means the square root of beta 2.",
+    ),
+    Ui("Beta 3", level="advanced", search="betas"),
 ]
 _GrowthRate = Annotated[
     float | None,
-    Field(gt=1, le=1000),
+    Field(
+        gt=1,
+        le=1000,
+        description="How much the rate may grow per step; 1.02 acts like a warm-up. Empty means no"
+        " limit.",
+    ),
     Ui("Growth rate", level="advanced", search="growth_rate fastest"),
 ]
 _BiasCorrection = Annotated[
     bool, Ui("Bias correction", level="advanced", search="use_bias_correction")
 ]
+# Between the newest weights and their average; neither end makes a method of it.
+_Interpolation = Annotated[
+    float,
+    Field(
+        gt=0,
+        lt=1,
+        description="How close to the averaged weights the gradient is computed; 0.95 to 0.98 for"
+        " long runs.",
+    ),
+]
+_InterpolationBeta = Annotated[
+    _Interpolation, Ui("Beta 1", level="advanced", search="momentum betas interpolation")
+]
+_StepPower = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=100,
+        description="Gives later steps more weight in the average: their number to this power.",
+    ),
+    Ui("Averaging power (r)", level="advanced", search="r averaging step"),
+]
+_LrPower = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=100,
+        description="Gives warm-up steps less weight in the average: the rate to this power.",
+    ),
+    Ui("Weight LR power", level="advanced", search="weight_lr_power rate"),
+]
+
+# Its own rounding of bf16 weights draws from the global generator, which no resumed run could
+# repeat; rounding is done around the step for all optimizers alike.
+_PRODIGY_PLUS: Mapping[str, object] = MappingProxyType({"stochastic_rounding": False})
 
 
-class Prodigy(OptimizerSection):
+class AdaptiveSection(OptimizerSection):
+    """The settings of optimizers that find their own rate, most of them one for all weights."""
+
+    options = DECOUPLED
+    high_lr = 2.0
+    is_adaptive = True
+    has_one_rate = True
+    lr: Lr = 1.0
+    """Multiplies the learning rate that is found. Leave it at 1."""
+    weight_decay: _FoundRateDecay = 0.0
+    d0: _FirstGuess = 1e-6
+    """The initial estimate of the rate."""
+
+
+class Prodigy(AdaptiveSection):
     """AdamW that finds its own rate (Mishchenko & Defazio 2023, arXiv:2306.06101)."""
 
-    title: ClassVar[str] = "Prodigy"
-    target: ClassVar[str] = "pytorch_optimizer:Prodigy"
-    options: ClassVar[Mapping[str, object]] = DECOUPLED
-    betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
-    high_lr: ClassVar[float] = 2.0
-    is_adaptive: ClassVar[bool] = True
-    has_one_rate: ClassVar[bool] = True
+    title = "Prodigy"
+    target = "pytorch_optimizer:Prodigy"
     kind: Literal["prodigy"] = "prodigy"
-
-    lr: Multiplier = 1.0
+    lr: Lr = 1.0
     """Multiplies the learning rate that Prodigy finds. Leave it at 1."""
-
-    weight_decay: WeightDecay = 0.01
-    """Shrinks weights toward zero, scaled by the found rate."""
-
-    d0: FirstGuess = 1e-6
+    weight_decay: _FoundRateDecay = 0.01
+    d0: _FirstGuess = 1e-6
     """The initial estimate of the rate. Raise it to 1e-5 if the rate does not grow."""
-
-    d_coef: Coefficient = 1.0
-    """Multiplies the estimated rate: 0.5 is more careful, 2 is bolder."""
-
+    d_coef: _Coefficient = 1.0
     growth_rate: _GrowthRate = None
-    """How much the rate may grow per step; 1.02 acts like a warm-up. Empty means no limit."""
-
-    beta1: Beta1 = 0.9
-    """The decay of the mean of the gradient. Higher averages over more steps."""
-
+    beta1: GradientDecay = 0.9
     beta2: Beta2 = 0.999
     """The decay of the mean of the squared gradient. 0.99 is common for images."""
-
-    beta3: OptionalBeta3 = None
-    """The decay of the rate estimate. Empty means the square root of beta 2."""
-
+    beta3: _Beta3OfRate = None
     bias_correction: _BiasCorrection = False
     """Corrects for means starting at zero. Recommended for images; starts more slowly."""
-
     safeguard_warmup: Annotated[
         bool, Ui("Safeguard during warm-up", level="advanced", search="safeguard_warmup")
     ] = False
     """Excludes the schedule's warm-up from the estimate, which would be too large otherwise. Turn
     it on whenever there is a warm-up."""
-
-    eps: Eps = 1e-8
-    """Avoids division by small gradients."""
+    eps: DivisionEps = 1e-8
 
 
-class DAdaptAdam(OptimizerSection):
+class ProdigyScheduleFree(AdaptiveSection):
+    """Prodigy and Schedule-Free in one, with little memory (prodigy-plus-schedule-free)."""
+
+    title = "Prodigy, Schedule-Free"
+    target = "prodigyplus:ProdigyPlusScheduleFree"
+    extra = "optimizers"
+    options = _PRODIGY_PLUS
+    is_schedule_free = True
+    has_one_rate = False
+    clips_itself = True
+    kind: Literal["prodigy_schedulefree"] = "prodigy_schedulefree"
+    d0: _FirstGuess = 1e-6
+    """The initial estimate of the rate. Raise it to 1e-5 if the rate does not grow."""
+    d_coef: _Coefficient = 1.0
+    d_limiter: Annotated[
+        bool, Ui("D limiter", level="advanced", search="d_limiter growth limit")
+    ] = True
+    """Limits the growth of the rate to a fifth per step, which keeps it from overshooting early."""
+    prodigy_steps: Annotated[
+        int,
+        Field(ge=0, le=10_000_000),
+        Ui(
+            "Prodigy steps",
+            unit="steps",
+            level="advanced",
+            search="prodigy_steps freeze search until",
+        ),
+    ] = 0
+    """Freezes the rate from this step on and frees its memory; 0 means never."""
+    split_groups: Annotated[
+        bool, Ui("Split groups", level="advanced", search="split_groups rate each network")
+    ] = True
+    """Finds a separate rate for each component, in place of one for all."""
+    beta1: _InterpolationBeta = 0.9
+    beta2: SquareDecay = 0.99
+    beta3: _Beta3OfRate = None
+    schedulefree_c: Annotated[
+        float,
+        Field(ge=0, le=1000),
+        Ui("Schedule-Free C", level="advanced", search="schedulefree_c averaging strength"),
+    ] = 0.0
+    """Shortens the average: 6 to 12 for short, noisy runs, 50 to 200 for long ones; 0 means as
+    published."""
+    use_stableadamw: Annotated[
+        bool, Ui("StableAdamW", level="advanced", search="stableadamw clipping rms clip steps")
+    ] = True
+    """Limits each update by its own size, in place of gradient clipping."""
+    factored: Annotated[bool, Ui("Factored state", level="advanced", search="adafactor memory")] = (
+        True
+    )
+    """Factors squared gradients into a row and a column, which saves memory."""
+    eps: DivisionEps = 1e-8
+
+
+class ScheduleFreeAdamW(OptimizerSection):
+    """AdamW without a schedule (Defazio et al. 2024, arXiv:2405.15682)."""
+
+    title = "Schedule-Free AdamW"
+    target = "pytorch_optimizer:ScheduleFreeAdamW"
+    is_schedule_free = True
+    kind: Literal["schedulefree_adamw"] = "schedulefree_adamw"
+    lr: Lr = 3e-4
+    """The learning rate after warm-up: one to ten times AdamW's. Use the constant schedule with a
+    warm-up."""
+    weight_decay: DecoupledDecay = 0.0
+    beta1: _InterpolationBeta = 0.9
+    beta2: SquareDecay = 0.999
+    r: _StepPower = 0.0
+    weight_lr_power: _LrPower = 2.0
+    eps: DivisionEps = 1e-8
+    fused_backward: FusedBackward = False
+
+
+class ScheduleFreeSgd(OptimizerSection):
+    """SGD without a schedule (Defazio et al. 2024, arXiv:2405.15682)."""
+
+    title = "Schedule-Free SGD"
+    target = "pytorch_optimizer:ScheduleFreeSGD"
+    high_lr = 10.0
+    is_schedule_free = True
+    kind: Literal["schedulefree_sgd"] = "schedulefree_sgd"
+    lr: Lr = 0.1
+    """The learning rate after warm-up: ten to fifty times SGD's. Use the constant schedule."""
+    weight_decay: L2Decay = 0.0
+    momentum: Annotated[
+        _Interpolation, Ui("Momentum", level="advanced", search="beta interpolation")
+    ] = 0.9
+    r: _StepPower = 0.0
+    weight_lr_power: _LrPower = 2.0
+    fused_backward: FusedBackward = False
+
+
+class GrowingSection(AdaptiveSection):
+    """The settings of D-Adaptation with a limit to the rate's growth."""
+
+    growth_rate: _GrowthRate = None
+
+
+class DAdaptAdam(GrowingSection):
     """Adam that finds its own rate (Defazio & Mishchenko 2023, arXiv:2301.07733)."""
 
-    title: ClassVar[str] = "D-Adaptation Adam"
-    target: ClassVar[str] = "pytorch_optimizer:DAdaptAdam"
-    options: ClassVar[Mapping[str, object]] = DECOUPLED
-    betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
-    high_lr: ClassVar[float] = 2.0
-    is_adaptive: ClassVar[bool] = True
-    has_one_rate: ClassVar[bool] = True
+    title = "D-Adaptation Adam"
+    target = "pytorch_optimizer:DAdaptAdam"
     kind: Literal["dadapt_adam"] = "dadapt_adam"
-
-    lr: Multiplier = 1.0
-    """Multiplies the learning rate that is found. Leave it at 1."""
-
-    weight_decay: WeightDecay = 0.0
-    """Shrinks weights toward zero, scaled by the found rate."""
-
-    d0: FirstGuess = 1e-6
-    """The initial estimate of the rate."""
-
-    growth_rate: _GrowthRate = None
-    """How much the rate may grow per step; 1.02 acts like a warm-up. Empty means no limit."""
-
-    beta1: Beta1 = 0.9
-    """The decay of the mean of the gradient. Higher averages over more steps."""
-
+    beta1: GradientDecay = 0.9
     beta2: Beta2 = 0.999
     """The decay of the mean of the squared gradient and of the rate estimate."""
-
     bias_correction: _BiasCorrection = False
     """Corrects for means starting at zero."""
-
-    eps: Eps = 1e-8
-    """Avoids division by small gradients."""
+    eps: DivisionEps = 1e-8
 
 
-class DAdaptSgd(OptimizerSection):
+class DAdaptSgd(GrowingSection):
     """SGD that finds its own rate (Defazio & Mishchenko 2023, arXiv:2301.07733)."""
 
-    title: ClassVar[str] = "D-Adaptation SGD"
-    target: ClassVar[str] = "pytorch_optimizer:DAdaptSGD"
-    options: ClassVar[Mapping[str, object]] = DECOUPLED
-    high_lr: ClassVar[float] = 2.0
-    is_adaptive: ClassVar[bool] = True
-    has_one_rate: ClassVar[bool] = True
+    title = "D-Adaptation SGD"
+    target = "pytorch_optimizer:DAdaptSGD"
     kind: Literal["dadapt_sgd"] = "dadapt_sgd"
-
-    lr: Multiplier = 1.0
-    """Multiplies the learning rate that is found. Leave it at 1."""
-
-    weight_decay: WeightDecay = 0.0
-    """Shrinks weights toward zero, scaled by the found rate."""
-
-    d0: FirstGuess = 1e-6
-    """The initial estimate of the rate."""
-
-    growth_rate: _GrowthRate = None
-    """How much the rate may grow per step; 1.02 acts like a warm-up. Empty means no limit."""
-
     momentum: Momentum = 0.9
     """The fraction of the last update that is added to the next."""
 
 
-class DAdaptLion(OptimizerSection):
+class DAdaptLion(AdaptiveSection):
     """Lion that finds its own rate; experimental (Defazio & Mishchenko 2023, arXiv:2301.07733)."""
 
-    title: ClassVar[str] = "D-Adaptation Lion"
-    target: ClassVar[str] = "pytorch_optimizer:DAdaptLion"
-    options: ClassVar[Mapping[str, object]] = DECOUPLED
-    betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
-    high_lr: ClassVar[float] = 2.0
-    is_adaptive: ClassVar[bool] = True
-    has_one_rate: ClassVar[bool] = True
+    title = "D-Adaptation Lion"
+    target = "pytorch_optimizer:DAdaptLion"
     kind: Literal["dadapt_lion"] = "dadapt_lion"
-
-    lr: Multiplier = 1.0
-    """Multiplies the learning rate that is found. Leave it at 1."""
-
-    weight_decay: WeightDecay = 0.0
-    """Shrinks weights toward zero, scaled by the found rate."""
-
-    d0: FirstGuess = 1e-6
-    """The initial estimate of the rate."""
-
     beta1: Beta1 = 0.9
     """The share of the momentum in an update; the rest is the newest gradient. The momentum is
     small while the found rate is small."""
-
     beta2: Beta2 = 0.999
     """The decay of the momentum and of the rate estimate."""
+
+
+ProdigyOrScheduleFree = Prodigy | ProdigyScheduleFree | ScheduleFreeAdamW | ScheduleFreeSgd
+DAdaptation = DAdaptAdam | DAdaptSgd | DAdaptLion

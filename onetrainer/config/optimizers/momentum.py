@@ -1,40 +1,31 @@
-"""Settings of relatives of Adam and of momentum, of pytorch_optimizer: Lion, Muon, ADOPT and
-AdEMAMix.
-"""
+"""Settings of relatives of Adam and of momentum: Lion, Muon, ADOPT and AdEMAMix."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from onetrainer.config.base.section import Ui
 from onetrainer.config.optimizers.optimizer_section import (
+    BITS,
     DECOUPLED,
+    AdamSection,
     Beta1,
     Beta2,
     Beta3,
+    DecoupledDecay,
+    DivisionEps,
     Eps,
     FusedBackward,
     Lr,
     Momentum,
+    Nesterov,
     OptimizerSection,
+    SquareDecay,
     WeightDecay,
 )
 
-Alpha = Annotated[
-    float, Field(ge=0, le=100), Ui("Slow EMA weight", level="advanced", search="alpha mean")
-]
-Ramp = Annotated[
-    int | None,
-    Field(ge=1, le=10_000_000),
-    Ui(
-        "Slow EMA warm-up",
-        unit="steps",
-        level="advanced",
-        search="t_alpha t_beta3 warmup ademamix ramp mean",
-    ),
-]
 # Its class has names of its own for what concerns the AdamW in it.
 _MUON_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -45,33 +36,37 @@ _MUON_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
-class Lion(OptimizerSection):
-    """Updates of uniform size by the sign of the momentum (Chen et al. 2023, arXiv:2302.06675)."""
+class LionSection(OptimizerSection):
+    """The settings of Lion."""
 
-    title: ClassVar[str] = "Lion"
-    target: ClassVar[str] = "pytorch_optimizer:Lion"
-    options: ClassVar[Mapping[str, object]] = DECOUPLED
-    betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
-    high_lr: ClassVar[float] = 1e-3
-    updates_independently: ClassVar[bool] = True
-    kind: Literal["lion"] = "lion"
-
+    high_lr = 1e-3
     lr: Lr = 2e-5
     """The learning rate after warm-up: three to ten times smaller than AdamW's."""
-
     weight_decay: WeightDecay = 0.0
     """Shrinks weights toward zero, scaled by the learning rate: three to ten times AdamW's."""
-
     beta1: Beta1 = 0.9
     """The share of the momentum in an update; the rest is the newest gradient."""
-
     beta2: Beta2 = 0.99
     """The decay of the momentum. Higher averages over more steps."""
-
     fused_backward: FusedBackward = False
-    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
-    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
-    gradient accumulation or gradient clipping."""
+
+
+class Lion(LionSection):
+    """Updates of uniform size by the sign of the momentum (Chen et al. 2023, arXiv:2302.06675)."""
+
+    title = "Lion"
+    target = "pytorch_optimizer:Lion"
+    options = DECOUPLED
+    kind: Literal["lion"] = "lion"
+
+
+class Lion8bit(LionSection):
+    """Lion with an eighth of AdamW's memory (Chen et al. 2023, arXiv:2302.06675)."""
+
+    title = "Lion, 8-bit"
+    target = "bitsandbytes.optim:Lion8bit"
+    extra = BITS
+    kind: Literal["lion8bit"] = "lion8bit"
 
 
 class Muon(OptimizerSection):
@@ -80,17 +75,13 @@ class Muon(OptimizerSection):
     A convolution's weights are a matrix with one row per output channel.
     """
 
-    title: ClassVar[str] = "Muon"
-    target: ClassVar[str] = "pytorch_optimizer:Muon"
-    options: ClassVar[Mapping[str, object]] = DECOUPLED
-    betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
-    names: ClassVar[Mapping[str, tuple[str, ...]]] = _MUON_NAMES
-    updates_independently: ClassVar[bool] = True
+    title = "Muon"
+    target = "pytorch_optimizer:Muon"
+    options = DECOUPLED
+    names = _MUON_NAMES
     kind: Literal["muon"] = "muon"
-
     lr: Lr = 1e-4
     """The learning rate after warm-up. With adjusted learning rates, AdamW's values fit."""
-
     other_lr_ratio: Annotated[
         float,
         Field(gt=0, le=1000),
@@ -98,7 +89,6 @@ class Muon(OptimizerSection):
     ] = 1.0
     """The learning rate of all non-matrix weights (biases, norms, embeddings), as a multiple of the
     matrices'."""
-
     use_adjusted_lr: Annotated[
         bool,
         Ui(
@@ -109,107 +99,92 @@ class Muon(OptimizerSection):
     ] = True
     """Scales updates to the size of AdamW's (Liu et al. 2025, arXiv:2502.16982). Without it, the
     rates of the first publication fit, about 0.02."""
-
-    weight_decay: WeightDecay = 0.01
-    """Shrinks weights toward zero, scaled by the learning rate. 0 to 0.1 is usual."""
-
+    weight_decay: DecoupledDecay = 0.01
     momentum: Momentum = 0.95
     """The decay of the mean of the gradient, for matrices."""
-
-    nesterov: Annotated[bool, Ui("Nesterov momentum", level="advanced")] = True
+    nesterov: Nesterov = True
     """Looks ahead along the momentum before each step."""
-
     ns_steps: Annotated[
         int, Field(ge=1, le=20), Ui("Newton-Schulz iterations", level="advanced", search="ns_steps")
     ] = 5
     """How exactly updates are orthogonalized; more takes more time."""
-
     beta1: Beta1 = 0.9
     """The decay of the mean of the gradient, for non-matrix weights."""
-
     beta2: Beta2 = 0.95
     """The decay of the mean of the squared gradient, for non-matrix weights."""
-
     eps: Eps = 1e-8
     """Avoids division by small gradients, for non-matrix weights."""
-
     fused_backward: FusedBackward = False
-    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
-    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
-    gradient accumulation or gradient clipping."""
 
 
-class Adopt(OptimizerSection):
+class Adopt(AdamSection):
     """Adam that divides by the gradients before the newest (Taniguchi et al. 2024,
     arXiv:2411.02853): it converges with any beta 2.
     """
 
-    title: ClassVar[str] = "ADOPT"
-    target: ClassVar[str] = "pytorch_optimizer:ADOPT"
-    options: ClassVar[Mapping[str, object]] = DECOUPLED
-    betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
-    updates_independently: ClassVar[bool] = True
+    title = "ADOPT"
+    target = "pytorch_optimizer:ADOPT"
+    options = DECOUPLED
     kind: Literal["adopt"] = "adopt"
-
     lr: Lr = 1e-4
     """The learning rate after warm-up. About the same as AdamW's. The first step only initializes
     the state."""
-
-    weight_decay: WeightDecay = 0.0
-    """Shrinks weights toward zero, scaled by the learning rate. 0 to 0.1 is usual."""
-
-    beta1: Beta1 = 0.9
-    """The decay of the mean of the gradient. Higher averages over more steps."""
-
-    beta2: Beta2 = 0.9999
-    """The decay of the mean of the squared gradient. Higher averages over more steps."""
-
+    weight_decay: DecoupledDecay = 0.0
+    beta2: SquareDecay = 0.9999
     eps: Eps = 1e-6
     """The smallest number that a gradient is divided by."""
 
-    fused_backward: FusedBackward = False
-    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
-    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
-    gradient accumulation or gradient clipping."""
 
+class AdEMAMixSection(OptimizerSection):
+    """The settings of AdEMAMix."""
 
-class AdEMAMix(OptimizerSection):
-    """AdamW with a second, slow gradient mean (Pagliardini et al. 2024, arXiv:2409.03137)."""
-
-    title: ClassVar[str] = "AdEMAMix"
-    target: ClassVar[str] = "pytorch_optimizer:AdEMAMix"
-    options: ClassVar[Mapping[str, object]] = DECOUPLED
-    betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2", "beta3")
-    names: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({"ramp": ("t_alpha_beta3",)})
-    updates_independently: ClassVar[bool] = True
-    kind: Literal["ademamix"] = "ademamix"
-
+    betas = ("beta1", "beta2", "beta3")
     lr: Lr = 1e-4
     """The learning rate after warm-up. About the same as AdamW's."""
-
-    weight_decay: WeightDecay = 0.01
-    """Shrinks weights toward zero, scaled by the learning rate. 0 to 0.1 is usual."""
-
+    weight_decay: DecoupledDecay = 0.01
     beta1: Beta1 = 0.9
     """The decay of the fast mean of the gradient."""
-
-    beta2: Beta2 = 0.999
-    """The decay of the mean of the squared gradient. Higher averages over more steps."""
-
+    beta2: SquareDecay = 0.999
     beta3: Beta3 = 0.9999
     """The decay of the slow mean of the gradient."""
-
-    alpha: Alpha = 5.0
+    alpha: Annotated[
+        float, Field(ge=0, le=100), Ui("Slow EMA weight", level="advanced", search="alpha mean")
+    ] = 5.0
     """The weight of the slow mean compared to the fast one."""
-
-    ramp: Ramp = None
+    ramp: Annotated[
+        int | None,
+        Field(ge=1, le=10_000_000),
+        Ui(
+            "Slow EMA warm-up",
+            unit="steps",
+            level="advanced",
+            search="t_alpha t_beta3 warmup ademamix ramp mean",
+        ),
+    ] = None
     """Phases the slow mean in over so many steps; the paper uses all steps of the run. Empty means
     at once."""
-
-    eps: Eps = 1e-8
-    """Avoids division by small gradients."""
-
+    eps: DivisionEps = 1e-8
     fused_backward: FusedBackward = False
-    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
-    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
-    gradient accumulation or gradient clipping."""
+
+
+class AdEMAMix(AdEMAMixSection):
+    """AdamW with a second, slow gradient mean (Pagliardini et al. 2024, arXiv:2409.03137)."""
+
+    title = "AdEMAMix"
+    target = "pytorch_optimizer:AdEMAMix"
+    options = DECOUPLED
+    names = MappingProxyType({"ramp": ("t_alpha_beta3",)})
+    kind: Literal["ademamix"] = "ademamix"
+
+
+class AdEMAMix8bit(AdEMAMixSection):
+    """AdEMAMix with 8-bit state (Pagliardini et al. 2024, arXiv:2409.03137)."""
+
+    title = "AdEMAMix, 8-bit"
+    target = "bitsandbytes.optim:AdEMAMix8bit"
+    extra = BITS
+    names = MappingProxyType({"ramp": ("t_alpha", "t_beta3")})
+    kind: Literal["ademamix8bit"] = "ademamix8bit"
+
+
+MomentumOptimizer = Lion | Lion8bit | Muon | Adopt | AdEMAMix | AdEMAMix8bit

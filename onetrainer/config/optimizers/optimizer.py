@@ -6,53 +6,19 @@ from typing import Annotated
 
 from pydantic import Field
 
-from onetrainer.config.optimizers.adafactor import Adafactor, AdafactorRelative, Came
-from onetrainer.config.optimizers.adam import Adam, AdamW, Sgd
-from onetrainer.config.optimizers.adaptive import DAdaptAdam, DAdaptLion, DAdaptSgd, Prodigy
-from onetrainer.config.optimizers.low_bits import (
-    Adam4bit,
-    Adam8bit,
-    AdamW4bit,
-    AdamW8bit,
-    AdEMAMix8bit,
-    Lion8bit,
-    PagedAdamW8bit,
-    Sgd8bit,
-)
-from onetrainer.config.optimizers.momentum import AdEMAMix, Adopt, Lion, Muon
-from onetrainer.config.optimizers.schedule_free import (
-    ProdigyScheduleFree,
-    ScheduleFreeAdamW,
-    ScheduleFreeSgd,
-)
+from onetrainer.config.optimizers.adafactor import FactoredOptimizer
+from onetrainer.config.optimizers.adam import AdamsAndSgds, AdamWs
+from onetrainer.config.optimizers.adaptive import DAdaptation, ProdigyOrScheduleFree
+from onetrainer.config.optimizers.momentum import MomentumOptimizer
 from onetrainer.errors import Problem, UserError
 
 Optimizer = Annotated[
-    AdamW
-    | AdamW8bit
-    | PagedAdamW8bit
-    | AdamW4bit
-    | Adafactor
-    | AdafactorRelative
-    | Came
-    | Prodigy
-    | ProdigyScheduleFree
-    | ScheduleFreeAdamW
-    | ScheduleFreeSgd
-    | Lion
-    | Lion8bit
-    | Muon
-    | Adopt
-    | AdEMAMix
-    | AdEMAMix8bit
-    | DAdaptAdam
-    | DAdaptSgd
-    | DAdaptLion
-    | Adam
-    | Adam8bit
-    | Adam4bit
-    | Sgd
-    | Sgd8bit,
+    AdamWs
+    | FactoredOptimizer
+    | ProdigyOrScheduleFree
+    | MomentumOptimizer
+    | DAdaptation
+    | AdamsAndSgds,
     Field(discriminator="kind"),
 ]
 """The optimizers, each with its own settings."""

@@ -1,4 +1,7 @@
-"""What every optimizer declares, and settings that several share."""
+"""What every optimizer declares, and settings that several share, with their usual sentences.
+
+A section that gives a setting another sentence takes the bare type (`Beta1`) and writes it below.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -12,22 +15,49 @@ Lr = Annotated[float, Field(gt=0, le=10), Ui("Learning rate", search="lr unet ra
 WeightDecay = Annotated[
     float, Field(ge=0, le=10), Ui("Weight decay", level="advanced", search="l2 regularization")
 ]
+DecoupledDecay = Annotated[
+    WeightDecay,
+    Field(
+        description="Shrinks weights toward zero, scaled by the learning rate. 0 to 0.1 is usual."
+    ),
+]
+L2Decay = Annotated[
+    WeightDecay, Field(description="Shrinks weights toward zero, as part of the gradient (L2).")
+]
+
 Beta1 = Annotated[float, Field(ge=0, lt=1), Ui("Beta 1", level="advanced", search="momentum betas")]
+GradientDecay = Annotated[
+    Beta1,
+    Field(description="The decay of the mean of the gradient. Higher averages over more steps."),
+]
 Beta2 = Annotated[float, Field(ge=0, lt=1), Ui("Beta 2", level="advanced", search="betas")]
+SquareDecay = Annotated[
+    Beta2,
+    Field(
+        description="The decay of the mean of the squared gradient. Higher averages over more"
+        " steps."
+    ),
+]
 Beta3 = Annotated[float, Field(ge=0, lt=1), Ui("Beta 3", level="advanced", search="betas")]
 Momentum = Annotated[float, Field(ge=0, lt=1), Ui("Momentum", level="advanced", search="beta")]
+Nesterov = Annotated[bool, Ui("Nesterov momentum", level="advanced")]
 Eps = Annotated[float, Field(gt=0, le=1), Ui("Epsilon", level="advanced", search="eps")]
-ClipThreshold = Annotated[
-    float, Field(gt=0, le=1000), Ui("Clip threshold", level="advanced", search="clipping rms")
-]
+DivisionEps = Annotated[Eps, Field(description="Avoids division by small gradients.")]
 FusedBackward = Annotated[
     bool,
+    Field(
+        description="Updates each weight during the backward pass, as soon as its gradient is"
+        " known, and frees the gradient (step in backward). Saves the memory of all gradients, and"
+        " cannot be combined with gradient accumulation or gradient clipping."
+    ),
     Ui("Fused backward pass", level="advanced", search="fused back pass backward memory vram step"),
 ]
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
 DECOUPLED: Mapping[str, object] = MappingProxyType({"weight_decouple": True})
 """Decoupled weight decay, as in AdamW, for libraries where it is optional."""
+BITS = "bits"
+"""The extra with 8-bit and 4-bit states; those of tensors below 4,096 numbers stay in 32 bits."""
 
 
 class OptimizerSection(Section):
@@ -37,7 +67,7 @@ class OptimizerSection(Section):
         target: The class, "module:Name".
         extra: The extra of this program that installs its package; "" if it is always installed.
         options: Constant arguments.
-        betas: The fields that form the argument "betas".
+        betas: The fields that form the argument "betas", if the section has them.
         names: The arguments of fields that are named differently.
         high_lr: A higher learning rate is probably a mistake.
         updates_independently: A parameter's update depends only on that parameter and the step
@@ -52,11 +82,28 @@ class OptimizerSection(Section):
     target: ClassVar[str]
     extra: ClassVar[str] = ""
     options: ClassVar[Mapping[str, object]] = NOTHING
-    betas: ClassVar[tuple[str, ...]] = ()
+    betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
     names: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
     high_lr: ClassVar[float] = 1e-2
-    updates_independently: ClassVar[bool] = False
+    updates_independently: ClassVar[bool]
     is_schedule_free: ClassVar[bool] = False
     is_adaptive: ClassVar[bool] = False
     has_one_rate: ClassVar[bool] = False
     clips_itself: ClassVar[bool] = False
+    kind: str
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: object) -> None:
+        cls.updates_independently = "fused_backward" in cls.model_fields
+
+
+class AdamSection(OptimizerSection):
+    """The settings of Adam and its relatives."""
+
+    lr: Lr = 1e-4
+    """The learning rate after warm-up. About 1e-4 for LoRA, 1e-5 for a whole model."""
+    weight_decay: DecoupledDecay = 0.01
+    beta1: GradientDecay = 0.9
+    beta2: SquareDecay = 0.999
+    eps: DivisionEps = 1e-8
+    fused_backward: FusedBackward = False

@@ -12,10 +12,9 @@ from modules.optim.optimizer_state import OptimizerProgress, effective_lr
 from modules.training.checkpoints import newest_record
 from onetrainer.config.optimizers.adafactor import Adafactor, AdafactorRelative
 from onetrainer.config.optimizers.adam import AdamW, Sgd
-from onetrainer.config.optimizers.adaptive import Prodigy
+from onetrainer.config.optimizers.adaptive import Prodigy, ProdigyScheduleFree
 from onetrainer.config.optimizers.momentum import Lion
 from onetrainer.config.optimizers.optimizer import Optimizer, missing_package
-from onetrainer.config.optimizers.schedule_free import ProdigyScheduleFree
 from onetrainer.run.run_folder import create_run
 from tests.stepping import Training, equal
 

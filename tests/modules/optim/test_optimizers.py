@@ -9,23 +9,33 @@ import torchao.optim
 
 from modules.optim.construct import set_lr
 from onetrainer.config.optimizers.adafactor import Adafactor, AdafactorRelative, Came
-from onetrainer.config.optimizers.adam import Adam, AdamW, Sgd
-from onetrainer.config.optimizers.adaptive import DAdaptAdam, DAdaptLion, DAdaptSgd, Prodigy
-from onetrainer.config.optimizers.low_bits import (
+from onetrainer.config.optimizers.adam import (
+    Adam,
     Adam4bit,
     Adam8bit,
+    AdamW,
     AdamW4bit,
     AdamW8bit,
-    AdEMAMix8bit,
-    Lion8bit,
     PagedAdamW8bit,
+    Sgd,
     Sgd8bit,
 )
-from onetrainer.config.optimizers.momentum import AdEMAMix, Adopt, Lion, Muon
-from onetrainer.config.optimizers.schedule_free import (
+from onetrainer.config.optimizers.adaptive import (
+    DAdaptAdam,
+    DAdaptLion,
+    DAdaptSgd,
+    Prodigy,
     ProdigyScheduleFree,
     ScheduleFreeAdamW,
     ScheduleFreeSgd,
+)
+from onetrainer.config.optimizers.momentum import (
+    AdEMAMix,
+    AdEMAMix8bit,
+    Adopt,
+    Lion,
+    Lion8bit,
+    Muon,
 )
 from tests.optimizer_steps import UNET, built, gradient, make_steps, warm_up, weights
 

@@ -9,9 +9,15 @@ import torch
 from modules.optim.construct import set_lr
 from onetrainer.config.optimizers.adafactor import Adafactor, AdafactorRelative, Came
 from onetrainer.config.optimizers.adam import Adam, AdamW, Sgd
-from onetrainer.config.optimizers.adaptive import DAdaptAdam, DAdaptLion, DAdaptSgd, Prodigy
+from onetrainer.config.optimizers.adaptive import (
+    DAdaptAdam,
+    DAdaptLion,
+    DAdaptSgd,
+    Prodigy,
+    ScheduleFreeAdamW,
+    ScheduleFreeSgd,
+)
 from onetrainer.config.optimizers.momentum import AdEMAMix, Adopt, Lion
-from onetrainer.config.optimizers.schedule_free import ScheduleFreeAdamW, ScheduleFreeSgd
 from tests.optimizer_steps import built, gradient, make_steps, warm_up, weights
 
 LR, DECAY = 0.01, 0.1

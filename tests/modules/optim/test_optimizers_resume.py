@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from onetrainer.config.optimizers.adam import AdamW
+from onetrainer.config.optimizers.adam import AdamW, AdamW8bit
 from onetrainer.config.optimizers.adaptive import Prodigy
-from onetrainer.config.optimizers.low_bits import AdamW8bit
 from tests.optimizer_steps import SECTIONS, Run
 
 FORMATS = [(torch.float32, None), (torch.bfloat16, None), (torch.bfloat16, 7)]

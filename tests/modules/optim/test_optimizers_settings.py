@@ -11,20 +11,17 @@ from modules.optim.build import arguments_of, build_optimizer
 from modules.optim.construct import is_matrix, set_lr
 from modules.optim.update import WeightUpdater
 from onetrainer.config.optimizers.adafactor import Adafactor, AdafactorRelative
-from onetrainer.config.optimizers.adam import AdamW
-from onetrainer.config.optimizers.adaptive import DAdaptLion, Prodigy
-from onetrainer.config.optimizers.low_bits import (
+from onetrainer.config.optimizers.adam import (
     Adam4bit,
     Adam8bit,
+    AdamW,
     AdamW4bit,
     AdamW8bit,
-    AdEMAMix8bit,
-    Lion8bit,
     PagedAdamW8bit,
     Sgd8bit,
 )
-from onetrainer.config.optimizers.momentum import Muon
-from onetrainer.config.optimizers.schedule_free import ProdigyScheduleFree
+from onetrainer.config.optimizers.adaptive import DAdaptLion, Prodigy, ProdigyScheduleFree
+from onetrainer.config.optimizers.momentum import AdEMAMix8bit, Lion8bit, Muon
 from onetrainer.errors import UserError
 from tests.optimizer_steps import SECTIONS, built, make_steps, weights
 

@@ -7,12 +7,12 @@ from modules.optim.exported_weights import ExportedWeights
 from modules.optim.schedule_free import evaluation_form
 from modules.training.checkpoints import newest_record
 from onetrainer.config.optimizers.adam import AdamW
-from onetrainer.config.optimizers.optimizer import missing_package
-from onetrainer.config.optimizers.schedule_free import (
+from onetrainer.config.optimizers.adaptive import (
     ProdigyScheduleFree,
     ScheduleFreeAdamW,
     ScheduleFreeSgd,
 )
+from onetrainer.config.optimizers.optimizer import missing_package
 from onetrainer.run.run_folder import create_run
 from tests.stepping import Training, equal
 

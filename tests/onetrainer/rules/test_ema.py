@@ -1,6 +1,6 @@
 """Rules of the EMA."""
 
-from onetrainer.config.optimizers.schedule_free import ScheduleFreeAdamW
+from onetrainer.config.optimizers.adaptive import ScheduleFreeAdamW
 from onetrainer.config.run.ema import Ema
 from onetrainer.config.train import TrainConfig, Training
 from onetrainer.presets.presets import resolve

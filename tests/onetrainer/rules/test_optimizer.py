@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from onetrainer import ROOT
-from onetrainer.config.optimizers.low_bits import AdamW8bit
+from onetrainer.config.optimizers.adam import AdamW8bit
 from onetrainer.config.optimizers.optimizer import Optimizer, install_command, missing_package
 from onetrainer.errors import Fix
 from onetrainer.presets.presets import resolve
