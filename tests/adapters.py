@@ -3,7 +3,9 @@
 import torch
 
 from modules.methods.adapters.adapters import Adapters
-from onetrainer.config.methods.adapters import Adapter, Dora, LoHa, LoKr, Lora, Oft
+from onetrainer.config.methods.adapters import Adapter
+from onetrainer.config.methods.low_rank import Dora, LoHa, LoKr, Lora
+from onetrainer.config.methods.oft import Oft
 
 FRAME = torch.tensor([[64.0, 64, 0, 0, 64, 64]])
 KINDS: dict[str, Adapter] = {

@@ -155,9 +155,9 @@ FAULTS = (
     ),
     Fault(
         "the alpha of LoRA files is lost",
-        "modules/methods/adapters/lora.py",
-        "ALPHA: adapter.alpha.detach(),",
-        "ALPHA: adapter.alpha.detach() * 0 + 1,",
+        "modules/methods/adapters/kind.py",
+        "ALPHA: self.alpha.detach()}",
+        "ALPHA: self.alpha.detach() * 0 + 1}",
         ("tests/modules/methods/adapters",),
     ),
     Fault(

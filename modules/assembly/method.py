@@ -14,7 +14,7 @@ from modules.methods.vae import VaeDecoder
 from modules.objectives.denoising import Denoising
 from modules.objectives.reconstruction import Reconstruction
 from onetrainer.concepts.concepts import concepts_of, has_masks
-from onetrainer.config.methods.adapters import Dora, LoHa, LoKr, Lora, Oft
+from onetrainer.config.methods.adapter_section import AdapterSection
 from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.config.methods.full import Vae
@@ -97,7 +97,7 @@ def trained_component_names(config: TrainConfig) -> frozenset[str]:
             return frozenset(component_dtypes(method, base_of(config.model.family)))
         case Vae():
             return frozenset({"vae"})
-        case _:
+        case AdapterSection() | EmbeddingOnly():
             return frozenset()
 
 
@@ -115,7 +115,7 @@ def _attach_method(config: TrainConfig, family: Family, base: Model) -> Attached
             return Attached(
                 family, VaeDecoder.attach(family, section, source=source, keep_original=original)
             )
-        case (Lora() | Dora() | LoHa() | LoKr() | Oft()) as section:
+        case AdapterSection() as section:
             adapters = Adapters.attach(family, section, seed=config.training.seed)
             return Attached(family, adapters, adapters.notes)
         case EmbeddingOnly():
@@ -132,5 +132,5 @@ def needs_base_predictions(config: TrainConfig) -> bool:
             if "own_prediction" in roles or ("prior" in roles and isinstance(prior, OwnPrediction)):
                 return True
             return mask.prior_weight > 0 and has_masks(config)
-        case _:
+        case ReconstructionSection():
             return False

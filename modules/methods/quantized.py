@@ -14,8 +14,9 @@ from modules.methods.adapters.layer_settings import component_settings
 from modules.methods.full import trained_components
 from modules.methods.layers.layer_rules import layer_name, similar_names
 from onetrainer.checks.packages import missing_quantizer
-from onetrainer.config.methods.adapters import Dora, LoHa, LoKr, Lora, Oft
-from onetrainer.config.methods.full import Full
+from onetrainer.config.methods.adapter_section import AdapterSection
+from onetrainer.config.methods.embedding import EmbeddingOnly
+from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.methods.method import Method
 from onetrainer.config.run.model import Base
 from onetrainer.errors import UserError
@@ -77,12 +78,12 @@ def unquantized_components(section: Method, base: Base) -> frozenset[str]:
     match section:
         case Full():
             return frozenset(map(str, trained_components(section, base)))
-        case Lora() | Dora() | LoHa() | LoKr() | Oft():
+        case AdapterSection():
             encoders = [component for component in LORA_COMPONENTS[base] if component != "unet"]
             return frozenset(
                 component for component in encoders if component_settings(section, component).train
             )
-        case _:
+        case EmbeddingOnly() | Vae():
             return frozenset()
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from onetrainer.config.methods.method import Method
 from onetrainer.config.run.model import FAMILY_LABELS
 from onetrainer.errors import UserError
 from onetrainer.json_file import read_json
@@ -18,14 +19,7 @@ SETTINGS = "parameters"
 _SETTINGS_LIMIT = 20_000  # characters
 _STARTS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"RIFF")  # WebP is one kind of RIFF
 _METHODS: Mapping[str, str] = {
-    "lora": "a LoRA",
-    "dora": "a DoRA",
-    "loha": "a LoHa",
-    "lokr": "a LoKr",
-    "oft": "an OFT",
-    "full": "the full model",
-    "embedding": "embeddings only",
-    "vae": "the decoder of the VAE",
+    section.model_fields["kind"].default: section.noun for section in get_args(get_args(Method)[0])
 }
 # Files of a checkpoint.
 _CHECKPOINT_FILES: Mapping[str, str] = {

@@ -6,8 +6,8 @@ from pydantic import Field
 
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.data.data import Data
-from onetrainer.config.methods.adapters import Lora
 from onetrainer.config.methods.embedding import Embeddings
+from onetrainer.config.methods.low_rank import Lora
 from onetrainer.config.methods.method import Method
 from onetrainer.config.objectives.denoising import Denoising
 from onetrainer.config.objectives.objective import Objective

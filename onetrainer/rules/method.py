@@ -10,14 +10,17 @@ from onetrainer.config.base.components import (
     Unet,
     UnetAdapter,
 )
-from onetrainer.config.methods.adapters import Adapter, LoKr, Lora, LowRank
+from onetrainer.config.methods.adapter_section import AdapterSection
+from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.methods.full import Full, Vae
+from onetrainer.config.methods.low_rank import LoKr, LowRank
 from onetrainer.config.run.model import FAMILY_LABELS, base_of
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem
 
 HIGH_SCALE = 2
+_NAMINGS = {"kohya": "kohya's", "diffusers": "diffusers'", "comfyui": "ComfyUI's"}
 
 
 def problems(config: TrainConfig) -> list[Problem]:
@@ -27,7 +30,7 @@ def problems(config: TrainConfig) -> list[Problem]:
             return []
         case EmbeddingOnly():
             return _early_freeze(config, {})
-        case _:
+        case Full() | AdapterSection():
             rules = (_components, _patterns, _alphas, _rank_dropout, _naming)
             return [problem for rule in rules for problem in rule(config)]
 
@@ -187,14 +190,15 @@ def _rank_dropout(config: TrainConfig) -> list[Problem]:
 def _naming(config: TrainConfig) -> list[Problem]:
     """Return an error for adapters that the selected naming does not support."""
     method, naming = config.method, config.output.lora_naming
-    if naming != "diffusers" or isinstance(method, Lora) or not isinstance(method, Adapter):
+    if not isinstance(method, AdapterSection) or naming in method.namings:
         return []
     what = "DoRA over a layer's inputs" if method.kind == "dora" else method.title
+    supported = " or ".join(f'"{each}"' for each in method.namings)
     return [
         Problem(
             "output.lora_naming",
-            f"diffusers' naming does not support {what}",
-            'Expected "kohya" or "comfyui", or LoRA as the method',
+            f"{_NAMINGS[naming]} naming does not support {what}",
+            f"Expected {supported}, or LoRA as the method",
             "Choose another naming.",
             fix=Fix("output.lora_naming", "kohya"),
         )

@@ -40,7 +40,7 @@ from modules.rewards.measures import Measure, brightness
 from modules.rewards.mixer import Mixer, NamedReward
 from modules.sampling.rollout import Rollout, untrained
 from modules.sampling.schedulers import make_scheduler, set_steps
-from onetrainer.config.methods.adapters import Lora
+from onetrainer.config.methods.low_rank import Lora
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.rewards.alignprop import AlignProp as Section
 from tests import pretend, tiny

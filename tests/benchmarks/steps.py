@@ -30,7 +30,7 @@ from modules.training.checkpoints import TrainState
 from modules.training.engine import Engine
 from modules.training.inbox import Inbox
 from modules.training.reporter import Reporter
-from onetrainer.config.methods.adapters import Lora as LoraSection
+from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.config.train import TrainConfig

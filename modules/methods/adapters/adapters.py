@@ -1,6 +1,6 @@
 """Training of adapters: small matrices attached to layers with frozen weights.
 
-`layer_settings` chooses the layers; the file of each variant computes its adapter.
+`layer_settings` chooses the layers; the file of each kind computes its adapter.
 """
 
 from collections.abc import Iterator, Mapping
@@ -8,28 +8,29 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
+from modules import seeds
 from modules.formats.embeddings.embedding_file import bundled_tensors
 from modules.formats.lora.lora_file import LoraFile, read_lora, write_lora
 from modules.formats.lora.lora_keys import AdapterTensors
 from modules.formats.lora.lora_names import Layer, LayerNames, LoraComponent
 from modules.interfaces import ExportOptions, Family, ParameterGroup
+from modules.memory.residency import move_module
 from modules.methods.adapters.export import adapter_metadata, with_alpha_folded
+from modules.methods.adapters.kind import AdapterKind, AdapterModule, AdapterPlan
 from modules.methods.adapters.layer_settings import (
-    AdapterPlan,
     component_settings,
     plan_adapters,
     trained_components,
 )
-from modules.methods.adapters.lokr import LokrAdapter
 from modules.methods.adapters.merged import merged
+from modules.methods.adapters.registry import kind_of
 from modules.methods.adapters.start_file import load_start_file
-from modules.methods.adapters.variants import AdapterModule, make_adapter
 from modules.methods.layers.layer_presets import adapter_name, layer_names
-from onetrainer.config.methods.adapters import Adapter, Dora, LoKr, Lora
+from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.run.model import Prediction
-from onetrainer.model_files.adapter_keys import UP
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Adapters:
     components: Mapping[LoraComponent, nn.Module]
     names: LayerNames
     prediction: Prediction
-    section: Adapter
+    kind: AdapterKind
     notes: tuple[str, ...] = ()
 
     @staticmethod
@@ -62,6 +63,7 @@ class Adapters:
             UserError: For patterns that match no layer, and for a start file that does not fit.
         """
         names, components = layer_names(family), trained_components(family, section)
+        kind = kind_of(section)
         adapters: dict[LoraComponent, nn.ModuleDict] = {
             component: nn.ModuleDict() for component in components
         }
@@ -70,28 +72,25 @@ class Adapters:
         for plan in wanted:
             name = adapter_name(plan.layer)
             plans_by_name[name] = plan
-            adapters[plan.layer.component][name] = make_adapter(name, plan, section, seed=seed)
+            adapters[plan.layer.component][name] = make_adapter(name, plan, kind, seed=seed)
         trained = {component: modules for component, modules in adapters.items() if modules}
         by_name = _adapters_by_name(trained)
-        notes += _notes(section, by_name)
+        notes += kind.notes(by_name.values())
         if section.start_from:
             path = Path(section.start_from)
             by_layer = {plans_by_name[name].layer: adapter for name, adapter in by_name.items()}
-            notes += load_start_file(path, read_lora(path, names), by_layer, section)
+            notes += load_start_file(path, read_lora(path, names), by_layer, kind)
         for adapter in by_name.values():
             adapter.apply_to()
-        return Adapters(
-            trained, plans_by_name, components, names, family.prediction, section, notes
-        )
+        return Adapters(trained, plans_by_name, components, names, family.prediction, kind, notes)
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """Return one group for each component, learning rate and LoRA+ ratio."""
         groups: dict[tuple[LoraComponent, float | None, float], dict[str, nn.Parameter]] = {}
-        plus_ratio = self.section.plus_ratio if isinstance(self.section, Lora | Dora) else 1.0
         for component, modules in self.adapters.items():
             for name, parameter in modules.named_parameters():
                 rate = self.plans[name.partition(".")[0]].lr
-                ratio = plus_ratio if name.endswith(f".{UP}") else 1.0
+                ratio = self.kind.lr_ratio(name)
                 groups.setdefault((component, rate, ratio), {})[name] = parameter
         return [
             ParameterGroup(
@@ -99,7 +98,7 @@ class Adapters:
                 parameters,
                 rate,
                 ratio,
-                component_settings(self.section, component).stop_after,
+                component_settings(self.kind.section, component).stop_after,
             )
             for (component, rate, ratio), parameters in groups.items()
         ]
@@ -153,9 +152,11 @@ class Adapters:
             for name, adapter in _adapters_by_name(self.adapters).items()
         }
         if options.fold_alpha:
-            layers = {layer: with_alpha_folded(tensors) for layer, tensors in layers.items()}
+            layers = {
+                layer: with_alpha_folded(self.kind, tensors) for layer, tensors in layers.items()
+            }
         known = adapter_metadata(
-            self.section,
+            self.kind,
             list(self.plans.values()),
             base=self.names.base,
             prediction=self.prediction,
@@ -170,17 +171,17 @@ class Adapters:
         return [target]
 
 
-def _notes(section: Adapter, adapters: Mapping[str, AdapterModule]) -> tuple[str, ...]:
-    """Return notes on what the config does not show."""
-    if not isinstance(section, LoKr) or section.full_matrix:
-        return ()
-    whole = sum(isinstance(each, LokrAdapter) and each.is_whole for each in adapters.values())
-    if not whole:
-        return ()
-    return (
-        f"LoKr: rank, alpha and rank dropout have no effect on {whole} of {len(adapters)} layers,"
-        " which are too small for this rank: both matrices are kept whole",
-    )
+def make_adapter(name: str, plan: AdapterPlan, kind: AdapterKind, *, seed: int) -> AdapterModule:
+    """Make an adapter without effect, in float32 on its layer's device, not attached yet.
+
+    Its values depend on the seed and its name alone.
+    """
+    # LyCORIS samples initial values from the global generator, whose state must not change.
+    with torch.random.fork_rng(devices=[]):
+        adapter = kind.make(name, plan)
+    adapter.initialize(seeds.generator(seed, f"lora-init {name}"))
+    move_module(adapter, next(plan.module.parameters()).device, torch.float32)
+    return adapter
 
 
 def _adapters_by_name(adapters: Mapping[LoraComponent, nn.ModuleDict]) -> dict[str, AdapterModule]:

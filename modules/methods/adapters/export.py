@@ -6,28 +6,24 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from modules.formats.lora.lora_keys import AdapterTensors, rank_of, scale_of
-from modules.formats.lora.lora_metadata import ALPHA as REPORTED_ALPHA
-from modules.formats.lora.lora_metadata import ARGUMENTS, DIM
-from modules.methods.adapters.layer_settings import AdapterPlan
-from onetrainer.config.methods.adapters import Adapter, Dora, LoHa, LoKr, Lora, Oft
+from modules.formats.lora.lora_metadata import ALPHA as ALPHA_ENTRY
+from modules.formats.lora.lora_metadata import ARGUMENTS
+from modules.methods.adapters.kind import AdapterKind, AdapterPlan
 from onetrainer.config.run.model import Base, Prediction
-from onetrainer.model_files.adapter_keys import ALPHA, DOWN
-
-LARGE = (DOWN, "hada_w1_b", "lokr_w1", "lokr_w1_a")
-"""Matrices with large initial values, which keep their precision in fp16 when scaled down."""
+from onetrainer.model_files.adapter_keys import ALPHA
 
 
-def with_alpha_folded(tensors: AdapterTensors) -> AdapterTensors:
+def with_alpha_folded(kind: AdapterKind, tensors: AdapterTensors) -> AdapterTensors:
     """Return tensors of the same change with alpha = rank, one matrix scaled by alpha / rank."""
     rank = rank_of(tensors)
     if rank is None:
         return tensors
-    large = next(key for key in LARGE if key in tensors)
+    large = next(key for key in kind.large if key in tensors)
     return {**tensors, large: tensors[large] * scale_of(tensors), ALPHA: torch.tensor(float(rank))}
 
 
 def adapter_metadata(
-    section: Adapter,
+    kind: AdapterKind,
     plans: Sequence[AdapterPlan],
     *,
     base: Base,
@@ -35,43 +31,20 @@ def adapter_metadata(
     fold_alpha: bool,
 ) -> dict[str, str]:
     """Return the metadata by which other programs know a file. Source: kohya-ss/sd-scripts."""
+    rank = _common(plan.rank for plan in plans)
+    alpha = rank if fold_alpha else _common(plan.alpha for plan in plans)
+    dimensions, arguments = kind.dimensions(rank, alpha), kind.arguments()
+    # kohya's metadata keeps convolutions of more than one pixel apart.
+    convolutions = (plan.module for plan in plans if isinstance(plan.module, torch.nn.Conv2d))
+    if ALPHA_ENTRY in dimensions and any(each.kernel_size != (1, 1) for each in convolutions):
+        arguments |= {"conv_dim": rank, "conv_alpha": alpha}
     known = {
-        "ss_network_module": "networks.lora" if isinstance(section, Lora) else "lycoris.kohya",
+        "ss_network_module": kind.network_module,
         "ss_base_model_version": _base_model_version(base, prediction),
         "ss_v2": str(base == "sd2"),
+        **dimensions,
     }
-    arguments = _arguments(section)
-    if isinstance(section, Oft):
-        known[DIM] = str(section.block_size)
-    else:
-        rank = _common(plan.rank for plan in plans)
-        alpha = rank if fold_alpha else _common(plan.alpha for plan in plans)
-        known |= {DIM: rank, REPORTED_ALPHA: alpha}
-        # kohya's metadata keeps convolutions of more than one pixel apart.
-        convolutions = (plan.module for plan in plans if isinstance(plan.module, torch.nn.Conv2d))
-        if any(module.kernel_size != (1, 1) for module in convolutions):
-            arguments |= {"conv_dim": rank, "conv_alpha": alpha}
     return known | ({ARGUMENTS: json.dumps(arguments)} if arguments else {})
-
-
-def _arguments(section: Adapter) -> dict[str, str]:
-    """Return the network arguments of sd-scripts' metadata, in LyCORIS' names."""
-    match section:
-        case Lora():
-            return {}
-        case Dora():
-            return {"algo": "lora", "dora_wd": "True", "wd_on_output": "False"}
-        case LoHa():
-            return {"algo": "loha"}
-        case LoKr():
-            return {
-                "algo": "lokr",
-                "factor": str(section.factor),
-                "decompose_both": str(section.decompose_both),
-                "full_matrix": str(section.full_matrix),
-            }
-        case Oft():
-            return {"algo": "diag-oft", "constraint": str(section.constraint)}
 
 
 def _common(values: Iterable[float | None]) -> str:

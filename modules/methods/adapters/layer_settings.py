@@ -1,7 +1,6 @@
 """Choice of the layers that get an adapter, and their settings."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from torch import nn
 
@@ -12,8 +11,8 @@ from modules.formats.lora.lora_names import (
     canonical_path,
 )
 from modules.interfaces import Family
-from modules.methods.adapters.oft import oft_block_size, output_count
-from modules.methods.layers.layer_presets import is_chosen
+from modules.methods.adapters.kind import AdapterKind, AdapterPlan
+from modules.methods.adapters.registry import kind_of
 from modules.methods.layers.layer_rules import format_names, layer_name, require_all_used, rule_for
 from onetrainer.config.base.components import (
     AdapterLayerRule,
@@ -24,27 +23,11 @@ from onetrainer.config.base.components import (
     Unet,
     UnetAdapter,
 )
-from onetrainer.config.methods.adapters import Adapter, Oft
+from onetrainer.config.methods.adapters import Adapter
+from onetrainer.config.methods.low_rank import LowRank
 from onetrainer.errors import UserError
 
 ComponentSettings = Unet | TextEncoder | TextEncoder2
-
-
-@dataclass(frozen=True)
-class AdapterPlan:
-    """An adapter to make.
-
-    Attributes:
-        rank: None for variants without ranks.
-        alpha: None for variants without ranks.
-        lr: None for the optimizer's.
-    """
-
-    layer: Layer
-    module: nn.Module
-    rank: int | None
-    alpha: float | None
-    lr: float | None
 
 
 def component_settings(section: Adapter, component: LoraComponent) -> ComponentSettings:
@@ -90,47 +73,36 @@ def plan_adapters(
     require_all_used(
         section.layers, [layer_name(component.component, component.path) for component in layers]
     )
+    kind = kind_of(section)
     chosen = [
         plan
         for layer, (path, module) in layers.items()
-        if (plan := _plan(layer, path, module, section))
+        if (plan := _plan(layer, path, module, kind))
     ]
-    usable = [plan for plan in chosen if not _has_no_blocks(plan, section)]
+    usable = [plan for plan in chosen if kind.has_effect(plan)]
     if not usable:
         raise UserError(
             "method.targets: no layer gets an adapter",
             "Expected at least one layer",
             "Choose other layers, or train another network",
         )
-    return usable, _skipped_notes([plan for plan in chosen if _has_no_blocks(plan, section)])
+    skipped = [plan.layer for plan in chosen if not kind.has_effect(plan)]
+    if not skipped:
+        return usable, ()
+    names = [layer_name(layer.component, layer.path) for layer in skipped]
+    count = f"{len(names)} layer{'s' if len(names) > 1 else ''}"
+    return usable, (f"{section.title} skips {count} {kind.skip_reason}: {format_names(names)}",)
 
 
-def _has_no_blocks(plan: AdapterPlan, section: Adapter) -> bool:
-    """Return whether OFT has no effect on a layer: its outputs divide into blocks of 1 only."""
-    if not isinstance(section, Oft):
-        return False
-    return oft_block_size(output_count(plan.module), section.block_size) == 1
-
-
-def _skipped_notes(plans: Sequence[AdapterPlan]) -> tuple[str, ...]:
-    if not plans:
-        return ()
-    names = [layer_name(plan.layer.component, plan.layer.path) for plan in plans]
-    layers = f"{len(names)} layer{'s' if len(names) > 1 else ''}"
-    return (
-        f"OFT skips {layers} whose outputs cannot be divided into blocks larger than 1:"
-        f" {format_names(names)}",
-    )
-
-
-def _plan(layer: Layer, path: str, module: nn.Module, section: Adapter) -> AdapterPlan | None:
+def _plan(layer: Layer, path: str, module: nn.Module, kind: AdapterKind) -> AdapterPlan | None:
     """Return None for a layer without adapter; a matching rule overrides the preset."""
+    section = kind.section
     rule = rule_for(layer_name(layer.component, layer.path), section.layers)
-    if not (rule.train if rule else is_chosen(layer.component, path, section.targets)):
+    if not (rule.train if rule else kind.chooses(layer, path)):
         return None
     network = component_settings(section, layer.component)
     rate = rule.lr if rule and rule.lr is not None else network.lr
-    if isinstance(section, Oft):
+    if not isinstance(section, LowRank):
         return AdapterPlan(layer, module, None, None, rate)
     rank, alpha = section.rank, section.alpha
     if isinstance(network, UnetAdapter | TextEncoderAdapter | TextEncoder2Adapter):

@@ -13,92 +13,55 @@ from lycoris.modules.locon import LoConModule
 from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 
+from modules.formats.lora.lora_keys import AdapterTensors
 from modules.memory.quantize import StoredWeight, product_without_bias, stored_weight
-from modules.methods.adapters.dropout import Dropouts, adapter_output, drop_ranks
+from modules.methods.adapters.kind import AdapterKind, AdapterPlan, LowRankModule
+from onetrainer.config.methods.low_rank import Dora, Lora
 from onetrainer.model_files.adapter_keys import ALPHA, DORA, DOWN, UP
 
 
-class LoraAdapter(LoConModule):  # type: ignore[misc] # LyCORIS has no types
-    """One layer's LoRA in plain torch operations, with dropout of its inputs.
-
-    LyCORIS chooses a kernel at every call. On a GPU that compiles for seconds in the first steps,
-    and may choose another kernel after a resume, which gives other bits. It also drops adapter
-    outputs; the paper and peft drop inputs.
-    """
-
-    def __init__(
-        self, name: str, layer: nn.Module, *, rank: int, alpha: float, dropouts: Dropouts
-    ) -> None:
-        super().__init__(
-            name,
-            layer,
-            lora_dim=rank,
-            alpha=alpha,
-            dropout=dropouts.inputs,
-            rank_dropout=dropouts.ranks,
-            module_dropout=dropouts.module,
-            bypass_mode=True,
-        )
+class LoraAdapter(LowRankModule, LoConModule):  # type: ignore[misc] # LyCORIS has no types
+    """One layer's LoRA, with dropout of its inputs, as in the paper and peft."""
 
     def initialize(self, generator: torch.Generator) -> None:
-        """Set initial values with which the adapter has no effect."""
         nn.init.kaiming_uniform_(self.lora_down.weight, a=math.sqrt(5), generator=generator)
         nn.init.zeros_(self.lora_up.weight)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the layer's output with the adapter's change, in x's dtype."""
-        return adapter_output(self, x, self._change)
+    def change(self, x: Tensor, output: Tensor) -> Tensor:
+        return self.product(x, self.drop_ranks(self.lora_up.weight))
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of the adapter's file."""
-        return _matrices(self)
+    def product(self, x: Tensor, up: Tensor) -> Tensor:
+        """Return alpha / rank * B(A(x)), in x's dtype, with dropout on x."""
+        down = self.lora_down
+        geometry = {"stride": down.stride, "padding": down.padding} if self.isconv else {}
+        added: Tensor = bypass_forward_diff(
+            self.dropout(x),
+            None,
+            down.weight.to(x.dtype),
+            up.to(x.dtype),
+            None,
+            gamma=self.scale,
+            extra_args=geometry,
+            backend="torch",
+        )
+        return added
 
-    def _change(self, x: Tensor, output: Tensor) -> Tensor:
-        return _low_rank_product(self, x, drop_ranks(self, self.lora_up.weight))
 
-
-class DoraAdapter(LoConModule):  # type: ignore[misc] # LyCORIS has no types
+class DoraAdapter(LoraAdapter):
     """One layer's DoRA: the changed weight (W + BA) with a trained norm for each input.
 
     With s = trained norm / norm of W + BA, the layer computes (W + BA) s x = W x + W (s - 1) x + BA
     s x. No weight is rebuilt but for its norms, and s - 1 keeps its precision in half precision,
-    where weights that differ by a thousandth are equal. LyCORIS rounds its rebuilt weight, and has
-    no ordinary dropout here.
+    where weights that differ by a thousandth are equal. LyCORIS rounds its rebuilt weight.
     Norms are those of inputs, over outputs and kernel: ComfyUI misreads those of outputs. As in the
     paper's formula, gradients flow through the norm; its section 4.3 offers to omit that.
     """
 
-    def __init__(
-        self, name: str, layer: nn.Module, *, rank: int, alpha: float, dropouts: Dropouts
-    ) -> None:
-        super().__init__(
-            name,
-            layer,
-            lora_dim=rank,
-            alpha=alpha,
-            rank_dropout=dropouts.ranks,
-            module_dropout=dropouts.module,
-            weight_decompose=True,
-            wd_on_out=False,
-            bypass_mode=True,
-        )
-        self.dropout = nn.Dropout(dropouts.inputs)  # LyCORIS would warn of it
+    def __init__(self, name: str, plan: AdapterPlan, section: Dora) -> None:
+        super().__init__(name, plan, section, weight_decompose=True, wd_on_out=False)
 
-    def initialize(self, generator: torch.Generator) -> None:
-        """Set initial values with which the adapter has no effect; norms are the weight's."""
-        nn.init.kaiming_uniform_(self.lora_down.weight, a=math.sqrt(5), generator=generator)
-        nn.init.zeros_(self.lora_up.weight)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the layer's output with the adapter's change, in x's dtype."""
-        return adapter_output(self, x, self._change)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of the adapter's file."""
-        return {**_matrices(self), DORA: self.dora_scale.detach()}
-
-    def _change(self, x: Tensor, output: Tensor) -> Tensor:
-        layer, up = self.org_module[0], drop_ranks(self, self.lora_up.weight)
+    def change(self, x: Tensor, output: Tensor) -> Tensor:
+        layer, up = self.org_module[0], self.drop_ranks(self.lora_up.weight)
         with torch.autocast(x.device.type, enabled=False):
             norms = _input_norms(stored_weight(layer), up * self.scale, self.lora_down.weight)
             # The same epsilon as in a merged file, against division by zero.
@@ -106,7 +69,48 @@ class DoraAdapter(LoConModule):  # type: ignore[misc] # LyCORIS has no types
             excess = (ratio - 1).to(x.dtype)  # (in,)
         added = x * (excess.view(-1, 1, 1) if self.isconv else excess)
         rescaled = product_without_bias(layer, added)
-        return rescaled + _low_rank_product(self, x + added, up)
+        return rescaled + self.product(x + added, up)
+
+
+class LoraKind(AdapterKind):
+    """LoRA, the product of two small matrices."""
+
+    network_module = "networks.lora"
+    large = (DOWN,)
+    zero_initialized = (UP,)
+    section: Lora | Dora
+
+    @staticmethod
+    def recognizes(tensors: AdapterTensors) -> bool:
+        return tensors.keys() - {ALPHA} == {DOWN, UP}
+
+    def make(self, name: str, plan: AdapterPlan) -> LoraAdapter:
+        return LoraAdapter(name, plan, self.section)
+
+    def arguments(self) -> dict[str, str]:
+        return {}
+
+    def lr_ratio(self, parameter: str) -> float:
+        """Return LoRA+'s ratio for up matrices."""
+        return self.section.plus_ratio if parameter.endswith(f".{UP}") else 1.0
+
+
+class DoraKind(LoraKind):
+    """DoRA, LoRA with trained norms of the changed weight."""
+
+    network_module = AdapterKind.network_module
+    section: Dora
+
+    @staticmethod
+    def recognizes(tensors: AdapterTensors) -> bool:
+        """Return whether the norms are those of inputs."""
+        return tensors.keys() - {ALPHA} == {DOWN, UP, DORA} and tensors[DORA].shape[0] == 1
+
+    def make(self, name: str, plan: AdapterPlan) -> DoraAdapter:
+        return DoraAdapter(name, plan, self.section)
+
+    def arguments(self) -> dict[str, str]:
+        return {"algo": "lora", "dora_wd": "True", "wd_on_output": "False"}
 
 
 def _input_norms(weight: StoredWeight, up: Tensor, down: Tensor) -> Tensor:
@@ -154,28 +158,3 @@ def _changed(weight: Tensor, up: Tensor, down: Tensor) -> Tensor:
     """Return W + BA as (out, in, kernel), float32."""
     product = up.flatten(1) @ down.flatten(1)
     return (weight.float().flatten(1) + product).view(*weight.shape[:2], -1)
-
-
-def _low_rank_product(adapter: LoConModule, x: Tensor, up: Tensor) -> Tensor:
-    """Return alpha / rank * B(A(x)), in x's dtype, with dropout on x."""
-    down = adapter.lora_down
-    geometry = {"stride": down.stride, "padding": down.padding} if adapter.isconv else {}
-    added: Tensor = bypass_forward_diff(
-        adapter.dropout(x),
-        None,
-        down.weight.to(x.dtype),
-        up.to(x.dtype),
-        None,
-        gamma=adapter.scale,
-        extra_args=geometry,
-        backend="torch",
-    )
-    return added
-
-
-def _matrices(adapter: LoConModule) -> dict[str, Tensor]:
-    return {
-        DOWN: adapter.lora_down.weight.detach(),
-        UP: adapter.lora_up.weight.detach(),
-        ALPHA: adapter.alpha.detach(),
-    }

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from modules.formats.lora.lora_keys import AdapterTensors, rank_of
 from modules.memory.dither import cast_with_dither
 from modules.memory.quantize import QuantizedLinear
-from modules.methods.adapters.variants import AdapterModule
+from modules.methods.adapters.kind import AdapterModule
 from modules.methods.adapters.weight_formulas import merged_weight
 from modules.methods.layers.inference_mode import inference_mode
 from onetrainer.model_files.adapter_keys import ALPHA

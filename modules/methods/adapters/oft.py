@@ -9,7 +9,11 @@ import torch
 from lycoris.modules.diag_oft import DiagOFTModule
 from torch import Tensor, nn
 
-from modules.methods.adapters.dropout import adapter_output
+from modules.formats.lora.lora_keys import AdapterTensors
+from modules.formats.lora.lora_metadata import DIM
+from modules.methods.adapters.kind import AdapterKind, AdapterModule, AdapterPlan
+from modules.methods.adapters.weight_formulas import constrain_blocks
+from onetrainer.config.methods.oft import Oft
 from onetrainer.model_files.adapter_keys import ALPHA
 
 BLOCKS = "oft_blocks"
@@ -34,34 +38,26 @@ def output_count(layer: nn.Module) -> int:
     return layer.out_features
 
 
-class OftAdapter(DiagOFTModule):  # type: ignore[misc] # LyCORIS has no types
+class OftAdapter(AdapterModule, DiagOFTModule):  # type: ignore[misc] # LyCORIS has no types
     """One layer's OFT, which rotates the output of the layer's weight, without its bias.
 
-    block_size: The most outputs rotated together.
     Rotating the output equals rotating the weight's rows; no weight is rebuilt, and the change
     keeps its precision in half precision. LyCORIS rounds its rebuilt weight, or rotates the bias
     too, and synchronizes with the GPU at every call.
     """
 
-    def __init__(
-        self, name: str, layer: nn.Module, *, block_size: int, constraint: float, dropout: float
-    ) -> None:
+    def __init__(self, name: str, plan: AdapterPlan, section: Oft) -> None:
         super().__init__(
             name,
-            layer,
-            lora_dim=oft_block_size(output_count(layer), block_size),
-            constraint=constraint,
-            module_dropout=dropout,
+            plan.module,
+            lora_dim=oft_block_size(output_count(plan.module), section.block_size),
+            constraint=section.constraint,
+            module_dropout=section.module_dropout,
             bypass_mode=True,
         )
 
     def initialize(self, generator: torch.Generator) -> None:
-        """Set initial values with which the adapter has no effect: zeros."""
         nn.init.zeros_(self.oft_blocks)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the layer's output with the adapter's change, in x's dtype."""
-        return adapter_output(self, x, self._change)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors of the adapter's file, with the constraint applied.
@@ -72,15 +68,13 @@ class OftAdapter(DiagOFTModule):  # type: ignore[misc] # LyCORIS has no types
         blocks = self.oft_blocks.detach()
         return {BLOCKS: blocks * self._constraint_factor(blocks), ALPHA: torch.tensor(0.0)}
 
-    def _change(self, x: Tensor, output: Tensor) -> Tensor:
-        bias = self.org_module[0].bias
-        kernel = output.shape[2:] if self.module_type == "conv2d" else ()
-        if bias is not None:
-            output = output - bias.to(output.dtype).view(-1, *[1] * len(kernel))
+    def change(self, x: Tensor, output: Tensor) -> Tensor:
+        is_convolution = self.module_type == "conv2d"
+        output = self.without_bias(output)
         with torch.autocast(x.device.type, enabled=False):
             rotations = self._rotations().to(output.dtype)  # (blocks, size, size), less identity
         blocks, size, _ = rotations.shape
-        if kernel:
+        if is_convolution:
             rows = output.reshape(len(output), blocks, size, -1)
             return torch.einsum("knm,bknp->bkmp", rotations, rows).reshape(output.shape)
         rows = output.reshape(*output.shape[:-1], blocks, size)
@@ -102,3 +96,30 @@ class OftAdapter(DiagOFTModule):  # type: ignore[misc] # LyCORIS has no types
         skew = blocks - blocks.transpose(1, 2)
         factor: Tensor = self.constraint / (torch.linalg.vector_norm(skew) + EPSILON)
         return factor.clamp(max=1)
+
+
+class OftKind(AdapterKind):
+    """OFT, orthogonal rotations of a layer's outputs in blocks."""
+
+    sizes = "method.block_size"
+    skip_reason = "whose outputs cannot be divided into blocks larger than 1"
+    section: Oft
+
+    @staticmethod
+    def recognizes(tensors: AdapterTensors) -> bool:
+        return tensors.keys() - {ALPHA} == {BLOCKS} and tensors[BLOCKS].ndim == 3
+
+    def make(self, name: str, plan: AdapterPlan) -> OftAdapter:
+        return OftAdapter(name, plan, self.section)
+
+    def arguments(self) -> dict[str, str]:
+        return {"algo": "diag-oft", "constraint": str(self.section.constraint)}
+
+    def dimensions(self, rank: str, alpha: str) -> dict[str, str]:
+        return {DIM: str(self.section.block_size)}
+
+    def has_effect(self, plan: AdapterPlan) -> bool:
+        return oft_block_size(output_count(plan.module), self.section.block_size) > 1
+
+    def start_tensors(self, adapter: AdapterModule, tensors: AdapterTensors) -> AdapterTensors:
+        return {BLOCKS: constrain_blocks(tensors)}

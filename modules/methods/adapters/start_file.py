@@ -4,70 +4,54 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from modules.formats.lora.lora_file import LoraFile
-from modules.formats.lora.lora_keys import AdapterTensors, scale_of
+from modules.formats.lora.lora_keys import AdapterTensors, rank_of
 from modules.formats.lora.lora_names import Layer
-from modules.methods.adapters.variants import AdapterModule
-from modules.methods.adapters.weight_formulas import constrain_blocks
+from modules.methods.adapters.kind import AdapterKind, AdapterModule
+from modules.methods.adapters.registry import KINDS
 from modules.methods.layers.layer_rules import format_names, layer_name
-from onetrainer.config.methods.adapters import Adapter, Dora, LoHa, LoKr, Lora, Oft
 from onetrainer.errors import UserError
 from onetrainer.model_files.adapter_keys import ALPHA, DORA, DOWN, UP, is_text_encoder_key
 
-ZERO_INITIALIZED = (UP, "hada_w2_a", "lokr_w2", "lokr_w2_b")
-"""Matrices with initial values of zero; one of them is scaled to make up for another alpha."""
-TITLES = {"lora": "LoRA", "dora": "DoRA", "loha": "LoHa", "lokr": "LoKr", "oft": "OFT"}
-
 
 def load_start_file(
-    path: Path, file: LoraFile, adapters: Mapping[Layer, AdapterModule], section: Adapter
+    path: Path, file: LoraFile, adapters: Mapping[Layer, AdapterModule], kind: AdapterKind
 ) -> tuple[str, ...]:
     """Copy a file's tensors into untrained adapters and return notes for people.
 
-    The adapters reproduce the file's effect for any alpha. Raises UserError for another variant
-    of adapter, another rank, and layers that are not trained here, since they would be lost.
+    The adapters reproduce the file's effect for any alpha. Raises UserError for another kind of
+    adapter, another rank, and layers that are not trained here, since they would be lost.
     """
-    _require_variant(path, file, section)
+    _require_kind(path, file, kind)
     _require_trained(path, file, adapters)
     for layer, adapter in adapters.items():
         if layer in file.layers:
-            _copy_tensors(path, layer, file.layers[layer], adapter, section)
+            _copy_tensors(path, layer, file.layers[layer], adapter, kind)
     return tuple(_notes(path, file, adapters))
 
 
-def _require_variant(path: Path, file: LoraFile, section: Adapter) -> None:
+def _require_kind(path: Path, file: LoraFile, kind: AdapterKind) -> None:
+    title = kind.section.title
     for layer, tensors in file.layers.items():
-        variant = _variant_of(tensors)
-        if variant == section.kind:
+        if kind.recognizes(tensors):
             continue
         name = layer_name(layer.component, layer.path)
-        if tensors.keys() - {ALPHA} == {DOWN, UP, DORA} and variant != "dora":
+        found = next((each for each in KINDS if KINDS[each].recognizes(tensors)), None)
+        if found is None and tensors.keys() - {ALPHA} == {DOWN, UP, DORA}:
             raise UserError(
                 f"{path.name}: {name} holds DoRA with norms of outputs; this program trains norms"
                 " of inputs",
-                f"Expected a {section.title} file to continue from",
+                f"Expected a {title} file to continue from",
                 "Choose another file (method.start_from)",
             )
-        content = f"holds {TITLES[variant]}" if variant else f"has {', '.join(sorted(tensors))}"
-        remedy = f'Choose "{variant}" as the method, or' if variant else "Choose"
+        content = f"holds {found.title}" if found else f"has {', '.join(sorted(tensors))}"
+        remedy = "Choose"
+        if found:
+            remedy = f'Choose "{found.model_fields["kind"].default}" as the method, or'
         raise UserError(
             f"{path.name}: {name} {content}",
-            f"Expected a {section.title} file to continue from",
+            f"Expected a {title} file to continue from",
             f"{remedy} another file (method.start_from)",
         )
-
-
-def _variant_of(tensors: AdapterTensors) -> str:
-    """Return the method that trains such an adapter; "" if none does."""
-    keys = tensors.keys() - {ALPHA}
-    if keys == {DOWN, UP}:
-        return "lora"
-    if keys == {DOWN, UP, DORA} and tensors[DORA].shape[0] == 1:  # norms of inputs
-        return "dora"
-    if keys == {"hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b"}:
-        return "loha"
-    if keys and all(key.startswith(("lokr_w1", "lokr_w2")) for key in keys):
-        return "lokr"
-    return "oft" if keys == {"oft_blocks"} and tensors["oft_blocks"].ndim == 3 else ""
 
 
 def _require_trained(path: Path, file: LoraFile, adapters: Mapping[Layer, AdapterModule]) -> None:
@@ -91,63 +75,33 @@ def _require_trained(path: Path, file: LoraFile, adapters: Mapping[Layer, Adapte
 
 
 def _copy_tensors(
-    path: Path, layer: Layer, tensors: AdapterTensors, adapter: AdapterModule, section: Adapter
+    path: Path, layer: Layer, tensors: AdapterTensors, adapter: AdapterModule, kind: AdapterKind
 ) -> None:
+    """Copy one layer's tensors; raise UserError if they have other sizes."""
     targets = {key: parameter.detach() for key, parameter in adapter.named_parameters()}
     reference = next(iter(targets.values()))  # its dtype and device
     loaded = {key: tensor.to(reference) for key, tensor in tensors.items()}
-    if isinstance(section, Oft):
-        loaded["oft_blocks"] = constrain_blocks(loaded)
-        loaded.pop(ALPHA, None)
-    else:
-        _require_rank(path, layer, loaded, targets, section)
-        # scale_of: alpha / rank in the file; adapter.scale: the same here.
-        scaled = next((key for key in ZERO_INITIALIZED if key in loaded), None)
-        if scaled is not None:
-            loaded[scaled] = loaded[scaled] * (scale_of(loaded) / adapter.scale)
-    for key, target in targets.items():
-        if key not in loaded or loaded[key].flatten(1).shape != target.flatten(1).shape:
-            shapes = {key: tuple(t.shape) for key, t in tensors.items() if key != ALPHA}
-            raise _misfit_error(path, layer, f"its matrices {shapes} have other sizes", section)
-        target.copy_(loaded[key].view_as(target))
-
-
-def _require_rank(
-    path: Path, layer: Layer, loaded: AdapterTensors, targets: AdapterTensors, section: Adapter
-) -> None:
-    """Raise UserError if the ranks differ; without ranks on both sides, shapes are compared."""
-    for key in (DOWN, "hada_w1_b", "lokr_w2_b", "lokr_w1_b"):
-        if key in loaded and key in targets and len(loaded[key]) != len(targets[key]):
-            raise _misfit_error(
-                path,
-                layer,
-                f"its rank is {len(loaded[key])}, not {len(targets[key])} as set here",
-                section,
-                rank=len(loaded[key]),
-            )
-
-
-def _misfit_error(
-    path: Path, layer: Layer, problem: str, section: Adapter, *, rank: int | None = None
-) -> UserError:
-    match section:
-        case Lora() | Dora() | LoHa():
-            settings = "method.rank"
-        case LoKr():
-            settings = "method.rank, factor, decompose_both and full_matrix"
-        case Oft():
-            settings = "method.block_size"
-    remedy = f"Set {settings} as they were when the file was made"
-    if rank is not None:
-        remedy = (
+    where = f"{path.name}: {layer_name(layer.component, layer.path)} does not fit"
+    rank, own_rank = rank_of(loaded), rank_of(targets)
+    # Without ranks on both sides, shapes are compared.
+    if rank is not None and own_rank is not None and rank != own_rank:
+        raise UserError(
+            f"{where}: its rank is {rank}, not {own_rank} as set here",
+            "Expected the same sizes as in the file",
             f"Set the rank to {rank}: method.rank, that of the network, or of the layer's rule in"
-            " method.layers"
+            " method.layers",
         )
-    return UserError(
-        f"{path.name}: {layer_name(layer.component, layer.path)} does not fit: {problem}",
-        "Expected the same sizes as in the file",
-        remedy,
-    )
+    started = kind.start_tensors(adapter, loaded)
+    for key, target in targets.items():
+        found = started.get(key)
+        if found is None or (len(found), found.numel()) != (len(target), target.numel()):
+            shapes = {key: tuple(t.shape) for key, t in tensors.items() if key != ALPHA}
+            raise UserError(
+                f"{where}: its matrices {shapes} have other sizes",
+                "Expected the same sizes as in the file",
+                f"Set {kind.sizes} as they were when the file was made",
+            )
+        target.copy_(found.view_as(target))
 
 
 def _notes(path: Path, file: LoraFile, adapters: Mapping[Layer, AdapterModule]) -> list[str]:

@@ -13,7 +13,7 @@ from modules.formats.lora.lora_names import (
     kohya_path,
 )
 from modules.interfaces import Family
-from onetrainer.config.methods.adapters import AdapterTargets
+from onetrainer.config.methods.adapter_section import AdapterTargets
 from onetrainer.config.run.model import base_of
 
 ATTENTION = ("to_q", "to_k", "to_v", "to_out.0")

@@ -6,12 +6,14 @@ from pydantic import Field
 
 from onetrainer.config.base.components import Rate, StopAfter
 from onetrainer.config.base.section import Section, Ui
+from onetrainer.config.methods.adapters import WITH_ADAPTERS
 
 
 class EmbeddingOnly(Section):
     """Textual inversion: only the vectors of new tokens are trained (Gal et al. 2022)."""
 
     title: ClassVar[str] = "Embedding"
+    noun: ClassVar[str] = "embeddings only"
     kind: Literal["embedding"] = "embedding"
 
 
@@ -115,7 +117,7 @@ class Embeddings(Section):
             "Bundle into the LoRA file",
             level="advanced",
             search="bundle embeddings put",
-            only_with={"method.kind": ("lora", "dora", "loha", "lokr", "oft")},
+            only_with=WITH_ADAPTERS,
         ),
     ] = False
     """Also writes the vectors into the LoRA file, where A1111, Forge and ComfyUI add-ons find them;

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from onetrainer.config.base.components import LayerRule, TextEncoder, TextEncoder2, Unet
 from onetrainer.config.base.section import Section, Ui
+from onetrainer.config.methods.adapter_section import TARGET_LABELS
 
 WeightPrecision = Literal["fp32", "bf16"]
 Weights = Annotated[
@@ -24,6 +25,7 @@ class Full(Section):
     """Full fine-tuning: trains every weight of the chosen components."""
 
     title: ClassVar[str] = "Fine-tuning"
+    noun: ClassVar[str] = "the full model"
     kind: Literal["full"] = "full"
 
     weights: Weights = "bf16"
@@ -43,12 +45,7 @@ class Full(Section):
             "Layers",
             level="advanced",
             search="modules blocks preset freeze filter",
-            choices={
-                "attn": "attention",
-                "attn-mlp": "attention and feed-forward",
-                "full": "every layer",
-                "named": "only layers listed below",
-            },
+            choices=TARGET_LABELS,
         ),
     ] = "full"
     """Which layers are trained; all others are frozen: attention only, attention and feed-forward,
@@ -68,6 +65,7 @@ class Vae(Section):
     """Fine-tuning of the VAE's decoder, which turns latents into images (SD 1.x and 2.x)."""
 
     title: ClassVar[str] = "VAE decoder"
+    noun: ClassVar[str] = "the decoder of the VAE"
     kind: Literal["vae"] = "vae"
 
     weights: Weights = "fp32"

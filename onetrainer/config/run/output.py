@@ -1,21 +1,17 @@
 """Settings of the files that a run writes."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from onetrainer.config.base.section import Section, Ui
-from onetrainer.config.methods.adapters import Adapter
+from onetrainer.config.methods.adapters import WITH_ADAPTERS
 
 SavePrecision = Literal["fp32", "fp16", "bf16"]
 LoraNaming = Literal["kohya", "diffusers", "comfyui"]
 ModelFormat = Literal["single-file", "diffusers"]
 BOARD_PACKAGE = "tensorboard"
 BOARD_EXTRA = "tensorboard"
-
-_WITH_ADAPTERS = {
-    "method.kind": tuple(str(kind.model_fields["kind"].default) for kind in get_args(Adapter))
-}
 
 
 class Output(Section):
@@ -44,7 +40,7 @@ class Output(Section):
             level="advanced",
             search="format keys kohya peft comfyui",
             choices={"comfyui": "ComfyUI"},
-            only_with=_WITH_ADAPTERS,
+            only_with=WITH_ADAPTERS,
         ),
     ] = "kohya"
     """How layers are named in a LoRA file. Nearly every program reads "kohya"; "diffusers" and
@@ -56,7 +52,7 @@ class Output(Section):
             "Fold alpha",
             level="advanced",
             search="strength scale alpha dim write rank",
-            only_with=_WITH_ADAPTERS,
+            only_with=WITH_ADAPTERS,
         ),
     ] = False
     """Writes a LoRA's alpha as its rank, with the matrices scaled to the same effect, for programs

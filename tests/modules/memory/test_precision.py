@@ -8,7 +8,7 @@ from modules.memory import precision
 from modules.memory.precision import ComponentPrecision, precision_of
 from modules.memory.scaling import LossScale
 from modules.methods.adapters.adapters import Adapters
-from onetrainer.config.methods.adapters import Lora as LoraSection
+from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.errors import UserError
 from tests import tiny
 

@@ -12,9 +12,9 @@ from modules.memory.precision import autocast
 from modules.methods.adapters.adapters import Adapters
 from modules.methods.embedding import Embeddings
 from modules.methods.joint import Joint
-from onetrainer.config.methods.adapters import Lora as LoraSection
 from onetrainer.config.methods.embedding import Embeddings as Section
 from onetrainer.config.methods.embedding import EmbeddingToken
+from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.model_files.embedding_keys import bundled
 from tests import tiny
 from tests.cases import cases

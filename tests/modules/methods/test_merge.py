@@ -9,7 +9,7 @@ from modules.formats.lora.lora_names import Layer
 from modules.methods.adapters.adapters import Adapters
 from modules.methods.layers.layer_presets import layer_names
 from modules.methods.merge import merge_loras
-from onetrainer.config.methods.adapters import Lora as LoraSection
+from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.errors import UserError
 from tests import exports, tiny
 from tests.cases import cases

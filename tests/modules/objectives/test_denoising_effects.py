@@ -12,7 +12,7 @@ from modules.diffusion.schedule import at
 from modules.interfaces import Batch, LatentMoments
 from modules.methods.adapters.adapters import Adapters
 from modules.objectives.denoising import Denoising
-from onetrainer.config.methods.adapters import Lora as LoraSection
+from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.config.objectives.denoising import Denoising as Section
 from tests import tiny
 

@@ -17,7 +17,7 @@ from modules import seeds
 from modules.families.registry import load_family
 from modules.jobs.train import train
 from modules.methods.adapters.adapters import Adapters
-from onetrainer.config.methods.adapters import Lora as LoraSection
+from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.config.run.model import Model
 from onetrainer.dataset.batch_plan import BatchPlan, concept_slices
 from onetrainer.dataset.dataset import read_dataset

@@ -10,7 +10,7 @@ from modules.formats.files.component_configs import MODELS
 from modules.formats.lora.lora_names import Layer, LayerNames
 from modules.formats.lora.standard_names import standard_names
 from modules.methods.adapters.layer_settings import plan_adapters
-from onetrainer.config.methods.adapters import Lora
+from onetrainer.config.methods.low_rank import Lora
 
 # Of one layer each: diffusers' path, kohya's name for SDXL, ComfyUI's path. The names are those
 # that sd-scripts and ComfyUI publish.

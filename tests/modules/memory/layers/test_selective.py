@@ -14,8 +14,9 @@ from torch.nn import functional
 from modules.formats.files.component_configs import MODELS
 from modules.memory.layers import selective
 from modules.memory.layers.layers import LayerSettings
-from modules.methods.adapters.dropout import Dropouts
+from modules.methods.adapters.kind import AdapterPlan
 from modules.methods.adapters.lora import LoraAdapter
+from onetrainer.config.methods.low_rank import Lora
 from tests import tiny
 from tests.adapters import FRAME
 from tests.managed import Operations, checkpoint, manage
@@ -116,7 +117,7 @@ def full_size_unet(monkeypatch, *, trains):
         if trains == "full":
             return unet, list(unet.parameters())
         adapters = [
-            LoraAdapter("", layer, rank=16, alpha=1.0, dropouts=Dropouts())
+            LoraAdapter("", AdapterPlan(None, layer, 16, 1.0, None), Lora())
             for name, layer in unet.named_modules()
             if isinstance(layer, nn.Linear) and "transformer_blocks" in name
         ]

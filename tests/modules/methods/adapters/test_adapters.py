@@ -8,14 +8,15 @@ from lycoris.functional import factorization
 from torch import nn
 
 from modules.formats.lora.lora_file import read_lora
-from modules.methods.adapters.adapters import Adapters
-from modules.methods.adapters.layer_settings import AdapterPlan
+from modules.formats.lora.lora_names import Layer
+from modules.methods.adapters.adapters import Adapters, make_adapter
+from modules.methods.adapters.kind import AdapterPlan
 from modules.methods.adapters.oft import oft_block_size
-from modules.methods.adapters.variants import make_adapter
+from modules.methods.adapters.registry import kind_of
 from modules.methods.adapters.weight_formulas import merged_weight
 from modules.methods.layers.layer_presets import layer_names
 from modules.methods.merge import merge_loras
-from onetrainer.config.methods.adapters import Lora
+from onetrainer.config.methods.low_rank import Lora
 from tests import tiny
 from tests.adapters import KINDS, predict, section, shake
 from tests.cases import cases
@@ -35,7 +36,9 @@ def on_layer(kind: str, layer: nn.Module, *, scale: float = 0.2, **changes):
     wanted = section(kind, **changes)
     rank, alpha = getattr(wanted, "rank", None), getattr(wanted, "alpha", None)
     layer.requires_grad_(False)
-    adapter = make_adapter("x", AdapterPlan(None, layer, rank, alpha, None), wanted, seed=0)
+    adapter = make_adapter(
+        "x", AdapterPlan(Layer("unet", "to_k"), layer, rank, alpha, None), kind_of(wanted), seed=0
+    )
     generator = torch.Generator().manual_seed(1)
     for parameter in adapter.parameters():
         parameter.data += torch.randn(parameter.shape, generator=generator) * scale
@@ -46,7 +49,8 @@ def on_layer(kind: str, layer: nn.Module, *, scale: float = 0.2, **changes):
 def trained_tensors(adapter) -> dict[str, torch.Tensor]:
     """An adapter's tensors in float64, to be differentiated, and its alpha."""
     own = {kind: p.detach().double().requires_grad_() for kind, p in adapter.named_parameters()}
-    return {**own, "alpha": adapter.alpha.double()}
+    others = {key: buffer.double() for key, buffer in adapter.named_buffers()}
+    return others | own
 
 
 @pytest.mark.parametrize(
@@ -114,7 +118,7 @@ def test_small_changes_are_not_lost_next_to_half_precision_weights(kind, autocas
         parameter.data += noise * shares.get(name, 1e-2)
     given = torch.randn(32, 64, dtype=torch.float32 if autocast else dtype)
     with torch.no_grad(), torch.autocast("cpu", dtype, enabled=autocast):
-        change = adapter._change(given, adapter.org_forward(given))
+        change = adapter.change(given, adapter.org_forward(given))
     weight = plain.weight.double()
     changed = merged_weight(weight, trained_tensors(adapter), 1.0).detach()
     expected = given.double() @ (changed - weight).T

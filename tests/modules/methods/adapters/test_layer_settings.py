@@ -6,7 +6,8 @@ import torch
 from modules.formats.lora.lora_file import read_lora
 from modules.methods.adapters.adapters import Adapters
 from modules.methods.layers.layer_presets import layer_names
-from onetrainer.config.methods.adapters import Lora, Oft
+from onetrainer.config.methods.low_rank import Lora
+from onetrainer.config.methods.oft import Oft
 from onetrainer.errors import UserError
 from tests import tiny
 from tests.adapters import section

@@ -4,7 +4,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from modules.methods.adapters.adapters import Adapters
-from onetrainer.config.methods.adapters import Lora as LoraSection
+from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.errors import UserError
 from tests import tiny
 from tests.cases import cases

@@ -20,7 +20,7 @@ from modules.formats.lora.lora_file import LoraFile, read_lora, write_lora
 from modules.methods.adapters.adapters import Adapters
 from modules.methods.layers.layer_presets import layer_names
 from modules.sampling import sampler
-from onetrainer.config.methods.adapters import Lora as LoraSection
+from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.config.run.sampling import Prompt
 from onetrainer.errors import UserError
 from tests import tiny
