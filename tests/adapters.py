@@ -4,6 +4,7 @@ import torch
 
 from modules.methods.adapters.adapters import Adapters
 from onetrainer.config.methods.adapters import Adapter
+from onetrainer.config.methods.ia3 import Ia3
 from onetrainer.config.methods.low_rank import Dora, LoHa, LoKr, Lora
 from onetrainer.config.methods.oft import Oft
 
@@ -17,6 +18,7 @@ KINDS: dict[str, Adapter] = {
     "lokr-whole": LoKr(rank=4, alpha=1.0, full_matrix=True),
     "oft": Oft(block_size=4),
     "oft-constrained": Oft(block_size=4, constraint=0.01),
+    "ia3": Ia3(),
 }
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from modules.methods.adapters.ia3 import Ia3Kind
 from modules.methods.adapters.kind import AdapterKind
 from modules.methods.adapters.loha import LohaKind
 from modules.methods.adapters.lokr import LokrKind
@@ -9,6 +10,7 @@ from modules.methods.adapters.lora import DoraKind, LoraKind
 from modules.methods.adapters.oft import OftKind
 from onetrainer.config.methods.adapter_section import AdapterSection
 from onetrainer.config.methods.adapters import Adapter
+from onetrainer.config.methods.ia3 import Ia3
 from onetrainer.config.methods.low_rank import Dora, LoHa, LoKr, Lora
 from onetrainer.config.methods.oft import Oft
 
@@ -18,6 +20,7 @@ KINDS: Mapping[type[AdapterSection], type[AdapterKind]] = {
     LoHa: LohaKind,
     LoKr: LokrKind,
     Oft: OftKind,
+    Ia3: Ia3Kind,
 }
 
 

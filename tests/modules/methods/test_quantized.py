@@ -17,6 +17,7 @@ from modules.methods.embedding import Embeddings
 from modules.methods.layers.layer_presets import layer_names
 from modules.methods.quantized import quantize_family, unquantized_components
 from onetrainer.checks import packages
+from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.embedding import EmbeddingOnly, EmbeddingToken
 from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
 from onetrainer.config.methods.full import Full, Vae
@@ -199,6 +200,7 @@ def test_a_missing_package_is_reported_with_its_command(monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_unet_below_adapters_is_quantized_and_encoders_that_train_are_not(kind):
+    assert {type(each) for each in KINDS.values()} == set(get_args(Adapter)), "one is not tested"
     assert unquantized_components(section(kind, text=True), "sdxl") == {"te1", "te2"}
     assert unquantized_components(section(kind, text=True), "sd15") == {"te"}
     assert unquantized_components(section(kind), "sdxl") == frozenset()
