@@ -39,7 +39,7 @@ def offload_device_of(choice: OffloadDevice, device: torch.device) -> torch.devi
 def placement_inputs_of(config: TrainConfig) -> PlacementInputs:
     """Return the settings that determine the placement of components."""
     has_second = config.model.family.startswith("sdxl")
-    ema: Placement = "train" if config.ema.device == "device" else "temp"
+    ema: Placement = "train" if config.ema.device == "device" else "offload"
     return PlacementInputs(
         encoders=("te1", "te2") if has_second else ("te",),
         trained=trained_component_names(config),

@@ -73,7 +73,7 @@ class Stage:
         Offloaded layers, which are there for short times only, do not count.
         """
         is_one_place = self.config.hardware.offload_device == "same"
-        counted = ("train", "temp") if is_one_place else ("train",)
+        counted = ("train", "offload") if is_one_place else ("train",)
         sizes: dict[str, int] = {}
         for name, component in components_of(self.attached, networks_of(self.mixer)).items():
             if self.table[name][phase] in counted:

@@ -17,7 +17,7 @@ from modules.memory.layers.checkpointing import resolve_device
 Phase = Literal[
     "loading", "caching", "training", "validation", "encoding", "drawing", "decoding", "saving"
 ]
-Placement = Literal["train", "temp", "nowhere"]
+Placement = Literal["train", "offload", "nowhere"]
 Enter = Callable[[Phase], AbstractContextManager[None]]
 """Enters a phase, as `Residency.phase` does."""
 
@@ -116,8 +116,8 @@ def _created_row(placement: Placement | None) -> dict[Phase, Placement]:
 
 def _row(phases: frozenset[Phase]) -> dict[Phase, Placement]:
     """Return the row of a component that these phases need on the train device."""
-    rest: Placement = "temp" if phases & _AFTER_CACHING else "nowhere"
-    row: dict[Phase, Placement] = dict.fromkeys(PHASES[:2], "temp")
+    rest: Placement = "offload" if phases & _AFTER_CACHING else "nowhere"
+    row: dict[Phase, Placement] = dict.fromkeys(PHASES[:2], "offload")
     row |= dict.fromkeys(PHASES[2:], rest)
     row |= dict.fromkeys(phases, "train")
     return row
@@ -133,7 +133,7 @@ class Residency:
         components: The networks by their names in the table; names missing from either are
             ignored.
         train_device: The device of the placement "train".
-        offload_device: The device of the placement "temp".
+        offload_device: The device of the placement "offload".
         offloaded: Parameters that stay on the offload device in every phase, because their layers
             fetch them.
     """
@@ -190,7 +190,7 @@ class Residency:
         match placement:
             case "train":
                 return self.train_device
-            case "temp":
+            case "offload":
                 return self.offload_device
             case "nowhere":
                 return torch.device("meta")
@@ -208,7 +208,7 @@ class _Component:
     network: nn.Module
     offloaded: frozenset[int]
     returns: bool
-    placement: Placement | None = "temp"
+    placement: Placement | None = "offload"
     _host_copies: dict[int, Tensor] = field(default_factory=dict)
 
     def move(self, placement: Placement, device: torch.device) -> None:
@@ -239,7 +239,7 @@ class _Component:
             module._parameters[name] = nn.Parameter(weight.data.to(device), requires_grad=False)
             return
         data = weight.data
-        host_copy = self._host_copies.pop(id(weight), None) if placement == "temp" else None
+        host_copy = self._host_copies.pop(id(weight), None) if placement == "offload" else None
         # To a GPU the processor waits only for its own part of the copy.
         non_blocking = device.type != "cpu"
         weight.data = data.to(device, non_blocking=non_blocking) if host_copy is None else host_copy

@@ -72,7 +72,7 @@ def test_the_optimizers_state_and_the_ema_have_their_placements():
     assert where(OPTIMIZER)["caching"] == "nowhere"
     assert where(OPTIMIZER)["validation"] == "train"
     assert where(EMA)["training"] == "nowhere"
-    assert where(EMA, ema="temp")["training"] == "temp"
+    assert where(EMA, ema="offload")["training"] == "offload"
 
 
 def test_every_phase_has_what_it_computes_with_in_every_combination():
@@ -123,11 +123,11 @@ def test_leaving_a_phase_puts_back_what_was_before():
     with model.residency.phase("training"):
         before = model.at()
         with model.residency.phase("encoding"):
-            assert model.at() == {"unet": "train", "vae": "temp", "te": "train"}
+            assert model.at() == {"unet": "train", "vae": "offload", "te": "train"}
             assert model.residency.current == "encoding"
         assert model.at() == before
         assert model.residency.current == "training"
-    assert model.at() == {"unet": "temp", "vae": "temp", "te": "temp"}
+    assert model.at() == {"unet": "offload", "vae": "offload", "te": "offload"}
 
 
 def test_an_exception_puts_back_too():
@@ -137,7 +137,7 @@ def test_an_exception_puts_back_too():
             with model.residency.phase("decoding"):
                 raise RuntimeError
         finally:
-            assert model.at() == {"unet": "train", "vae": "temp", "te": "temp"}
+            assert model.at() == {"unet": "train", "vae": "offload", "te": "offload"}
     assert model.residency.current == "loading"
 
 
@@ -204,7 +204,7 @@ def test_an_update_that_runs_out_of_memory_is_undone():
         with pytest.raises(torch.OutOfMemoryError), residency.phase("caching"):
             pass
         assert all(devices(part) == {"cpu"} for part in parts.values())
-        assert {placement_of(residency, part) for part in parts} == {"temp"}
+        assert {placement_of(residency, part) for part in parts} == {"offload"}
         assert card.allocated == 0
 
 
