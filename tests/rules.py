@@ -214,6 +214,33 @@ def manner_violations(source: Source) -> Iterator[str]:
             yield f"{source.path}:{number}: `type: ignore` needs a code and a reason behind it"
 
 
+def match_violations(source: Source) -> Iterator[str]:
+    """A match over classes of ours names each: a new one must not fall through to `case _`."""
+    classes = {node.name for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef)}
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ImportFrom) and _top(node.module or "") in WINGS:
+            classes |= {alias.asname or alias.name for alias in node.names}
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Match):
+            continue
+        matched = {name for case in node.cases for name in _matched_classes(case.pattern)}
+        match node.cases[-1]:
+            case ast.match_case(pattern=ast.MatchAs(name=None), guard=None) if matched & classes:
+                yield f"{source.path}:{node.lineno}: name the cases that `case _` stands for"
+
+
+def _matched_classes(pattern: ast.pattern) -> Iterator[str]:
+    """The classes that a pattern, or any of its alternatives, is an instance of."""
+    match pattern:
+        case ast.MatchClass(cls=ast.Name(id=name)):
+            yield name
+        case ast.MatchOr(patterns=alternatives):
+            for alternative in alternatives:
+                yield from _matched_classes(alternative)
+        case ast.MatchAs(pattern=ast.pattern() as inner):
+            yield from _matched_classes(inner)
+
+
 def _top(module: str) -> str:
     return module.split(".", 1)[0]
 

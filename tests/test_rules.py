@@ -107,6 +107,10 @@ def test_silenced_checks_say_why_and_files_say_what_they_are_about(sources):
     assert _listed(chain.from_iterable(map(rules.manner_violations, sources))) == ""
 
 
+def test_matches_over_our_classes_name_each_of_them(sources):
+    assert _listed(chain.from_iterable(map(rules.match_violations, sources))) == ""
+
+
 def test_top_of_the_project_holds_what_was_agreed():
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],

@@ -148,3 +148,14 @@ def test_silenced_check_without_a_reason_is_found(text, count):
 
 def test_file_named_after_nothing_is_found():
     assert len(list(rules.manner_violations(parse("ui/utils.py", "")))) == 1
+
+
+@pytest.mark.parametrize(
+    ("last", "count"),
+    [("_", 1), ("_ if x", 0), ("B()", 0), ("other", 0)],
+)
+def test_match_over_our_classes_that_falls_through_is_found(last, count):
+    text = f"from modules.a import A\nmatch x:\n    case A(): pass\n    case {last}: pass\n"
+    assert len(list(rules.match_violations(parse("a.py", text)))) == count
+    of_a_library = text.replace("from modules.a import A", "from a import A")
+    assert not list(rules.match_violations(parse("a.py", of_a_library)))

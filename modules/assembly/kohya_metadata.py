@@ -48,10 +48,6 @@ def data_terms(data: Data) -> dict[str, object]:
 
 def schedule_term(schedule: Schedule, *, warmup_steps: int) -> str:
     """Return kohya's name of the schedule; ours where it has none."""
-    match schedule:
-        case Constant() if warmup_steps:
-            return "constant_with_warmup"
-        case CosineRestarts():
-            return "cosine_with_restarts"
-        case _:
-            return schedule.kind
+    if isinstance(schedule, Constant) and warmup_steps:
+        return "constant_with_warmup"
+    return "cosine_with_restarts" if isinstance(schedule, CosineRestarts) else schedule.kind

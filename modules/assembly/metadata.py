@@ -20,6 +20,7 @@ from modules.formats.lora.lora_metadata import layout_of
 from modules.interfaces import Family
 from onetrainer import __version__
 from onetrainer.config.base.section import Section, Ui
+from onetrainer.config.methods.adapter_section import AdapterSection
 from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.run.model import FamilyName, Prediction, base_of
@@ -193,7 +194,7 @@ def _file_kind(config: TrainConfig) -> FileKind:
             return "vae"
         case EmbeddingOnly():
             return "textual-inversion"
-        case _:
+        case AdapterSection():
             return "lora"
 
 
@@ -205,7 +206,7 @@ def _layout(config: TrainConfig, model: ModelFacts) -> Layout:
     match config.method:
         case Full() | Vae() | EmbeddingOnly():
             return "original"
-        case _:
+        case AdapterSection():
             return layout_of(base_of(model.family), config.output.lora_naming)
 
 

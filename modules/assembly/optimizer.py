@@ -10,6 +10,8 @@ from modules.interfaces import ParameterGroup
 from modules.optim.ema import Ema
 from modules.optim.freeze_schedule import FreezePoint, FreezeSchedule
 from modules.optim.update import WeightUpdater
+from onetrainer.config.methods.adapter_section import AdapterSection
+from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
@@ -28,7 +30,7 @@ def weight_updater_of(config: TrainConfig, optimizer: torch.optim.Optimizer) -> 
     match config.method:
         case Full() | Vae() as method:
             is_rounded = method.weights == "bf16" and method.stochastic_rounding
-        case _:
+        case AdapterSection() | EmbeddingOnly():
             is_rounded = False  # everything that trains is fp32
     return WeightUpdater(
         optimizer,

@@ -33,6 +33,7 @@ from modules.methods.joint import Joint
 from modules.methods.model_source import ModelSource
 from modules.methods.vae import VaeDecoder
 from modules.rewards.mixer import Mixer
+from onetrainer.config.methods.adapter_section import AdapterSection
 from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
 from onetrainer.config.methods.full import Full as FullSection
@@ -233,7 +234,7 @@ def _attach_method(config: TrainConfig, family: Family, offload_device: torch.de
             return Full.attach(family, section, source=source, keep_original=original)
         case Vae() as section:
             return VaeDecoder.attach(family, section, source=source, keep_original=original)
-        case _:
+        case AdapterSection() | EmbeddingOnly():
             plain = config.model_copy(update={"embeddings": EmbeddingsSection()})
             return attach(plain, family, config.model).method
 

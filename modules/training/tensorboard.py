@@ -85,8 +85,6 @@ class Board:
             case Sample():
                 tag = _numbered("samples", event.prompt_index, event.prompt)
                 self._image(tag, [event.path], event.step)
-            case _:
-                pass
 
     def _write_progress(self, event: Progress) -> None:
         points = {"loss": event.loss, "learning rate": event.lr}

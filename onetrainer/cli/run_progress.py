@@ -105,14 +105,13 @@ class _Follower:
         return self._show_exit()
 
     def _show(self, event: Event) -> None:
-        match event:
-            case Rewarded():  # precedes the Progress of its step
-                self.rewarded = event
-            case Progress():
-                line = _progress_line(event, self.rewarded)
-                self.screen.update_status(line, always=event.step == event.total_steps)
-            case _:
-                _show(event, self.run, self.screen)
+        if isinstance(event, Rewarded):  # precedes the Progress of its step
+            self.rewarded = event
+        elif isinstance(event, Progress):
+            line = _progress_line(event, self.rewarded)
+            self.screen.update_status(line, always=event.step == event.total_steps)
+        else:
+            _show(event, self.run, self.screen)
 
     def _show_exit(self) -> int:
         unexpected_exit = self.run.unexpected_exit()

@@ -11,6 +11,7 @@ from onetrainer.config.methods.low_rank import Lora
 from onetrainer.config.methods.method import Method
 from onetrainer.config.objectives.denoising import Denoising
 from onetrainer.config.objectives.objective import Objective
+from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.config.optimizers.optimizer import Optimizer
 from onetrainer.config.rewards.alignprop import AlignProp
@@ -98,5 +99,5 @@ def uses_images(config: TrainConfig) -> bool:
     match config.objective:
         case AlignProp(keep=keep):
             return keep.denoising_share > 0 or config.validation.use
-        case _:
+        case Denoising() | Reconstruction():
             return True

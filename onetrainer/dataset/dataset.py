@@ -87,11 +87,9 @@ def uses_images_only(config: TrainConfig) -> bool:
 
 def reads_image_folders(config: TrainConfig) -> bool:
     """Return whether a run reads its image folders, even if only for their captions."""
-    match config.objective:
-        case AlignProp(prompts=prompts) if prompts.source == "captions":
-            return True
-        case _:
-            return uses_images(config)
+    objective = config.objective
+    reads_captions = isinstance(objective, AlignProp) and objective.prompts.source == "captions"
+    return reads_captions or uses_images(config)
 
 
 def used_concepts(config: TrainConfig) -> tuple[ConceptSettings, ...]:

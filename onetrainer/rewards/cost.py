@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 
 from onetrainer.config.objectives.denoising import Denoising
+from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.rewards.algorithms import (
     Algorithm,
     AlignPropSteps,
@@ -120,7 +121,7 @@ def cost_of(config: TrainConfig) -> RunCost:
         case Denoising():
             step = StepCost(ordinary=images, repeats_blocks=repeats)
             return RunCost(config.training.steps, step, samples=samples)
-        case _:
+        case Reconstruction():
             return RunCost(config.training.steps, StepCost())
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 from onetrainer.config.base.components import TextEncoder, TextEncoder2, Unet
+from onetrainer.config.methods.adapter_section import AdapterSection
+from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.run.model import base_of
 from onetrainer.config.train import TrainConfig
@@ -28,7 +30,7 @@ def problems(config: TrainConfig) -> list[Problem]:
             ]
         case Vae() as method:
             return [*_vae_problems(config), *_precision_problems(config, method)]
-        case _:
+        case AdapterSection() | EmbeddingOnly():
             return [*_objective_problems(config)]
 
 

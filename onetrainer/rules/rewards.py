@@ -11,6 +11,7 @@ from onetrainer.config.rewards.algorithms import (
     AlignPropSteps,
     BestOfN,
     Draft,
+    DraftLv,
     DRTune,
     ReFL,
 )
@@ -203,8 +204,6 @@ def _step_problems(section: AlignProp) -> Iterator[Problem]:
                 "Lower it, or generate more candidates.",
                 fix=Fix("objective.algorithm.kept_per_prompt", 1),
             )
-        case _:
-            return
 
 
 def _more_than_steps(name: str, count: int, steps: int) -> Iterator[Problem]:
@@ -313,7 +312,7 @@ def _trains_several_steps(algorithm: Algorithm) -> bool:
             return count > 1
         case DRTune(trained_steps=count):
             return count > 1
-        case _:
+        case AlignPropSteps() | DraftLv():
             return True
 
 

@@ -254,5 +254,4 @@ def exit_code_for(event: Event) -> int | None:
             return EXIT_STOPPED
         case Failed(kind=kind):
             return EXIT_USER if kind == "user" else EXIT_PROGRAM
-        case _:
-            return None
+    return None
