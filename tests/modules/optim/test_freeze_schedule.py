@@ -10,6 +10,7 @@ from modules.training.checkpoints import newest_record
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.config.optimizers.optimizer import Optimizer, missing_package
 from onetrainer.run.run_folder import create_run
+from tests.each import each
 from tests.stepping import Training, equal
 
 SECTIONS = [
@@ -25,7 +26,7 @@ def part(made, name):
     }
 
 
-@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.kind)
+@each("section", SECTIONS)
 def test_from_its_step_on_a_group_stays_and_the_others_go_on(section):
     made = Training(section, stop_after=(0, 4)).run(0, 3)
     moving = part(made, "te")
@@ -77,16 +78,6 @@ def test_nothing_is_computed_for_what_has_stopped():
     made = Training(AdamW(lr=0.01), stop_after=(0, 1)).run(0, 2)
     te = list(made.net.last.parameters())
     assert all(not weight.requires_grad and weight.grad is None for weight in te)
-
-
-def test_a_step_of_the_other_group_is_not_changed_by_it():
-    # The frozen group's gradients would be zero if it were done by multiplying.
-    made = Training(AdamW(lr=0.01), stop_after=(0, 1)).run(0, 2)
-    reference = Training(AdamW(lr=0.01)).run(0, 1)
-    for weight in reference.net.last.parameters():
-        weight.requires_grad_(False)
-    reference.run(1, 2)
-    assert equal(made.snapshot(), reference.snapshot())
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,8 @@ import pytest
 import torch
 
 from modules.seeds import derive
-from modules.training.checkpoints import newest_record
 from onetrainer.config.optimizers.adam import AdamW, Sgd
 from onetrainer.config.optimizers.optimizer import Optimizer, missing_package
-from onetrainer.run.run_folder import create_run
 from tests.stepping import Training, equal
 
 SECTIONS = [
@@ -43,13 +41,6 @@ def test_it_gives_the_weights_of_the_normal_step(section, rounds):
     assert equal(normal.snapshot(), other.snapshot())
 
 
-def test_plain_bf16_gives_the_weights_of_the_normal_step():
-    normal, other = (
-        Training(AdamW(), dtype=torch.bfloat16, in_backward=way).run(0, 5) for way in (False, True)
-    )
-    assert equal(normal.snapshot(), other.snapshot())
-
-
 def test_only_one_gradient_is_there_at_a_time():
     made = Training(AdamW(), in_backward=True)
     weights = made.updater.parameters
@@ -62,35 +53,6 @@ def test_only_one_gradient_is_there_at_a_time():
     made.run(0, 1)
     assert alive == [1] * len(weights)
     assert all(weight.grad is None for weight in weights)
-
-
-def test_of_the_normal_step_all_gradients_are_there():
-    # That the count above can be another.
-    made = Training(AdamW())
-    weights, alive = made.updater.parameters, []
-    made.optimizer.register_step_pre_hook(
-        lambda *_: alive.append(sum(weight.grad is not None for weight in weights))
-    )
-    made.run(0, 1)
-    assert alive == [len(weights)]
-
-
-@pytest.mark.parametrize("section", [AdamW(lr=0.01), Sgd(lr=0.1)], ids=lambda s: s.kind)
-def test_a_resumed_run_follows_the_learning_rate_and_updates_the_weights(tmp_path, section):
-    # The warm-up from 0 makes a group that was remembered from before the restore visible: its
-    # rate would stay 0.
-    folder = create_run(tmp_path, name="run", config={})
-    whole = Training(section, in_backward=True).run(0, 5)
-    whole.save(folder, 5)
-    at_five = whole.snapshot()
-    for step in range(5, 10):
-        whole.step(step)
-    resumed = Training(section, in_backward=True, seed=1)
-    resumed.checkpoints(folder).restore(newest_record(folder))
-    resumed.run(5, 10)
-    change = max(float((at_five[k] - w).abs().max()) for k, w in resumed.snapshot().items())
-    assert change > 1e-3
-    assert equal(resumed.snapshot(), whole.snapshot())
 
 
 def test_a_group_that_is_replaced_after_the_hooks_is_found():

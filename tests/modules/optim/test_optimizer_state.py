@@ -36,38 +36,13 @@ def resumed(folder, section, **options):
     return made, made.checkpoints(folder).restore(newest_record(folder))
 
 
-# Through files three of them; `test_optimizers_resume` has all, without files.
-@pytest.mark.parametrize(
-    "section",
-    [
-        section
-        if isinstance(section, Adafactor | Prodigy | ProdigyScheduleFree)
-        else pytest.param(section, marks=pytest.mark.long)
-        for section in SECTIONS
-    ],
-    ids=lambda section: section.kind,
-)
-@pytest.mark.parametrize("rounds", [False, True], ids=["fp32", "bf16"])
-def test_five_steps_saved_and_resumed_for_five_equal_ten(folder, section, rounds):
-    options = {"dtype": torch.bfloat16, "rounding_seed": 7} if rounds else {}
-    whole = Training(section, **options).run(0, 5)
-    whole.save(folder, 5)
-    whole.run(5, 10)
-    other, told = resumed(folder, section, **options)
-    other.run(5, 10)
-    assert told == []
-    assert equal(other.snapshot(), whole.snapshot())
-
-
 @pytest.mark.parametrize(
     ("section", "ema", "rounds", "in_backward"),
     [
         (AdamW(lr=0.01), True, True, True),
-        (AdamW(lr=0.01), False, False, True),
         (Lion(), True, False, False),
-        (Lion(), False, True, False),
     ],
-    ids=["adamw-ema-bf16-fused", "adamw-fp32-fused", "lion-ema-fp32", "lion-bf16"],
+    ids=["adamw-ema-bf16-fused", "lion-ema-fp32"],
 )
 def test_all_combinations_resume_bit_for_bit(folder, section, ema, rounds, in_backward):
     options = {"in_backward": in_backward, "ema": ema}
@@ -100,6 +75,8 @@ def test_the_estimate_of_the_rate_is_taken_up_and_reported(folder):
     assert other.optimizer.param_groups[0]["d"] == group["d"]
     other.optimizer.param_groups[0]["lr"] = 0.5
     assert float(effective_lr(other.optimizer)) == 0.5 * group["d"]
+    other.optimizer.param_groups[0] |= {"shared_d": torch.tensor(0.0), "lr": 1.0}
+    assert float(effective_lr(other.optimizer)) == 0
 
 
 def test_without_an_estimate_the_rate_is_the_rate():
@@ -168,12 +145,6 @@ def test_paged_state_is_restored_into_memory_of_the_optimizer():
     progress.load(tensors, document)
     assert asked == [((3,), torch.uint8)]
     assert optimizer.state[weight]["state1"].device.type == "meta"
-
-
-def test_an_estimate_that_groups_share_may_be_zero():
-    made = Training(Prodigy())
-    made.optimizer.param_groups[0] |= {"shared_d": torch.tensor(0.0), "lr": 1.0}
-    assert float(effective_lr(made.optimizer)) == 0
 
 
 def test_progress_belongs_to_names_and_not_to_places():

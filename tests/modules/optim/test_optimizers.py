@@ -1,13 +1,18 @@
-"""Each section builds its library's own optimizer."""
+"""Each section builds its library's own optimizer, and every setting reaches it."""
+
+import importlib
+import inspect
 
 import bitsandbytes.optim
 import prodigyplus
 import pytest
-import pytorch_optimizer
+import pytorch_optimizer as library
 import torch
 import torchao.optim
 
-from modules.optim.construct import set_lr
+from modules.interfaces import ParameterGroup
+from modules.optim.build import arguments_of, build_optimizer
+from modules.optim.construct import is_matrix, set_lr
 from onetrainer.config.optimizers.adafactor import Adafactor, AdafactorRelative, Came
 from onetrainer.config.optimizers.adam import (
     Adam,
@@ -37,170 +42,68 @@ from onetrainer.config.optimizers.momentum import (
     Lion8bit,
     Muon,
 )
-from tests.optimizer_steps import UNET, built, gradient, make_steps, warm_up, weights
+from onetrainer.errors import UserError
+from tests.each import each
+from tests.optimizer_steps import SECTIONS, UNET, built, gradient, make_steps, warm_up, weights
 
+DECAY = {"weight_decay": 0.1}
+ADAM = {"betas": (0.8, 0.9), "eps": 1e-3, **DECAY}
+DECOUPLED = {"weight_decouple": True}
+FACTORED = {"clip_threshold": 0.5, "decay_rate": -0.5, "eps1": 1e-4, "eps2": 1e-2, **DECAY}
+FREE = {"r": 1.0, "weight_lr_power": 1.0, **DECAY}
+RATE = {"d0": 1e-4, "d_coef": 0.5, "beta3": 0.7}
+D_RATE = {"d0": 1e-4, "growth_rate": 1.5}
+MEANS = {**ADAM, "betas": (0.8, 0.9, 0.95), "alpha": 2.0}
+# The class that each section stands for, with other values than its defaults for every setting.
 LIBRARY = {
-    AdamW: (torch.optim.AdamW, {"betas": (0.8, 0.9), "eps": 1e-3, "weight_decay": 0.1}),
-    Adam: (torch.optim.Adam, {"betas": (0.8, 0.9), "eps": 1e-3, "weight_decay": 0.1}),
-    Sgd: (torch.optim.SGD, {"momentum": 0.8, "nesterov": True, "weight_decay": 0.1}),
+    AdamW: (torch.optim.AdamW, ADAM),
+    Adam: (torch.optim.Adam, ADAM),
+    Sgd: (torch.optim.SGD, {"momentum": 0.8, "nesterov": True, **DECAY}),
     Adafactor: (
-        pytorch_optimizer.AdaFactor,
-        {
-            "betas": (0.8, 0.9),
-            "clip_threshold": 0.5,
-            "decay_rate": -0.5,
-            "eps1": 1e-4,
-            "eps2": 1e-2,
-            "scale_parameter": True,
-            "relative_step": False,
-            "weight_decay": 0.1,
-        },
+        library.AdaFactor,
+        {**FACTORED, "betas": (0.8, 0.9), "scale_parameter": True, "relative_step": False},
     ),
     AdafactorRelative: (
-        pytorch_optimizer.AdaFactor,
-        {
-            "betas": (None, 0.9),
-            "clip_threshold": 0.5,
-            "decay_rate": -0.5,
-            "eps1": 1e-4,
-            "eps2": 1e-2,
-            "scale_parameter": True,
-            "relative_step": True,
-            "warmup_init": True,
-            "weight_decay": 0.1,
-        },
+        library.AdaFactor,
+        {**FACTORED, "betas": (0.7, 0.9), "scale_parameter": False, "relative_step": True}
+        | {"warmup_init": True},
     ),
     Came: (
-        pytorch_optimizer.CAME,
-        {
-            "betas": (0.8, 0.9, 0.95),
-            "clip_threshold": 0.5,
-            "eps1": 1e-4,
-            "eps2": 1e-5,
-            "weight_decay": 0.1,
-        },
+        library.CAME,
+        {"betas": (0.8, 0.9, 0.95), "clip_threshold": 0.5, "eps1": 1e-4, "eps2": 1e-5, **DECAY},
     ),
-    Lion: (pytorch_optimizer.Lion, {"betas": (0.8, 0.95), "weight_decay": 0.1}),
-    Adopt: (
-        pytorch_optimizer.ADOPT,
-        {"betas": (0.8, 0.9), "eps": 1e-3, "weight_decay": 0.1, "weight_decouple": True},
-    ),
-    AdEMAMix: (
-        pytorch_optimizer.AdEMAMix,
-        {
-            "betas": (0.8, 0.9, 0.95),
-            "alpha": 2.0,
-            "t_alpha_beta3": 6,
-            "eps": 1e-3,
-            "weight_decay": 0.1,
-            "weight_decouple": True,
-        },
-    ),
-    ScheduleFreeAdamW: (
-        pytorch_optimizer.ScheduleFreeAdamW,
-        {
-            "betas": (0.8, 0.9),
-            "r": 1.0,
-            "weight_lr_power": 1.0,
-            "eps": 1e-3,
-            "weight_decay": 0.1,
-        },
-    ),
-    ScheduleFreeSgd: (
-        pytorch_optimizer.ScheduleFreeSGD,
-        {"momentum": 0.8, "r": 1.0, "weight_lr_power": 1.0, "weight_decay": 0.1},
-    ),
+    Lion: (library.Lion, {"betas": (0.8, 0.95), **DECAY}),
+    Adopt: (library.ADOPT, ADAM | DECOUPLED),
+    AdEMAMix: (library.AdEMAMix, {**MEANS, "t_alpha_beta3": 6} | DECOUPLED),
+    ScheduleFreeAdamW: (library.ScheduleFreeAdamW, ADAM | FREE),
+    ScheduleFreeSgd: (library.ScheduleFreeSGD, {"momentum": 0.8, **FREE}),
     Prodigy: (
-        pytorch_optimizer.Prodigy,
-        {
-            "betas": (0.8, 0.9),
-            "beta3": 0.7,
-            "d0": 1e-4,
-            "d_coef": 0.5,
-            "growth_rate": 1.5,
-            "bias_correction": True,
-            "safeguard_warmup": True,
-            "eps": 1e-3,
-            "weight_decay": 0.1,
-        },
+        library.Prodigy,
+        ADAM | RATE | {"growth_rate": 1.5, "bias_correction": True, "safeguard_warmup": True},
     ),
-    DAdaptAdam: (
-        pytorch_optimizer.DAdaptAdam,
-        {
-            "betas": (0.8, 0.9),
-            "d0": 1e-4,
-            "growth_rate": 1.5,
-            "bias_correction": True,
-            "eps": 1e-3,
-            "weight_decay": 0.1,
-            "weight_decouple": True,
-        },
-    ),
-    DAdaptSgd: (
-        pytorch_optimizer.DAdaptSGD,
-        {
-            "momentum": 0.8,
-            "d0": 1e-4,
-            "growth_rate": 1.5,
-            "weight_decay": 0.1,
-            "weight_decouple": True,
-        },
-    ),
-    DAdaptLion: (
-        pytorch_optimizer.DAdaptLion,
-        {"betas": (0.8, 0.9), "d0": 1e-4, "weight_decay": 0.1, "weight_decouple": True},
-    ),
+    DAdaptAdam: (library.DAdaptAdam, ADAM | D_RATE | {"bias_correction": True} | DECOUPLED),
+    DAdaptSgd: (library.DAdaptSGD, {"momentum": 0.8, **DECAY} | D_RATE | DECOUPLED),
+    DAdaptLion: (library.DAdaptLion, {"betas": (0.8, 0.9), "d0": 1e-4, **DECAY} | DECOUPLED),
     ProdigyScheduleFree: (
         prodigyplus.ProdigyPlusScheduleFree,
-        {
-            "betas": (0.8, 0.9),
-            "beta3": 0.7,
-            "d0": 1e-4,
-            "d_coef": 0.5,
-            "d_limiter": False,
-            "prodigy_steps": 8,
-            "split_groups": False,
-            "schedulefree_c": 5.0,
-            "use_stableadamw": False,
-            "factored": False,
-            "eps": 1e-3,
-            "weight_decay": 0.1,
-        },
+        ADAM
+        | RATE
+        | {"d_limiter": False, "prodigy_steps": 8, "split_groups": False}
+        | {"schedulefree_c": 5.0, "use_stableadamw": False, "factored": False},
     ),
-    AdamW8bit: (
-        bitsandbytes.optim.AdamW8bit,
-        {"betas": (0.8, 0.9), "eps": 1e-3, "weight_decay": 0.1},
-    ),
-    PagedAdamW8bit: (
-        bitsandbytes.optim.AdamW8bit,  # which it is where nothing can be paged
-        {"betas": (0.8, 0.9), "eps": 1e-3, "weight_decay": 0.1},
-    ),
-    Adam8bit: (
-        bitsandbytes.optim.Adam8bit,
-        {"betas": (0.8, 0.9), "eps": 1e-3, "weight_decay": 0.1},
-    ),
-    Lion8bit: (bitsandbytes.optim.Lion8bit, {"betas": (0.8, 0.95), "weight_decay": 0.1}),
-    AdEMAMix8bit: (
-        bitsandbytes.optim.AdEMAMix8bit,
-        {
-            "betas": (0.8, 0.9, 0.95),
-            "alpha": 2.0,
-            "t_alpha": 6,
-            "t_beta3": 6,
-            "eps": 1e-3,
-            "weight_decay": 0.1,
-        },
-    ),
-    Sgd8bit: (bitsandbytes.optim.SGD8bit, {"momentum": 0.8, "weight_decay": 0.1}),
-    AdamW4bit: (
-        torchao.optim.AdamW4bit,
-        {"betas": (0.8, 0.9), "eps": 1e-3, "weight_decay": 0.1},
-    ),
-    Adam4bit: (torchao.optim.Adam4bit, {"betas": (0.8, 0.9), "eps": 1e-3, "weight_decay": 0.1}),
+    AdamW8bit: (bitsandbytes.optim.AdamW8bit, ADAM),
+    PagedAdamW8bit: (bitsandbytes.optim.AdamW8bit, ADAM),  # where nothing can be paged
+    Adam8bit: (bitsandbytes.optim.Adam8bit, ADAM),
+    Lion8bit: (bitsandbytes.optim.Lion8bit, {"betas": (0.8, 0.95), **DECAY}),
+    AdEMAMix8bit: (bitsandbytes.optim.AdEMAMix8bit, {**MEANS, "t_alpha": 6, "t_beta3": 6}),
+    Sgd8bit: (bitsandbytes.optim.SGD8bit, {"momentum": 0.8, **DECAY}),
+    AdamW4bit: (torchao.optim.AdamW4bit, ADAM),
+    Adam4bit: (torchao.optim.Adam4bit, ADAM),
 }
 # What the sections call otherwise; every other argument has the setting's own name.
 SETTINGS_OF = {"t_alpha_beta3": "ramp", "t_alpha": "ramp", "t_beta3": "ramp"}
 FIXED = {"relative_step", "weight_decouple"}
+OWN = {"kind", "lr", "fused_backward"}
 # Rates that let ten steps move the weights by something like their size.
 RATES = {AdafactorRelative: 1e-2, Sgd: 0.05, Sgd8bit: 0.05, Lion: 0.01, Lion8bit: 0.01}
 
@@ -213,6 +116,8 @@ def with_arguments(kind, arguments, lr):
         if name not in FIXED and name != "betas"
     }
     values |= {f"beta{place + 1}": beta for place, beta in enumerate(arguments.get("betas", ()))}
+    fields = {name: field.default for name, field in kind.model_fields.items()}
+    assert {name for name, value in fields.items() if values.get(name, value) == value} <= OWN
     return kind(**values) if kind is AdafactorRelative else kind(lr=lr, **values)
 
 
@@ -246,7 +151,6 @@ def test_muon_equals_torchs_for_matrices_and_adamw_for_the_rest():
         beta1=0.8,
         beta2=0.9,
         eps=1e-3,
-        fused_backward=False,
     )
     trained, expected = weights(), weights()
     make_steps(built(section, trained), trained, range(10))
@@ -279,3 +183,96 @@ def test_muon_equals_torchs_for_matrices_and_adamw_for_the_rest():
         # Orthogonalized in bfloat16 by both, in another order: its precision, times ten steps
         # of 0.01 × 0.2 × sqrt(64) × 1/8 a number at most.
         torch.testing.assert_close(trained[name].reshape(weight.shape), weight, rtol=0, atol=1e-3)
+
+
+def test_token_embeddings_are_no_matrix_for_muon():
+    word = torch.nn.Parameter(torch.ones(2, 8))
+    groups = [ParameterGroup("embeddings", {"word": word}), ParameterGroup("unet", weights())]
+    optimizer = build_optimizer(Muon(other_lr_ratio=3), groups)
+    groups = optimizer.param_groups
+    assert [group["part"] for group in groups] == ["embeddings", "unet", "unet"]
+    assert [group["use_muon"] for group in groups] == [False, True, False]
+    assert [group["base_lr"] for group in groups] == pytest.approx([3e-4, 1e-4, 3e-4])
+    shapes = {(4, 4): True, (4, 2, 3, 3): True, (4,): False, (1, 4): False, (4, 1): False}
+    assert {shape: is_matrix(torch.nn.Parameter(torch.zeros(shape))) for shape in shapes} == shapes
+
+
+@each("section", SECTIONS, ids=lambda section: section.__name__)
+def test_every_argument_is_one_of_its_class(section):
+    module, name = section.target.split(":")
+    known = inspect.signature(getattr(importlib.import_module(module), name)).parameters
+    # Many classes swallow any argument, so that a misspelt one would go unnoticed.
+    assert set(arguments_of(section())) <= set(known)
+
+
+@each("section", SECTIONS, ids=lambda section: section.__name__)
+def test_a_rate_of_zero_changes_nothing_and_rates_are_scaled(section):
+    trained = weights()
+    own = 0.5 if section is not AdafactorRelative else None
+    optimizer = built(section(), trained, lr=own)
+    assert [group["part"] for group in optimizer.param_groups][-1] == "te"
+    base = section.lr if section is AdafactorRelative else section().lr
+    assert {group["base_lr"] for group in optimizer.param_groups} == {base, own or base}
+    set_lr(optimizer, 0.25)
+    rates = [float(group["lr"]) for group in optimizer.param_groups]
+    assert rates == pytest.approx([group["base_lr"] / 4 for group in optimizer.param_groups])
+    set_lr(optimizer, 0.0)
+    for weight in trained.values():
+        weight.grad = torch.ones_like(weight)
+    optimizer.step()
+    is_still = all(torch.equal(trained[name], weight) for name, weight in weights().items())
+    assert is_still is (section is not AdafactorRelative)
+
+
+def test_a_groups_rate_is_its_own_times_its_ratio():
+    trained = weights()
+    groups = [
+        ParameterGroup("unet", {"matrix": trained["matrix"]}, lr_ratio=16.0),
+        ParameterGroup("te", {"bias": trained["bias"]}, lr=0.5, lr_ratio=2.0),
+    ]
+    optimizer = build_optimizer(AdamW(lr=0.01), groups)
+    assert [group["base_lr"] for group in optimizer.param_groups] == [0.16, 1.0]
+
+
+@pytest.mark.parametrize(
+    "section",
+    [AdamW8bit, PagedAdamW8bit, Adam8bit, Lion8bit, AdEMAMix8bit, Sgd8bit],
+    ids=lambda section: section.__name__,
+)
+def test_8_bit_state_is_8_bit_from_4096_numbers_on(section):
+    trained = weights()
+    optimizer = built(section(), trained)
+    make_steps(optimizer, trained, range(1))
+    large, small = optimizer.state[trained["matrix"]], optimizer.state[trained["bias"]]
+    for name in {"state1", "state2"} & set(large):
+        assert large[name].dtype == torch.uint8
+        assert small[name].dtype == torch.float32
+
+
+@pytest.mark.parametrize("section", [AdamW4bit, Adam4bit], ids=lambda section: section.__name__)
+def test_4_bit_state_takes_half_a_byte_a_number(section):
+    trained = weights()
+    optimizer = built(section(), trained)
+    make_steps(optimizer, trained, range(1))
+    large, small = optimizer.state[trained["matrix"]], optimizer.state[trained["bias"]]
+    for name in ("exp_avg", "exp_avg_sq"):
+        assert large[name].codes.nbytes == trained["matrix"].numel() // 2
+        assert small[name].nbytes == trained["bias"].nbytes
+
+
+def test_only_schedule_free_optimizers_have_two_forms():
+    for section in SECTIONS:
+        has_two = hasattr(built(section(), weights()), "eval")
+        assert has_two is section.is_schedule_free, section
+
+
+class _Absent(AdamW8bit):
+    """An optimizer of a package that nobody has."""
+
+    target = "no_such_package.optim:AdamW"
+
+
+def test_a_missing_package_is_reported_with_the_command_that_installs_it():
+    with pytest.raises(UserError, match="no_such_package") as caught:
+        built(_Absent(), weights())
+    assert "start-ui.py --setup-only --extra bits" in caught.value.remedy

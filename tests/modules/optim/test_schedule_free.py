@@ -5,7 +5,6 @@ import torch
 
 from modules.optim.exported_weights import ExportedWeights
 from modules.optim.schedule_free import evaluation_form
-from modules.training.checkpoints import newest_record
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.config.optimizers.adaptive import (
     ProdigyScheduleFree,
@@ -13,7 +12,7 @@ from onetrainer.config.optimizers.adaptive import (
     ScheduleFreeSgd,
 )
 from onetrainer.config.optimizers.optimizer import missing_package
-from onetrainer.run.run_folder import create_run
+from tests.each import each
 from tests.stepping import Training, equal
 
 SECTIONS = [
@@ -25,8 +24,8 @@ SECTIONS = [
     )
     if not missing_package(section)
 ]
-FREE = pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.kind)
-ROUNDS = pytest.mark.parametrize("rounds", [False, True], ids=["fp32", "bf16"])
+FREE = each("section", SECTIONS)
+ROUNDS = each("rounds", [False, True])
 
 
 def nothing():
@@ -65,19 +64,6 @@ def test_the_form_is_the_ema_of_the_paper():
             torch.testing.assert_close(x.double(), expected, rtol=0, atol=1e-6)
 
 
-def test_the_ema_of_schedule_free_sgd_is_that_of_its_sequence():
-    # With a constant rate x is the plain mean of z_1 … z_n.
-    made = Training(ScheduleFreeSgd(lr=0.5))
-    sums = {}
-    for step in range(100, 106):  # long after the warm-up
-        made.step(step)
-        for name, weight in made.weights.items():
-            sums[name] = sums.get(name, 0) + made.optimizer.state[weight]["z"].double()
-    with evaluation_form(made.updater):
-        for name, x in made.snapshot().items():
-            torch.testing.assert_close(x.double(), sums[name] / 6, rtol=0, atol=1e-6)
-
-
 @FREE
 def test_the_training_form_comes_back_also_when_sampling_fails(section):
     made = trained(section).run(0, 5)
@@ -86,20 +72,6 @@ def test_the_training_form_comes_back_also_when_sampling_fails(section):
         raise ZeroDivisionError
     assert equal(made.snapshot(), before)
     made.step(5)
-
-
-@FREE
-def test_checkpoints_hold_the_training_form(tmp_path, section):
-    folder = create_run(tmp_path, name="run", config={})
-    made = trained(section).run(0, 5)
-    with ExportedWeights(made.updater, None, nothing).for_samples():
-        pass
-    made.save(folder, 5)
-    other = Training(section, seed=1)
-    other.checkpoints(folder).restore(newest_record(folder))
-    assert equal(other.snapshot(), made.snapshot())
-    with evaluation_form(made.updater), evaluation_form(other.updater):
-        assert equal(other.snapshot(), made.snapshot())
 
 
 @FREE
@@ -137,13 +109,6 @@ def test_weights_that_are_no_average_are_left_alone():
     for form in (shown.for_samples, shown.for_files, shown.without_ema):
         with form():
             pass
-
-
-def test_other_optimizers_are_shown_as_they_are():
-    made = Training(AdamW()).run(0, 3)
-    before = made.snapshot()
-    with ExportedWeights(made.updater, None, nothing).for_samples():
-        assert equal(made.snapshot(), before)
 
 
 def test_with_an_ema_that_is_shown_and_the_last_weights_are_when_asked_for():
