@@ -45,20 +45,6 @@ def test_encoders_and_vae_visit_the_device_when_they_are_needed():
     assert [p for p, place in where("unet").items() if place == "train"] == list(PHASES[2:])
 
 
-def test_what_is_encoded_in_every_step_is_there_in_every_step():
-    steps = ["training", "validation"]
-    text = where("te1", encodes_text=True)
-    images = where("vae", encodes_images=True)
-    assert [p for p, place in text.items() if place == "train"] == [*steps, "encoding"]
-    assert [p for p, place in images.items() if place == "train"] == [*steps, "decoding"]
-
-
-@pytest.mark.parametrize("part", ["unet", "vae", "te1"])
-def test_what_trains_stays_from_the_first_step_on(part):
-    row = where(part, trained={part})
-    assert {row[phase] for phase in PHASES[2:]} == {"train"}
-
-
 def test_what_nothing_asks_for_any_more_is_given_back():
     for part in ("te1", "te2", "vae"):
         row = where(part, samples=False)

@@ -7,6 +7,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from modules.memory.layers.activations import SavedInputs
 from modules.memory.layers.checkpointing import create_checkpointed_forward
+from tests.each import each
 from tests.managed import CPU, ELSEWHERE, Calls, Journeys, Operations
 
 POLICIES = ("block", "selective")
@@ -43,9 +44,9 @@ def gradients(net, forward, given, **named):
     return output, [weight.grad for weight in net.parameters()]
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("requires_grad", [False, True])
-@pytest.mark.parametrize("precision", [None, torch.bfloat16, torch.float16])
+@each("precision", [None, torch.bfloat16, torch.float16])
+@each("policy", POLICIES)
+@each("requires_grad", [False, True])
 def test_outputs_and_gradients_are_those_of_the_plain_forward(policy, requires_grad, precision):
     net, x = made(), inputs(requires_grad=requires_grad)
     checkpointed = create_checkpointed_forward(net, CPU, CPU, policy=policy)
@@ -66,15 +67,6 @@ def test_gradients_reach_a_single_trained_weight_from_frozen_inputs():
     gradient = gradients(net, checkpointed, x)[1][1]
     assert gradient.abs().max() > 0
     assert torch.equal(gradient, gradients(net, net, x)[1][1])
-
-
-def test_random_numbers_afterwards_are_those_of_the_plain_forward():
-    net, x = made(), inputs()
-    drawn = []
-    for forward in (net, create_checkpointed_forward(net, CPU, CPU)):
-        gradients(net, forward, x)
-        drawn.append(torch.rand(4))
-    assert torch.equal(*drawn)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -119,24 +111,6 @@ def test_saved_inputs_wait_elsewhere_and_nothing_holds_them_here():
     assert all(storage.expired() for storage in storages)
     output.square().sum().backward()
     assert all(map(torch.equal, plain, (weight.grad for weight in net.parameters())))
-
-
-def test_gradients_go_through_offloaded_inputs_elsewhere():
-    net, x = made(), inputs(requires_grad=True)
-    saved = SavedInputs(Journeys())
-    checkpointed = create_checkpointed_forward(net, CPU, ELSEWHERE, saved=saved)
-    gradients(net, lambda x: checkpointed(x * 2), x)
-    found, x.grad = x.grad, None
-    gradients(net, lambda x: net(x * 2), x)
-    assert torch.equal(found, x.grad)
-
-
-def test_nothing_travels_between_equal_devices():
-    net, journeys = made(), Journeys()
-    saved = SavedInputs(journeys)
-    gradients(net, create_checkpointed_forward(net, CPU, CPU, saved=saved), inputs())
-    assert not journeys.sent
-    assert not journeys.fetched
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from modules.families.layers import component_layers
-from modules.memory.layers.layers import LayerSettings, size_of, spread_evenly
+from modules.memory.layers.layers import LayerSettings, spread_evenly
 from tests import tiny
 from tests.managed import Calls, Journeys, checkpoint, manage
 
@@ -30,25 +29,6 @@ def test_what_is_chosen_reaches_the_share_at_every_point_and_exceeds_it_by_less_
     ):
         assert share * total <= sum_taken
     assert sum(taken) == 0 or sum(taken) - max(taken) < share * sum(sizes)
-
-
-def test_a_third_is_every_third_and_the_ends_are_none_and_all():
-    assert spread_evenly([1] * 9, 1 / 3) == (True, False, False) * 3
-    assert not any(spread_evenly([3, 1, 2], 0))
-    assert all(spread_evenly([3, 1, 2], 1))
-
-
-def test_offloaded_layers_reach_the_fraction_of_each_component():
-    family = tiny.family()
-    listed = component_layers(family)
-    offloaded = manage(family, LayerSettings(offload=0.5)).offloaded
-    for own in listed.values():
-        sizes = [size_of(layer) for layer in own]
-        waits = [all(weight in offloaded for weight in layer.parameters()) for layer in own]
-        stays = [not any(weight in offloaded for weight in layer.parameters()) for layer in own]
-        assert all(a != b for a, b in zip(waits, stays, strict=True))
-        bytes_waiting = sum(s for s, is_waiting in zip(sizes, waits, strict=True) if is_waiting)
-        assert 0.5 * sum(sizes) <= bytes_waiting < 0.5 * sum(sizes) + max(sizes)
 
 
 def test_nothing_waits_where_both_devices_are_the_same():
@@ -86,12 +66,6 @@ def test_undone_layers_are_as_they_were_also_if_they_had_a_forward_of_their_own(
     managed.undo()
     assert "forward" not in vars(plain)
     assert patched.forward is own
-
-
-def test_settings_that_save_nothing_change_no_layer():
-    own = layers(4)["part"]
-    manage({"part": own}, LayerSettings(prefetch=True))
-    assert "forward" not in vars(own[0])
 
 
 def test_names_and_states_of_weights_stay_the_same():

@@ -1,7 +1,5 @@
 """Layers whose weights wait elsewhere compute the same, and their gradients come home."""
 
-from collections import Counter
-
 import pytest
 import torch
 from torch import nn
@@ -67,13 +65,6 @@ def test_trained_weights_get_their_gradients_where_they_wait(settings, precision
     assert all(map(torch.equal, *found))
 
 
-def test_all_gradients_of_a_layer_come_back_together():
-    journeys = Journeys()
-    net = managed(WHOLE, journeys, count=3)
-    net(data()).sum().backward()
-    assert (journeys.returns, len(journeys.sent)) == (3, 3 * 4)
-
-
 def test_a_trained_weight_that_is_not_used_gets_no_gradient_and_a_frozen_one_neither():
     class Half(nn.Module):
         def __init__(self):
@@ -100,15 +91,6 @@ def test_gradients_add_up_over_microbatches_and_over_uses_within_one():
             (net(net(data(seed))).square().sum() + net(data(3)).sum()).backward()
         found.append(gradients(net))
     assert all(map(torch.equal, *found))
-
-
-def test_hooks_of_offloaded_weights_run_once_each_with_the_whole_gradient():
-    net = managed(WHOLE)
-    calls = Counter()
-    for name, weight in net.named_parameters():
-        weight.register_post_accumulate_grad_hook(lambda weight, name=name: calls.update([name]))
-    net(data()).square().sum().backward()
-    assert calls == Counter(name for name, _ in net.named_parameters())
 
 
 def test_a_weight_that_is_updated_in_backward_ends_where_it_would_without_offload():

@@ -59,9 +59,7 @@ def managed(settings, *, trains=True):
 
 @pytest.mark.parametrize("prefetch", [False, True])
 @pytest.mark.parametrize("trains", [False, True])
-@pytest.mark.parametrize(
-    ("offload", "activations"), [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (1.0, 1.0)]
-)
+@pytest.mark.parametrize(("offload", "activations"), [(0.5, 0.0), (1.0, 1.0)])
 def test_on_a_gpu_gradients_are_those_of_the_plain_run(offload, activations, trains, prefetch):
     expected = run(layers(trains=trains), CPU)
     settings = LayerSettings("block", offload, activations, prefetch)
@@ -135,21 +133,6 @@ def test_copies_for_which_one_waits_once_can_be_read_at_once_and_keep_their_form
         assert copies[1].dtype == torch.bfloat16
 
 
-def test_gradients_come_one_by_one_where_no_memory_can_be_pinned(monkeypatch):
-    to = torch.Tensor.to
-
-    def refuse(tensor, *args, non_blocking=False, **kwargs):
-        if non_blocking:
-            raise RuntimeError("CUDA error: out of memory")
-        return to(tensor, *args, **kwargs)
-
-    with pretend.accelerator():
-        there = [torch.full((2,), float(number), device=CUDA) for number in range(3)]
-        monkeypatch.setattr(torch.Tensor, "to", refuse)
-        copies = copy_all_to_device(there, CPU)
-        assert [copy.tolist() for copy in copies] == [[0.0] * 2, [1.0] * 2, [2.0] * 2]
-
-
 def test_a_weight_that_has_changed_since_it_was_announced_is_fetched_again():
     with pretend.accelerator():
         transfer = StreamedWeights(CUDA, CPU)
@@ -182,16 +165,6 @@ def test_offloaded_weights_are_pinned_once():
         assert weight.is_pinned()
         transfer.prefetch([weight])
         assert weight.data_ptr() == address
-
-
-def test_a_weight_that_was_not_announced_is_pinned_when_it_is_fetched():
-    with pretend.accelerator() as card:
-        transfer = StreamedWeights(CUDA, CPU)
-        weight = nn.Parameter(torch.ones(4))
-        copy = transfer.to_device(weight)
-        assert weight.is_pinned()
-        assert card.syncs == []
-        assert copy.tolist() == [1.0] * 4
 
 
 def refuse(*_, **__):
