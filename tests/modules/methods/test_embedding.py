@@ -21,7 +21,6 @@ from onetrainer.config.run.sampling import Prompt
 from onetrainer.errors import UserError
 from tests import tiny
 from tests.cases import cases
-from tests.managed import Calls, checkpoint
 
 BASES = ("sd15", "sd2", "sdxl")
 OPTIONS = ExportOptions(torch.float32, {})
@@ -180,15 +179,6 @@ def test_a_vector_that_has_not_changed_stays_bit_for_bit():
     assert all(torch.equal(rows, before[name]) for name, rows in method.state_dict().items())
 
 
-def test_vectors_grow_where_no_length_is_kept():
-    knowing, method = attach(
-        tiny.family(), {"token": "<cat>", "initial_text": "cat"}, preserve_norm=False
-    )
-    before = method.trained()[0].vectors["te"].norm()
-    train(knowing, method, ["<cat>"], lr=1.0)
-    assert abs(method.trained()[0].vectors["te"].norm() / before - 1) > 0.01
-
-
 def test_base_model_is_what_it_was_before_training():
     words = [
         {"token": place, "initial_text": "red cat", "place": place} for place in ("input", "output")
@@ -232,27 +222,6 @@ def test_rates_and_ends_are_each_tokens_or_else_those_of_all():
         ("embeddings", ["a.te1", "a.te2"], 0.5, 7),
         ("embeddings", ["b.te1", "b.te2"], 0.25, 9),
     ]
-
-
-def test_a_token_that_does_not_train_is_known_and_stays():
-    words = [{"token": "a", "initial_text": "cat", "train": False}, {"token": "b"}]
-    family = tiny.family()
-    knowing, method = attach(family, *words)
-    train(knowing, method, ["a b"])
-    assert torch.equal(knowing.encode_text(["a"]).hidden, family.encode_text(["cat"]).hidden)
-    assert method.state_dict().keys() == {"b.te"}
-
-
-def test_text_encoders_compute_layers_twice_only_for_gradients():
-    knowing, method = attach(tiny.family(), {"token": "<cat>"})
-    checkpoint(knowing)
-    calls = Calls(knowing.prompts.encoders[0].model.encoder.layers[0].self_attn)
-    method.train(True)
-    with torch.no_grad():
-        knowing.encode_text(["<cat>"])
-    assert calls.count == 1
-    knowing.encode_text(["<cat>"]).hidden.sum().backward()
-    assert calls.count == 3
 
 
 @pytest.mark.parametrize(

@@ -82,21 +82,3 @@ def test_an_ema_keeps_its_length_after_its_token_has_stopped(tmp_path):
         torch.testing.assert_close(lengths(file_of(method, tmp_path)["te"]), expected)
     with shown.for_samples():
         torch.testing.assert_close(lengths(rows), expected)
-
-
-def test_what_has_not_changed_is_shown_as_it_began(tmp_path):
-    word = EmbeddingToken(token="<cat>", initial_text="a red cat")
-    _, method = Embeddings.attach(tiny.family(), Section(tokens=(word,)), seed=3)
-    before = method.trained()[0].vectors["te"]
-    method.after_step()
-    assert torch.equal(method.tokens[0].trained["te"].detach(), before)
-    assert torch.equal(file_of(method, tmp_path)["te"], before)
-
-
-def test_where_no_length_is_kept_the_ema_is_shown_as_it_is(tmp_path):
-    method, ema, shown = trained("sd15", place="input", preserve_norm=False)
-    (average,) = ema.state_dict().values()
-    with shown.for_files():
-        assert torch.equal(file_of(method, tmp_path)["te"], average)
-    with shown.for_samples():
-        assert torch.equal(method.tokens[0].trained["te"].detach(), average)

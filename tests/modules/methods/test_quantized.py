@@ -16,11 +16,9 @@ from modules.methods.adapters.adapters import Adapters
 from modules.methods.embedding import Embeddings
 from modules.methods.layers.layer_presets import layer_names
 from modules.methods.quantized import quantize_family, unquantized_components
-from onetrainer.checks import packages
 from onetrainer.config.methods.adapters import Adapter
-from onetrainer.config.methods.embedding import EmbeddingOnly, EmbeddingToken
 from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
-from onetrainer.config.methods.full import Full, Vae
+from onetrainer.config.methods.embedding import EmbeddingToken
 from onetrainer.errors import UserError
 from tests import pretend, tiny
 from tests.adapters import FRAME, KINDS, predict, section, shake
@@ -82,8 +80,7 @@ def learn(family, method):
     cases(
         [(name, "bf16", kind) for name in ENCODERS for kind in QUANTIZATIONS]
         + [("sd2", precision, kind) for precision in ("fp32", "fp16") for kind in QUANTIZATIONS],
-        [("sd15", "bf16", "int8"), ("sdxl", "bf16", "nf4"), ("sd2", "fp32", "fp8"),
-         ("sd2", "fp16", "int8")],
+        [("sdxl", "bf16", "nf4"), ("sd2", "fp16", "int8")],
     ),
 )  # fmt: skip
 def test_a_quantized_family_predicts_nearly_what_the_whole_one_does(kind, name, precision):
@@ -96,7 +93,7 @@ def test_a_quantized_family_predicts_nearly_what_the_whole_one_does(kind, name, 
 
 @pytest.mark.parametrize(
     ("kind", "quantization"),
-    cases(PAIRS, [("dora", "fp8"), ("lora", "nf4"), ("lokr", "int8"), ("oft", "int8")]),
+    cases(PAIRS, [("dora", "fp8"), ("lokr", "int8"), ("ia3", "int8")]),
 )
 def test_adapters_train_as_on_plain_weights_of_the_same_numbers(kind, quantization):
     family = quantized(quantization, trains=["te"])
@@ -112,25 +109,6 @@ def test_adapters_train_as_on_plain_weights_of_the_same_numbers(kind, quantizati
     for name, gradient in wanted.items():
         assert torch.allclose(found[name], gradient, rtol=1e-4, atol=1e-6), name
     assert sum(bool(gradient.any()) for gradient in found.values()) > 0.9 * len(found)
-
-
-@pytest.mark.parametrize(
-    ("kind", "precision"),
-    cases(
-        [*((kind, "bf16") for kind in KINDS), ("dora", "fp16")],
-        [("dora", "fp16"), ("lokr-both", "bf16")],
-    ),
-)
-def test_adapters_begin_with_no_effect_and_train_in_half_precision(kind, precision):
-    family = quantized("int8", dtype=compute_dtype(precision))
-    with autocast(tiny.CPU, precision):
-        before = predict(family)
-        method = Adapters.attach(family, section(kind), seed=0)
-        assert torch.equal(predict(family), before)
-        gradients = learn(family, method)
-    assert all(gradient.dtype == torch.float32 for gradient in gradients.values())
-    assert all(gradient.isfinite().all() for gradient in gradients.values())
-    assert any(gradient.any() for gradient in gradients.values())
 
 
 @pytest.mark.parametrize("name", cases(ENCODERS, ["sdxl"]))
@@ -192,29 +170,12 @@ def test_a_family_in_which_everything_trains_is_reported():
     assert "int8" in note
 
 
-def test_a_missing_package_is_reported_with_its_command(monkeypatch):
-    monkeypatch.setitem(packages.QUANTIZERS, "int8", "no_such_package")
-    with pytest.raises(UserError, match=r"no_such_package.*--extra bits"):
-        quantized("int8")
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_unet_below_adapters_is_quantized_and_encoders_that_train_are_not(kind):
     assert {type(each) for each in KINDS.values()} == set(get_args(Adapter)), "one is not tested"
     assert unquantized_components(section(kind, text=True), "sdxl") == {"te1", "te2"}
     assert unquantized_components(section(kind, text=True), "sd15") == {"te"}
     assert unquantized_components(section(kind), "sdxl") == frozenset()
-
-
-def test_networks_whose_own_weights_train_are_left():
-    only_text = Full(unet={"train": False}, text_encoder={"train": True})
-    assert unquantized_components(only_text, "sd15") == {"te"}
-    assert unquantized_components(Full(), "sd15") == {"unet"}
-    assert (
-        unquantized_components(EmbeddingOnly(), "sdxl")
-        == unquantized_components(Vae(), "sd15")
-        == frozenset()
-    )
 
 
 def test_caches_tell_quantized_encoders_from_others():

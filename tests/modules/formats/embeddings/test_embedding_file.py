@@ -67,23 +67,6 @@ def test_what_is_written_is_read_again(tmp_path, dtype, vectors, outputs, keys):
     assert (found.name, found.metadata) == ("smiley", {"made": "by hand"})
 
 
-def test_bytes_depend_on_content_alone(tmp_path):
-    paths = [tmp_path / name for name in ("one.safetensors", "two.safetensors")]
-    metadata = {"b": "2", "a": "1"}
-    write_embedding(paths[0], Embedding("x", XL, metadata=metadata))
-    turned = dict(reversed(XL.items()))
-    write_embedding(paths[1], Embedding("y", turned, metadata=dict(reversed(metadata.items()))))
-    assert paths[0].read_bytes() == paths[1].read_bytes()
-
-
-def test_an_existing_file_is_replaced_only_if_allowed(tmp_path):
-    path = tmp_path / "x.safetensors"
-    write_embedding(path, Embedding("x", SD))
-    with pytest.raises(UserError, match="exists"):
-        write_embedding(path, Embedding("x", XL), overwrite=False)
-    assert read_embedding(path).vectors.keys() == {"te"}
-
-
 @pytest.mark.parametrize(
     ("tensors", "vectors"),
     [
@@ -244,13 +227,6 @@ def test_a_name_chooses_from_a_bundle_and_is_reported(tmp_path):
     assert read_embedding(target).name == "b"
     with pytest.raises(UserError, match="a, b"):
         convert_embedding(source, tmp_path / "y.safetensors", name="c")
-
-
-def test_a_name_renames_a_single_embedding(tmp_path):
-    source, target = tmp_path / "one.safetensors", tmp_path / "grin.safetensors"
-    write_embedding(source, Embedding("one", SD))
-    convert_embedding(source, target, name="grin")
-    assert read_embedding(target).name == "grin"
 
 
 def test_converting_keeps_what_is_there_and_writes_safetensors_only(tmp_path):

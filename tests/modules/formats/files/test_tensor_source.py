@@ -2,7 +2,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from modules.formats.files.tensor_source import DTYPES, cast_lazily, combine_lazily, open_tensors
+from modules.formats.files.tensor_source import cast_lazily, combine_lazily, open_tensors
 from onetrainer.errors import UserError
 
 
@@ -82,10 +82,6 @@ def test_file_that_shrinks_while_it_is_read_is_reported(tmp_path):
             file.truncate(2000)
         with pytest.raises(UserError, match="ends inside the tensor a"):
             reader.read("a")
-
-
-def test_every_dtype_of_the_table_is_one_of_torch():
-    assert {dtype.itemsize for dtype in DTYPES.values()} == {1, 2, 4, 8}
 
 
 def test_conversion_leaves_integers_and_what_is_right_already():

@@ -117,22 +117,6 @@ def test_one_line_reports_what_was_written(tmp_path):
     assert told["kohya"].startswith("kohya, fp16, ")
 
 
-def test_alpha_like_the_rank_changes_no_weights_and_is_not_reported(tmp_path):
-    tensors = pair("sd15", "unet", ATTN2["sd15"], 768)
-    tensors = {k: torch.tensor(2.0) if k.endswith("alpha") else t for k, t in tensors.items()}
-    save_file(tensors, tmp_path / "in.safetensors")
-    (told,) = convert(tmp_path / "in.safetensors", tmp_path / "o.safetensors", naming="diffusers")
-    assert told.endswith(", 1 layer")
-
-
-def test_pickles_go_in(tmp_path):
-    tensors = pair("sd15", "unet", ATTN2["sd15"], 768)
-    torch.save(tensors, tmp_path / "in.pt")
-    convert(tmp_path / "in.pt", tmp_path / "out.safetensors")
-    written = load_file(tmp_path / "out.safetensors")
-    assert all(torch.equal(written[key], tensor) for key, tensor in tensors.items())
-
-
 def test_a_wrong_family_is_refused_with_the_right_one_named(tmp_path):
     save_file(pair("sdxl", "unet", ATTN2["sdxl"], 2048), tmp_path / "in.safetensors")
     with pytest.raises(UserError, match=r'is for SDXL, not for SD 1.5.*Choose "sdxl"'):

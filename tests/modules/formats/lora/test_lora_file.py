@@ -186,15 +186,3 @@ def test_pickled_files_are_read_without_running_them(tmp_path):
 def test_files_without_an_adapter_are_refused(tmp_path, tensors):
     with pytest.raises(UserError, match="contains no adapter"):
         read(tmp_path, tensors)
-
-
-def test_an_existing_file_is_replaced_only_when_asked(tmp_path):
-    path = tmp_path / "lora.safetensors"
-    path.write_bytes(b"old")
-    kinds = {"lora_down.weight": DOWN, "lora_up.weight": UP}
-    file = LoraFile({Layer("unet", TO_Q): kinds}, {}, {}, {}, "kohya")
-    with pytest.raises(UserError, match="already exists"):
-        write_lora(path, file, NAMES, naming="kohya", dtype=None, overwrite=False)
-    assert path.read_bytes() == b"old"
-    write_lora(path, file, NAMES, naming="kohya", dtype=None)
-    assert len(load_file(path)) == 2

@@ -155,11 +155,6 @@ def test_other_spellings_are_understood(base, name, layer):
     assert standard_names(base).find(name) == Layer(*layer)
 
 
-def test_what_a_model_does_not_have_is_not_found():
-    assert standard_names("sd15").find("lora_te2_text_projection") is None
-    assert standard_names("sdxl").find("lora_unet_input_blocks_1_1_proj_in") is None
-
-
 def test_text_encoders_without_their_first_level_have_the_same_names():
     kohya_path, nested = (
         LayerNames.of("sd15", {"te": [f"{level}encoder.layers.0.mlp.fc1.weight"]})

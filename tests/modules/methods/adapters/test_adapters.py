@@ -60,8 +60,7 @@ def trained_tensors(adapter) -> dict[str, torch.Tensor]:
         + [("sdxl", kind) for kind in ("lora", "dora", "loha", "lokr", "oft")]
         + [("sd2", "dora"), ("sd2", "oft")]
         + [("sd15-inpainting", "loha"), ("sdxl-inpainting", "lokr")],
-        [("sd15", "lora"), ("sd15-inpainting", "loha"), ("sd2", "dora"), ("sdxl", "oft"),
-         ("sdxl-inpainting", "lokr")],
+        [("sd15-inpainting", "loha"), ("sd2", "dora"), ("sdxl", "oft"), ("sd15", "ia3")],
     ),
 )  # fmt: skip
 def test_adapters_begin_without_effect_and_end_as_the_merged_weights(tmp_path, name, kind):
@@ -159,19 +158,6 @@ def test_checkpointing_drops_the_same_and_gives_equal_gradients(kind, dtype):
         torch.testing.assert_close(checkpointed, plain, atol=1e-7, rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind", cases(KINDS, ["dora", "lokr-both", "oft"]))
-def test_state_survives_a_round_trip(kind):
-    method = Adapters.attach(tiny.family(), section(kind, targets="attn"), seed=0)
-    shake(method)
-    state = {name: tensor.clone() for name, tensor in method.state_dict().items()}
-    other = Adapters.attach(tiny.family(), section(kind, targets="attn"), seed=1)
-    other.load_state_dict(state)
-    assert all(torch.equal(tensor, state[name]) for name, tensor in other.state_dict().items())
-    groups = method.parameter_groups()
-    assert {name for group in groups for name in group.parameters} == state.keys()
-    assert {tensor.dtype for tensor in state.values()} == {torch.float32}
-
-
 @pytest.mark.parametrize(
     "kind", cases(["lora", "dora", "loha", "lokr", "lokr-both", "oft"], ["dora", "lokr"])
 )
@@ -206,16 +192,6 @@ def test_dropout_changes_nothing_on_average(kind, drop):
     error = (draws.mean(0) - expected).abs() / (draws.std(0) / 4000**0.5)
     assert draws.std(0).min() > 0
     assert error.max() < 5
-
-
-def test_rank_dropout_leaves_out_whole_ranks():
-    plain = nn.Linear(24, 16)
-    adapter = on_layer("lora", plain, rank=64, rank_dropout=0.25)
-    torch.manual_seed(0)
-    plain(torch.randn(3, 24)).sum().backward()
-    idle = (adapter.lora_down.weight.grad == 0).all(1)
-    assert torch.equal(idle, (adapter.lora_up.weight.grad == 0).all(0))
-    assert 6 <= int(idle.sum()) <= 26  # of 64, 16 on average
 
 
 @pytest.mark.parametrize("kind", ["lora", "dora", "loha", "lokr", "oft"])

@@ -12,7 +12,6 @@ from modules.formats.lora.lora_keys import rank_of
 from modules.methods.adapters.adapters import Adapters
 from modules.methods.adapters.weight_formulas import merged_weight
 from modules.methods.layers.layer_presets import layer_names, named_layers
-from onetrainer.errors import UserError
 from tests import tiny
 from tests.adapters import KINDS, section, shake
 from tests.cases import cases
@@ -107,13 +106,3 @@ def test_files_say_in_kohyas_words_what_they_are(tmp_path, kind, module, argumen
     metadata = read(method, family, tmp_path / "adapter.safetensors").metadata
     assert metadata["ss_network_module"] == module
     assert json.loads(metadata["ss_network_args"]) == arguments
-
-
-@pytest.mark.parametrize("kind", ["dora", "oft"])
-def test_what_diffusers_naming_does_not_support_is_refused_before_writing(tmp_path, kind):
-    _, method = trained(kind)
-    with pytest.raises(UserError, match=r"diffusers' naming (does not support|supports only)"):
-        export(
-            method, tmp_path / "x.safetensors", dtype=torch.float32, metadata={}, naming="diffusers"
-        )
-    assert not list(tmp_path.iterdir())

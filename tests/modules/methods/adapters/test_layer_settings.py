@@ -95,12 +95,6 @@ def test_layers_with_rates_of_their_own_are_groups_of_their_own():
     ]
 
 
-def test_a_text_encoder_alone_can_be_trained():
-    wanted = section("dora", unet={"train": False}, text_encoder={"train": True})
-    method = attach(wanted)
-    assert [group.component for group in method.parameter_groups()] == ["te"]
-
-
 def test_a_pattern_that_matches_no_layer_is_refused_with_near_names():
     for pattern in ("mid_blok.attentions", "text_encoder", "conv_norm_out"):
         with pytest.raises(UserError, match=r"method\.layers\.0\.pattern") as told:
@@ -109,11 +103,6 @@ def test_a_pattern_that_matches_no_layer_is_refused_with_near_names():
     with pytest.raises(UserError) as told:
         attach(Lora(layers=[{"pattern": "mid_blok.attentions"}]))
     assert "unet.mid_block.attentions.0" in told.value.expected
-
-
-def test_adapters_on_no_layer_at_all_are_refused():
-    with pytest.raises(UserError, match="no layer gets an adapter"):
-        attach(Lora(targets="attn", layers=[{"pattern": "unet", "train": False}]))
 
 
 def test_a_rule_behind_one_that_takes_all_its_layers_is_refused():
