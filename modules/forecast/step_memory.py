@@ -14,8 +14,8 @@ from modules.memory.scaling import LossScale
 from modules.meta_device.meter import tensors_in
 from modules.optim.build import build_optimizer
 from modules.optim.clipping import clip
+from modules.optim.exported_weights import enter_training_form
 from modules.optim.fused_backward import FusedBackward
-from modules.optim.schedule_free import enter_training_form
 from modules.trainer import BatchT
 from onetrainer.config.optimizers.adam import PagedAdamW8bit
 

@@ -19,6 +19,7 @@ from modules.interfaces import ExportOptions, Family, ParameterGroup
 from modules.memory.to_device import to_device
 from modules.methods.embedding_start import initial_embedding
 from modules.methods.layers.inference_mode import inference_mode
+from modules.optim.weights import load_tensors
 from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
 from onetrainer.config.methods.embedding import EmbeddingToken
 
@@ -117,13 +118,7 @@ class Embeddings:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Raise ValueError unless names and shapes are exactly those of `state_dict`."""
-        expected = self.state_dict()
-        if expected.keys() != state.keys():
-            raise ValueError(f"other tokens: {sorted(expected.keys() ^ state.keys())[:4]}")
-        for name, rows in expected.items():
-            if rows.shape != state[name].shape:
-                raise ValueError(f"{name}: {state[name].shape} is not {rows.shape}")
-            rows.copy_(state[name])
+        load_tensors(self.state_dict(), state, "tokens")
 
     def train(self, mode: bool) -> None:
         """Switch the networks too: text encoders checkpoint their layers in training mode only."""

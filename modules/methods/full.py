@@ -16,6 +16,7 @@ from modules.methods.layers.inference_mode import inference_mode
 from modules.methods.layers.layer_rules import layer_name, require_all_used, rule_for
 from modules.methods.model_source import ModelSource
 from modules.methods.original_weights import OriginalWeights
+from modules.optim.weights import load_tensors
 from onetrainer.config.base.components import TextEncoder, TextEncoder2, Unet
 from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.config.methods.full import WeightPrecision
@@ -34,8 +35,8 @@ BLOCKS = (".attentions.", ".encoder.layers.")
 
 
 @dataclass(frozen=True)
-class Full:
-    """A family whose own weights are trained; implements `modules.interfaces.Method`.
+class OwnWeights:
+    """A family some of whose own weights are trained; all but attachment and files of a Method.
 
     Attributes:
         weights: Trained parameters by component, then by name there, text encoders' with
@@ -51,6 +52,43 @@ class Full:
     groups: tuple[ParameterGroup, ...]
     trained: tuple[nn.Module, ...]
     original: OriginalWeights | None
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        return list(self.groups)
+
+    def extra_modules(self) -> nn.Module:
+        return nn.Module()  # everything that trains is the model's own
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {
+            name: parameter.detach()
+            for group in self.groups
+            for name, parameter in group.parameters.items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Raise ValueError unless names and shapes are exactly those of `state_dict`."""
+        load_tensors(self.state_dict(), state, "weights")
+
+    def train(self, mode: bool) -> None:
+        for module in self.trained:
+            module.train(mode)
+
+    def base_model(self) -> AbstractContextManager[None]:
+        """Raise ValueError if the original weights were not kept."""
+        if self.original is None:
+            raise ValueError("the original weights were not kept")
+        return self.original.restored()
+
+    def merged(self) -> AbstractContextManager[None]:
+        return inference_mode(self.trained)
+
+    def after_step(self) -> None:
+        """Do nothing: weights are not constrained."""
+
+
+class Full(OwnWeights):
+    """A family whose own weights are trained; implements `modules.interfaces.Method`."""
 
     @staticmethod
     def attach(
@@ -104,39 +142,6 @@ class Full:
         original = OriginalWeights.of(named, keep_original) if keep_original else None
         return Full(family, source, weights, tuple(groups), tuple(components.values()), original)
 
-    def parameter_groups(self) -> list[ParameterGroup]:
-        return list(self.groups)
-
-    def extra_modules(self) -> nn.Module:
-        return nn.Module()  # everything that trains is the model's own
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return {
-            name: parameter.detach()
-            for group in self.groups
-            for name, parameter in group.parameters.items()
-        }
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Raise ValueError unless names and shapes are exactly those of `state_dict`."""
-        load_weights(self.state_dict(), state)
-
-    def train(self, mode: bool) -> None:
-        for module in self.trained:
-            module.train(mode)
-
-    def base_model(self) -> AbstractContextManager[None]:
-        """Raise ValueError if the original weights were not kept."""
-        if self.original is None:
-            raise ValueError("the original weights were not kept")
-        return self.original.restored()
-
-    def merged(self) -> AbstractContextManager[None]:
-        return inference_mode(self.trained)
-
-    def after_step(self) -> None:
-        """Do nothing: weights are not constrained."""
-
     def export(self, path: Path, options: ExportOptions) -> list[Path]:
         """Write the whole model; untrained weights are read from its files."""
         trained = {
@@ -155,17 +160,6 @@ def component_dtypes(section: FullSection, base: Base) -> dict[str, torch.dtype]
     """Return the dtype to load each trained network of a base in."""
     dtype = WEIGHT_DTYPES[section.weights]
     return dict.fromkeys(map(str, trained_components(section, base)), dtype)
-
-
-def load_weights(tensors: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
-    """Copy a state into tensors; raise ValueError unless names and shapes are equal."""
-    if tensors.keys() != state.keys():
-        raise ValueError(f"other weights: {sorted(tensors.keys() ^ state.keys())[:4]}")
-    for name, tensor in tensors.items():
-        if tensor.shape != state[name].shape:
-            raise ValueError(f"{name}: {state[name].shape} is not {tensor.shape}")
-    for name, tensor in tensors.items():
-        tensor.copy_(state[name])
 
 
 def _network(section: FullSection, component: LoraComponent) -> Unet | TextEncoder | TextEncoder2:

@@ -10,8 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from modules.optim.swapped_weights import restoring
 from modules.optim.update import chunked
+from modules.optim.weights import load_tensors, restoring
 
 
 class Ema:
@@ -111,13 +111,7 @@ class Ema:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Restore the EMA. Raises ValueError if names or shapes differ from `state_dict`."""
-        if state.keys() != self._averages.keys():
-            differing = sorted(state.keys() ^ self._averages.keys())[:4]
-            raise ValueError(f"the EMA is of other weights: {differing}")
-        for name, average in self._averages.items():
-            if average.shape != state[name].shape:
-                raise ValueError(f"{name}: {state[name].shape} is not {average.shape}")
-            average.copy_(state[name])
+        load_tensors(self._averages, state, "weights of the EMA")
 
 
 def _copy(weight: Tensor, location: Literal["device", "host"]) -> Tensor:

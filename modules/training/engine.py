@@ -17,9 +17,9 @@ from torch import Tensor
 from modules.memory.precision import autocast
 from modules.memory.scaling import LossScale
 from modules.optim.clipping import clip
+from modules.optim.exported_weights import enter_training_form
 from modules.optim.freeze_schedule import FreezeSchedule
 from modules.optim.fused_backward import FusedBackward
-from modules.optim.schedule_free import enter_training_form
 from modules.optim.update import WeightUpdater
 from onetrainer.config.run.hardware import Precision
 from onetrainer.errors import UserError

@@ -29,6 +29,7 @@ from modules.methods.adapters.merged import merged
 from modules.methods.adapters.registry import kind_of
 from modules.methods.adapters.start_file import load_start_file
 from modules.methods.layers.layer_presets import adapter_name, layer_names
+from modules.optim.weights import load_tensors
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.run.model import Prediction
 
@@ -115,13 +116,7 @@ class Adapters:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Raise ValueError unless names and shapes are exactly those of `state_dict`."""
-        expected = self.state_dict()
-        if expected.keys() != state.keys():
-            raise ValueError(f"other adapters: {sorted(expected.keys() ^ state.keys())[:4]}")
-        for name, tensor in expected.items():
-            if tensor.shape != state[name].shape:
-                raise ValueError(f"{name}: {state[name].shape} is not {tensor.shape}")
-            tensor.copy_(state[name])
+        load_tensors(self.state_dict(), state, "adapters")
 
     def train(self, mode: bool) -> None:
         for module in (*self.components.values(), *self.adapters.values()):

@@ -7,7 +7,7 @@ from torch import nn
 from modules.forecast.step_memory import use_foreach
 from modules.meta_device.device import DEVICE, MetaDevice
 from modules.meta_device.meter import tensors_in
-from modules.optim.schedule_free import enter_training_form
+from modules.optim.exported_weights import enter_training_form
 from modules.optim.update import WeightUpdater
 from tests.optimizer_steps import SECTIONS, SHAPES, built, weights
 

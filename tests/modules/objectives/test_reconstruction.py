@@ -118,7 +118,7 @@ def test_the_decoder_learns_in_ten_steps(weights, section):
     method = VaeDecoder.attach(family, VaeSection(weights=weights), source=None)
     method.train(True)
     objective, batch = Reconstruction(family, section, device=CPU), batch_of(family)
-    optimizer = torch.optim.AdamW(method.weights.values(), lr=1e-2)
+    optimizer = torch.optim.AdamW(method.weights["vae"].values(), lr=1e-2)
     losses = []
     for step in range(10):
         loss = objective.loss(batch, seed=SEED, step=step).value

@@ -4,8 +4,8 @@ from typing import get_args
 
 import pytest
 
+from modules.optim.exported_weights import evaluation_form
 from modules.optim.freeze_schedule import FreezePoint, FreezeSchedule
-from modules.optim.schedule_free import evaluation_form
 from modules.training.checkpoints import newest_record
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.config.optimizers.optimizer import Optimizer, missing_package

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from modules.optim.exported_weights import ExportedWeights
-from modules.optim.schedule_free import evaluation_form
+from modules.optim.exported_weights import ExportedWeights, evaluation_form
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.config.optimizers.adaptive import (
     ProdigyScheduleFree,
