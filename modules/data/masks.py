@@ -9,9 +9,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from onetrainer.dataset.items import Item
-from onetrainer.dataset.transformed_image import DEEP_WHITE, apply_orientation, crop_image
+from onetrainer.dataset.transformed_image import DEEP_WHITE, crop_image
 from onetrainer.dataset.transforms import ImageTransform
-from onetrainer.images.image_file import DEEP_MODES, ImageError, open_image, orientation
+from onetrainer.images.image_file import (
+    DEEP_MODES,
+    ImageError,
+    apply_orientation,
+    open_image,
+    orientation,
+)
 
 CELL = 8
 """Pixels per latent, along each side."""

@@ -14,6 +14,8 @@ from onetrainer.images.image_file import (
     DEEP_MODES,
     TRANSPOSED_ORIENTATIONS,
     ImageError,
+    apply_orientation,
+    opaque,
     open_image,
     orientation,
     upright_size,
@@ -23,19 +25,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from PIL.Image import Image
-
-ORIENTATION_TRANSPOSES = {
-    2: "FLIP_LEFT_RIGHT",
-    3: "ROTATE_180",
-    4: "FLIP_TOP_BOTTOM",
-    5: "TRANSPOSE",
-    6: "ROTATE_270",
-    7: "TRANSVERSE",
-    8: "ROTATE_90",
-}
-"""Pillow's transpose for each EXIF orientation (CIPA DC-008, tag 0x0112). Pillow's exif_transpose
-is not used: it also rewrites the EXIF block and fails on damaged ones.
-"""
 
 DRAFT_MARGIN = 2
 """Measured on a 12 megapixel JPEG scaled to 683 × 512: 2.4 times as fast as decoding all of it,
@@ -76,17 +65,6 @@ def load_transformed(item: Item, transform: ImageTransform, file: BinaryIO) -> "
 def load_conditioning_image(path: Path, transform: ImageTransform, file: BinaryIO) -> "Image":
     """Load a conditioning image like `load_transformed`; another size is stretched first."""
     return _load(path, transform, file, expected=None)
-
-
-def apply_orientation(image: "Image", exif_orientation: int) -> "Image":
-    """Return the image turned upright; exif_orientation is a result of `orientation`."""
-    from PIL import Image
-
-    return (
-        image.transpose(Image.Transpose[ORIENTATION_TRANSPOSES[exif_orientation]])
-        if exif_orientation in ORIENTATION_TRANSPOSES
-        else image
-    )
 
 
 def crop_image(image: "Image", transform: ImageTransform, smoothing: Smoothing) -> "Image":
@@ -158,21 +136,13 @@ def _draft(image: "Image", transform: ImageTransform, exif_orientation: int) -> 
 
 
 def _opaque(image: "Image") -> "Image":
-    """Return the image without alpha: "RGB", or "F" from 0 to 65535 if it has 16 bits.
-
-    Transparency becomes white, like paper: black would be trained as a background. For animated
-    images it is the first frame.
-    """
+    """Return the image without alpha: "RGB", or "F" from 0 to 65535 if it has 16 bits."""
     import numpy as np
     from PIL import Image
 
     if image.mode in DEEP_MODES:
         return Image.fromarray(np.asarray(image).astype(np.float32))
-    if not image.has_transparency_data:
-        return image.convert("RGB")
-    page = Image.new("RGBA", image.size, "white")
-    page.alpha_composite(image.convert("RGBA"))
-    return page.convert("RGB")
+    return opaque(image)
 
 
 def _rotation_matrix(transform: ImageTransform) -> tuple[float, float, float, float, float, float]:

@@ -91,13 +91,9 @@ def _windowed_tiles(pixels: "NDArray[np.uint8]") -> "NDArray[np.float32]":
     stacked = np.stack(tiles).astype(np.float32)
     means = (stacked * window).sum((1, 2), keepdims=True) / window.sum()
     windowed: NDArray[np.float32] = (stacked - means) * window
-    contrasted: NDArray[np.float32] = windowed[_root_mean_square(windowed) >= _CONTRAST * _FADED]
+    contrasts = (windowed**2).mean((1, 2)) ** 0.5
+    contrasted: NDArray[np.float32] = windowed[contrasts >= _CONTRAST * _FADED]
     return contrasted
-
-
-def _root_mean_square(tiles: "NDArray[np.float32]") -> "NDArray[np.float32]":
-    roots: NDArray[np.float32] = (tiles**2).mean((1, 2)) ** 0.5
-    return roots
 
 
 def _starts(side: int) -> list[int]:
@@ -170,14 +166,10 @@ def _block_side(pixels: "NDArray[np.float32]") -> int:
     for part in (pixels, pixels.T):
         steps = np.abs(np.diff(part, axis=1)).mean(0)
         whole = float(steps.sum())
-        candidates = range(_LARGEST_BLOCK, 1, -1)
-        within = (
-            side for side in candidates if _steps_within_blocks(steps, side) < _ONE_STEP * whole
+        between = (
+            side
+            for side in range(_LARGEST_BLOCK, 1, -1)
+            if float(steps.sum() - steps[side - 1 :: side].sum()) < _ONE_STEP * whole
         )
-        sides.append(next(within, 1) if whole else 1)
+        sides.append(next(between, 1))
     return min(sides)
-
-
-def _steps_within_blocks(steps: "NDArray[np.float32]", side: int) -> float:
-    """Return the sum of the steps that are within blocks."""
-    return float(steps.sum() - steps[side - 1 :: side].sum())

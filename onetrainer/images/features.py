@@ -13,14 +13,14 @@ from onetrainer.images.image_file import (
     DEEP_MODES,
     READ_ERRORS,
     ImageError,
+    apply_orientation,
+    opaque,
     open_image,
     orientation,
 )
 from onetrainer.images.image_index import ImageIndex
 
 if TYPE_CHECKING:
-    from numpy import bool_
-    from numpy.typing import NDArray
     from PIL.Image import Image
 
 THUMB = 20
@@ -106,46 +106,20 @@ def _compute_features(image: "Image", exif_orientation: int, path: Path) -> Feat
     try:
         box, gray = Image.Resampling.BOX, image.convert("L")
         thumb, small = image.resize((THUMB, THUMB), box), gray.resize((_HASH_SIDE, _HASH_SIDE), box)
-        if exif_orientation > 1:
-            thumb, small = (
-                _apply_orientation(thumb, exif_orientation),
-                _apply_orientation(small, exif_orientation),
-            )
-        first, second = _hashes(small)
-        return Features(first, second, thumb.tobytes(), detail_of(gray))
+        first, second = _hashes(apply_orientation(small, exif_orientation))
+        upright = apply_orientation(thumb, exif_orientation)
+        return Features(first, second, upright.tobytes(), detail_of(gray))
     except READ_ERRORS as error:  # memory, above all
         raise ImageError(path, f"cannot be analyzed ({error})") from error
 
 
-def _apply_orientation(image: "Image", exif_orientation: int) -> "Image":
-    """Return the image upright by its EXIF orientation (CIPA DC-008, tag 0x0112)."""
-    from PIL.Image import Transpose
-
-    transposes = {
-        2: Transpose.FLIP_LEFT_RIGHT,
-        3: Transpose.ROTATE_180,
-        4: Transpose.FLIP_TOP_BOTTOM,
-        5: Transpose.TRANSPOSE,
-        6: Transpose.ROTATE_270,
-        7: Transpose.TRANSVERSE,
-        8: Transpose.ROTATE_90,
-    }
-    return image.transpose(transposes[exif_orientation])
-
-
 def _as_rgb(image: "Image") -> "Image":
-    """Return the image as RGB with transparency as white, as in training."""
     import numpy as np
     from PIL import Image
 
     if image.mode in DEEP_MODES:
-        gray = (np.asarray(image) // _DEEP_STEP).astype(np.uint8)
-        return Image.fromarray(gray).convert("RGB")
-    if not image.has_transparency_data:
-        return image.convert("RGB")
-    page = Image.new("RGBA", image.size, "white")
-    page.alpha_composite(image.convert("RGBA"))
-    return page.convert("RGB")
+        image = Image.fromarray((np.asarray(image) // _DEEP_STEP).astype(np.uint8))
+    return opaque(image)
 
 
 def _hashes(small: "Image") -> tuple[int, int]:
@@ -165,10 +139,5 @@ def _hashes(small: "Image") -> tuple[int, int]:
     down, across = _LOWEST
     waves = (basis @ values @ basis.T)[down, across]
     mirrored = np.where(np.array(across) % 2, -waves, waves)
-    return _bits(waves > 0), _bits(mirrored > 0)
-
-
-def _bits(signs: "NDArray[bool_]") -> int:
-    import numpy as np
-
-    return int.from_bytes(np.packbits(signs).tobytes(), "big")
+    first, second = (np.packbits(one > 0).tobytes() for one in (waves, mirrored))
+    return int.from_bytes(first, "big"), int.from_bytes(second, "big")

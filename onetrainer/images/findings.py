@@ -9,27 +9,12 @@ from typing import Literal
 
 from onetrainer.errors import sentence
 
-FindingKind = Literal[
-    "unreadable",
-    "leak",
-    "duplicate",
-    "near-duplicate",
-    "too-small",
-    "upscaled",
-    "blurred",
-    "caption-missing",
-    "caption-empty",
-    "caption-long",
-    "mask-missing",
-    "mask-shape",
-    "orphan",
-]
 Severity = Literal["error", "warning", "note"]
 
 MAX_LISTED = 20
 """Number of findings of a kind that are listed; JSON output contains all of them."""
 
-HEADLINES: Mapping[FindingKind, str] = MappingProxyType(
+HEADLINES: Mapping[str, str] = MappingProxyType(
     {
         "unreadable": "Unusable",
         "leak": "In training and validation",
@@ -54,7 +39,7 @@ class Finding:
     """One finding about one file.
 
     Attributes:
-        kind: kind of finding.
+        kind: a key of HEADLINES.
         severity: "error" if the file is skipped or makes a measurement worthless, "warning" if it
             makes the result worse, "note" if it may be intended.
         path: the file.
@@ -63,7 +48,7 @@ class Finding:
         other: second file of a comparison.
     """
 
-    kind: FindingKind
+    kind: str
     severity: Severity
     path: Path
     what: str

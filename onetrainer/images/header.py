@@ -12,7 +12,6 @@ from onetrainer.images.image_file import (
     orientation,
     upright_size,
 )
-from onetrainer.images.quick_header import quick_header
 
 MAX_RECENT = 300_000
 """Number of headers that a process caches; some 100 MB."""
@@ -34,15 +33,6 @@ class Header:
 
 def read_header(path: Path) -> Header:
     """Read an image's header. Raises ImageError if the file is not a readable image."""
-    try:
-        quick = quick_header(path)
-    except OSError as error:
-        raise ImageError(path, f"cannot be read ({error.strerror})") from error
-    return pillow_header(path) if quick is None else Header(*quick)
-
-
-def pillow_header(path: Path) -> Header:
-    """Read an image's header with Pillow, of any supported kind. Raises ImageError."""
     try:
         with path.open("rb") as file, open_image(file, path) as image:
             width, height = upright_size(image, orientation(image, file))

@@ -45,6 +45,13 @@ EXIF_TAIL = 1 << 17
 """Bytes at a PNG's end that are searched for its EXIF block, which is at most 64 kB."""
 
 _ORIENTATION_TAG = 0x0112
+_TRANSPOSES = (
+    *("FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE"),
+    *("ROTATE_270", "TRANSVERSE", "ROTATE_90"),
+)
+"""Pillow's transpose for the EXIF orientations 2 to 8 (CIPA DC-008, tag 0x0112). Pillow's
+exif_transpose is not used: it also rewrites the EXIF block and fails on damaged ones.
+"""
 
 
 class ImageError(Exception):
@@ -113,6 +120,29 @@ def upright_size(image: "Image", exif_orientation: int) -> tuple[int, int]:
     return (height, width) if exif_orientation in TRANSPOSED_ORIENTATIONS else (width, height)
 
 
+def apply_orientation(image: "Image", exif_orientation: int) -> "Image":
+    """Return the image upright by its EXIF orientation."""
+    from PIL import Image
+
+    if exif_orientation == 1:
+        return image
+    return image.transpose(Image.Transpose[_TRANSPOSES[exif_orientation - 2]])
+
+
+def opaque(image: "Image") -> "Image":
+    """Return an image of 8 bits as "RGB", with transparency as white, like paper.
+
+    Black would be trained as a background. For animated images it is the first frame.
+    """
+    from PIL import Image
+
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    page = Image.new("RGBA", image.size, "white")
+    page.alpha_composite(image.convert("RGBA"))
+    return page.convert("RGB")
+
+
 def _check(image: "Image", path: Path) -> None:
     width, height = image.size
     if width * height > MAX_PIXELS:
@@ -147,9 +177,9 @@ def _png_exif_tail(file: BinaryIO) -> bytes | None:
     start = file.seek(max(0, size - EXIF_TAIL))
     tail = file.read(size - start)
     file.seek(place)
-    at = tail.rfind(b"eXIf")
-    if at < 4:
+    if b"eXIf" not in tail:  # much faster than to search from the end, and nearly always so
         return None
+    at = max(4, tail.rfind(b"eXIf"))
     length = int.from_bytes(tail[at - 4 : at], "big")
     end = at + 4 + length
     checksum = int.from_bytes(tail[end : end + 4], "big")
