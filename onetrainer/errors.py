@@ -61,6 +61,21 @@ class Problem:
         return f"{self.path}: {text}" if self.path else text
 
 
+def warning(
+    path: str,
+    what: str,
+    expected: str = "",
+    remedy: str = "",
+    *,
+    to: str | int | float | bool | None = None,
+    fix: Fix | None = None,
+    choices: tuple[Fix, ...] = (),
+) -> Problem:
+    """Return a problem that does not prevent the start; `to` fixes it as the setting's value."""
+    own = fix if to is None else Fix(path, to)
+    return Problem(path, what, expected, remedy, "warning", own, choices)
+
+
 class ProblemsError(UserError):
     """All problems of a config in one error."""
 

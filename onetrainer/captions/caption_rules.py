@@ -7,7 +7,7 @@ from onetrainer.captions.choices import BraceError, all_choices, parse_choices
 from onetrainer.captions.patterns import pattern_errors
 from onetrainer.captions.tags import tag_separator
 from onetrainer.config.data.captions import Captions
-from onetrainer.errors import Fix, Problem
+from onetrainer.errors import Fix, Problem, warning
 
 FIELDS = ("caption", "name", "folder", "concept")
 """Fields of a template, written in braces."""
@@ -23,12 +23,11 @@ def caption_problems(captions: Captions, path: str) -> list[Problem]:
         problems += _list_problems(captions, path)
     if captions.dropout == 1:
         problems.append(
-            Problem(
+            warning(
                 f"{path}.dropout",
                 "every caption is replaced by the empty prompt",
                 "Usual values are 0.05 to 0.15",
                 "Lower it, unless the captions should have no effect.",
-                severity="warning",
             )
         )
     return problems
@@ -116,22 +115,20 @@ def _list_problems(captions: Captions, path: str) -> Iterator[Problem]:
     lines = [line.strip() for line in captions.listed_tags.splitlines() if line.strip()]
     if not lines:
         effect = "no tag is dropped" if captions.drop_listed == "drop" else "it keeps no tag"
-        yield Problem(
+        yield warning(
             setting,
             f"the list is empty, so {effect}",
             "",
             "Enter one tag per line.",
-            severity="warning",
         )
     if not captions.listed_regex:
         mark = tag_separator(captions)
         if joined := [line for line in lines if mark in line]:
-            yield Problem(
+            yield warning(
                 setting,
                 f'"{_cut(joined[0])}" matches no tag, as tags are split at "{mark}"',
                 "Expected one tag a line",
                 "Write each on a line of its own.",
-                severity="warning",
             )
         return
     faults = list(pattern_errors(captions.listed_tags))

@@ -16,7 +16,7 @@ from onetrainer.concepts.folder_listing import CONDITIONING_SUFFIX, MASK_SUFFIX
 from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Fix, Problem, UserError
+from onetrainer.errors import Fix, Problem, UserError, warning
 from onetrainer.json_file import shortened
 from onetrainer.metrics.validation import FEW_IMAGES
 from onetrainer.rules.data import is_same_folder, masks_path, sibling_path, subfolders_path
@@ -115,13 +115,12 @@ def _subfolder_problems(concepts: Sequence[ConceptSettings], indexes: Indexes) -
 def _subfolder_problem(setting: str, switch: str, images: int, folders: int) -> Problem:
     more = f"{images} more image{'s are' if images > 1 else ' is'}"
     within = f"{folders} subfolders" if folders > 1 else "a subfolder"
-    return Problem(
+    return warning(
         setting,
         f"{more} in {within} and will not be used",
         "Only images in the folder itself are used",
         "Turn on subfolders to include them.",
-        "warning",
-        Fix(switch, True),
+        fix=Fix(switch, True),
     )
 
 
@@ -161,14 +160,13 @@ def _caption_texts(concepts: Sequence[ConceptSettings], items: "Sequence[Item]")
 
 def _few_images_problem(validation_path: str, count: int) -> Problem:
     images = f"{count} image{'s' if count > 1 else ''}"
-    return Problem(
+    return warning(
         validation_path or "validation.split",
         f"only {images} would be used for validation, too few for a reliable loss",
         f"Expected at least {FEW_IMAGES}; ten or more are better",
         "Put more images into the folder."
         if validation_path
         else "Increase the validation split, or choose a folder of validation images.",
-        "warning",
     )
 
 
@@ -254,12 +252,11 @@ def _shared_file_problem(
             "Move one of the folders out of the other, or do not include subfolders.",
         )
     else:
-        yield Problem(
+        yield warning(
             other.setting_path,
             f"{len(names)} of its images are also in {one.setting_path}: {some}",
             "They are used as often as both together say",
             "Move one of the folders out of the other, if that is not intended.",
-            "warning",
         )
 
 
@@ -272,13 +269,12 @@ def _unused_by_vae(config: TrainConfig) -> Iterator[Problem]:
 
 
 def _unused_problem(setting: str, noun: str, empty: str) -> Problem:
-    return Problem(
+    return warning(
         setting,
         f"a VAE is trained without {noun}",
         "They have no effect",
         "Remove them.",
-        "warning",
-        Fix(setting, empty),
+        to=empty,
     )
 
 
@@ -293,14 +289,13 @@ def _index_problems(
         yield _skipped_images(setting, names)
     if index.uncaptioned and has_captions:
         prompt = "trigger words only" if concept.trigger.strip() else "an empty prompt"
-        yield Problem(
+        yield warning(
             setting,
             f"{counted_images(index.uncaptioned, len(index.items))} no caption",
             f"They will be trained with {prompt}",
             "Add a line for each to the caption list."
             if concept.caption_source == "list"
             else "Add a .txt file of the same name for each.",
-            "warning",
         )
 
 
@@ -324,13 +319,12 @@ def _mask_problems(
                 if concepts[numbers[0]].masks == "files"
                 else "Expected images with transparent parts"
             )
-            yield Problem(
+            yield warning(
                 setting,
                 "no image has a mask, so images are trained whole",
                 wanted,
                 "Add masks, or turn them off.",
-                "warning",
-                Fix(setting, "off"),
+                to="off",
             )
 
 
@@ -356,10 +350,9 @@ def _skipped_images(setting: str, names: list[str]) -> Problem:
     rest = len(names) - _SHOWN_IMAGES
     listed = ", ".join(names[:_SHOWN_IMAGES]) + (f" and {rest} more" if rest > 0 else "")
     count = f"{len(names)} image{'s' if len(names) > 1 else ''}"
-    return Problem(
+    return warning(
         setting,
         f"{count} cannot be used: {listed}",
         "The others will be used",
         "Replace or remove them.",
-        "warning",
     )

@@ -12,7 +12,7 @@ from onetrainer.checks.rewards import check_rewards
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.run.model import FAMILY_LABELS
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Fix, Problem, ProblemsError, UserError
+from onetrainer.errors import Fix, Problem, ProblemsError, UserError, warning
 from onetrainer.json_file import Document
 from onetrainer.model_files import (
     ModelFile,
@@ -158,13 +158,12 @@ def _override_warnings(config: TrainConfig, model: ModelFile) -> list[Problem]:
 
 
 def _override_warning(model: ModelFile, setting: str, choice: str, says: str) -> Problem:
-    return Problem(
+    return warning(
         setting,
         f"{model.path.name}: the file {says}",
         f'"{choice}" is set here and takes precedence',
         'Choose "auto" if its images turn out as noise.',
-        "warning",
-        Fix(setting, "auto"),
+        to="auto",
     )
 
 

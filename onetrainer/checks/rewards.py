@@ -10,7 +10,7 @@ from onetrainer.concepts.folder_listing import list_images
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.rewards.reward import NETWORKS, Reward
 from onetrainer.config.train import TrainConfig, uses_images
-from onetrainer.errors import Fix, Problem, UserError
+from onetrainer.errors import Fix, Problem, UserError, warning
 from onetrainer.model_files.hub import cached_folder, is_hub_name
 from onetrainer.rewards.prompts import PLACES, PromptSplit, prompts_of
 from onetrainer.rules.data import has_images
@@ -149,13 +149,12 @@ def _few_prompts_problems(section: AlignProp, split: PromptSplit) -> list[Proble
         return []
     prompts = f"{count} prompt{'s' if count > 1 else ''}"
     return [
-        Problem(
+        warning(
             "objective.evaluation.prompts",
             f"only {prompts} would be used for validation, too few for the guard to notice a"
             " falling reward",
             f"Expected at least {_MIN_PROMPTS}; six are better",
             "Add validation prompts, or more prompts to train.",
-            "warning",
         )
     ]
 
@@ -167,12 +166,11 @@ def _overlap_problems(split: PromptSplit) -> list[Problem]:
     more = len(split.both) - _SHOWN
     named += f" and {more} more" if more > 0 else ""
     return [
-        Problem(
+        warning(
             "objective.evaluation.prompts",
             f"validation prompts are trained as well: {named}",
             "Expected other prompts: only they can show whether the model generalizes",
             "Write other validation prompts, or more prompts to train.",
-            "warning",
         )
     ]
 

@@ -14,7 +14,7 @@ from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.buckets import MIN_RESOLUTION
-from onetrainer.errors import Fix, Problem
+from onetrainer.errors import Fix, Problem, warning
 
 _ROLE_LABELS = {
     "train": "training images",
@@ -98,12 +98,11 @@ def _duplicate_folders(concepts: tuple[ConceptSettings, ...]) -> Iterator[Proble
         # The problem belongs to the later one, or to the one with validation images.
         here, there = (first, second) if first.role == "validation" else (second, first)
         if first.role == second.role:
-            yield Problem(
+            yield warning(
                 here.setting_path,
                 f"this folder is used twice, here and in {there.setting_path}",
                 "Its images are used as often as both settings say",
                 "Remove one of them if this is not intended.",
-                "warning",
             )
         elif here.role == "validation":
             yield Problem(
@@ -131,31 +130,28 @@ def _role_problems(config: TrainConfig) -> Iterator[Problem]:
         if not concept.use or not concept.folder:
             continue
         if concept.role == "validation" and not config.validation.use:
-            yield Problem(
+            yield warning(
                 path,
                 "its images are not used, because validation is off",
                 "Expected validation to be on (validation.use)",
                 "Turn on validation, or change the role to training.",
-                "warning",
-                Fix("validation.use", value=True),
+                fix=Fix("validation.use", value=True),
             )
         if concept.role in PRIOR_ROLES and isinstance(config.objective, Reconstruction):
-            yield Problem(
+            yield warning(
                 path,
                 "VAE training does not use class images",
                 "They have no effect",
                 "Change the role to training, or turn the folder off.",
-                "warning",
-                Fix(f"data.concepts.{index}.use", value=False),
+                fix=Fix(f"data.concepts.{index}.use", value=False),
             )
         if concept.role == "train" and not concept.loss_weight:
-            yield Problem(
+            yield warning(
                 f"data.concepts.{index}.loss_weight",
                 "its images have no effect on the loss but still take time",
                 "Expected a weight above 0",
                 "Raise it, or turn the folder off.",
-                "warning",
-                Fix(f"data.concepts.{index}.use", value=False),
+                fix=Fix(f"data.concepts.{index}.use", value=False),
             )
 
 
@@ -213,12 +209,11 @@ def _conditioning_problems(
 def _size_problems(config: TrainConfig) -> Iterator[Problem]:
     buckets = config.data.buckets
     if buckets.sizes and buckets.resolutions:
-        yield Problem(
+        yield warning(
             "data.buckets.resolutions",
             "fixed sizes are set, so more resolutions have no effect",
             "Expected either fixed sizes or more resolutions",
             "Remove the fixed sizes (data.buckets.sizes) or the resolutions.",
-            "warning",
         )
     for index, concept in enumerate(config.data.concepts):
         path = f"data.concepts.{index}.resolution"
@@ -233,11 +228,10 @@ def _size_problems(config: TrainConfig) -> Iterator[Problem]:
                 fix=Fix(path, 0),
             )
         if buckets.sizes:
-            yield Problem(
+            yield warning(
                 path,
                 "fixed sizes are set, so a resolution of its own has no effect",
                 "Expected either fixed sizes or a resolution",
                 "Remove the fixed sizes (data.buckets.sizes) or this resolution.",
-                "warning",
-                Fix(path, 0),
+                to=0,
             )

@@ -3,33 +3,17 @@
 import re
 from collections.abc import Iterator
 
+from onetrainer.captions.placeholder_tokens import token_key
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.embedding import EmbeddingOnly, EmbeddingToken
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Fix, Problem
+from onetrainer.errors import Fix, Problem, warning
 
 
-def problems(config: TrainConfig) -> list[Problem]:
-    """Return problems of the tokens whose vectors are trained."""
+def problems(config: TrainConfig) -> Iterator[Problem]:
+    """Yield problems of the tokens whose vectors are trained."""
     tokens = config.embeddings.tokens
-    found = [*_method_problems(config), *_token_problems(tokens), *_initial_value_problems(tokens)]
-    found += [*_norm_problems(config), *_sample_problems(config)]
-    if config.embeddings.bundle and tokens and not isinstance(config.method, Adapter):
-        found.append(
-            Problem(
-                "embeddings.bundle",
-                "there is no LoRA file to bundle the embeddings into",
-                "Each embedding gets a file of its own",
-                "Turn it off.",
-                "warning",
-                Fix("embeddings.bundle", value=False),
-            )
-        )
-    return found
-
-
-def _method_problems(config: TrainConfig) -> Iterator[Problem]:
-    is_trained = any(token.train for token in config.embeddings.tokens)
+    is_trained = any(token.train for token in tokens)
     if isinstance(config.method, EmbeddingOnly) and not is_trained:
         yield Problem(
             "embeddings.tokens",
@@ -37,11 +21,8 @@ def _method_problems(config: TrainConfig) -> Iterator[Problem]:
             "Expected at least one token to train",
             "Add a token, or choose another method.",
         )
-
-
-def _norm_problems(config: TrainConfig) -> Iterator[Problem]:
+    yield from _token_problems(tokens)
     section = config.optimizer
-    is_trained = any(token.train for token in config.embeddings.tokens)
     if section.is_schedule_free and config.embeddings.preserve_norm and is_trained:
         yield Problem(
             "embeddings.preserve_norm",
@@ -54,12 +35,21 @@ def _norm_problems(config: TrainConfig) -> Iterator[Problem]:
                 Fix("optimizer.kind", "adamw"),
             ),
         )
+    yield from _sample_problems(config)
+    if config.embeddings.bundle and tokens and not isinstance(config.method, Adapter):
+        yield warning(
+            "embeddings.bundle",
+            "there is no LoRA file to bundle the embeddings into",
+            "Each embedding gets a file of its own",
+            "Turn it off.",
+            to=False,
+        )
 
 
 def _token_problems(tokens: tuple[EmbeddingToken, ...]) -> Iterator[Problem]:
     seen: set[str] = set()
     for index, item in enumerate(tokens):
-        path, key = f"embeddings.tokens.{index}.token", _key(item.token)
+        path, key = f"embeddings.tokens.{index}.token", token_key(item.token)
         if not re.search(r"\w", key):
             yield Problem(
                 path,
@@ -75,18 +65,13 @@ def _token_problems(tokens: tuple[EmbeddingToken, ...]) -> Iterator[Problem]:
                 "Rename it, or remove one of them.",
             )
         elif "," in key:
-            yield Problem(
+            yield warning(
                 path,
                 f'"{item.token}" contains a comma',
                 "Commas separate tags, which may be shuffled or dropped",
                 "Choose a token without one.",
-                "warning",
             )
         seen.add(key)
-
-
-def _initial_value_problems(tokens: tuple[EmbeddingToken, ...]) -> Iterator[Problem]:
-    for index, item in enumerate(tokens):
         if not (item.train or item.start_from or item.initial_text.strip()):
             yield Problem(
                 f"embeddings.tokens.{index}.start_from",
@@ -97,18 +82,12 @@ def _initial_value_problems(tokens: tuple[EmbeddingToken, ...]) -> Iterator[Prob
 
 
 def _sample_problems(config: TrainConfig) -> Iterator[Problem]:
-    texts = [_key(f"{prompt.prompt} {prompt.negative}") for prompt in config.sampling.prompts]
-    keys = [_key(item.token) for item in config.embeddings.tokens if item.train]
+    texts = [token_key(f"{prompt.prompt} {prompt.negative}") for prompt in config.sampling.prompts]
+    keys = [token_key(item.token) for item in config.embeddings.tokens if item.train]
     if texts and keys and not any(key in text for key in keys for text in texts):
-        yield Problem(
+        yield warning(
             "sampling.prompts",
             "no sample prompt contains a token that is trained",
             f'Expected "{config.embeddings.tokens[0].token}" in one of them',
             "Add it to a prompt.",
-            "warning",
         )
-
-
-def _key(text: str) -> str:
-    """Return text in the form that is compared: case and repeated spaces are ignored."""
-    return " ".join(text.lower().split())

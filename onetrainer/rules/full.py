@@ -8,7 +8,7 @@ from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.run.model import base_of
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Fix, Problem
+from onetrainer.errors import Fix, Problem, warning
 
 HIGH_LR = 1e-4
 HIGH_VAE_LR = 1e-3
@@ -51,14 +51,13 @@ def _precision_problems(config: TrainConfig, method: Full | Vae) -> Iterator[Pro
     if method.weights == "fp32":
         return
     if not method.stochastic_rounding:
-        yield Problem(
+        yield warning(
             "method.stochastic_rounding",
             "bf16 weights without stochastic rounding lose small updates: less than"
             f" 1/{2 ** (BF16_BITS + 1)} of a weight is rounded away",
             f"At a learning rate of {config.optimizer.lr:g} this affects most updates",
             "Turn it on, or use fp32 weights.",
-            "warning",
-            Fix("method.stochastic_rounding", value=True),
+            to=True,
         )
     if config.hardware.precision == "fp16":
         yield Problem(
@@ -70,12 +69,11 @@ def _precision_problems(config: TrainConfig, method: Full | Vae) -> Iterator[Pro
         )
     # A VAE always computes in the precision of its weights.
     if config.hardware.precision == "fp32" and isinstance(method, Full):
-        yield Problem(
+        yield warning(
             "method.weights",
             "the precision fp32 has no effect: with bf16 weights the model computes in bf16",
             "Expected bf16 for both, or fp32 for both",
             "Set the precision to bf16, or the weights to fp32.",
-            "warning",
             choices=(Fix("hardware.precision", "bf16"), Fix("method.weights", "fp32")),
         )
 
@@ -93,12 +91,11 @@ def _rate_problems(config: TrainConfig, method: Full) -> Iterator[Problem]:
         rates["optimizer.lr"] = section.lr
     for path, lr in rates.items():
         if lr is not None and lr > HIGH_LR:
-            yield Problem(
+            yield warning(
                 path,
                 f"{lr:g} is a very high learning rate for full fine-tuning",
                 "Rates between 1e-6 and 1e-5 usually work well",
                 "Lower it, or the model forgets what it knows.",
-                "warning",
             )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.run.model import base_of
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Fix, Problem
+from onetrainer.errors import Fix, Problem, warning
 
 _OFFLOADS = {"hardware.offload_layers": "layers", "hardware.offload_activations": "activations"}
 
@@ -75,13 +75,12 @@ def _quantization(config: TrainConfig) -> Iterator[Problem]:
                 fix=off,
             )
         case Vae():
-            yield Problem(
+            yield warning(
                 path,
                 "only the VAE is trained, and it is not quantized",
                 "Quantization is for a frozen UNet and text encoders with adapters or embeddings",
                 "Turn it off.",
-                "warning",
-                off,
+                fix=off,
             )
 
 
@@ -106,22 +105,20 @@ def _offload(config: TrainConfig) -> Iterator[Problem]:
         if not fractions[path]:
             continue
         if hardware.device == "cpu":
-            yield Problem(
+            yield warning(
                 path,
                 f"on the CPU, all {what} are in RAM anyway",
                 "Offloading saves GPU memory",
                 "Set it to 0.",
-                "warning",
-                Fix(path, 0.0),
+                to=0.0,
             )
         elif hardware.offload_device == "same":
-            yield Problem(
+            yield warning(
                 path,
                 f"{what} cannot be offloaded while the offload device is the GPU"
                 " (hardware.offload_device)",
                 'Expected "RAM" as the offload device',
                 "Set the offload device to RAM, or set this to 0.",
-                "warning",
                 choices=(Fix("hardware.offload_device", "cpu"), Fix(path, 0.0)),
             )
     if hardware.offload_layers and hardware.device != "cpu":
@@ -131,21 +128,19 @@ def _offload(config: TrainConfig) -> Iterator[Problem]:
 def _offloaded_layers(config: TrainConfig) -> Iterator[Problem]:
     path, hardware = "hardware.offload_layers", config.hardware
     if isinstance(config.method, Full):
-        yield Problem(
+        yield warning(
             path,
             "trained weights in RAM are updated by the CPU, which makes every step slower",
             "Their optimizer state is in RAM, too",
             "Lower it as far as the memory allows.",
-            "warning",
         )
     if hardware.offload_layers == 1 and hardware.gradient_checkpointing == "selective":
-        yield Problem(
+        yield warning(
             "hardware.gradient_checkpointing",
             "offloaded layers always use full checkpointing, and here all layers are offloaded",
             "No layer is left for selective checkpointing",
             "Choose full checkpointing, or lower hardware.offload_layers.",
-            "warning",
-            Fix("hardware.gradient_checkpointing", "block"),
+            to="block",
         )
 
 
@@ -154,20 +149,18 @@ def _prefetch(config: TrainConfig) -> Iterator[Problem]:
     if not hardware.prefetch:
         return
     if not (hardware.offload_layers or hardware.offload_activations) or hardware.device == "cpu":
-        yield Problem(
+        yield warning(
             path,
             "nothing is offloaded, so there is nothing to prefetch",
             "It needs layer or activation offload, and a GPU",
             "Turn it off.",
-            "warning",
-            Fix(path, False),
+            to=False,
         )
         return
-    yield Problem(
+    yield warning(
         path,
         "prefetching is experimental: it has not been tested on GPUs yet",
         "Off copies the same layers when they are needed",
         "Turn it off if losses jump or the program crashes.",
-        "warning",
-        Fix(path, False),
+        to=False,
     )

@@ -17,7 +17,7 @@ from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.methods.low_rank import LoKr, LowRank
 from onetrainer.config.run.model import FAMILY_LABELS, base_of
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Fix, Problem
+from onetrainer.errors import Fix, Problem, warning
 
 HIGH_SCALE = 2
 _NAMINGS = {"kohya": "kohya's", "diffusers": "diffusers'", "comfyui": "ComfyUI's"}
@@ -160,13 +160,12 @@ def _is_high(rank: int, alpha: float) -> bool:
 
 
 def _high_scale(path: str, rank: int, alpha: float, fix: Fix | None = None) -> Problem:
-    return Problem(
+    return warning(
         path,
         f"alpha {alpha:g} with rank {rank} scales the adapter by {alpha / rank:g}",
         "Alpha is usually between 1 and the rank",
         "Lower alpha, or lower the learning rate with it.",
-        "warning",
-        fix,
+        fix=fix,
     )
 
 
@@ -176,13 +175,12 @@ def _rank_dropout(config: TrainConfig) -> list[Problem]:
     if not isinstance(method, LoKr) or not method.full_matrix or not method.rank_dropout:
         return []
     return [
-        Problem(
+        warning(
             "method.rank_dropout",
             "full matrices have no ranks to drop",
             "Rank dropout only works with low-rank matrices",
             "Set it to 0, or use module dropout.",
-            "warning",
-            Fix("method.rank_dropout", 0.0),
+            to=0.0,
         )
     ]
 

@@ -10,7 +10,7 @@ from onetrainer.config.optimizers.adam import AdamW, Sgd
 from onetrainer.config.optimizers.adaptive import Prodigy
 from onetrainer.config.run.schedule import Constant, Points
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Fix, Problem
+from onetrainer.errors import Fix, Problem, warning
 from onetrainer.schedules.learning_rate import warmup_steps
 
 USUAL_WARMUP = 100
@@ -37,13 +37,12 @@ def _rate_problems(config: TrainConfig) -> Iterator[Problem]:
     section = config.optimizer
     if section.is_adaptive:
         if not MIN_MULTIPLIER <= section.lr <= MAX_MULTIPLIER:
-            yield Problem(
+            yield warning(
                 "optimizer.lr",
                 f"{section.title} finds its own learning rate, and {section.lr:g} multiplies it",
                 "Expected a value near 1",
                 "Set it to 1.",
-                "warning",
-                Fix("optimizer.lr", 1.0),
+                to=1.0,
             )
         return
     # Full fine-tuning has lower limits, see rules/full.py.
@@ -51,12 +50,11 @@ def _rate_problems(config: TrainConfig) -> Iterator[Problem]:
     factor = EMBEDDING_LR_FACTOR if isinstance(config.method, EmbeddingOnly) else 1
     if section.lr > section.high_lr * factor and not is_checked:
         usual = type(section).model_fields["lr"].default * factor
-        yield Problem(
+        yield warning(
             "optimizer.lr",
             f"{section.lr:g} is a very high learning rate for {section.title}",
             f"About {usual:g} is usual",
             "Lower it if the loss jumps or samples turn to noise.",
-            "warning",
         )
 
 
@@ -83,12 +81,11 @@ def _component_rate_problems(config: TrainConfig) -> Iterator[Problem]:
                 'Remove it, or choose another optimizer; "prodigy_schedulefree" supports them.',
             )
         elif section.is_adaptive and not MIN_MULTIPLIER <= rate <= MAX_MULTIPLIER:
-            yield Problem(
+            yield warning(
                 path,
                 f"{section.title} finds its own learning rate, and {rate:g} multiplies it",
                 "Expected a value near 1",
                 "Set it to 1, or remove it.",
-                "warning",
             )
 
 
@@ -117,13 +114,12 @@ def _clipping_problems(config: TrainConfig) -> Iterator[Problem]:
     # With a fused backward pass it is an error, reported below.
     is_allowed = not section.clips_itself or _is_fused(section)
     if not is_allowed and config.training.gradient_clipping > 0:
-        yield Problem(
+        yield warning(
             "training.gradient_clipping",
             f"{section.title} limits its own updates and trains worse with gradient clipping",
             "Expected 0 (off) with it",
             "Set it to 0.",
-            "warning",
-            Fix("training.gradient_clipping", 0.0),
+            to=0.0,
         )
 
 
@@ -165,14 +161,13 @@ def _adafactor_problems(config: TrainConfig) -> Iterator[Problem]:
     is_curve = isinstance(config.schedule, Points)  # contains its own warm-up
     match config.optimizer:
         case Adafactor() if warmup == 0 and steps > USUAL_WARMUP and not is_curve:
-            yield Problem(
+            yield warning(
                 "schedule.warmup_steps",
                 "Adafactor does not know the gradients' sizes at first, and its first steps can do"
                 " harm",
                 f"About {USUAL_WARMUP} steps of warm-up are usual",
                 f"Set it to {USUAL_WARMUP}.",
-                "warning",
-                Fix("schedule.warmup_steps", USUAL_WARMUP),
+                to=USUAL_WARMUP,
             )
         case AdafactorRelative():
             what = "Adafactor's relative step depends only on the step number"
@@ -203,14 +198,13 @@ def _schedule_free_problems(config: TrainConfig) -> Iterator[Problem]:
     if not section.is_schedule_free:
         return
     if not isinstance(config.schedule, Constant):
-        yield Problem(
+        yield warning(
             "schedule.kind",
             f"{section.title} averages the weights in place of a falling rate; both together stop"
             " training too early",
             'Expected "constant" with it, with or without a warm-up',
             'Choose "constant".',
-            "warning",
-            Fix("schedule.kind", "constant"),
+            to="constant",
         )
 
 
@@ -227,11 +221,10 @@ def _option_problems(config: TrainConfig) -> Iterator[Problem]:
             )
         case Prodigy(safeguard_warmup=False):
             if warmup_steps(config.schedule, steps=config.training.steps) > 0:
-                yield Problem(
+                yield warning(
                     "optimizer.safeguard_warmup",
                     "the schedule's warm-up makes Prodigy find a rate that is too large",
                     "Expected the safeguard to be on with a warm-up",
                     "Turn it on, or remove the warm-up.",
-                    "warning",
-                    Fix("optimizer.safeguard_warmup", True),
+                    to=True,
                 )

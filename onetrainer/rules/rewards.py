@@ -19,7 +19,7 @@ from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.rewards.reward import NETWORKS, REWARD_LABELS, Reward
 from onetrainer.config.run.model import base_of
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Fix, Problem
+from onetrainer.errors import Fix, Problem, warning
 
 SMALL_FOR_SDXL, SDXL_SIDE = 768, 1024  # px
 MIN_VALIDATION_IMAGES = 4  # the mean of fewer says too little
@@ -101,12 +101,11 @@ def _reward_list_problems(section: AlignProp) -> Iterator[Problem]:
             fix=Fix("objective.rewards.0.train", value=True),
         )
     elif all(reward.train for reward in rewards) and section.evaluation.guard != "off":
-        yield Problem(
+        yield warning(
             "objective.rewards",
             "every reward is trained, so only diversity shows whether they still mean anything",
             "Expected at least one reward that is not trained",
             'Add one of another type and turn off "Train toward it" for it.',
-            "warning",
         )
     for index, reward in enumerate(rewards):
         yield from _reward_problems(f"objective.rewards.{index}", reward, section)
@@ -179,13 +178,12 @@ def _step_problems(section: AlignProp) -> Iterator[Problem]:
                 "Lower the minimum or raise the maximum.",
             )
         case AlignPropSteps(through="all"):
-            yield Problem(
+            yield warning(
                 "objective.algorithm.through",
                 "with the gradient through all steps, models soon collapse to a single image",
                 "AlignProp gives the best results with a random number of steps",
                 'Choose "random".',
-                "warning",
-                Fix("objective.algorithm.through", "random"),
+                to="random",
             )
         case ReFL() as chosen if chosen.earliest >= chosen.latest:
             yield Problem(
@@ -251,23 +249,21 @@ def _prompt_problems(config: TrainConfig, section: AlignProp) -> Iterator[Proble
 def _evaluation_problems(section: AlignProp) -> Iterator[Problem]:
     evaluation = section.evaluation
     if isinstance(section.algorithm, BestOfN) and section.keep.anchor:
-        yield Problem(
+        yield warning(
             "objective.keep.anchor",
             "best of n trains on images and has no anchor to the base model",
             "Denoising steps on your own images keep it close (objective.keep.denoising_share)",
             "Set the anchor to 0.",
-            "warning",
-            Fix("objective.keep.anchor", 0.0),
+            to=0.0,
         )
     lines = [line for line in evaluation.prompts.splitlines() if line.strip()]
     count = min(len(lines), evaluation.max_prompts) * evaluation.seeds
     if lines and count < MIN_VALIDATION_IMAGES:
-        yield Problem(
+        yield warning(
             "objective.evaluation.seeds",
             f"only {count} validation images would be generated, which say little about others",
             f"Expected at least {MIN_VALIDATION_IMAGES}; about twenty are better",
             "Write more validation prompts, or generate more images per prompt.",
-            "warning",
         )
 
 
@@ -283,23 +279,21 @@ def _memory_problems(config: TrainConfig, section: AlignProp) -> Iterator[Proble
             fix=Fix("optimizer.fused_backward", value=False),
         )
     if config.data.cache_text and _trains_text(config):
-        yield Problem(
+        yield warning(
             "data.cache_text",
             "prompts cannot be cached while a text encoder or an embedding is trained",
             "They are encoded in every step",
             "Turn it off; this changes nothing else.",
-            "warning",
-            Fix("data.cache_text", value=False),
+            to=False,
         )
     if not section.rollout.checkpoint and _trains_several_steps(section.algorithm):
-        yield Problem(
+        yield warning(
             "objective.rollout.checkpoint",
             "every trained sampling step is stored for the gradient, which takes several GB per"
             " step",
             "Checkpointing needs nearly the same memory for any number of steps",
             "Turn it on, unless the forecast says that it fits.",
-            "warning",
-            Fix("objective.rollout.checkpoint", value=True),
+            to=True,
         )
 
 

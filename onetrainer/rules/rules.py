@@ -13,7 +13,6 @@ from onetrainer.rules import (
     optimizer,
     rewards,
     schedule,
-    validation,
 )
 
 _RULES = (
@@ -25,7 +24,6 @@ _RULES = (
     optimizer,
     schedule,
     memory,
-    validation,
     rewards,
 )
 # The largest number of steps of a sampler; the others have no limit.

@@ -9,11 +9,11 @@ from tests.each import each
 
 
 def found(document):
-    return problems(resolve(document, source="test"))
+    return list(problems(resolve(document, source="test")))
 
 
 def test_the_defaults_have_no_problem():
-    assert problems(TrainConfig()) == []
+    assert not list(problems(TrainConfig()))
 
 
 # What is set, and the setting and severity of the only problem.

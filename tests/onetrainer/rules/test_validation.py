@@ -4,7 +4,7 @@ from PIL import Image
 
 from onetrainer.checks.dataset import check_images
 from onetrainer.presets.presets import resolve
-from onetrainer.rules.validation import problems
+from onetrainer.rules.schedule import problems
 from tests.each import each
 
 

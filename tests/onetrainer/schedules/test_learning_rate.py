@@ -234,4 +234,4 @@ def test_a_curve_without_points_is_told():
     ],
 )
 def test_what_can_be_meant_is_none(fields):
-    assert problems(resolve({"training": {"steps": 50}, "schedule": fields}, source="")) == []
+    assert not list(problems(resolve({"training": {"steps": 50}, "schedule": fields}, source="")))
