@@ -21,12 +21,7 @@ Key: TypeAlias = Callable[[Components], Components]
 
 @dataclass(frozen=True)
 class ListMatch:
-    """The result of matching a caption list with images.
-
-    Attributes:
-        entries: entry of each image; None if the list does not name it.
-        unused: entries that match no image.
-    """
+    """The entry of each image, None if the list does not name it, and entries without an image."""
 
     entries: tuple[CaptionEntry | None, ...]
     unused: tuple[CaptionEntry, ...]
@@ -45,11 +40,7 @@ class ListMatch:
 class CaptionList:
     """The entries of a caption list.
 
-    Attributes:
-        path: the list file.
-        entries: its entries.
-        encoding: encoding of the file.
-        is_in_order: whether it names no files, so that lines go with images in order.
+    is_in_order: Whether it names no files, so that lines go with images in order.
     """
 
     path: Path
@@ -65,12 +56,8 @@ class CaptionList:
         only decides between two images of otherwise the same name. Several entries for one image
         are alternative captions.
 
-        Args:
-            root: folder of the images.
-            names: paths of the images below root, with "/", in order.
-
-        Raises:
-            UserError: an entry matches two images, or a .txt file has another number of lines.
+        names: Paths of the images below root, with "/", in order. Raises UserError if an entry
+        matches two images, or a .txt file has another number of lines.
         """
         if self.is_in_order:
             return self._match_in_order(names)
@@ -84,7 +71,12 @@ class CaptionList:
             for entry in tried:
                 fits = [at for at in images.ending(entry.file, key) if at not in matched]
                 if len(fits) > 1:
-                    raise self._ambiguous_error(entry, [names[at] for at in fits])
+                    raise UserError(
+                        f'{self.path}, line {entry.line}: "{entry.file}" may be'
+                        f' "{names[fits[0]]}" or "{names[fits[1]]}"',
+                        "Expected a name that matches one image only",
+                        "Write more of its path, and its extension",
+                    )
                 if fits:
                     matches[fits[0]] = self._merge_entries(matches.get(fits[0]), entry)
                 else:
@@ -116,14 +108,6 @@ class CaptionList:
                 "Correct it, or use a .csv or .jsonl file, which names the images",
             )
         return ListMatch(tuple(entries), ())
-
-    def _ambiguous_error(self, entry: CaptionEntry, fits: Sequence[str]) -> UserError:
-        some = " or ".join(f'"{name}"' for name in fits[:2])
-        return UserError(
-            f'{self.path}, line {entry.line}: "{entry.file}" may be {some}',
-            "Expected a name that matches one image only",
-            "Write more of its path, and its extension",
-        )
 
 
 class _Images:

@@ -3,8 +3,10 @@
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,13 +30,10 @@ _EXAMPLES = {
 
 @dataclass(frozen=True, slots=True)
 class CaptionEntry:
-    """An entry of a caption list.
+    """An entry of a caption list, with at least one caption.
 
-    Attributes:
-        line: line number, from 1.
-        file: the image as the list names it, "" in a .txt file.
-        captions: at least one.
-        focus: center of the crop as fractions of width and height; None if there is none.
+    line: From 1. file: The image as the list names it, "" in a .txt file. focus: Center of the crop
+    as fractions of width and height; None if there is none.
     """
 
     line: int
@@ -83,14 +82,13 @@ def _text(path: Path) -> tuple[str, str]:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: file not found", needed, "Choose another") from error
     except OSError as error:
-        what = f"{path} cannot be read ({error.strerror})"
-        raise UserError(what, needed, "Choose another") from error
+        is_missing = isinstance(error, FileNotFoundError)
+        what = ": file not found" if is_missing else f" cannot be read ({error.strerror})"
+        raise UserError(f"{path}{what}", needed, "Choose another") from error
     if len(data) > MAX_BYTES:
-        size = f"{MAX_BYTES >> 20} MB"
-        raise UserError(f"{path} is larger than {size}", needed, "Split it up by folder")
+        what = f"{path} is larger than {MAX_BYTES >> 20} MB"
+        raise UserError(what, needed, "Split it up by folder")
     decoded = decode_text(data)
     if decoded is None or "\0" in decoded[0]:
         raise UserError(f"{path} is not text", needed, "Save it as UTF-8, or choose another")
@@ -202,16 +200,12 @@ def _focus(row: Mapping[str, object]) -> tuple[float, float] | None:
 
 
 def _fraction(name: str, value: object) -> float:
-    number = None
-    if isinstance(value, str):
-        try:
-            # Where ";" separates columns, "," is the decimal mark.
-            number = float(value.strip().replace(",", "."))
-        except ValueError:
-            number = None
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        number = float(value)
-    if number is None or not 0 <= number <= 1:
+    number = math.nan
+    with suppress(ValueError, TypeError):
+        # Where ";" separates columns, "," is the decimal mark.
+        text = value.replace(",", ".") if isinstance(value, str) else value
+        number = math.nan if isinstance(value, bool) else float(text)  # type: ignore[arg-type]  # suppressed
+    if not 0 <= number <= 1:
         text = "missing" if value in (None, "") else json.dumps(value, ensure_ascii=False)[:60]
         raise _LineError(f'"{name}" is {text}, not a number from 0 to 1')
     return number

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from onetrainer.captions.caption_file import CaptionError, read_captions
 from onetrainer.captions.caption_list import read_caption_list
@@ -21,15 +20,10 @@ class ItemCaptions:
 
 
 class ConceptCaptions:
-    """The captions of a concept's images.
+    """The captions of a concept's images, and the entries of its list that match none.
 
-    Attributes:
-        notes: messages about the caption list.
-        listed: number of entries of the list.
-        unused: entries that match no image.
-
-    Raises:
-        UserError: the caption list cannot be read.
+    notes: Messages about the caption list. listed: Number of its entries. Raises UserError if it
+    cannot be read.
     """
 
     def __init__(self, concept: ConceptSettings, images: Sequence[FolderImage]) -> None:
@@ -38,8 +32,16 @@ class ConceptCaptions:
         self.notes: tuple[str, ...] = ()
         self.listed = 0
         self.unused: tuple[CaptionEntry, ...] = ()
-        if concept.caption_source == "list" and concept.caption_list is not None:
-            self._match(concept.caption_list, images)
+        if concept.caption_source != "list" or concept.caption_list is None:
+            return
+        captions = read_caption_list(concept.caption_list)
+        names = [found.name for found in images if is_image(found.name)]
+        matched = captions.match(concept.folder, names)
+        self._listed = dict(zip(names, matched.entries, strict=True))
+        self.listed, self.unused = len(captions.entries), matched.unused
+        self.notes = matched.notes(concept.caption_list.name)
+        if captions.encoding == "cp1252":
+            self.notes = (_windows_text(concept.caption_list.name), *self.notes)
 
     def of(self, found: FolderImage) -> ItemCaptions:
         """Return the captions of an image. Raises CaptionError if its file cannot be read."""
@@ -55,21 +57,7 @@ class ConceptCaptions:
                 return ItemCaptions((" ".join(self._concept.caption_text.split()),))
             case "list":
                 entry = self._listed.get(found.name)
-                return (
-                    ItemCaptions(("",))
-                    if entry is None
-                    else ItemCaptions(entry.captions or ("",), entry.focus)
-                )
-
-    def _match(self, file: Path, images: Sequence[FolderImage]) -> None:
-        captions = read_caption_list(file)
-        names = [found.name for found in images if is_image(found.name)]
-        matched = captions.match(self._concept.folder, names)
-        self._listed = dict(zip(names, matched.entries, strict=True))
-        self.listed, self.unused = len(captions.entries), matched.unused
-        self.notes = matched.notes(file.name)
-        if captions.encoding == "cp1252":
-            self.notes = (_windows_text(file.name), *self.notes)
+                return ItemCaptions(entry.captions, entry.focus) if entry else ItemCaptions(("",))
 
     def _beside(self, found: FolderImage) -> ItemCaptions:
         if found.caption is None:

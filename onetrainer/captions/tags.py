@@ -88,11 +88,7 @@ def capitalize_tags(tags: Tags, captions: Captions, seed: int, repeat: int, name
     if captions.capitals == "off":
         return tags
     numbers = draws(seed, "caption capitals", repeat, name)
-
-    def written(tag: Tag) -> Tag:
-        return tuple(_capitals(part, captions, numbers) for part in tag)
-
-    return map_tags(tags, written)
+    return map_tags(tags, lambda tag: tuple(_capitals(part, captions, numbers) for part in tag))
 
 
 def lowercase_tags(tags: Tags) -> Tags:

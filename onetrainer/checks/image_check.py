@@ -12,7 +12,6 @@ from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
-from onetrainer.captions.caption_list_file import CaptionEntry
 from onetrainer.checks.item_checks import (
     caption_findings,
     detail_findings,
@@ -24,7 +23,6 @@ from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.concepts.folder_listing import list_folder
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.dataset import (
-    Dataset,
     reads_image_folders,
     split,
     used_concepts,
@@ -102,20 +100,14 @@ def check_dataset(
     results = extract_features(
         paths, image_index, progress, should_stop=should_stop, threads=threads
     )
-    features_by_path = dict(zip(paths, results, strict=True))
-    readable = [item for item in items if isinstance(features_by_path[item.path], Features)]
-    findings += [
-        _unreadable_finding(path, result.reason)
-        for path, result in features_by_path.items()
-        if isinstance(result, ImageError)
-    ]
-    first = {item.path: item for item in reversed(readable)}
-    kept = [item for item in readable if first[item.path] is item]
-    features = [
-        result
-        for result in (features_by_path[item.path] for item in kept)
-        if isinstance(result, Features)
-    ]
+    first = {item.path: item for item in reversed(items)}
+    kept, features = [], []
+    for path, result in zip(paths, results, strict=True):
+        if isinstance(result, ImageError):
+            findings.append(_unreadable_finding(path, result.reason))
+        else:
+            kept.append(first[path])
+            features.append(result)
     analysis = _Analysis(kept, features, similar_pairs(features, should_stop=should_stop))
     leaks = list(_validation_leaks(config, concepts, indexes, analysis))
     leaked = {(finding.path, finding.other) for finding in leaks}
@@ -150,13 +142,11 @@ def _list_folders(
         except UserError as error:
             errors.append(error)
             remedy = error.remedy or "Put images there, or choose another folder"
-            findings.append(Finding("unreadable", "error", concept.folder, error.what, remedy))
+            findings.append(Finding("unreadable", concept.folder, error.what, remedy))
             index = DatasetIndex((), (), 0)
         indexes.append(index)
         findings += [_unreadable_finding(each.path, each.reason) for each in index.skipped]
-        findings += [_orphan_finding(path) for path in index.orphans]
-        if concept.caption_list is not None:
-            findings += [_unlisted_finding(concept.caption_list, entry) for entry in index.unlisted]
+        findings += _orphans(concept, index)
     findings += _folder_duplicates(concepts, indexes)
     if not any(index.items for index in indexes):
         if errors:
@@ -188,7 +178,6 @@ def _folder_duplicates(
                 some = "all" if both == len(paths) else str(both)
                 yield Finding(
                     "duplicate",
-                    "warning",
                     concept.folder,
                     f'{some} of the {len(paths)} images of "{concept.name}" are also in'
                     f' "{other.name}", so they count twice',
@@ -215,8 +204,9 @@ def _validation_leaks(
             for position, item in enumerate(items)
         ]
 
-    dataset = _split(config, concepts, indexes, group_similar)
-    if dataset is None or not dataset.validation:
+    try:
+        dataset = split(config, concepts, indexes, group_similar=group_similar)
+    except UserError:  # which the check of the config reports
         return
     trained: dict[int, list[int]] = {}
     for item in dataset.items:
@@ -225,7 +215,7 @@ def _validation_leaks(
     direct = {
         pair for first, second in analysis.pairs for pair in ((first, second), (second, first))
     }
-    for item in dataset.validation:
+    for item in dataset.validation or ():
         position = positions.get(item.path)
         if position is None or groups[position] not in trained:
             continue
@@ -233,7 +223,6 @@ def _validation_leaks(
         other = next((each for each in candidates if (position, each) in direct), candidates[0])
         yield Finding(
             "leak",
-            "error",
             item.path,
             "validation image, but nearly the same as the training image"
             f" {_display_name(item, analysis.items[other])}, so its loss says nothing about new"
@@ -242,19 +231,6 @@ def _validation_leaks(
             " split",
             analysis.items[other].path,
         )
-
-
-def _split(
-    config: TrainConfig,
-    concepts: Sequence[ConceptSettings],
-    indexes: Sequence[DatasetIndex],
-    group_similar: Callable[[Sequence[Item]], Sequence[int]],
-) -> Dataset | None:
-    """Return the split dataset; None if it fails, which the check of the config reports."""
-    try:
-        return split(config, concepts, indexes, group_similar=group_similar)
-    except UserError:
-        return None
 
 
 def _duplicates(analysis: _Analysis, image_index: ImageIndex | None) -> Iterator[Finding]:
@@ -269,7 +245,6 @@ def _duplicates(analysis: _Analysis, image_index: ImageIndex | None) -> Iterator
         else:
             yield Finding(
                 "near-duplicate",
-                "note",
                 item.path,
                 f"nearly the same as {name}; together they count twice",
                 "Keep the better one, or both if they differ in what matters to you",
@@ -278,7 +253,6 @@ def _duplicates(analysis: _Analysis, image_index: ImageIndex | None) -> Iterator
             continue
         yield Finding(
             "duplicate",
-            "warning",
             item.path,
             what,
             "Remove one of them; repeats of a folder use its images more often",
@@ -295,7 +269,14 @@ def _image_findings(
     """Yield the findings about single images."""
     is_plain = uses_images_only(config)
     files = {} if is_plain else _caption_files(concepts, analysis.items)
-    without_masks = set(_concepts_without_masks(concepts, analysis.items))
+    counts = Counter(item.concept for item in analysis.items)
+    masked = {item.concept for item in analysis.items if item.mask is not None}
+    # Of several images, that none has a mask is said once.
+    without_masks = {
+        number
+        for number, count in counts.items()
+        if concepts[number].masks != "off" and number not in masked and count > 1
+    }
     for number in sorted(without_masks):
         yield no_mask_finding(concepts[number])
     for item, result in zip(analysis.items, analysis.features, strict=True):
@@ -310,32 +291,17 @@ def _image_findings(
         yield from chain.from_iterable(findings)
 
 
-def _concepts_without_masks(
-    concepts: Sequence[ConceptSettings], items: Sequence[Item]
-) -> list[int]:
-    """Return the concepts of several images that use masks, and of which no image has one."""
-    counts = Counter(item.concept for item in items)
-    masked = {item.concept for item in items if item.mask is not None}
-    return [
-        number
-        for number, count in counts.items()
-        if concepts[number].masks != "off" and number not in masked and count > 1
-    ]
-
-
 def _caption_files(
     concepts: Sequence[ConceptSettings], items: Sequence[Item]
 ) -> Mapping[Path, Path]:
     """Return the caption files of images with empty captions."""
     bare = {item.concept for item in items if not any(item.captions)}
     return {
-        findings.path: findings.caption
-        for number in sorted(bare)
-        if concepts[number].caption_source == "files"
-        for findings in list_folder(
-            concepts[number].folder, recursive=concepts[number].recursive
-        ).images
-        if findings.caption is not None
+        found.path: found.caption
+        for concept in (concepts[number] for number in sorted(bare))
+        if concept.caption_source == "files"
+        for found in list_folder(concept.folder, recursive=concept.recursive).images
+        if found.caption is not None
     }
 
 
@@ -343,14 +309,14 @@ def _is_same_file(path: Path, other: Path, image_index: ImageIndex | None) -> bo
     try:
         if path.stat().st_size != other.stat().st_size:
             return False
-        return _digest(path, image_index) == _digest(other, image_index)
+        known = [image_index.digest(one) if image_index else None for one in (path, other)]
+        first, second = (
+            digest or hashlib.sha256(one.read_bytes()).hexdigest()
+            for one, digest in zip((path, other), known, strict=True)
+        )
     except OSError:
         return False  # gone meanwhile
-
-
-def _digest(path: Path, image_index: ImageIndex | None) -> str:
-    known = image_index.digest(path) if image_index else None
-    return known or hashlib.sha256(path.read_bytes()).hexdigest()
+    return first == second
 
 
 def _display_name(item: Item, other: Item) -> str:
@@ -364,25 +330,25 @@ def _unreadable_finding(path: Path, reason: str) -> Finding:
     for sign, other in _REMEDIES.items():
         if sign in what:
             remedy = other
-    return Finding("unreadable", "error", path, f"skipped: {what}", f"{remedy}, or remove it")
+    return Finding("unreadable", path, f"skipped: {what}", f"{remedy}, or remove it")
 
 
-def _orphan_finding(path: Path) -> Finding:
-    noun = "caption" if path.suffix.lower() == ".txt" else "mask or conditioning image"
-    return Finding(
-        "orphan",
-        "note",
-        path,
-        f"no image in its folder has its name, so this {noun} is not used",
-        "Give it the name of its image, or remove it",
-    )
-
-
-def _unlisted_finding(path: Path, entry: CaptionEntry) -> Finding:
-    return Finding(
-        "orphan",
-        "note",
-        path,
-        f'line {entry.line} names "{entry.file}", but there is no such image',
-        "Correct the name, or remove the line",
-    )
+def _orphans(concept: ConceptSettings, index: DatasetIndex) -> Iterator[Finding]:
+    """Yield the files and the lines of a caption list that belong to no image."""
+    for path in index.orphans:
+        noun = "caption" if path.suffix.lower() == ".txt" else "mask or conditioning image"
+        yield Finding(
+            "orphan",
+            path,
+            f"no image in its folder has its name, so this {noun} is not used",
+            "Give it the name of its image, or remove it",
+        )
+    if concept.caption_list is None:
+        return
+    for entry in index.unlisted:
+        yield Finding(
+            "orphan",
+            concept.caption_list,
+            f'line {entry.line} names "{entry.file}", but there is no such image',
+            "Correct the name, or remove the line",
+        )

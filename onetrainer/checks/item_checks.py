@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from onetrainer.concepts.concepts import ConceptSettings
-from onetrainer.dataset.items import Header, HeaderCache, Item, has_same_aspect, is_uncaptioned
+from onetrainer.dataset.items import HeaderCache, Item, has_same_aspect, is_uncaptioned
 from onetrainer.dataset.transforms import plain_transform, upscale_factor
 from onetrainer.images.detail import Detail
 from onetrainer.images.findings import Finding
@@ -38,7 +38,6 @@ def size_findings(item: Item, concept: ConceptSettings) -> Iterator[Finding]:
     bucket = plain_transform(item, concept).bucket
     yield Finding(
         "too-small",
-        "warning",
         item.path,
         f"{item.width} × {item.height} pixels, enlarged {factor:.1f} times to"
         f" {bucket.width} × {bucket.height}",
@@ -57,7 +56,6 @@ def detail_findings(item: Item, concept: ConceptSettings, detail: Detail) -> Ite
         small = f"{round(width * share)} × {round(height * share)}"
         yield Finding(
             "upscaled",
-            "warning",
             item.path,
             f"{width} × {height} pixels, but its detail would fit into about {small}",
             "Use the original image at its own size",
@@ -66,7 +64,6 @@ def detail_findings(item: Item, concept: ConceptSettings, detail: Detail) -> Ite
         share = 100 * detail.finest / factor
         yield Finding(
             "blurred",
-            "warning",
             item.path,
             f"nothing in it is sharp: its finest detail is {share:.0f} % as fine as the size it is"
             " trained at can show",
@@ -82,7 +79,6 @@ def caption_findings(item: Item, concept: ConceptSettings, file: Path | None) ->
     elif _words(longest) > MAX_WORDS:
         yield Finding(
             "caption-long",
-            "note",
             item.path,
             f"its caption has about {_words(longest)} words and punctuation marks",
             f"Shorten it to {MAX_WORDS} for other programs; here nothing is truncated",
@@ -97,13 +93,17 @@ def mask_findings(
         return
     if item.mask is None:
         what = "no mask, so the image is trained whole"
-        yield Finding("mask-missing", "note", item.path, what, _masks_wanted(concept))
+        yield Finding("mask-missing", item.path, what, _masks_wanted(concept))
     elif item.mask != item.path:
-        header = _header(item.mask, headers)
-        if header is not None and not has_same_aspect(header, item):
+        try:
+            header = (headers.cached_header(item.mask) if headers else None) or read_header(
+                item.mask
+            )
+        except ImageError:
+            return  # the image is then skipped with a reason
+        if not has_same_aspect(header, item):
             yield Finding(
                 "mask-shape",
-                "warning",
                 item.mask,
                 f"{header.width} × {header.height} pixels, another aspect ratio than its image"
                 f" ({item.width} × {item.height}); it will be stretched",
@@ -115,7 +115,7 @@ def mask_findings(
 def no_mask_finding(concept: ConceptSettings) -> Finding:
     """Return the finding that no image of a folder has a mask."""
     what = "none of its images has a mask, so they are trained whole"
-    return Finding("mask-missing", "note", concept.folder, what, _masks_wanted(concept))
+    return Finding("mask-missing", concept.folder, what, _masks_wanted(concept))
 
 
 def _masks_wanted(concept: ConceptSettings) -> str:
@@ -131,7 +131,6 @@ def _uncaptioned(item: Item, concept: ConceptSettings, file: Path | None) -> Fin
     if file is not None:
         return Finding(
             "caption-empty",
-            "warning",
             item.path,
             f"its caption file {file.name} is empty",
             "Write a caption into it",
@@ -146,7 +145,6 @@ def _uncaptioned(item: Item, concept: ConceptSettings, file: Path | None) -> Fin
     }
     return Finding(
         "caption-missing",
-        "warning",
         item.path,
         "no caption, so it is trained with trigger words only"
         if concept.trigger.strip()
@@ -157,11 +155,3 @@ def _uncaptioned(item: Item, concept: ConceptSettings, file: Path | None) -> Fin
 
 def _words(caption: str) -> int:
     return len(re.findall(r"\w+|[^\w\s]", caption))
-
-
-def _header(path: Path, headers: HeaderCache | None) -> Header | None:
-    """Return the header; None if it cannot be read, as the image is then skipped with a reason."""
-    try:
-        return (headers.cached_header(path) if headers else None) or read_header(path)
-    except ImageError:
-        return None

@@ -48,7 +48,7 @@ def check_data(options: argparse.Namespace) -> int:
 
 def as_json(checked: CheckResult) -> str:
     """Return the findings as JSON."""
-    findings = [asdict(finding) for finding in checked.findings]
+    findings = [asdict(finding) | {"severity": finding.severity} for finding in checked.findings]
     content = {"pictures": checked.images, "findings": findings}
     return json.dumps(content, indent=2, ensure_ascii=False, default=str)
 

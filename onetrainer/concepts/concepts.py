@@ -31,30 +31,16 @@ class ConceptSettings:
 
     Attributes:
         setting_path: config path of the folder, "data.folder" or "data.concepts.2.folder".
-        name: name for people.
         identity: name that seeds random choices wherever the folder is: its name, with a number
             if earlier ones share it; "" for folders outside of data.concepts.
-        folder: the folder.
-        role: use of the images.
-        recursive: whether subfolders are included.
-        repeats: how often an epoch uses each image.
         images: number of images used per epoch; 0 goes by repeats.
         matches_training: whether it uses as many images as there are for training.
-        loss_weight: factor of the loss.
-        seed: seed of random choices.
-        resolutions: resolutions in pixels, used in turn.
+        resolutions: in pixels, used in turn.
         step: multiple that sides of buckets have.
-        caption_source: where captions come from.
         caption_text: caption of all images for that source.
-        caption_list: caption list for that source.
-        trigger: trigger words.
         require_captions: whether it is an error if no image has a caption.
         uses_captions: whether captions are used at all.
-        masks: source of loss masks.
         conditioning: conditioning images of an inpainting model.
-        buckets: settings of buckets.
-        captions: settings of captions.
-        augmentation: settings of augmentation.
     """
 
     setting_path: str

@@ -29,18 +29,13 @@ NAMELESS = "its name, or that of its folder, has an unknown encoding; rename it"
 
 _THUMBNAIL_SUFFIX = ".thumb.jpg"
 _DIGITS = re.compile(r"(\d+)")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class FolderImage(NamedTuple):
-    """An image by its name, or a file that cannot be used and the reason.
+    """An image with the files of its name, or a file that cannot be used and the reason.
 
-    Attributes:
-        path: the file.
-        name: path below the listed folder, with "/" and NFC.
-        caption: caption file of the same name, if there is one.
-        mask: mask file, if there is one.
-        conditioning: conditioning image, if there is one.
-        reason: why it cannot be used; empty if it may be opened.
+    name: Path below the listed folder, with "/" and NFC. reason: Empty if it may be opened.
     """
 
     path: Path
@@ -63,13 +58,9 @@ class FolderImage(NamedTuple):
 
 @dataclass(frozen=True)
 class FolderListing:
-    """A folder's images in order, and the files that belong to none.
+    """A folder's images in order, captions, masks and conditioning images that belong to none.
 
-    Attributes:
-        images: in order.
-        captions: text files without an image.
-        companion_images: masks and conditioning images without an image.
-        inner: subfolders that were not read.
+    inner: Subfolders that were not read.
     """
 
     images: tuple[FolderImage, ...]
@@ -133,10 +124,12 @@ def list_folder(root: Path, *, recursive: bool) -> FolderListing:
                 image = _folder_image(folder, entry, companions)
                 used.add(image.stem)
                 found.append(((*folder.key, natural_key(entry.name)), image.name, image))
-        captions += _unused(companions.captions, used)
+        captions += [path for name, path in companions.captions.items() if name not in used]
         companion_images += [
-            *_unused(companions.masks, used),
-            *_unused(companions.conditioning, used),
+            path
+            for files_by_name in (companions.masks, companions.conditioning)
+            for name, path in files_by_name.items()
+            if name not in used
         ]
     found.sort(key=lambda image: image[:2])
     images = tuple(image for _, _, image in found)
@@ -213,21 +206,9 @@ def _folder_image(
         companions.captions.get(image_stem),
         companions.masks.get(image_stem),
         companions.conditioning.get(image_stem),
-        _unusable_reason(entry) or ("" if _is_encodable(folder.name + name) else NAMELESS),
+        # Python has surrogates for invalid bytes.
+        _unusable_reason(entry) or (NAMELESS if _SURROGATE.search(folder.name + name) else ""),
     )
-
-
-def _unused(files: Mapping[str, Path], used: set[str]) -> list[Path]:
-    return [path for name, path in files.items() if name not in used]
-
-
-def _is_encodable(name: str) -> bool:
-    """Return whether a name can be encoded; Python has surrogates for invalid bytes."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _is_folder(entry: "os.DirEntry[str]") -> bool:

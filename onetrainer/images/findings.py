@@ -10,9 +10,24 @@ from typing import Literal
 from onetrainer.errors import sentence
 
 Severity = Literal["error", "warning", "note"]
+"""An error skips the file or makes a measurement worthless, a warning makes the result worse, a
+note may be intended.
+"""
 
 MAX_LISTED = 20
 """Number of findings of a kind that are listed; JSON output contains all of them."""
+
+_SEVERITIES: Mapping[str, Severity] = MappingProxyType(
+    {
+        "unreadable": "error",
+        "leak": "error",
+        "near-duplicate": "note",
+        "caption-long": "note",
+        "mask-missing": "note",
+        "orphan": "note",
+    }
+)
+"""Severities of kinds that are not warnings."""
 
 HEADLINES: Mapping[str, str] = MappingProxyType(
     {
@@ -40,8 +55,6 @@ class Finding:
 
     Attributes:
         kind: a key of HEADLINES.
-        severity: "error" if the file is skipped or makes a measurement worthless, "warning" if it
-            makes the result worse, "note" if it may be intended.
         path: the file.
         what: what is wrong, without the file's name.
         remedy: what to do about it.
@@ -49,11 +62,15 @@ class Finding:
     """
 
     kind: str
-    severity: Severity
     path: Path
     what: str
     remedy: str
     other: Path | None = None
+
+    @property
+    def severity(self) -> Severity:
+        """How much a finding of this kind matters."""
+        return _SEVERITIES.get(self.kind, "warning")
 
     def __str__(self) -> str:
         return f"{self.path}: {sentence(self.what)} {sentence(self.remedy)}"

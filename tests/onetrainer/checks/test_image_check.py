@@ -299,7 +299,7 @@ def files(images):
 
 
 def finding(kind, name="a.png", remedy="Do it"):
-    return Finding(kind, "note", Path("/pictures") / name, "it is wrong", remedy)
+    return Finding(kind, Path("/pictures") / name, "it is wrong", remedy)
 
 
 def test_worst_kinds_come_first():
@@ -313,8 +313,8 @@ def test_lines_tell_a_common_remedy_once_and_count_what_is_too_much():
     assert told == [
         "Blurred (5)",
         "  Do it.",
-        "  note: /pictures/0.png: it is wrong.",
-        "  note: /pictures/1.png: it is wrong.",
+        "  warning: /pictures/0.png: it is wrong.",
+        "  warning: /pictures/1.png: it is wrong.",
         "  and 3 more",
     ]
 
@@ -328,4 +328,4 @@ def test_lines_tell_each_remedy_and_nothing_that_a_terminal_obeys():
 
 def test_summary_counts_by_severity():
     some = [finding("orphan"), finding("blurred")]
-    assert summary(some, 1) == "1 image checked: 2 notes."
+    assert summary(some, 1) == "1 image checked: 1 warning, 1 note."

@@ -117,7 +117,7 @@ def test_only_a_file_without_thumbnail_shows_its_file_type(context, tmp_path):
     good, bad = tmp_path / "good.png", tmp_path / "bad.jpg"
     paint(0, 1.0, size=64).save(good)
     bad.write_bytes(b"none")
-    findings = [Finding("unreadable", "error", path, "x", "y") for path in (good, bad)]
+    findings = [Finding("unreadable", path, "x", "y") for path in (good, bad)]
     part = check_with(context, findings)
     kept = context.images._cache
     wait_until(context, lambda: {key[0] for key in kept} >= {good, bad})
@@ -127,7 +127,7 @@ def test_only_a_file_without_thumbnail_shows_its_file_type(context, tmp_path):
 
 
 def test_every_kind_of_finding_has_room_for_its_name(context, tmp_path):
-    findings = [Finding(kind, "note", tmp_path, "x", "y") for kind in HEADLINES for _ in "ab"]
+    findings = [Finding(kind, tmp_path, "x", "y") for kind in HEADLINES for _ in "ab"]
     part = check_with(context, findings * 100)
     assert set(HEADLINES.values()) <= set(texts(part._group_list))
 
@@ -135,7 +135,7 @@ def test_every_kind_of_finding_has_room_for_its_name(context, tmp_path):
 def test_a_finding_shows_its_file_name_and_the_tooltip_the_full_path(context, tmp_path):
     folder = "houses & barns from the summer " * 4 + "holidays"
     path = tmp_path / folder / "IMG_1000.JPG"
-    part = check_with(context, [Finding("unreadable", "error", path, "x", "y")])
+    part = check_with(context, [Finding("unreadable", path, "x", "y")])
     (name,) = (text for text in texts(part._list) if "IMG" in text)
     assert name.startswith("…")
     assert name.endswith(" holidays/IMG_1000.JPG")
@@ -163,7 +163,7 @@ def test_the_preview_uses_the_near_duplicates_that_a_check_found(context, tmp_pa
 
 def test_the_name_of_a_long_file_ends_before_what_is_wrong_with_it(context, tmp_path):
     path = tmp_path / f"{'w' * 200}.png"
-    part = check_with(context, [Finding("unreadable", "error", path, "x", "y")])
+    part = check_with(context, [Finding("unreadable", path, "x", "y")])
     boxes = dict(zip(texts(part._list), boxes_of(part._list), strict=True))
     name = next(box for text, box in boxes.items() if "wwww" in text)
     assert name[2] < boxes[HEADLINES["unreadable"]][0]
