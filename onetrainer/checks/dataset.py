@@ -92,12 +92,11 @@ def _is_reported_by_rules(config: TrainConfig, concept: ConceptSettings) -> bool
     return concept.caption_source == "text" and is_empty and is_ruled
 
 
-def _subfolder_problems(concepts: Sequence[ConceptSettings], indexes: Indexes) -> list[Problem]:
-    """Return warnings about images in subfolders that no folder includes."""
+def _subfolder_problems(concepts: Sequence[ConceptSettings], indexes: Indexes) -> Iterator[Problem]:
+    """Yield warnings about images in subfolders that no folder includes."""
     from onetrainer.concepts.folder_listing import count_images
 
     named = {Path(os.path.realpath(each.folder)) for each in concepts}
-    problems = []
     for number, index in indexes.items():
         counts = [
             count
@@ -105,23 +104,15 @@ def _subfolder_problems(concepts: Sequence[ConceptSettings], indexes: Indexes) -
             if Path(os.path.realpath(folder)) not in named and (count := count_images(folder))
         ]
         if counts:
-            switch = subfolders_path(concepts[number])
-            problems.append(
-                _subfolder_problem(concepts[number].setting_path, switch, sum(counts), len(counts))
+            more = f"{sum(counts)} more image{'s are' if sum(counts) > 1 else ' is'}"
+            within = f"{len(counts)} subfolders" if len(counts) > 1 else "a subfolder"
+            yield warning(
+                concepts[number].setting_path,
+                f"{more} in {within} and will not be used",
+                "Only images in the folder itself are used",
+                "Turn on subfolders to include them.",
+                fix=Fix(subfolders_path(concepts[number]), True),
             )
-    return problems
-
-
-def _subfolder_problem(setting: str, switch: str, images: int, folders: int) -> Problem:
-    more = f"{images} more image{'s are' if images > 1 else ' is'}"
-    within = f"{folders} subfolders" if folders > 1 else "a subfolder"
-    return warning(
-        setting,
-        f"{more} in {within} and will not be used",
-        "Only images in the folder itself are used",
-        "Turn on subfolders to include them.",
-        fix=Fix(switch, True),
-    )
 
 
 def _split_problems(
@@ -262,20 +253,16 @@ def _shared_file_problem(
 
 def _unused_by_vae(config: TrainConfig) -> Iterator[Problem]:
     data = config.data
-    if data.masks != "off":
-        yield _unused_problem("data.masks", "masks", "off")
-    if data.class_folder:
-        yield _unused_problem("data.class_folder", "class images", "")
-
-
-def _unused_problem(setting: str, noun: str, empty: str) -> Problem:
-    return warning(
-        setting,
-        f"a VAE is trained without {noun}",
-        "They have no effect",
-        "Remove them.",
-        to=empty,
-    )
+    unused = [("data.masks", "masks", "off")] if data.masks != "off" else []
+    unused += [("data.class_folder", "class images", "")] if data.class_folder else []
+    for setting, noun, empty in unused:
+        yield warning(
+            setting,
+            f"a VAE is trained without {noun}",
+            "They have no effect",
+            "Remove them.",
+            to=empty,
+        )
 
 
 def _index_problems(
@@ -286,7 +273,14 @@ def _index_problems(
     setting = concept.setting_path
     if index.skipped:
         names = [f"{each.name} ({each.reason})" for each in index.skipped]
-        yield _skipped_images(setting, names)
+        rest = len(names) - _SHOWN_IMAGES
+        listed = ", ".join(names[:_SHOWN_IMAGES]) + (f" and {rest} more" if rest > 0 else "")
+        yield warning(
+            setting,
+            f"{len(names)} image{'s' if len(names) > 1 else ''} cannot be used: {listed}",
+            "The others will be used",
+            "Replace or remove them.",
+        )
     if index.uncaptioned and has_captions:
         prompt = "trigger words only" if concept.trigger.strip() else "an empty prompt"
         yield warning(
@@ -344,15 +338,3 @@ def _conditioning_problems(config: TrainConfig, indexes: Indexes) -> Iterator[Pr
             "warning",
             Fix("data.conditioning", "blank"),
         )
-
-
-def _skipped_images(setting: str, names: list[str]) -> Problem:
-    rest = len(names) - _SHOWN_IMAGES
-    listed = ", ".join(names[:_SHOWN_IMAGES]) + (f" and {rest} more" if rest > 0 else "")
-    count = f"{len(names)} image{'s' if len(names) > 1 else ''}"
-    return warning(
-        setting,
-        f"{count} cannot be used: {listed}",
-        "The others will be used",
-        "Replace or remove them.",
-    )

@@ -50,9 +50,7 @@ def document_problems(document: Document, *, source: str) -> tuple[TrainConfig, 
     except ProblemsError:
         return TrainConfig(), wrong
     named = {problem.path for problem in wrong}
-    return config, wrong + [
-        problems for problems in all_problems(config) if problems.path not in named
-    ]
+    return config, [*wrong, *(one for one in all_problems(config) if one.path not in named)]
 
 
 def all_problems(config: TrainConfig) -> list[Problem]:
@@ -60,9 +58,7 @@ def all_problems(config: TrainConfig) -> list[Problem]:
     broken = check_rules(config)
     named = {problem.path for problem in broken if problem.severity == "error"}
     # A missing path has been reported already.
-    return broken + [
-        problems for problems in check_environment(config) if problems.path not in named
-    ]
+    return [*broken, *(one for one in check_environment(config) if one.path not in named)]
 
 
 def check_environment(config: TrainConfig) -> list[Problem]:

@@ -44,11 +44,9 @@ _LOWEST = tuple(zip(*_BY_NUMBER[1:65], strict=True))
 class Features:
     """Features of one image.
 
-    Attributes:
-        hash: 64 bits that are nearly the same for near-duplicates.
-        mirrored: the hash of the horizontally flipped image.
-        thumb: 20 × 20 × 3 values of the whole image for any shape, rows from the top.
-        detail: fineness of detail; None if the image is too small or has too little contrast.
+    hash: 64 bits that are nearly the same for near-duplicates. mirrored: The hash of the
+    horizontally flipped image. thumb: 20 × 20 × 3 values of the whole image for any shape, rows
+    from the top. detail: None if the image is too small or has too little contrast.
     """
 
     hash: int

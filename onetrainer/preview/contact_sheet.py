@@ -64,13 +64,7 @@ def write_sheets(
 ) -> list[Path]:
     """Write a contact sheet for each bucket with the most cropped images and their names.
 
-    Args:
-        plan: preview of the run.
-        folder: a new or empty folder, see `check_folder`.
-        progress: called with (done, total).
-
-    Raises:
-        UserError: the folder is not suitable.
+    Calls progress with (done, total). Raises UserError as `check_folder`.
     """
     check_folder(folder, plan)
     folder.mkdir(parents=True, exist_ok=True)

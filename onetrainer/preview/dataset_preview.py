@@ -40,16 +40,9 @@ EXACT_IMAGES = 400_000
 
 @dataclass(frozen=True)
 class ConceptPreview:
-    """One folder.
+    """One folder; images are for training or priors, per_epoch is a mean.
 
-    Attributes:
-        name: name of the concept.
-        role: use of its images.
-        folder: its folder.
-        images: number of training or prior images.
-        validation: number of validation images.
-        per_epoch: mean number of images used per epoch.
-        loss_weight: factor of the loss.
+    loss_weight: Factor of the loss.
     """
 
     name: str
@@ -100,25 +93,17 @@ class DatasetPreview:
     """What a run does with its images.
 
     Attributes:
-        dataset: the images.
-        concepts: the folders.
-        buckets: the buckets.
         images: number of training and prior images.
         validation: number of validation images; None without validation.
-        steps: steps of the run.
         full_step: images of a full step.
         steps_per_epoch: steps of the first epoch.
         small_steps: steps of the first epoch with fewer images; each image counts the same in them.
-        shown_per_epoch: images of the first epoch, counting repeats.
+        images_per_epoch: images of the first epoch, counting repeats.
         epochs: epochs of the run, approximate if they differ.
-        shown: images of the run, counting repeats, approximate if epochs differ.
-        enlarged: upscaled images.
-        cropped: images of which much is cropped.
-        captions: examples of captions.
+        images_used: images of the run, counting repeats, approximate if epochs differ.
         uncaptioned: number of images without a caption.
         skipped: unusable files and the reasons.
         notes: messages about the folders.
-        cache: what is cached.
         validation_may_change: whether the run may choose other validation images, as
             near-duplicates are not known yet.
         without_caption: the first images without a caption.
@@ -166,12 +151,8 @@ def preview_dataset(
 ) -> DatasetPreview | None:
     """Preview the dataset of a config; None if it has no images or no folder is chosen.
 
-    Args:
-        config: the run's settings.
-        headers: cache of headers.
-        image_index: cache of features and damage. Near-duplicates are not searched beyond it, so
-            the run may choose other validation images if it is incomplete.
-        should_stop: whether to cancel; comparing 100,000 images takes half a minute.
+    Near-duplicates are not searched beyond image_index, so the run may choose other validation
+    images if it is incomplete. Comparing 100,000 images takes half a minute.
 
     Raises:
         UserError: as `read_dataset`, or all images are damaged.
@@ -318,12 +299,8 @@ def _affected_images(dataset: Dataset) -> tuple[Counter[Bucket], AffectedImages,
         transforms = [
             ImageTransform(crop_geometry(item.width, item.height, bucket)) for bucket in buckets
         ]
-        factors.append(
-            (max(upscale_factor(item, transform) for transform in transforms), item.path)
-        )
-        fractions.append(
-            (max(cropped_fraction(item, transform) for transform in transforms), item.path)
-        )
+        factors.append((max(upscale_factor(item, one) for one in transforms), item.path))
+        fractions.append((max(cropped_fraction(item, one) for one in transforms), item.path))
     return bucket_images, _affected(factors, MIN_UPSCALING), _affected(fractions, MIN_CROPPED)
 
 

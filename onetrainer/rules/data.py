@@ -27,8 +27,7 @@ _ROLE_LABELS = {
 def problems(config: TrainConfig) -> list[Problem]:
     """Return problems of folders, their roles, their captions and image sizes."""
     concepts = concepts_of(config)
-    found = [*_training_problems(config), *_folder_problems(config), *_duplicate_folders(concepts)]
-    found += _role_problems(config)
+    found = [*_training_problems(config), *_duplicate_folders(concepts), *_role_problems(config)]
     if not isinstance(config.objective, Reconstruction):
         found += [*_caption_problems(config), *_conditioning_problems(config, concepts)]
     return [*found, *_size_problems(config)]
@@ -80,17 +79,6 @@ def _training_problems(config: TrainConfig) -> Iterator[Problem]:
         )
 
 
-def _folder_problems(config: TrainConfig) -> Iterator[Problem]:
-    for index, concept in enumerate(config.data.concepts):
-        if concept.use and not concept.folder:
-            yield Problem(
-                f"data.concepts.{index}.folder",
-                "no image folder is chosen",
-                "Expected a folder",
-                "Choose one, or remove this entry.",
-            )
-
-
 def _duplicate_folders(concepts: tuple[ConceptSettings, ...]) -> Iterator[Problem]:
     for first, second in combinations(concepts, 2):
         if not is_same_folder(first, second):
@@ -127,7 +115,15 @@ def _duplicate_folders(concepts: tuple[ConceptSettings, ...]) -> Iterator[Proble
 def _role_problems(config: TrainConfig) -> Iterator[Problem]:
     for index, concept in enumerate(config.data.concepts):
         path = f"data.concepts.{index}.role"
-        if not concept.use or not concept.folder:
+        if not concept.use:
+            continue
+        if not concept.folder:
+            yield Problem(
+                f"data.concepts.{index}.folder",
+                "no image folder is chosen",
+                "Expected a folder",
+                "Choose one, or remove this entry.",
+            )
             continue
         if concept.role == "validation" and not config.validation.use:
             yield warning(

@@ -28,7 +28,6 @@ def problems(config: TrainConfig) -> list[Problem]:
         *_clipping_problems(config),
         *_fused_backward_problems(config),
         *_adafactor_problems(config),
-        *_schedule_free_problems(config),
         *_option_problems(config),
     ]
 
@@ -193,11 +192,10 @@ def _adafactor_problems(config: TrainConfig) -> Iterator[Problem]:
                 )
 
 
-def _schedule_free_problems(config: TrainConfig) -> Iterator[Problem]:
+def _option_problems(config: TrainConfig) -> Iterator[Problem]:
+    """Yield problems of an optimizer's settings that do not work together."""
     section = config.optimizer
-    if not section.is_schedule_free:
-        return
-    if not isinstance(config.schedule, Constant):
+    if section.is_schedule_free and not isinstance(config.schedule, Constant):
         yield warning(
             "schedule.kind",
             f"{section.title} averages the weights in place of a falling rate; both together stop"
@@ -206,11 +204,7 @@ def _schedule_free_problems(config: TrainConfig) -> Iterator[Problem]:
             'Choose "constant".',
             to="constant",
         )
-
-
-def _option_problems(config: TrainConfig) -> Iterator[Problem]:
-    """Yield problems of an optimizer's settings that do not work together."""
-    match config.optimizer:
+    match section:
         case Sgd(nesterov=True, momentum=0):
             yield Problem(
                 "optimizer.nesterov",
