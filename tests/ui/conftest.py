@@ -174,6 +174,48 @@ def open_desk(display: str, tmp_path: Path, window_server: str) -> Iterator[Call
     assert error_log == []
 
 
+@pytest.fixture(scope="module")
+def shared_windows(
+    display: str, tmp_path_factory: pytest.TempPathFactory, window_server: str
+) -> Iterator[Callable[[Path, str], Desk]]:
+    """Prepares the one window of a file: as if just opened with a config, at its usual size."""
+    desks: list[Desk] = []
+
+    def begin(path: Path, mode: str) -> Desk:
+        if not desks:
+            home = tmp_path_factory.mktemp("home")
+            how: Any = {"server": window_server, "constants": SHORT_WAITS}
+            desks.append(Desk(display, home, **how))
+        desks[0].ask("begin", path=str(path), mode=mode)
+        desks[0].park()
+        return desks[0]
+
+    yield begin
+    for desk in desks:
+        desk.end()
+
+
+@pytest.fixture
+def begin(shared_windows: Callable[[Path, str], Desk]) -> Iterator[Callable[..., Desk]]:
+    """Opens a config in the window of the file; a defect that it meets fails the test."""
+    desks: list[Desk] = []
+
+    def begin_with(path: Path, mode: str = "ok") -> Desk:
+        desks.append(shared_windows(path, mode))
+        return desks[-1]
+
+    yield begin_with
+    if desks:
+        desks[-1].key("Escape")
+        assert desks[-1].ask("forget errors")["errors"] == []
+
+
+@pytest.fixture
+def desk(begin: Callable[..., Desk], project: Path) -> Desk:
+    """The window of the file with the project just opened."""
+    return begin(project)
+
+
 def end_worker(events: Path) -> None:
     """Kills a worker that a test left at work."""
     import json

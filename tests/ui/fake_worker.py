@@ -38,7 +38,7 @@ MODES = {  # seconds a step, steps at most
     "ok": (0.004, 60),
     "slow": (0.05, 100_000),
     "picture": (0.005, 100_000),
-    "flood": (0.0, 100_000),
+    "flood": (0.0, 50_000),
     "segv": (0.01, 100_000),
     "oom": (0.01, 100_000),
     "failed": (0.0, 60),
@@ -49,7 +49,7 @@ MODES = {  # seconds a step, steps at most
 }
 REWARDED = ("rewards", "hacking", "warned")
 LOOK_EVERY = 10
-FLOOD_EVENTS = 100_000
+FLOOD_EVENTS = 50_000
 GIB = 2**30
 
 

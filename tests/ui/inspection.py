@@ -3,6 +3,7 @@
 import gc
 import json
 import math
+import os
 import socket
 import sys
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 from ui.app import App
 from ui.background.pump import Pump
 from ui.forms.editors import EntryEditor
+from ui.model.document_source import Source
 from ui.pages.preview.page import PreviewPage
 from ui.pages.run.page import RunPage
 from ui.pages.runs.page import RunsPage
@@ -83,7 +85,10 @@ def _answer(app: App, timing: Timing, question: dict[str, str]) -> Answer:
         "unit": lambda: {"unit": _unit(app, question["path"])},
         "modules": lambda: {"modules": sorted(name.partition(".")[0] for name in sys.modules)},
         "load": lambda: _load(app, question["path"]),
+        "begin": lambda: _begin(app, question["path"], question["mode"]),
+        "mode": lambda: os.environ.update(FAKE_WORKER=question["mode"]) or {},
         "forget gaps": timing.forget,
+        "forget errors": lambda: _forget_errors(app),
     }
     return questions[question["ask"]]()
 
@@ -186,6 +191,38 @@ def _counts(app: App) -> Answer:
 def _load(app: App, path: str) -> Answer:
     # The one thing that is done for a test rather than told: the file chooser is Tk's, not ours.
     app.presets.load(Path(path))
+    app.root.update()
+    return {}
+
+
+def _forget_errors(app: App) -> Answer:
+    errors = list(app.error_log.tracebacks)
+    app.error_log.tracebacks.clear()
+    return {"errors": errors}
+
+
+def _begin(app: App, path: str, mode: str) -> Answer:
+    """Make the window what it is when it has just been opened with a config: for another test."""
+    os.environ["FAKE_WORKER"] = mode
+    app.session.kill()
+    generation = app.session.generation + 1
+    app.session.__init__()  # type: ignore[misc]  # others hold this very session
+    app.session.generation = generation
+    app.context.forecasts.stop()
+    app.context.forecasts.forecast = app.context.forecasts.failed = None
+    app.window_state.advanced.clear()
+    for view in app._views.values():
+        if isinstance(view, SettingsPage):
+            view.form._revealed.clear()
+            view.form.with_advanced = False
+            view._switch.show(False)
+            view._help.clear()
+    app.draft.restore({}, {}, Source())
+    app.draft.load(Path(path))
+    app.shell._hide_bar()
+    app.root.geometry(app._default_size())
+    app.show_page("model")
+    app.root.focus_force()
     app.root.update()
     return {}
 

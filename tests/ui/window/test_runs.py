@@ -1,17 +1,19 @@
 """The window as a person uses it around a run: real clicks and keys, a fake worker."""
 
 import json
-import os
-import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from onetrainer.run.event_log import EventReader
-from onetrainer.run.events import Sample, Started
+from onetrainer.run.events import Sample
+from tests.ui.project import write_project
 
 SAMPLE_BUDGET = 20
 """Turns of the window's heartbeat, of which an idle machine makes as many in a second."""
 KILL_AFTER = 1.0
+CODE = "def mine(pictures, prompts):\n    return pictures.mean((1, 2, 3))\n"
 
 
 def start(desk):
@@ -19,81 +21,34 @@ def start(desk):
     desk.wait_state(page="run", is_running=True)
 
 
-def worker_of(desk):
+def wait_for_steps(desk):
+    desk.wait(lambda: desk.state["step"] >= 2, "some steps")
+
+
+def pause(desk):
+    desk.click("pause")
+    desk.wait_state(status="paused", is_running=False)
+
+
+def newest_sample(desk):
     events = EventReader(Path(desk.state["folder"]) / "events.jsonl").read().events
-    return next(event.pid for event in events if isinstance(event, Started))
+    return max(event.step for event in events if isinstance(event, Sample))
 
 
-def sample_steps(desk):
-    events = EventReader(Path(desk.state["folder"]) / "events.jsonl").read().events
-    return [event.step for event in events if isinstance(event, Sample)]
-
-
-def test_a_run_is_started_followed_and_its_samples_looked_through(open_desk, project):
-    desk = open_desk(project)
+def test_a_run_is_started_followed_listed_and_its_samples_looked_through(desk):
     start(desk)
     desk.wait_state(status="finished", step=60)
     assert "Training finished" in desk.state["banner"]
     assert "paper.safetensors" in desk.state["banner"]
     assert desk.state["validation"] == ""  # which this run does not do
-    assert not desk.widget("validation details")["shown"]
     desk.page("samples")
     assert desk.state["sample_place"] == [0, 60]
     desk.click("timeline")
-    desk.key("Home")
-    assert desk.state["sample_place"] == [0, 0]
-    desk.key("Right", "Right", "Down")
+    desk.key("Home", "Right", "Right", "Down")
     assert desk.state["sample_place"] == [1, 20]
     place = desk.widget("timeline")
     desk.click_at(place["x"] + place["width"] - 17, place["y"] + 15)
     assert desk.state["sample_place"] == [1, 60]
-    desk.wait_state(sample_shown=60)
-    desk.hold("space")
-    desk.wait_state(sample_shown=0)
-    desk.release("space")
-    desk.wait_state(sample_shown=60)
-
-
-def test_a_run_is_stopped_and_taken_up_again(open_desk, long_project):
-    desk = open_desk(long_project, mode="slow")
-    start(desk)
-    desk.wait(lambda: desk.state["step"] >= 2, "some steps")
-    assert not desk.widget("start")["enabled"]
-    assert "is running" in desk.widget("start")["reason"]
-    desk.click("stop")
-    desk.wait_state(status="stopped", is_running=False)
-    stopped_at = desk.state["step"]
-    assert f"step {stopped_at}" in desk.state["banner"]
-    desk.click("resume")
-    desk.wait_state(is_running=True)
-    desk.wait(lambda: desk.state["step"] > stopped_at, "further steps")
-    assert desk.state["status"] == "running"
-    assert desk.state["points"] == desk.state["step"]
-
-
-def test_start_beside_a_paused_run_asks_which_of_the_two_is_meant(open_desk, long_project):
-    desk = open_desk(long_project, mode="slow")
-    start(desk)
-    desk.wait(lambda: desk.state["step"] >= 2, "some steps")
-    folder = desk.state["folder"]
-    desk.click("pause")
-    desk.wait_state(status="paused", is_running=False)
-    desk.click("start")
-    desk.click("answer resume")
-    desk.wait_state(is_running=True, status="running")
-    assert desk.state["folder"] == folder
-    desk.click("pause")
-    desk.wait_state(status="paused", is_running=False)
-    desk.click("start")
-    desk.click("answer new")
-    desk.wait(lambda: desk.state["folder"] != folder, "a new run")
-    desk.wait_state(is_running=True)
-
-
-def test_an_earlier_run_is_listed_and_its_settings_are_saved_under_another_name(open_desk, project):
-    desk = open_desk(project)
-    start(desk)
-    desk.wait_state(status="finished")
     desk.page("runs")
     desk.wait(lambda: len(desk.state["runs"]) == 1, "the run in the table")
     place = desk.widget("runs table")
@@ -101,6 +56,46 @@ def test_an_earlier_run_is_listed_and_its_settings_are_saved_under_another_name(
     desk.wait(lambda: desk.widget("show run")["enabled"], "the run is chosen")
     desk.click("show run")
     desk.wait_state(page="run", status="finished")
+
+
+def test_a_run_is_paused_edited_beside_resumed_and_stopped(begin, long_project):
+    desk = begin(long_project, "slow")
+    start(desk)
+    wait_for_steps(desk)
+    assert "is running" in desk.widget("start")["reason"]
+    desk.page("training")
+    desk.replace("training.steps", "5")
+    desk.wait(lambda: desk.value("training.steps") == 5, "the value")
+    config = json.loads((Path(desk.state["folder"]) / "config.json").read_text())
+    assert config["training"]["steps"] == 20_000
+    desk.page("run")
+    pause(desk)
+    paused_at = desk.state["step"]
+    desk.click("resume")
+    desk.wait_state(is_running=True, status="running")
+    desk.wait(lambda: desk.state["step"] > paused_at, "further steps")
+    assert desk.state["points"] == desk.state["step"]
+    desk.click("stop")
+    desk.wait_state(status="stopped", is_running=False)
+    assert f"step {desk.state['step']}" in desk.state["banner"]
+
+
+def test_start_beside_a_paused_run_asks_which_of_the_two_is_meant(begin, long_project):
+    desk = begin(long_project, "slow")
+    start(desk)
+    wait_for_steps(desk)
+    folder = desk.state["folder"]
+    for answer in ("resume", "new"):
+        pause(desk)
+        desk.click("start")
+        desk.click(f"answer {answer}")
+        desk.wait_state(is_running=True, status="running")
+        assert (desk.state["folder"] == folder) == (answer == "resume")
+
+
+def test_the_settings_of_a_run_are_saved_under_another_name(desk):
+    start(desk)
+    desk.wait_state(status="finished")
     config = Path(desk.state["folder"]) / "config.json"
     kept = config.read_text()
     desk.ask("load", path=str(config))
@@ -114,37 +109,111 @@ def test_an_earlier_run_is_listed_and_its_settings_are_saved_under_another_name(
     assert (desk.home / "config" / "onetrainer" / "presets" / "paper-001.json").exists()
 
 
-def test_a_sample_is_drawn_when_asked_for(open_desk, long_project):
+def test_a_sample_is_drawn_when_asked_for_and_takes_no_keyboard(begin, long_project):
     config = json.loads(long_project.read_text())
     config["sampling"] |= {"every": 0, "at_start": False}
     long_project.write_text(json.dumps(config))
-    desk = open_desk(long_project, mode="slow")
+    desk = begin(long_project, "slow")
     start(desk)
-    desk.wait(lambda: desk.state["step"] >= 2, "some steps")
+    wait_for_steps(desk)
     assert desk.state["samples"] == 0
     desk.click("sample now")
+    desk.page("samples")
+    desk.key("ctrl+f")
     desk.wait(lambda: desk.state["samples"] == 3, "three samples")
+    desk.type("warm")
+    desk.wait(lambda: desk.widget("search hits")["shown"], "hits")
 
 
-def test_a_worker_that_crashes_is_told_of_and_the_window_lives(open_desk, project):
-    desk = open_desk(project, mode="segv")
+@pytest.mark.parametrize(
+    ("mode", "status", "words"),
+    [
+        (
+            "segv",
+            "died",
+            ("crashed (SIGSEGV) in a library or a driver", "about to touch a null pointer"),
+        ),
+        ("oom", "failed", ("ran out of memory", "Turn on gradient checkpointing")),
+    ],
+)
+def test_a_run_that_crashes_or_fails_says_why_and_the_window_lives(
+    begin, project, mode, status, words
+):
+    desk = begin(project, mode)
     start(desk)
-    desk.wait_state(status="died")
-    banner = desk.state["banner"]
-    assert "crashed (SIGSEGV) in a library or a driver" in banner
-    assert "about to touch a null pointer" in banner
+    desk.wait_state(status=status)
+    assert all(part in desk.state["banner"] for part in words)
+    assert desk.widget("open log")["shown"]
     assert desk.widget("start")["enabled"]
     desk.page("training")
 
 
-def test_a_run_that_fails_says_what_was_expected_and_what_to_do(open_desk, project):
-    desk = open_desk(project, mode="oom")
-    start(desk)
-    desk.wait_state(status="failed")
-    banner = desk.state["banner"]
-    assert "ran out of memory" in banner
-    assert "Turn on gradient checkpointing" in banner
-    assert desk.widget("open log")["shown"]
+def test_one_s_own_code_is_run_and_resumed_when_changed_only_after_a_yes(begin, tmp_path):
+    own = tmp_path / "own.py"
+    own.write_text(CODE)
+    reward = {"reward": "function", "function": f"{own}:mine", "has_gradient": True}
+    prompts = {"text": "\n".join(f"a photo of animal {number}" for number in range(20))}
+    objective = {"kind": "alignprop", "rewards": [reward], "prompts": prompts}
+    project = write_project(tmp_path / "project", objective=objective, training={"steps": 20_000})
+    desk = begin(project, "slow")
+    desk.key("F5")
+    desk.wait_question("answer run")
+    desk.key("Return")  # the first answer is no
+    desk.wait_state(message="Training was not started, and none of your code was run.")
+    assert not desk.state["is_running"]
+    desk.key("F5")
+    desk.click("answer run")
+    desk.wait(lambda: desk.state["step"] > 0, "a step")
+    pause(desk)
+    own.write_text(CODE + "# another\n")
+    desk.click("resume")
+    desk.wait_question("answer run")
+    desk.key("Escape")
+    assert desk.state["status"] == "paused"
+    desk.click("resume")
+    desk.click("answer run")
+    desk.wait_state(is_running=True)
+
+
+def test_a_run_says_what_validation_images_show(begin, tmp_path):
+    validation = {"use": True, "every": 10}
+    desk = begin(write_project(tmp_path / "project", validation=validation, ema={"use": True}))
+    desk.click("start")
+    desk.wait_state(status="finished")
+    desk.rest(4)
+    verdict, words, *facts = desk.state["validation"].splitlines()
+    assert verdict == "overfitting"
+    # The fake worker's loss is lowest after 0.598 of the run.
+    assert words == "It begins to memorize: the loss was lowest at step 40."
+    assert facts == []  # below a banner there is little room
+    desk.resize(1280, 980)
+    desk.wait(lambda: len(desk.state["validation"].splitlines()) > 2, "details where there is room")
+    desk.resize(1280, 800)
+    desk.wait(lambda: len(desk.state["validation"].splitlines()) == 2, "room for the chart")
+    desk.click("validation details")
+    facts = desk.state["validation"].splitlines()[2:]
+    assert facts[0].startswith("Loss now: 0.14")
+    assert facts[2].startswith("Lowest: step 40 · 0.14")
+
+
+def test_a_run_that_ended_early_can_be_resumed_and_says_what_decides(begin, tmp_path):
+    patient = {"use": True, "every": 10, "patience": 1}
+    desk = begin(write_project(tmp_path / "project", validation=patient))
+    desk.click("start")
+    # The loss is lowest at step 40 of 60.
+    desk.wait_state(status="finished", step=50)
+    desk.wait(lambda: desk.widget("resume")["enabled"], "the offer to resume")
+    title, *lines = desk.state["banner"].splitlines()
+    assert title == "Training ended early"
+    assert any("validation.patience" in line and "config.json" in line for line in lines)
+    desk.click("validation details")
+    desk.rest(4)
+    assert desk.widget("loss chart")["height"] >= 172  # room for two panels, below a banner too
+    desk.click("resume")
+    desk.wait_state(status="finished", step=60)
+    desk.wait(
+        lambda: desk.widget("resume")["reason"] == "This run has finished all its steps.", "why"
+    )
 
 
 def test_closing_during_a_run_asks_and_a_run_left_alone_is_attached_to_again(
@@ -152,7 +221,7 @@ def test_closing_during_a_run_asks_and_a_run_left_alone_is_attached_to_again(
 ):
     desk = open_desk(long_project, mode="slow")
     start(desk)
-    desk.wait(lambda: desk.state["step"] >= 2, "some steps")
+    wait_for_steps(desk)
     desk.ask_to_close()
     desk.wait_question("answer keep")
     desk.key("Escape")
@@ -165,35 +234,12 @@ def test_closing_during_a_run_asks_and_a_run_left_alone_is_attached_to_again(
     again = open_desk(mode="slow")
     again.wait_state(page="run", is_running=True, status="running")
     again.wait(lambda: again.state["step"] > seen, "the run going on")
-    again.click("pause")
-    again.wait_state(status="paused")
-
-
-def test_closing_can_stop_the_run_and_save(open_desk, long_project):
-    desk = open_desk(long_project, mode="slow")
-    start(desk)
-    desk.wait(lambda: desk.state["step"] >= 2, "some steps")
-    folder = desk.state["folder"]
-    desk.ask_to_close()
-    desk.click("answer stop")
-    assert desk.wait_end() == 0
+    folder = again.state["folder"]
+    again.ask_to_close()
+    again.click("answer stop")
+    assert again.wait_end() == 0
     events = (Path(folder) / "events.jsonl").read_text().splitlines()
     assert json.loads(events[-1])["type"] == "Stopped"
-
-
-def test_settings_can_be_edited_during_a_run_and_a_killed_worker_is_told_of(
-    open_desk, long_project
-):
-    desk = open_desk(long_project, mode="slow")
-    start(desk)
-    desk.page("training")
-    desk.replace("training.steps", "5")
-    desk.wait(lambda: desk.value("training.steps") == 5, "the value")
-    config = json.loads((Path(desk.state["folder"]) / "config.json").read_text())
-    assert config["training"]["steps"] == 20_000
-    desk.wait(lambda: desk.state["step"] >= 2, "some steps")
-    os.kill(worker_of(desk), signal.SIGSEGV)
-    desk.wait_state(status="died")
 
 
 def test_a_new_sample_is_on_the_screen_soon_after_its_event(open_desk, long_project):
@@ -202,21 +248,35 @@ def test_a_new_sample_is_on_the_screen_soon_after_its_event(open_desk, long_proj
     desk.page("samples")
     desk.wait(lambda: desk.state["sample_shown"] >= 10, "the first sample while training")
     before = desk.state["sample_shown"]
-    desk.wait(lambda: before < max(sample_steps(desk)), "the event of the next sample")
+    desk.wait(lambda: before < newest_sample(desk), "the event of the next sample")
     told = desk.state["turns"]
     desk.wait(lambda: desk.state["sample_shown"] > before, "the next sample")
     assert desk.state["turns"] - told < SAMPLE_BUDGET
 
 
-def test_a_run_that_hangs_can_be_killed(open_desk, long_project):
-    constants = {"ui.background.session.KILL_AFTER": KILL_AFTER}
-    desk = open_desk(long_project, mode="hang", constants=constants)
+def test_a_double_click_does_not_press_what_came_in_its_place_and_a_hanging_run_is_killed(
+    open_desk, long_project
+):
+    constants = {
+        "ui.background.session.KILL_AFTER": KILL_AFTER,
+        # Longer than a busy machine takes between the two.
+        "ui.widgets.widgets._IGNORE_CLICKS_S": 1.0,
+    }
+    desk = open_desk(long_project, mode="slow", constants=constants)
     start(desk)
-    desk.wait(lambda: desk.state["step"] >= 2, "some steps")
-    begin = time.monotonic()
+    wait_for_steps(desk)
+    pause(desk)
+    desk.wait(lambda: desk.widget("resume")["enabled"], "the offer to resume")
+    place = desk.widget("resume")
+    desk.ask("mode", mode="hang")
+    desk.click_twice(place["x"] + place["width"] - 15, place["y"] + 10)
+    desk.wait_state(is_running=True)
+    desk.rest(10)
+    assert desk.widget("pause")["text"] == "Pause"
+    began = time.monotonic()
     desk.click("stop")
     is_offered = desk.widget("kill")["shown"]
-    assert not is_offered or time.monotonic() - begin > KILL_AFTER
+    assert not is_offered or time.monotonic() - began > KILL_AFTER
     desk.wait(lambda: desk.widget("kill")["shown"], "the offer to kill")
     desk.click("kill")
     desk.wait_state(status="died")

@@ -303,8 +303,8 @@ def test_rewards_that_are_not_trained_differ_by_more_than_color(kit, root):
         assert bool(canvas.itemcget(line, "dash")) == is_dashed
 
 
-def test_a_reward_run_shows_its_curves_and_its_grid_and_what_the_guard_did(open_desk, project):
-    desk = open_desk(project, mode="hacking")
+def test_a_reward_run_shows_its_curves_and_its_grid_and_what_the_guard_did(begin, project):
+    desk = begin(project, "hacking")
     desk.click("start")
     desk.wait_state(status="finished", step=40)
     desk.wait(lambda: "now · step 40" in desk.state["rewards"], "the last look")
@@ -327,8 +327,8 @@ def test_a_reward_run_shows_its_curves_and_its_grid_and_what_the_guard_did(open_
     assert not desk.widget("reward chart")["shown"]
 
 
-def test_images_are_opened_and_followed_by_pointer_and_keys(open_desk, project):
-    desk = open_desk(project, mode="rewards")
+def test_images_are_opened_and_followed_by_pointer_and_keys(begin, project):
+    desk = begin(project, "rewards")
     desk.click("start")
     desk.wait_state(status="finished")
     desk.wait(lambda: "now · step 60" in desk.state["rewards"], "the last look")
