@@ -14,7 +14,7 @@ from pathlib import Path
 from ui.app import App
 from ui.background.pump import Pump
 from ui.forms.editors import EntryEditor
-from ui.model.document_source import Source
+from ui.model.preset_origin import Source
 from ui.pages.preview.page import PreviewPage
 from ui.pages.run.page import RunPage
 from ui.pages.runs.page import RunsPage

@@ -11,9 +11,9 @@ from ui.context import Context, Offer
 from ui.dialogs.dialogs import Choice, ask, ask_name, list_changes, show_error, show_problems
 from ui.dialogs.file_dialogs import choose_preset
 from ui.dialogs.preset_list import MenuActions, PresetMenu
-from ui.model.document_source import Source
 from ui.model.draft import Draft
 from ui.model.form_fields import display_text, edit_text
+from ui.model.preset_origin import Source
 
 _FORBIDDEN = '\\:*?"<>|'
 

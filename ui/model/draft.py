@@ -1,6 +1,7 @@
 """Config that is being edited: its values, their problems, and undo."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from onetrainer.config.fields import Setting
@@ -12,12 +13,10 @@ from onetrainer.presets.presets import Preset
 from onetrainer.rules.rules import check_rules
 from onetrainer.run.user_folder import user_folder
 from ui.model import preset_fields
-from ui.model.document_source import Source, UndoStep
-from ui.model.preset_origin import require_outside_run, run_folder_of
-from ui.model.variant_memory import VariantMemory
+from ui.model.preset_origin import Source, require_outside_run
+from ui.model.variant_edits import AS_DEFAULT, Edits, edits_between, with_objective, with_variant
 from ui.model.variants import (
     Variants,
-    base_section,
     defaults_in,
     is_variant_choice,
     migrated_document,
@@ -40,31 +39,51 @@ Listener = Callable[[], None]
 FileSettings = tuple[object, ...]
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """State that undo returns to.
+
+    Attributes:
+        path: Setting that was changed then; "" if several were.
+        loaded: Base and source before another config was loaded; None for all other changes.
+    """
+
+    path: str
+    document: Document
+    edits: Edits
+    loaded: tuple[Document, Source] | None = None
+
+
 class Draft:
     """Values being edited, as a document that may be invalid.
 
     Attributes:
         base: Document that was loaded or saved last.
+        variants: Chosen variant of every section that has variants.
         load_count: How often a config was loaded.
         implied_change: What the last choice of a variant has changed elsewhere.
     """
 
     def __init__(self) -> None:
         self.source = Source()
-        self.base: Document = defaults_in(variants_in({}))
+        self.variants: Variants = variants_in({})
+        self.base: Document = defaults_in(self.variants)
         self.document: Document = self.base
         self.load_count = 0
         self.implied_change: Fix | None = None
-        self._memory = VariantMemory(self.base)
-        self._variants: tuple[Document, Variants] = (self.base, variants_in(self.base))
-        self._base_as_chosen: tuple[Document, Variants, Document, dict[str, object]] | None = None
         self.problems: list[Problem] = []
         self.value_errors: list[Problem] = []
+        self._config: TrainConfig | None = None
+        self._invalid: list[Problem] = []
+        self._edits: Edits = {}
+        self._base_as_chosen = (self.base, self.variants, *with_variants(self.base, self.variants))
+        # Objectives that were left for another one, the last one first.
+        self._left_objectives: list[str] = []
         self._by_path: dict[str, list[Problem]] = {}
         self._file_problems: list[Problem] = []
         self._checked_inputs: FileSettings | None = None
-        self._undo: list[UndoStep] = []
-        self._redo: list[UndoStep] = []
+        self._undo: list[Snapshot] = []
+        self._redo: list[Snapshot] = []
         self._listeners: list[Listener] = []
         self._find_problems()
 
@@ -81,22 +100,13 @@ class Draft:
         """Return the value at a path; list entries are numbered: "sampling.prompts.0.seed"."""
         return value_in(self.document, path)
 
-    @property
-    def variants(self) -> Variants:
-        """Chosen variant of every section that has variants."""
-        document, variants = self._variants
-        if document is not self.document:
-            variants = variants_in(self.document)
-            self._variants = (self.document, variants)
-        return variants
-
     def setting(self, path: str) -> Setting | None:
         """Return the setting at a path; None if the chosen variants lack it."""
         return settings_by_path(self.variants).get(path)
 
     def base_value(self, path: str) -> object:
         """Return the loaded or saved value of a setting, converted to the chosen variants."""
-        base, variants = self._base_in_variants()
+        *_, base, variants = self._base_as_chosen
         return variants.get(path) if is_variant_choice(path) else value_in(base, path)
 
     def default(self, path: str) -> object:
@@ -113,39 +123,30 @@ class Draft:
         """
         if self.value(path) == value and type(self.value(path)) is type(value):
             return
-        start = self._begin_edit(path)
-        if not is_variant_choice(path) or not isinstance(value, str):
-            self._replace(presets.with_value(self.document, path, value))
-        elif value_in(start, path) == value:
-            self._replace(self._with_objective(start, path))
-        else:
-            chosen = self._memory.with_variant(self.document, section_of(path), value)
-            self._replace(self._with_objective(chosen, path))
+        self._begin_edit(path)
+        self._edit(path, value)
+        self._replaced()
 
     def set_all(self, values: Mapping[str, object]) -> None:
         """Change several settings as one undo step."""
         before = self.document
         self._push_undo("")
         for path, value in values.items():
-            if is_variant_choice(path) and isinstance(value, str) and value != self.value(path):
-                chosen = self._memory.with_variant(self.document, section_of(path), value)
-                self.document = self._with_objective(chosen, path)
-            else:
-                self.document = presets.with_value(self.document, path, value)
+            if self.value(path) != value:
+                self._edit(path, value)
         if self.document == before:
             self._undo.pop()
         else:
-            self._replace(self.document)
+            self._replaced()
 
     def reset(self, path: str) -> None:
         """Reset one setting to its loaded or saved value; for a variant, its whole section."""
         if is_variant_choice(path):
-            section = section_of(path)
-            old = base_section(self.base, self.variants, section)
+            section = f"{section_of(path)}."
             self._begin_edit(path)
-            self._memory.forget(section)
-            document = presets.with_value(self.document, section, old)
-            self._replace(self._with_objective(document, path))
+            self._edits = {p: edit for p, edit in self._edits.items() if not p.startswith(section)}
+            self._choose(path, str(self.base_value(path)))
+            self._replaced()
         else:
             self.set(path, self.base_value(path))
 
@@ -157,11 +158,12 @@ class Draft:
                 document = presets.with_value(document, path, self.value(path))
         if document != self.document:
             self._push_undo("")
-            self._memory.begin(document, document)
-            self._replace(document)
+            self.document = document
+            self._edits = edits_between(self.base, document)
+            self._replaced()
 
     @property
-    def last_change(self) -> UndoStep | None:
+    def last_change(self) -> Snapshot | None:
         """State that `undo` returns to; None if there is none."""
         return self._undo[-1] if self._undo else None
 
@@ -224,7 +226,7 @@ class Draft:
     def files_config(self) -> TrainConfig:
         """Return a config with the valid file settings; everything else has its default."""
         document = defaults_in(self.variants)
-        wrong = [problem.path for problem in self._invalid()]
+        wrong = [problem.path for problem in self._invalid]
         for path in preset_fields.CHECKED_SETTINGS:
             is_wrong = any(f"{place}.".startswith(f"{path}.") for place in wrong)
             if not is_wrong and self.setting(path) is not None:
@@ -244,10 +246,7 @@ class Draft:
 
     def valid_config(self) -> TrainConfig | None:
         """Return the complete config; None while a value is invalid."""
-        try:
-            return self.config()
-        except ProblemsError:
-            return None
+        return self._config
 
     def load(self, path: Path, *, preset: Preset | None = None) -> list[str]:
         """Load a config file; settings that it omits get their defaults.
@@ -261,17 +260,12 @@ class Draft:
         Raises:
             UserError: If the file cannot be read or holds invalid values.
         """
-        loaded = presets.load_document(path)
-        document = presets.resolve(loaded, source=str(path)).model_dump(mode="json")
-        user_settings = preset_fields.user_settings_of(path, loaded)
-        document = preset_fields.with_user_values(document, user_settings, self.value)
-        run = run_folder_of(path)
-        can_overwrite = run is None and not preset_fields.is_built_in(path)
-        name = preset.name if preset else run.name if run else path.stem
-        source = Source(
-            name, path, can_overwrite, str(loaded.get("description", "")), user_settings
-        )
-        replaced = [p for p in self._personal_values() if self.value(p) != value_in(document, p)]
+        document, source = preset_fields.open_config(path, preset, self.value)
+        # What the user has changed, now or under an earlier preset.
+        paths = (setting.path for setting in settings_in(self.variants))
+        changed = [p for p in paths if self.value(p) != self.base_value(p)]
+        changed += [p for p in self.source.user_settings if not self.is_default(p)]
+        replaced = [p for p in dict.fromkeys(changed) if self.value(p) != value_in(document, p)]
         if (document, document, source) != (self.document, self.base, self.source):
             self._push_undo("", loaded=(self.base, self.source))
             self._redo.clear()
@@ -297,90 +291,97 @@ class Draft:
         require_outside_run(path)
         config = preset_fields.portable_config(self.config())
         presets.save_preset(config, path, description=description)
-        folder = user_folder() / "presets"
         name = path.stem
-        if path.is_relative_to(folder):
+        if path.is_relative_to(folder := user_folder() / "presets"):
             name = path.relative_to(folder).with_suffix("").as_posix()
         self.source = Source(name, path, True, description)
-        self.document = config.model_dump(mode="json")
+        before, self.document = self.document, config.model_dump(mode="json")
         self.base = self.document
-        self._memory.rebase(self.base)
+        # Relative paths have become absolute.
+        for path in self._edits:
+            if value_in(before, path) != value_in(self.base, path):
+                self._edits = {**self._edits, path: value_in(self.base, path)}
         self._changed()
 
     def _loaded(self) -> None:
         self.load_count += 1
-        self._memory.begin(self.base, self.document)
+        self._edits = edits_between(self.base, self.document)
+        self._left_objectives = [str(value_in(self.base, "objective.kind"))]
+        self.variants = variants_in(self.document)
         self._changed()
 
-    def _with_objective(self, document: Document, path: str) -> Document:
-        """Return the document with an objective that the chosen method supports."""
-        self.implied_change = None
-        if path != "method.kind":
-            return document
-        document = self._memory.with_objective(document)
-        kind = str(value_in(document, "objective.kind"))
-        if kind != self.value("objective.kind"):
-            self.implied_change = Fix("objective.kind", kind)
-        return document
-
-    def _personal_values(self) -> list[str]:
-        """Return the settings that the user has changed, now or under an earlier preset."""
-        kept = (p for p in self.source.user_settings if not self.is_default(p))
-        paths = (setting.path for setting in settings_in(self.variants))
-        changed = (path for path in paths if self.value(path) != self.base_value(path))
-        return list(dict.fromkeys([*changed, *kept]))
-
-    def _base_in_variants(self) -> tuple[Document, dict[str, object]]:
-        """Return the base document in the chosen variants, and its own variants by path."""
-        known = self._base_as_chosen
-        if known is None or known[0] is not self.base or known[1] != self.variants:
-            known = (self.base, self.variants, *with_variants(self.base, self.variants))
-            self._base_as_chosen = known
-        return known[2], known[3]
-
-    def _begin_edit(self, path: str) -> Document:
-        """Push an undo step unless the setting was just edited; return the document before."""
-        follows = bool(self._undo) and self._undo[-1].path == path and not self._redo
-        if not follows:
+    def _begin_edit(self, path: str) -> None:
+        """Push an undo step unless the setting was just edited."""
+        if not self._undo or self._undo[-1].path != path or self._redo:
             self._push_undo(path)
-        return self._undo[-1].document
 
-    def _replace(self, document: Document) -> None:
-        self._redo.clear()
+    def _edit(self, path: str, value: object) -> None:
+        """Change one setting and remember that, for other variants."""
+        if is_variant_choice(path) and isinstance(value, str):
+            self._edits = {**self._edits, path: value}
+            self._choose(path, value)
+        else:
+            self.document = presets.with_value(self.document, path, value)
+            variants = variants_in(self.document)
+            known = settings_by_path(variants)
+            owner = next((each for each in known if f"{path}.".startswith(f"{each}.")), path)
+            whole = value_in(self.document, owner)
+            is_default = whole == value_in(defaults_in(variants), owner)
+            self._edits = {**self._edits, owner: AS_DEFAULT if is_default else whole}
+
+    def _choose(self, path: str, kind: str) -> None:
+        """Choose a variant; with a method, an objective that it supports."""
+        section = section_of(path)
+        document = with_variant(self.document, self.base, section, kind, self._edits)
+        self.implied_change = None
+        if path == "method.kind":
+            document = with_objective(document, self.base, self._edits, self._left_objectives)
+            objective = str(value_in(document, "objective.kind"))
+            if objective != self.value("objective.kind"):
+                self.implied_change = Fix("objective.kind", objective)
         self.document = document
-        self._changed()
 
     def _push_undo(self, path: str, *, loaded: tuple[Document, Source] | None = None) -> None:
-        self._undo.append(UndoStep(self.document, path, loaded))
+        self._undo.append(Snapshot(path, self.document, self._edits, loaded))
         del self._undo[:-_DEEPEST_UNDO]
 
-    def _move_in_history(self, back: list[UndoStep], forth: list[UndoStep]) -> None:
+    def _replaced(self) -> None:
+        self._redo.clear()
+        self._changed()
+
+    def _move_in_history(self, back: list[Snapshot], forth: list[Snapshot]) -> None:
         if not back:
             return
         before = back.pop()
         loaded = (self.base, self.source) if before.loaded is not None else None
-        forth.append(UndoStep(self.document, before.path, loaded))
+        forth.append(Snapshot(before.path, self.document, self._edits, loaded))
         self.document = before.document
         if before.loaded is not None:
             self.base, self.source = before.loaded
             self._loaded()
         else:
             self._changed()
+        self._edits = before.edits
 
     def _changed(self) -> None:
-        self._memory.track(self.document)
+        before, self.variants = self.variants, variants_in(self.document)
+        left = dict(before)["objective"]
+        if left != dict(self.variants)["objective"]:
+            self._left_objectives.insert(0, left)
+        known_base, known_variants, *_ = self._base_as_chosen
+        if known_base is not self.base or known_variants != self.variants:
+            converted = with_variants(self.base, self.variants)
+            self._base_as_chosen = (self.base, self.variants, *converted)
         self._find_problems()
         self.notify()
 
-    def _invalid(self) -> list[Problem]:
-        try:
-            self.config()
-        except ProblemsError as error:
-            return list(error.problems)
-        return []
-
     def _find_problems(self) -> None:
-        found = self._invalid() or check_rules(self.config())
+        self._config, self._invalid = None, []
+        try:
+            self._config = self.config()
+        except ProblemsError as error:
+            self._invalid = list(error.problems)
+        found = check_rules(self._config) if self._config else [*self._invalid]
         self.value_errors = [problem for problem in found if problem.severity == "error"]
         wrong = {problem.path for problem in self.value_errors}
         # An invalid value needs no further message.

@@ -8,7 +8,8 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem
 from onetrainer.json_file import Document
 from onetrainer.presets import presets
-from ui.model.preset_origin import without_demo_value
+from onetrainer.presets.presets import Preset
+from ui.model.preset_origin import Source, run_folder_of, without_demo_value
 from ui.model.variants import (
     all_settings,
     defaults_in,
@@ -49,33 +50,33 @@ def is_built_in(path: Path) -> bool:
     return path.resolve().is_relative_to(presets.BUILT_IN)
 
 
-def user_settings_of(path: Path, loaded: Document) -> tuple[str, ...]:
-    """Return the settings that a file leaves to the user: none, unless it is a built-in preset.
+def open_config(
+    path: Path, preset: Preset | None, value: Callable[[str], object]
+) -> tuple[Document, Source]:
+    """Return the document that a config file stands for, and where it is from.
 
-    Any other file must train the same here as on the command line, so what it omits gets its
-    default.
-    """
-    if not is_built_in(path):
-        return ()
-    return tuple(p for p in USER_SETTINGS if presets.value_at(loaded, p) is None)
-
-
-def with_user_values(
-    document: Document, user_settings: Sequence[str], value: Callable[[str], object]
-) -> Document:
-    """Return a document with the user's values of some settings, except those of the demo.
+    A built-in preset leaves some settings to the user. Any other file must train the same here as
+    on the command line, so what it omits gets its default.
 
     Args:
-        document: Loaded values.
-        user_settings: Paths of the settings that are left to the user.
+        path: The file.
+        preset: The preset that the file is, for its name.
         value: Returns the user's value at a path.
     """
+    loaded = presets.load_document(path)
+    document: Document = presets.resolve(loaded, source=str(path)).model_dump(mode="json")
+    left: tuple[str, ...] = ()
+    if is_built_in(path):
+        left = tuple(p for p in USER_SETTINGS if presets.value_at(loaded, p) is None)
     known = settings_by_path(variants_in(document))
-    for path in user_settings:
-        kept = without_demo_value(value(path)) if path in known else None
+    for setting in left:
+        kept = without_demo_value(value(setting)) if setting in known else None
         if kept is not None:
-            document = presets.with_value(document, path, kept)
-    return document
+            document = presets.with_value(document, setting, kept)
+    run = run_folder_of(path)
+    name = preset.name if preset else run.name if run else path.stem
+    can_overwrite = run is None and not is_built_in(path)
+    return document, Source(name, path, can_overwrite, str(loaded.get("description", "")), left)
 
 
 def portable_config(config: TrainConfig) -> TrainConfig:

@@ -1,5 +1,6 @@
 """Origin of files and values: a run's folder, the demo, or the user."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from onetrainer.demo.configs import SAMPLES, TOKEN_SAMPLES, demo_configs
@@ -9,6 +10,23 @@ from onetrainer.run.run_folder import RunFolder
 
 _DEMO_PROMPTS = frozenset(prompt for prompt, _ in (*SAMPLES, *TOKEN_SAMPLES))
 _DEMO_NAMES = frozenset(config["output"]["name"] for config in demo_configs().values())
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the values of a draft were loaded from.
+
+    Attributes:
+        path: None if they were not loaded from a file.
+        can_overwrite: Whether saving may replace the file.
+        user_settings: Settings that the file leaves to the user.
+    """
+
+    name: str = ""
+    path: Path | None = None
+    can_overwrite: bool = False
+    description: str = ""
+    user_settings: tuple[str, ...] = ()
 
 
 def run_folder_of(path: Path) -> Path | None:

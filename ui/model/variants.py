@@ -106,11 +106,6 @@ def with_variants(document: Document, variants: Variants) -> tuple[Document, dic
     return document, own
 
 
-def base_section(document: Document, variants: Variants, section: str) -> object:
-    """Return a section of a document after converting only the sections around it."""
-    return value_in(_with_around(document, variants, section), section)
-
-
 def section_with_variant(document: Document, variants: Variants, section: str, kind: str) -> object:
     """Return a section of a document in one variant, after converting the sections around it."""
     document = _with_around(document, variants, section)

@@ -7,8 +7,8 @@ from pathlib import Path
 from onetrainer.json_file import Document
 from onetrainer.run.run_folder import write_atomic
 from onetrainer.run.user_folder import user_folder
-from ui.model.document_source import Source
 from ui.model.draft import Draft
+from ui.model.preset_origin import Source
 from ui.theme.palette import Mode
 
 
