@@ -9,7 +9,6 @@ import customtkinter
 
 from onetrainer.errors import UserError
 from onetrainer.presets.presets import locate
-from onetrainer.run.commands import CommandName
 from ui.actions.closing import Closing
 from ui.actions.keys import bind_keys
 from ui.actions.preset_actions import PresetActions
@@ -20,7 +19,7 @@ from ui.background.image_cache import ImageCache
 from ui.background.pump import Pump
 from ui.background.session import Session
 from ui.background.threads import Jobs
-from ui.context import Context, Offer, View
+from ui.context import Actions, Context, Offer, View
 from ui.dialogs.dialogs import show_error
 from ui.dialogs.file_dialogs import hide_hidden_files
 from ui.forms.editors import bind_select_all
@@ -90,7 +89,7 @@ class App:
         self.presets = PresetActions(self.context, opening.demo)
         self.runs = RunActions(self.context)
         self.closing = Closing(self.context, self._close)
-        self.shell = Shell(self.context, self.plans, self)
+        self.shell = Shell(self.context, self.plans)
         self.pump = Pump(self.root, self.jobs, self.session, self.refresh)
         self._bind()
         self._open(opening)
@@ -173,6 +172,17 @@ class App:
             self.show_message(f"{setting.ui.label}: {setting.help_text}")
         return setting is not None
 
+    def show_message(self, text: str, offer: Offer | None = None) -> None:
+        """Show a short message, with a button for an offer."""
+        self.shell.show_message(text, offer)
+
+    def show_sample(self, prompt: int, step: int) -> None:
+        """Show one sample on the page of samples."""
+        self.show_page("samples")
+        view = self.view("samples")
+        if isinstance(view, SamplesPage):
+            view.go_to(prompt, step)
+
     def save_state_soon(self) -> None:
         """Save the window's state a second after the last change."""
         if self._save_timer:
@@ -194,59 +204,6 @@ class App:
         except OSError as error:
             self.show_message(f"The window's state could not be saved: {error}")
 
-    @property
-    def is_on_settings(self) -> bool:
-        """Whether the current page shows settings."""
-        return self.page in SETTINGS_PAGES
-
-    def show_message(self, text: str, offer: Offer | None = None) -> None:
-        """Show a short message, with a button for an offer."""
-        self.shell.show_message(text, offer)
-
-    # The remaining actions of `context.Actions` are passed on.
-
-    def start(self) -> None:
-        self.runs.start()
-
-    def send(self, command: CommandName) -> None:
-        self.runs.send(command)
-
-    def kill(self) -> None:
-        self.runs.kill()
-
-    def resume(self) -> None:
-        self.runs.resume()
-
-    def attach(self, folder: Path) -> None:
-        self.runs.attach(folder)
-
-    def open_path(self, path: Path) -> None:
-        self.runs.open_path(path)
-
-    def choose_preset(self) -> None:
-        self.presets.show_menu()
-
-    def load_file(self, path: Path) -> None:
-        self.presets.load(path)
-
-    def show_sample(self, prompt: int, step: int) -> None:
-        self.show_page("samples")
-        view = self.view("samples")
-        if isinstance(view, SamplesPage):
-            view.go_to(prompt, step)
-
-    def show_changes(self) -> None:
-        self.presets.show_changes()
-
-    def save_preset(self) -> bool:
-        return self.presets.save()
-
-    def load_demo(self) -> None:
-        self.presets.load_demo()
-
-    def start_blocked_reason(self) -> str:
-        return self.runs.start_blocked_reason()
-
     def _make_context(self) -> Context:
         images = ImageCache(self.jobs)
         return Context(
@@ -257,15 +214,45 @@ class App:
             Forecaster(self.draft, self.jobs, start_job),
             images,
             self.window_state,
-            self,
+            self._make_actions(),
             PAGES,
+        )
+
+    def _make_actions(self) -> Actions:
+        # What acts on the context is made after it.
+        return Actions(
+            commit=self.commit,
+            refresh=self.refresh,
+            show_message=self.show_message,
+            save_state_soon=self.save_state_soon,
+            switch_mode=self.switch_mode,
+            show_page=self.show_page,
+            is_on_settings=lambda: self.page in SETTINGS_PAGES,
+            jump=self.jump,
+            jump_to_problem=self.jump_to_problem,
+            show_sample=self.show_sample,
+            find=lambda: self.shell.finder.open(),
+            help=self.help,
+            start=lambda: self.runs.start(),
+            start_blocked_reason=lambda: self.runs.start_blocked_reason(),
+            send=lambda command: self.runs.send(command),
+            kill=lambda: self.runs.kill(),
+            resume=lambda: self.runs.resume(),
+            attach=lambda folder: self.runs.attach(folder),
+            open_path=lambda path: self.runs.open_path(path),
+            choose_preset=lambda: self.presets.show_menu(),
+            load_file=lambda path: self.presets.load(path),
+            load_demo=lambda: self.presets.load_demo(),
+            show_changes=lambda: self.presets.show_changes(),
+            save_preset=lambda: self.presets.save(),
+            save_preset_as=lambda: self.presets.save_as(),
         )
 
     def _bind(self) -> None:
         bind_select_all(self.root)
         hide_hidden_files(self.root)
         bind_wheel(self.root, self.kit)
-        bind_keys(self)
+        bind_keys(self.context)
         self.root.protocol("WM_DELETE_WINDOW", self.closing.ask)
         self.draft.listen(self._draft_changed)
 
@@ -295,7 +282,7 @@ class App:
         self.show_page(page or "model")
         # Edits made since the first start are kept.
         if opening.with_demo and (is_first or opening.is_demo_named):
-            self.root.after_idle(self.load_demo)
+            self.root.after_idle(self.presets.load_demo)
 
     def _attach_last_run(self) -> None:
         folder = self.window_state.run_folder

@@ -25,69 +25,51 @@ class Offer:
     holds: Callable[[], bool]
 
 
-class Actions(Protocol):
-    """Actions that every page can trigger."""
+@dataclass(frozen=True)
+class Actions:
+    """Actions of the whole window, for pages, buttons and keys.
 
-    @property
-    def is_on_settings(self) -> bool:
-        """Whether the current page shows settings."""
+    Attributes:
+        commit: Passes everything that is being typed to the draft.
+        refresh: Updates the screen to the draft and the run.
+        show_message: Shows a short message, with a button for an offer if there is one.
+        save_state_soon: Saves the window's state a second after the last change.
+        is_on_settings: Returns whether the current page shows settings.
+        jump: Goes to the setting at a path.
+        jump_to_problem: Goes to the next problem, or to the previous one for -1.
+        show_sample: Shows the sample of a prompt at a step.
+        help: Explains the focused setting, or shows the page of keys.
+        start: Checks the draft and starts a run with it.
+        start_blocked_reason: Returns why no run can be started now; "" if one can.
+        attach: Shows a run of the runs folder.
+        open_path: Opens a folder or a file with the desktop's own program.
+    """
 
-    def show_page(self, name: str) -> None:
-        """Show a page."""
-
-    def jump(self, path: str) -> None:
-        """Go to a setting."""
-
-    def start(self) -> None:
-        """Check the draft and start a run with it."""
-
-    def send(self, command: CommandName) -> None:
-        """Send a command to the worker."""
-
-    def kill(self) -> None:
-        """Kill the worker."""
-
-    def resume(self) -> None:
-        """Resume the displayed run."""
-
-    def attach(self, folder: Path) -> None:
-        """Show a run of the runs folder."""
-
-    def open_path(self, path: Path) -> None:
-        """Open a folder or a file with the desktop's own program."""
-
-    def choose_preset(self) -> None:
-        """Open the preset menu."""
-
-    def load_file(self, path: Path) -> None:
-        """Load a config file."""
-
-    def show_sample(self, prompt: int, step: int) -> None:
-        """Show one sample on the page of samples."""
-
-    def show_changes(self) -> None:
-        """List the changes to the preset."""
-
-    def save_preset(self) -> object:
-        """Save the preset, or ask for a name."""
-
-    def load_demo(self) -> None:
-        """Create the demo and load it."""
-
-    def start_blocked_reason(self) -> str:
-        """Return why no run can be started now; "" if one can."""
-
-    def commit(self) -> None:
-        """Pass everything that is being typed to the draft."""
-
-    def refresh(self) -> None:
-        """Update the screen to the draft and the run."""
-
-    def show_message(self, text: str, offer: Offer | None = None) -> None:
-        """Show a short message, with a button for an offer."""
-
-    def save_state_soon(self) -> None:
-        """Save the window's state a second after the last change."""
+    commit: Callable[[], None]
+    refresh: Callable[[], None]
+    show_message: Callable[..., None]
+    save_state_soon: Callable[[], None]
+    switch_mode: Callable[[], None]
+    show_page: Callable[[str], None]
+    is_on_settings: Callable[[], bool]
+    jump: Callable[[str], None]
+    jump_to_problem: Callable[[int], None]
+    show_sample: Callable[[int, int], None]
+    find: Callable[[], None]
+    help: Callable[[], None]
+    start: Callable[[], None]
+    start_blocked_reason: Callable[[], str]
+    send: Callable[[CommandName], None]
+    kill: Callable[[], None]
+    resume: Callable[[], None]
+    attach: Callable[[Path], None]
+    open_path: Callable[[Path], None]
+    choose_preset: Callable[[], None]
+    load_file: Callable[[Path], object]
+    load_demo: Callable[[], None]
+    show_changes: Callable[[], None]
+    save_preset: Callable[[], object]
+    save_preset_as: Callable[[], object]
 
 
 @dataclass(frozen=True)

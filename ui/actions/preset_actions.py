@@ -56,7 +56,7 @@ class PresetActions:
             return []
         act.save_state_soon()
         # A page of settings already shows the values of the preset.
-        if not act.is_on_settings and not self._context.session.is_running:
+        if not act.is_on_settings() and not self._context.session.is_running:
             act.show_page("model")
         self.report_replaced_changes(len(replaced))
         return replaced

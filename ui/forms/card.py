@@ -2,30 +2,28 @@
 
 import tkinter as tk
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from tkinter import ttk
 
-from onetrainer.config.base.variants import KIND
 from onetrainer.config.fields import Setting
 from ui.forms.lists import ListCard
-from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Plot, Row, restore_tab_order, show_leads
+from ui.forms.row import (
+    LABEL_WIDTH,
+    LINES,
+    FormContext,
+    Plot,
+    Row,
+    Slot,
+    restore_tab_order,
+    show_leads,
+)
 from ui.model.form_fields import Group
-from ui.model.variants import entries_of
+from ui.model.variants import entries_of, is_variant_choice, section_of
 from ui.model.visible_settings import Visibility, has_effect, is_visible
 
 _WRAP = 620
 # Number of rows from which a nested section has a title.
 _TITLED_FROM = 2
-
-
-@dataclass
-class Slot:
-    """Position of a setting on the card. row: its widgets, created when first needed."""
-
-    setting: Setting
-    line: int
-    section: str
-    row: Row | None = None
 
 
 class GroupCard:
@@ -80,7 +78,13 @@ class GroupCard:
                     self._add_list(setting)
                 else:
                     self._slots.append(
-                        Slot(setting, line, section.key, self._reusable_row(setting))
+                        Slot(
+                            setting,
+                            setting.path,
+                            self._frame,
+                            line,
+                            row=self._reusable_row(setting),
+                        )
                     )
                     line += LINES
         self._detach_others(before, before_lists)
@@ -107,7 +111,8 @@ class GroupCard:
         for slot in self._slots:
             if self._is_visible(slot.setting, visibility):
                 self._show(slot)
-                shown[slot.section] = shown.get(slot.section, 0) + 1
+                section = section_of(slot.path)
+                shown[section] = shown.get(section, 0) + 1
             else:
                 hidden += self._has_effect(slot.setting)
                 if slot.row is not None:
@@ -224,9 +229,7 @@ class GroupCard:
     def _show_titles(self, shown: Mapping[str, int]) -> None:
         """Show the titles of nested sections that have more than one visible row."""
         # The choice of a variant serves as title.
-        chosen = {
-            slot.section for slot in self._slots if slot.setting.path == f"{slot.section}.{KIND}"
-        }
+        chosen = {section_of(slot.path) for slot in self._slots if is_variant_choice(slot.path)}
         for key, label in self._titles.items():
             if shown.get(key, 0) >= _TITLED_FROM and key not in chosen:
                 label.grid()

@@ -2,13 +2,12 @@
 
 import tkinter as tk
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from tkinter import ttk
 from typing import Protocol
 
 from onetrainer.config.fields import Setting
-from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Row, restore_tab_order, show_leads
+from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Row, Slot, restore_tab_order, show_leads
 from ui.messages.line_breaks import break_at_dots, shorten
 from ui.model.new_entries import entry_summary, entry_title
 from ui.model.variants import entries_of
@@ -38,21 +37,6 @@ class Owner(Protocol):
     def duplicate(self, index: int) -> None: ...
 
     def remove(self, index: int) -> None: ...
-
-
-@dataclass
-class Slot:
-    """Position of a setting in an entry. is_stacked: whether it is side by side with others.
-
-    row: its widgets, created when first needed.
-    """
-
-    setting: Setting
-    path: str
-    parent: tk.Misc
-    line: int
-    is_stacked: bool
-    row: Row | None = None
 
 
 class Entry:

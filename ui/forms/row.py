@@ -306,21 +306,32 @@ class Row:
         return f"Reset to {base}"
 
 
-class Placed(Protocol):
-    """Position of a setting. row: its widgets; None until created."""
+@dataclass
+class Slot:
+    """Position of a setting on a card or in an entry.
+
+    Attributes:
+        path: Of the setting, which may be inside a list entry.
+        is_stacked: Whether it is side by side with others.
+        row: Its widgets, created when first needed.
+    """
 
     setting: Setting
-    row: Row | None
+    path: str
+    parent: tk.Misc
+    line: int
+    is_stacked: bool = False
+    row: Row | None = None
 
 
-def restore_tab_order(slots: Iterable[Placed]) -> None:
+def restore_tab_order(slots: Iterable[Slot]) -> None:
     """Make Tab visit rows in reading order, not in the order of their creation."""
     for slot in slots:
         if slot.row is not None:
             slot.row.raise_in_tab_order()
 
 
-def show_leads(slots: Iterable[Placed], of_card: Row | None = None) -> None:
+def show_leads(slots: Iterable[Slot], of_card: Row | None = None) -> None:
     """Show the leads of groups that have a visible row.
 
     A group extends to the end of the section of its first setting.

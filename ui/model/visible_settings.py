@@ -68,13 +68,13 @@ def _values(draft: Draft, path: str) -> list[object]:
     return [value_in(entry, inner) for entry in in_use]
 
 
-def is_visible(draft: Draft, setting: Setting, path: str, seen: Visibility) -> bool:
+def is_visible(draft: Draft, setting: Setting, path: str, visibility: Visibility) -> bool:
     """Return whether a setting is shown. path: may be inside a list entry."""
-    if path in seen.revealed or draft.problem(path) is not None:
+    if path in visibility.revealed or draft.problem(path) is not None:
         return True
     if not has_effect(draft, setting, path):
         return False
-    if seen.with_advanced or setting.ui.level == "basic":
+    if visibility.with_advanced or setting.ui.level == "basic":
         return True
     is_of_entry = path != setting.path
     is_default = draft.value(path) == setting.default if is_of_entry else draft.is_default(path)

@@ -1,32 +1,25 @@
 """Status line: problems on the left, the run on the right."""
 
-import tkinter as tk
-from collections.abc import Callable
 from tkinter import ttk
 
 from onetrainer.errors import Problem
+from ui.context import Context
 from ui.progress.run_state import RunState, format_speed, format_time
-from ui.widgets.widgets import Kit
 
 
 class Footer:
     """Status line with a button for the problems and one for the run."""
 
-    def __init__(
-        self,
-        kit: Kit,
-        parent: tk.Misc,
-        next_problem: Callable[[], None],
-        to_run: Callable[[], None],
-    ) -> None:
-        self.outer = kit.frame(parent, ground="side")
+    def __init__(self, context: Context) -> None:
+        kit, act = context.kit, context.act
+        self.outer = kit.frame(context.root, ground="side")
         pad = kit.px(14)
-        self._problems = ttk.Button(
-            self.outer, style="QuietSide.TButton", command=next_problem, text=""
-        )
+        self._problems = ttk.Button(self.outer, style="QuietSide.TButton")
+        self._problems.configure(command=lambda: act.jump_to_problem(1))
         self._gap = kit.px(8), kit.px(4)
         kit.name(self._problems, "problems")
-        self._run = ttk.Button(self.outer, style="QuietSide.TButton", command=to_run)
+        self._run = ttk.Button(self.outer, style="QuietSide.TButton")
+        self._run.configure(command=lambda: act.show_page("run"))
         self._bar = kit.progress(self.outer, ground="side", height=6)
         self._bar.configure(width=kit.px(160) / kit.theme.scale)
         kit.name(self._run, "run line")

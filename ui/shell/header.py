@@ -1,56 +1,45 @@
 """Header with the preset, its changes, the search box and Start."""
 
 import tkinter as tk
-from collections.abc import Callable
-from dataclasses import dataclass
 from tkinter import ttk
 
+from ui.context import Context
 from ui.model.draft import Draft
 from ui.shell.nav import WIDTH
-from ui.widgets.widgets import Kit
 
 _MAX_NAME_LENGTH = 34
 _MARGIN = 28
 
 
-@dataclass(frozen=True)
-class HeaderActions:
-    """Actions of the header's buttons."""
-
-    home: Callable[[], None]
-    presets: Callable[[], None]
-    changes: Callable[[], None]
-    save: Callable[[], object]
-    start: Callable[[], None]
-
-
 class Header:
     """Shows the name of the preset and the number of changes."""
 
-    def __init__(self, kit: Kit, parent: tk.Misc, act: HeaderActions) -> None:
-        self.outer = kit.frame(parent, ground="side")
+    def __init__(self, context: Context) -> None:
+        kit, act = context.kit, context.act
+        self.outer = kit.frame(context.root, ground="side")
         px = kit.px
         # As wide as the navigation, so that the preset is aligned with the page.
         corner = kit.frame(self.outer, ground="side")
         corner.configure(width=px(WIDTH + _MARGIN), height=px(48))
         corner.pack_propagate(False)
         corner.pack(side="left")
-        logo = ttk.Button(
-            corner, text="OneTrainer", style="Logo.TButton", command=act.home, takefocus=0
-        )
+        logo = ttk.Button(corner, text="OneTrainer", style="Logo.TButton", takefocus=0)
+        logo.configure(command=lambda: act.show_page("welcome"))
         logo.pack(side="left", padx=px(9))
         kit.name(logo, "home")
         self.presets = kit.button(
-            self.outer, "No preset  ▾", act.presets, name="presets", ground="side"
+            self.outer, "No preset  ▾", act.choose_preset, name="presets", ground="side"
         )
         self.presets.describe("Open, save or reset a preset (Ctrl+O)")
         self.presets.widget.pack(side="left")
         self._changes = ttk.Button(
-            self.outer, style="Changes.QuietSide.TButton", command=act.changes
+            self.outer, style="Changes.QuietSide.TButton", command=act.show_changes
         )
         kit.name(self._changes, "changes")
         self._gap = px(4)
-        self.save = kit.button(self.outer, "Save", act.save, name="save preset", ground="side")
+        self.save = kit.button(
+            self.outer, "Save", act.save_preset, name="save preset", ground="side"
+        )
         self.save.describe("Save the preset (Ctrl+S)")
         self.save.widget.pack(side="left", padx=(px(6), 0))
         self.start = kit.button(

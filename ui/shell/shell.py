@@ -3,13 +3,12 @@
 import tkinter as tk
 from collections import Counter
 from tkinter import ttk
-from typing import Protocol
 
 from ui.context import Context, Offer
 from ui.model.form_fields import PagePlan, page_of
 from ui.shell.finder import Finder
 from ui.shell.footer import Footer
-from ui.shell.header import Header, HeaderActions
+from ui.shell.header import Header
 from ui.shell.nav import Nav
 from ui.widgets.widgets import focused
 
@@ -18,28 +17,13 @@ _OFFER_MS = 30_000
 _MESSAGE_MARGIN = 180
 
 
-class Owner(Protocol):
-    """Actions that the shell needs from the window."""
-
-    def jump_to_problem(self, by: int = 1) -> None: ...
-
-    def switch_mode(self) -> None: ...
-
-
 class Shell:
     """Parts of the window that every page shares."""
 
-    def __init__(self, context: Context, plans: tuple[PagePlan, ...], owner: Owner) -> None:
+    def __init__(self, context: Context, plans: tuple[PagePlan, ...]) -> None:
         self._context = context
         kit, root, act = context.kit, context.root, context.act
-        header_actions = HeaderActions(
-            lambda: act.show_page("welcome"),
-            act.choose_preset,
-            act.show_changes,
-            act.save_preset,
-            act.start,
-        )
-        self.header = Header(kit, root, header_actions)
+        self.header = Header(context)
         self.finder = Finder(kit, root, self.header.outer, plans, context.draft, act.jump)
         self.header.finish(self.finder.entry)
         self.header.outer.pack(fill="x")
@@ -47,8 +31,8 @@ class Shell:
         middle = kit.frame(root, ground="window")
         self.nav = Nav(kit, middle, context.pages, act.show_page)
         self.nav.outer.pack(side="left", fill="y")
-        self._mode: ttk.Button = self._make_foot(owner)
-        self.footer = Footer(kit, root, owner.jump_to_problem, lambda: act.show_page("run"))
+        self._mode: ttk.Button = self._make_foot()
+        self.footer = Footer(context)
         # Packed before the page, which would push it out of a low window.
         self.footer.outer.pack(fill="x", side="bottom")
         _line(context, root).pack(fill="x", side="bottom")
@@ -145,9 +129,9 @@ class Shell:
         message.pack(side="left", padx=(kit.px(28), kit.px(16)), pady=kit.px(7))
         return bar, message, ttk.Button(bar, style="Offer.TButton")
 
-    def _make_foot(self, owner: Owner) -> ttk.Button:
+    def _make_foot(self) -> ttk.Button:
         foot = self.nav.foot
-        mode = ttk.Button(foot, style="QuietSide.TButton", command=owner.switch_mode)
+        mode = ttk.Button(foot, style="QuietSide.TButton", command=self._context.act.switch_mode)
         keys = ttk.Button(
             foot,
             style="QuietSide.TButton",

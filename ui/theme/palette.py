@@ -66,55 +66,33 @@ class Palette:
         return str(vars(self)[role])
 
 
-DARK = Palette(
-    window="#14161b",
-    side="#0f1115",
-    card="#1c1f26",
-    field="#14161b",
-    raised="#2a2e38",
-    hover="#353a46",
-    line="#2b2f39",
-    border="#6c7482",
-    text="#e9ebef",
-    dim="#a4acb9",
-    accent="#8fb1ff",
-    fill="#3567d6",
-    fill_hover="#2c59c0",
-    on_fill="#ffffff",
-    danger="#ff8d85",
-    danger_fill="#b3372f",
-    warning="#f0b955",
-    good="#74d08f",
-    selected="#25365e",
-    plot="#3d5387",
-    validation="#ff9f66",
-    validation_band="#54392a",
-)
-
-LIGHT = Palette(
-    window="#f2f4f7",
-    side="#e6e9ee",
-    card="#ffffff",
-    field="#ffffff",
-    raised="#d8dde7",
-    hover="#c6cdd9",
-    line="#d9dde5",
-    border="#7f8694",
-    text="#1a1d23",
-    dim="#565d6a",
-    accent="#1d55c4",
-    fill="#2a5fd0",
-    fill_hover="#2250b4",
-    on_fill="#ffffff",
-    danger="#b0251d",
-    danger_fill="#b3261e",
-    warning="#815200",
-    good="#136b31",
-    selected="#d3e0fb",
-    plot="#a9c0ee",
-    validation="#9a3f04",
-    validation_band="#f7dcc8",
-)
+# Of each role, dark and light.
+_COLORS: dict[Role, tuple[str, str]] = {
+    "window": ("#14161b", "#f2f4f7"),
+    "side": ("#0f1115", "#e6e9ee"),
+    "card": ("#1c1f26", "#ffffff"),
+    "field": ("#14161b", "#ffffff"),
+    "raised": ("#2a2e38", "#d8dde7"),
+    "hover": ("#353a46", "#c6cdd9"),
+    "line": ("#2b2f39", "#d9dde5"),
+    "border": ("#6c7482", "#7f8694"),
+    "text": ("#e9ebef", "#1a1d23"),
+    "dim": ("#a4acb9", "#565d6a"),
+    "accent": ("#8fb1ff", "#1d55c4"),
+    "fill": ("#3567d6", "#2a5fd0"),
+    "fill_hover": ("#2c59c0", "#2250b4"),
+    "on_fill": ("#ffffff", "#ffffff"),
+    "danger": ("#ff8d85", "#b0251d"),
+    "danger_fill": ("#b3372f", "#b3261e"),
+    "warning": ("#f0b955", "#815200"),
+    "good": ("#74d08f", "#136b31"),
+    "selected": ("#25365e", "#d3e0fb"),
+    "plot": ("#3d5387", "#a9c0ee"),
+    "validation": ("#ff9f66", "#9a3f04"),
+    "validation_band": ("#54392a", "#f7dcc8"),
+}
+DARK = Palette(**{role: dark for role, (dark, _) in _COLORS.items()})
+LIGHT = Palette(**{role: light for role, (_, light) in _COLORS.items()})
 
 # Colors of the parts of a whole, distinguishable with any color vision, in their order in a bar.
 # Both appearances use the same hues; each has 3:1 on a card. The last, a gray, is for the rest.

@@ -47,27 +47,15 @@ def _labels(style: ttk.Style, palette: Palette, ground: Role) -> None:
     color = palette[ground]
     style.configure(f"{name}.TFrame", background=color)
     style.configure(f"{name}.TLabel", background=color, foreground=palette.text)
-    tones: dict[str, Role] = {
-        "Dim": "dim",
-        "Accent": "accent",
-        "Danger": "danger",
-        "Warning": "warning",
-        "Good": "good",
-    }
-    for tone, role in tones.items():
-        style.configure(f"{tone}.{name}.TLabel", background=color, foreground=palette[role])
-        style.configure(
-            f"Small{tone}.{name}.TLabel",
-            background=color,
-            foreground=palette[role],
-            font="OneTrainerSmall",
-        )
-        style.configure(
-            f"Heading{tone}.{name}.TLabel",
-            background=color,
-            foreground=palette[role],
-            font="OneTrainerHeading",
-        )
+    tones: tuple[Role, ...] = ("dim", "accent", "danger", "warning", "good")
+    for role in tones:
+        for size, font in (("", "Body"), ("Small", "Small"), ("Heading", "Heading")):
+            style.configure(
+                f"{size}{role.capitalize()}.{name}.TLabel",
+                background=color,
+                foreground=palette[role],
+                font=f"OneTrainer{font}",
+            )
     for font in ("Small", "Bold", "Heading", "Title", "Mono"):
         style.configure(f"{font}.{name}.TLabel", background=color, font=f"OneTrainer{font}")
 
@@ -106,9 +94,7 @@ def _entries(style: ttk.Style, palette: Palette, px: Px) -> None:
             kind,
             fieldbackground=palette.field,
             foreground=palette.text,
-            bordercolor=palette.border,
-            lightcolor=palette.field,
-            darkcolor=palette.field,
+            **_edges(palette.field) | {"bordercolor": palette.border},
             insertcolor=palette.text,
             padding=(px(7), px(4)),
         )
@@ -139,9 +125,7 @@ def _buttons(style: ttk.Style, palette: Palette, px: Px) -> None:
         "TButton",
         background=palette.raised,
         foreground=palette.text,
-        bordercolor=palette.raised,
-        lightcolor=palette.raised,
-        darkcolor=palette.raised,
+        **_edges(palette.raised),
         padding=(px(12), px(4)),
         width=-1,
         relief="flat",
@@ -159,9 +143,7 @@ def _buttons(style: ttk.Style, palette: Palette, px: Px) -> None:
     style.configure(
         "Logo.TButton",
         background=palette.side,
-        bordercolor=palette.side,
-        lightcolor=palette.side,
-        darkcolor=palette.side,
+        **_edges(palette.side),
         font="OneTrainerHeading",
         padding=(px(8), px(2)),
     )
@@ -171,9 +153,7 @@ def _buttons(style: ttk.Style, palette: Palette, px: Px) -> None:
         style.configure(
             name,
             background=palette[role],
-            bordercolor=palette[role],
-            lightcolor=palette[role],
-            darkcolor=palette[role],
+            **_edges(palette[role]),
             foreground=palette.dim,
             padding=(px(5), px(2)),
         )
@@ -192,9 +172,7 @@ def _tables(style: ttk.Style, palette: Palette, px: Px) -> None:
         background=palette.card,
         fieldbackground=palette.card,
         foreground=palette.text,
-        bordercolor=palette.card,
-        lightcolor=palette.card,
-        darkcolor=palette.card,
+        **_edges(palette.card),
         rowheight=px(32),
     )
     style.map(
@@ -227,3 +205,8 @@ def _tables(style: ttk.Style, palette: Palette, px: Px) -> None:
             gripcount=0,
         )
         style.map(f"{way}.TScrollbar", background=[("disabled", palette.card)])
+
+
+def _edges(color: str) -> dict[str, str]:
+    """Return the options that give a widget a flat edge of one color."""
+    return dict.fromkeys(("bordercolor", "lightcolor", "darkcolor"), color)
