@@ -6,7 +6,9 @@ from pathlib import Path
 from tkinter import ttk
 
 from ui.background.image_cache import ImageCache
+from ui.messages.line_breaks import shorten
 from ui.progress.samples import SampleBook, thumbnail
+from ui.widgets.thumbnails import Thumbnails
 from ui.widgets.widgets import Kit
 
 _CELL = 84
@@ -28,11 +30,10 @@ class Gallery:
         self._folder = Path()
         self._current = (0, 0)
         self._columns = 0
-        # Cached by path and size for redraws. Tk drops an image that has no reference.
-        self._photos: dict[tuple[Path, int], object] = {}
         self.outer = kit.frame(parent)
         self._canvas = tk.Canvas(self.outer, highlightthickness=0, takefocus=0, width=1, height=1)
         kit.theme.paint(self._canvas, bg="card")
+        self._thumbnails = Thumbnails(kit, self._canvas)
         self._across = ttk.Scrollbar(self.outer, orient="horizontal", command=self._xview)
         self._down = ttk.Scrollbar(self.outer, orient="vertical", command=self._yview)
         self._canvas.configure(xscrollcommand=self._across.set, yscrollcommand=self._down.set)
@@ -48,7 +49,7 @@ class Gallery:
     def show(self, folder: Path, book: SampleBook, prompt: int, step: int) -> None:
         """Show the samples of a run and mark the selected one."""
         if folder != self._folder:
-            self._photos.clear()
+            self._thumbnails.forget()
         is_longer = len(book.steps) != self._columns
         self._folder, self._book = folder, book
         self._current = (prompt, step)
@@ -62,7 +63,7 @@ class Gallery:
     def draw(self) -> None:
         """Draw the visible part."""
         canvas, px = self._canvas, self._kit.px
-        canvas.delete("all")
+        self._thumbnails.begin()
         steps, prompts = self._book.steps, self._book.prompts
         if not steps:
             return
@@ -77,7 +78,6 @@ class Gallery:
                 self._draw_cell(row, column, prompts[row], steps[column])
         for column in range(first, last):
             self._draw_head(column, steps[column])
-        self._drop_distant_images(prompts[top:bottom], steps[first:last])
 
     def _draw_head(self, column: int, step: int) -> None:
         x = column * self._kit.px(_CELL + _GAP) + self._kit.px(_CELL) // 2
@@ -97,18 +97,15 @@ class Gallery:
         px = self._kit.px
         palette = self._kit.theme.palette
         label = " ".join((sample.prompt if sample else "").split())
-        text = self._canvas.create_text(
+        room = self._canvas.winfo_width() - px(6)
+        self._canvas.create_text(
             self._canvas.canvasx(0) + 1,
             px(_HEAD) + row * self._row_height() + px(2),
-            text=label or "(no prompt)",
+            text=shorten(label or "(no prompt)", room, self._kit.theme.measure),
             anchor="nw",
             font="OneTrainerSmall",
             fill=palette.accent if prompt == self._current[0] else palette.dim,
         )
-        room = self._canvas.winfo_width() - px(6)
-        while label and self._canvas.bbox(text)[2] - self._canvas.bbox(text)[0] > room:
-            label = label[: -max(1, len(label) // 12)].rstrip()
-            self._canvas.itemconfigure(text, text=f"{label}…")
 
     def _draw_cell(self, row: int, column: int, prompt: int, step: int) -> None:
         sample = self._book.at(prompt, step)
@@ -118,39 +115,12 @@ class Gallery:
         side = px(_CELL)
         x = column * px(_CELL + _GAP)
         y = px(_HEAD) + row * self._row_height() + px(_ROW_HEAD)
-        image = self._image(thumbnail(self._folder, sample), side)
-        if image is None:
-            self._canvas.create_rectangle(
-                x, y, x + side, y + side, outline="", fill=self._kit.theme.palette.raised
-            )
-        else:
-            self._canvas.create_image(x + side // 2, y + side // 2, image=image)
-        if (prompt, step) == self._current:
-            self._canvas.create_rectangle(
-                x + 1,
-                y + 1,
-                x + side - 1,
-                y + side - 1,
-                outline=self._kit.theme.palette.accent,
-                width=px(3),
-            )
-
-    def _image(self, path: Path, side: int) -> object:
-        if (path, side) in self._photos:
-            return self._photos[path, side]
+        path = thumbnail(self._folder, sample)
         image = self._images.get(path, side, side, self.draw)
-        if image is None:
-            return None
-        from PIL.ImageTk import PhotoImage
-
-        self._photos[path, side] = PhotoImage(image, master=self._canvas)
-        return self._photos[path, side]
-
-    def _drop_distant_images(self, prompts: list[int], steps: list[int]) -> None:
-        if len(self._photos) > 4 * max(8, len(prompts) * len(steps)):
-            samples = (self._book.at(prompt, step) for prompt in prompts for step in steps)
-            visible = {thumbnail(self._folder, sample) for sample in samples if sample}
-            self._photos = {key: image for key, image in self._photos.items() if key[0] in visible}
+        middle = x + side // 2, y + side // 2
+        self._thumbnails.draw((path, side), image, *middle, side)
+        if (prompt, step) == self._current:
+            self._thumbnails.outline(*middle, side - 2, color=self._kit.theme.palette.accent)
 
     def _row_height(self) -> int:
         return self._kit.px(_ROW_HEAD + _CELL + _GAP)

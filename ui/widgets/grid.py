@@ -4,21 +4,17 @@ Only visible cells are drawn. One cell is selected, by pointer or keyboard.
 """
 
 import tkinter as tk
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import customtkinter
 
 from ui.theme.palette import Role
 from ui.theme.theme import pair
+from ui.widgets.thumbnails import Thumbnails
 from ui.widgets.widgets import Kit
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
 _RING = 2
-_MAX_IMAGES = 200
 _WHEEL_PX = 60
 
 
@@ -30,6 +26,16 @@ class Box:
     top: int
     width: int
     height: int
+
+    @property
+    def right(self) -> int:
+        """Right edge."""
+        return self.left + self.width
+
+    @property
+    def bottom(self) -> int:
+        """Lower edge."""
+        return self.top + self.height
 
 
 Paint = Callable[[tk.Canvas, int, Box, bool], None]
@@ -63,15 +69,16 @@ class Grid:
         self._paint = paint
         self._chosen = chosen
         self._opened = opened
+        # Whether the selected cell has a ground of its own.
+        self.fills_current = True
         self._height, self._width = kit.px(height), kit.px(width)
         self.count = 0
         self.current = -1
-        self._images: dict[Hashable, object] = {}
-        self._used: set[Hashable] = set()
         self.outer = kit.frame(parent)
         self.canvas = tk.Canvas(
             self.outer, highlightthickness=_RING, borderwidth=0, takefocus=1, width=1, height=1
         )
+        self.thumbnails = Thumbnails(kit, self.canvas)
         ground: Role = "card"
         kit.theme.paint(self.canvas, bg=ground, highlightbackground=ground, highlightcolor="accent")
         self.canvas.configure(yscrollincrement=1)
@@ -109,36 +116,20 @@ class Grid:
     def draw(self) -> None:
         """Draw the visible cells."""
         canvas = self.canvas
-        canvas.delete("all")
-        self._used.clear()
+        self.thumbnails.begin()
         if not self.count or canvas.winfo_width() <= 1:
             return
         columns = self._columns
         first = max(0, int(canvas.canvasy(0)) // self._height) * columns
         below = int(canvas.canvasy(canvas.winfo_height())) // self._height + 1
         for index in range(first, min(self.count, below * columns)):
-            self._paint(canvas, index, self._box(index), index == self.current)
-        if len(self._images) > _MAX_IMAGES:
-            self._images = {key: self._images[key] for key in self._used}
-
-    def image(self, key: Hashable, image: "Image | None", x: int, y: int) -> bool:
-        """Draw an image centered at a point, and return whether there was one to draw.
-
-        The grid keeps a reference by `key`, because Tk drops images without one.
-        """
-        if image is None:
-            return False
-        if key not in self._images:
-            from PIL.ImageTk import PhotoImage
-
-            self._images[key] = PhotoImage(image, master=self.canvas)
-        self._used.add(key)
-        self.canvas.create_image(x, y, image=self._images[key])
-        return True
-
-    def forget_images(self) -> None:
-        """Drop the cached images, because their keys now stand for others."""
-        self._images.clear()
+            box = self._box(index)
+            if self.fills_current and index == self.current:
+                fill = self._kit.theme.palette.selected
+                canvas.create_rectangle(
+                    box.left, box.top, box.right, box.bottom, fill=fill, width=0
+                )
+            self._paint(canvas, index, box, index == self.current)
 
     def take_focus(self) -> None:
         """Move the keyboard focus to the grid."""

@@ -214,7 +214,7 @@ class CheckTab:
         group = self._groups[index]
         self._findings = findings_in(self._shown.findings, group.key) if self._shown else []
         self._title.configure(text=group.title if self._findings else _CLEAN)
-        self._list.forget_images()
+        self._list.thumbnails.forget()
         self._list.show(len(self._findings), 0 if self._findings else -1)
         self._list.to_top()
         self._enable()
@@ -239,7 +239,6 @@ class CheckTab:
 
     def _paint_group(self, canvas: tk.Canvas, index: int, box: Box, is_current: bool) -> None:
         group, kit = self._groups[index], self._context.kit
-        self._paint_ground(canvas, box, is_current)
         middle, px, palette = box.top + box.height // 2, kit.px, kit.theme.palette
         figure = f"{group.count:,}"
         room = box.width - px(30) - kit.theme.measure(figure)
@@ -263,12 +262,11 @@ class CheckTab:
     def _paint(self, canvas: tk.Canvas, index: int, box: Box, is_current: bool) -> None:
         """Draw a finding: thumbnail, the image it is compared with, file name, problem, remedy."""
         finding, kit = self._findings[index], self._context.kit
-        self._paint_ground(canvas, box, is_current)
         px, palette, measure = kit.px, kit.theme.palette, kit.theme.measure
         left = box.left + px(8)
         for path in (finding.path, finding.other):
             if path is not None:
-                is_available = self._paint_thumb(canvas, path, left, box.top + px(8))
+                is_available = self._paint_thumb(path, left, box.top + px(8))
                 if not is_available and finding.kind in _NO_IMAGE:
                     self._paint_suffix(canvas, path, left, box.top + px(8))
                 left += px(_THUMB + 6)
@@ -295,22 +293,12 @@ class CheckTab:
             )
             y = canvas.bbox(item)[3] + px(2)
 
-    def _paint_ground(self, canvas: tk.Canvas, box: Box, is_current: bool) -> None:
-        if is_current:
-            right, bottom = box.left + box.width, box.top + box.height
-            fill = self._context.kit.theme.palette.selected
-            canvas.create_rectangle(box.left, box.top, right, bottom, outline="", fill=fill)
-
-    def _paint_thumb(self, canvas: tk.Canvas, path: Path, left: int, top: int) -> bool:
+    def _paint_thumb(self, path: Path, left: int, top: int) -> bool:
         """Draw the thumbnail or its background; return whether there is a thumbnail."""
         side = self._context.kit.px(_THUMB)
         image = self._context.images.get(path, side, side, self._list.draw)
         middle = left + side // 2, top + side // 2
-        is_available = self._list.image((path, side), image, *middle)
-        if not is_available:
-            fill = self._context.kit.theme.palette.raised
-            canvas.create_rectangle(left, top, left + side, top + side, outline="", fill=fill)
-        return is_available
+        return self._list.thumbnails.draw((path, side), image, *middle, side)
 
     def _paint_suffix(self, canvas: tk.Canvas, path: Path, left: int, top: int) -> None:
         """Write the file type in place of an image."""

@@ -57,6 +57,7 @@ class ImagePanel:
             width=_CELL[0],
             height=_CELL[1],
         )
+        self._cells.fills_current = False
         self._cells.canvas.configure(height=kit.px(_CELL[1]))
         self._cells.outer.pack(side="left", fill="both", expand=True)
         self._caption: ttk.Label = kit.label(inner, style="Small", wrap=640)
@@ -78,7 +79,7 @@ class ImagePanel:
         ]
         self._has_several_buckets = len({transform.bucket for transform in transforms}) > 1
         chosen = numbers.index(transformed.number) if transformed.number in numbers else 0
-        self._cells.forget_images()
+        self._cells.thumbnails.forget()
         self._cells.show(len(self._repeats), chosen)
         self._select_repeat(chosen)
 
@@ -150,11 +151,7 @@ class ImagePanel:
         image = self._context.images.get_or_make(
             key, partial(transformed_thumbnail, item, transform, side), self._cells.draw
         )
-        if not self._cells.image(key, image, x, y):
-            half = side // 2
-            canvas.create_rectangle(
-                x - half, y - half, x + half, y + half, outline="", fill=palette.raised
-            )
+        self._cells.thumbnails.draw(key, image, x, y, side)
         label = repeat_label(repeat, self._repeats)
         if self._has_several_buckets:
             label = f"{label.partition(' ')[0]}  ·  {format_bucket(transform.bucket)}"

@@ -173,6 +173,7 @@ class PlanTab:
             height=_CELL,
             width=_CELL,
         )
+        thumbs.fills_current = False
         thumbs.outer.pack(fill="both", expand=True)
         return outer, thumbs
 
@@ -181,7 +182,7 @@ class PlanTab:
         bucket = self._buckets[index]
         self._title.configure(text=format_bucket(bucket.bucket))
         self._bucket_summary.configure(text=bucket_summary(bucket))
-        self._thumbnails.forget_images()
+        self._thumbnails.thumbnails.forget()
         self._thumbnails.show(len(bucket.images), 0)
         self._thumbnails.to_top()
         self._show_image(0)
@@ -192,20 +193,8 @@ class PlanTab:
 
     def _paint_bucket(self, canvas: tk.Canvas, index: int, box: Box, is_current: bool) -> None:
         """Draw the shape and size of a bucket, a bar, and the number of images."""
-        bucket, palette, px = (
-            self._buckets[index],
-            self._context.kit.theme.palette,
-            self._context.kit.px,
-        )
-        if is_current:
-            canvas.create_rectangle(
-                box.left,
-                box.top,
-                box.left + box.width,
-                box.top + box.height,
-                outline="",
-                fill=palette.selected,
-            )
+        bucket, kit = self._buckets[index], self._context.kit
+        palette, px = kit.theme.palette, kit.px
         middle = box.top + box.height // 2
         longer = max(bucket.bucket.width, bucket.bucket.height)
         wide = max(2, round(px(_GLYPH) * bucket.bucket.width / longer))
@@ -256,11 +245,7 @@ class PlanTab:
             key, partial(transformed_thumbnail, item, transform, side), self._thumbnails.draw
         )
         x, y = box.left + box.width // 2, box.top + box.height // 2
-        if not self._thumbnails.image(key, image, x, y):
-            half = side // 2
-            canvas.create_rectangle(
-                x - half, y - half, x + half, y + half, outline="", fill=kit.theme.palette.raised
-            )
+        self._thumbnails.thumbnails.draw(key, image, x, y, side)
         if is_current:
             wide = size_of(transform.bucket.width, transform.bucket.height, side)
             canvas.create_rectangle(

@@ -7,8 +7,10 @@ from pathlib import Path
 from tkinter import ttk
 
 from ui.context import Context
+from ui.messages.line_breaks import shorten
 from ui.progress.rewards import GridColumn, GridImage, Rewards, grid_columns, grid_rows
 from ui.widgets.scroller import Scroller
+from ui.widgets.thumbnails import Thumbnails
 from ui.widgets.timeline import Timeline
 from ui.widgets.widgets import focused
 
@@ -39,8 +41,6 @@ class RewardGrid:
         self._step: int | None = None
         self._current = (0, 0)
         self._folder = Path()
-        # Cached by path and size for redraws. Tk drops an image that has no reference.
-        self._images: dict[tuple[Path, int], object] = {}
         self.outer, inner = kit.card(parent)
         kit.label(inner, "Evaluation prompts", style="Heading").pack(anchor="w")
         width = _COLUMNS * kit.px(_CELL + _GAP)
@@ -53,6 +53,7 @@ class RewardGrid:
         self._canvas = tk.Canvas(
             box, width=width, height=kit.px(_MIN_HEIGHT), highlightthickness=0, takefocus=1
         )
+        self._thumbnails = Thumbnails(kit, self._canvas)
         self._bar = ttk.Scrollbar(box, orient="vertical", command=self._yview)
         self._canvas.configure(yscrollcommand=self._bar.set, yscrollincrement=kit.px(20))
         self._canvas.pack(side="left", fill="y", expand=True)
@@ -69,7 +70,7 @@ class RewardGrid:
     def show(self, folder: Path, rewards: Rewards) -> None:
         """Show the evaluations of a run; follow the newest until the user selects another."""
         if folder != self._folder:
-            self._images.clear()
+            self._thumbnails.forget()
             self._step, self._current = None, (0, 0)
         self._folder, self._rewards = folder, rewards
         self._refresh()
@@ -107,7 +108,7 @@ class RewardGrid:
     def draw(self) -> None:
         """Draw the visible part."""
         canvas, px = self._canvas, self._context.kit.px
-        canvas.delete("all")
+        self._thumbnails.begin()
         self._draw_heads()
         height = self._row_height()
         whole = len(self._rows) * height
@@ -121,15 +122,8 @@ class RewardGrid:
                 self._draw_cell(row, index, column.cells[row])
         if focused(canvas) is canvas and self._rows:
             x, y = self._corner(*self._current)
-            canvas.create_rectangle(
-                x + 1,
-                y + 1,
-                x + px(_CELL) - 1,
-                y + px(_CELL) - 1,
-                outline=self._context.kit.theme.palette.accent,
-                width=px(3),
-            )
-        self._drop_distant_images(top, bottom)
+            half, color = px(_CELL) // 2, self._context.kit.theme.palette.accent
+            self._thumbnails.outline(x + half, y + half, px(_CELL) - 2, color=color)
 
     def _draw_heads(self) -> None:
         palette, px = self._context.kit.theme.palette, self._context.kit.px
@@ -148,32 +142,26 @@ class RewardGrid:
     def _draw_row_head(self, row: int) -> None:
         prompt, seed = self._rows[row]
         px, canvas = self._context.kit.px, self._canvas
-        prompt_text = " ".join(prompt.split()) or "(no prompt)"
-        end = f" · seed {seed}"
-        text = canvas.create_text(
+        end, measure = f" · seed {seed}", self._context.kit.theme.measure
+        room = _COLUMNS * px(_CELL + _GAP) - px(_GAP) - measure(end)
+        canvas.create_text(
             1,
             row * self._row_height() + px(2),
-            text=prompt_text + end,
+            text=shorten(" ".join(prompt.split()) or "(no prompt)", room, measure) + end,
             anchor="nw",
             font=_FONT,
             fill=self._context.kit.theme.palette.dim,
         )
-        room = _COLUMNS * px(_CELL + _GAP) - px(_GAP)
-        while prompt_text and canvas.bbox(text)[2] > room:
-            prompt_text = prompt_text[: -max(1, len(prompt_text) // 12)].rstrip()
-            canvas.itemconfigure(text, text=f"{prompt_text}…{end}")
 
     def _draw_cell(self, row: int, index: int, cell: GridImage | None) -> None:
         if cell is None:
             return
-        palette, px = self._context.kit.theme.palette, self._context.kit.px
+        px = self._context.kit.px
         x, y = self._corner(row, index)
         side = px(_CELL)
-        image = self._image(self._folder / cell.path, side)
-        if image is None:
-            self._canvas.create_rectangle(x, y, x + side, y + side, outline="", fill=palette.raised)
-        else:
-            self._canvas.create_image(x + side // 2, y + side // 2, image=image)
+        path = self._folder / cell.path
+        image = self._context.images.get(path, side, side, self.draw)
+        self._thumbnails.draw((path, side), image, x + side // 2, y + side // 2, side)
         for line, (name, figure) in enumerate(cell.lines):
             foot = y + side + px(2) + line * px(_LINE)
             self._write(x, foot, name, figure)
@@ -181,33 +169,14 @@ class RewardGrid:
     def _write(self, x: int, y: int, name: str, figure: str) -> None:
         """Write a value at the right of an image, and as much of its name as fits."""
         palette, px, canvas = self._context.kit.theme.palette, self._context.kit.px, self._canvas
-        end = canvas.create_text(
-            x + px(_CELL), y, text=figure, anchor="ne", font=_FONT, fill=palette.text
-        )
-        room = canvas.bbox(end)[0] - px(4)
-        text = canvas.create_text(x, y, text=name, anchor="nw", font=_FONT, fill=palette.dim)
-        while name and canvas.bbox(text)[2] > room:
-            name = name[:-1]
-            canvas.itemconfigure(text, text=f"{name.rstrip()}…")
-
-    def _image(self, path: Path, side: int) -> object:
-        if (path, side) in self._images:
-            return self._images[path, side]
-        image = self._context.images.get(path, side, side, self.draw)
-        if image is None:
-            return None
-        from PIL.ImageTk import PhotoImage
-
-        self._images[path, side] = PhotoImage(image, master=self._canvas)
-        return self._images[path, side]
-
-    def _drop_distant_images(self, top: int, bottom: int) -> None:
-        """Drop images that are no longer visible, once there are many."""
-        if len(self._images) <= 4 * max(8, _COLUMNS * (bottom - top)):
-            return
-        cells = (cell for column in self._columns for cell in column.cells[top:bottom] if cell)
-        visible = {self._folder / cell.path for cell in cells}
-        self._images = {key: image for key, image in self._images.items() if key[0] in visible}
+        measure = self._context.kit.theme.measure
+        room = px(_CELL - 4) - measure(figure)
+        name = shorten(name, room, measure)
+        for left, text, anchor, color in (
+            (x + px(_CELL), figure, "ne", palette.text),
+            (x, name, "nw", palette.dim),
+        ):
+            canvas.create_text(left, y, text=text, anchor=anchor, font=_FONT, fill=color)
 
     def _row_height(self) -> int:
         px = self._context.kit.px

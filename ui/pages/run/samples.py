@@ -5,6 +5,7 @@ import tkinter as tk
 from onetrainer.run.events import Sample
 from ui.context import Context
 from ui.progress.samples import SampleBook, thumbnail
+from ui.widgets.thumbnails import Thumbnails
 
 _SIDE = 124
 # Smaller thumbnails are useless; rows that do not fit are only on the samples page.
@@ -25,6 +26,7 @@ class NewestSamples:
         width = _COLUMNS * kit.px(_SIDE) + kit.px(_GAP)
         self._canvas = tk.Canvas(inner, width=width, height=50, highlightthickness=0, takefocus=0)
         kit.theme.paint(self._canvas, bg="card")
+        self._thumbnails = Thumbnails(kit, self._canvas)
         self._canvas.pack(fill="both", expand=True)
         self._canvas.bind("<Configure>", lambda _: self._draw())
         self._canvas.bind("<<ThemeChanged>>", lambda _: self._draw())
@@ -32,7 +34,6 @@ class NewestSamples:
         kit.name(self._canvas, "newest samples")
         self._newest: list[Sample] = []
         self._state = (-1, -1)
-        self._images: list[object] = []
 
     def refresh(self) -> None:
         """Show the newest samples; do nothing if there are no new ones."""
@@ -46,8 +47,7 @@ class NewestSamples:
     def _draw(self) -> None:
         canvas, kit = self._canvas, self._context.kit
         folder = self._context.session.folder
-        canvas.delete("all")
-        self._images = []
+        self._thumbnails.begin()
         palette, px = kit.theme.palette, kit.px
         if not self._newest or folder is None:
             canvas.create_text(
@@ -63,15 +63,9 @@ class NewestSamples:
         side = self._side()
         for index, sample in enumerate(self._shown()):
             x, y = self._corner(index, side)
-            image = self._context.images.get(thumbnail(folder.path, sample), side, side, self._draw)
-            if image is None:
-                canvas.create_rectangle(x, y, x + side, y + side, fill=palette.raised, outline="")
-            else:
-                from PIL.ImageTk import PhotoImage
-
-                photo = PhotoImage(image, master=canvas)
-                self._images.append(photo)
-                canvas.create_image(x + side // 2, y + side // 2, image=photo)
+            path = thumbnail(folder.path, sample)
+            image = self._context.images.get(path, side, side, self._draw)
+            self._thumbnails.draw((path, side), image, x + side // 2, y + side // 2, side)
             canvas.create_text(
                 x,
                 y + side + px(3),

@@ -19,6 +19,7 @@ from ui.model.form_fields import section_name
 from ui.model.variants import settings_in
 from ui.pages.settings.model_card import ModelLines
 from ui.pages.settings.rate_plot import RatePlot
+from ui.widgets.thumbnails import Thumbnails
 from ui.widgets.widgets import wrap_in_card
 
 _THUMBNAILS = 9
@@ -48,7 +49,7 @@ class SummaryCard:
         self._lines.pack(anchor="w", pady=(kit.px(6), 0))
         self._canvas = tk.Canvas(inner, highlightthickness=0, width=1, height=1, takefocus=0)
         kit.theme.paint(self._canvas, bg="card")
-        self._images: list[object] = []
+        self._thumbnails = Thumbnails(kit, self._canvas)
         self._folder: ConceptSettings | None = None
         self._summary: FolderSummary | None = None
         self._model = ModelLines(context, self._show)
@@ -108,8 +109,7 @@ class SummaryCard:
     def _draw(self) -> None:
         if self._page != "data":
             return
-        self._canvas.delete("all")
-        self._images = []
+        self._thumbnails.begin()
         first = self._summary.first[:_THUMBNAILS] if self._summary else []
         if not first:
             self._canvas.pack_forget()
@@ -121,14 +121,9 @@ class SummaryCard:
         self._canvas.pack(anchor="w", pady=(kit.px(10), 0))
         for index, path in enumerate(first):
             image = self._context.images.get(path, side, side, self._draw)
-            if image is not None:
-                from PIL.ImageTk import PhotoImage
-
-                photo = PhotoImage(image, master=self._canvas)
-                self._images.append(photo)
-                row, column = divmod(index, _COLUMNS)
-                center = (side + gap) * column + side // 2, (side + gap) * row + side // 2
-                self._canvas.create_image(*center, image=photo)
+            row, column = divmod(index, _COLUMNS)
+            center = (side + gap) * column + side // 2, (side + gap) * row + side // 2
+            self._thumbnails.draw((path, side), image, *center, side)
 
 
 def first_folder(draft: Draft) -> ConceptSettings | None:
