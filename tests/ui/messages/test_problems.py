@@ -16,8 +16,8 @@ from ui.actions.preset_actions import name_error, suggested_name
 from ui.background.folder_summary import FolderSummary, summarize_folder
 from ui.background.session import PendingCommand, Session
 from ui.messages.problems import fix_label, problem_text
-from ui.model.preset_origin import Source
 from ui.model.draft import PENDING
+from ui.model.preset_origin import Source
 from ui.pages.run.banner import stopped_message
 from ui.pages.run.figures import activity
 from ui.pages.runs.page import in_words as standing_in_words
