@@ -38,6 +38,11 @@ class Fix:
     value: str | int | float | bool
 
 
+CORRECT, CHOOSE, LEAVE_OUT = "Correct it.", "Choose one.", "Correct it, or leave it out"
+OBVIOUS_REMEDIES = (CORRECT, CHOOSE, LEAVE_OUT)
+"""Beginnings of remedies that say nothing new next to the field of the problem."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """One problem of a config: where, what, what was expected, what to do.

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from onetrainer.config.base.variants import KIND, variant_tags, without_variant_tags
 from onetrainer.config.fields import Setting, sections, setting_at, settings
 from onetrainer.config.renamed import current_path
-from onetrainer.errors import Problem
+from onetrainer.errors import CORRECT, LEAVE_OUT, Problem
 
 _EXAMPLES: Mapping[str, str] = {"sampling.prompts": '[{"prompt": "a cat"}]'}
 """Example lists by their settings' paths."""
@@ -44,17 +44,17 @@ def _problem(
     # The example of a list also serves for its entries.
     example = _EXAMPLES.get(re.sub(r"\.\d+$", "", path))
     if example and item["type"] != "too_long":
-        return Problem(path, what, f"Expected a list such as {example}", "Correct it.")
+        return Problem(path, what, f"Expected a list such as {example}", CORRECT)
     if item["type"] == "literal_error" and setting is None:
         expected = item["ctx"]["expected"].replace("'", '"')
-        return Problem(path, what, f"Expected {expected}", "Correct it.")
+        return Problem(path, what, f"Expected {expected}", CORRECT)
     if setting is None and item["type"] == "model_type":
-        return Problem(path, what, "Expected settings in { }", "Correct the value.")
+        return Problem(path, what, "Expected settings in { }", CORRECT)
     if setting is None:
         expected = "a group of settings in { }" if path in ("", *sections(root)) else item["msg"]
-        return Problem(path, what, f"Expected {expected}", "Correct the value.")
+        return Problem(path, what, f"Expected {expected}", CORRECT)
     instead = "" if setting.default is None else f" to get {format_value(setting.default)}"
-    remedy = f"Correct it, or leave it out{instead}."
+    remedy = f"{LEAVE_OUT}{instead}."
     return Problem(path, what, f"Expected {_expected(item, setting)}", remedy)
 
 
@@ -92,7 +92,7 @@ def unprintable(document: Mapping[str, Any], prefix: str = "") -> list[Problem]:
 
 def _unknown_variant(path: str, tag: str, setting: Setting) -> Problem:
     near = _nearest(tag, setting.choices)
-    remedy = f'Did you mean "{near}"?' if near else "Correct it."
+    remedy = f'Did you mean "{near}"?' if near else CORRECT
     what = f"{format_value(tag)} is not allowed here"
     return Problem(setting.path, what, f"Expected {setting.expected}", remedy)
 

@@ -14,7 +14,7 @@ from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.buckets import MIN_RESOLUTION
-from onetrainer.errors import Fix, Problem, warning
+from onetrainer.errors import CHOOSE, Fix, Problem, warning
 
 _ROLE_LABELS = {
     "train": "training images",
@@ -74,9 +74,7 @@ def _training_problems(config: TrainConfig) -> Iterator[Problem]:
             "Choose a folder, or change the role of another one.",
         )
     elif not any(concept.use for concept in config.data.concepts):
-        yield Problem(
-            "data.folder", "no image folder is chosen", "Expected a folder", "Choose one."
-        )
+        yield Problem("data.folder", "no image folder is chosen", "Expected a folder", CHOOSE)
 
 
 def _duplicate_folders(concepts: tuple[ConceptSettings, ...]) -> Iterator[Problem]:

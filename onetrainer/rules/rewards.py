@@ -19,7 +19,7 @@ from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.rewards.reward import NETWORKS, REWARD_LABELS, Reward
 from onetrainer.config.run.model import base_of
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Fix, Problem, warning
+from onetrainer.errors import CHOOSE, Fix, Problem, warning
 
 SMALL_FOR_SDXL, SDXL_SIDE = 768, 1024  # px
 MIN_VALIDATION_IMAGES = 4  # the mean of fewer says too little
@@ -242,7 +242,7 @@ def _prompt_problems(config: TrainConfig, section: AlignProp) -> Iterator[Proble
             "data.folder",
             f"no image folder is chosen, and {reasons[0]}",
             "Expected a folder of images with captions",
-            "Choose one.",
+            CHOOSE,
         )
 
 

@@ -2,7 +2,7 @@
 
 from onetrainer.config.run.model import Model, base_of
 from onetrainer.config.train import TrainConfig, uses_images
-from onetrainer.errors import Fix, Problem
+from onetrainer.errors import CHOOSE, Fix, Problem
 from onetrainer.rules import data as rules_data
 from onetrainer.rules import (
     embedding,
@@ -80,7 +80,7 @@ def _errors(config: TrainConfig) -> list[Problem]:
                 "model.path",
                 "no base model is chosen",
                 "Expected a folder, a file or a name on the Hub",
-                "Choose one.",
+                CHOOSE,
             )
         )
     return found

@@ -10,8 +10,10 @@ import time
 import tkinter as tk
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from ui.app import App
+from ui.background.dataset_preview import format_bucket
 from ui.background.pump import Pump
 from ui.forms.editors import EntryEditor
 from ui.model.preset_origin import Source
@@ -108,20 +110,24 @@ def _state(app: App, timing: Timing) -> Answer:
         "step": state.step,
         "points": len(state.curve),
         "samples": len(state.samples),
-        "validation": run.validation_text if isinstance(run, RunPage) else "",
-        "rewards": run.reward_text if isinstance(run, RunPage) else "",
-        "sample_place": list(samples.place) if isinstance(samples, SamplesPage) else [],
+        "validation": _validation(run) if isinstance(run, RunPage) else "",
+        "rewards": _rewards(run) if isinstance(run, RunPage) else "",
+        "sample_place": [samples._prompt, samples._step]
+        if isinstance(samples, SamplesPage)
+        else [],
         "sample_shown": samples.viewer.shown_step if isinstance(samples, SamplesPage) else -1,
-        "cost": page.cost_text if isinstance(page, SettingsPage) else [],
-        "help": page.help_path if isinstance(page, SettingsPage) else "",
-        "preview": page.visible_text if isinstance(page, PreviewPage) else {},
-        "memory": page.memory_text if isinstance(page, SettingsPage) else [],
+        "cost": _texts(page._cost, "_time", "_note", "_passes")
+        if isinstance(page, SettingsPage)
+        else [],
+        "help": page._help.path if isinstance(page, SettingsPage) else "",
+        "preview": _preview(page) if isinstance(page, PreviewPage) else {},
+        "memory": _memory(page) if isinstance(page, SettingsPage) else [],
         "banner": run.banner.text if isinstance(run, RunPage) else "",
-        "message": app.shell.message,
+        "message": _message(app),
         "problems": [str(problem) for problem in app.draft.problems],
         "preset": app.draft.source.name,
         "changed": app.draft.changed(),
-        "marks": app.shell.nav.marks,
+        "marks": _marks(app),
         "gap_ms": timing.gap_ms,
         "turn_ms": timing.tick_ms,
         "turns": app.pump.ticks,
@@ -135,8 +141,70 @@ def _state(app: App, timing: Timing) -> Answer:
         ],
         "errors": app.error_log.tracebacks,
         "checking": app.runs.is_checking,
-        "runs": page.listed if isinstance(page, RunsPage) else [],
+        "runs": [run.name for run in page._runs.values()] if isinstance(page, RunsPage) else [],
         "unmade": [plan.name for plan in app.plans if plan.name not in app._views],
+    }
+
+
+def _texts(part: Any, *names: str) -> list[str]:
+    """The texts of those labels of a part that are shown; none where it is hidden itself."""
+    if part is None or not part._outer.winfo_manager():
+        return []
+    labels = (getattr(part, name) for name in names)
+    return [str(label.cget("text")) for label in labels if label.winfo_manager()]
+
+
+def _memory(page: SettingsPage) -> list[str]:
+    lines = _texts(page._memory, "_verdict", "_about", "_fixes_title", "_note")
+    fixes = [row._fix for row in page._memory._fixes] if page._memory else []
+    return lines + [text for fix in fixes if fix for text in (fix.text, fix.details)]
+
+
+def _message(app: App) -> str:
+    return str(app.shell._message.cget("text")) if app.shell._bar.winfo_manager() else ""
+
+
+def _marks(app: App) -> dict[str, str]:
+    marks = {name: item.mark for name, item in app.shell.nav._items.items()}
+    return {name: f"{tone} {text}" for name, (text, tone) in marks.items() if text}
+
+
+def _validation(run: RunPage) -> str:
+    card = run._validation
+    lines = _texts(card, "_verdict", "_summary")
+    if lines and card._details.winfo_manager():
+        shown = (pair for pair in card._facts if pair[0].winfo_manager())
+        lines += [f"{name.cget('text')}: {value.cget('text')}" for name, value in shown]
+    return "\n".join(lines)
+
+
+def _rewards(run: RunPage) -> str:
+    part = run._rewards
+    if not part._grid.outer.winfo_manager():
+        return ""
+    labels = (part._verdict, part._summary, part._scores)
+    lines = [str(label.cget("text")) for label in labels if label.winfo_manager()]
+    titles = [column.title for column in part._grid._columns]
+    return "\n".join([run._chart._chart_name, *lines, *titles])
+
+
+def _preview(page: PreviewPage) -> Answer:
+    plan, check, image = page.plan, page.check, page.plan.image
+    return {
+        "plan": {
+            "message": plan._message.text,
+            "facts": [f"{fact.label}: {fact.text}" for fact in plan._overview.facts],
+            "buckets": [
+                f"{format_bucket(bucket.bucket)}: {len(bucket.images)}" for bucket in plan._buckets
+            ],
+            "title": f"{plan._title.cget('text')}: {plan._bucket_summary.cget('text')}",
+            "image": [str(part.cget("text")) for part in (image._name, image._done)],
+        },
+        "check": {
+            "message": str(check._message.cget("text")),
+            "groups": [f"{group.title}: {group.count}" for group in check._groups],
+            "findings": [f"{each.path.name}: {each.kind}" for each in check._findings],
+        },
     }
 
 
@@ -179,7 +247,9 @@ def _unit(app: App, path: str) -> str:
     """The words behind the number at a path."""
     views = (view for view in app._views.values() if isinstance(view, SettingsPage))
     editors = (row.editor for view in views if (row := view.form.row(path)) is not None)
-    return next((editor.unit for editor in editors if isinstance(editor, EntryEditor)), "")
+    return next(
+        (editor._unit.cget("text") for editor in editors if isinstance(editor, EntryEditor)), ""
+    )
 
 
 def _counts(app: App) -> Answer:

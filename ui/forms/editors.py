@@ -81,11 +81,6 @@ class EntryEditor:
         if parse_value(self._text.get(), self._setting) != value or not self._has_focus():
             self._set(edit_text(value))
 
-    @property
-    def unit(self) -> str:
-        """Text after the number."""
-        return str(self._unit.cget("text"))
-
     def set_unit(self, unit: str) -> None:
         """Set the unit, where another setting chooses it."""
         if unit != self._unit_text:

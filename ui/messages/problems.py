@@ -5,15 +5,14 @@ from collections.abc import Sequence
 from functools import cache
 
 from onetrainer.config.fields import Setting
-from onetrainer.errors import Fix, Problem, sentence
+from onetrainer.errors import OBVIOUS_REMEDIES, Fix, Problem, sentence
 from ui.model.form_fields import display_text, edit_text, find_setting
 from ui.model.variants import Variants, all_settings, is_variant_choice, section_of
 
 
 def problem_text(problem: Problem) -> str:
     """Return the text of a problem next to its field."""
-    # A remedy that only says to correct the value is obvious next to its field.
-    remedy = "" if problem.remedy.startswith(("Correct it", "Choose one")) else problem.remedy
+    remedy = "" if problem.remedy.startswith(OBVIOUS_REMEDIES) else problem.remedy
     parts = [capitalized(problem.what), problem.expected, remedy]
     return " ".join(sentence(_with_labels(part, problem.path)) for part in parts if part)
 

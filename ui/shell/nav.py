@@ -132,12 +132,6 @@ class Nav:
         if name in self._items:
             self._items[name].set_mark(text, tone)
 
-    @property
-    def marks(self) -> dict[str, str]:
-        """Mark of each page that has one: "Warning ⚠ 1"."""
-        marked = {name: item.mark for name, item in self._items.items()}
-        return {name: f"{tone} {text}" for name, (text, tone) in marked.items() if text}
-
     def _fit(self, event: "tk.Event[tk.Misc]") -> None:
         """Reduce the height of the entries if the window is too low for them."""
         if not self._needed:  # at the usual height of the entries

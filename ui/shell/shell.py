@@ -77,11 +77,6 @@ class Shell:
         shown_ms = _MESSAGE_MS if offer is None else _OFFER_MS
         self._hiding = self._bar.after(shown_ms, self._hide_bar)
 
-    @property
-    def message(self) -> str:
-        """Displayed message; "" if there is none."""
-        return str(self._message.cget("text")) if self._bar.winfo_manager() else ""
-
     def repaint(self) -> None:
         """Update the colors to the theme."""
         self.nav.repaint()

@@ -6,11 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from onetrainer.errors import Fix
-from onetrainer.presets.presets import BUILT_IN
 from tests.ui.project import MARKERS, PARTS, SDXL_PARTS, errors_of, write_model
 from ui.actions.file_check import CHECK_AFTER_MS, FileCheck
 from ui.background.threads import Jobs
-from ui.model.draft import PENDING, Draft
+from ui.model.draft import Draft
 
 DEADLINE = 20.0
 
@@ -54,12 +53,6 @@ def look(window):
         time.sleep(0.005)
 
 
-def test_good_files_are_checked_after_loading(window):
-    assert window.draft.problems == [PENDING]
-    look(window)
-    assert window.draft.problems == []
-
-
 @pytest.mark.parametrize("content", [None, b"cut"])
 def test_a_missing_or_truncated_model_is_reported_without_start(window, project, content):
     model = project.parent / "other.safetensors"
@@ -82,15 +75,6 @@ def test_a_model_of_another_family_can_be_put_right_and_is_not_by_itself(window,
     assert errors_of(window.draft) == []
 
 
-def test_a_built_in_preset_of_another_family_than_the_model_s_says_so(window, project):
-    window.draft.load(BUILT_IN / "sdxl" / "lora.json")
-    look(window)
-    assert window.draft.value("model.path") == str(project.parent / "base.safetensors")
-    (problem,) = errors_of(window.draft)
-    assert "SD 1.5" in problem.what
-    assert problem.fix == Fix("model.family", "sd15")
-
-
 @pytest.mark.parametrize(
     ("path", "value"), [("model.prediction", "epsilon"), ("model.zero_terminal_snr", "off")]
 )
@@ -105,22 +89,6 @@ def test_what_the_model_says_otherwise_can_be_left_to_it(window, tmp_path, path,
     assert window.draft.problems == []
 
 
-def test_what_an_sd2_model_does_not_tell_is_offered_to_choose_from(window, tmp_path):
-    parts = {name: shape for name, shape in PARTS.items() if "cond_stage" not in name}
-    parts["cond_stage_model.model.ln_final.weight"] = (1,)
-    window.draft.set("model.family", "sd2")
-    window.draft.set("model.path", str(write_model(tmp_path / "v2.safetensors", parts)))
-    look(window)
-    problem = window.draft.problem("model.prediction")
-    choices = [(choice.path, choice.value) for choice in problem.choices]
-    assert choices == [("model.prediction", "v_prediction"), ("model.prediction", "epsilon")]
-    assert problem.fix is None
-    for path, value in choices:
-        window.draft.set(path, value)
-        look(window)
-        assert errors_of(window.draft) == []
-
-
 def test_a_name_of_the_hub_is_looked_for_on_this_computer_only(window, monkeypatch):
     monkeypatch.setattr("onetrainer.checks.preflight.cached_folder", lambda name: None)
     window.draft.set("model.path", "stabilityai/sdxl-base-1.0")
@@ -132,23 +100,10 @@ def test_a_name_of_the_hub_is_looked_for_on_this_computer_only(window, monkeypat
     assert "stabilityai/sdxl-base-1.0" in window.draft.problem("model.path").what
 
 
-def test_an_empty_folder_of_images_is_reported_without_start(window, tmp_path):
-    (tmp_path / "empty").mkdir()
-    window.draft.set("data.folder", str(tmp_path / "empty"))
-    look(window)
-    assert "is empty" in window.draft.problem("data.folder").what
-
-
 def test_typing_a_path_looks_once(window):
     for length in range(1, 6):
         window.draft.set("model.path", "/else"[:length])
     assert len(window.root.waiting) == 1
-
-
-def test_other_settings_have_nobody_look(window):
-    look(window)
-    window.draft.set("training.steps", 61)
-    assert window.root.waiting == {}
 
 
 def test_an_answer_that_comes_too_late_is_passed_over(window, project):

@@ -82,24 +82,6 @@ def test_what_is_cancelled_is_reported_so_and_changes_nothing(query, jobs, answe
     assert (query.answer, query.failed) == ("first", None)
 
 
-def test_a_new_question_gives_the_one_under_way_up(query, jobs, answers):
-    query.start()
-    query.start()
-    deliver_until(jobs, lambda: len(answers.asked) == 2)
-    # Which of the threads comes first is not said.
-    assert sorted(token.is_cancelled() for _, token in answers.asked) == [False, True]
-    answers.answers.put("a")
-    answers.answers.put("a")
-    deliver_until(jobs, lambda: query.answer == "a")
-
-
-def test_it_is_reported_how_far_the_work_is(query, jobs, answers):
-    heard = []
-    query.listen(lambda: heard.append((query.done, query.total)))
-    ask(query, jobs, answers, lambda token: token.progress(5, 5))
-    assert (5, 5) in heard
-
-
 def test_an_error_of_the_settings_takes_the_place_of_the_answer(query, jobs, answers, draft):
     ask(query, jobs, answers, "yes")
     draft.set("data.resolution", 128)

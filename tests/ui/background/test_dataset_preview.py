@@ -19,15 +19,12 @@ from onetrainer.preview.contact_sheet import thumbnail
 from tests.ui.project import write_project
 from ui.background.background_query import CancelToken, QueryCancelledError
 from ui.background.dataset_preview import (
-    Repeat,
-    bucket_summary,
     compute_preview,
-    repeat_label,
     transform_summary,
 )
 from ui.background.image_check import check_images, finding_groups, findings_in, result_text
 from ui.background.preview_images import crop_corners, crop_overview, transformed_thumbnail
-from ui.messages.dataset import facts, model_facts
+from ui.messages.dataset import facts
 
 
 @pytest.fixture
@@ -95,26 +92,6 @@ def test_what_their_owner_should_know_is_marked(project, token):
     assert marked["No caption"].more == ("paper-03.png",)
 
 
-def test_what_the_model_tells_is_reported_where_it_is_known():
-    assert model_facts({}) == []
-    long = {"chunk": 75, "long_caption_count": 1200}
-    found = model_facts(
-        {"caching_seconds": 90.0, **long, "long_captions": [{"path": "/a/b.txt", "tokens": 99}]}
-    )
-    assert [(fact.label, fact.text) for fact in found] == [
-        ("Caching", "about 90 s"),
-        ("Long captions", "1,200"),
-    ]
-    assert found[1].more[1] == "b.txt: 99"
-
-
-def test_several_folders_are_kept_apart(project, token):
-    more = {"folder": "pictures", "name": "Again", "repeats": 2, "role": "prior"}
-    words = told(preview(project, token, data={"concepts": [more]}))
-    assert words["Images"] == "12 training, 12 class"
-    assert words["Again"] == "12  ·  24 per epoch  ·  prior"
-
-
 def test_repeats_are_those_of_training(project, token):
     captions = {"shuffle": True, "dropout": 0.3}
     found = preview(project, token, data={"captions": captions, "augmentation": {"flip": "random"}})
@@ -127,13 +104,6 @@ def test_repeats_are_those_of_training(project, token):
     assert {turn.number for turn in turns} == {0, 1}
 
 
-def test_what_never_changes_is_shown_once(project, token):
-    found = preview(project, token)
-    (turn,) = found.repeats(found.buckets[0].images[0])
-    assert repeat_label(turn, [turn]) == "Every time"
-    assert bucket_summary(found.buckets[0]) == "12 images in 3 steps of an epoch"
-
-
 def test_a_vae_s_images_have_no_captions(project, token):
     vae = {"method": {"kind": "vae"}, "objective": {"kind": "reconstruction"}}
     found = preview(project, token, **vae)
@@ -141,29 +111,11 @@ def test_a_vae_s_images_have_no_captions(project, token):
     assert (found.has_captions, turn.caption) == (False, "")
 
 
-def test_repeats_are_counted_from_one():
-    for turn, words in [(0, "1st"), (1, "2nd"), (2, "3rd"), (3, "4th")]:
-        turns = [Repeat(turn, 0, "a"), Repeat(turn + 1, 0, "b")]
-        assert repeat_label(turns[0], turns) == f"{words} time", (turn, words)
-
-
 def test_without_images_it_is_shown_what_is_missing(project, token):
     with pytest.raises(UserError, match="no image folder"):
         preview(project, token, data={"folder": ""})
     with pytest.raises(UserError):
         preview(project, token, data={"folder": "/nowhere"})
-
-
-def test_what_nobody_waits_for_is_given_up(project, token):
-    token.cancel()
-    with pytest.raises(QueryCancelledError):
-        preview(project, token)
-
-
-def test_looking_leaves_nothing_behind(project, token):
-    before = sorted(project.parent.rglob("*"))
-    preview(project, token)
-    assert sorted(project.parent.rglob("*")) == before
 
 
 def test_what_is_done_to_an_image_is_reported_with_what_is_much():
@@ -226,13 +178,6 @@ def test_what_is_cut_off_is_dark_and_what_is_shown_is_not(quarters):
     assert tuple(whole[25, 50]) == (97, 0, 0)  # red, at 38 % of its light
     assert tuple(whole[25, 150]) == (0, 255, 0)
     assert tuple(whole[50, 100]) == (0, 0, 255)  # the line around it
-
-
-def test_an_image_that_is_gone_is_no_image(quarters):
-    quarters.path.unlink()
-    view = ImageTransform(CropGeometry(400, 200, 0, 0, Bucket(200, 200)))
-    assert transformed_thumbnail(quarters, view, 50) is None
-    assert crop_overview(quarters, view, (50, 50), "#ffffff") is None
 
 
 def test_findings_are_grouped_by_kind(tmp_path, token):

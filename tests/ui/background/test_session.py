@@ -127,19 +127,6 @@ def test_a_worker_that_dies_before_it_goes_on_is_reported(session, config, monke
     assert session.state.status == "died"
 
 
-def test_another_session_attaches_to_a_run_at_work(session, config, monkeypatch):
-    start(session, config, monkeypatch, "slow")
-    until(session, lambda: session.state.step >= 2)
-    other = Session()
-    other.attach(session.folder.path)
-    until(other, lambda: other.state.step >= 4)
-    assert other.is_running
-    other.send("stop")
-    until(other, lambda: not other.has_worker)
-    assert other.state.status == "stopped"
-    assert other.state.outputs == ["output/paper.safetensors"]
-
-
 def test_killing_is_offered_when_stopping_takes_long(config, monkeypatch):
     now = [0.0]
     session = Session(clock=lambda: now[0])
@@ -164,9 +151,3 @@ def test_a_quiet_worker_is_noticed(config, monkeypatch):
     assert session.silent_seconds >= 100
     session.kill()
     until(session, lambda: not session.has_worker)
-
-
-def test_the_run_owns_a_copy_of_the_config(session, config, monkeypatch):
-    start(session, config, monkeypatch, "ok")
-    kept = resolve(load_document(session.folder.config), source="")
-    assert kept == config

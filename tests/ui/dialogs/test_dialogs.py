@@ -71,10 +71,3 @@ def test_a_problem_of_the_list_leads_to_its_setting(root, kit, paths, answer, wo
     show_problems(kit, root, [Problem(path, "wrong") for path in paths], went.append)
     assert went == [paths[-1]]
     assert seen == [words]
-
-
-def test_closing_the_list_of_problems_leads_nowhere(root, kit):
-    went = []
-    once_asked(root, lambda: kit.buttons["answer "].widget.invoke())
-    show_problems(kit, root, [Problem("optimizer.lr", "wrong")], went.append)
-    assert went == []

@@ -1,20 +1,14 @@
 """The menu of presets: a newcomer finds the family, everybody their own first."""
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from onetrainer.config.run.model import FAMILY_LABELS
 from onetrainer.demo.write import write_demo
 from onetrainer.presets.presets import (
     BUILT_IN,
-    Preset,
-    defaults,
     find_presets,
-    load_document,
-    value_at,
 )
 from onetrainer.run.user_folder import user_folder
 from ui.actions.preset_actions import PresetActions
@@ -22,7 +16,6 @@ from ui.dialogs.preset_menu import (
     family_groups,
     menu_line,
     other_demos,
-    own_presets,
     short_name,
     summary,
 )
@@ -44,18 +37,6 @@ def in_group(built_in, title):
 
 def test_the_built_in_presets_stand_below_their_families_in_the_settings_order(built_in):
     assert [group.title for group in family_groups(built_in)] == ["SD 1.5", "SD 2", "SDXL"]
-
-
-def test_a_person_s_own_presets_are_no_part_of_a_family(built_in):
-    mine = Preset("sdxl/mine", Path("/p/sdxl/mine.json"), "About mine. And more.", "yours")
-    assert own_presets([*built_in, mine]) == [mine]
-    assert family_groups([*built_in, mine]) == family_groups(built_in)
-    assert menu_line(mine) == ("sdxl/mine", "")
-
-
-def test_every_preset_is_offered_once(built_in):
-    offered = [preset for group in family_groups(built_in) for preset in group.presets]
-    assert sorted(offered, key=lambda p: p.name) == sorted(built_in, key=lambda p: p.name)
 
 
 def test_the_one_to_begin_with_is_first_and_numbers_follow_as_numbers(built_in):
@@ -87,12 +68,6 @@ def test_the_other_demos_are_reported_by_what_they_do(tmp_path):
     assert set(found) == {path.stem for path in tmp_path.glob("demo-*.json")} - {"demo-broken"}
 
 
-def test_a_preset_without_words_is_called_by_its_name():
-    silent = Preset("other/mine", Path("/p/other/mine.json"), "", "built in")
-    assert menu_line(silent) == ("mine", "mine")
-    assert family_groups([silent])[0].title == "other"
-
-
 def test_the_first_part_of_a_description_stands_for_it():
     for description, words in [
         ("LoRA at 2.1 px. For large cards.", "LoRA at 2.1 px"),
@@ -101,14 +76,6 @@ def test_the_first_part_of_a_description_stands_for_it():
         ("", ""),
     ]:
         assert summary(description) == words, (description, words)
-
-
-def test_a_built_in_preset_lies_in_its_family_s_folder():
-    usual = value_at(defaults({}), "model.family")
-    for path in BUILT_IN.rglob("*.json"):
-        assert path.parent.name in FAMILY_LABELS, path
-        family = value_at(load_document(path), "model.family") or usual
-        assert family == path.parent.name, path
 
 
 @pytest.fixture
@@ -181,10 +148,3 @@ def test_every_built_in_preset_is_loaded_from_its_line(home, make_menu):
         for place in range(menu.index("end") + 1):
             menu.invoke(place)
     assert sorted(opened) == sorted(preset.name for preset in find_presets())
-
-
-def test_filling_the_menu_again_leaves_nothing_behind(home, make_menu, root):
-    made = make_menu(Draft(), said=[])
-    before = len(menus_within(made.menu)), len(made.menu.winfo_children())
-    made.fill()
-    assert (len(menus_within(made.menu)), len(made.menu.winfo_children())) == before

@@ -60,14 +60,6 @@ def test_no_allows_nothing(root, kit, own):
     assert trusted_files.status(f"{own}:mine") == "unknown"
 
 
-def test_a_file_that_has_changed_is_asked_for_again(root, kit, own):
-    trusted_files.trust_function(f"{own}:mine")
-    own.write_text(CODE + "\n# more\n")
-    assert list(untrusted_functions(config_with(f"{own}:mine"))) == [f"{own}:mine"]
-    answering(root, kit, [], "run")
-    assert confirm_functions(kit, root, config_with(f"{own}:mine"))
-
-
 def test_a_file_that_changes_while_it_is_read_is_shown_again(root, kit, own):
     seen = []
     change = partial(own.write_text, CODE + "\nprint('and this')\n")
@@ -75,14 +67,6 @@ def test_a_file_that_changes_while_it_is_read_is_shown_again(root, kit, own):
     assert not confirm_functions(kit, root, config_with(f"{own}:mine"))
     assert "and this" not in seen[0]
     assert "and this" in seen[1]
-    assert trusted_files.status(f"{own}:mine") == "unknown"
-
-
-def test_a_change_below_what_is_shown_is_no_part_of_the_yes(root, kit, own):
-    own.write_text(CODE + "\n" * 3_000)
-    change = partial(own.write_text, CODE + "\n" * 3_000 + "print('and this')\n")
-    answering(root, kit, [], "run", "", meanwhile=change)
-    assert not confirm_functions(kit, root, config_with(f"{own}:mine"))
     assert trusted_files.status(f"{own}:mine") == "unknown"
 
 

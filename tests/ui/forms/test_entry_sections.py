@@ -5,17 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from onetrainer.concepts.concepts import concepts_of
 from onetrainer.config.data.concept import Concept
 from tests.ui.desk import pump_until
 from ui.background.threads import Jobs
 from ui.forms.form import Form
 from ui.forms.row import FormContext
 from ui.model.draft import Draft
-from ui.model.form_fields import find_setting, groups_in, pages
+from ui.model.form_fields import find_setting, pages
 from ui.model.new_entries import entry_noun, entry_summary, entry_title
-from ui.model.search import find_settings
-from ui.model.variants import variants_in
 from ui.model.visible_settings import has_effect, sibling_path, switch_path
 from ui.theme.theme import Theme
 from ui.widgets.widgets import Kit, focused
@@ -119,33 +116,6 @@ def test_a_setting_deep_in_an_entry_is_set_and_undone(form, draft, root):
     assert form.row(SHUFFLE).editor.read() is False
 
 
-def leads(form, root):
-    """The sentences over groups of settings that can be seen."""
-    root.update()
-    rows = form.list_card(LIST).rows()
-    return [
-        row.setting.path for row in rows if row._lead is not None and row._lead.winfo_ismapped()
-    ]
-
-
-def test_a_sentence_over_settings_of_an_entry_is_shown_only_with_them(form, draft, root):
-    open_with(draft, concepts("/a"))
-    draft.set(f"{FIRST}.own_captions", True)
-    assert leads(form, root) == ["captions.lines", "captions.separator", "captions.capitals"]
-    draft.set(f"{FIRST}.own_captions", False)
-    assert leads(form, root) == []
-    form.row(f"{FIRST}.captions.capitals")
-    draft.set(f"{FIRST}.own_augmentation", True)
-    assert leads(form, root) == []
-
-
-def test_training_uses_the_nested_settings_of_an_entry(draft):
-    open_with(draft, [concept(folder="/a", own_captions=True)])
-    draft.set(SHUFFLE, True)
-    of_main, of_folder = concepts_of(draft.config())
-    assert (of_main.captions.shuffle, of_folder.captions.shuffle) == (False, True)
-
-
 def test_a_name_without_a_dot_is_of_the_same_section_wherever_it_lies():
     assert sibling_path("data.concepts.1.captions.drop_chance", "drop_tags") == (
         "data.concepts.1.captions.drop_tags"
@@ -162,33 +132,12 @@ def test_only_sections_of_entries_have_switches():
     assert switch_path(find_setting("data.captions.shuffle"), "data.captions.shuffle") == ""
 
 
-def test_a_setting_depends_on_its_own_section_s_choice(draft):
-    open_with(draft, [concept(folder="/a", own_captions=True)])
-    chance = f"{FIRST}.captions.drop_chance"
-    draft.set("data.captions.drop_tags", "each")
-    assert not has_effect(draft, find_setting(chance), chance)
-    draft.set(f"{FIRST}.captions.drop_tags", "each")
-    assert has_effect(draft, find_setting(chance), chance)
-
-
 def test_numbers_are_compared_with_what_they_are_written_as(draft):
     open_with(draft, concepts("/a"))
     repeats = find_setting(f"{FIRST}.repeats")
     assert has_effect(draft, repeats, f"{FIRST}.repeats")
     draft.set(f"{FIRST}.images", 20)
     assert not has_effect(draft, repeats, f"{FIRST}.repeats")
-
-
-def test_no_room_is_left_of_advanced_settings_that_are_hidden_again(form, draft, root):
-    open_with(draft, concepts("/a", "/b"))
-    form.with_advanced = False
-    heights = []
-    for form.with_advanced in (False, True, False):
-        form.refresh()
-        root.update()
-        heights.append(form.list_card(LIST).outer.winfo_reqheight())
-    before, opened, after = heights
-    assert before == after < opened
 
 
 def test_a_problem_in_a_nested_section_is_shown_at_its_setting(form, draft, root):
@@ -218,17 +167,6 @@ def test_a_hidden_setting_deep_in_an_entry_can_be_gone_to(form, draft):
     form.with_advanced = False
     assert form.reveal(f"{LIST}.2.captions.shuffle").is_shown
     assert shown(form, f"{LIST}.1.") == set()
-
-
-def test_few_entries_are_open_and_many_folded_when_a_config_is_opened(form, draft):
-    for count, is_open in ((2, True), (3, False)):
-        open_with(draft, concepts(*"abc"[:count]))
-        assert [form.list_card(LIST).is_open(place) for place in range(count)] == [is_open] * count
-
-
-def test_a_folded_entry_has_no_rows_made(form, draft):
-    open_with(draft, concepts(*"abcdefghi"))  # more than any other test has opened
-    assert list(form.list_card(LIST)._entries[8].rows) == []
 
 
 def test_entries_stay_open_when_they_move(form, draft):
@@ -262,53 +200,6 @@ def test_a_new_folder_is_open_plain_and_has_the_keyboard(form, draft, root):
     assert focused(root) is form.row(f"{LIST}.1.folder").editor.focus
 
 
-def test_the_keyboard_goes_to_the_switch_that_took_its_row_away(form, draft, root):
-    open_with(draft, concepts("/a"))
-    draft.set(f"{FIRST}.own_captions", True)
-    form.row(SHUFFLE).editor.focus.focus_force()
-    root.update()
-    draft.set(f"{FIRST}.own_captions", False)
-    root.update()
-    assert focused(root) is form.row(f"{FIRST}.own_captions").editor.focus
-
-
-def test_tab_visits_the_rows_of_an_entry_in_reading_order(form, draft, root):
-    open_with(draft, [concept(folder="/a", own_augmentation=True, own_captions=True)])
-    root.update()
-    widgets = []
-    widget = form.row(f"{FIRST}.folder").editor.focus
-    while widget is not None and str(widget).startswith(str(form.list_card(LIST).outer)):
-        widgets.append(widget)
-        widget = widget.tk_focusNext()
-        if widget in widgets:
-            break
-    rows = {str(row.editor.focus): row.path for row in form.list_card(LIST).rows()}
-    visited = [rows[str(widget)] for widget in widgets if str(widget) in rows]
-    heights = [form.row(path).editor.focus.winfo_rooty() for path in visited]
-    assert len(visited) > 20
-    assert heights == sorted(heights)
-
-
-def test_a_list_of_tags_is_edited_line_by_line_in_an_entry(form, draft, root):
-    open_with(draft, [concept(folder="/a", own_captions=True)])
-    for key, value in (("drop_tags", "each"), ("drop_listed", "drop")):
-        draft.set(f"{FIRST}.captions.{key}", value)
-    row = form.row(f"{FIRST}.captions.listed_tags")
-    assert isinstance(row.editor.focus, tk.Text)
-    row.editor.focus.insert("1.0", "red\nblue")
-    root.update()
-    row.commit()
-    assert draft.value(f"{FIRST}.captions.listed_tags") == "red\nblue"
-
-
-def test_each_entry_has_buttons_of_its_own_that_choose_a_folder(form, draft, kit):
-    open_with(draft, concepts("/a", "/b"))
-    buttons = [kit.named[f"choose folder {LIST}.{place}.folder"] for place in range(2)]
-    assert len(set(map(str, buttons))) == 2
-    assert "choose folder folder" not in kit.named
-    assert kit.named[f"{LIST}.1.folder"] is form.row(f"{LIST}.1.folder").editor.focus
-
-
 def test_entries_have_titles_and_summaries_that_distinguish_them():
     setting = find_setting(LIST)
     assert entry_noun(setting) == "Folder"
@@ -320,33 +211,9 @@ def test_entries_have_titles_and_summaries_that_distinguish_them():
     assert entry_summary(setting, changed) == words
 
 
-def test_the_page_of_data_has_a_card_for_each_question():
-    groups = groups_in(PLAN, variants_in({}))
-    titles = ["Images", "More folders", "Captions", "Buckets", "Augmentation", "Cache"]
-    assert [group.title for group in groups] == titles
-    keys = {group.title: [s.path for s in group.settings] for group in groups}
-    assert keys["More folders"] == [LIST]
-    assert keys["Captions"][0] == "data.caption_source"
-    assert "data.captions.shuffle" in keys["Captions"]
-    assert all(key.startswith("data.cache") or "." in key for key in keys["Cache"])
-
-
 def test_a_beginner_sees_the_folder_the_resolution_masks_and_where_captions_are(form):
     form.with_advanced = False
     form.refresh()
     paths = {row.path for card in form._cards for row in card.all_rows() if row.is_shown}
     # The project's resolution is its own, which would be shown in any case.
     assert paths == {"data.folder", "data.resolution", "data.masks", "data.caption_source"}
-
-
-def test_search_finds_settings_of_images():
-    for query, path in (
-        ("shuffle", "data.captions.shuffle"),
-        ("keep_tokens", "data.captions.keep"),
-        ("flip", "data.augmentation.flip"),
-        ("repeats", LIST),
-        ("upscale", "data.buckets.upscale_limit"),
-        ("disk space", "data.cache_limit"),
-    ):
-        hits = find_settings(query, pages(), variants_in({}))
-        assert path in [hit.target for hit in hits][:3], query

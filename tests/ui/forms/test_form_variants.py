@@ -2,7 +2,6 @@
 
 import tkinter as tk
 
-from onetrainer.config.methods.embedding import EmbeddingToken
 from ui.forms.row import CHECK_AFTER_MS
 from ui.model.draft import Draft
 from ui.pages.settings.summary_card import trained_lines
@@ -41,17 +40,6 @@ def test_switching_back_to_a_variant_creates_no_widget(make_form, draft, root):
     assert widgets(root) == before
 
 
-def test_a_row_is_registered_by_its_path_again_when_its_variant_comes_back(make_form, draft, kit):
-    form = make_form("training")
-    first = form.row("optimizer.lr").editor.focus
-    draft.set("optimizer.kind", "prodigy")
-    other = form.row("optimizer.lr").editor.focus
-    assert other is not first
-    assert kit.named["optimizer.lr"] is other
-    draft.set("optimizer.kind", "adamw")
-    assert kit.named["optimizer.lr"] is first
-
-
 def test_text_typed_into_a_row_that_disappears_is_dropped(make_form, draft, root):
     form = make_form("training")
     draft.set("optimizer.kind", "sgd")
@@ -62,24 +50,6 @@ def test_text_typed_into_a_row_that_disappears_is_dropped(make_form, draft, root
     root.wait_variable(is_over)
     assert draft.value("optimizer.momentum") is None
     assert draft.value_errors == []
-
-
-def test_nested_sections_have_titles_where_needed(make_form):
-    form = make_form("method")
-    titles = form._cards[0]._titles
-    assert titles["method.unet"].cget("text") == "UNet"
-    assert titles["method.unet"].winfo_manager() == "grid"
-    form.with_advanced = False
-    form.refresh()
-    assert not titles["method.unet"].winfo_manager()
-
-
-def test_a_variant_without_settings_shows_its_choice_only(make_form, draft):
-    form = make_form("method")
-    draft.set("method.kind", "embedding")
-    shown = [row.path for row in form._cards[0].all_rows() if row.is_shown]
-    assert shown == ["method.kind"]
-    assert form._cards[0].outer.winfo_manager() == "grid"
 
 
 def test_settings_without_effect_are_hidden(make_form, draft):
@@ -98,25 +68,6 @@ def test_settings_without_effect_are_hidden(make_form, draft):
         assert form.row(path).is_shown, path
         draft.set(other, before)
         assert not form.row(path).is_shown, path
-
-
-def test_a_card_with_nothing_to_show_is_not_there(make_form, draft):
-    form = make_form("loss")
-    mask = next(card for card in form._cards if card.row("objective.mask.unmasked_weight"))
-    assert not mask.outer.winfo_manager()
-    draft.set("data.masks", "files")
-    assert mask.outer.winfo_manager()
-
-
-def test_a_zero_is_explained_next_to_the_number(make_form, draft):
-    form = make_form("method")
-    draft.set("embeddings.tokens", [EmbeddingToken().model_dump()])
-    unit = form.row("embeddings.tokens.0.vectors").editor._unit
-    assert unit.cget("text") == "automatic"
-    draft.set("embeddings.tokens.0.vectors", 3)
-    assert unit.cget("text") == ""
-    draft.set("embeddings.tokens.0.vectors", 0)
-    assert unit.cget("text") == "automatic"
 
 
 def test_the_trained_components_are_listed(home):

@@ -4,18 +4,11 @@ import tkinter as tk
 
 import pytest
 
-from onetrainer.config.fields import setting_at
 from onetrainer.config.rewards.reward import Reward
-from onetrainer.presets.settings_reference import render
-from ui.messages.memory import duration_text, labeled_passes, passes_title
-from ui.model.form_fields import find_setting, groups_in, page_of, pages
-from ui.model.search import find_settings
+from ui.model.form_fields import groups_in, page_of, pages
 from ui.model.variants import variants_in
-from ui.model.visible_settings import has_effect, sibling_path
-from ui.pages.settings.help_card import only_with_text
 from ui.pages.settings.objective_card import objective_message
 from ui.pages.settings.summary_card import prompt_lines
-from ui.widgets.widgets import focused
 
 ENTRY = "objective.rewards.0"
 REWARDS = variants_in({"objective": {"kind": "alignprop"}})
@@ -64,38 +57,6 @@ def test_a_reward_shows_what_it_takes_and_nothing_else(make_form, draft):
         assert shown_in_entry(form) == always | basic | advanced | {"target", "normalize"}, name
 
 
-def test_entries_depend_on_their_own_choices(make_form, draft):
-    form = make_form()
-    draft.set("objective.rewards", [reward(reward="color"), reward(reward="function")])
-    assert form.row("objective.rewards.0.color").is_shown
-    assert not form.row("objective.rewards.1.color").is_shown
-    assert form.row("objective.rewards.1.function").is_shown
-
-
-def test_a_setting_with_a_problem_is_shown_even_without_effect(make_form, draft):
-    form = make_form()
-    draft.set("objective.rewards", [reward()])
-    assert not form.row(f"{ENTRY}.quality").is_shown
-    draft.set(f"{ENTRY}.quality", "good")
-    assert form.row(f"{ENTRY}.quality").is_shown
-    draft.set(f"{ENTRY}.quality", 80)
-    form.reveal(f"{ENTRY}.text")
-    assert form.row(f"{ENTRY}.text").is_shown
-
-
-def test_numbers_are_side_by_side_without_gaps(make_form, draft, root):
-    form = make_form()
-    draft.set("objective.rewards", [reward(reward="function", has_gradient=True)])
-    root.update()
-    boxes = [form.row(f"{ENTRY}.{key}").editor.widget.master for key in ("train", "has_gradient")]
-    assert [box.grid_info()["column"] for box in boxes] == [0, 2]  # between them the weight
-    row = form.row(f"{ENTRY}.color").editor.widget.master
-    assert not row.winfo_manager()
-    choice = form.row(f"{ENTRY}.reward").editor.widget
-    assert choice.master is form.row(f"{ENTRY}.model").editor.widget.master
-    assert choice.winfo_rooty() < boxes[0].winfo_rooty()
-
-
 def test_problems_of_a_list_are_above_its_entries(make_form, draft, root):
     form = make_form()
     draft.set("objective.rewards", [reward(), reward(train=False)])
@@ -106,28 +67,6 @@ def test_problems_of_a_list_are_above_its_entries(make_form, draft, root):
     root.update()
     assert "every reward is trained" in part._message.cget("text").lower()
     assert part._message.winfo_rooty() < part._entries[0].frame.winfo_rooty()
-
-
-def test_the_keyboard_goes_to_the_choice_that_took_its_row_away(make_form, draft, root):
-    draft.set("objective.rewards", [reward(reward="clip", model="/m")])
-    form = make_form()
-    form.row(f"{ENTRY}.model").editor.focus.focus_force()
-    root.update()
-    draft.set(f"{ENTRY}.reward", "brightness")
-    root.update()
-    assert focused(root) is form.row(f"{ENTRY}.reward").editor.focus
-
-
-def test_a_name_without_a_dot_is_one_of_the_same_entry(draft):
-    inner = find_setting(f"{ENTRY}.head")
-    assert sibling_path("objective.rewards.3.head", "reward") == "objective.rewards.3.reward"
-    assert sibling_path("objective.rewards.3.head", "data.folder") == "data.folder"
-    draft.set("objective.rewards", [reward(reward="aesthetic")])
-    assert has_effect(draft, inner, f"{ENTRY}.head")
-    draft.set(f"{ENTRY}.reward", "clip")
-    assert not has_effect(draft, inner, f"{ENTRY}.head")
-    words = only_with_text(f"{ENTRY}.reward", ("aesthetic", "color"))
-    assert words == "Has an effect only with Reward LAION aesthetic score and color"
 
 
 def test_the_page_of_rewards_is_empty_with_another_objective(make_form, draft):
@@ -164,18 +103,6 @@ def test_a_list_of_prompts_is_as_high_as_it_needs_up_to_some(make_form, draft, r
         assert len([bar for bar in bars if bar.winfo_manager()]) == (count > height), count
 
 
-def test_return_begins_a_line_in_a_list_of_prompts(make_form, draft, root):
-    form = make_form()
-    row = form.row("objective.prompts.text")
-    row.editor.focus.focus_force()
-    root.update()
-    for key in ("a", "Return", "b"):
-        row.editor.focus.event_generate(f"<Key-{key}>")
-    root.update()
-    row.commit()
-    assert draft.value("objective.prompts.text") == "a\nb"
-
-
 def test_the_wheel_over_a_long_list_leaves_the_page_alone(make_form, draft, root):
     form = make_form()
     turned = []
@@ -190,27 +117,6 @@ def test_the_wheel_over_a_long_list_leaves_the_page_alone(make_form, draft, root
     text.yview_moveto(1)
     kit.on_wheel[text](1)
     assert turned == [-1, 1]
-
-
-def test_search_finds_rewards_by_their_names():
-    for query in ("hpsv2", "imagereward", "jpeg quality", "aesthetic score"):
-        hits = find_settings(query, pages(), REWARDS)
-        assert "objective.rewards" in [hit.target for hit in hits], query
-    elsewhere = find_settings("aesthetic score", pages(), variants_in({}))
-    assert ("objective.kind", "Loss and noise › Objective", "reward (AlignProp)") in [
-        (hit.target, hit.place, hit.only_with) for hit in elsewhere
-    ]
-
-
-def test_the_reference_names_what_an_entry_s_setting_needs_by_its_path():
-    line = next(line for line in render().splitlines() if f"`{ENTRY}.head`" in line)
-    assert line.endswith(f"Only has an effect with `{ENTRY}.reward` `aesthetic`. |")
-
-
-def test_every_choice_that_an_entry_s_setting_needs_is_one_of_the_entry():
-    for inner in Reward.model_fields:
-        for other, wanted in setting_at(f"{ENTRY}.{inner}").ui.only_with.items():
-            assert set(wanted) < set(setting_at(f"{ENTRY}.{other}").choices)
 
 
 def test_the_objective_card_leads_to_reward_training_and_back():
@@ -230,10 +136,3 @@ def test_the_number_of_prompts_is_described(draft):
     ):
         draft.set("objective.prompts.text", text)
         assert prompt_lines(draft) == lines
-
-
-def test_work_and_time_are_formatted():
-    assert passes_title(412.4) == "A step costs 412 UNet passes"
-    parts = {"drawing": 9.0, "trained": 1.0, "something_else": 1.0}
-    assert [title for title, _ in labeled_passes(parts)][:2] == ["Sampling", "With gradient"]
-    assert duration_text(None) == ""

@@ -16,7 +16,7 @@ from ui.actions.preset_actions import name_error, suggested_name
 from ui.background.folder_summary import FolderSummary, summarize_folder
 from ui.background.session import PendingCommand, Session
 from ui.messages.problems import fix_label, problem_text
-from ui.model.draft import PENDING
+from ui.model.draft import PENDING, Draft
 from ui.model.preset_origin import Source
 from ui.pages.run.banner import stopped_message
 from ui.pages.run.figures import activity
@@ -278,3 +278,12 @@ def test_a_name_that_no_file_can_have_is_refused_in_words():
 def test_ordinary_names_are_taken():
     for name in ["short one", "sd15/mine", "mine.json", "v1.5 fast"]:
         assert name_error(name) == "", name
+
+
+def test_a_remedy_is_left_out_only_where_it_is_obvious_next_to_the_field(home):
+    draft = Draft()
+    draft.set_all({"training.steps": "many", "hardware": 3})
+    for path, ending in (("training.steps", "10,000,000."), ("hardware", "in { }.")):
+        assert problem_text(draft.problem(path)).endswith(ending), problem_text(draft.problem(path))
+    told = Problem("data.caption_list", "wrong", "", "Correct it; {{ and }} are literal braces.")
+    assert "literal braces" in problem_text(told)

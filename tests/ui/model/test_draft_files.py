@@ -21,16 +21,6 @@ def images_of_mine(draft):
     )
 
 
-def test_a_built_in_preset_leaves_my_model_images_and_prompts(draft):
-    mine = {path: draft.value(path) for path in ("model.path", "data.folder", "sampling.prompts")}
-    assert all(mine.values())
-    draft.set("optimizer.lr", 0.5)
-    draft.load(BUILT_IN / "sd15" / "lora.json")
-    assert draft.value("optimizer.lr") != 0.5
-    assert {path: draft.value(path) for path in mine} == mine
-    assert not draft.is_dirty
-
-
 def test_a_file_says_all_even_what_it_does_not_mention(draft, tmp_path):
     images_of_mine(draft)
     draft.save(tmp_path / "a.json")
@@ -43,16 +33,6 @@ def test_a_file_says_all_even_what_it_does_not_mention(draft, tmp_path):
         assert not draft.is_dirty
     assert (draft.value("data.concepts"), draft.value("data.class_folder")) == ([], "")
     assert draft.value("data.folder") == str(tmp_path / "pictures")
-
-
-def test_what_a_file_does_not_mention_is_a_change_once_it_is_chosen(draft, tmp_path):
-    theirs = tmp_path / "b.json"
-    theirs.write_text(json.dumps({"training": {"steps": 5}}))
-    draft.load(theirs)
-    draft.set("data.folder", "/mine")
-    assert draft.changed() == ["data.folder"]
-    draft.reset_all()
-    assert draft.value("data.folder") == ""
 
 
 def test_the_demo_and_a_run_are_opened_as_they_are_written(draft, tmp_path):

@@ -35,15 +35,6 @@ def test_another_objective_and_back_keeps_all_that_was_set(draft):
     assert draft.value("training.steps") == 7
 
 
-def test_another_algorithm_and_back_keeps_its_own_settings(draft):
-    draft.set("objective.algorithm.kind", "best_of_n")
-    assert draft.value("objective.algorithm.candidates_per_prompt") == 8
-    assert draft.value("objective.rewards") == REWARDS
-    draft.set("training.steps", 7)
-    draft.set("objective.algorithm.kind", "drtune")
-    assert draft.value("objective.algorithm.trained_steps") == 4
-
-
 def test_rewards_come_back_after_a_method_that_has_none(draft):
     before = draft.value("objective")
     draft.set("method.kind", "vae")
@@ -65,14 +56,6 @@ def test_the_objective_that_was_left_last_is_the_one_that_comes_back(draft):
     assert draft.value("objective.kind") == "denoising"
 
 
-def test_other_methods_leave_the_rewards_as_they_are(draft):
-    before = draft.value("objective")
-    for kind in ("full", "embedding", "dora", "lora"):
-        draft.set("method.kind", kind)
-        assert draft.implied_change is None
-        assert draft.value("objective") == before
-
-
 def test_prompts_are_among_what_a_check_of_files_depends_on(draft):
     for path, value in (
         ("objective.prompts.text", "a bird"),
@@ -82,9 +65,3 @@ def test_prompts_are_among_what_a_check_of_files_depends_on(draft):
         before = draft.file_settings
         draft.set(path, value)
         assert draft.file_settings != before
-
-
-def test_a_config_for_the_check_of_files_has_the_prompts_and_rewards(draft):
-    looked_at = draft.files_config().objective
-    assert looked_at.prompts == draft.config().objective.prompts
-    assert looked_at.rewards == draft.config().objective.rewards

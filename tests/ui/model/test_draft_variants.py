@@ -4,10 +4,9 @@ import json
 
 from onetrainer.config.optimizers.momentum import Lion
 from onetrainer.errors import Fix
-from onetrainer.presets.presets import BUILT_IN, with_variant
+from onetrainer.presets.presets import BUILT_IN
 from tests.ui.project import errors_of, write_project
 from ui.model.draft import Draft
-from ui.model.variants import defaults_in, with_defaults
 
 
 def test_another_variant_has_its_own_settings_and_values(draft):
@@ -17,23 +16,6 @@ def test_another_variant_has_its_own_settings_and_values(draft):
     assert draft.setting("optimizer.eps") is None
     assert draft.config().optimizer == Lion()
     assert errors_of(draft) == []
-
-
-def test_what_a_person_has_set_stays_where_the_new_variant_has_it(draft):
-    draft.set("optimizer.lr", 3e-4)
-    draft.set("optimizer.eps", 1e-6)
-    draft.set("optimizer.kind", "lion")
-    assert draft.value("optimizer.lr") == 3e-4
-    assert draft.value("optimizer.eps") is None
-    assert draft.value("optimizer.beta2") == Lion().beta2
-
-
-def test_nothing_is_lost_on_the_way_through_other_variants(draft):
-    draft.set("method.rank", 4)
-    before = draft.document
-    for kind in ("full", "embedding", "lora"):
-        draft.set("method.kind", kind)
-    assert draft.document == before
 
 
 def test_a_variant_comes_back_as_it_was_left_whatever_was_done_meanwhile(draft):
@@ -114,12 +96,6 @@ def test_the_objective_goes_along_with_the_method_in_one_step(draft):
     assert draft.implied_change is None
 
 
-def test_an_objective_that_is_chosen_stays_even_if_it_does_not_fit(draft):
-    draft.set("objective.kind", "reconstruction")
-    assert draft.value("objective.kind") == "reconstruction"
-    assert [problem.path for problem in errors_of(draft)] == ["objective.kind"]
-
-
 def test_entries_of_a_list_keep_what_entries_of_the_new_variant_have(draft):
     draft.set("method.layers", [{"pattern": "attn1", "train": False, "rank": 4, "alpha": None}])
     draft.set("method.kind", "full")
@@ -127,17 +103,6 @@ def test_entries_of_a_list_keep_what_entries_of_the_new_variant_have(draft):
     assert errors_of(draft) == []
     draft.set("method.kind", "lora")
     assert draft.value("method.layers.0.rank") == 4
-
-
-def test_a_choice_of_variant_is_one_step_to_undo(draft):
-    draft.set("optimizer.eps", 1e-6)
-    before = draft.document
-    draft.set("optimizer.kind", "lion")
-    after = draft.document
-    draft.undo()
-    assert draft.document == before
-    draft.redo()
-    assert draft.document == after
 
 
 def test_only_the_choice_counts_as_a_change_and_not_what_follows_from_it(draft):
@@ -149,21 +114,6 @@ def test_only_the_choice_counts_as_a_change_and_not_what_follows_from_it(draft):
     draft.set("optimizer.lr", 0.5)
     assert draft.changed() == ["optimizer.kind", "optimizer.lr"]
     assert draft.base_value("optimizer.lr") == Lion().lr
-
-
-def test_what_the_preset_sets_is_no_change_in_another_variant_that_has_it(home, tmp_path):
-    draft = Draft()
-    draft.load(write_project(tmp_path, optimizer={"lr": 0.003}))
-    draft.set("optimizer.kind", "lion")
-    assert draft.value("optimizer.lr") == 0.003
-    assert draft.changed() == ["optimizer.kind"]
-
-
-def test_reset_of_one_setting_goes_to_what_it_is_in_this_variant(draft):
-    draft.set("optimizer.kind", "lion")
-    draft.set("optimizer.lr", 0.5)
-    draft.reset("optimizer.lr")
-    assert draft.value("optimizer.lr") == Lion().lr
 
 
 def test_reset_of_a_variant_brings_the_whole_section_back(home, tmp_path):
@@ -206,14 +156,6 @@ def test_all_changes_are_taken_back_at_once_variants_too(draft):
     assert draft.value("method.kind") == "full"
 
 
-def test_problems_of_the_new_variant_s_settings_are_reported(draft):
-    draft.set("optimizer.kind", "sgd")
-    draft.set("optimizer.momentum", "much")
-    assert [problem.path for problem in errors_of(draft)] == ["optimizer.momentum"]
-    draft.set("optimizer.kind", "adamw")
-    assert errors_of(draft) == []
-
-
 def test_a_preset_of_another_variant_is_taken_over_whole(draft, tmp_path):
     preset = tmp_path / "lion.json"
     preset.write_text(json.dumps({"version": 2, "optimizer": {"kind": "lion", "beta1": 0.95}}))
@@ -223,33 +165,6 @@ def test_a_preset_of_another_variant_is_taken_over_whole(draft, tmp_path):
     assert draft.changed() == []
     draft.undo()
     assert draft.value("optimizer.eps") == 1e-6
-
-
-def test_what_a_way_of_training_goes_on_from_goes_with_its_preset(draft):
-    draft.set("method.start_from", "/loras/mine.safetensors")
-    draft.set("method.layers", [{"pattern": "attn1", "rank": 4}])
-    draft.load(BUILT_IN / "sdxl" / "lora.json")
-    assert (draft.value("method.start_from"), draft.value("method.layers")) == ("", [])
-
-
-def test_a_saved_variant_is_the_same_when_it_is_opened_again(draft, tmp_path):
-    draft.set("optimizer.kind", "lion")
-    draft.set("objective.timesteps.kind", "beta")
-    draft.set("objective.timesteps.alpha", 3.0)
-    draft.save(tmp_path / "mine.json")
-    again = Draft()
-    again.load(tmp_path / "mine.json")
-    assert again.config() == draft.config()
-
-
-def test_files_are_checked_for_the_method_that_is_chosen(draft):
-    draft.set_file_problems([])
-    draft.set("method.kind", "vae")
-    assert draft.needs_file_check
-    assert draft.files_config().method.kind == "vae"
-    draft.set("optimizer.kind", "lion")
-    draft.set("embeddings.tokens", [{"token": 3}])
-    assert draft.files_config().embeddings.tokens == ()
 
 
 def test_a_draft_of_version_1_is_brought_up_to_date(home, draft):
@@ -273,19 +188,6 @@ def test_a_draft_of_a_newer_version_gives_what_is_known_of_it(home, draft):
     draft.restore(newer, {}, draft.source)
     assert draft.value("optimizer.lr") == 0.002
     assert draft.value("method.rank") == 16
-
-
-def test_filling_up_takes_the_defaults_of_the_variants_that_are_reported():
-    document = with_defaults({"optimizer": {"kind": "lion", "lr": 1.0, "eps": 3}})
-    assert document["optimizer"] == Lion(lr=1.0).model_dump(mode="json")
-    assert document["training"] == with_defaults({})["training"]
-
-
-def test_variants_are_chosen_as_the_terminal_chooses_them(draft):
-    expected = with_variant(draft.document, "method", "full")
-    draft.set("method.kind", "full")
-    assert draft.document == expected
-    assert draft.value("method") == defaults_in(draft.variants)["method"]
 
 
 def test_it_is_reported_as_well_when_the_objective_goes_back_with_the_method(draft):

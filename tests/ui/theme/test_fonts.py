@@ -32,10 +32,3 @@ def test_words_are_set_apart_by_weight_where_there_is_a_bold_cut(fonts_of):
     _, fonts = fonts_of("DejaVu Sans")
     assert fonts[BOLD].cget("weight") == "bold"
     assert fonts[BOLD].cget("size") == fonts[BODY].cget("size")
-
-
-@pytest.mark.parametrize("name", [BODY, BOLD, HEADING])
-def test_texts_are_measured_in_the_font_they_are_drawn_in(fonts_of, root, name):
-    made, fonts = fonts_of("DejaVu Sans")
-    label = tkinter.Label(root, text="pictures/cats", font=fonts[name], borderwidth=0, padx=0)
-    assert made.measure("pictures/cats", name) == label.winfo_reqwidth()

@@ -1,7 +1,5 @@
 from itertools import product
 
-import pytest
-
 from ui.theme.palette import PALETTES, SERIES_COLORS, contrast
 
 GROUNDS = ("window", "side", "card", "field")
@@ -34,7 +32,3 @@ def test_parts_of_a_bar_can_be_seen_on_a_card():
         assert len(set(SERIES_COLORS[mode])) == len(SERIES_COLORS["dark"]), mode
         for color in SERIES_COLORS[mode]:
             assert contrast(color, PALETTES[mode].card) >= LEAST_BORDER
-
-
-def test_contrast_of_black_and_white_is_21():
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)

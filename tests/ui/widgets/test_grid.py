@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.ui.desk import resize
 from ui.widgets.grid import Grid
 
 
@@ -109,33 +108,12 @@ def test_a_click_chooses_and_a_second_one_opens(grid):
     assert grid.opened == [7, 7]
 
 
-def test_a_click_next_to_the_cells_selects_none(grid):
-    grid.show(7)
-    grid.click(200, 50)
-    assert grid.chosen == []
-
-
 def test_a_click_meets_the_cell_that_is_scrolled_under_it(grid):
     grid.show(600)
     grid.cells.canvas.yview_moveto(0.5)
     top = round(grid.cells.canvas.canvasy(2))
     grid.click(10, 20)
     assert grid.chosen == [(top + 18) // 40 * 6]
-
-
-def test_nothing_happens_without_cells(grid):
-    grid.show(0, -1)
-    grid.press("Down", "Return", "End")
-    assert (grid.chosen, grid.opened, grid.drawn) == ([], [], set())
-
-
-def test_a_list_is_one_cell_wide(root, kit):
-    grid = GridWindow(root, kit, width=0)
-    grid.show(10)
-    grid.press("Down")
-    assert grid.chosen == [1]
-    grid.click(250, 90)
-    assert grid.chosen == [1, 2]
 
 
 def test_more_cells_that_fit_are_not_scrolled(grid):
@@ -145,12 +123,3 @@ def test_more_cells_that_fit_are_not_scrolled(grid):
     grid.show(120)
     grid.cells._kit.on_wheel[grid.cells.canvas](3)
     assert grid.cells.canvas.canvasy(2) > 0
-
-
-def test_the_scrollbar_follows_every_change(grid):
-    grid.show(600)
-    assert grid.cells._bar.get() == grid.cells.canvas.yview()
-    resize(grid.root, 120, 404)
-    grid.press("End")
-    assert grid.cells._bar.get() == grid.cells.canvas.yview()
-    assert grid.cells.canvas.yview()[1] == 1

@@ -2,9 +2,7 @@
 
 import threading
 import time
-import tkinter as tk
 from itertools import product
-from tkinter import ttk
 
 import pytest
 from PIL import Image
@@ -17,11 +15,8 @@ from ui.background.threads import Jobs
 from ui.charts.loss_chart import LossChart
 from ui.forms.form import Form
 from ui.forms.row import FormContext
-from ui.messages.line_breaks import break_at_dots
 from ui.model.draft import Draft
-from ui.model.form_fields import groups_in, pages
-from ui.model.visible_settings import ANY
-from ui.pages.settings.help_card import only_with_text
+from ui.model.form_fields import pages
 from ui.progress.curve import Curve
 from ui.progress.validation import Validation
 from ui.theme.palette import PALETTES, contrast
@@ -57,23 +52,6 @@ def type_into(root, row, text):
     root.update()
 
 
-def test_every_setting_has_a_row_that_shows_its_value(forms, draft):
-    for plan in pages():
-        for group in groups_in(plan, draft.variants):
-            for setting in group.deep_settings:
-                if setting.kind != "list":
-                    row = forms[plan.name].row(setting.path)
-                    assert row.editor.read() == draft.value(setting.path)
-
-
-def test_a_list_has_rows_for_every_entry(forms, draft):
-    row = forms["sampling"].row("sampling.prompts.2.seed")
-    assert row.editor.read() == 9
-    draft.set("sampling.prompts", [])
-    forms["sampling"].refresh()
-    assert forms["sampling"].row("sampling.prompts.2.seed") is None
-
-
 def test_advanced_settings_are_hidden_until_asked_for(forms, root):
     form = forms["training"]
     row = form.row("optimizer.beta1")
@@ -85,31 +63,6 @@ def test_advanced_settings_are_hidden_until_asked_for(forms, root):
     assert form.hidden == 0
 
 
-def test_an_advanced_setting_that_is_changed_or_wrong_is_shown(forms, draft):
-    form = forms["training"]
-    for value in (0.5, "wrong"):
-        draft.set("optimizer.beta1", value)
-        form.refresh()
-        assert form.row("optimizer.beta1").editor.widget.winfo_manager() == "grid"
-    draft.reset("optimizer.beta1")
-    form.refresh()
-    assert not form.row("optimizer.beta1").editor.widget.winfo_manager()
-
-
-def test_typing_changes_the_draft_and_shows_problems(forms, draft, root):
-    row = forms["training"].row("training.steps")
-    type_into(root, row, "0")
-    forms["training"].refresh()
-    root.update()
-    assert draft.value("training.steps") == 0
-    assert "Expected a whole number from 1" in row.error
-    type_into(root, row, "1_000")
-    forms["training"].refresh()
-    root.update()
-    assert draft.value("training.steps") == 1000
-    assert row.error == ""
-
-
 def test_what_was_typed_stays_as_it_was_typed_while_it_means_the_same(forms, draft, root):
     row = forms["training"].row("optimizer.lr")
     row.editor.focus.focus_force()
@@ -117,12 +70,6 @@ def test_what_was_typed_stays_as_it_was_typed_while_it_means_the_same(forms, dra
     type_into(root, row, "0.00030")
     forms["training"].refresh()
     assert row.editor.focus.get() == "0.00030"
-
-
-def test_a_value_from_elsewhere_is_shown(forms, draft):
-    draft.set("training.steps", 7)
-    forms["training"].refresh()
-    assert forms["training"].row("training.steps").editor.focus.get() == "7"
 
 
 def test_choices_are_shown_by_label_and_stored_by_value(forms, draft, root):
@@ -162,44 +109,6 @@ def test_a_new_prompt_is_not_reported_as_empty_until_it_loses_the_focus(forms, d
     assert "The prompt is empty" in row.error
 
 
-def test_an_existing_prompt_is_reported_as_empty_at_once(forms, draft, root):
-    form = forms["sampling"]
-    draft.listen(form.refresh)
-    form._cards[0].lists[0].add()
-    draft.undo()
-    draft.set("sampling.prompts.2.prompt", "")
-    form._cards[0].lists[0].duplicate(2)
-    root.update()
-    assert "The prompt is empty" in form.row("sampling.prompts.3.prompt").error
-
-
-def test_a_resolution_that_is_wrong_does_not_spread(forms, draft):
-    draft.set("data.resolution", "large")
-    draft.set("sampling.prompts", [])
-    draft.listen(forms["sampling"].refresh)
-    forms["sampling"]._cards[0].lists[0].add()
-    assert draft.value("sampling.prompts.0.width") == 512
-
-
-def test_a_problem_is_fixed_by_its_button_and_that_can_be_undone(forms, draft, kit, root):
-    form = forms["model"]
-    assert "fix model.family" not in kit.named
-    draft.set_file_problems([Problem("model.family", "wrong", fix=Fix("model.family", "sdxl"))])
-    form.refresh()
-    button = kit.buttons["fix model.family"]
-    assert button.widget.cget("text") == "Use SDXL"
-    button.widget.invoke()
-    form.refresh()
-    assert draft.value("model.family") == "sdxl"
-    root.update()
-    assert not button.widget.winfo_ismapped()
-    draft.undo()
-    form.refresh()
-    root.update()
-    assert draft.value("model.family") == "sd15"
-    assert button.widget.winfo_ismapped()
-
-
 def test_where_a_person_has_to_decide_there_is_a_button_for_each_choice(forms, draft, kit, root):
     form, path = forms["model"], "model.prediction"
     choices = (Fix(path, "v_prediction"), Fix(path, "epsilon"))
@@ -229,33 +138,6 @@ def test_choosing_a_model_changes_nothing_but_its_path(root, kit, monkeypatch, t
     assert draft.value("model.path") == chosen
 
 
-def test_the_lead_of_a_group_is_shown_with_any_of_its_settings(forms, draft):
-    form = forms["output"]
-    lead = form.row("metadata.include_config")._lead
-
-    def is_led():
-        form.refresh()
-        return bool(lead.winfo_manager())
-
-    assert not is_led()
-    draft.set("metadata.include_date", True)
-    assert is_led()
-    draft.reset("metadata.include_date")
-    form.with_advanced = True
-    assert is_led()
-
-
-def test_a_field_of_several_lines_is_as_high_as_its_text(forms, draft, root):
-    form, text = forms["output"], forms["output"].row("metadata.description").editor.focus
-    heights = []
-    for words in ("short", "a line\n" * 5, "a line\n" * 50):
-        draft.set("metadata.description", words)
-        form.refresh()
-        root.update()
-        heights.append(int(text.cget("height")))
-    assert heights == [2, 6, 9]
-
-
 def test_a_disabled_button_says_why_and_does_nothing(kit, root):
     pressed = []
     button = kit.button(root, "Go", lambda: pressed.append(1))
@@ -279,25 +161,6 @@ def test_the_knob_of_a_switch_is_round_and_light():
         assert contrast(palette.on_fill, palette.fill if is_on else palette.border) >= 3
 
 
-def test_a_switch_is_toggled_by_keyboard_and_pointer_and_reported_once(kit, root):
-    turned = []
-    switch = kit.switch(root, lambda: turned.append(switch.is_on), text="words")
-    switch.widget.pack()
-    root.update()
-    switch.widget.focus_force()
-    switch.widget.event_generate("<space>")
-    switch.widget.event_generate("<Button-1>", x=2, y=2)
-    switch.show(True)
-    assert turned == [True, False]
-
-
-def test_field_and_arrow_of_a_combo_box_share_one_frame(forms):
-    layout = ttk.Style(forms["model"].row("model.family").editor.focus).layout("TCombobox")
-    ((frame, inside),) = layout
-    assert frame == "Entry.field"
-    assert [name for name, _ in inside["children"]] == ["Plain.downarrow", "Combobox.padding"]
-
-
 def test_the_list_of_a_combo_box_has_margins_and_follows_the_theme(forms, kit, root):
     box = forms["model"].row("model.family").editor.focus
     for mode in ("dark", "light"):
@@ -311,14 +174,6 @@ def test_the_list_of_a_combo_box_has_margins_and_follows_the_theme(forms, kit, r
         root.tk.call("ttk::combobox::Unpost", box)
         root.update()
     assert box.get() == "SD 1.5"
-
-
-def test_colors_follow_the_theme(kit, root):
-    canvas = tk.Canvas(root)
-    kit.theme.paint(canvas, bg="card")
-    dark = canvas.cget("bg")
-    kit.theme.apply("light")
-    assert canvas.cget("bg") != dark
 
 
 def test_a_hundred_thousand_steps_are_drawn_as_quickly_as_a_few_thousand(kit, root):
@@ -361,20 +216,3 @@ def test_results_of_threads_are_delivered_where_they_are_asked_for():
         jobs.deliver()
     assert ZeroDivisionError in results
     assert threading.get_ident() not in results
-
-
-def test_only_long_names_are_wrapped_after_dots():
-    name = "unet.down_blocks.1.attentions.0.transformer_blocks.0.attn2.to_k"
-    text = f'Such as "{name}" and 0.5 or short.names.'
-    lines = break_at_dots(text, 24, len).splitlines()
-    assert "".join(lines) == text
-    assert lines[1:3] == ["attentions.0.", "transformer_blocks.0."]
-    assert all(line.endswith(".") for line in lines[:-1])
-    assert break_at_dots(text, 200, len) == text
-
-
-def test_dependencies_are_described_by_the_labels_of_their_choices():
-    assert only_with_text("validation.use", ANY) == "Has an effect only while “Validate” is on"
-    assert only_with_text("data.class_folder", ANY).endswith("is set")
-    zero = only_with_text("data.concepts.0.images", ("0",))
-    assert zero == "Has an effect only while “Images per epoch” is 0 (by repeats)"

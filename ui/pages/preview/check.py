@@ -69,16 +69,6 @@ class CheckTab:
         self._group_list = self._make_group_list()
         self._list = self._make_list()
 
-    @property
-    def visible_text(self) -> dict[str, object]:
-        """Visible text, for tests."""
-        return {
-            "message": str(self._message.cget("text")),
-            "groups": [f"{group.title}: {group.count}" for group in self._groups],
-            "findings": [f"{each.path.name}: {each.kind}" for each in self._findings],
-            "chosen": self._list.current,
-        }
-
     def refresh(self) -> None:
         """Show the current state."""
         check = self.check

@@ -64,11 +64,6 @@ class ImagePanel:
         self._caption.pack(anchor="w")
         inner.bind("<Configure>", self._wrap)
 
-    @property
-    def visible_text(self) -> list[str]:
-        """Visible text, for tests."""
-        return [str(label.cget("text")) for label in (self._name, self._done, self._caption)]
-
     def show(self, data: PreviewData, transformed: TransformedImage) -> None:
         """Show an image, with the given repeat selected."""
         self._data, self._transformed = data, transformed

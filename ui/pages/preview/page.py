@@ -81,12 +81,3 @@ class PreviewPage:
         """Cancel background queries, because the window closes."""
         self.plan.query.stop()
         self.check.check.stop()
-
-    @property
-    def visible_text(self) -> dict[str, object]:
-        """Visible text, for tests."""
-        return {
-            "tab": self.shown,
-            "plan": self.plan.visible_text,
-            "check": self.check.visible_text,
-        }

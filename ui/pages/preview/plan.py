@@ -67,19 +67,6 @@ class PlanTab:
         # Packed before the thumbnails, so that these shrink in a low window.
         self.image.outer.pack(side="bottom", fill="x", before=above)
 
-    @property
-    def visible_text(self) -> dict[str, object]:
-        """Visible text, for tests."""
-        return {
-            "message": self._message.text,
-            "facts": [f"{fact.label}: {fact.text}" for fact in self._overview.facts],
-            "buckets": [
-                f"{format_bucket(bucket.bucket)}: {len(bucket.images)}" for bucket in self._buckets
-            ],
-            "title": f"{self._title.cget('text')}: {self._bucket_summary.cget('text')}",
-            "image": self.image.visible_text,
-        }
-
     def refresh(self) -> None:
         """Show the preview, and request one if it is missing or out of date."""
         query = self.query

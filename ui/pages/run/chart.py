@@ -56,11 +56,6 @@ class RunChart:
         self._drawing = ""
         self._show_chart()
 
-    @property
-    def chart_name(self) -> ChartName:
-        """Name of the visible chart."""
-        return self._chart_name
-
     def refresh(self) -> None:
         """Schedule a redraw."""
         session = self._context.session

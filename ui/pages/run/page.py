@@ -54,17 +54,6 @@ class RunPage:
         self._chart.outer.pack(fill="both", expand=True)
         self._rewards = RunRewards(context, left, self._samples.outer, self._scroller, self.banner)
 
-    @property
-    def validation_text(self) -> str:
-        """Text of the validation card; "" while it is hidden."""
-        return self._validation.text
-
-    @property
-    def reward_text(self) -> str:
-        """Visible chart, evaluation verdict and grid columns; "" outside of reward training."""
-        text = self._rewards.text
-        return f"{self._chart.chart_name}\n{text}" if text else ""
-
     def refresh(self) -> None:
         """Show the current state."""
         session = self._context.session

@@ -62,11 +62,6 @@ class RewardGrid:
         kit.name(self._canvas, "reward grid")
         self._bind()
 
-    @property
-    def column_titles(self) -> list[str]:
-        """Titles of the columns."""
-        return [column.title for column in self._columns]
-
     def show(self, folder: Path, rewards: Rewards) -> None:
         """Show the evaluations of a run; follow the newest until the user selects another."""
         if folder != self._folder:

@@ -62,15 +62,6 @@ class RunRewards:
         self._state: tuple[object, ...] = ()
         self._least_diversity = Evaluation().least_diversity
 
-    @property
-    def text(self) -> str:
-        """Verdict, message and titles of the grid columns; "" before the first evaluation."""
-        if not self._grid.outer.winfo_manager():
-            return ""
-        labels = (self._verdict, self._summary, self._scores)
-        lines = [str(label.cget("text")) for label in labels if label.winfo_manager()]
-        return "\n".join([*lines, *self._grid.column_titles])
-
     def refresh(self) -> None:
         """Show the current state."""
         session = self._context.session

@@ -52,17 +52,6 @@ class ValidationCard:
         for widget in (widget_above, page.canvas):
             widget.bind("<Configure>", self._fit, add="+")
 
-    @property
-    def text(self) -> str:
-        """Text of the card; "" while it is hidden."""
-        if not self._outer.winfo_manager():
-            return ""
-        lines = [str(self._verdict.cget("text")), str(self._summary.cget("text"))]
-        if self._details.winfo_manager():
-            shown = ((name, value) for name, value in self._facts if name.winfo_manager())
-            lines += [f"{name.cget('text')}: {value.cget('text')}" for name, value in shown]
-        return "\n".join(lines)
-
     def refresh(self) -> None:
         """Show the current state."""
         session = self._context.session

@@ -62,11 +62,6 @@ class RunsPage:
         )
         self._enable()
 
-    @property
-    def listed(self) -> list[str]:
-        """Names of the runs in the table, from top to bottom."""
-        return [run.name for run in self._runs.values()]
-
     def refresh(self) -> None:
         """Read the folder again if it may have changed."""
         session = self._context.session

@@ -84,11 +84,6 @@ class SamplesPage:
         self.refresh()
         self._moved(prompt, step)
 
-    @property
-    def place(self) -> tuple[int, int]:
-        """Prompt index and step of the visible sample."""
-        return self._prompt, self._step
-
     def _moved(self, prompt: int, step: int) -> None:
         sample = self._book.nearest(prompt, step)
         if sample is not None:

@@ -42,14 +42,6 @@ class CostCard:
         self._outer.grid_remove()
         context.forecasts.listen(self._updated)
 
-    @property
-    def text_lines(self) -> list[str]:
-        """Text of the card, line by line; [] while it is hidden."""
-        if not self._outer.winfo_manager():
-            return []
-        lines = (self._time, self._note, self._passes)
-        return [str(line.cget("text")) for line in lines if line.winfo_manager()]
-
     def wrap(self, width: int) -> None:
         """Wrap the text to a card of a width in pixels."""
         wrap_in_card(self._context.kit, width, self._time, self._note, self._passes)

@@ -92,13 +92,6 @@ class MemoryCard:
             name=f"memory details {page}",
         )
 
-    @property
-    def text_lines(self) -> list[str]:
-        """Text of the card, line by line."""
-        lines = (self._verdict, self._about, self._fixes_title, self._note)
-        shown = [str(line.cget("text")) for line in lines if line.winfo_manager()]
-        return shown + [line for row in self._fixes for line in row.text_lines]
-
     def wrap(self, width: int) -> None:
         """Wrap the text to a card of a width in pixels."""
         labels = (self._intro, self._verdict, self._about, self._note)
@@ -210,11 +203,6 @@ class FixRow:
         self._action.grid(row=0, column=0, sticky="w")
         self._about.grid(row=1, column=0, columnspan=2, sticky="w", pady=(kit.px(2), 0))
         self._button.widget.grid(row=0, column=1, sticky="ne", padx=(kit.px(8), 0))
-
-    @property
-    def text_lines(self) -> list[str]:
-        """Text of the row; [] while it is empty."""
-        return [] if self._fix is None else [self._fix.text, self._fix.details]
 
     def wrap(self, room: int) -> None:
         """Wrap the text to a width in pixels."""

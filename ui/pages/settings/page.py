@@ -70,24 +70,9 @@ class SettingsPage:
             self._switch.show(True)
 
     @property
-    def help_path(self) -> str:
-        """Path of the setting that is explained; "" for none."""
-        return self._help.path
-
-    @property
     def has_help_column(self) -> bool:
         """Whether the window is wide enough for the help next to the settings."""
         return self._is_wide_enough(self.outer.master.winfo_width())
-
-    @property
-    def memory_text(self) -> list[str]:
-        """Lines of the memory card; [] on pages without one."""
-        return self._memory.text_lines if self._memory is not None else []
-
-    @property
-    def cost_text(self) -> list[str]:
-        """Lines of the time card; [] on pages without one."""
-        return self._cost.text_lines if self._cost is not None else []
 
     def refresh(self) -> None:
         """Show the current draft."""

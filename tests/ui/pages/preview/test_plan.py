@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from onetrainer.checks.image_check import CheckResult
-from onetrainer.images.findings import HEADLINES, Finding
+from onetrainer.images.findings import Finding
 from tests.ui.desk import pump_until, resize
 from tests.ui.fake_paint import paint
 from ui.background.image_cache import ImageCache
@@ -78,18 +78,18 @@ def test_an_unexpected_error_is_shown_and_can_be_retried(context, monkeypatch):
     real = preview_plan.compute_preview
     monkeypatch.setattr(preview_plan, "compute_preview", fail)
     part = shown(context, PlanTab)
-    assert "Reading" in part.visible_text["message"]
+    assert "Reading" in part._message.text
     with pytest.raises(IndexError):
         wait_until(context, lambda: part.query.failed)
-    assert "Unexpected error: IndexError, a defect" in part.visible_text["message"]
+    assert "Unexpected error: IndexError, a defect" in part._message.text
     context.root.update()
     assert not part.query.is_working  # it is not tried for ever
     again = context.kit.named["preview again"]
     assert again.winfo_viewable()
     monkeypatch.setattr(part.query, "_ask", real)
     context.kit.buttons["preview again"].widget.invoke()
-    wait_until(context, lambda: part.visible_text["buckets"])
-    assert part.visible_text["message"] == ""
+    wait_until(context, lambda: part._buckets)
+    assert part._message.text == ""
 
 
 def texts(cells):
@@ -126,12 +126,6 @@ def test_only_a_file_without_thumbnail_shows_its_file_type(context, tmp_path):
     assert ".png" not in texts(part._list)
 
 
-def test_every_kind_of_finding_has_room_for_its_name(context, tmp_path):
-    findings = [Finding(kind, tmp_path, "x", "y") for kind in HEADLINES for _ in "ab"]
-    part = check_with(context, findings * 100)
-    assert set(HEADLINES.values()) <= set(texts(part._group_list))
-
-
 def test_a_finding_shows_its_file_name_and_the_tooltip_the_full_path(context, tmp_path):
     folder = "houses & barns from the summer " * 4 + "holidays"
     path = tmp_path / folder / "IMG_1000.JPG"
@@ -159,11 +153,3 @@ def test_the_preview_uses_the_near_duplicates_that_a_check_found(context, tmp_pa
     page.check.check.start()
     wait_until(context, lambda: not ahead.answer.preview.validation_may_change)
     assert page.check.check.answer
-
-
-def test_the_name_of_a_long_file_ends_before_what_is_wrong_with_it(context, tmp_path):
-    path = tmp_path / f"{'w' * 200}.png"
-    part = check_with(context, [Finding("unreadable", path, "x", "y")])
-    boxes = dict(zip(texts(part._list), boxes_of(part._list), strict=True))
-    name = next(box for text, box in boxes.items() if "wwww" in text)
-    assert name[2] < boxes[HEADLINES["unreadable"]][0]

@@ -1,7 +1,6 @@
 """Reward training in the window: what is made of its events, and what the run page shows."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,7 +22,6 @@ from ui.progress.rewards import (
     grid_rows,
     image_scores_text,
     reward_trends,
-    sample_book,
 )
 from ui.progress.run_state import RunState
 
@@ -131,19 +129,6 @@ def test_the_grid_has_base_best_and_now_or_any_other_evaluation_in_place_of_now(
     assert grid_rows(rewards) == [("a cat", 3), ("a cat", 4)]
 
 
-def test_the_grid_of_a_single_evaluation_has_one_column():
-    assert [column.title for column in grid_columns(rewards_of(evaluated(0, verdict="first")))] == [
-        "base"
-    ]
-    assert grid_columns(Rewards()) == []
-
-
-def test_an_evaluation_with_fewer_images_leaves_cells_empty():
-    short = evaluated(0, verdict="first")
-    rewards = rewards_of(replace(short, images=short.images[:1]), evaluated(5))
-    assert [cell is None for cell in grid_columns(rewards)[0].cells] == [False, True]
-
-
 def test_an_image_lists_trained_rewards_first_and_their_sum_only_if_there_are_several():
     cell = grid_columns(rewards_of(evaluated(0, 0.7)))[0].cells[0]
     assert cell.lines == (("color", "0.500"), ("sharpness", "0.250"))
@@ -151,12 +136,6 @@ def test_an_image_lists_trained_rewards_first_and_their_sum_only_if_there_are_se
     rewards = rewards_of(evaluated(0, 0.7, rewards=both))
     assert grid_columns(rewards)[0].cells[0].lines[0] == ("together", "0.700")
     assert image_scores_text(rewards, 1, 0) == "together 0.700   sharpness 0.250   color 0.500"
-
-
-def test_the_viewer_goes_over_all_evaluations_of_an_image():
-    book = sample_book(rewards_of(evaluated(0, verdict="first"), evaluated(5)))
-    assert (book.prompts, book.steps_of(1)) == ([0, 1], [0, 5])
-    assert (book.at(1, 5).path, book.at(1, 5).seed) == ("rewards/5-4.jpg", 4)
 
 
 def test_trained_rewards_come_before_watched_ones_and_these_before_drift():
@@ -275,15 +254,6 @@ def test_what_the_guard_saw_is_marked_in_its_color(kit, root):
     assert len(filled(chart.canvas, "polygon", kit.theme.palette.warning)) == 1
 
 
-def test_the_chart_has_a_placeholder_and_draws_a_single_evaluation(kit, root):
-    chart = RewardChart(kit, root)
-    placed(root, chart.canvas)
-    chart.show(Rewards())
-    assert "after the first step" in chart.canvas.itemcget(chart.canvas.find_all()[0], "text")
-    chart.show(rewards_of(evaluated(0, 0.5, verdict="first")))
-    assert filled(chart.canvas, "rectangle", kit.theme.palette.validation_band)
-
-
 def test_rewards_that_are_not_trained_differ_by_more_than_color(kit, root):
     plots = TrendPlots(kit, root)
     placed(root, plots.canvas)
@@ -369,11 +339,3 @@ def test_the_guard_warns_while_the_run_goes_on(root, kit, tmp_path):
     warning = evaluated(10, 2.0, verdict="hacking", words="The color rose, but")
     page = run_page(root, kit, tmp_path, Started(1, 0, 60), evaluated(0, verdict="first"), warning)
     assert page.banner.text.splitlines() == ["Warning from the guard", "The color rose, but"]
-
-
-def test_an_ordinary_run_knows_of_no_rewards(root, kit, tmp_path):
-    steps = [Progress(step, 9, 1, 0.5, 1e-4) for step in (1, 2)]
-    page = run_page(root, kit, tmp_path, Started(1, 0, 9), *steps, Finished(9, []))
-    assert page.reward_text == ""
-    names = ("reward grid", "chart reward", "loss chart")
-    assert [bool(kit.named[name].winfo_viewable()) for name in names] == [False, False, True]

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from onetrainer.model_files import ModelFile
-from tests.ui.project import MARKERS, PARTS, SDXL_PARTS, write_model
-from ui.pages.settings import model_card
+from tests.ui.project import MARKERS, SDXL_PARTS, write_model
 from ui.pages.settings.model_card import facts, lines_of
 
 
@@ -23,30 +22,11 @@ def test_a_model_file_is_described_with_all_known_facts(tmp_path):
     ]
 
 
-def test_missing_components_are_named(tmp_path):
-    parts = {name: shape for name, shape in PARTS.items() if "first_stage" not in name}
-    path = write_model(tmp_path / "bare.safetensors", parts)
-    assert "⚠ Missing: VAE" in lines_of(str(path), is_offline=False)
-
-
 def test_an_adapter_is_described_as_what_it_is(tmp_path):
     model = ModelFile(tmp_path, "folder", "lora", made_for="sdxl", missing=("UNet", "VAE", "CLIP"))
     lines = facts(model)
     assert lines[:2] == ["This is a LoRA, not a complete model.", "Made for SDXL"]
     assert "⚠ Missing: UNet, VAE and CLIP" in lines
-
-
-def test_unknown_facts_are_left_out(tmp_path):
-    assert facts(ModelFile(tmp_path, "folder", "sd2")) == [
-        "This is an SD 2 model.",
-        "Diffusers folder",
-    ]
-
-
-def test_ema_weights_are_mentioned(tmp_path):
-    lines = facts(ModelFile(tmp_path, "folder", "sd15", prediction="epsilon", has_ema=True))
-    assert "Predicts noise (epsilon)" in lines
-    assert "Contains EMA weights" in lines
 
 
 @pytest.mark.parametrize(
@@ -77,7 +57,3 @@ def test_unreadable_files_are_reported(tmp_path):
         lines = lines_of(text, is_offline=False)
         assert Path(text).name in lines[0] or text in lines[0]
         assert lines[0].endswith(".")
-
-
-def test_no_model_file_is_inspected_on_import():
-    assert "inspect_model" not in vars(model_card)
