@@ -298,9 +298,9 @@ class Draft:
         before, self.document = self.document, config.model_dump(mode="json")
         self.base = self.document
         # Relative paths have become absolute.
-        for path in self._edits:
-            if value_in(before, path) != value_in(self.base, path):
-                self._edits = {**self._edits, path: value_in(self.base, path)}
+        for setting in self._edits:
+            if value_in(before, setting) != value_in(self.base, setting):
+                self._edits = {**self._edits, setting: value_in(self.base, setting)}
         self._changed()
 
     def _loaded(self) -> None:

@@ -199,3 +199,11 @@ def test_it_is_reported_as_well_when_the_objective_goes_back_with_the_method(dra
     draft.reset("method.kind")
     assert draft.value("objective.kind") == "denoising"
     assert errors_of(draft) == []
+
+
+def test_what_is_set_to_its_default_has_the_default_of_other_variants(home, tmp_path):
+    draft = Draft()
+    draft.load(write_project(tmp_path, optimizer={"lr": 0.003}))
+    draft.set("optimizer.lr", draft.default("optimizer.lr"))
+    draft.set("optimizer.kind", "lion")
+    assert draft.value("optimizer.lr") == Lion().lr

@@ -167,11 +167,9 @@ class RewardGrid:
         measure = self._context.kit.theme.measure
         room = px(_CELL - 4) - measure(figure)
         name = shorten(name, room, measure)
-        for left, text, anchor, color in (
-            (x + px(_CELL), figure, "ne", palette.text),
-            (x, name, "nw", palette.dim),
-        ):
-            canvas.create_text(left, y, text=text, anchor=anchor, font=_FONT, fill=color)
+        right = x + px(_CELL)
+        canvas.create_text(right, y, text=figure, anchor="ne", font=_FONT, fill=palette.text)
+        canvas.create_text(x, y, text=name, anchor="nw", font=_FONT, fill=palette.dim)
 
     def _row_height(self) -> int:
         px = self._context.kit.px
