@@ -134,9 +134,9 @@ FAULTS = (
     ),
     Fault(
         "the highest validation loss is the best",
-        "onetrainer/metrics/validation.py",
-        "return min(history, key=lambda measurement: measurement.loss)",
-        "return max(history, key=lambda measurement: measurement.loss)",
+        "onetrainer/metrics/bands.py",
+        "return min(history, key=lambda measurement: measurement.mean)",
+        "return max(history, key=lambda measurement: measurement.mean)",
         ("tests/onetrainer/metrics/test_validation.py",),
     ),
     Fault(

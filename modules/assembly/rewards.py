@@ -16,6 +16,7 @@ from modules.assembly.prompts import MixedBatches, denoising_fraction
 from modules.assembly.run_context import Run
 from modules.data.prompts import PromptBatches
 from modules.evaluation.prompts import Evaluator
+from modules.evaluation.scores import CurrentMixer, PromptEvaluation
 from modules.interfaces import Batch, Objective, PromptBatch, Reward
 from modules.memory.precision import precision_of
 from modules.methods.layers.inference_mode import inference_mode
@@ -30,12 +31,11 @@ from modules.rewards.mixer import Mixer, NamedReward
 from modules.sampling.rollout import Rollout
 from modules.trainer import BatchT, StepAbandoned, StepBatches
 from modules.training.engine import Engine
-from modules.training.evaluate_task import CurrentMixer, EvaluateTask, Evaluations
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.rewards.algorithms import BestOfN as BestOfNSection
 from onetrainer.config.rewards.alignprop import AlignProp as Section
 from onetrainer.config.train import TrainConfig
-from onetrainer.metrics.evaluation_files import EvaluationFiles, grid_of
+from onetrainer.metrics.files import SCORES, MeasurementFiles, grid_of
 from onetrainer.metrics.reward_names import names_of
 from onetrainer.run.events import Phase
 
@@ -209,12 +209,22 @@ def reward_loss_source(
     return LossSource(batches, objective)
 
 
-def evaluations_of(run: Run, rewards: LoadedRewards, inputs: Inputs) -> Evaluations:
-    """Return the past evaluations of a run."""
+def prompt_evaluation_of(
+    run: Run,
+    attached: Attached,
+    inputs: Inputs,
+    rewards: LoadedRewards,
+    *,
+    engine: Engine,
+    exported: ExportedWeights,
+) -> PromptEvaluation:
+    """Return the evaluation of the validation prompts, with its past."""
     assert inputs.prompts is not None
-    files = EvaluationFiles(
+    section, validation = rewards.section, inputs.prompts.validation
+    files = MeasurementFiles(
         run.folder.rewards,
-        grid=grid_of(rewards.section, inputs.prompts.validation.prompts),
+        SCORES,
+        grid=grid_of(section, validation.prompts),
         until=run.last.step if run.last else None,
     )
     if files.incomparable:
@@ -222,46 +232,25 @@ def evaluations_of(run: Run, rewards: LoadedRewards, inputs: Inputs) -> Evaluati
             "the evaluation prompts or their scoring have changed since the checkpoint; earlier"
             " rewards cannot be compared with later ones and are ignored"
         )
-    return Evaluations(
+    return PromptEvaluation(
+        section.evaluation,
         files,
-        rewards.section.evaluation,
+        steps=run.config.training.steps,
         trained=rewards.weights(trained=True),
         watched=rewards.weights(trained=False),
-    )
-
-
-def evaluate_task_of(
-    run: Run,
-    attached: Attached,
-    inputs: Inputs,
-    rewards: LoadedRewards,
-    evaluations: Evaluations,
-    *,
-    engine: Engine,
-    exported: ExportedWeights,
-) -> EvaluateTask:
-    """Return the task that evaluates the validation prompts."""
-    assert inputs.prompts is not None
-    section, method = rewards.section, attached.method
-    return EvaluateTask(
-        steps=run.config.training.steps,
         evaluator=Evaluator(
             family=attached.family,
-            validation=inputs.prompts.validation,
+            validation=validation,
             rollout=rollout_of(run.config, attached, device=run.device),
             merged=inference_context_of(run.config, attached),
             autocast=engine.autocast,
-            base_model=method.base_model if section.evaluation.distance else None,
+            base_model=attached.method.base_model if section.evaluation.distance else None,
             device=run.device,
         ),
         rewards=rewards.mixer,
-        evaluations=evaluations,
-        method=method,
-        engine=engine,
         exported=exported,
-        folder=run.folder,
-        events=run.events,
-        inbox=run.inbox,
+        folder=run.folder.path,
+        warn=run.warn,
     )
 
 

@@ -1,6 +1,5 @@
 """The trainer and its tasks, from a run's config and model."""
 
-from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,12 +18,12 @@ from modules.assembly.optimizer import (
 from modules.assembly.rewards import (
     LoadedRewards,
     LossSource,
-    evaluate_task_of,
-    evaluations_of,
+    prompt_evaluation_of,
     reward_loss_source,
 )
 from modules.assembly.run_context import Run
 from modules.assembly.validation_set import grid_of, validation_files, validation_record
+from modules.evaluation.validation import ImageEvaluation, ValidationImages
 from modules.interfaces import Batch, Method, PromptBatch
 from modules.memory.residency import Residency
 from modules.optim.build import build_optimizer
@@ -35,12 +34,9 @@ from modules.sampling.image_files import base_name
 from modules.trainer import BatchT, Task, Trainer
 from modules.training.checkpoints import Checkpoints, TrainState
 from modules.training.engine import Engine
-from modules.training.evaluate_task import EvaluateTask, Evaluations
+from modules.training.evaluate_task import EvaluateTask, Evaluation, KeepBestTask
 from modules.training.reporter import Reporter
 from modules.training.tasks import SampleTask, SaveTask
-from modules.training.validate_task import KeepBestTask, ValidateTask, saved_best_step
-from onetrainer.config.train import TrainConfig
-from onetrainer.metrics.validation_files import ValidationFiles
 from onetrainer.schedules.learning_rate import lr_multiplier
 
 
@@ -56,35 +52,35 @@ class _Optimization:
 
 
 @dataclass(frozen=True)
-class _Tasks:
-    """Tasks after a step in their order.
+class Tasks:
+    """Tasks between steps.
 
     Attributes:
-        ending: Those that may end the run early.
+        evaluate: Those that may end the run early: of images, then of prompts.
+        deciding: Which evaluation decides on the best step; None if none is kept.
     """
 
-    each: tuple[Task, ...]
-    ending: tuple[ValidateTask | EvaluateTask, ...]
+    evaluate: tuple[EvaluateTask, ...]
+    sample: SampleTask
+    save: SaveTask
+    deciding: Evaluation | None
+
+    def in_order(self) -> tuple[Task, ...]:
+        """Return the tasks in the order in which they run after a step."""
+        keep = (KeepBestTask(self.deciding, self.save),) if self.deciding else ()
+        return (*self.evaluate, self.sample, self.save, *keep)
 
     def should_stop_early(self) -> bool:
-        """Return whether any task asks to stop."""
-        return any(task.should_stop_early() for task in self.ending)
+        """Return whether any evaluation asks to stop."""
+        return any(task.evaluation.should_stop_early() for task in self.evaluate)
 
 
 @dataclass(frozen=True)
 class Assembled:
-    """The trainer with its tasks.
-
-    Attributes:
-        validation_task: None without validation.
-        evaluation_task: None without reward training.
-    """
+    """The trainer with its tasks."""
 
     trainer: Trainer[Batch] | Trainer[Batch | PromptBatch]
-    sampling_task: SampleTask
-    save_task: SaveTask
-    validation_task: ValidateTask | None
-    evaluation_task: EvaluateTask | None
+    tasks: Tasks
 
 
 def assemble(
@@ -95,48 +91,20 @@ def assemble(
     residency: Residency,
 ) -> Assembled:
     """Build the trainer: create, restore, register hooks, in this order."""
-    files = validation_files(run, inputs.validation)
-    evaluations = None if rewards is None else evaluations_of(run, rewards, inputs)
-    optimization = _optimization(
-        run, attached.method, partial(_best_steps, run.config, files, evaluations)
-    )
-    sampling_task = _build_sample_task(run, attached, optimization, residency)
-    save_task = _build_save_task(run, attached, optimization, inputs, sampling_task, residency)
-    if rewards is None or evaluations is None:
+    optimization = _optimization(run, attached.method)
+    if rewards is None:
         assert inputs.images is not None
         objective = objective_of(run.config, attached, device=run.device)
         source = LossSource(inputs.images.batches, objective)
-        validation_task = _build_validate_task(
-            run, attached, inputs, optimization, source, files, residency
-        )
-        tasks = _tasks(run, sampling_task, save_task, validation_task, None)
-        trainer = _build_trainer(run, attached.method, optimization, source, tasks)
-        return Assembled(trainer, sampling_task, save_task, validation_task, None)
+        tasks = _tasks(run, attached, inputs, optimization, source, None, residency)
+        return Assembled(_trainer(run, attached.method, optimization, source, tasks), tasks)
     reward_source = reward_loss_source(run, attached, inputs, rewards)
-    validation_task = _build_validate_task(
-        run, attached, inputs, optimization, reward_source, files, residency
-    )
-    evaluation_task = evaluate_task_of(
-        run,
-        attached,
-        inputs,
-        rewards,
-        evaluations,
-        engine=optimization.engine,
-        exported=optimization.exported,
-    )
-    tasks = _tasks(run, sampling_task, save_task, validation_task, evaluation_task)
-    return Assembled(
-        _build_trainer(run, attached.method, optimization, reward_source, tasks),
-        sampling_task,
-        save_task,
-        validation_task,
-        evaluation_task,
-    )
+    tasks = _tasks(run, attached, inputs, optimization, reward_source, rewards, residency)
+    return Assembled(_trainer(run, attached.method, optimization, reward_source, tasks), tasks)
 
 
-def _build_trainer(
-    run: Run, method: Method, optimization: _Optimization, source: LossSource[BatchT], tasks: _Tasks
+def _trainer(
+    run: Run, method: Method, optimization: _Optimization, source: LossSource[BatchT], tasks: Tasks
 ) -> Trainer[BatchT]:
     config = run.config
     return Trainer(
@@ -159,14 +127,12 @@ def _build_trainer(
             precision=config.hardware.precision,
         ),
         inbox=run.inbox,
-        tasks=tasks.each,
+        tasks=tasks.in_order(),
         should_stop_early=tasks.should_stop_early,
     )
 
 
-def _optimization(
-    run: Run, method: Method, best_steps: Callable[[], Collection[int]]
-) -> _Optimization:
+def _optimization(run: Run, method: Method) -> _Optimization:
     """Build the optimizer, restore the newest checkpoint, then register backward hooks."""
     config, groups = run.config, method.parameter_groups()
     optimizer = build_optimizer(config.optimizer, groups)
@@ -186,7 +152,6 @@ def _optimization(
         ema=ema,
         engine=engine,
         keep=config.output.keep_checkpoints,
-        best_steps=best_steps,
     )
     checkpoints.clean()
     if run.last is not None:
@@ -199,7 +164,43 @@ def _optimization(
     return _Optimization(optimizer, engine, ema, checkpoints, exported)
 
 
-def _build_sample_task(
+def _tasks(
+    run: Run,
+    attached: Attached,
+    inputs: Inputs,
+    optimization: _Optimization,
+    source: LossSource[Batch] | LossSource[Batch | PromptBatch],
+    rewards: LoadedRewards | None,
+    residency: Residency,
+) -> Tasks:
+    evaluations: list[Evaluation] = []
+    if inputs.validation is not None:
+        evaluations.append(
+            _image_evaluation(run, inputs.validation, optimization, source, residency)
+        )
+    if rewards is not None:
+        evaluations.append(
+            prompt_evaluation_of(
+                run,
+                attached,
+                inputs,
+                rewards,
+                engine=optimization.engine,
+                exported=optimization.exported,
+            )
+        )
+    evaluate = tuple(
+        EvaluateTask(each, run.config.training.steps, attached.method, run.events, run.inbox)
+        for each in evaluations
+    )
+    # If both could, the evaluation of rewards decides which step is the best.
+    deciding = next((each for each in reversed(evaluations) if each.keeps_best), None)
+    sample = _sample_task(run, attached, optimization, residency)
+    save = _save_task(run, attached, optimization, inputs, sample, deciding, residency)
+    return Tasks(evaluate, sample, save, deciding)
+
+
+def _sample_task(
     run: Run, attached: Attached, optimization: _Optimization, residency: Residency
 ) -> SampleTask:
     return SampleTask(
@@ -220,12 +221,13 @@ def _build_sample_task(
     )
 
 
-def _build_save_task(
+def _save_task(
     run: Run,
     attached: Attached,
     optimization: _Optimization,
     inputs: Inputs,
-    sampling_task: SampleTask,
+    sample: SampleTask,
+    deciding: Evaluation | None,
     residency: Residency,
 ) -> SaveTask:
     return SaveTask(
@@ -245,67 +247,33 @@ def _build_save_task(
         metadata=partial(
             output_metadata, run.config, ModelFacts.of(attached.family), inputs.facts()
         ),
-        thumbnail=sampling_task.thumbnail,
+        thumbnail=sample.thumbnail,
+        best_step=deciding.best_step if deciding else lambda: None,
         phase=residency.phase,
     )
 
 
-def _build_validate_task(
+def _image_evaluation(
     run: Run,
-    attached: Attached,
-    inputs: Inputs,
+    images: ValidationImages,
     optimization: _Optimization,
     source: LossSource[Batch] | LossSource[Batch | PromptBatch],
-    files: ValidationFiles | None,
     residency: Residency,
-) -> ValidateTask | None:
-    if files is None:
-        return None
-    assert inputs.validation is not None
+) -> ImageEvaluation:
     section = run.config.validation
-    return ValidateTask(
+    measures_last = run.config.ema.use and section.without_ema
+    return ImageEvaluation(
         section=section,
         steps=run.config.training.steps,
-        images=inputs.validation,
+        images=images,
         grid=grid_of(run.config),
         precision=run.config.hardware.precision,
         at_once=run.config.training.batch_size,
         objective=source.objective,
-        method=attached.method,
-        engine=optimization.engine,
+        autocast=optimization.engine.autocast,
         exported=optimization.exported,
-        measures_last_weights=run.config.ema.use and section.without_ema,
-        files=files,
+        weights=("shown", "last") if measures_last else ("shown",),
+        files=validation_files(run, images),
         epoch_of=source.batches.epoch_of,
-        events=run.events,
-        inbox=run.inbox,
         phase=residency.phase,
     )
-
-
-def _tasks(
-    run: Run,
-    sampling_task: SampleTask,
-    save_task: SaveTask,
-    validation_task: ValidateTask | None,
-    evaluation_task: EvaluateTask | None,
-) -> _Tasks:
-    """Return the tasks in the order in which they run after a step."""
-    ending = tuple(task for task in (validation_task, evaluation_task) if task is not None)
-    # If both could, the evaluation of rewards decides which step is the best.
-    sources = [task for task in ending if task.saves_best][-1:]
-    keep_best = [KeepBestTask(source, save_task, run.folder) for source in sources]
-    return _Tasks((*ending, sampling_task, save_task, *keep_best), ending)
-
-
-def _best_steps(
-    config: TrainConfig, files: ValidationFiles | None, evaluations: Evaluations | None
-) -> Collection[int]:
-    """Return the steps whose checkpoints are kept however old they get."""
-    is_by_rewards = evaluations is not None and evaluations.section.keep_best
-    best = (
-        evaluations.best_step()
-        if evaluations and is_by_rewards
-        else saved_best_step(config.validation, files)
-    )
-    return () if best is None else (best,)

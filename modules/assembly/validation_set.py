@@ -19,7 +19,7 @@ from onetrainer.dataset.batch_plan import ImageRepeat, StepPlan
 from onetrainer.dataset.dataset import Dataset, uses_images_only
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import plain_transform
-from onetrainer.metrics.validation_files import ValidationFiles
+from onetrainer.metrics.files import LOSSES, LossesByWeights, MeasurementFiles
 
 _SINCE = " since step "
 
@@ -105,12 +105,11 @@ def validation_record(images: ValidationImages | None, last: CheckpointRecord | 
     return f"{images.digest}{_SINCE}{since}"
 
 
-def validation_files(run: Run, images: ValidationImages | None) -> ValidationFiles | None:
-    """Return the past measurements of a run; None without validation."""
-    if images is None:
-        return None
-    files = ValidationFiles(
+def validation_files(run: Run, images: ValidationImages) -> MeasurementFiles[LossesByWeights]:
+    """Return the past measurements of a run."""
+    files = MeasurementFiles(
         run.folder.validation,
+        LOSSES,
         grid=grid_of(run.config).digest(images.digest),
         former_grid=grid_of(run.config).digest(images.former_digest),
         until=run.last.step if run.last else None,

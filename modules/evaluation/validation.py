@@ -7,17 +7,27 @@ and training does not depend on them.
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
+from typing import Literal
 
 import torch
 
 from modules import seeds
 from modules.interfaces import Batch, Objective, Probe
+from modules.memory.residency import Enter
+from modules.optim.exported_weights import ExportedWeights
 from onetrainer.config.run.hardware import Precision
+from onetrainer.config.run.validation import Validation
+from onetrainer.metrics.bands import Measurement, best_of, without_gain
+from onetrainer.metrics.files import LossesByWeights, MeasurementFiles
 from onetrainer.metrics.loss_errors import diverged, not_a_number
+from onetrainer.metrics.messages import validation_summary
+from onetrainer.metrics.validation import Weights, judge
+from onetrainer.run.events import Event, Validated
 
 
 @dataclass(frozen=True)
@@ -124,3 +134,121 @@ def measure(
             raise diverged(f"{name}: the validation loss is {not_finite[0]}", precision)
         losses[name] = numbers
     return losses
+
+
+@dataclass(frozen=True)
+class ImageEvaluation:
+    """The validation loss of a run: at the start, every so many steps or epochs, at the end.
+
+    Of the weights that samples and output files use, because the best of those are wanted. Where
+    these are an EMA, the weights of the last step may be measured too.
+
+    Attributes:
+        at_once: Number of an image's noises in one batch.
+        weights: The weights to measure.
+        files: Past measurements.
+        epoch_of: Maps a step to its epoch, from 0.
+        phase: Places the model's components for a phase.
+    """
+
+    section: Validation
+    steps: int
+    images: ValidationImages
+    grid: Grid
+    precision: Precision
+    at_once: int
+    objective: Objective[Batch]
+    autocast: Callable[[], AbstractContextManager[object]]
+    exported: ExportedWeights
+    weights: tuple[Weights, ...]
+    files: MeasurementFiles[LossesByWeights]
+    epoch_of: Callable[[int], int]
+    phase: Enter
+
+    @property
+    def phase_name(self) -> Literal["validating"]:
+        return "validating"
+
+    @property
+    def count(self) -> int:
+        return len(self.images.names) * len(self.weights)
+
+    @property
+    def keeps_best(self) -> bool:
+        return self.section.keep_best
+
+    @property
+    def prefers_best(self) -> bool:
+        return False
+
+    def is_due(self, step: int) -> bool:
+        section = self.section
+        if step == 0:
+            return section.at_start
+        if section.at_end and step == self.steps:
+            return True
+        if section.every == 0 or section.unit == "steps":
+            return section.every > 0 and step % section.every == 0
+        completed = self.epoch_of(step)  # epoch of the next step
+        return completed > self.epoch_of(step - 1) and completed % section.every == 0
+
+    def is_missing(self, step: int, past_events: Sequence[Event]) -> bool:
+        reported = {
+            event.weights
+            for event in past_events
+            if isinstance(event, Validated) and event.step == step
+        }
+        return self.is_due(step) and not reported.issuperset(self.weights)
+
+    def measure(self, step: int, before_each: Callable[[int], None]) -> None:
+        if self.files.by_step.get(step, {}).keys() >= set(self.weights):
+            return
+        forms = {"shown": self.exported.for_samples, "last": self.exported.without_ema}
+        measured: dict[Weights, Measurement] = {}
+
+        def before_image(place: int) -> None:
+            before_each(len(measured) * len(self.images.names) + place)
+
+        with self.phase("validation"):
+            for weights in self.weights:
+                with forms[weights]():
+                    losses = measure(
+                        self.images,
+                        self.grid,
+                        objective=self.objective,
+                        autocast=self.autocast,
+                        at_once=self.at_once,
+                        before_each=before_image,
+                        is_untrained=step == 0,
+                        precision=self.precision,
+                    )
+                measured[weights] = Measurement(step, losses, self.grid.noises)
+        self.files.add(step, measured)
+
+    def events(self) -> list[Event]:
+        concepts = self.images.concepts
+        return [
+            judge(self.history(weights), concepts=concepts, weights=weights)
+            for weights in self.weights
+        ]
+
+    def history(self, weights: Weights = "shown") -> list[Measurement]:
+        """Return the measurements of some weights in the order of their steps."""
+        return [each[weights] for each in self.files.by_step.values() if weights in each]
+
+    def should_stop_early(self) -> bool:
+        """Return whether the patience is used up: as many measurements in a row without gain."""
+        return 0 < self.section.patience <= without_gain(self.history())
+
+    def best_step(self) -> int | None:
+        history = self.history() if self.keeps_best else []
+        return best_of(history).step or None if history else None
+
+    def summary(self, first: int, step: int, best_files: Sequence[Path]) -> list[str]:
+        is_early = step < self.steps and self.should_stop_early()
+        return validation_summary(
+            self.history(),
+            early_end=step if is_early else None,
+            is_untrained=first == step,
+            best_files=[path.name for path in best_files],
+        )

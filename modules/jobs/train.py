@@ -35,9 +35,9 @@ from modules.interfaces import Family
 from modules.memory.precision import apply_tf32, choose_device, compute_dtype
 from modules.memory.residency import Residency
 from modules.training.checkpoints import CheckpointRecord, newest_record
+from modules.training.evaluate_task import export_best
 from modules.training.inbox import Inbox
 from modules.training.tensorboard import open_board
-from modules.training.validate_task import export_best
 from onetrainer.config.migrate import migrate
 from onetrainer.config.run.model import Model
 from onetrainer.config.train import TrainConfig
@@ -158,17 +158,15 @@ def _train_and_finish(run: Run, assembled: Assembled, inputs: Inputs, residency:
         if inputs.validation is not None:
             run.warn(_MAY_HAVE_TRAINED)
     # A run that was stopped during these tasks lacks some of their results.
-    if assembled.validation_task is not None:
-        assembled.validation_task.begin(run.first_step, run.past_events)
-    if assembled.evaluation_task is not None:
-        assembled.evaluation_task.begin(run.first_step, run.past_events)
-    if assembled.sampling_task.is_planned(run.first_step):
-        assembled.sampling_task.sample_prompts(
-            run.first_step, without=_existing_samples(run, run.first_step)
-        )
-    ending, step = assembled.trainer.run(), assembled.trainer.state.step
-    if ending == "done" and assembled.sampling_task.needs_end_samples(step):
-        assembled.sampling_task.sample_prompts(step, without=_existing_samples(run, step))
+    tasks, trainer = assembled.tasks, assembled.trainer
+    for task in tasks.evaluate:
+        task.begin(run.first_step, run.past_events)
+    if tasks.sample.is_planned(run.first_step):
+        existing = _existing_samples(run, run.first_step)
+        tasks.sample.sample_prompts(run.first_step, without=existing)
+    ending, step = trainer.run(), trainer.state.step
+    if ending == "done" and tasks.sample.needs_end_samples(step):
+        tasks.sample.sample_prompts(step, without=_existing_samples(run, step))
     code = _finish(run, ending, assembled, inputs)
     residency.finish()
     return code
@@ -240,26 +238,19 @@ def _locate_model(run: Run) -> tuple[Run, Model]:
 
 def _finish(run: Run, ending: str, assembled: Assembled, inputs: Inputs) -> int:
     """Save, write the output files, and report the end; return the exit code."""
-    step, save_task = assembled.trainer.state.step, assembled.save_task
+    step, tasks = assembled.trainer.state.step, assembled.tasks
     is_final = ending == "done"
-    evaluation, validation = assembled.evaluation_task, assembled.validation_task
     _ensure_checkpoint(run, assembled)
     if ending == "pause" or step == 0:
         run.events.write(Stopped(step, "pause" if ending == "pause" else "stop"))
         return EXIT_STOPPED
-    written, summary = save_task.export(step, is_final=is_final), inputs.summary()
-    if evaluation is not None:
-        best = export_best(evaluation, save_task, step, is_final=is_final)
-        # If the guard stopped the run, the best weights are the main output.
-        written = best + written if evaluation.should_stop_early() else written + best
-        summary += evaluation.summary(step, best)
-    if validation is not None:
+    written, summary = tasks.save.export(step, is_final=is_final), inputs.summary()
+    for evaluation in reversed([task.evaluation for task in tasks.evaluate]):
         best = []
-        # Only one best file: that of the rewards' evaluation if it saves the best.
-        if evaluation is None or not evaluation.saves_best:
-            best = export_best(validation, save_task, step, is_final=is_final)
-        written += best
-        summary += validation.summary(run.first_step, step, best)
+        if evaluation is tasks.deciding:
+            best = export_best(evaluation, tasks.save, step, is_final=is_final)
+        written = best + written if evaluation.prefers_best else written + best
+        summary += evaluation.summary(run.first_step, step, best)
     outputs = [path.relative_to(run.folder.path).as_posix() for path in written]
     if ending == "stop":
         run.events.write(Stopped(step, "stop", outputs))
@@ -272,7 +263,7 @@ def _ensure_checkpoint(run: Run, assembled: Assembled) -> None:
     """Save a checkpoint of the last step if there is none."""
     step = assembled.trainer.state.step
     if step > 0 and step not in [number for number, _ in run.folder.complete_checkpoints()]:
-        assembled.save_task.checkpoint(step)
+        assembled.tasks.save.checkpoint(step)
 
 
 def _report_start(run: Run) -> None:

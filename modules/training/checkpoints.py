@@ -8,7 +8,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -110,7 +110,6 @@ class Checkpoints:
     Attributes:
         ema: None if the run keeps no EMA.
         keep: Number of newest checkpoints to keep.
-        best_steps: Returns the steps whose checkpoints are kept besides.
     """
 
     folder: RunFolder
@@ -119,10 +118,11 @@ class Checkpoints:
     ema: Ema | None
     engine: Engine
     keep: int
-    best_steps: Callable[[], Collection[int]] = tuple
 
-    def save(self, record: CheckpointRecord) -> Path:
+    def save(self, record: CheckpointRecord, *, best_step: int | None = None) -> Path:
         """Write a checkpoint, complete or not at all, then delete the oldest ones.
+
+        best_step: Its checkpoint is kept besides the newest ones.
 
         Raises:
             UserError: If the disk is full or cannot be written to.
@@ -143,9 +143,8 @@ class Checkpoints:
             with suppress(OSError):
                 _remove(part)
             raise cannot_write(final, error) from error
-        best = self.best_steps()
         for step, path in self.folder.complete_checkpoints()[: -self.keep]:
-            if step not in best:
+            if step != best_step:
                 _remove(path)
         return final
 

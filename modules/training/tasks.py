@@ -1,5 +1,6 @@
 """Tasks between steps: generating samples, saving checkpoints and files."""
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -26,8 +27,29 @@ LAST_WEIGHTS = " (without EMA)"
 """Appended to the prompt of a sample from the weights of the last step."""
 
 
-class _SamplingStopped(Exception):
-    """The run is to end; a resumed run generates the image again."""
+class TaskStopped(Exception):
+    """The run is to end; a resumed run repeats what was not finished."""
+
+
+class TaskProgress:
+    """Reports the progress of a task every second, and ends it if the run is to end."""
+
+    def __init__(self, inbox: Inbox, events: EventWriter, *, step: int, steps: int) -> None:
+        self._inbox, self._events = inbox, events
+        self._is_last_step = step >= steps
+        self._last_report = -math.inf
+
+    def report(self, phase: Phase, *, is_first: bool = False) -> None:
+        """Report before an image or a part of it; is_first: at any time.
+
+        Raises:
+            TaskStopped: If the run is to end before its last step.
+        """
+        if self._inbox.is_leaving() and not self._is_last_step:
+            raise TaskStopped
+        if is_first or monotonic() - self._last_report > _SECONDS_PER_PHASE:
+            self._last_report = monotonic()
+            self._events.write(phase)
 
 
 @dataclass(frozen=True)
@@ -99,7 +121,7 @@ class SampleTask:
                 with weights() if missing else nullcontext():
                     for index, prompt in missing:
                         self._sample_prompt(step, index, prompt, suffix)
-        except _SamplingStopped:
+        except TaskStopped:
             return
         finally:
             self.method.train(True)
@@ -122,17 +144,12 @@ class SampleTask:
 
         suffix: Appended to the prompt in the event.
         """
-        last_report = 0.0
         total = len(self.section.prompts) * (2 if self.samples_last_weights else 1)
+        progress = TaskProgress(self.inbox, self.events, step=step, steps=self.steps)
 
         def on_step(number: int) -> None:
-            nonlocal last_report
-            if self.inbox.is_leaving() and step < self.steps:
-                raise _SamplingStopped
-            if number == 0 or monotonic() - last_report > _SECONDS_PER_PHASE:
-                last_report = monotonic()
-                detail = f"step {number + 1} of {self.section.steps}"
-                self.events.write(Phase("sampling", index, total, detail))
+            detail = f"step {number + 1} of {self.section.steps}"
+            progress.report(Phase("sampling", index, total, detail), is_first=number == 0)
 
         pixels = sample(
             self.family,
@@ -172,6 +189,7 @@ class SaveTask:
         validation: The checkpoint's record of the validation images.
         metadata: Returns the metadata of a file written after a step, given its thumbnail.
         thumbnail: Returns a small JPEG of a sample after a step; None without one.
+        best_step: Returns the step whose checkpoint is kept however old it gets; None for none.
         phase: Places the model's components for a phase.
     """
 
@@ -190,6 +208,7 @@ class SaveTask:
     versions: dict[str, str]
     metadata: Callable[[int, bytes | None], dict[str, str]]
     thumbnail: Callable[[int], bytes | None]
+    best_step: Callable[[], int | None]
     phase: Enter
 
     def is_due(self, step: int) -> bool:
@@ -217,7 +236,7 @@ class SaveTask:
             validation=self.validation,
         )
         with self.phase("saving"):
-            path = self.checkpoints.save(record)
+            path = self.checkpoints.save(record, best_step=self.best_step())
         self.events.write(Checkpoint(step, path.relative_to(self.folder.path).as_posix()))
 
     def restore_for_export(self, step: int) -> None:

@@ -18,7 +18,7 @@ from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, UserError, warning
 from onetrainer.json_file import shortened
-from onetrainer.metrics.validation import FEW_IMAGES
+from onetrainer.metrics.messages import FEW_IMAGES
 from onetrainer.rules.data import is_same_folder, masks_path, sibling_path, subfolders_path
 
 if TYPE_CHECKING:

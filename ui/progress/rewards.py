@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal
 
-from onetrainer.metrics.evaluation_messages import MAX_DRIFT
+from onetrainer.metrics.messages import MAX_DRIFT
 from onetrainer.run.events import Evaluated, Rewarded, Sample
 from ui.progress.curve import Curve
 from ui.progress.samples import SampleBook

@@ -8,8 +8,8 @@ from safetensors.torch import load_file
 
 from modules.jobs.train import train
 from onetrainer.demo.write import write_demo
-from onetrainer.metrics.evaluation_files import EvaluationFiles, grid_of
-from onetrainer.metrics.reward_guard import judge
+from onetrainer.metrics.files import SCORES, MeasurementFiles, grid_of
+from onetrainer.metrics.guard import _findings
 from onetrainer.presets.presets import load_document, resolve
 from onetrainer.run.events import Evaluated, Finished
 from tests import runs
@@ -62,18 +62,13 @@ def test_the_run_ends_early_as_hacked(looks, finished):
 def test_the_best_is_from_before_anything_was_wrong(folder, looks):
     section = resolve(load_document(folder.config), source="config").objective
     prompts = section.evaluation.prompts.splitlines()
-    files = EvaluationFiles(folder.rewards, grid=grid_of(section, prompts), until=looks[-1].step)
-    history = files.history()
-    wrong = [
-        look.step
-        for number, look in enumerate(history, start=1)
-        if judge(
-            history[:number],
-            trained={"color": 1.0},
-            watched={"reference": 1.0},
-            settings=section.evaluation,
-        ).is_suspicious
-    ]
+    files = MeasurementFiles(
+        folder.rewards, SCORES, grid=grid_of(section, prompts), until=looks[-1].step
+    )
+    history = list(files.by_step.values())
+    found = _findings(history, watched={"reference": 1.0}, settings=section.evaluation)
+    pairs = zip(history, found, strict=True)
+    wrong = [evaluation.step for evaluation, finding in pairs if finding.is_suspicious]
     assert len(history) == len(looks)
     assert 0 < looks[-1].best_step < wrong[0] < looks[-1].step
     by_step = {look.step: look.reward for look in looks}

@@ -10,9 +10,9 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from modules.jobs.train import train
-from modules.training import evaluate_task
 from modules.training.inbox import Inbox
-from onetrainer.metrics.evaluation_files import EvaluationFiles
+from modules.training.tasks import TaskProgress
+from onetrainer.metrics.files import SCORES, MeasurementFiles
 from onetrainer.presets.presets import load_document
 from onetrainer.run.events import (
     Checkpoint,
@@ -198,14 +198,19 @@ def test_a_run_that_is_asked_to_end_gives_its_step_up(config, at_a_moment):
     assert folder.checkpoint(1).is_dir()
 
 
-def test_a_run_that_is_stopped_in_a_look_makes_it_when_it_goes_on(config, straight, monkeypatch):
-    def tell(self, done):
-        if self._step == 3 and done:
-            monkeypatch.setattr(Inbox, "leaving", "stop")
-        original(self, done)
+def test_a_run_that_is_stopped_in_an_evaluation_makes_it_when_it_goes_on(
+    config, straight, monkeypatch
+):
+    seen, original = [], TaskProgress.report
 
-    folder, original = reward_run(config), evaluate_task._Progress.report
-    monkeypatch.setattr(evaluate_task._Progress, "report", tell)
+    def report(self, phase, **arguments):
+        seen.append(phase)
+        if phase.name == "evaluating" and phase.done and [each.done for each in seen].count(0) == 2:
+            monkeypatch.setattr(Inbox, "leaving", "stop")
+        original(self, phase, **arguments)
+
+    folder = reward_run(config)
+    monkeypatch.setattr(TaskProgress, "report", report)
     assert train(folder) == 3
     monkeypatch.undo()
     assert [look.step for look in told(folder, Evaluated)] == [0]
@@ -249,7 +254,7 @@ def test_other_rewards_after_a_checkpoint_are_told_and_begin_anew(config, straig
     assert looks[:3] == [(0, "first"), looks[1], (3, "first")]
     assert [step for step, _ in looks] == [0, 3, 3, 6]
     assert told(folder, Evaluated)[2].rewards.keys() == {"brightness", "contrast"}
-    files = EvaluationFiles(folder.rewards, grid="none", until=6)
+    files = MeasurementFiles(folder.rewards, SCORES, grid="none", until=6)
     assert files.incomparable == 3
 
 
