@@ -44,8 +44,7 @@ class Curve:
         return [*self._buckets, _bucket(self._open)] if self._open else list(self._buckets)
 
     def _halve(self) -> None:
-        pairs = zip(self._buckets[::2], self._buckets[1::2], strict=True)
-        self._buckets = [_merge(first, second) for first, second in pairs]
+        self._buckets = thin(self._buckets, len(self._buckets) // 2)
         self._stride *= 2
 
 
@@ -69,7 +68,7 @@ def thin(points: list[Point], most: int) -> list[Point]:
         return points
     size = -(-len(points) // most)
     chunks = (points[start : start + size] for start in range(0, len(points), size))
-    return [_merge_all(chunk) for chunk in chunks]
+    return [_merge(chunk) for chunk in chunks]
 
 
 def ticks(lowest: float, highest: float, most: int) -> list[float]:
@@ -90,16 +89,7 @@ def _bucket(values: list[tuple[int, float]]) -> Point:
     return Point(values[-1][0], min(numbers), max(numbers), sum(numbers) / len(numbers))
 
 
-def _merge(first: Point, second: Point) -> Point:
-    return Point(
-        second.step,
-        min(first.lowest, second.lowest),
-        max(first.highest, second.highest),
-        (first.mean + second.mean) / 2,
-    )
-
-
-def _merge_all(points: list[Point]) -> Point:
+def _merge(points: list[Point]) -> Point:
     return Point(
         points[-1].step,
         min(point.lowest for point in points),

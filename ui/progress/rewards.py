@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import isfinite
+from math import isfinite, nan
 from typing import Any, Literal
 
 from onetrainer.metrics.messages import MAX_DRIFT
 from onetrainer.run.events import Evaluated, Rewarded, Sample
 from ui.progress.curve import Curve
+from ui.progress.history import best_of, with_event
 from ui.progress.samples import SampleBook
 from ui.theme.palette import Role
 
@@ -104,15 +105,9 @@ class Rewards:
             self.spreads.append(event.step, event.spread if isfinite(event.spread) else 0.0)
 
     def add_evaluation(self, event: Evaluated) -> None:
-        """Add an evaluation, replacing one of the same step.
-
-        A first evaluation starts over: earlier ones used other prompts, noises or rewards.
-        """
+        """Add an evaluation, replacing one of the same step."""
         self.count += 1
-        if event.verdict == "first":
-            self.evaluations.clear()
-        others = [evaluation for evaluation in self.evaluations if evaluation.step != event.step]
-        self.evaluations = sorted([*others, event], key=lambda evaluation: evaluation.step)
+        self.evaluations = with_event(self.evaluations, event)
 
     @property
     def newest(self) -> Evaluated | None:
@@ -122,14 +117,11 @@ class Rewards:
     @property
     def best(self) -> Evaluated | None:
         """The evaluation that the guard considers best; None before the first."""
-        newest = self.newest
-        return self.at(newest.best_step) if newest else None
+        return best_of(self.evaluations)
 
     def at(self, step: int) -> Evaluated | None:
         """Return the evaluation of a step; None if there is none."""
-        return next(
-            (evaluation for evaluation in self.evaluations if evaluation.step == step), None
-        )
+        return next((event for event in self.evaluations if event.step == step), None)
 
 
 def grid_rows(rewards: Rewards) -> list[tuple[str, int]]:
@@ -145,22 +137,15 @@ def grid_columns(rewards: Rewards, step: int | None = None) -> list[GridColumn]:
         rewards: The evaluations.
         step: Evaluation to show in place of the newest.
     """
-    newest = rewards.newest
+    newest, best = rewards.newest, rewards.best
     if newest is None:
         return []
-    base, best = rewards.evaluations[0], rewards.best
-    now = rewards.at(step) if step is not None else newest
-    now = now or newest
-    rows = len(newest.images)
-    columns = [_column("base", base, rows)]
+    columns = [("base", rewards.evaluations[0])]
     if len(rewards.evaluations) > 1:
-        if best is not None:
-            columns.append(_column(f"best · step {best.step:,}", best, rows))
-        is_newest = now.step == newest.step
-        columns.append(
-            _column(f"now · step {now.step:,}" if is_newest else f"step {now.step:,}", now, rows)
-        )
-    return columns
+        now = (rewards.at(step) if step is not None else None) or newest
+        columns += [(f"best · step {best.step:,}", best)] if best else []
+        columns.append((f"{'now · ' if now.step == newest.step else ''}step {now.step:,}", now))
+    return [_column(title, evaluation, len(newest.images)) for title, evaluation in columns]
 
 
 def sample_book(rewards: Rewards) -> SampleBook:
@@ -196,9 +181,9 @@ def reward_trends(rewards: Rewards, *, least_diversity: float) -> list[Trend]:
     found = [trend for trend in scores if trend.points]
     for name in _DRIFT:
         points = tuple(
-            TrendPoint(evaluation.step, evaluation.drift[name])
-            for evaluation in rewards.evaluations
-            if isfinite(evaluation.drift.get(name, float("nan")))
+            TrendPoint(event.step, event.drift[name])
+            for event in rewards.evaluations
+            if isfinite(event.drift.get(name, nan))
         )
         if points:
             now = points[-1].value
@@ -227,23 +212,20 @@ def format_score(value: float) -> str:
 
 def format_percent(fraction: float) -> str:
     """Format a fraction as a percentage: "62 %", and "0.4 %" if it is small."""
-    return (
-        f"{100 * fraction:.0f} %"
-        if fraction >= 0.0995 or fraction == 0
-        else f"{100 * fraction:.1f} %"
-    )
+    digits = 0 if fraction >= 0.0995 or fraction == 0 else 1
+    return f"{100 * fraction:.{digits}f} %"
 
 
 def _reward_trend(rewards: Rewards, name: str) -> Trend:
     points = tuple(
-        TrendPoint(evaluation.step, mean, _number(evaluation.rewards[name], "error"))
-        for evaluation in rewards.evaluations
-        if name in evaluation.rewards
-        and isfinite(mean := _number(evaluation.rewards[name], "mean", nan=True))
+        TrendPoint(event.step, mean, _number(values, "error"))
+        for event in rewards.evaluations
+        if (values := event.rewards.get(name))
+        and isfinite(mean := _number(values, "mean", unknown=nan))
     )
     newest = rewards.evaluations[-1].rewards[name]
     kind: TrendKind = "trained" if newest.get("trained") else "watched"
-    mean = _number(newest, "mean", nan=True)
+    mean = _number(newest, "mean", unknown=nan)
     figure = format_score(mean)
     since, band = newest.get("since_base"), _number(newest, "since_base_error")
     tone: Role = "text"
@@ -291,9 +273,7 @@ def _prompt_and_seed(image: Mapping[str, Any]) -> tuple[str, int]:
     return str(image.get("prompt", "")), int(image.get("seed", 0))
 
 
-def _number(values: Mapping[str, float | None], name: str, *, nan: bool = False) -> float:
-    """Return a value of an evaluation; an unknown one is 0, or NaN if requested."""
+def _number(values: Mapping[str, float | None], name: str, *, unknown: float = 0.0) -> float:
+    """Return a value of an evaluation, or `unknown` if it is none or no number."""
     value = values.get(name)
-    if value is None:
-        return float("nan") if nan else 0.0
-    return value if nan or isfinite(value) else 0.0
+    return unknown if value is None or not isfinite(value) else value

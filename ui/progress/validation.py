@@ -1,12 +1,12 @@
 """Validations of a run, with their texts."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import isfinite
 from statistics import fmean
 
 from onetrainer.run.events import Validated
+from ui.progress.history import best_of, with_event
 from ui.theme.palette import Role
 
 VERDICTS: dict[str, tuple[str, Role]] = {
@@ -41,71 +41,76 @@ class Validation:
     """All validations of a run by step.
 
     Attributes:
-        exported: Of the weights that samples and exported files use.
+        events: Of the weights that samples and exported files use.
         without_ema: Of the last step's weights, if the exported ones are their EMA.
     """
 
-    exported: list[Validated] = field(default_factory=list)
+    events: list[Validated] = field(default_factory=list)
     without_ema: list[Validated] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.exported) + len(self.without_ema)
+        return len(self.events) + len(self.without_ema)
 
     def add(self, event: Validated) -> None:
-        """Add a validation, replacing one of the same step.
-
-        A first validation starts over: earlier ones used other images, levels or noises, as after a
-        resume with other settings.
-        """
-        stored = self.exported if event.weights == "shown" else self.without_ema
-        if event.verdict == "first":
-            stored.clear()
-        stored[:] = sorted(
-            [*(old for old in stored if old.step != event.step), event], key=lambda each: each.step
-        )
+        """Add a validation, replacing one of the same step."""
+        if event.weights == "shown":
+            self.events = with_event(self.events, event)
+        else:
+            self.without_ema = with_event(self.without_ema, event)
 
     @property
     def newest(self) -> Validated | None:
         """The last validation; None before the first."""
-        return self.exported[-1] if self.exported else None
+        return self.events[-1] if self.events else None
 
     @property
     def best(self) -> Validated | None:
         """The validation with the lowest loss; None before the first."""
-        newest = self.newest
-        if newest is None:
-            return None
-        return next((event for event in self.exported if event.step == newest.best_step), None)
+        return best_of(self.events)
 
     @property
     def newest_without_ema(self) -> Validated | None:
         """The newest validation of the weights without EMA; None if they are not measured."""
-        newest = self.newest
-        events = (event for event in self.without_ema if newest and event.step == newest.step)
-        return next(events, None)
+        step = self.newest.step if self.newest else None
+        return next((event for event in self.without_ema if event.step == step), None)
 
     def by_level(self) -> list[LossPart]:
         """Return the newest loss by noise level, from little noise to much."""
         if self.newest is None:
             return []
-        now, first = self.newest.by_level, self.exported[0].by_level
-        before = first if len(first) == len(now) and len(self.exported) > 1 else []
-        losses = _by_name(now)
-        return _loss_parts(losses, _by_name(before), losses)
+        now, first = self.newest.by_level, self.events[0].by_level
+        is_comparable = len(first) == len(now) and len(self.events) > 1
+        before = _by_name(first) if is_comparable else {}
+        return [_part(name, loss, before.get(name), {}) for name, loss in _by_name(now).items()]
 
     def by_concept(self) -> tuple[list[LossPart], int]:
         """Return the newest loss by concept, the worst first, and the number of omitted ones."""
-        if self.newest is None or len(self.newest.by_concept) < 2:
+        newest = self.newest
+        if newest is None or len(newest.by_concept) < 2:
             return [], 0
-        now = self.newest.by_concept
-        before = self.exported[0].by_concept if len(self.exported) > 1 else {}
-        names = sorted(now, key=lambda name: -now[name])
-        worst = names[:_MAX_CONCEPTS]
-        found = [
-            _with_bands(part, self.newest.concepts.get(name, {}))
-            for name, part in zip(worst, _loss_parts(now, before, worst), strict=True)
+        before = self.events[0].by_concept if len(self.events) > 1 else {}
+        worst = sorted(newest.by_concept.items(), key=lambda item: -item[1])
+        parts = [
+            _part(name or _OUTSIDE, loss, before.get(name), newest.concepts.get(name, {}))
+            for name, loss in worst[:_MAX_CONCEPTS]
         ]
-        return found, max(0, len(names) - _MAX_CONCEPTS)
+        return parts, len(worst) - len(parts)
+
+
+def _part(
+    name: str, loss: float, before: float | None, details: Mapping[str, float | None]
+) -> LossPart:
+    """Return a part of the loss. details: As in `Validated.concepts`; empty if unknown."""
+    if details.get("loss") is None:
+        return LossPart(name, loss, loss / before - 1 if before else None)
+    since, band = details.get("since_start"), details.get("since_start_error")
+    return LossPart(
+        name,
+        loss,
+        since / (loss - since) if since is not None and loss != since else None,
+        details.get("error") or 0.0,
+        is_sure=since is not None and band is not None and abs(since) > band,
+    )
 
 
 def _by_name(levels: list[float]) -> dict[str, float]:
@@ -119,14 +124,9 @@ def _by_name(levels: list[float]) -> dict[str, float]:
     }
 
 
-def half_band(event: Validated) -> float:
-    """Return half of the 95 % band; 0 if it is unknown, as for a single image."""
-    return event.error if isfinite(event.error) else 0.0
-
-
 def facts(validation: Validation) -> list[tuple[str, str, Role]]:
     """Return the known figures: name, text and tone."""
-    newest = validation.newest
+    newest, best, raw = validation.newest, validation.best, validation.newest_without_ema
     if newest is None:
         return []
     found: list[tuple[str, str, Role]] = [
@@ -138,12 +138,10 @@ def facts(validation: Validation) -> list[tuple[str, str, Role]]:
         # Good or bad only if the change is larger than its band.
         tone: Role = "good" if since + band < 0 else "warning" if since - band > 0 else "text"
         found.append(("Since the start", change, tone))
-    best = validation.best
     if best is not None:
         lowest = "now" if best.step == newest.step else f"step {best.step:,} · {best.loss:.4f}"
         found.append(("Lowest", lowest, "text"))
-    if validation.newest_without_ema is not None:
-        raw = validation.newest_without_ema
+    if raw is not None:
         found.append(("Without EMA", with_band(raw.loss, raw.error), "text"))
     found.append(("Images", f"{newest.images:,}", "text"))
     return found
@@ -158,32 +156,4 @@ def format_change(change: float | None) -> str:
     """Format a relative change: "−3.1 %"; "" for None."""
     if change is None:
         return ""
-    sign = "+" if change > 0 else "−"
-    return f"{sign}{abs(change):.1%}".replace("%", " %")
-
-
-def _loss_parts(
-    now: Mapping[str, float], before: Mapping[str, float], names: Iterable[str]
-) -> list[LossPart]:
-    found = []
-    for name in names:
-        was = before.get(name)
-        change = now[name] / was - 1 if was else None
-        found.append(LossPart(name or _OUTSIDE, now[name], change))
-    return found
-
-
-def _with_bands(part: LossPart, details: Mapping[str, float | None]) -> LossPart:
-    """Return a loss part with its bands, if they are known."""
-    loss = details.get("loss")
-    if loss is None:
-        return part
-    since, band = details.get("since_start"), details.get("since_start_error")
-    was = loss - since if since is not None else 0.0
-    return LossPart(
-        part.name,
-        loss,
-        since / was if since is not None and was else None,
-        details.get("error") or 0.0,
-        is_sure=since is not None and band is not None and abs(since) > band,
-    )
+    return f"{'+' if change > 0 else '−'}{abs(change):.1%}".replace("%", " %")

@@ -5,7 +5,7 @@ import pytest
 from onetrainer.run.events import Validated
 from tests.ui.desk import resize
 from ui.charts.bar_table import BarRow, BarTable
-from ui.charts.loss_chart import LossChart
+from ui.charts.run_charts import LossChart
 from ui.charts.stacked_bar import StackedBar
 from ui.progress.curve import Curve
 from ui.progress.validation import Validation

@@ -12,7 +12,7 @@ from tests.ui.desk import resize
 from tests.ui.project import SDXL_PARTS, errors_of, write_model
 from ui.background.image_cache import load_fitting
 from ui.background.threads import Jobs
-from ui.charts.loss_chart import LossChart
+from ui.charts.run_charts import LossChart
 from ui.forms.form import Form
 from ui.forms.row import FormContext
 from ui.model.draft import Draft

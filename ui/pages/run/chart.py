@@ -7,8 +7,7 @@ from typing import Literal
 
 import customtkinter
 
-from ui.charts.loss_chart import LossChart
-from ui.charts.reward_chart import RewardChart
+from ui.charts.run_charts import LossChart, RewardChart
 from ui.context import Context
 from ui.theme.theme import pair
 from ui.widgets.widgets import Button, focusable

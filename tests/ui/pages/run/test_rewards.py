@@ -11,7 +11,7 @@ from onetrainer.run.run_folder import create_run
 from tests.ui.desk import resize
 from ui.background.image_cache import ImageCache
 from ui.background.session import Session
-from ui.charts.reward_chart import RewardChart
+from ui.charts.run_charts import RewardChart
 from ui.charts.trend_plots import TrendPlots
 from ui.pages.run.page import RunPage
 from ui.progress.rewards import (
