@@ -47,12 +47,7 @@ def told(path):
         return file.metadata()
 
 
-ADAPTERS = [
-    ({"method": {"kind": kind, **LOW_RANK}, "output": {"lora_naming": naming}}, code)
-    for kind, naming, code in (
-        ("lora", "kohya", "diffusers"), ("lora", "comfyui", "sgm"), ("dora", "kohya", "diffusers"),
-    )
-]  # fmt: skip
+LORA = {"method": {"kind": "lora", **LOW_RANK}}
 FULL = {"method": {"kind": "full", "targets": "attn", "weights": "fp32"}}
 VAE = {"method": {"kind": "vae"}, "objective": {"kind": "reconstruction"}}
 EMBEDDING = {"method": {"kind": "embedding"}, **WORDS}
@@ -61,11 +56,9 @@ EMBEDDING = {"method": {"kind": "embedding"}, **WORDS}
 @pytest.mark.parametrize(
     ("changes", "architecture", "code"),
     [
-        *((changes, f"{SD1}/lora", code) for changes, code in ADAPTERS),
-        (FULL, SD1, "sgm"),
+        (LORA | {"output": {"lora_naming": "comfyui"}}, f"{SD1}/lora", "sgm"),
         (FULL | {"output": {"lora_naming": "diffusers"}}, SD1, "sgm"),
         (VAE, f"{SD1}/vae", "sgm"),
-        (EMBEDDING, f"{SD1}/textual-inversion", "sgm"),
         (EMBEDDING | {"output": {"lora_naming": "diffusers"}}, f"{SD1}/textual-inversion", "sgm"),
     ],
 )
@@ -82,8 +75,7 @@ def test_every_methods_file_tells_what_it_is_and_whose_names_it_has(
 
 
 def test_a_word_beside_a_lora_is_a_file_of_its_own_kind(config):
-    method = {"method": {"kind": "lora", **LOW_RANK}, "output": {"lora_naming": "diffusers"}}
-    output = finished(config, method | WORDS).output
+    output = finished(config, LORA | WORDS | {"output": {"lora_naming": "diffusers"}}).output
     fields = [told(output / name) for name in ("my-lora.safetensors", "my-lora-w.safetensors")]
     assert [field["modelspec.architecture"] for field in fields] == [
         f"{SD1}/lora",
@@ -92,16 +84,7 @@ def test_a_word_beside_a_lora_is_a_file_of_its_own_kind(config):
     assert [field["modelspec.implementation"] for field in fields] == ["diffusers", "sgm"]
 
 
-@pytest.mark.parametrize(("changes", "part"), [(FULL, "unet"), (VAE, "")])
-def test_a_folder_tells_of_itself_in_its_configs_alone(config, changes, part):
-    output = finished(config, changes | {"output": {"model_format": "diffusers"}}).output
-    path = output / "my-lora" / part / "diffusion_pytorch_model.safetensors"
-    assert told(path) == {"format": "pt"}
-    assert path.with_name("config.json").is_file()
-
-
-@pytest.mark.parametrize("place", ["device", "host"])
-@pytest.mark.parametrize("kind", ["full", "vae"])
+@pytest.mark.parametrize(("kind", "place"), [("full", "device"), ("vae", "host")])
 def test_the_file_of_bf16_weights_holds_their_average_in_float32(config, kind, place):
     base = FULL if kind == "full" else VAE
     changes = base | {
@@ -116,6 +99,9 @@ def test_the_file_of_bf16_weights_holds_their_average_in_float32(config, kind, p
     inside = "" if kind == "vae" else "unet"
     file = folder.output / "my-lora" / inside / "diffusion_pytorch_model.safetensors"
     written = load_file(file)
+    # A folder tells of itself in its configs alone.
+    assert told(file) == {"format": "pt"}
+    assert file.with_name("config.json").is_file()
     for name, expected in average.items():
         assert weights[name].dtype == torch.bfloat16
         assert torch.equal(written[name.removeprefix(f"{part}.")], expected)

@@ -134,20 +134,19 @@ def test_the_first_losses_equal_those_of_a_loop_over_diffusers_and_peft(config):
     assert ours == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("train_text_encoder", [False, True])
-def test_accumulation_gives_the_update_of_one_big_batch(config, tmp_path, train_text_encoder):
+def test_accumulation_gives_the_update_of_one_big_batch(config, tmp_path):
     images = tiny.write_images(
         tmp_path / "p", ("a red square", "so many words " * 60, "green", "night " * 80)
     )
     losses, weights = [], []
-    for batch_size, accumulation in ((4, 1), (2, 2), (1, 4)):
+    for batch_size, accumulation in ((4, 1), (1, 4)):
         training = {"steps": 2, "batch_size": batch_size, "accumulation": accumulation}
         folder = runs.new_run(
             config,
             **CHANGES
             | {
                 "training": {**CHANGES["training"], **training},
-                "method": {**CHANGES["method"], **tiny.encoders(train_text_encoder)},
+                "method": {**CHANGES["method"], **tiny.encoders(True)},
                 "data": {"folder": str(images)},
                 # A large epsilon: Adam would turn the rounding of a zero gradient into a step.
                 "optimizer": {"lr": LR, "eps": 1e-3},
@@ -156,7 +155,6 @@ def test_accumulation_gives_the_update_of_one_big_batch(config, tmp_path, train_
         assert train(folder) == 0
         losses.append([e.loss for e in runs.events_of(folder) if isinstance(e, Progress)])
         weights.append(load_file(folder.output / "my-lora.safetensors"))
-    for other, loss in zip(weights[1:], losses[1:], strict=True):
-        assert loss == pytest.approx(losses[0], abs=1e-5)
-        for name, value in weights[0].items():
-            torch.testing.assert_close(other[name], value, rtol=0, atol=2e-6)
+    assert losses[1] == pytest.approx(losses[0], abs=1e-5)
+    for name, value in weights[0].items():
+        torch.testing.assert_close(weights[1][name], value, rtol=0, atol=2e-6)

@@ -98,7 +98,7 @@ def mean_reward(evaluator):
     return float(torch.cat(scores).mean())
 
 
-FEW = (("sd15", "embedding"), ("sdxl", "oft"))
+FEW = (("sdxl", "oft"),)
 EVERY = tuple((family, method) for family in ("sd15", "sdxl") for method in METHODS)
 IN_LONG = [pytest.param(*pair, marks=pytest.mark.long) for pair in EVERY if pair not in FEW]
 

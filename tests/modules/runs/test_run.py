@@ -109,15 +109,6 @@ def test_a_run_tells_every_step_once_and_leaves_its_files(straight):
         assert (straight.path / event.path).is_file()
 
 
-def test_the_weights_have_moved(straight):
-    state = load_file(straight.output / "my-lora.safetensors")
-    up = {name: value for name, value in state.items() if ".lora_up." in name}
-    still = [name for name, value in up.items() if float(value.abs().max()) == 0]
-    # At the UNet's bottom these pictures are one latent wide: self-attention has no choice there.
-    assert up
-    assert all("attn1_to_q" in name or "attn1_to_k" in name for name in still)
-
-
 def test_a_second_run_gives_the_same_bytes(config, straight):
     again = runs.new_run(config)
     assert train(again) == 0
@@ -136,10 +127,9 @@ def test_a_killed_run_resumes_to_the_same_bytes(config, straight, at_a_moment):
     assert essence(folder) == essence(straight)
 
 
-@pytest.mark.parametrize("step", [1, 3])
-def test_a_run_that_dies_in_any_step_resumes_to_the_same_bytes(config, straight, step, crash_in):
+def test_a_run_that_dies_before_a_checkpoint_begins_anew(config, straight, crash_in):
     folder = runs.new_run(config)
-    crash_in(folder, step)
+    crash_in(folder, 2)
     assert train(folder) == 0
     assert lora(folder) == lora(straight)
     assert essence(folder) == essence(straight)
@@ -198,23 +188,6 @@ def test_a_run_that_draws_and_accumulates_resumes_to_the_same_bytes(config, cras
     assert lora(folder) == lora(straight)
     parts = {name.split("_")[1] for name in load_file(folder.output / "my-lora.safetensors")}
     assert parts == {"unet", "te"}
-
-
-def test_a_image_that_cannot_be_read_is_named_and_the_run_goes_on(config, tmp_path):
-    images = tmp_path / "pictures"
-    shutil.copytree(config.parent / "pictures", images)
-    Image.effect_noise((64, 64), 50).save(images / "cut.png")
-    whole = (images / "cut.png").read_bytes()
-    (images / "cut.png").write_bytes(whole[: len(whole) // 2])
-    (images / "no picture.jpg").write_text("hello")
-    folder = runs.new_run(config, data={"folder": str(images)}, training={"steps": 1})
-    assert train(folder) == 0
-    warned = " ".join(event.text for event in told(folder, Warned))
-    summary = " ".join(told(folder, Finished)[0].summary)
-    for name in ("cut.png", "no picture.jpg"):
-        assert name in warned
-        assert name in summary
-    assert "Trained on 4 images" in summary
 
 
 def test_a_second_worker_is_turned_away_and_the_first_not_disturbed(config):
@@ -299,35 +272,33 @@ def test_a_changed_config_counts_and_is_told_once(config):
     assert all(torch.equal(after[name], value) for name, value in before.items())
     assert [e.text for e in told(folder, Warned)].count(told(folder, Warned)[0].text) == 1
     assert "config.json has changed" in told(folder, Warned)[0].text
-
-
-def test_fewer_steps_than_are_made_is_refused(config):
-    folder = runs.new_run(config, training={"steps": 3}, sampling={"every": 0})
-    assert train(folder) == 0
-    folder.config.write_text(folder.config.read_text().replace('"steps": 3', '"steps": 2'))
-    with pytest.raises(UserError, match="the run has made 3"):
+    changed["training"]["steps"] = 4
+    folder.config.write_text(json.dumps(changed))
+    with pytest.raises(UserError, match="the run has made 5"):
         train(folder)
 
 
-def test_changed_images_are_told(config, tmp_path):
+def test_changed_images_are_reported_and_unreadable_ones_once_however_often_it_resumes(
+    config, tmp_path
+):
     images = tmp_path / "pictures"
     shutil.copytree(config.parent / "pictures", images)
-    folder = runs.new_run(config, data={"folder": str(images)}, training={"steps": 1})
-    assert train(folder) == 0
-    (images / "picture-0.txt").write_text("another caption")
-    folder.config.write_text(folder.config.read_text().replace('"steps": 1', '"steps": 3'))
-    assert train(folder) == 0
-    assert "captions have changed" in " ".join(event.text for event in told(folder, Warned))
-
-
-def test_left_out_images_are_told_once_however_often_the_run_is_resumed(config, tmp_path):
-    images = tmp_path / "pictures"
-    shutil.copytree(config.parent / "pictures", images)
-    (images / "broken.png").write_text("x")
+    Image.effect_noise((64, 64), 50).save(images / "cut.png")
+    whole = (images / "cut.png").read_bytes()
+    (images / "cut.png").write_bytes(whole[: len(whole) // 2])
+    (images / "no picture.jpg").write_text("hello")
     folder = runs.new_run(config, data={"folder": str(images)}, training={"steps": 1})
     for _ in range(2):
         assert train(folder) == 0
-    assert len(told(folder, Warned)) == 1
+    warned = " ".join(event.text for event in told(folder, Warned))
+    summary = " ".join(told(folder, Finished)[-1].summary)
+    for name in ("cut.png", "no picture.jpg"):
+        assert (warned.count(name), name in summary) == (1, True)
+    assert "Trained on 4 images" in summary
+    (images / "picture-0.txt").write_text("another caption")
+    folder.config.write_text(folder.config.read_text().replace('"steps": 1', '"steps": 2'))
+    assert train(folder) == 0
+    assert "captions have changed" in " ".join(event.text for event in told(folder, Warned))
 
 
 def test_a_stop_while_samples_are_drawn_is_quick_and_resume_draws_the_rest(

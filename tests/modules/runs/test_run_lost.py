@@ -82,23 +82,16 @@ def essence(folder, *kinds):
 
 @pytest.mark.parametrize(("step", "kinds"), [(0, ["text", "latents"]), (1, ["latents"])])
 def test_the_run_goes_on_to_the_same_bytes(config, straight, step, kinds, monkeypatch):
-    folder = new_run(config)
+    folder, starts, begin = new_run(config), [], job._start
+    monkeypatch.setattr(job, "_start", lambda *given: starts.append(1) or begin(*given))
     after(step, lambda: [damage(folder, kind) for kind in kinds], monkeypatch)
     assert train(folder) == 0
+    assert len(starts) == 2  # all that is damaged is made anew at once
     assert lora(folder) == lora(straight)
     assert essence(folder, Progress, Sample) == essence(straight, Progress, Sample)
     assert "was removed or damaged; it was encoded again" in told(folder, Warned)[0].text
     assert told(folder, Checkpoint)[0].step == (step or 3)
     assert len(told(folder, Finished)) == 1
-
-
-def test_all_that_is_damaged_is_made_anew_at_once(config, monkeypatch):
-    folder, starts = new_run(config), []
-    begin = job._start
-    monkeypatch.setattr(job, "_start", lambda *given: starts.append(1) or begin(*given))
-    after(0, lambda: damage(folder, "latents"), monkeypatch)
-    assert train(folder) == 0
-    assert len(starts) == 2
 
 
 def test_what_was_trained_is_kept_where_nothing_can_be_made_anew(config, monkeypatch):

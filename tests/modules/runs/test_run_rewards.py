@@ -3,16 +3,19 @@
 import json
 import shutil
 import signal
+from dataclasses import replace
 
 import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
 
+from modules.evaluation import scores
 from modules.jobs.train import train
 from modules.training.inbox import Inbox
 from modules.training.tasks import TaskProgress
 from onetrainer.metrics.files import SCORES, MeasurementFiles
+from onetrainer.metrics.guard import judge
 from onetrainer.presets.presets import load_document
 from onetrainer.run.events import (
     Checkpoint,
@@ -107,10 +110,6 @@ def test_looks_are_told_with_their_images(straight):
         assert {"contrast", "saturation", "diversity", "distance"} <= look.drift.keys()
     assert looks[0].drift["distance"] == 0
     assert looks[-1].drift["distance"] > 0
-
-
-def test_the_loss_falls_as_the_reward_rises(straight):
-    looks = told(straight, Evaluated)
     assert looks[-1].reward > looks[0].reward
 
 
@@ -133,17 +132,6 @@ def test_a_step_is_the_same_however_it_is_cut(config, straight):
     # Two pictures at once or one by one: products of other shapes round otherwise.
     for name, tensor in weights_of(straight, 3).items():
         assert torch.allclose(tensor, weights_of(folder, 3)[name], atol=1e-4), name
-
-
-def test_ordinary_steps_are_spread_among_the_others(config):
-    data = load_document(config)["data"]
-    keep = {"denoising_share": 0.5, "anchor": 0.1}
-    folder = reward_run(config, {"keep": keep}, data=data)
-    assert train(folder) == 0
-    steps = told(folder, Rewarded)
-    assert [event.step for event in steps] == [1, 3, 5]
-    assert all(event.anchor is not None for event in steps)
-    assert len(told(folder, Progress)) == 6
 
 
 def test_best_of_n_learns_from_its_best_images_and_goes_on_in_the_middle_of_a_round(config):
@@ -171,23 +159,22 @@ def test_best_of_n_learns_from_its_best_images_and_goes_on_in_the_middle_of_a_ro
 
 
 def test_the_guard_stops_a_hacked_run_and_keeps_the_best(config, monkeypatch):
-    """With two prompts no test of pictures is sure; what is certain is that they become alike."""
-    evaluation = {**REWARDED["evaluation"], "guard": "stop", "every": 2, "patience": 2,
-                  "least_diversity": 0.9}  # fmt: skip
-    objective = {"evaluation": evaluation, "algorithm": {"kind": "draft"}}
-    folder = reward_run(config, objective, training={"steps": 40}, optimizer={"lr": 0.05})
+    """Where every evaluation after step 2 is hacking."""
+
+    def judged(history, **settings):
+        step = history[-1].step
+        verdict = {"verdict": "hacking", "stops": True} if step > 2 else {}
+        return replace(judge(history, **settings), best_step=min(step, 2), **verdict)
+
+    monkeypatch.setattr(scores, "judge", judged)
+    evaluation = {**REWARDED["evaluation"], "guard": "stop", "every": 2, "distance": False}
+    folder = reward_run(config, {"evaluation": evaluation, "algorithm": {"kind": "draft"}})
     assert train(folder) == 0
-    looks, finished = told(folder, Evaluated), told(folder, Finished)[0]
-    assert looks[-1].verdict == "hacking"
-    assert looks[-1].stops
-    assert finished.step == looks[-1].step < 40
-    best = looks[-1].best_step
-    assert best < finished.step
-    names = [path.rpartition("/")[2] for path in finished.outputs]
-    if best:
-        assert "my-lora-best.safetensors" in names
-        assert folder.checkpoint(best).is_dir()
-    assert any("guard stopped it" in line.lower() for line in finished.summary)
+    (finished,) = told(folder, Finished)
+    assert finished.step == 4
+    assert finished.outputs == ["output/my-lora-best.safetensors", "output/my-lora.safetensors"]
+    assert folder.checkpoint(2).is_dir()
+    assert any("The guard stopped it after step 4" in line for line in finished.summary)
 
 
 def test_a_run_that_is_asked_to_end_gives_its_step_up(config, at_a_moment):
@@ -227,7 +214,7 @@ def test_validation_counts_passes_over_prompts_and_keeps_the_best_where_looks_do
     folder = reward_run(
         config,
         {
-            "keep": {"denoising_share": 0.5},
+            "keep": {"denoising_share": 0.5, "anchor": 0.1},
             "evaluation": {**REWARDED["evaluation"], "keep_best": False},
         },
         data=document["data"],
@@ -235,7 +222,11 @@ def test_validation_counts_passes_over_prompts_and_keeps_the_best_where_looks_do
                     "at_start": False},
     )  # fmt: skip
     assert train(folder) == 0
-    # Steps 1, 3 and 5 draw two of four prompts each.
+    # Steps 1, 3 and 5 draw two of four prompts each; the others are ordinary ones.
+    steps = told(folder, Rewarded)
+    assert [event.step for event in steps] == [1, 3, 5]
+    assert all(event.anchor is not None for event in steps)
+    assert len(told(folder, Progress)) == 6
     assert [event.step for event in told(folder, Validated)] == [3]
     names = [path.rpartition("/")[2] for path in told(folder, Finished)[0].outputs]
     assert "my-lora-best.safetensors" in names

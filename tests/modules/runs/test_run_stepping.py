@@ -10,7 +10,7 @@ from modules.jobs.train import train
 from modules.training.checkpoints import EMA_FILE, WEIGHTS_FILE
 from modules.training.reporter import Reporter
 from onetrainer.presets.presets import load_document, resolve, with_absolute_paths
-from onetrainer.run.events import Progress, Sample, Warned
+from onetrainer.run.events import Progress, Warned
 from onetrainer.run.run_folder import create_run
 from tests import runs
 from tests.stepping import equal
@@ -74,33 +74,6 @@ def test_a_run_in_backward_that_died_resumes_to_the_same_weights_and_average(con
         assert equal(kept(died, 6, name), kept(straight, 6, name))
         # The warm-up is over only after the resume: a stale rate would have stayed small.
         assert not equal(kept(died, 6, name), kept(died, 3, name))
-
-
-def test_fused_backward_and_samples_change_no_weight(config):
-    plain = new_run(config, FULL | NO_SAMPLES | {"optimizer": {"kind": "adamw", "lr": 1e-3}})
-    fused = new_run(config, FULL | {"ema": {"use": True, "every": 2, "sample_both": True}})
-    assert (train(plain), train(fused)) == (0, 0)
-    for name in (WEIGHTS_FILE, EMA_FILE):
-        assert equal(kept(fused, 6, name), kept(plain, 6, name))
-    drawn = [event for event in runs.events_of(fused) if isinstance(event, Sample)]
-    assert [(event.step, event.prompt_index) for event in drawn][-2:] == [(6, 0), (6, 1)]
-
-
-def test_a_schedule_free_run_trains_the_same_with_and_without_samples(config):
-    changes = {
-        "optimizer": {"kind": "schedulefree_adamw", "lr": 0.01},
-        "schedule": {"kind": "constant", "warmup_steps": 2},
-        "training": {"steps": 6, "batch_size": 2},
-    }
-    sampled, plain = new_run(config, changes), new_run(config, changes | NO_SAMPLES)
-    assert (train(sampled), train(plain)) == (0, 0)
-    assert equal(kept(sampled, 6), kept(plain, 6))
-    # The file holds the evaluation form, the checkpoint what it trains with.
-    output = load_file(sampled.output / "my-lora.safetensors")
-    shared = [name for name in kept(sampled, 6) if name in output]
-    differing = [name for name in shared if not output[name].equal(kept(sampled, 6)[name])]
-    # All but where attention has no choice, since pictures are one latent wide there.
-    assert len(differing) > 0.8 * len(shared) > 0
 
 
 def test_an_average_is_what_the_file_holds_and_may_be_switched_on_later(config):
