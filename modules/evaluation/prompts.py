@@ -14,7 +14,7 @@ from modules import seeds
 from modules.data.prompts import EMPTY, EncodedPrompts, time_ids_of
 from modules.interfaces import Conditioning, Family
 from modules.memory.to_device import to_device
-from modules.rewards.drift import contrast, downscaled, saturation
+from modules.rewards.measures import contrast, downscaled, saturation
 from modules.rewards.mixer import Mixer
 from modules.sampling.rollout import Rollout, untrained
 

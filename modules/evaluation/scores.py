@@ -10,7 +10,7 @@ import torch
 
 from modules.evaluation.prompts import Evaluator, ScoredPrompt
 from modules.optim.exported_weights import ExportedWeights
-from modules.rewards.drift import diversity
+from modules.rewards.measures import diversity
 from modules.rewards.mixer import Mixer
 from modules.sampling.image_files import save_jpeg
 from onetrainer.config.rewards.evaluation import Evaluation

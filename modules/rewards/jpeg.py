@@ -8,6 +8,7 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from PIL import Image
@@ -54,9 +55,7 @@ class Compressibility:
 
     quality: int = 80
 
-    @property
-    def has_gradient(self) -> bool:
-        return True
+    has_gradient: ClassVar[bool] = True
 
     def extra_modules(self) -> nn.Module:
         return nn.Module()
@@ -76,9 +75,7 @@ class JpegSize:
 
     quality: int = 80
 
-    @property
-    def has_gradient(self) -> bool:
-        return False
+    has_gradient: ClassVar[bool] = False
 
     def extra_modules(self) -> nn.Module:
         return nn.Module()

@@ -24,8 +24,12 @@ from modules.rewards.networks.network_files import (
     find_network,
     find_vocabulary,
 )
-from modules.rewards.reference import ClipSimilarity, clip_similarity, color_similarity
-from modules.rewards.reference_images import reference_images
+from modules.rewards.reference import (
+    ClipSimilarity,
+    clip_similarity,
+    color_similarity,
+    reference_images,
+)
 from onetrainer.config.rewards.reward import READS_TEXT, RewardName
 from onetrainer.config.rewards.reward import Reward as Section
 from onetrainer.errors import UserError

@@ -1,16 +1,18 @@
-"""Measures of images without a network: color, brightness, contrast and shape.
+"""Measures of images without a network: color, brightness, contrast, shape and diversity.
 
-All take images, (B, 3, H, W), floating point, in sRGB in [0, 1], and return (B,). All are means
-over an image's pixels, so that images of any size compare, and have a finite gradient everywhere,
-also for uniform, black and white images.
+All take images, (B, 3, H, W), floating point, in sRGB in [0, 1]. All but diversity return (B,), are
+means over an image's pixels, so that images of any size compare, and have a finite gradient
+everywhere, also for uniform, black and white images.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 ColorName = Literal["warm", "cool", "red", "green", "blue"]
 LUMA = (0.299, 0.587, 0.114)  # of red, green, blue: ITU-R BT.601, as in JPEG
@@ -26,6 +28,7 @@ _COLORS: Mapping[ColorName, tuple[float, float, float]] = MappingProxyType(
 )
 # Below a quarter of a level of 8 bits: there roots become parabolas, whose slope is finite.
 _SMOOTH = 1e-3
+_SIDE = 32  # layout and colors count, not the noise of single pixels
 _FLAT = 1e-4  # the variance of a contrast of 0.01, too small to compare left and right
 
 
@@ -35,9 +38,7 @@ class Measure:
 
     formula: Callable[[Tensor], Tensor]
 
-    @property
-    def has_gradient(self) -> bool:
-        return True
+    has_gradient: ClassVar[bool] = True
 
     def extra_modules(self) -> nn.Module:
         return nn.Module()
@@ -100,6 +101,24 @@ def symmetry(images: Tensor) -> Tensor:
     """
     difference = (images - images.flip(-1)).square().mean(dim=(1, 2, 3))
     return 1 - difference / (2 * _variance(images).mean(dim=1) + _FLAT)
+
+
+def downscaled(images: Tensor) -> Tensor:
+    """Average images over areas, (N, 3, 32, 32), for `diversity`; small ones stay unchanged."""
+    return functional.adaptive_avg_pool2d(images, _SIDE)
+
+
+def diversity(images: Tensor) -> Tensor:
+    """Measure how different images are from each other: a scalar in [0, 1], 0 if all are equal.
+
+    The mean over all pairs of the root mean square difference of the images, averaged over 32 x 32
+    areas; 0 for a single image.
+    """
+    if len(images) < 2:
+        return images.new_zeros(())
+    small = downscaled(images).flatten(1)
+    first, second = torch.triu_indices(len(small), len(small), offset=1, device=small.device)
+    return (small[first] - small[second]).square().mean(dim=1).sqrt().mean()
 
 
 def luma(images: Tensor) -> Tensor:

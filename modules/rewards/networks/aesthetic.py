@@ -6,6 +6,7 @@ Source: LAION-AI/aesthetic-predictor and christophschuhmann/improved-aesthetic-p
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -29,9 +30,7 @@ class Aesthetic:
                 "Choose that CLIP as the network, or a head for this one",
             )
 
-    @property
-    def has_gradient(self) -> bool:
-        return True
+    has_gradient: ClassVar[bool] = True
 
     def extra_modules(self) -> nn.Module:
         return nn.ModuleList([self.clip.modules(), self.head]).eval()

@@ -8,6 +8,7 @@ Wu et al. 2023, arXiv:2306.09341 (HPSv2).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -94,9 +95,7 @@ class TextScore:
     unlike: str = ""
     fit: Fit = "crop"
 
-    @property
-    def has_gradient(self) -> bool:
-        return True
+    has_gradient: ClassVar[bool] = True
 
     def extra_modules(self) -> nn.Module:
         return self.clip.modules()

@@ -5,7 +5,7 @@ from typing import Literal
 
 import torch
 from accelerate import init_empty_weights
-from torch import Size, nn
+from torch import nn
 from transformers import (
     CLIPTextConfig,
     CLIPTextModelWithProjection,
@@ -16,7 +16,6 @@ from transformers import (
 
 from modules.formats.files.component_configs import MODELS
 from modules.formats.files.tensor_source import TensorReader, open_tensors
-from modules.formats.original.layout import MissingTensorsError, read_component
 from modules.rewards.networks.clip import Clip
 from modules.rewards.networks.clip_convert import (
     Tower,
@@ -27,7 +26,7 @@ from modules.rewards.networks.clip_convert import (
     text_config,
     vision_config,
 )
-from modules.rewards.networks.network_files import NetworkFiles
+from modules.rewards.networks.network_files import NetworkFiles, fill_network
 from onetrainer.errors import UserError
 
 TOKENIZER = MODELS / "sd15" / "tokenizer"  # OpenCLIP's networks have the same vocabulary
@@ -37,7 +36,6 @@ _PUBLISHED: Mapping[Published, tuple[tuple[int, int], tuple[int, int]]] = {
     "vit-l-14": ((1024, 24), (768, 12)),
     "vit-h-14": ((1280, 32), (1024, 24)),
 }
-_META = torch.device("meta")
 
 
 def load_clip(
@@ -49,15 +47,12 @@ def load_clip(
         UserError: The files hold no complete CLIP.
     """
     with open_tensors(files.weights) as reader:
-        vision = _empty_vision(_vision_config(reader, files))
-        location = _tower(reader, "vision", files)
-        _fill(vision, reader, location, "vision", device=device, dtype=dtype)
-        if not texts:
+        vision, text = _towers(*_configs(reader, files, texts=texts))
+        _fill(vision, "vision", reader, files, device=device, dtype=dtype)
+        if text is None:
             return Clip(vision, None, None)
-        text = _empty_text(_text_config(reader, files))
-        location = _tower(reader, "text", files)
-        _fill(text, reader, location, "text", device=device, dtype=dtype)
-        name = f"{location.prefix}logit_scale"
+        _fill(text, "text", reader, files, device=device, dtype=dtype)
+        name = f"{_location(reader, 'text', files).prefix}logit_scale"
         scale = reader.read_as(name, torch.float32).exp().item() if name in reader else 1.0
     return Clip(vision, text, _tokenizer(files), scale)
 
@@ -65,9 +60,7 @@ def load_clip(
 def empty_clip(files: NetworkFiles, *, texts: bool, dtype: torch.dtype) -> Clip:
     """Build it without weights, on the meta device; reads only the files' headers."""
     with open_tensors(files.weights) as reader:
-        vision = _vision_config(reader, files)
-        text = _text_config(reader, files) if texts else None
-    return _empty(vision, text, dtype)
+        return _empty(*_configs(reader, files, texts=texts), dtype)
 
 
 def published_clip(name: Published, *, texts: bool, dtype: torch.dtype) -> Clip:
@@ -97,38 +90,33 @@ def published_clip(name: Published, *, texts: bool, dtype: torch.dtype) -> Clip:
 
 
 def _empty(vision: CLIPVisionConfig, text: CLIPTextConfig | None, dtype: torch.dtype) -> Clip:
-    vision_tower = _empty_vision(vision)
-    _prepare(vision_tower, dtype)
-    if text is None:
-        return Clip(vision_tower, None, None)
-    text_tower = _empty_text(text)
-    _prepare(text_tower, dtype)
-    return Clip(vision_tower, text_tower, _common_tokenizer())
+    towers = _towers(vision, text)
+    networks: list[nn.Module] = [network for network in towers if network is not None]
+    for network in networks:
+        network.requires_grad_(False).eval().to(torch.device("meta"), dtype)
+    return Clip(*towers, None if text is None else _common_tokenizer())
 
 
-def _prepare(network: nn.Module, dtype: torch.dtype) -> None:
-    network.requires_grad_(False).eval()
-    network.to(_META, dtype)
-
-
-def _vision_config(reader: TensorReader, files: NetworkFiles) -> CLIPVisionConfig:
-    location = _tower(reader, "vision", files)
-    return vision_config(location, _shapes(reader), _section(files.config(), "vision_config"))
-
-
-def _text_config(reader: TensorReader, files: NetworkFiles) -> CLIPTextConfig:
-    location = _tower(reader, "text", files)
-    return text_config(location, _shapes(reader), _section(files.config(), "text_config"))
-
-
-def _empty_vision(config: CLIPVisionConfig) -> CLIPVisionModelWithProjection:
+def _towers(
+    vision: CLIPVisionConfig, text: CLIPTextConfig | None
+) -> tuple[CLIPVisionModelWithProjection, CLIPTextModelWithProjection | None]:
+    """Build the towers without weights."""
     with init_empty_weights():
-        return CLIPVisionModelWithProjection(config)
+        text_tower = None if text is None else CLIPTextModelWithProjection(text)
+        return CLIPVisionModelWithProjection(vision), text_tower
 
 
-def _empty_text(config: CLIPTextConfig) -> CLIPTextModelWithProjection:
-    with init_empty_weights():
-        return CLIPTextModelWithProjection(config)
+def _configs(
+    reader: TensorReader, files: NetworkFiles, *, texts: bool
+) -> tuple[CLIPVisionConfig, CLIPTextConfig | None]:
+    """Return the configs of the towers, the second one's if texts are read."""
+    shapes, config = {name: reader.shape(name) for name in reader.names}, files.config()
+    location = _location(reader, "vision", files)
+    vision = vision_config(location, shapes, _section(config, "vision_config"))
+    if not texts:
+        return vision, None
+    location = _location(reader, "text", files)
+    return vision, text_config(location, shapes, _section(config, "text_config"))
 
 
 def _common_tokenizer() -> CLIPTokenizer:
@@ -145,7 +133,7 @@ def _tokenizer(files: NetworkFiles) -> CLIPTokenizer:
     return common if own.get_vocab() == common.get_vocab() else own
 
 
-def _tower(reader: TensorReader, tower: Tower, files: NetworkFiles) -> TowerLocation:
+def _location(reader: TensorReader, tower: Tower, files: NetworkFiles) -> TowerLocation:
     location = find_tower(reader.names, tower)
     if location is None:
         raise UserError(
@@ -154,10 +142,6 @@ def _tower(reader: TensorReader, tower: Tower, files: NetworkFiles) -> TowerLoca
             "Choose another file; a text encoder alone, as models have it, is not enough",
         )
     return location
-
-
-def _shapes(reader: TensorReader) -> Mapping[str, Size]:
-    return {name: reader.shape(name) for name in reader.names}
 
 
 def _section(config: Mapping[str, object], key: str) -> TowerConfig:
@@ -171,23 +155,19 @@ def _section(config: Mapping[str, object], key: str) -> TowerConfig:
 
 def _fill(
     network: nn.Module,
-    reader: TensorReader,
-    location: TowerLocation,
     tower: Tower,
+    reader: TensorReader,
+    files: NetworkFiles,
     *,
     device: torch.device,
     dtype: torch.dtype,
 ) -> None:
-    shapes = {name: tensor.shape for name, tensor in network.state_dict().items()}
-    try:
-        mapping = recipes(location, tower, shapes)
-        state = read_component(reader, mapping, shapes, dtype=dtype, device=device)
-    except MissingTensorsError as error:
-        raise UserError(
-            f"{reader.tables[0].path}: {len(error.names)} tensors of the {tower} tower are missing"
-            f" or have another shape, first {error.names[0]}",
-            "Expected a complete CLIP",
-            "Choose another file, or download it again",
-        ) from error
-    network.load_state_dict(state, assign=True)
-    network.requires_grad_(False).eval().to(device)
+    fill_network(
+        network,
+        reader,
+        recipes(_location(reader, tower, files), tower, network.state_dict()),
+        content=f" of the {tower} tower",
+        expected="Expected a complete CLIP",
+        device=device,
+        dtype=dtype,
+    )

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from accelerate import init_empty_weights
@@ -17,13 +18,12 @@ from transformers import BertTokenizer, BlipTextConfig, BlipVisionConfig
 from transformers.models.blip.modeling_blip import BlipVisionModel
 from transformers.models.blip.modeling_blip_text import BlipTextModel
 
-from modules.formats.files.tensor_source import TensorReader, open_tensors
-from modules.formats.original.layout import MissingTensorsError, read_component
+from modules.formats.files.tensor_source import open_tensors
 from modules.formats.original.recipe import Recipe
 from modules.memory.to_device import to_device
 from modules.rewards.networks.clip_pixels import clip_pixels
 from modules.rewards.networks.heads import Head, empty_head, read_head
-from modules.rewards.networks.network_files import NetworkFiles
+from modules.rewards.networks.network_files import NetworkFiles, fill_network
 from onetrainer.errors import UserError
 
 MAX_TOKENS = 35  # of a prompt
@@ -61,9 +61,7 @@ class ImageReward:
     tokenizer: BertTokenizer
     text: str = ""
 
-    @property
-    def has_gradient(self) -> bool:
-        return True
+    has_gradient: ClassVar[bool] = True
 
     def extra_modules(self) -> nn.Module:
         return nn.ModuleList([self.vision, self.text_model, self.head]).eval()
@@ -122,8 +120,18 @@ def load_image_reward(
             if name.startswith(prefix)
         }
         vision, text_model = empty_towers(vision_config(shapes), text_config(shapes))
-        _fill(vision, reader, f"{prefix}visual_encoder.", device=device, dtype=dtype)
-        _fill(text_model, reader, f"{prefix}text_encoder.", device=device, dtype=dtype)
+        towers: tuple[tuple[nn.Module, str], ...] = ((vision, "visual"), (text_model, "text"))
+        for network, name in towers:
+            start = f"{prefix}{name}_encoder."
+            fill_network(
+                network,
+                reader,
+                [Recipe(start + _original(ours), (ours,), "same") for ours in network.state_dict()],
+                content="",
+                expected="Expected ImageReward's file",
+                device=device,
+                dtype=dtype,
+            )
         heads = [name for name in reader.names if re.search(r"(^|\.)mlp\.layers\.", name)]
         head = read_head(
             reader, [name for name in heads if "encoder." not in name], files.weights[0]
@@ -217,26 +225,3 @@ def _original(ours: str) -> str:
     if match is None:
         return ours
     return f"blocks.{match[1]}.{_LAYER[match[2]]}.{match[3]}"
-
-
-def _fill(
-    network: nn.Module,
-    reader: TensorReader,
-    prefix: str,
-    *,
-    device: torch.device,
-    dtype: torch.dtype,
-) -> None:
-    shapes = {name: tensor.shape for name, tensor in network.state_dict().items()}
-    recipes = [Recipe(prefix + _original(name), (name,), "same") for name in shapes]
-    try:
-        state = read_component(reader, recipes, shapes, dtype=dtype, device=device)
-    except MissingTensorsError as error:
-        raise UserError(
-            f"{reader.tables[0].path}: {len(error.names)} tensors are missing or have another"
-            f" shape, first {error.names[0]}",
-            "Expected ImageReward's file",
-            "Choose another file, or download it again",
-        ) from error
-    network.load_state_dict(state, assign=True)
-    network.requires_grad_(False).eval().to(device)

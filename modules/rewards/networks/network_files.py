@@ -2,10 +2,11 @@
 
 import glob
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from huggingface_hub import HfApi, hf_hub_download, snapshot_download
 from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError: of all requests
     GatedRepoError,
@@ -13,8 +14,12 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError:
     HTTPError,
     RepositoryNotFoundError,
 )
+from torch import nn
 
 from modules.formats.files.component_configs import read_config
+from modules.formats.files.tensor_source import TensorReader
+from modules.formats.original.layout import MissingTensorsError, read_component
+from modules.formats.original.recipe import Recipe
 from onetrainer.errors import UserError
 from onetrainer.model_files import weight_files
 from onetrainer.model_files.hub import is_hub_name
@@ -85,6 +90,37 @@ def find_vocabulary(files: NetworkFiles, model: str, *, offline: bool, report: R
         return Path(hf_hub_download(BERT, VOCABULARY, local_files_only=offline))
     except (HTTPError, OSError) as error:
         raise _download_error(BERT, error, offline=offline) from error
+
+
+def fill_network(
+    network: nn.Module,
+    reader: TensorReader,
+    recipes: Iterable[Recipe],
+    *,
+    content: str,
+    expected: str,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> None:
+    """Load an empty network's weights from a file, and freeze it in evaluation mode.
+
+    content: What the tensors are of, for the error message, such as " of the text tower".
+
+    Raises:
+        UserError: Tensors are missing.
+    """
+    shapes = {name: tensor.shape for name, tensor in network.state_dict().items()}
+    try:
+        state = read_component(reader, list(recipes), shapes, dtype=dtype, device=device)
+    except MissingTensorsError as error:
+        raise UserError(
+            f"{reader.tables[0].path}: {len(error.names)} tensors{content} are missing or have"
+            f" another shape, first {error.names[0]}",
+            expected,
+            "Choose another file, or download it again",
+        ) from error
+    network.load_state_dict(state, assign=True)
+    network.requires_grad_(False).eval().to(device)
 
 
 def select_files(names: Sequence[str], preferred: Sequence[str]) -> list[str]:

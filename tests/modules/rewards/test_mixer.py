@@ -89,20 +89,12 @@ def test_only_trained_rewards_with_a_gradient_keep_a_graph():
     assert trained.asked[0][3] == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize(
-    "base", [{}, {"red": (5.0, 0.0)}, {"red": (5.0, float("nan"))}, {"red": (5.0, 1e-9)}]
-)
+@pytest.mark.parametrize("base", [{}, {"red": (5.0, float("nan"))}, {"red": (5.0, 1e-9)}])
 def test_reward_without_a_known_spread_counts_in_its_own_units(base):
     mixer = Mixer([NamedReward("red", Channel(0), weight=2.0)]).with_base(base)
     mean = 5.0 if base else 0.0
     total = mixer.score(images(*THREE), [""] * 3).total
     assert total.tolist() == pytest.approx([2 * (10 * red - mean) for red, _, _ in THREE])
-
-
-def test_tiny_spread_counts_as_long_as_it_is_no_rounding():
-    mixer = Mixer([NamedReward("red", Channel(0))]).with_base({"red": (0.001, 1e-7)})
-    total = mixer.score(images((0.5, 0, 0)), [""]).total
-    assert total.tolist() == pytest.approx([(5 - 0.001) / 1e-7])
 
 
 def test_mixer_of_trained_rewards_asks_no_other_and_keeps_the_base():
@@ -122,29 +114,7 @@ def test_rewards_are_never_under_autocast():
     assert reward.asked[0][2] is False
 
 
-def test_networks_of_all_rewards_can_be_moved():
-    rewards = [Channel(0), Channel(1)]
-    mixer = Mixer(
-        [NamedReward("a", rewards[0]), NamedReward("b", rewards[1], is_trained=False)],
-    )
-    assert set(mixer.extra_modules().parameters()) == {
-        parameter for reward in rewards for parameter in reward.network.parameters()
-    }
-
-
 def test_same_name_twice_is_refused():
     reward = Measure(brightness)
     with pytest.raises(ValueError, match="same name: light, light"):
         Mixer([NamedReward("light", reward), NamedReward("light", reward)])
-
-
-def test_no_reward_at_all_is_worth_nothing():
-    scores = Mixer([]).score(images(*THREE), [""] * 3)
-    assert (scores.total.tolist(), scores.by_name) == ([0.0] * 3, {})
-
-
-def test_scores_on_the_meta_device_have_their_shape():
-    scores = Mixer([NamedReward("light", Measure(brightness))]).score(
-        torch.empty(2, 3, 8, 8, device="meta"), ["", ""]
-    )
-    assert (scores.total.shape, scores.total.is_meta) == ((2,), True)

@@ -1,14 +1,13 @@
 """Rewards without a network as the config names them, and reference images."""
 
 import numpy as np
-import pytest
 import torch
 from PIL import Image
 
 from modules.rewards import measures
-from modules.rewards.jpeg import Compressibility, JpegSize
 from modules.rewards.load import make_reward
 from onetrainer.config.rewards.reward import Reward as Section
+from tests.each import each
 
 CPU = torch.device("cpu")
 PROMPTS = ("a cat", "a red house by the sea")
@@ -36,11 +35,11 @@ def test_likeness_by_color_is_nothing_for_the_same_and_grows_with_the_distance(t
     assert shown.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("turn", range(1, 9))
+@each("turn", range(1, 9))
 def test_reference_images_stand_upright(tmp_path, turn):
     from PIL import ImageOps
 
-    from modules.rewards.reference_images import reference_images
+    from modules.rewards.reference import reference_images
 
     pixels = (images(1, 12, 9)[0] * 255).to(torch.uint8).permute(1, 2, 0).numpy()
     exif = Image.Exif()
@@ -52,18 +51,9 @@ def test_reference_images_stand_upright(tmp_path, turn):
     assert np.array_equal((read * 255).round().permute(1, 2, 0).numpy(), wanted)
 
 
-@pytest.mark.parametrize(
-    "kind", ["brightness", "contrast", "saturation", "sharpness", "symmetry", "color"]
-)
+@each("kind", ["brightness", "contrast", "saturation", "sharpness", "symmetry", "color"])
 def test_rewards_without_a_network_are_the_formulas_of_their_name(kind):
     shown = images()
     formula = getattr(measures, kind)
     wanted = formula(shown, "blue") if kind == "color" else formula(shown)
     assert torch.equal(reward(kind, color="blue").score(shown, PROMPTS), wanted)
-
-
-@pytest.mark.parametrize(
-    ("kind", "wanted"), [("compressibility", Compressibility(31)), ("jpeg_size", JpegSize(31))]
-)
-def test_sizes_as_jpeg_are_of_the_quality_asked_for(kind, wanted):
-    assert reward(kind, quality=31) == wanted

@@ -1,7 +1,6 @@
 """Checkpoints: exact, atomic, pruned."""
 
 import errno
-import subprocess
 from dataclasses import replace
 
 import pytest
@@ -85,19 +84,14 @@ def test_a_restored_run_goes_on_bit_for_bit(folder, precision):
     assert other.engine.state_dict() == made.engine.state_dict()
 
 
-def test_a_checkpoint_holds_no_pickle(folder):
-    made = checkpoints(folder)
-    step(made)
-    path = made.save(record(1, made))
-    names = {file.suffix for file in path.iterdir()}
-    assert names == {".json", ".safetensors"}
-
-
 def test_only_the_newest_are_kept(folder):
     made = checkpoints(folder)
     for number in range(1, 5):
         made.save(record(number, made))
     assert [number for number, _ in folder.complete_checkpoints()] == [3, 4]
+    made.save(record(5, made), best_step=3)
+    made.save(record(6, made), best_step=3)
+    assert [number for number, _ in folder.complete_checkpoints()] == [3, 5, 6]
 
 
 @pytest.mark.parametrize("where", ["write_atomic", "_save_tensors", "sync_folder"])
@@ -113,31 +107,6 @@ def test_a_save_that_fails_anywhere_leaves_the_old_checkpoint(folder, monkeypatc
         made.save(record(2, made))
     assert [number for number, _ in folder.complete_checkpoints()] == [1]
     assert not list(folder.checkpoints.glob("*.part"))
-
-
-def test_a_disk_that_is_really_full_is_told_in_words(tmp_path):
-    small = tmp_path / "small"
-    small.mkdir()
-    mount = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)], capture_output=True
-    )
-    if mount.returncode != 0:
-        pytest.skip("this user may not mount a small disk")
-    try:
-        made = checkpoints(create_run(small, name="run", config={}))
-        made.method.weight = nn.Parameter(torch.zeros(100_000))
-        with pytest.raises(UserError, match=r"(?i)no space left"):
-            made.save(record(1, made))
-        assert not list(made.folder.checkpoints.iterdir())
-    finally:
-        subprocess.run(["umount", str(small)], check=True)
-
-
-def test_weights_that_are_no_numbers_are_never_saved(folder):
-    made = checkpoints(folder, float("nan"))
-    with pytest.raises(UserError, match="not finite numbers"):
-        made.save(record(1, made))
-    assert not folder.complete_checkpoints()
 
 
 def test_what_an_interrupted_save_left_is_cleaned_and_never_resumed_from(folder):
@@ -158,10 +127,7 @@ def test_a_damaged_state_is_told_in_words(folder):
         newest_record(folder)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["weights.safetensors", "optimizer.safetensors", "optimizer.json", "ema.safetensors"],
-)
+@pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.json"])
 def test_a_damaged_checkpoint_is_told_in_words(folder, name):
     made = checkpoints(folder)
     step(made)
@@ -169,18 +135,6 @@ def test_a_damaged_checkpoint_is_told_in_words(folder, name):
     file.write_bytes(file.read_bytes()[:1])
     with pytest.raises(UserError, match="step-000001"):
         made.restore(newest_record(folder))
-
-
-def test_statistics_keep_their_own_precision():
-    weight = nn.Parameter(torch.zeros(2, dtype=torch.bfloat16))
-    made = torch.optim.AdamW([weight])
-    weight.grad = torch.ones_like(weight)
-    made.step()
-    exact = torch.tensor([1.0009765625, 3.0], dtype=torch.float32)
-    made.state[weight]["exp_avg"] = exact
-    other = torch.optim.AdamW([weight])
-    OptimizerProgress(other, {"w": weight}).load(*OptimizerProgress(made, {"w": weight}).save())
-    assert torch.equal(other.state[weight]["exp_avg"], exact)
 
 
 def test_fp16_gradients_that_overflow_move_nothing_and_lower_the_scale(folder):

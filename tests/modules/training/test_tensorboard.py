@@ -123,11 +123,6 @@ def test_a_sample_is_as_large_as_it_is(recorder, tmp_path):
     assert recorder.images[tag, step].shape == (3, 300, 320)
 
 
-def test_a_image_that_is_gone_ends_nothing(recorder, tmp_path):
-    Board(recorder, tmp_path).take(Sample(3, 0, "gone.png", "a cat", 0))
-    assert recorder.images == {}
-
-
 def test_a_full_disk_is_told_in_words(recorder, tmp_path):
     def refuse(*_):
         raise OSError(28, "No space left on device")

@@ -50,11 +50,6 @@ def test_a_drawing_has_the_passes_of_its_algorithm(algorithm, plain, trained):
     assert step.scored == IMAGES * (3 if algorithm["kind"] == "draft_lv" else 1)
 
 
-def test_without_guidance_there_is_one_pass_a_step():
-    step = cost_of(config(guidance=1)).step
-    assert (step.sampling, step.trained) == (IMAGES * 7, IMAGES * 3)
-
-
 def test_the_half_without_a_prompt_may_have_no_gradient():
     step = cost_of(config(guidance_gradient=False)).step
     assert (step.sampling, step.trained) == (IMAGES * (2 * 7 + 3), IMAGES * 3)
@@ -115,8 +110,3 @@ def test_ordinary_training_has_a_pass_for_each_image():
     assert cost.step.by_purpose() == {"ordinary": 6, "backward": 12}
     # Before, after 4 and 8 steps, and after the last.
     assert cost.samples == StepCost(sampling=4 * 5 * 2, scored_without_gradient=4)
-
-
-def test_what_does_not_ask_the_unet_has_no_passes():
-    document = {"method": {"kind": "vae"}, "objective": {"kind": "reconstruction"}}
-    assert not cost_of(TrainConfig.model_validate(document)).step.by_purpose()

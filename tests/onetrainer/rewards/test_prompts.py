@@ -48,17 +48,6 @@ def test_a_single_prompt_is_both():
     assert (split.trained, split.validation, split.both) == (("a cat",),) * 3
 
 
-def test_prompts_come_from_a_file(tmp_path):
-    file = tmp_path / "prompts.txt"
-    file.write_text("# animals\na cat\na dog\n", encoding="utf-8")
-    split = prompts_of(config(source="file", file=str(file), text=""))
-    assert sorted(split.trained + split.validation) == ["a cat", "a dog"]
-
-
-def test_no_more_are_validation_than_are_asked_for():
-    assert len(prompts_of(config(evaluation={"max_prompts": 2})).validation) == 2
-
-
 @pytest.mark.parametrize(
     "prompts",
     [{"source": "file", "file": "nowhere.txt"}, {"text": " "}, {"text": "a " * 4001}],

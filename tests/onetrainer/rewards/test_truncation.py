@@ -12,14 +12,6 @@ COUNT = 4200
 CHANCES = [(n + 0.5) / COUNT for n in range(COUNT)]
 
 
-@pytest.mark.parametrize("steps", [1, 5, 20, 50])
-def test_of_all_shares_each_number_of_last_steps_is_as_likely(steps):
-    drawn = Counter(
-        truncation.last_steps(chance, steps=steps, least=0, most=1) for chance in CHANCES
-    )
-    assert drawn == dict.fromkeys(range(1, steps + 1), COUNT / steps)
-
-
 def test_a_range_of_shares_means_the_same_of_few_steps_and_of_many():
     for steps in (5, 10, 50):
         drawn = [truncation.last_steps(c, steps=steps, least=0.2, most=0.6) for c in CHANCES]
@@ -28,17 +20,19 @@ def test_a_range_of_shares_means_the_same_of_few_steps_and_of_many():
         assert sum(drawn) / COUNT == pytest.approx(0.4 * steps + 0.5)
 
 
-@pytest.mark.parametrize(("share", "steps", "expected"), [(0, 7, 1), (0.1, 30, 3), (1, 7, 7)])
-def test_an_exact_share_is_not_drawn(share, steps, expected):
-    for chance in (0.0, 0.5, 0.999):
-        found = truncation.last_steps(chance, steps=steps, least=share, most=share)
-        assert found == expected
+def test_of_all_shares_each_number_of_last_steps_is_as_likely_and_a_share_alone_is_exact():
+    drawn = Counter(truncation.last_steps(chance, steps=20, least=0, most=1) for chance in CHANCES)
+    assert drawn == dict.fromkeys(range(1, 21), COUNT / 20)
+    for share, steps, expected in ((0, 7, 1), (0.1, 30, 3), (1, 7, 7)):
+        for chance in (0.0, 0.999):
+            found = truncation.last_steps(chance, steps=steps, least=share, most=share)
+            assert found == expected
 
 
-RANGES = [(0.0, 1.0), (0.0, 0.5), (0.13, 0.77), (0.9, 1.0), (0.3, 0.3), (0.75, 1.0), (1.0, 1.0)]
+RANGES = [(0.0, 1.0), (0.13, 0.77), (0.9, 1.0), (0.3, 0.3), (1.0, 1.0)]
 
 
-@pytest.mark.parametrize("steps", [1, 3, 20, 50])
+@pytest.mark.parametrize("steps", [1, 7, 30])
 @pytest.mark.parametrize(("low", "high"), RANGES)
 def test_means_are_those_of_the_draws(steps, low, high):
     last = [truncation.last_steps(c, steps=steps, least=low, most=high) for c in CHANCES]

@@ -1,7 +1,6 @@
 """Trust in user-defined code: required before it runs, and again when it changes."""
 
 import io
-import subprocess
 import sys
 
 import pytest
@@ -12,6 +11,7 @@ from onetrainer.errors import EXIT_DONE, EXIT_USER, UserError
 from onetrainer.metrics.reward_names import names_of
 from onetrainer.trust import trusted_files
 from onetrainer.trust.function_file import absolute_spec, find_function
+from tests.each import each
 
 CODE = "raise SystemExit('this file was run')\ndef score(pictures, prompts):\n    return 0\n"
 
@@ -32,6 +32,9 @@ def file(tmp_path):
 def test_a_function_is_allowed_only_after_it_was_said(file, store):
     spec = f"{file}:score"
     assert trusted_files.status(spec, store=store) == "unknown"
+    problem = trusted_files.problem(spec, "here", store=store)
+    assert "not trusted yet" in problem.what
+    assert f'onetrainer allow "{file}:score"' in problem.remedy
     trusted_files.trust_function(spec, store=store)
     assert trusted_files.status(spec, store=store) == "allowed"
     assert trusted_files.problem(spec, "objective.rewards.0.function", store=store) is None
@@ -89,9 +92,9 @@ def test_one_file_is_one_file_however_it_is_written(file, store, monkeypatch):
     assert absolute_spec("../rewards.py:score", file.parent / "sub") == f"{file}:score"
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[1, 2]", '{"a": 1}', "\0"])
+@each("damage", ["", "{", "[1, 2]", '{"a": 1}', "\0"])
 def test_a_damaged_file_of_trusted_digests_allows_nothing(file, store, damage):
-    store.parent.mkdir()
+    store.parent.mkdir(exist_ok=True)
     store.write_text(damage)
     assert trusted_files.status(f"{file}:score", store=store) == "unknown"
 
@@ -121,12 +124,6 @@ def test_what_is_wrong_with_a_function_is_told(file, store, monkeypatch, spec, w
     assert problem.path == "objective.rewards.0.function"
     with pytest.raises(UserError, match=words):
         find_function(spec)
-
-
-def test_the_problem_of_unknown_code_says_how_to_allow_it(file, store):
-    problem = trusted_files.problem(f"{file}:score", "here", store=store)
-    assert "not trusted yet" in problem.what
-    assert f'onetrainer allow "{file}:score"' in problem.remedy
 
 
 def test_modules_are_found_without_being_imported(tmp_path, store, monkeypatch):
@@ -183,22 +180,6 @@ def test_the_preview_shows_the_packages_around_a_module(tmp_path, monkeypatch):
         f"# {package / '__init__.py'}:",
         "around = 1",
     ]
-
-
-def test_trusted_digests_that_cannot_be_kept_are_reported(file, tmp_path):
-    (tmp_path / "in-the-way").write_text("")
-    with pytest.raises(UserError, match="cannot write here"):
-        trusted_files.trust_function(
-            f"{file}:score", store=tmp_path / "in-the-way" / "allowed.json"
-        )
-
-
-def test_asking_needs_neither_torch_nor_a_window():
-    code = (
-        "import sys, onetrainer.trust.trusted_files; print({'torch', 'tkinter'} & set(sys.modules))"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    assert found.stdout.strip() == "set()"
 
 
 def test_rewards_of_a_variant_are_numbered_from_the_second():

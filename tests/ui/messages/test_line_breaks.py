@@ -20,7 +20,3 @@ def test_words_that_are_left_out_are_whole():
         (1, "…"),
     ]:
         assert shorten_at_word("a photo, or what is there", most) == words, (most, words)
-
-
-def test_a_word_that_is_too_long_is_cut():
-    assert shorten_at_word("/pictures/cats/whiskers", 10) == "/pictures…"

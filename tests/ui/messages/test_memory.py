@@ -32,12 +32,6 @@ def test_it_is_shown_whether_it_fits():
         assert found.details == "Peak: training.", (peak, words, tone)
 
 
-def test_without_knowing_what_is_free_only_the_need_is_shown():
-    found = verdict(forecast(9.4, 0))
-    assert (found.text, found.tone) == ("Needs 9.4 GB", "text")
-    assert "unknown" in found.details
-
-
 def test_parts_too_small_to_see_are_reported_in_one():
     parts = {"unet": 900, "a": 5, "optimizer": 90, "b": 5}
     assert visible_components(parts) == [("unet", 900), ("optimizer", 90), (REST, 10)]
@@ -62,11 +56,6 @@ def test_every_part_has_a_color_of_its_own_as_far_as_there_are_any():
     assert len(set(colors.values())) == len(colors) == gray
     assert gray not in colors.values()
     assert REST not in colors
-
-
-def test_a_part_keeps_its_color_whatever_is_beside_it():
-    first, second = colors_of(["unet", "vae", "activations"]), colors_of(["activations", "unet"])
-    assert {name: first[name] for name in second} == second
 
 
 def test_parts_and_phases_begin_a_line_with_a_capital():

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from onetrainer.concepts.concepts import ConceptSettings, concepts_of
 from onetrainer.errors import Fix, Problem
@@ -14,12 +13,10 @@ from onetrainer.run.run_folder import create_run
 from tests.ui.project import write_project
 from ui.actions.preset_actions import name_error, suggested_name
 from ui.background.folder_summary import FolderSummary, summarize_folder
-from ui.background.session import PendingCommand, Session
 from ui.messages.problems import fix_label, problem_text
 from ui.model.draft import PENDING, Draft
 from ui.model.preset_origin import Source
 from ui.pages.run.banner import stopped_message
-from ui.pages.run.figures import activity
 from ui.pages.runs.page import in_words as standing_in_words
 from ui.pages.samples.page import extent
 from ui.pages.settings.summary_card import (
@@ -64,12 +61,6 @@ def test_a_stopped_run_offers_its_output_where_there_is_some(tmp_path):
     message = stopped_message(Stopped(12, "stop", ["output/paper.safetensors"]), folder)
     assert "Saved up to step 12" in message.text
     assert message.can_open_output
-
-
-def test_stopping_is_shown_as_something_that_is_not_done_yet():
-    session = Session()
-    session.pending_command = PendingCommand("stop", 0.0)
-    assert activity(session) == "Stopping: finishing this step, then saving…"
 
 
 def test_the_log_s_excerpt_is_that_of_the_last_worker_without_bars(tmp_path):
@@ -158,12 +149,9 @@ def test_a_button_that_puts_a_problem_right_says_how():
         (Fix("model.prediction", "auto"), "Set “Prediction” to automatic"),
         (Fix("training.gradient_clipping", 0.0), "Set “Gradient clipping” to 0"),
         (Fix("model.offline", value=False), "Turn “Offline” off"),
+        (Fix("model.family", value=True), "Turn it on"),
     ]:
         assert fix_label(fix, "model.family") == words, (fix, words)
-
-
-def test_a_button_beside_its_own_switch_says_no_name():
-    assert fix_label(Fix("ema.use", value=True), "ema.use") == "Turn it on"
 
 
 def test_the_pages_run_and_runs_say_the_same_of_a_dead_worker():
@@ -185,14 +173,6 @@ def test_only_images_that_can_be_used_are_counted(tmp_path):
     glance = summarize_folder(captioned(images))
     assert (glance.images, glance.captions, glance.unusable) == (12, 12, 2)
     assert "broken.png" not in [path.name for path in glance.first]
-
-
-def test_a_folder_of_unusable_images_is_not_shown_as_an_empty_one(tmp_path):
-    folder = captioned(tmp_path)
-    assert summarize_folder(folder).unusable == 0
-    (tmp_path / "broken.png").write_bytes(b"no picture")
-    assert (summarize_folder(folder).images, summarize_folder(folder).unusable) == (0, 1)
-    assert not summarize_folder(captioned(tmp_path / "gone")).exists
 
 
 @pytest.mark.parametrize(
@@ -238,12 +218,6 @@ def test_only_further_folders_that_are_used_and_no_measure_are_counted(draft, tm
     assert other_folders(draft) == 0
 
 
-def test_an_image_that_is_too_small_is_shown_to_be_of_no_use(tmp_path):
-    Image.new("RGB", (12, 12)).save(tmp_path / "tiny.png")
-    folder = captioned(tmp_path)
-    assert data_lines(folder, summarize_folder(folder), others=0) == ["1 cannot be used"]
-
-
 def test_the_first_folder_is_the_one_that_a_run_reads(draft):
     draft.set("data.caption_source", "names")
     draft.set("data.include_subfolders", True)
@@ -273,9 +247,6 @@ def test_a_new_preset_begins_with_a_name_of_its_own():
 def test_a_name_that_no_file_can_have_is_refused_in_words():
     for name in ["what?", "a:b", "..", "a/../b", "/", "a//b", "end."]:
         assert name_error(name), name
-
-
-def test_ordinary_names_are_taken():
     for name in ["short one", "sd15/mine", "mine.json", "v1.5 fast"]:
         assert name_error(name) == "", name
 

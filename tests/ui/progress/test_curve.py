@@ -6,13 +6,6 @@ import pytest
 from ui.progress.curve import Curve, Point, smooth, thin, ticks
 
 
-def test_a_short_curve_is_kept_as_it_is():
-    curve = Curve()
-    for step in range(1, 101):
-        curve.append(step, 1 / step)
-    assert [point.mean for point in curve.points()] == [1 / step for step in range(1, 101)]
-
-
 def test_a_long_curve_stays_bounded_and_keeps_extremes_and_mean():
     curve, values = Curve(), []
     numbers = random.Random(1)
@@ -37,11 +30,6 @@ def test_values_that_are_no_numbers_leave_gaps():
 def test_smoothing_a_constant_gives_the_constant_from_the_first_value():
     points = [Point(step, 3.0, 3.0, 3.0) for step in range(50)]
     assert smooth(points, 0.95) == pytest.approx([3.0] * 50)
-
-
-def test_no_smoothing_gives_the_values():
-    points = [Point(step, value, value, value) for step, value in enumerate((5.0, 1.0, 4.0))]
-    assert smooth(points, 0.0) == [5.0, 1.0, 4.0]
 
 
 def test_thinning_keeps_the_extremes():

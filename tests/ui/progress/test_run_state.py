@@ -35,15 +35,7 @@ def test_a_pause_is_no_stop():
     assert told(Started(1, 0, 9), Stopped(3, "pause")).status == "paused"
     assert told(Started(1, 0, 9), Stopped(3, "stop")).status == "stopped"
     assert told(Started(1, 0, 9), Failed("user", "no model")).status == "failed"
-
-
-def test_a_run_taken_up_again_forgets_its_end():
     assert told(Started(1, 0, 9), Stopped(3, "pause"), Started(2, 3, 9)).status == "running"
-
-
-def test_phases_are_shown_in_words():
-    state = told(Started(1, 0, 9), Phase("caching", 12, 40))
-    assert state.status_text() == "Encoding images and captions · 12 of 40"
 
 
 def test_validations_are_kept_apart_from_the_loss_of_training():
@@ -75,8 +67,3 @@ def test_samples_are_found_by_prompt_and_step():
     assert book.at(1, 50) is None
     assert book.nearest(1, 60).step == 100
     assert [sample.path for sample in book.newest()] == ["100-0.png", "100-1.png"]
-
-
-def test_a_sample_drawn_again_at_a_step_takes_the_place():
-    book = SampleBook.of([Sample(5, 0, "a.png", "", 1), Sample(5, 0, "b.png", "", 1)])
-    assert book.at(0, 5).path == "b.png"

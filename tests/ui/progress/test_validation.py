@@ -90,21 +90,11 @@ def test_a_first_look_forgets_what_was_measured_in_another_way():
     ]  # these are compared with themselves
 
 
-def test_a_single_concept_is_no_table():
-    assert told(validated(0, 0.2, by_concept={"": 0.2})).by_concept() == ([], 0)
-
-
 def test_few_noise_levels_are_reported_as_they_are():
     shares = told(validated(0, 0.2, by_level=[0.4, 0.2, 0.1, 0.1])).by_level()
     assert [share.name for share in shares] == ["0-25 %", "25-50 %", "50-75 %", "75-100 %"]
     assert [share.loss for share in shares] == [0.4, 0.2, 0.1, 0.1]
     assert [share.change for share in shares] == [None] * 4
-
-
-def test_many_noise_levels_are_averaged_to_a_few():
-    shares = told(validated(0, 0.2, by_level=[float(place) for place in range(10)])).by_level()
-    assert [share.name for share in shares][:2] == ["0-20 %", "20-40 %"]
-    assert [share.loss for share in shares] == [0.5, 2.5, 4.5, 6.5, 8.5]
 
 
 def test_the_change_of_a_noise_level_is_since_the_first_validation():

@@ -154,12 +154,6 @@ def test_prompts_of_other_lengths_beside_it_change_nothing(file):
     torch.testing.assert_close(together[1:], wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_a_text_stands_in_for_prompts(file):
-    shown = images()
-    given = reward(file, text="a cat").score(shown, ["dog", "dogs"])
-    torch.testing.assert_close(given, reward(file).score(shown, ["a cat", "a cat"]))
-
-
 def test_in_bf16_a_finite_gradient_reaches_the_images(file):
     own, shown = reward(file, torch.bfloat16), images().requires_grad_()
     scores = own.score(shown, ["a cat", "dogs"])
@@ -170,12 +164,6 @@ def test_in_bf16_a_finite_gradient_reaches_the_images(file):
     )
     assert shown.grad.isfinite().all()
     assert shown.grad.abs().max() > 0
-
-
-def test_networks_are_frozen_and_never_train(file):
-    networks = reward(file).extra_modules()
-    assert not any(module.training for module in networks.modules())
-    assert not any(parameter.requires_grad for parameter in networks.parameters())
 
 
 def test_what_is_missing_is_reported(file, tmp_path):
