@@ -36,7 +36,7 @@ from onetrainer.config.rewards.algorithms import BestOfN as BestOfNSection
 from onetrainer.config.rewards.alignprop import AlignProp as Section
 from onetrainer.config.train import TrainConfig
 from onetrainer.metrics.files import SCORES, MeasurementFiles, grid_of
-from onetrainer.metrics.reward_names import names_of
+from onetrainer.metrics.guard import names_of
 from onetrainer.run.events import Phase
 
 

@@ -24,8 +24,7 @@ from onetrainer.config.run.hardware import Precision
 from onetrainer.config.run.validation import Validation
 from onetrainer.metrics.bands import Measurement, best_of, without_gain
 from onetrainer.metrics.files import LossesByWeights, MeasurementFiles
-from onetrainer.metrics.loss_errors import diverged, not_a_number
-from onetrainer.metrics.messages import validation_summary
+from onetrainer.metrics.messages import diverged, not_a_number, validation_summary
 from onetrainer.metrics.validation import Weights, judge
 from onetrainer.run.events import Event, Validated
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from modules.interfaces import ANCHOR, LAST_STEPS, REWARD, REWARD_PREFIX, Loss
 from modules.memory.to_device import read_numbers
 from onetrainer.config.run.hardware import Precision
-from onetrainer.metrics.loss_errors import diverged
+from onetrainer.metrics.messages import diverged
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Phase, Progress, Rewarded
 

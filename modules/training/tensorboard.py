@@ -5,7 +5,8 @@ The window shows the same events; this is for comparing runs and for machines wi
 """
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -55,19 +56,18 @@ class Board:
         Raises:
             UserError: If it cannot be written.
         """
-        try:
+        with self._reported():
             self._write(event)
-        except OSError as error:
-            raise cannot_write(self._folder / FOLDER, error) from error
 
     def close(self) -> None:
-        """Flush and close.
-
-        Raises:
-            UserError: If it cannot be written.
-        """
-        try:
+        """Flush and close. Raises UserError as `take`."""
+        with self._reported():
             self._writer.close()
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise cannot_write(self._folder / FOLDER, error) from error
 

@@ -17,6 +17,7 @@ two prompts, falls are reported but do not count as harm: they may be specific t
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,6 +25,7 @@ from itertools import takewhile
 from statistics import fmean, stdev
 
 from onetrainer.config.rewards.evaluation import Evaluation
+from onetrainer.config.rewards.reward import Reward
 from onetrainer.metrics.bands import Band, Measurement, difference, trends
 from onetrainer.metrics.messages import GuardFinding, guard_message
 from onetrainer.run.events import Evaluated, RewardVerdict
@@ -154,6 +156,17 @@ def judge(
         images=[image.reported() for image in newest.images],
         stops=stops,
     )
+
+
+def names_of(rewards: Sequence[Reward]) -> tuple[str, ...]:
+    """Return a name for each reward of a config: "clip", then "clip 2" for another of its type."""
+    counts = Counter[str]()
+    names = []
+    for entry in rewards:
+        counts[entry.reward] += 1
+        number = counts[entry.reward]
+        names.append(entry.reward if number == 1 else f"{entry.reward} {number}")
+    return tuple(names)
 
 
 def reward_stats(evaluation: EvaluationResult) -> dict[str, tuple[float, float]]:

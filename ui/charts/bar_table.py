@@ -5,6 +5,7 @@ import tkinter.font
 from dataclasses import dataclass
 from typing import Literal
 
+from ui.charts.panel import FONT, plain_canvas
 from ui.messages.line_breaks import shorten
 from ui.theme.palette import Role
 from ui.widgets.widgets import Kit
@@ -15,7 +16,6 @@ _GAP = 10
 _INSET = 2
 _MIN_BAR = 24
 _MAX_NAME = 0.42
-_FONT = "OneTrainerSmall"
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,8 @@ class BarTable:
         self._color: Role = color
         self._rows: list[BarRow] = []
         self._mark = 0.0
-        self.canvas = tk.Canvas(parent, highlightthickness=0, borderwidth=0, takefocus=0)
-        self.canvas.configure(width=kit.px(120), height=1)
-        kit.theme.paint(self.canvas, bg="card")
-        self.canvas.bind("<Configure>", lambda _: self._draw())
-        self.canvas.bind("<<ThemeChanged>>", lambda _: self._draw())
-        self._font = tkinter.font.nametofont(_FONT, parent)
+        self.canvas = plain_canvas(kit, parent, self._draw, width=kit.px(120))
+        self._font = tkinter.font.nametofont(FONT, parent)
 
     def show(self, rows: list[BarRow], *, mark: float = 0.0) -> None:
         """Draw rows. mark: position of a line across the bars, as a fraction; 0 for none."""
@@ -91,4 +87,4 @@ class BarTable:
 
     def _draw_text(self, x: int, y: int, text: str, anchor: Literal["w", "e"], tone: Role) -> None:
         color = self._kit.theme.palette[tone]
-        self.canvas.create_text(x, y, text=text, anchor=anchor, font=_FONT, fill=color)
+        self.canvas.create_text(x, y, text=text, anchor=anchor, font=FONT, fill=color)

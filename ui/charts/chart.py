@@ -3,7 +3,7 @@
 import tkinter as tk
 from collections.abc import Callable, Sequence
 
-from ui.charts.panel import DOT, Panel, Pen
+from ui.charts.panel import DOT, Panel, Pen, plain_canvas
 from ui.theme.palette import Role
 from ui.widgets.widgets import Kit
 
@@ -18,20 +18,16 @@ class Chart:
     """Canvas that draws panels anew when size or theme change; place `canvas`."""
 
     def __init__(
-        self, kit: Kit, parent: tk.Misc, panels: Panels, *, name: str, placeholder: str
+        self, kit: Kit, parent: tk.Misc, panels: Panels, *, name: str, height: int
     ) -> None:
         self._kit = kit
         self._panels_for = panels
         self._panels: Sequence[Panel] = ()
-        self._placeholder = placeholder
+        self._placeholder = f"The {name} appears here after the first step."
         self._pointer: int | None = None
-        self.canvas = tk.Canvas(parent, highlightthickness=0, borderwidth=0, takefocus=0)
-        self.canvas.configure(width=_MIN_WIDTH)
-        kit.theme.paint(self.canvas, bg="card")
-        kit.name(self.canvas, name)
+        self.canvas = plain_canvas(kit, parent, self.draw, width=_MIN_WIDTH, height=height)
+        kit.name(self.canvas, f"{name} chart")
         self._pen = Pen(kit, self.canvas)
-        for sequence in ("<Configure>", "<<ThemeChanged>>"):
-            self.canvas.bind(sequence, lambda _: self.draw())
         self.canvas.bind("<Motion>", lambda event: self._show_values(event.x))
         self.canvas.bind("<Leave>", lambda _: self._show_values(None))
 

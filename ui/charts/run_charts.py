@@ -35,10 +35,9 @@ class LossChart:
 
     def __init__(self, kit: Kit, parent: tk.Misc) -> None:
         self._kit = kit
-        text = "The loss appears here after the first step."
-        self._chart = Chart(kit, parent, self._panels, name="loss chart", placeholder=text)
+        height = kit.px(_MIN_HEIGHT)
+        self._chart = Chart(kit, parent, self._panels, name="loss", height=height)
         self.canvas, self.draw = self._chart.canvas, self._chart.draw
-        self.canvas.configure(height=kit.px(_MIN_HEIGHT))
         self._curve, self._validation = Curve(), Validation()
         self._marks: list[int] = []
         self.strength = 0.9
@@ -142,10 +141,9 @@ class RewardChart:
 
     def __init__(self, kit: Kit, parent: tk.Misc) -> None:
         self._kit = kit
-        text = "The reward appears here after the first step."
-        self._chart = Chart(kit, parent, self._panels, name="reward chart", placeholder=text)
+        height = kit.px(170)
+        self._chart = Chart(kit, parent, self._panels, name="reward", height=height)
         self.canvas, self.draw = self._chart.canvas, self._chart.draw
-        self.canvas.configure(height=kit.px(170))
         self._rewards = Rewards()
         self.strength = 0.6  # suits 20 to 60 steps; more would lag behind
 

@@ -3,13 +3,13 @@
 import tkinter as tk
 from collections.abc import Mapping, Sequence
 
+from ui.charts.panel import FONT, plain_canvas
 from ui.progress.run_state import format_bytes
 from ui.theme.palette import SERIES_COLORS
 from ui.widgets.widgets import Kit
 
 _BAR, _ROW, _SWATCH = 22, 20, 9
 _SEAM = 1
-_FONT = "OneTrainerSmall"
 
 
 class StackedBar:
@@ -21,11 +21,7 @@ class StackedBar:
         self._parts: Sequence[tuple[str, str, int]] = ()
         self._colors: Mapping[str, int] = {}
         self._room = 0
-        self.canvas = tk.Canvas(parent, highlightthickness=0, borderwidth=0, takefocus=0)
-        self.canvas.configure(width=kit.px(120), height=kit.px(_BAR))
-        kit.theme.paint(self.canvas, bg="card")
-        self.canvas.bind("<Configure>", lambda _: self._draw())
-        self.canvas.bind("<<ThemeChanged>>", lambda _: self._draw())
+        self.canvas = plain_canvas(kit, parent, self._draw, width=kit.px(120), height=kit.px(_BAR))
 
     def show(
         self, parts: Sequence[tuple[str, str, int]], colors: Mapping[str, int], room: int
@@ -91,11 +87,9 @@ class StackedBar:
             self.canvas.create_rectangle(
                 px(2), y - half, px(2) + 2 * half, y + half, fill=self._color(name), outline=""
             )
+            self.canvas.create_text(px(18), y, text=label, anchor="w", font=FONT, fill=palette.text)
             self.canvas.create_text(
-                px(18), y, text=label, anchor="w", font=_FONT, fill=palette.text
-            )
-            self.canvas.create_text(
-                width, y, text=format_bytes(size), anchor="e", font=_FONT, fill=palette.text
+                width, y, text=format_bytes(size), anchor="e", font=FONT, fill=palette.text
             )
 
     def _color(self, name: str) -> str:

@@ -4,7 +4,7 @@ import tkinter as tk
 import tkinter.font
 from collections.abc import Sequence
 
-from ui.charts.panel import DOT, FONT, Frame, Line, Pen, padded_range
+from ui.charts.panel import DOT, FONT, Frame, Line, Pen, padded_range, plain_canvas
 from ui.messages.line_breaks import shorten
 from ui.progress.rewards import Trend
 from ui.theme.palette import Role
@@ -24,13 +24,9 @@ class TrendPlots:
         self._kit = kit
         self._trends: Sequence[Trend] = ()
         self._plots: list[tuple[Trend, Frame]] = []
-        self.canvas = tk.Canvas(parent, highlightthickness=0, borderwidth=0, takefocus=0)
-        self.canvas.configure(width=kit.px(_MIN_WIDTH), height=1)
-        kit.theme.paint(self.canvas, bg="card")
+        self.canvas = plain_canvas(kit, parent, self.draw, width=kit.px(_MIN_WIDTH))
         kit.name(self.canvas, "reward trends")
         self._pen = Pen(kit, self.canvas)
-        for sequence in ("<Configure>", "<<ThemeChanged>>"):
-            self.canvas.bind(sequence, lambda _: self.draw())
         self.canvas.bind("<Motion>", self._moved)
         self.canvas.bind("<Leave>", lambda _: self.canvas.delete("pointer"))
 

@@ -13,7 +13,7 @@ from modules.interfaces import Batch, LatentMoments
 from modules.objectives.denoising import Denoising
 from onetrainer.config.objectives.denoising import Denoising as Section
 from onetrainer.errors import UserError
-from onetrainer.metrics.loss_errors import diverged
+from onetrainer.metrics.messages import diverged
 from onetrainer.presets.presets import resolve
 from tests import tiny
 

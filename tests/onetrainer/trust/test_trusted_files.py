@@ -8,7 +8,7 @@ import pytest
 from onetrainer.__main__ import main
 from onetrainer.config.rewards.reward import Reward
 from onetrainer.errors import EXIT_DONE, EXIT_USER, UserError
-from onetrainer.metrics.reward_names import names_of
+from onetrainer.metrics.guard import names_of
 from onetrainer.trust import trusted_files
 from onetrainer.trust.function_file import absolute_spec, find_function
 from tests.each import each
