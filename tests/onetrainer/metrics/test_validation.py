@@ -165,6 +165,8 @@ def test_a_run_that_ends_above_its_start_is_not_said_to_memorize():
     found = judge(history([0.20, 0.30, 0.40], [0.19, 0.29, 0.391], *above))
     assert found.verdict == "overfitting"
     assert "worse than before training, so the learning rate may be too high" in found.words
+    # Surely above the start alone: the best differs from image to image.
+    assert judge(history(RISING[0], [0.05, 0.40, 0.42], *RISING[1:])).verdict == "overfitting"
 
 
 def test_where_nothing_was_measured_before_training_words_name_the_first_step():
