@@ -11,7 +11,7 @@ from onetrainer.dataset.caption_sampling import sample_caption
 from onetrainer.dataset.items import Item
 from tests.each import each
 
-TURNS = 1600
+TURNS = 800
 
 
 def drawn(caption, repeats=1, **settings):
@@ -45,11 +45,6 @@ def test_every_order_is_equally_likely():
     assert squares < 70
 
 
-def test_shuffling_loses_and_adds_nothing():
-    shown = drawn("b, a, a, c c,, ,d ", 200, shuffle=True)
-    assert all(sorted(tags(one)) == ["a", "a", "b", "c c", "d"] for one in shown)
-
-
 def test_orders_follow_neither_turn_nor_name():
     shown = drawn("a, b, c, d, e, f, g, h", 500, shuffle=True)
     assert sum(one == other for one, other in pairwise(shown)) <= 2
@@ -63,12 +58,6 @@ def test_kept_tags_never_move_nor_vanish(mode):
     shown = drawn("k1, k2, a, b, c, d", 500, keep=2, shuffle=True, drop_tags=mode, drop_chance=0.9)
     assert all(tags(one)[:2] == ["k1", "k2"] for one in shown)
     assert len(set(shown)) > 5 or mode == "all"
-
-
-def test_more_kept_tags_than_there_are_keep_them_all():
-    assert (
-        drawn("a, b", 20, keep=9, shuffle=True, drop_tags="all", drop_chance=1.0) == ["a, b"] * 20
-    )
 
 
 def test_tags_before_the_mark_and_after_a_second_one_stay():
@@ -105,11 +94,6 @@ def test_tags_are_dropped_with_their_chance(mode):
 
 def test_all_are_dropped_together_or_not_at_all():
     assert set(drawn("a, b, c", 200, drop_tags="all", drop_chance=0.5)) == {"a, b, c", ""}
-
-
-def test_each_is_dropped_on_its_own():
-    shown = Counter(drawn("a, b", TURNS, drop_tags="each", drop_chance=0.5))
-    assert all(is_likely(shown[one], TURNS, 0.25) for one in ["a, b", "a", "b", ""])
 
 
 def test_later_tags_are_dropped_more_often():
@@ -218,12 +202,6 @@ def test_capitals_are_written_as_reported(mode, expected):
 def test_capitals_come_with_their_chance_for_each_tag():
     left = counted(drawn("a, b, c", TURNS, capitals="upper", capitals_chance=0.2))
     assert all(is_likely(left[tag], TURNS, 0.2) for tag in "ABC")
-
-
-def test_random_capitals_are_half_of_the_letters():
-    shown = drawn("abcdefgh", TURNS, capitals="random", capitals_chance=1.0)
-    large = sum(letter.isupper() for one in shown for letter in one)
-    assert is_likely(large, 8 * TURNS, 0.5)
 
 
 def test_any_capitals_are_of_every_kind():

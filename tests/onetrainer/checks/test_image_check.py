@@ -12,7 +12,7 @@ from onetrainer.checks.image_check import check_dataset
 from onetrainer.dataset.near_duplicates import AnalysisCancelled
 from onetrainer.errors import UserError
 from onetrainer.images import image_index as image_memory
-from onetrainer.images.findings import HEADLINES, Finding, format_findings, sort_findings, summary
+from onetrainer.images.findings import Finding, format_findings, summary
 from onetrainer.images.image_index import ImageIndex
 from onetrainer.presets import presets
 from tests.onetrainer.generated_images import as_jpeg, leaves
@@ -169,13 +169,6 @@ def test_no_caption_at_all_is_reported_of_each_image(images):
     assert images.found() == [("caption-missing", f"p{seed}.png") for seed in range(3)]
 
 
-def test_caption_of_another_source_needs_no_file(images):
-    for path in images.folder.glob("*.txt"):
-        path.unlink()
-    images.values["data.caption_source"] = "names"
-    assert images.found() == []
-
-
 @pytest.mark.parametrize(("words", "is_long"), [(38, False), (39, True)])
 def test_long_caption_is_reported_counting_words_and_signs(images, words, is_long):
     images.add("p0", leaves(0, 256), caption=", ".join(["word"] * words))
@@ -244,12 +237,6 @@ def test_share_leaks_only_where_similar_images_are_not_kept_together(images, is_
     assert bool(images.found("leak")) is not is_together
 
 
-def test_every_folder_is_checked(images):
-    images.add("../more/small", leaves(7, 128))
-    images.values["data.concepts"] = [{"folder": str(images.folder.with_name("more"))}]
-    assert images.found() == [("too-small", "small.png")]
-
-
 def test_folder_without_images_is_one_finding_next_to_others(images):
     empty = images.folder.with_name("empty")
     images.values["data.concepts"] = [{"folder": str(empty)}]
@@ -300,11 +287,6 @@ def files(images):
 
 def finding(kind, name="a.png", remedy="Do it"):
     return Finding(kind, Path("/pictures") / name, "it is wrong", remedy)
-
-
-def test_worst_kinds_come_first():
-    every = [finding(kind) for kind in reversed(HEADLINES)]
-    assert [one.kind for one in sort_findings(every)] == list(HEADLINES)
 
 
 def test_lines_tell_a_common_remedy_once_and_count_what_is_too_much():

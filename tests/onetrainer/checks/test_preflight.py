@@ -130,13 +130,6 @@ def test_metadata_that_contradicts_itself_leaves_both_ways_open(project, tmp_pat
         assert [p.severity for p in all_problems(made)] == ["warning"]
 
 
-def test_a_lora_chosen_as_base_model_is_reported_as_such(project, tmp_path):
-    path = tiny.write_header(tmp_path / "a.safetensors", {"lora_unet_x.lora_down.weight": (4, 8)})
-    found = problem(config(project, model={"path": str(path)}))
-    assert found.path == "model.path"
-    assert "this is a LoRA" in found.what
-
-
 def test_a_model_that_is_yet_to_be_downloaded_forbids_nothing(project):
     assert all_problems(config(project, model={"path": "owner/nobody-has-this"})) == []
 
@@ -272,13 +265,6 @@ def test_class_images_inside_the_images_to_train_are_reported_where_both_are_rea
         found = problem(config(tmp_path, data={**folders, "include_subfolders": True}))
         assert (found.path, found.severity) == ("data.class_folder", "error")
         assert "picture-0.png" in found.what
-
-
-@pytest.mark.parametrize("masks", ["files", "alpha"])
-def test_masks_that_no_image_has_are_reported_with_a_fix(project, masks):
-    found = problem(config(project, data={"masks": masks}))
-    assert (found.path, found.severity) == ("data.masks", "warning")
-    assert found.fix == Fix("data.masks", "off")
 
 
 def test_a_vae_needs_no_captions_and_is_reported_what_it_does_not_use(project, tmp_path):

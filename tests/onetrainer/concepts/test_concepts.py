@@ -62,14 +62,6 @@ def test_a_folder_has_its_name_however_it_is_named(tmp_path, name, monkeypatch):
     assert shown == ["dogs: dogs in dogs"]
 
 
-def test_lines_of_a_caption_file_are_captions_of_their_own_or_one(tmp_path):
-    images(tmp_path, "a")
-    (tmp_path / "a.txt").write_text("a dog\n\nan animal\n")
-    assert said(tmp_path) == {"a.png": ("a dog", "an animal")}
-    joined = concept(tmp_path).captions.model_copy(update={"lines": "joined"})
-    assert said(tmp_path, captions=joined) == {"a.png": ("a dog an animal",)}
-
-
 def test_a_list_says_captions_and_where_to_cut_and_what_it_names_in_vain(tmp_path):
     images(tmp_path, "a", "b", captions=False)
     rows = [
@@ -272,12 +264,6 @@ def test_images_that_all_look_alike_cannot_be_split(tmp_path):
     made = config(folder=str(tmp_path), validation={"use": True})
     with pytest.raises(UserError, match="look nearly the same"):
         read_dataset(made, group_similar=lambda items: [0] * len(items))
-
-
-def test_nothing_to_train_is_reported(tmp_path):
-    images(tmp_path, "a")
-    with pytest.raises(UserError, match="no image folder for training"):
-        read_dataset(config({"folder": tmp_path, "role": "prior"}))
 
 
 def test_a_folder_says_what_is_its_own_and_has_the_rest_from_all():

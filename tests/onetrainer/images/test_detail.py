@@ -32,7 +32,7 @@ SHARP = {
 
 
 @each("change", SHARP)
-@each("seed", range(3))
+@each("seed", range(2))
 def test_sharp_image_is_neither_blurred_nor_enlarged(change, seed):
     found = detail(SHARP[change](leaves(seed, 512)))
     assert found.finest > MIN_DETAIL
@@ -40,20 +40,13 @@ def test_sharp_image_is_neither_blurred_nor_enlarged(change, seed):
     assert found.block == 1
 
 
-@each("seed", range(3))
+@each("seed", range(2))
 def test_blurred_image_has_no_fine_detail(seed):
     for radius in (1.5, 3):
         found = detail(blurred(leaves(seed, 512), radius))
         assert found.finest < MIN_DETAIL
         assert not is_traced(found)
     assert detail(as_jpeg(blurred(leaves(seed, 512), 2), 75)).finest < MIN_DETAIL
-
-
-def test_detail_falls_with_the_blur():
-    image = leaves(1, 512)
-    reaches = [detail(blurred(image, radius)).finest for radius in (0.7, 1, 1.5, 2, 3, 5)]
-    assert reaches == sorted(reaches, reverse=True)
-    assert reaches[0] > 2 * reaches[-1]
 
 
 def test_soft_background_does_not_make_an_image_blurred():

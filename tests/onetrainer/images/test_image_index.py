@@ -55,19 +55,6 @@ def test_all_that_was_trained_is_known_the_next_time(later, image, folder):
     assert known(folder, image) == (HEADER, digest, b"looks")
 
 
-def test_what_is_trained_is_known_before_it_is_saved(later, image, folder):
-    memory = ImageIndex(folder)
-    memory.read(image)
-    assert memory.digest(image) == hashlib.sha256(b"some picture").hexdigest()
-    assert not folder.exists()
-
-
-def test_reading_gives_bytes_and_digest(image, folder):
-    data, digest = ImageIndex(folder).read(image)
-    assert data == b"some picture"
-    assert digest == hashlib.sha256(data).hexdigest()
-
-
 def test_missing_image_cannot_be_read_and_is_not_known(later, image, folder):
     with pytest.raises(OSError, match="No such file"):
         ImageIndex(folder).read(image.with_name("gone.png"))
@@ -148,14 +135,6 @@ def test_damage_is_known_until_the_file_changes(later, image, folder):
         assert memory.has_damage()
         assert memory.damage(image) == "damaged: ü"
         image.write_bytes(b"a longer picture by now")
-        assert memory.damage(image) is None
-
-
-def test_damage_of_an_image_that_was_replaced_meanwhile_is_not_remembered(later, image, folder):
-    with closing(ImageIndex(folder)) as memory:
-        assert memory.features(image, 1) is None
-        image.write_bytes(b"a longer picture by now")
-        memory.store_damage(image, 1, "damaged")
         assert memory.damage(image) is None
 
 

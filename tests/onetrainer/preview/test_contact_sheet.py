@@ -53,12 +53,6 @@ def test_a_thumbnail_shows_what_is_changed(halves):
     assert darker[0] == pytest.approx([0.5, 0, 0], abs=0.03)
 
 
-def test_a_thumbnail_is_as_large_as_asked(halves):
-    assert thumbnail(halves, at(32), 32).size == (32, 32)
-    wide = ImageTransform(CropGeometry(128, 64, 0, 0, Bucket(128, 64)))
-    assert thumbnail(halves, wide, 32).size == (32, 16)
-
-
 def test_deep_images_are_seen_in_their_brightness(tmp_path):
     values = np.full((64, 64), 65535 // 2, dtype=np.uint16)
     Image.fromarray(values).save(tmp_path / "deep.png")

@@ -53,13 +53,6 @@ def test_a_vae_of_sdxl_in_fp16_is_refused_unless_it_is_another_one(family):
     assert (own.severity, own.fix) == ("warning", Fix(place, "auto"))
 
 
-@each("precision", ["auto", "fp32", "bf16"])
-def test_other_formats_of_a_vae_are_fine_with_every_family(precision):
-    for family in ("sd15", "sd2", "sdxl"):
-        assert reported(family, vae_precision=precision) == {}
-    assert reported("sd15", vae_precision="fp16") == {}
-
-
 @each("precision", ["fp32", "bf16", "fp16"])
 def test_a_vae_that_trains_has_its_own_format(precision):
     assert severities(document=VAE, vae_precision=precision) == {

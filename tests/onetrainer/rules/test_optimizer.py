@@ -149,12 +149,6 @@ def test_a_fused_backward_is_refused_with_what_needs_all_gradients(section):
         assert reported[place].choices
 
 
-@each("precision", ["fp32", "bf16", "fp16"])
-def test_a_fused_backward_works_with_ema_and_every_precision(precision):
-    section = {"kind": "adamw", "fused_backward": True}
-    assert found(section, ema={"use": True}, hardware={"precision": precision}) == {}
-
-
 def test_a_fused_backward_refuses_gradient_clipping_that_is_only_unwise_elsewhere():
     section = {"kind": "adafactor", "fused_backward": True}
     reported = found(section, training={"gradient_clipping": 1.0}, **WARM)

@@ -163,8 +163,8 @@ def test_file_of_torch_of_any_name_is_read_by_its_content(tmp_path, is_zip, name
 @BOTH
 def test_of_a_large_file_the_description_alone_is_read(tmp_path, bytes_read, is_zip):
     names = (f"model.diffusion_model.input_blocks.{n}.attn1.to_q.weight" for n in range(200))
-    path = save({name: torch.zeros(40_000) for name in names}, tmp_path / "a.ckpt", is_zip=is_zip)
-    assert path.stat().st_size > 32e6
+    path = save({name: torch.zeros(10_000) for name in names}, tmp_path / "a.ckpt", is_zip=is_zip)
+    assert path.stat().st_size > 8e6
     before = bytes_read()
     assert len(read_table(path).entries) == 200
     assert bytes_read() - before < 4e6  # 8 KiB, Python's smallest reading, for each zip member
@@ -207,7 +207,6 @@ def rewrite(path, change):
         ({"data/0": None}, r"data/0 is missing"),
         ({"data/0": b"abc"}, "larger than its storage"),
         ({"data.pkl": bytes(1 << 25) + b".."}, "larger than 32 MiB"),
-        ({"data.pkl": b"}" * 2_000_001}, "more than 2000000 operations"),
         ({"constants.pkl": b""}, "TorchScript"),
     ],
 )
@@ -219,6 +218,15 @@ def test_unusual_archive_is_refused_in_words(tmp_path, change, words):
     else:
         rewrite(path, change)
     with pytest.raises(UserError, match=words):
+        read_table(path)
+
+
+def test_archive_of_endless_operations_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("onetrainer.tensor_files.unpickler._Operations.left", 1000)
+    path = save({"a": torch.zeros(1)}, tmp_path / "a.ckpt")
+    read_table(path)
+    rewrite(path, {"data.pkl": b"}" * 1001})
+    with pytest.raises(UserError, match="more than 2000000 operations"):
         read_table(path)
 
 

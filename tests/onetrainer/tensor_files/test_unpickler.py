@@ -144,7 +144,7 @@ def doubled(levels, leaf=b"}"):
     return leaf + b"2\x86" * levels
 
 
-HUGE_NUMBER = b"\x8b" + (1 << 22).to_bytes(4, "little") + b"\x01" * (1 << 22)
+HUGE_NUMBER = b"\x8b" + (1 << 20).to_bytes(4, "little") + b"\x01" * (1 << 20)
 BOMBS = {
     "memo place that has Python's machine in C take 64 GB": b"\x80\x02}r\xff\xff\xff\xff.",
     "bytes of any length": b"\x80\x02\x8e" + b"\xff" * 8 + b".",
@@ -159,7 +159,7 @@ BOMBS = {
         b"\x80\x02}" + HUGE_NUMBER + b"q\x000" + b"h\x00Ns" * 5_000 + b"."
     ),
     "arguments that each call would copy": (
-        b"(" + b"N" * 300_000 + b"tq\x000" + b"ctorch\nSize\nh\x00R" * 5_000 + b"."
+        b"(" + b"N" * 100_000 + b"tq\x000" + b"ctorch\nSize\nh\x00R" * 5_000 + b"."
     ),
     "nested tuples": b"\x80\x02" + b"(" * 20_000 + b"}" + b"t" * 20_000 + b".",
     "nested lists": b"\x80\x02" + b"]" * 20_000 + b"a" * 19_999 + b".",
