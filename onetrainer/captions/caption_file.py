@@ -26,15 +26,8 @@ def read_captions(path: Path, *, lines: Literal["each", "joined"]) -> tuple[tupl
     UTF-8 is tried first; UTF-16 if the byte order mark says so; anything else is taken for Windows'
     cp1252, which is worth a note, since it is a guess. Runs of blanks become one space.
 
-    Args:
-        path: the caption file.
-        lines: "each" line is a caption of its own, without empty ones; "joined" makes them one.
-
-    Returns:
-        At least one caption, ("",) for an empty file, and the encoding.
-
-    Raises:
-        CaptionError: the file cannot be read or is not text.
+    Each line is a caption of its own, without empty ones, or all are joined. An empty file has the
+    caption "". Raises CaptionError if the file cannot be read or is not text.
     """
     try:
         with path.open("rb") as file:

@@ -116,12 +116,9 @@ def choose_options(
 ) -> str:
     """Return the text with one option of each wildcard.
 
-    Args:
-        text: the parsed text.
-        showing: number of earlier uses of the text. In as many uses as a wildcard has options, each
-            is used once; nested wildcards advance with the rounds of the outer one.
-        order: gives the order of options in each round.
-        fields: values of {name} and the like, inserted literally.
+    showing: Number of earlier uses of the text. In as many uses as a wildcard has options, each is
+    used once; nested wildcards advance with the rounds of the outer one. fields: Values of {name}
+    and the like, inserted literally.
     """
     pieces = []
     for part in text:

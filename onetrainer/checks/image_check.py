@@ -83,16 +83,8 @@ def check_dataset(
 ) -> CheckResult:
     """Check the images of a config; findings are sorted, worst first.
 
-    Args:
-        config: the run's settings.
-        image_index: cache of headers and features.
-        progress: called with (images done, total).
-        should_stop: whether to cancel.
-        threads: number of threads.
-
-    Raises:
-        UserError: no image can be read.
-        AnalysisCancelled: should_stop returned True.
+    Calls progress with (images done, total). Raises UserError if no image can be read, and
+    AnalysisCancelled if should_stop returned True.
     """
     concepts, indexes, findings = _list_folders(config, image_index)
     items = [item for index in indexes for item in index.items]

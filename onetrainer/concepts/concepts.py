@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -164,7 +164,9 @@ def _default_settings(
         recursive=data.include_subfolders,
         matches_training=matches_training,
         seed=config.training.seed,
-        resolutions=_resolutions(config, 0),
+        resolutions=tuple(
+            dict.fromkeys([data.resolution, *(one.resolution for one in data.buckets.resolutions)])
+        ),
         step=bucket_step(config.model.family, data.buckets.step, data.resolution),
         caption_source=source.source,
         caption_text=source.text,
@@ -216,32 +218,28 @@ def _concept_settings(
     """Return the settings of an entry of data.concepts; nth counts entries of that name from 1."""
     data, name = config.data, _concept_name(concept)
     identity = name if nth == 1 else f"{name} ({nth})"
-    is_plain = isinstance(config.objective, Reconstruction)
-    masks: Masks = data.masks if concept.masks == "same" else concept.masks
-    resolution = concept.resolution or data.resolution
-    return ConceptSettings(
-        setting_path=f"data.concepts.{index}.folder",
+    setting_path = f"data.concepts.{index}.folder"
+    common = _default_settings(config, setting_path, concept.folder, role=concept.role)
+    is_unmasked = isinstance(config.objective, Reconstruction) or concept.role in PRIOR_ROLES
+    return replace(
+        common,
         name=name,
         identity=identity,
-        folder=Path(concept.folder).expanduser(),
-        role=concept.role,
         recursive=concept.include_subfolders,
         repeats=Fraction(str(concept.repeats)),
         images=concept.images,
         loss_weight=concept.loss_weight,
         # A seed of its own, so that 1.png of twenty folders is not flipped in all or none.
         seed=concept.seed or derive(config.training.seed, "concept", identity),
-        resolutions=_resolutions(config, concept.resolution),
-        step=bucket_step(config.model.family, data.buckets.step, resolution),
+        resolutions=(concept.resolution,) if concept.resolution else common.resolutions,
+        step=bucket_step(
+            config.model.family, data.buckets.step, concept.resolution or data.resolution
+        ),
         caption_source=concept.caption_source,
         caption_text=concept.caption_text,
         caption_list=_caption_list_path(config, concept.caption_list),
         trigger=concept.trigger,
-        require_captions=data.require_captions and not is_plain,
-        uses_captions=not is_plain,
-        masks="off" if is_plain or concept.role in PRIOR_ROLES else masks,
-        conditioning="blank" if is_plain else data.conditioning,
-        buckets=data.buckets,
+        masks=common.masks if is_unmasked or concept.masks == "same" else concept.masks,
         captions=concept.captions if concept.own_captions else data.captions,
         augmentation=concept.augmentation if concept.own_augmentation else data.augmentation,
     )
@@ -260,11 +258,3 @@ def _caption_list_path(config: TrainConfig, text: str) -> Path | None:
     if not text or (is_plain and config.data.buckets.crop != "focus"):
         return None
     return Path(text).expanduser()
-
-
-def _resolutions(config: TrainConfig, resolution: int) -> tuple[int, ...]:
-    """Return the resolutions to use in turn; a folder's own one is used alone."""
-    if resolution:
-        return (resolution,)
-    more = (concept.resolution for concept in config.data.buckets.resolutions)
-    return tuple(dict.fromkeys([config.data.resolution, *more]))

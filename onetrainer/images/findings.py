@@ -51,14 +51,9 @@ HEADLINES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding about one file.
+    """One finding about one file: what is wrong, without its name, and what to do about it.
 
-    Attributes:
-        kind: a key of HEADLINES.
-        path: the file.
-        what: what is wrong, without the file's name.
-        remedy: what to do about it.
-        other: second file of a comparison.
+    kind: A key of HEADLINES. other: The second file of a comparison.
     """
 
     kind: str

@@ -67,13 +67,8 @@ class ImageError(Exception):
 def open_image(file: BinaryIO, path: Path) -> Iterator["Image"]:
     """Open the first frame of an image with its header read and its pixels not yet.
 
-    Args:
-        file: bytes of the image, which must stay open.
-        path: names the image in errors.
-
-    Raises:
-        ImageError: for anything that Pillow raises, also in the caller's block, which therefore
-            should only read.
+    file: Must stay open. path: Names the image in errors. Raises ImageError for anything that
+    Pillow raises, also in the caller's block, which therefore should only read.
     """
     from PIL import Image
 

@@ -151,6 +151,8 @@ def test_embedding_of_a1111_is_listed(tmp_path, is_zip, kind):
 def test_nested_dictionaries_become_dotted_names(tmp_path):
     path = save({"a": {"b": {0: torch.ones(1)}}, "c": torch.ones(1)}, tmp_path / "a.pt")
     assert sorted(read_table(path).entries) == ["a.b.0", "c"]
+    path = save({"state_dict": {"state_dict": {"a": torch.ones(1)}}}, tmp_path / "b.pt")
+    assert list(read_table(path).entries) == ["a"]
 
 
 @each("name", ["a.safetensors", "a", "a.bin"])

@@ -139,7 +139,7 @@ def test_what_known_checkpoints_hold_is_harmless(name):
     assert is_safe_name(Global(*name.split()))
 
 
-def doubled(levels, leaf=b"}"):
+def doubled(levels, leaf=b"N"):
     """A tuple of twice a tuple of twice …: 2 ** levels long if it were written out."""
     return leaf + b"2\x86" * levels
 
@@ -156,7 +156,7 @@ BOMBS = {
     "the same in a set": b"\x80\x04\x8f(" + doubled(60) + b"\x90.",
     "the same in a frozen set": b"\x80\x04(" + doubled(60) + b"\x91.",
     "long number that is hashed again and again": (
-        b"\x80\x02}" + HUGE_NUMBER + b"q\x000" + b"h\x00Ns" * 5_000 + b"."
+        b"\x80\x02}" + HUGE_NUMBER + b"q\x000" + b"h\x00Ns" * 20_000 + b"."
     ),
     "arguments that each call would copy": (
         b"(" + b"N" * 100_000 + b"tq\x000" + b"ctorch\nSize\nh\x00R" * 5_000 + b"."
