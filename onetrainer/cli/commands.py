@@ -91,8 +91,8 @@ def demo(options: argparse.Namespace) -> int:
     """Write the demo."""
     from onetrainer.demo.write import write_demo
 
-    files = write_demo(options.folder)
-    _print(f"The demo is in {options.folder}. To train it: onetrainer train {files.config}")
+    config = write_demo(options.folder)
+    _print(f"The demo is in {options.folder}. To train it: onetrainer train {config}")
     return EXIT_DONE
 
 

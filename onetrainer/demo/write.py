@@ -1,28 +1,24 @@
 """Writing of the demo: a tiny base model, captioned training images, configs.
 
+The model and the configs, one per training method, are copied from `configs/demo`. They compute in
+fp32 with one thread: other precisions and a second thread do not speed up such a small model, and
+on a busy machine two threads wait for each other at each of thousands of tiny layers.
+
 A folder that already holds the demo is completed, never reset: people try things in it.
 """
 
 import io
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from onetrainer import ROOT
-from onetrainer.demo.configs import demo_configs
 from onetrainer.errors import UserError
+from onetrainer.json_file import Document, read_json
 from onetrainer.run.run_folder import cannot_write, write_atomic
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
+CONFIGS = ROOT / "configs" / "demo"
+BASE = CONFIGS / "base"
+TOKENIZER = ROOT / "configs" / "models" / "sd15" / "tokenizer"
 
-CONFIGS = ROOT / "configs"
-BASE = CONFIGS / "demo" / "base"
-TOKENIZER = CONFIGS / "models" / "sd15" / "tokenizer"
-
-MAIN = "demo.json"
 # Written first; marks the folder as the demo's.
 MARKER = "about-this-demo.txt"
 ABOUT = """\
@@ -40,35 +36,39 @@ Delete the folder whenever you like; `onetrainer demo FOLDER` writes a new one.
 """
 
 
-@dataclass(frozen=True)
-class DemoFiles:
-    """The paths of the demo."""
-
-    folder: Path
-    base: Path
-    images: Path
-    config: Path
-    token_images: Path
+def demo_configs() -> dict[str, Document]:
+    """Return the configs by file name. Paths are relative to the file."""
+    return {path.name: read_json(path) for path in sorted(CONFIGS.glob("*.json"))}
 
 
-def write_demo(folder: Path) -> DemoFiles:
+def write_demo(folder: Path) -> Path:
     """Write the demo into a new or empty folder, or complete the demo in it.
 
-    Raises UserError if the folder holds anything else, or cannot be written.
+    Returns the main config. Raises UserError if the folder holds anything else, or cannot be
+    written.
     """
+    from onetrainer.demo.images import signs, smileys  # here, since it loads Pillow
+
     folder = folder.absolute()
-    files = DemoFiles(folder, folder / "base", folder / "pictures", folder / MAIN, folder / "signs")
     try:
         _claim(folder)
-        _write_base(files.base)
-        _write_images(files.images)
-        _write_token_images(files.token_images)
-        for name, config in demo_configs().items():
-            if not (folder / name).exists():
-                write_atomic(folder / name, (json.dumps(config, indent=2) + "\n").encode())
+        for source in (path for path in BASE.rglob("*") if path.is_file()):
+            target = folder / "base" / source.relative_to(BASE)
+            _write(target, source.read_bytes(), replace=True)  # may be of another version
+        for source in TOKENIZER.iterdir():
+            target = folder / "base" / "tokenizer" / source.name
+            _write(target, source.read_bytes(), replace=True)
+        for name, images in (("pictures/smiley", smileys()), ("signs/sign", signs())):
+            for index, (caption, image) in enumerate(images, 1):
+                png = io.BytesIO()
+                image.save(png, "PNG")
+                _write(folder / f"{name}-{index:02d}.txt", f"{caption}\n".encode())
+                _write(folder / f"{name}-{index:02d}.png", png.getvalue())
+        for source in CONFIGS.glob("*.json"):
+            _write(folder / source.name, source.read_bytes())
     except OSError as error:
         raise cannot_write(folder, error) from error
-    return files
+    return folder / "demo.json"
 
 
 def _claim(folder: Path) -> None:
@@ -79,9 +79,7 @@ def _claim(folder: Path) -> None:
     elif folder.is_dir() and not marker.is_file() and any(folder.iterdir()):
         what = f"{folder}: this folder holds other files"
     else:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not marker.exists():
-            write_atomic(marker, ABOUT.encode())
+        _write(marker, ABOUT.encode())
         return
     raise UserError(
         what,
@@ -90,40 +88,8 @@ def _claim(folder: Path) -> None:
     )
 
 
-def _write_base(base: Path) -> None:
-    """Copy the model, replacing files of other program versions."""
-    sources = [(path, base / path.relative_to(BASE)) for path in BASE.rglob("*")]
-    sources += [(path, base / "tokenizer" / path.name) for path in TOKENIZER.iterdir()]
-    for source, target in sources:
-        if source.is_file():
-            content = source.read_bytes()
-            if not (target.is_file() and target.read_bytes() == content):
-                target.parent.mkdir(parents=True, exist_ok=True)
-                write_atomic(target, content)
-
-
-def _write_images(folder: Path) -> None:
-    """Write missing images and captions."""
-    from onetrainer.demo.smileys import smileys  # here, since it loads Pillow
-
-    folder.mkdir(exist_ok=True)
-    for index, smiley in enumerate(smileys()):
-        _write_image(folder / f"smiley-{index + 1:02d}.png", smiley.caption(), smiley.draw)
-
-
-def _write_token_images(folder: Path) -> None:
-    from onetrainer.demo.token_images import token_images  # loads Pillow, too
-
-    folder.mkdir(exist_ok=True)
-    for index, image in enumerate(token_images()):
-        _write_image(folder / f"sign-{index + 1:02d}.png", image.caption, image.draw)
-
-
-def _write_image(image: Path, caption: str, draw: Callable[[], "Image"]) -> None:
-    text = image.with_suffix(".txt")
-    if not text.exists():
-        write_atomic(text, (caption + "\n").encode())
-    if not image.exists():
-        content = io.BytesIO()
-        draw().save(content, "PNG")
-        write_atomic(image, content.getvalue())
+def _write(path: Path, content: bytes, *, replace: bool = False) -> None:
+    """Write a missing file; with `replace` also one of other content."""
+    if not path.exists() or (replace and path.read_bytes() != content):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, content)

@@ -23,7 +23,7 @@ import torch
 from PIL import Image
 
 from modules import seeds
-from modules.demo.pixels import to_pixels
+from modules.demo.optimize import to_pixels
 from modules.families.registry import load_family
 from modules.families.stable_diffusion import StableDiffusion
 from modules.interfaces import Batch, Conditioning, LatentMoments
@@ -83,9 +83,9 @@ class Images:
 def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        demo = write_demo(Path(folder) / "demo")
-        base = Model(path=str(demo.base))
-        images = encode(base, demo.images)
+        demo = write_demo(Path(folder) / "demo").parent
+        base = Model(path=str(demo / "base"))
+        images = encode(base, demo / "pictures")
         curves = {
             name: [curve(base, section, images, seed, Length()) for seed in SEEDS]
             for name, section in FORMATS.items()

@@ -201,7 +201,7 @@ def _make_demo(folder: Path) -> Path:
     # Imported late to keep the start of the window fast.
     from onetrainer.demo.write import write_demo
 
-    return write_demo(folder).config
+    return write_demo(folder)
 
 
 def _value_text(draft: Draft, path: str, value: object) -> str:

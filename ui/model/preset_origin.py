@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from onetrainer.demo.configs import SAMPLES, TOKEN_SAMPLES, demo_configs
-from onetrainer.demo.write import MARKER
+from onetrainer.demo.write import MARKER, demo_configs
 from onetrainer.errors import UserError
 from onetrainer.run.run_folder import RunFolder
 
-_DEMO_PROMPTS = frozenset(prompt for prompt, _ in (*SAMPLES, *TOKEN_SAMPLES))
-_DEMO_NAMES = frozenset(config["output"]["name"] for config in demo_configs().values())
+_DEMO = demo_configs().values()
+_DEMO_PROMPTS = frozenset(
+    entry["prompt"] for config in _DEMO for entry in config["sampling"].get("prompts", ())
+)
+_DEMO_NAMES = frozenset(config["output"]["name"] for config in _DEMO)
 
 
 @dataclass(frozen=True)

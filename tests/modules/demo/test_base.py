@@ -3,11 +3,9 @@
 import pytest
 from safetensors import safe_open
 
-from modules.demo.check import generate, open_base
-from modules.demo.recognition import recognize
-from onetrainer.demo.captions import caption
-from onetrainer.demo.images import Scene
+from onetrainer.demo.images import Scene, caption
 from onetrainer.demo.write import BASE
+from tests.demo_check import generate, open_base, recognize
 
 MEGABYTE = 1_000_000
 

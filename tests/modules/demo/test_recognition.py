@@ -4,8 +4,8 @@ import random
 
 from PIL import Image
 
-from modules.demo.recognition import recognize
 from onetrainer.demo.images import Scene, draw, draw_background, random_scene
+from tests.demo_check import recognize
 
 
 def test_drawn_images_are_recognized():

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from modules.demo.check import open_base
+from modules.demo import autoencoder
 from modules.demo.denoiser import BATCH
-from modules.demo.learning_rate import one_cycle
-from modules.demo.pixels import to_pixels
+from modules.demo.optimize import one_cycle, to_pixels
 from modules.demo.train_base import load_or_train_autoencoder, train_denoiser
 from onetrainer.demo.images import Scene, draw
+from tests.demo_check import open_base
 
 
 def test_one_step_of_each_stage_gives_a_complete_model(tmp_path):
@@ -21,8 +21,6 @@ def test_one_step_of_each_stage_gives_a_complete_model(tmp_path):
 
 
 def test_untrained_autoencoder_already_shows_colors():
-    from modules.demo import autoencoder
-
     image = draw(Scene("square", "red", "blue", "big"))
     with torch.no_grad():
         vae = autoencoder.build()

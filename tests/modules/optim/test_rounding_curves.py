@@ -14,9 +14,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 @pytest.fixture(scope="module")
 def curves(tmp_path_factory):
     """Loss curves of the demo's model over a few steps, by number format."""
-    demo = write_demo(Path(tmp_path_factory.mktemp("curves")) / "demo")
-    base = Model(path=str(demo.base))
-    images = rounding.encode(base, demo.images, side=64)
+    demo = write_demo(Path(tmp_path_factory.mktemp("curves")) / "demo").parent
+    base = Model(path=str(demo / "base"))
+    images = rounding.encode(base, demo / "pictures", side=64)
     # Enough to tell: one is 4 times within the spread, and the other 19 times as far as it.
     length = rounding.Length(steps=4, every=4, evaluation_batches=3)
     return {

@@ -78,7 +78,7 @@ def folders(tmp_path_factory):
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     """A small SD 1.5 that draws what it is told."""
-    return write_demo(tmp_path_factory.mktemp("demo") / "demo").base
+    return write_demo(tmp_path_factory.mktemp("demo") / "demo").with_name("base")
 
 
 def family_of(name, method, demo):

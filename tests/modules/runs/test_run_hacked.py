@@ -23,7 +23,7 @@ STEPS = 30
 def folder(tmp_path_factory):
     """A run folder of the whole run; drawn in fewer steps than the demo, to be done in seconds."""
     demo = write_demo(tmp_path_factory.mktemp("hacked") / "demo")
-    path = demo.folder / "demo-alignprop.json"
+    path = demo.with_name("demo-alignprop.json")
     document = load_document(path)
     del document["objective"]["rewards"][0]["target"]
     document["objective"]["algorithm"] = {"kind": "draft", "last_steps": 2}

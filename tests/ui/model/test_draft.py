@@ -156,7 +156,7 @@ def test_what_files_lack_keeps_no_preset_from_being_saved(draft, tmp_path):
 
 def test_the_demo_s_own_things_do_not_go_into_another_preset(home, tmp_path):
     draft = Draft()
-    draft.load(write_demo(tmp_path / "demo").config)
+    draft.load(write_demo(tmp_path / "demo"))
     draft.load(BUILT_IN / "sd15" / "lora.json")
     assert draft.value("model.path") == draft.value("data.folder") == ""
     assert draft.value("sampling.prompts") == []

@@ -38,7 +38,7 @@ def test_a_file_says_all_even_what_it_does_not_mention(draft, tmp_path):
 def test_the_demo_and_a_run_are_opened_as_they_are_written(draft, tmp_path):
     images_of_mine(draft)
     run = create_run(tmp_path, name="paper", config=TrainConfig().model_dump(mode="json"))
-    for path in (write_demo(tmp_path / "demo").config, run.config):
+    for path in (write_demo(tmp_path / "demo"), run.config):
         draft.load(path)
         assert draft.config() == resolve(load_document(path), source="")
 
