@@ -5,10 +5,97 @@ import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from onetrainer import __version__
-from onetrainer.cli.file_arguments import add_cache, add_command, add_convert, add_sample, add_show
-from onetrainer.errors import EXIT_STOPPED, EXIT_USER, UserError
+from onetrainer.errors import EXIT_STOPPED, EXIT_USER, UserError, problem_json
+
+Options = dict[str, dict[str, Any]]
+
+
+def _flag(text: str) -> dict[str, Any]:
+    return {"action": "store_true", "help": text}
+
+
+def _value(metavar: str, text: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 # argparse's
+    return {"metavar": metavar, "help": text, **more}
+
+
+_SET = _value("KEY.PATH=VALUE", "change one setting; can be repeated", action="append", default=[])
+_JSON = _flag("print the result as JSON")
+_CONFIG: Options = {"config": {"help": "a config file or the name of a preset"}, "--set": _SET}
+_ANY_CONFIG: Options = {
+    "config": {"help": "a config file, the name of a preset or a run's folder"},
+    "--set": _SET,
+    "--json": _JSON,
+}
+_PLACE = "folder, a config file, a preset or a run's folder"
+_OWN_FOLDER = "a new or empty folder for this run (default: a new one in output.folder)"
+_MEMORY = "plan for a GPU with this much memory (default: this computer as it is now)"
+_SHEETS = "write contact sheets of the images as trained, one per bucket, to this new folder"
+_OTHER = {"help": "a config file, a preset or a run's folder"}
+
+# What each command does, and its options; those of "sample" and "convert" are their requests'.
+COMMANDS: dict[str, tuple[str, Options]] = {
+    "train": (
+        "train with a config file or a preset",
+        {**_CONFIG, "--run-folder": _value("FOLDER", _OWN_FOLDER, type=Path)},
+    ),
+    "resume": (
+        "continue a run from its newest checkpoint",
+        {"run_folder": {"type": Path, "help": "the run's folder"}},
+    ),
+    "check": ("list every problem of a config", _ANY_CONFIG),
+    "check-data": (
+        "list images that may harm training, and why",
+        {**_ANY_CONFIG, "config": {"help": f"an image {_PLACE}"}},
+    ),
+    "plan": (
+        "show how a run uses its images and memory, and whether it fits",
+        {
+            **_ANY_CONFIG,
+            "--memory": _value("GB", _MEMORY),
+            "--images": _value("FOLDER", _SHEETS, type=Path),
+            "--pictures": {"type": Path, "dest": "images", "help": argparse.SUPPRESS},
+        },
+    ),
+    "cache": (
+        "show what the cache of encoded images holds, or prune it",
+        {
+            **_ANY_CONFIG,
+            "config": {"nargs": "?", "help": f"a cache {_PLACE}"},
+            "--prune": _flag("remove unusable entries, and those of the following limits"),
+            "--limit": _value("GB", "with --prune: also the least recently used above this size"),
+            "--older-than": _value("DAYS", "with --prune: also what was not used for this long"),
+            "--encode": _flag("encode the images of a config, without training"),
+        },
+    ),
+    "demo": (
+        "write a small model and images to try things with",
+        {"folder": {"type": Path, "help": "a new or empty folder"}},
+    ),
+    "allow": (
+        "trust a reward function of your own",
+        {
+            "function": {"help": '"file.py:function" or "module:function"'},
+            "--yes": _flag("do not ask"),
+        },
+    ),
+    "sample": ("generate images with a model, LoRAs and embeddings", {}),
+    "convert": ("convert a model, LoRA or embedding", {}),
+    "show": (
+        "describe a model file, a run or an image",
+        {
+            "file": _value("FILE", "one or more files or folders", type=Path, nargs="+"),
+            "--all": _flag("show all metadata"),
+            "--json": _JSON,
+        },
+    ),
+    "presets": ("list the presets", {}),
+    "diff": ("show the settings in which two configs differ", {"left": _OTHER, "right": _OTHER}),
+    "schema": ("print the JSON Schema of a config", {}),
+    "doctor": ("show this computer's GPU, memory and library versions", {}),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,123 +108,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # An encoding without "█" prints "?" instead of failing.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    parser = _parser()
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = make_parser(arguments[0] if arguments else "")
     options = parser.parse_args(arguments)
     if options.command is None:
         parser.print_help()
         return EXIT_USER
-    from onetrainer.cli import commands as cli
-    from onetrainer.config.renamed import rename_notes
+    from onetrainer.cli.commands import run_command
 
-    for note in rename_notes(vars(options).get("set") or ()):
-        sys.stderr.write(f"{note}\n")
     try:
-        return cli.COMMANDS[options.command](options)
-    except UserError as error:
-        sys.stderr.write(f"{error}\n")
-        return EXIT_USER
+        return run_command(options)
     except KeyboardInterrupt:
         return EXIT_STOPPED
     except BrokenPipeError:
         # The reader closed the pipe early (`onetrainer schema | head`), which is no failure.
         sys.stderr.close()
         return 0
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        sys.stderr.write(
-            f"{error.filename or 'a file'}: {reason}. Check the path and its permissions.\n"
-        )
+    except (UserError, OSError) as error:
+        if vars(options).get("json"):  # standard output gets a JSON document in any case
+            sys.stdout.write(f"{problem_json(str(error))}\n")
+        if isinstance(error, OSError):
+            reason = (error.strerror or str(error)).lower()
+            place = error.filename or "a file"
+            sys.stderr.write(f"{place}: {reason}. Check the path and its permissions.\n")
+        else:
+            sys.stderr.write(f"{error}\n")
         return EXIT_USER
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser(command: str) -> argparse.ArgumentParser:
+    """Return the parser of all commands, with the options of requests only for this one."""
     parser = argparse.ArgumentParser(
         prog="onetrainer", description="Train Stable Diffusion on your images."
     )
     parser.add_argument("--version", action="version", version=f"onetrainer {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for name, (text, options) in COMMANDS.items():
+        description = f"{text[0].upper()}{text[1:]}."
+        added = commands.add_parser(name, help=text, description=description)
+        for option, keywords in options.items():
+            added.add_argument(option, **keywords)
+        if name == command == "sample":
+            from onetrainer.jobs.sample_request import add_sample_options
 
-    train = add_command(commands, "train", "train with a config file or a preset")
-    _config_argument(train)
-    train.add_argument(
-        "--run-folder",
-        type=Path,
-        metavar="FOLDER",
-        help="a new or empty folder for this run (default: a new one in output.folder)",
-    )
+            add_sample_options(added)
+        elif name == command == "convert":
+            from onetrainer.jobs.convert_request import ConvertRequest
+            from onetrainer.jobs.options import add_options
 
-    resume = add_command(commands, "resume", "continue a run from its newest checkpoint")
-    resume.add_argument("run_folder", type=Path, help="the run's folder")
-
-    _add_inspections(commands)
-    _config_argument(
-        add_cache(commands), "a cache folder, a config file, a preset or a run's folder", nargs="?"
-    )
-
-    demo = add_command(commands, "demo", "write a small model and images to try things with")
-    demo.add_argument("folder", type=Path, help="a new or empty folder")
-
-    allow = add_command(commands, "allow", "trust a reward function of your own")
-    allow.add_argument("function", help='"file.py:function" or "module:function"')
-    allow.add_argument("--yes", action="store_true", help="do not ask")
-
-    add_sample(commands)
-    add_convert(commands)
-    add_show(commands)
-
-    add_command(commands, "presets", "list the presets")
-
-    diff = add_command(commands, "diff", "show the settings in which two configs differ")
-    diff.add_argument("left", help="a config file, a preset or a run's folder")
-    diff.add_argument("right", help="a config file, a preset or a run's folder")
-
-    add_command(commands, "schema", "print the JSON Schema of a config")
-    add_command(commands, "doctor", "show this computer's GPU, memory and library versions")
+            add_options(added, ConvertRequest)
     return parser
-
-
-def _add_inspections(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the commands that report on a config and change nothing."""
-    check = add_command(commands, "check", "list every problem of a config")
-    _config_argument(check, "a config file, the name of a preset or a run's folder")
-    check.add_argument("--json", action="store_true", help="print the problems as JSON")
-
-    images = add_command(commands, "check-data", "list images that may harm training, and why")
-    _config_argument(images, "an image folder, a config file, a preset or a run's folder")
-    images.add_argument("--json", action="store_true", help="print the findings as JSON")
-
-    plan = add_command(
-        commands, "plan", "show how a run uses its images and memory, and whether it fits"
-    )
-    _config_argument(plan, "a config file, the name of a preset or a run's folder")
-    plan.add_argument(
-        "--memory",
-        metavar="GB",
-        help="plan for a GPU with this much memory (default: this computer as it is now)",
-    )
-    plan.add_argument(
-        "--images",
-        "--pictures",
-        type=Path,
-        metavar="FOLDER",
-        help="write contact sheets of the images as trained, one per bucket, to this new folder",
-    )
-    plan.add_argument("--json", action="store_true", help="print the forecast as JSON")
-
-
-def _config_argument(
-    parser: argparse.ArgumentParser,
-    description: str = "a config file or the name of a preset",
-    nargs: str | None = None,
-) -> None:
-    parser.add_argument("config", nargs=nargs, help=description)
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY.PATH=VALUE",
-        help="change one setting; can be repeated",
-    )
 
 
 if __name__ == "__main__":

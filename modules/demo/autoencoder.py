@@ -204,4 +204,5 @@ def _initialize_as_pyramid(vae: AutoencoderKL) -> None:
 
 def _set_convolution(layer: nn.Conv2d | nn.Linear, fill: Callable[[Tensor], Tensor]) -> None:
     fill(layer.weight)
-    nn.init.zeros_(layer.bias)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)

@@ -1,19 +1,55 @@
-"""The commands of the command line, built on the same functions as the window."""
+"""The commands of the command line, built on the same functions as the window.
+
+Each imports what it needs itself: `onetrainer presets` shall not wait for what `plan` loads.
+"""
 
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from onetrainer.errors import EXIT_DONE, EXIT_USER, Problem, UserError, problem_json
+from onetrainer.errors import EXIT_DONE, EXIT_USER, Problem, UserError
+
+if TYPE_CHECKING:
+    from onetrainer.config.base.section import Section
+    from onetrainer.jobs.job import JobName
 
 
-def train(options: argparse.Namespace) -> int:
+def run_command(options: argparse.Namespace) -> int:
+    """Run the command of the parsed options and return its exit code."""
+    from onetrainer.config.renamed import rename_notes
+
+    for note in rename_notes(vars(options).get("set") or ()):
+        sys.stderr.write(f"{note}\n")
+    match options.command:
+        case "plan":
+            from onetrainer.cli.plan import plan
+
+            return plan(options)
+        case "cache":
+            from onetrainer.cli.cache import cache
+
+            return cache(options)
+        case "check-data":
+            from onetrainer.cli.check_data import check_data
+
+            return check_data(options)
+    return _COMMANDS[options.command](options)
+
+
+def print_json(document: object) -> None:
+    """Print a document as JSON on standard output."""
+    _print(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+
+
+def _train(options: argparse.Namespace) -> int:
     """Resolve and check a config, then train it to the end in a worker."""
     from onetrainer.checks.preflight import document_problems, require_startable
-    from onetrainer.cli.run_progress import Interrupts, follow
+    from onetrainer.cli.progress import follow
     from onetrainer.presets import presets
     from onetrainer.run import client
     from onetrainer.run.run_folder import create_run, fill_run
@@ -34,61 +70,45 @@ def train(options: argparse.Namespace) -> int:
     else:
         folder = create_run(Path(config.output.folder), name=config.output.name, config=values)
     _print(f"Run folder: {folder.path}")
-    interrupts = Interrupts()
-    return follow(client.start(folder), interrupts)
+    return follow(lambda: client.start(folder))
 
 
-def resume(options: argparse.Namespace) -> int:
+def _resume(options: argparse.Namespace) -> int:
     """Resume a run from its newest checkpoint, or follow it if it is running."""
-    from onetrainer.cli.run_progress import Interrupts, follow
+    from onetrainer.cli.progress import follow
     from onetrainer.run import client
     from onetrainer.run.run_folder import open_run
 
     folder = open_run(options.run_folder)
-    interrupts = Interrupts()
     if folder.is_busy():
         _print(f"{folder.name} is already being trained; following it.")
-        return follow(client.attach(folder), interrupts)
-    return follow(client.start(folder), interrupts)
+        return follow(lambda: client.attach(folder))
+    return follow(lambda: client.start(folder))
 
 
-def check(options: argparse.Namespace) -> int:
+def _check(options: argparse.Namespace) -> int:
     """List every problem of a config."""
-    problems = _problems(options)
-    errors = [problem for problem in problems if problem.severity == "error"]
+    from onetrainer.checks.preflight import document_problems
+    from onetrainer.presets import presets
+
+    try:
+        path = presets.locate(options.config, may_be_run=True)
+        document = presets.with_overrides(presets.load_document(path), options.set)
+        problems = document_problems(document, source=options.config)[1]
+    except UserError as error:
+        problems = [Problem("", error.what, error.expected, error.remedy)]
+    has_errors = any(problem.severity == "error" for problem in problems)
     if options.json:
-        _print(json.dumps([asdict(problem) for problem in problems], indent=2, ensure_ascii=False))
+        print_json([asdict(problem) for problem in problems])
     else:
         for problem in problems:
             _print(f"{problem.severity}: {problem}")
-        if not errors:
+        if not has_errors:
             _print(f"{options.config}: ready to train")
-    return EXIT_USER if errors else EXIT_DONE
+    return EXIT_USER if has_errors else EXIT_DONE
 
 
-def check_data(options: argparse.Namespace) -> int:
-    """List the problems of the images."""
-    from onetrainer.cli.check_data import check_data as command
-
-    return _with_json_errors(command, options)
-
-
-def plan(options: argparse.Namespace) -> int:
-    """Show how a run will use its images, and how much memory it takes."""
-    from onetrainer.cli.plan import plan as command
-
-    return _with_json_errors(command, options)
-
-
-def cache(options: argparse.Namespace) -> int:
-    """Report on a cache folder, prune it, or fill it."""
-    from onetrainer.cli.cache import cache as command
-
-    return _with_json_errors(command, options)
-
-
-def demo(options: argparse.Namespace) -> int:
-    """Write the demo."""
+def _demo(options: argparse.Namespace) -> int:
     from onetrainer.demo.write import write_demo
 
     config = write_demo(options.folder)
@@ -96,7 +116,7 @@ def demo(options: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def allow(options: argparse.Namespace) -> int:
+def _allow(options: argparse.Namespace) -> int:
     """Trust a reward function, after showing its source and asking."""
     from onetrainer.trust import trusted_files
     from onetrainer.trust.function_file import absolute_spec, find_function
@@ -125,34 +145,39 @@ def allow(options: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def sample(options: argparse.Namespace) -> int:
-    """Generate images in a process of its own."""
-    from onetrainer.cli.job_progress import run_job
-    from onetrainer.jobs.options import error_with_option_names
-    from onetrainer.jobs.sample_request import request_of
+def _sample(options: argparse.Namespace) -> int:
+    from onetrainer.jobs.sample_request import SampleRequest, request_of
 
-    try:
-        request = request_of(options)
-    except UserError as error:
-        raise error_with_option_names(error) from error
-    return run_job("sample", request)
+    return _run_request("sample", SampleRequest, lambda: request_of(options))
 
 
-def convert(options: argparse.Namespace) -> int:
-    """Convert a file in a process of its own."""
-    from onetrainer.cli.job_progress import run_job
+def _convert(options: argparse.Namespace) -> int:
     from onetrainer.jobs.convert_request import ConvertRequest, examine
-    from onetrainer.jobs.options import error_with_option_names, request_values, validate_request
+    from onetrainer.jobs.options import request_values, validate_request
 
-    request = validate_request(ConvertRequest, request_values(options, ConvertRequest))
-    try:
+    def request() -> ConvertRequest:
+        request = validate_request(ConvertRequest, request_values(options, ConvertRequest))
         examine(request)  # in this process, since it needs no engine
+        return request
+
+    return _run_request("convert", ConvertRequest, request)
+
+
+def _run_request(
+    name: "JobName", section: "type[Section]", request_of: "Callable[[], Section]"
+) -> int:
+    """Check a request and run it in a process of its own; messages name its options."""
+    from onetrainer.cli.progress import run_job
+    from onetrainer.jobs.options import naming_options
+
+    try:
+        request = request_of()
     except UserError as error:
-        raise error_with_option_names(error) from error
-    return run_job("convert", request)
+        raise UserError(naming_options(str(error), section)) from error
+    return run_job(name, request)
 
 
-def show(options: argparse.Namespace) -> int:
+def _show(options: argparse.Namespace) -> int:
     """Describe files from their headers; an unreadable one does not stop the others."""
     from onetrainer.cli.show import inspect_path, lines
 
@@ -163,30 +188,27 @@ def show(options: argparse.Namespace) -> int:
         except UserError as error:
             sys.stderr.write(f"{error}\n")
             code = EXIT_USER
-    if options.json:
-        documents = [asdict(description) for description in descriptions]
-        content = documents if len(options.file) > 1 else next(iter(documents), None)
-        if content is not None:
-            _print(json.dumps(content, indent=2, ensure_ascii=False, default=str))
-        return code
-    if descriptions:
+    documents = [asdict(description) for description in descriptions]
+    if options.json and len(options.file) > 1:
+        print_json(documents)
+    elif options.json and documents:
+        print_json(documents[0])
+    elif descriptions:
         _print("\n\n".join("\n".join(lines(d, everything=options.all)) for d in descriptions))
     return code
 
 
-def list_presets(_options: argparse.Namespace) -> int:
-    """List the presets."""
+def _presets(_options: argparse.Namespace) -> int:
     from onetrainer.presets.presets import find_presets
 
-    all_presets = find_presets()
-    width = max((len(preset.name) for preset in all_presets), default=0)
-    for preset in all_presets:
+    presets = find_presets()
+    width = max((len(preset.name) for preset in presets), default=0)
+    for preset in presets:
         _print(f"{preset.name.ljust(width)}  {preset.origin}  {preset.description}")
     return EXIT_DONE
 
 
-def diff(options: argparse.Namespace) -> int:
-    """Show the settings in which two configs differ."""
+def _diff(options: argparse.Namespace) -> int:
     from onetrainer.presets import presets
     from onetrainer.presets.differences import differences
 
@@ -199,16 +221,14 @@ def diff(options: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def schema(_options: argparse.Namespace) -> int:
-    """Print the JSON Schema of a config."""
+def _schema(_options: argparse.Namespace) -> int:
     from onetrainer.config.train import TrainConfig
 
-    _print(json.dumps(TrainConfig.model_json_schema(), indent=2, ensure_ascii=False))
+    print_json(TrainConfig.model_json_schema())
     return EXIT_DONE
 
 
-def doctor(_options: argparse.Namespace) -> int:
-    """Show what this computer offers for training."""
+def _doctor(_options: argparse.Namespace) -> int:
     from onetrainer.cli.doctor import report
 
     for line in report():
@@ -216,48 +236,22 @@ def doctor(_options: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "train": train,
-    "resume": resume,
-    "check": check,
-    "check-data": check_data,
-    "plan": plan,
-    "cache": cache,
-    "demo": demo,
-    "allow": allow,
-    "sample": sample,
-    "convert": convert,
-    "show": show,
-    "presets": list_presets,
-    "diff": diff,
-    "schema": schema,
-    "doctor": doctor,
-}
-
-
-def _with_json_errors(
-    command: Callable[[argparse.Namespace], int], options: argparse.Namespace
-) -> int:
-    """Run a command; with --json, also print a UserError or OSError as JSON before raising it."""
-    try:
-        return command(options)
-    except (UserError, OSError) as error:
-        # A closed pipe is no error to report.
-        if options.json and not isinstance(error, BrokenPipeError):
-            _print(problem_json(str(error)))
-        raise
-
-
-def _problems(options: argparse.Namespace) -> list[Problem]:
-    from onetrainer.checks.preflight import document_problems
-    from onetrainer.presets import presets
-
-    try:
-        path = presets.locate(options.config, may_be_run=True)
-        document = presets.with_overrides(presets.load_document(path), options.set)
-    except UserError as error:
-        return [Problem("", error.what, error.expected, error.remedy)]
-    return document_problems(document, source=options.config)[1]
+_COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = MappingProxyType(
+    {
+        "train": _train,
+        "resume": _resume,
+        "check": _check,
+        "demo": _demo,
+        "allow": _allow,
+        "sample": _sample,
+        "convert": _convert,
+        "show": _show,
+        "presets": _presets,
+        "diff": _diff,
+        "schema": _schema,
+        "doctor": _doctor,
+    }
+)
 
 
 def _print(text: str) -> None:

@@ -2,22 +2,25 @@
 
 import argparse
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from onetrainer.cache.run_entries import open_image_index
 from onetrainer.checks.preflight import require_startable
-from onetrainer.cli.job_progress import run_job
+from onetrainer.cli.commands import print_json
+from onetrainer.cli.progress import run_job
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import EXIT_DONE, UserError, problem_json
+from onetrainer.errors import EXIT_DONE, UserError
 from onetrainer.jobs.options import validate_request
 from onetrainer.jobs.plan_request import PlanRequest, RecordedHeaders, gigabytes
 from onetrainer.messages.dataset import as_document, format_preview
-from onetrainer.messages.memory import Report
+from onetrainer.messages.memory import fix_section, forecast_lines
 from onetrainer.presets import presets
 from onetrainer.preview.contact_sheet import write_sheets
 from onetrainer.preview.dataset_preview import preview_dataset
 from onetrainer.rules.rules import check_rules
+from onetrainer.run.events import Forecast
 
 NOT_NEEDED = frozenset({"model.path", "data.folder"})
 """Settings that the memory forecast does not need."""
@@ -35,22 +38,23 @@ def plan(options: argparse.Namespace) -> int:
     # Settings that are still to be chosen do not affect the memory.
     problems = [problem for problem in check_rules(config) if problem.path not in NOT_NEEDED]
     require_startable(problems, source=options.config)
-    # With --json, standard output gets the JSON document only.
-    out = sys.stderr if options.json else sys.stdout
     sheets = options.images and options.images.expanduser()
     data, headers = _show_images(config, sheets, is_json=options.json)
     values = {"config": config, "memory": memory, "headers": headers.recorded}
     request = validate_request(PlanRequest, values)
-    report = Report(is_json=options.json, data=data)
+    forecasts: list[Forecast] = []
 
-    def failed(problem: str) -> None:
+    def lines_of(forecast: Forecast) -> list[str]:
+        """Return the first forecast at once, then what the next one adds: the fixes."""
+        forecasts.append(forecast)
         if options.json:
-            sys.stdout.write(f"{problem_json(problem)}\n")
+            return []
+        return forecast_lines(forecast) if len(forecasts) == 1 else fix_section(forecast)
 
-    code = run_job("plan", request, out=out, lines_of=report.lines, failed=failed)
-    if code == EXIT_DONE:
-        for line in report.last_lines():
-            sys.stdout.write(f"{line}\n")
+    code = run_job("plan", request, is_json=options.json, lines_of=lines_of)
+    if code == EXIT_DONE and options.json and forecasts:
+        whole = asdict(forecasts[-1])
+        print_json({**whole, "data": {**data, **whole["data"]}})
     return code
 
 

@@ -4,17 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onetrainer.cli.show_metadata import all_lines, readable_metadata, short_lines
+from onetrainer.cli.show_metadata import metadata_lines, readable_metadata
 from onetrainer.cli.show_places import (
     ImageDescription,
     RunDescription,
-    checkpoint_file_at,
     image_at,
     is_image,
     run_at,
 )
 from onetrainer.errors import UserError
-from onetrainer.messages.byte_sizes import format_size
+from onetrainer.messages.words import format_size
 from onetrainer.model_files import DESCRIPTIONS, FAMILIES, NAMES, inspect_model, inspect_table
 from onetrainer.model_files.adapters import Adapter, adapter_of
 from onetrainer.model_files.embeddings import Embedding, embeddings_of
@@ -39,13 +38,10 @@ _WITHOUT_PREDICTION = ("lora", "embedding", "vae", "text-encoder")
 
 @dataclass(frozen=True)
 class ModelDescription:
-    """The description of a model file or folder, made of JSON types.
+    """The description of a model file or folder, made of JSON types; see ModelFile.
 
-    kind, precision, missing: As in ModelFile. form: "safetensors", "pickle" or "folder".
-    made_for: The model that a component or addition belongs to; "" for a complete model or if
-    unknown.
-    size: In bytes. tensors: Their number, 0 for a folder. prediction: "" if unknown.
-    zero_terminal_snr: None if unknown. metadata: Sorted, with only the length of images.
+    form: "safetensors", "pickle" or "folder". size: In bytes. tensors: Their number, 0 for a
+    folder. metadata: Sorted, with only the length of images.
     """
 
     name: str
@@ -82,9 +78,7 @@ def inspect_path(path: Path) -> Inspected:
                 f"{path}: no such file or folder",
                 remedy="Check the path, and quote spaces in it",
             )
-        if path.is_dir() and (run := run_at(path)):
-            return run
-        if path.is_file() and (run := checkpoint_file_at(path)):
+        if run := run_at(path):
             return run
         if path.is_file() and is_image(path):
             return image_at(path)
@@ -136,24 +130,26 @@ def lines(description: Inspected, *, everything: bool = False) -> list[str]:
 
 
 def _model_lines(model: ModelDescription, *, everything: bool) -> list[str]:
-    count = f", {model.tensors} tensor{'s' if model.tensors != 1 else ''}" if model.tensors else ""
+    tensors = f", {model.tensors} tensor{'s' * (model.tensors != 1)}" if model.tensors else ""
     made_for = NAMES.get(model.made_for, "")
     if model.kind == "vae" and model.made_for in ("sd15", "sd2"):  # they share one VAE
         made_for = f"{NAMES['sd15']} and {NAMES['sd2']}"
+    ema = "yes, and the usual ones"
+    if "UNet" in model.missing:
+        ema = f"yes, and no others; `convert --ema {model.name} OUT` makes a model from them"
     facts = [
-        ("Size", format_size(model.size) + count),
+        ("Size", format_size(model.size) + tensors),
         ("Format", _FORMATS[model.form]),
         ("Precision", model.precision),
         ("Made for", made_for),
         ("Component sizes", _UNUSUAL if model.has_unusual_size else ""),
-        ("Prediction", _prediction(model)),
-        ("Zero terminal SNR", _zero_snr(model)),
-        ("EMA weights", _ema(model)),
+        *([] if model.kind in _WITHOUT_PREDICTION else _prediction_facts(model)),
+        ("EMA weights", ema if model.has_ema else ""),
         ("Missing", ", ".join(model.missing)),
         *(model.adapter.facts() if model.adapter else []),
         *(("Embedding", embedding.summary()) for embedding in model.embeddings),
     ]
-    metadata = (all_lines if everything else short_lines)(model.metadata)
+    metadata = metadata_lines(model.metadata, everything=everything)
     return [
         f"{model.name}: {model.what}",
         *(f"  {label}: {value}" for label, value in facts if value),
@@ -161,30 +157,16 @@ def _model_lines(model: ModelDescription, *, everything: bool) -> list[str]:
     ]
 
 
-def _prediction(model: ModelDescription) -> str:
-    if model.kind in _WITHOUT_PREDICTION:
-        return ""
+def _prediction_facts(model: ModelDescription) -> list[tuple[str, str]]:
+    prediction = ""
     if model.prediction:
-        return f"{_PREDICTIONS[model.prediction]}, from {model.prediction_source_text}"
-    if model.kind not in FAMILIES:
-        return ""
-    if model.kind == "sd2":
-        return _UNKNOWN_PREDICTION
-    return f"{_PREDICTIONS['epsilon']}, the default, as the file does not say"
-
-
-def _zero_snr(model: ModelDescription) -> str:
-    if model.kind in _WITHOUT_PREDICTION or model.zero_terminal_snr is None:
-        return ""
-    return "yes" if model.zero_terminal_snr else "no"
-
-
-def _ema(model: ModelDescription) -> str:
-    if not model.has_ema:
-        return ""
-    if "UNet" in model.missing:
-        return f"yes, and no others; `convert --ema {model.name} OUT` makes a model from them"
-    return "yes, and the usual ones"
+        prediction = f"{_PREDICTIONS[model.prediction]}, from {model.prediction_source_text}"
+    elif model.kind == "sd2":
+        prediction = _UNKNOWN_PREDICTION
+    elif model.kind in FAMILIES:
+        prediction = f"{_PREDICTIONS['epsilon']}, the default, as the file does not say"
+    zero_snr = {None: "", True: "yes", False: "no"}[model.zero_terminal_snr]
+    return [("Prediction", prediction), ("Zero terminal SNR", zero_snr)]
 
 
 def _cannot_read(path: Path, error: OSError) -> UserError:

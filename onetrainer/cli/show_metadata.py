@@ -34,42 +34,34 @@ def readable_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def short_lines(metadata: Mapping[str, str]) -> list[str]:
-    """Return the most important fields, one per line, and the number of other fields."""
-    lines, used = [], set()
+def metadata_lines(metadata: Mapping[str, str], *, everything: bool) -> list[str]:
+    """Return every field, or the most important ones and the number of others, one per line."""
+    if everything:
+        return [f"  {key}: {_short(key, value)}" for key, value in metadata.items()]
+    lines = []
     for label, keys in _MAIN_FIELDS.items():
         key = next((key for key in keys if metadata.get(key, "") not in _NOTHING), None)
         if key is not None:
             lines.append(f"  {label}: {_short(key, metadata[key])}")
-            used.add(key)
-    rest = len(metadata) - len(used)
-    more = " more" if used else ""
-    fields = "field" if rest == 1 else "fields"
-    shows = "shows it" if rest == 1 else "shows them"
-    return [*lines, *([f"  {rest}{more} {fields}; --all {shows}"] if rest else [])]
-
-
-def all_lines(metadata: Mapping[str, str]) -> list[str]:
-    """Return every field as one line of limited length."""
-    return [f"  {key}: {_short(key, value)}" for key, value in metadata.items()]
+    rest, more = len(metadata) - len(lines), " more" if lines else ""
+    if rest:
+        shows = "shows it" if rest == 1 else "shows them"
+        lines.append(f"  {rest}{more} {'field' if rest == 1 else 'fields'}; --all {shows}")
+    return lines
 
 
 def _short(key: str, value: str) -> str:
     if key == _TAGS and (tags := _tag_counts(value)):
-        return _top(tags)
+        # The most frequent tags that fit one line; sentences used as tags are long.
+        texts = [f"{tag[:LONGEST_VALUE]} ({count})" for tag, count in tags.most_common(_TOP_TAGS)]
+        while len(texts) > 1 and len(", ".join(texts)) > LONGEST_VALUE:
+            texts.pop()
+        rest = len(tags) - len(texts)
+        return ", ".join(texts) + (f" and {rest} more" if rest > 0 else "")
     line = " ".join(value[: 2 * LONGEST_VALUE].split())
     if len(value) <= LONGEST_VALUE:
         return line
     return f"{line[:LONGEST_VALUE]} … ({len(value)} characters)"
-
-
-def _top(tags: Counter[str]) -> str:
-    """Return the most frequent tags that fit one line; sentences used as tags are long."""
-    texts = [f"{tag[:LONGEST_VALUE]} ({count})" for tag, count in tags.most_common(_TOP_TAGS)]
-    while len(texts) > 1 and len(", ".join(texts)) > LONGEST_VALUE:
-        texts.pop()
-    rest = len(tags) - len(texts)
-    return ", ".join(texts) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _tag_counts(value: str) -> Counter[str]:

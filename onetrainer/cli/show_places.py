@@ -33,8 +33,8 @@ _CHECKPOINT_FILES: Mapping[str, str] = {
 class RunDescription:
     """The description of a run folder, a checkpoint in it, or a file of the checkpoint.
 
-    kind: "run", "checkpoint" or "checkpoint file". steps: In total. outputs: Finished files,
-    relative to the folder. checkpoints: Steps that can be resumed from. trains: As text.
+    kind: "run", "checkpoint" or "checkpoint file". outputs: Finished files, relative to the folder.
+    checkpoints: Steps that can be resumed from. trains: As text.
     """
 
     name: str
@@ -50,11 +50,9 @@ class RunDescription:
     def lines(self) -> list[str]:
         """Return the description as lines of text."""
         if self.kind != "run":
-            content = (
-                f"{_CHECKPOINT_FILES[self.name]} of " if self.kind == "checkpoint file" else ""
-            )
+            part = f"{_CHECKPOINT_FILES[self.name]} of " if self.kind == "checkpoint file" else ""
             return [
-                f"{self.name}: {content}a checkpoint of the run {self.run}, after step {self.step}",
+                f"{self.name}: {part}a checkpoint of the run {self.run}, after step {self.step}",
                 f"  Trains: {self.trains}",
                 "  Not a model file. `onetrainer resume RUN_FOLDER` resumes the newest checkpoint",
             ]
@@ -88,25 +86,22 @@ class ImageDescription:
 
 
 def run_at(path: Path) -> RunDescription | None:
-    """Return the description of a run folder or a checkpoint; None if the path is neither."""
+    """Return the description of a run folder, or of a checkpoint or a file of it; None if neither.
+
+    Raises OSError if the path cannot be read.
+    """
     run = RunFolder(path)
     if run.config.is_file() and (run.events.is_file() or run.checkpoints.is_dir()):
-        return _run(run, path, "run")
-    return _of_checkpoint(path, path, "checkpoint")
-
-
-def checkpoint_file_at(path: Path) -> RunDescription | None:
-    """Return the description of a file of a checkpoint; None for any other file."""
-    if path.name not in _CHECKPOINT_FILES:
+        return _run(run, path, kind="run", checkpoint="")
+    is_file = path.is_file()
+    if is_file and path.name not in _CHECKPOINT_FILES:
         return None
-    return _of_checkpoint(path.parent, path, "checkpoint file")
-
-
-def _of_checkpoint(checkpoint: Path, path: Path, kind: str) -> RunDescription | None:
-    owner = RunFolder(checkpoint.absolute().parent.parent)
-    if (checkpoint / STATE_FILE).is_file() and owner.config.is_file():
-        return _run(owner, path, kind)
-    return None
+    checkpoint = path.absolute().parent if is_file else path.absolute()
+    owner = RunFolder(checkpoint.parent.parent)
+    if not (checkpoint / STATE_FILE).is_file() or not owner.config.is_file():
+        return None
+    kind = "checkpoint file" if is_file else "checkpoint"
+    return _run(owner, path, kind=kind, checkpoint=checkpoint.name)
 
 
 def is_image(path: Path) -> bool:
@@ -132,31 +127,25 @@ def image_at(path: Path) -> ImageDescription:
     return ImageDescription(path.name, "picture", width, height, text[:_SETTINGS_LIMIT])
 
 
-def _run(run: RunFolder, path: Path, kind: str) -> RunDescription:
+def _run(run: RunFolder, path: Path, *, kind: str, checkpoint: str) -> RunDescription:
     document = read_json(run.config)
     steps = value_at(document, "training.steps")
     run_summary = summary(run)
-    step = run_summary.step
-    if kind != "run":
-        name = path.absolute().parent.name if kind == "checkpoint file" else path.absolute().name
-        step = next((n for n, path_ in run.complete_checkpoints() if path_.name == name), 0)
+    checkpoints = {found.name: number for number, found in run.complete_checkpoints()}
     files = sorted(run.output.iterdir()) if run.output.is_dir() else []
+    # Models for other programs: single files and diffusers folders.
+    outputs = [f for f in files if f.suffix == ".safetensors" or (f / "model_index.json").is_file()]
     return RunDescription(
         name=path.name or str(path),
         kind=kind,
         run=run.name,
         standing=run_summary.standing,
-        step=step,
+        step=checkpoints.get(checkpoint, 0) if checkpoint else run_summary.step,
         steps=run_summary.total_steps or (steps if isinstance(steps, int) else 0),
         trains=_trains(document),
-        outputs=tuple(f"output/{file.name}" for file in files if _is_model(file)),
-        checkpoints=tuple(number for number, _ in run.complete_checkpoints()),
+        outputs=tuple(f"output/{file.name}" for file in outputs),
+        checkpoints=tuple(checkpoints.values()),
     )
-
-
-def _is_model(path: Path) -> bool:
-    """Return whether a finished file or folder is a model for other programs."""
-    return path.suffix == ".safetensors" or (path / "model_index.json").is_file()
 
 
 def _trains(document: Mapping[str, Any]) -> str:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Annotated, Literal
 
-from onetrainer.config.base.section import Section
+from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.run.model import FamilyName, PredictionChoice, ZeroSnrChoice
 from onetrainer.errors import UserError
 from onetrainer.model_files import DESCRIPTIONS, FAMILIES, ModelFile, inspect_model, require_vae
@@ -31,42 +31,43 @@ _EMBEDDING_OPTIONS = (*_COMMON, "name")
 class ConvertRequest(Section):
     """The conversion of one file or folder into another."""
 
-    source: str
-    """The file or folder to read; it is never changed."""
+    source: Annotated[str, Ui("Source", unit="IN")]
+    """A file or a folder; it is never changed."""
 
-    target: str
+    target: Annotated[str, Ui("Target", unit="OUT")]
     """The file or folder to write."""
 
-    to: str = ""
-    """The name of the format to write; empty to infer it from the target's name."""
+    to: Annotated[str, Ui("Format", unit="FORMAT")] = ""
+    """The format to write. Models: diffusers or original; inferred from OUT's name if left out.
+    LoRAs: kohya (if left out), diffusers or comfyui."""
 
-    precision: Precision = "keep"
+    precision: Annotated[Precision, Ui("Precision")] = "keep"
     """The number format of the weights; "keep" leaves each unchanged."""
 
-    family: FamilyName | None = None
-    """The source's model family; None to detect it from the tensors."""
+    family: Annotated[FamilyName | None, Ui("Model family")] = None
+    """The source's model family; detected if left out."""
 
-    prediction: PredictionChoice = "auto"
-    """The model's prediction type, if the source does not state it."""
+    prediction: Annotated[PredictionChoice, Ui("Prediction")] = "auto"
+    """The model's prediction type; detected if left out."""
 
-    zero_terminal_snr: ZeroSnrChoice = "auto"
-    """Whether the noise schedule ends in pure noise, if the source does not state it."""
+    zero_terminal_snr: Annotated[ZeroSnrChoice, Ui("Zero terminal SNR")] = "auto"
+    """Whether the noise schedule ends in pure noise; detected if left out."""
 
-    vae: str = ""
-    """A file or folder whose VAE replaces the model's own; empty for its own."""
+    vae: Annotated[str, Ui("VAE", unit="FILE")] = ""
+    """A VAE that replaces the model's own."""
 
-    ema: bool = False
+    ema: Annotated[bool, Ui("EMA")] = False
     """Uses the EMA weights of the UNet, if the file has them."""
 
-    overwrite: bool = False
-    """Replaces an existing target."""
+    overwrite: Annotated[bool, Ui("Overwrite")] = False
+    """Replaces an existing OUT."""
 
-    name: str = ""
-    """The name for an embedding; empty to keep its own. For a file with several embeddings, or a
-    LoRA with embeddings, the name of the one to extract."""
+    name: Annotated[str, Ui("Name", unit="NAME")] = ""
+    """An embedding's new name; for a file with several embeddings, or a LoRA with embeddings, the
+    name of the one to extract."""
 
-    bundle: tuple[str, ...] = ()
-    """Embedding files to bundle into a LoRA file."""
+    bundle: Annotated[tuple[str, ...], Ui("Bundle", unit="FILE")] = ()
+    """An embedding to bundle into the LoRA file."""
 
 
 def examine(request: ConvertRequest) -> ModelFile:

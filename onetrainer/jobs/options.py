@@ -1,7 +1,6 @@
-"""Conversion of command line options to requests, with errors in terms of options."""
+"""Requests as options of the command line, made from their fields as the window's form is."""
 
 import argparse
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -10,24 +9,48 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from onetrainer.config.base.section import Section
+from onetrainer.config.fields import settings
 from onetrainer.config.problems import problems_of
-from onetrainer.errors import Problem, ProblemsError, UserError
+from onetrainer.errors import Problem, ProblemsError, UserError, sentence
 
-# Messages name settings of a config; the commands for files have options instead.
-_SETTINGS = re.compile(
-    r"\b(?:model\.(family|prediction|zero_terminal_snr|vae|clip_skip|offline)"
-    r"|hardware\.(device|precision))\b"
-)
-
-# A switch is left out instead of turned off.
-_TURNED_OFF = re.compile(r"\b(T|t)urn off model\.offline\b")
-
-# Repeatable options have singular names; their fields have plural ones.
-_OPTIONS: Mapping[str, str] = MappingProxyType(
-    {"prompts": "prompt", "seeds": "seed", "loras": "lora", "embeddings": "embedding"}
+_METAVARS: Mapping[str, str] = MappingProxyType(
+    {"integer": "N", "number": "X", "text": "TEXT", "choice": "NAME", "list": "TEXT"}
 )
 
 Request = TypeVar("Request", bound=Section)
+
+
+def add_options(parser: argparse.ArgumentParser, request: type[Section]) -> None:
+    """Add an option for each labeled field of a request; required ones are positional.
+
+    A field's text is the help, its unit the placeholder, its lead the title of a group.
+    """
+    group: argparse._ActionsContainer = parser
+    for setting in settings(request):
+        ui, name = setting.ui, setting.path
+        if ui.lead:
+            group = parser.add_argument_group(ui.lead)
+        text = setting.help
+        metavar = ui.unit or _METAVARS.get(setting.kind)
+        if setting.choices:
+            text += f" One of {', '.join(setting.choices)}."
+        is_required = request.model_fields[name].is_required()
+        default = "" if is_required else setting.default
+        if setting.kind == "list":
+            default = ", ".join(map(str, default))
+        if default not in (None, "", False, "auto"):
+            text += f" Default: {default}."
+        if setting.kind == "yes-no":
+            group.add_argument(_option(name), action="store_true", help=text)
+        elif setting.kind == "list":
+            text += " Can be repeated."
+            group.add_argument(
+                _option(name), action="append", dest=name, metavar=metavar, help=text
+            )
+        elif is_required:
+            group.add_argument(name, metavar=metavar, help=text)
+        else:
+            group.add_argument(_option(name), metavar=metavar, help=text)
 
 
 def request_values(options: argparse.Namespace, request: type[Section]) -> dict[str, object]:
@@ -37,6 +60,18 @@ def request_values(options: argparse.Namespace, request: type[Section]) -> dict[
         for name, value in vars(options).items()
         if name in request.model_fields and value is not None
     }
+
+
+def naming_options(text: str, request: type[Section]) -> str:
+    """Return a message about settings with the options of a request that stand for them."""
+    named = {
+        f"{section}.{name}": _option(name)
+        for name in request.model_fields
+        for section in ("model", "hardware")
+        if f"{section}.{name}" in text
+    }
+    notes = (f"Here, {setting} is {option}." for setting, option in named.items())
+    return " ".join([sentence(text), *notes]) if named else text
 
 
 def validate_request(request: type[Request], values: Mapping[str, object]) -> Request:
@@ -55,8 +90,10 @@ def validate_request(request: type[Request], values: Mapping[str, object]) -> Re
 
 def _option(path: str) -> str:
     """Return the option of a field's path: "--lora" for "loras.0.strength"."""
+    # Lists have plural names; an option that can be repeated has a singular one.
     field = path.partition(".")[0]
-    return "--" + _OPTIONS.get(field, field).replace("_", "-")
+    singular = {"prompts": "prompt", "seeds": "seed", "loras": "lora", "embeddings": "embedding"}
+    return "--" + singular.get(field, field).replace("_", "-")
 
 
 def _innermost(problems: list[Problem]) -> list[Problem]:
@@ -67,16 +104,3 @@ def _innermost(problems: list[Problem]) -> list[Problem]:
         for problem in problems
         if not any(path.startswith(f"{problem.path}.") for path in paths)
     ]
-
-
-def with_option_names(text: str) -> str:
-    """Return a message with options in place of settings: "--clip-skip" for "model.clip_skip"."""
-    text = _TURNED_OFF.sub(
-        lambda match: ("Leave" if match[1] == "T" else "leave") + " out --offline", text
-    )
-    return _SETTINGS.sub(lambda match: "--" + (match[1] or match[2]).replace("_", "-"), text)
-
-
-def error_with_option_names(error: UserError) -> UserError:
-    """Return the error with options in place of settings."""
-    return UserError(*map(with_option_names, (error.what, error.expected, error.remedy)))

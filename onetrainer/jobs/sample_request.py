@@ -21,7 +21,7 @@ from onetrainer.config.run.model import (
 )
 from onetrainer.config.run.sampling import SAMPLER_LABELS, Prompt, SamplerName, Sampling
 from onetrainer.errors import UserError
-from onetrainer.jobs.options import request_values, validate_request
+from onetrainer.jobs.options import add_options, request_values, validate_request
 from onetrainer.model_files import (
     DESCRIPTIONS,
     FAMILIES,
@@ -61,40 +61,86 @@ class Lora(Section):
 class SampleRequest(Section):
     """The request to generate an image of every prompt with every seed."""
 
-    base: str
+    base: Annotated[str, Ui("Base model", unit="BASE")]
     """A folder, a file or the name of a model on the Hugging Face Hub."""
 
+    prompts: Annotated[tuple[Text, ...], Field(min_length=1), Ui("Prompt", lead="content")]
+    """What an image should show."""
+
+    negative: Annotated[Text, Ui("Negative prompt")] = ""
+    """What no image should show."""
+
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1), Ui("Seed", unit="N")] = (Prompt().seed,)
+    """The seed of the noise."""
+
+    width: Annotated[int | None, SIDE, Ui("Width", unit="PX")] = None
+    """A multiple of 8; the side that the model was trained at if left out."""
+
+    height: Annotated[int | None, SIDE, Ui("Height", unit="PX")] = None
+    """The same for the height."""
+
+    loras: Annotated[
+        tuple[Lora, ...], Ui("LoRA", unit="FILE[:STRENGTH]", lead="additions to the model")
+    ] = ()
+    """A LoRA and its strength, 1 if left out."""
+
+    embeddings: Annotated[tuple[str, ...], Ui("Embedding", unit="FILE")] = ()
+    """An embedding; its token is the file's name without suffix, or the name inside."""
+
+    vae: Annotated[str, Ui("VAE", unit="FILE")] = ""
+    """A VAE that replaces the model's own."""
+
+    clip_skip: Annotated[int, Field(ge=0, le=12), Ui("Clip skip")] = 0
+    """The text encoder layer to use, counted from the end: 1 for the last, up to 12. 0 is the
+    family's usual layer (SD 1.5: 1; SD 2, SDXL: 2)."""
+
     family: Annotated[FamilyName | None, Ui("Model family")] = None
-    """None to detect it from the model's tensors."""
+    """The model's family; detected if left out."""
 
     prediction: Annotated[PredictionChoice, Ui("Prediction")] = "auto"
+    """The model's prediction type; detected if left out."""
+
     zero_terminal_snr: Annotated[ZeroSnrChoice, Ui("Zero terminal SNR")] = "auto"
-    clip_skip: Annotated[int, Field(ge=0, le=12), Ui("Clip skip")] = 0
-    vae: str = ""
-    offline: bool = False
+    """Whether the noise schedule ends in pure noise; detected if left out."""
 
-    prompts: Annotated[tuple[Text, ...], Field(min_length=1)]
-    negative: Text = ""
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (Prompt().seed,)
-    loras: tuple[Lora, ...] = ()
-    embeddings: tuple[str, ...] = ()
-    """Files; the token of each is the file's name without suffix, and the name in its metadata."""
+    offline: Annotated[bool, Ui("Offline")] = False
+    """Never uses the network."""
 
-    width: Annotated[int | None, SIDE, Ui("Width")] = None
-    height: Annotated[int | None, SIDE, Ui("Height")] = None
-    """None for the side that the model was trained at."""
+    sampler: Annotated[SamplerName, Ui("Sampler", lead="sampling")] = Sampling().sampler
+    """The method that turns noise into an image, also by its usual name: "DPM++ 2M Karras"."""
 
     steps: Annotated[int, Field(ge=1, le=1000), Ui("Sampling steps")] = Sampling().steps
+    """Denoising steps."""
+
     guidance: Annotated[float, Field(ge=0, le=50), Ui("Guidance")] = Sampling().guidance
+    """How strongly images follow their prompt; 1 for no guidance."""
+
     guidance_rescale: Annotated[float, Field(ge=0, le=1), Ui("Guidance rescale")] = 0.0
-    sampler: Annotated[SamplerName, Ui("Sampler")] = Sampling().sampler
+    """0 to 1; 0.7 for models with zero terminal SNR."""
+
     batch: Annotated[int, Field(ge=1, le=1024), Ui("Images at once")] = 1
+    """Images at once."""
+
     precision: Annotated[Precision | None, Ui("Precision")] = None
-    """None for bf16 on a GPU and fp32 on the CPU."""
+    """The number format of computing; bf16 on a GPU and fp32 on the CPU if left out."""
 
     device: Annotated[Literal["auto", "cuda", "cpu"], Ui("Device")] = "auto"
-    grid: bool = False
-    out: str = "samples"
+    """Where images are generated; "auto" uses the GPU if there is one."""
+
+    grid: Annotated[bool, Ui("Grid")] = False
+    """Also writes a grid of all images, prompts by seeds."""
+
+    out: Annotated[str, Ui("Output folder", unit="FOLDER")] = "samples"
+    """The output folder; nothing in it is overwritten."""
+
+
+def add_sample_options(parser: argparse.ArgumentParser) -> None:
+    """Add an option for each field, and those that stand for many prompts or seeds."""
+    add_options(parser, SampleRequest)
+    text = "One prompt per line; # starts a comment."
+    parser.add_argument("--prompts", type=Path, dest="file", metavar="FILE", help=text)
+    text = "So many seeds, counting up from --seed."
+    parser.add_argument("--seeds", dest="count", metavar="N", help=text)
 
 
 def request_of(options: argparse.Namespace) -> SampleRequest:
@@ -106,8 +152,7 @@ def request_of(options: argparse.Namespace) -> SampleRequest:
     values = request_values(options, SampleRequest) | {
         "prompts": _prompts(options),
         "seeds": _seeds(options),
-        "loras": [_lora(text) for text in options.lora],
-        "embeddings": options.embedding,
+        "loras": [_lora(text) for text in options.loras or ()],
     }
     if options.sampler is not None:
         name = " ".join(options.sampler.split()).casefold()
@@ -192,12 +237,12 @@ def _check_files(request: SampleRequest) -> None:
 
 
 def _prompts(options: argparse.Namespace) -> list[str]:
-    prompts = [*options.prompt]
+    prompts = [*(options.prompts or ())]
     require_prompts("--prompt", prompts)
     require_prompts("--negative", [options.negative or ""])
-    if options.prompts is not None:
-        lines = read_prompts(options.prompts)
-        require_prompts(f"{options.prompts}: a line", lines)
+    if options.file is not None:
+        lines = read_prompts(options.file)
+        require_prompts(f"{options.file}: a line", lines)
         prompts += lines
     if not prompts:
         raise UserError(
@@ -209,8 +254,8 @@ def _prompts(options: argparse.Namespace) -> list[str]:
 
 
 def _seeds(options: argparse.Namespace) -> list[int]:
-    seeds = [_seed(text) for text in options.seed] or [Prompt().seed]
-    if options.seeds is None:
+    seeds = [_seed(text) for text in options.seeds or ()] or [Prompt().seed]
+    if options.count is None:
         return seeds
     if len(seeds) > 1:
         raise UserError(
@@ -219,7 +264,7 @@ def _seeds(options: argparse.Namespace) -> list[int]:
         )
     first = seeds[0]
     most = min(MAX_SEEDS, MAX_SEED - first + 1)
-    return [*range(first, first + _whole("--seeds", options.seeds, 1, most))]
+    return [*range(first, first + _whole("--seeds", options.count, 1, most))]
 
 
 def _seed(text: str) -> int:

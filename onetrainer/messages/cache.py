@@ -1,11 +1,11 @@
 """Format reports about a cache folder."""
 
-import time
 from collections.abc import Sequence
+from datetime import date
 
 from onetrainer.cache.format import Kind
 from onetrainer.cache.store import CacheReport, KindReport, PruneReport
-from onetrainer.messages.byte_sizes import format_size
+from onetrainer.messages.words import counted, format_size
 
 _WORDS: dict[Kind, str] = {"latents": "images", "masks": "masks", "text": "captions"}
 _EXAMPLES = 5
@@ -22,7 +22,7 @@ def format_cache_report(report: CacheReport) -> list[str]:
         lines.append(f"{format_size(unused)} of this is unused; --prune frees what it can")
     if report.older_entries:
         lines.append(
-            f"{_count(report.older_entries, 'file')} of an older version, "
+            f"{counted(report.older_entries, 'file')} of an older version, "
             f"{format_size(report.older_bytes)}: unused, removed by --prune"
         )
     if report.damaged:
@@ -51,9 +51,9 @@ def _removed(report: PruneReport) -> str:
     """Return what was removed and freed: "removed 3 entries, 12 MB"."""
     if not report.freed_bytes and not report.entries and not report.older_entries:
         return "nothing to remove"
-    parts = [_count(report.entries, "entry", "entries")] if report.entries else []
+    parts = [counted(report.entries, "entry", "entries")] if report.entries else []
     if report.older_entries:
-        parts.append(f"{_count(report.older_entries, 'file')} of an older version")
+        parts.append(f"{counted(report.older_entries, 'file')} of an older version")
     if report.leftover_bytes:
         size = f"{format_size(report.leftover_bytes)} of " if parts else ""
         parts.append(f"{size}unused data")
@@ -65,19 +65,12 @@ def _of_kind(kind: KindReport) -> str:
     word = _WORDS[kind.kind]
     if kind.last_used is None or kind.oldest_used is None:
         return f"  {word:9} none"
-    files = _count(kind.shards, "file")
+    files = counted(kind.shards, "file")
+    last, oldest = map(date.fromtimestamp, (kind.last_used, kind.oldest_used))
     return (
         f"  {word:9} {kind.entries} in {files}, {format_size(kind.bytes)},"
-        f" last used {_day(kind.last_used)} (oldest: {_day(kind.oldest_used)})"
+        f" last used {last} (oldest: {oldest})"
     )
-
-
-def _day(seconds: int) -> str:
-    return time.strftime("%Y-%m-%d", time.localtime(seconds))
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def _some(names: Sequence[str]) -> str:

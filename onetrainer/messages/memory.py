@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from onetrainer.messages.caching import data_lines
-from onetrainer.messages.durations import time_lines
+from onetrainer.messages.durations import format_duration, time_lines
+from onetrainer.messages.words import counted, some, table
 from onetrainer.run.events import Forecast
 
 GB = 1 << 30
@@ -127,16 +127,32 @@ def largest_parts(parts: Mapping[str, int], count: int = 3) -> str:
 
 def forecast_lines(forecast: Forecast) -> list[str]:
     """Return the phases with their components, the verdict, notes and times as lines."""
-    names = [part for part in _PARTS if any(part in own for own in forecast.phases.values())]
-    names += sorted({part for own in forecast.phases.values() for part in own} - set(names))
+    phases = forecast.phases.values()
+    names = [part for part in _PARTS if any(part in own for own in phases)]
+    names += sorted({part for own in phases for part in own} - set(names))
+    sizes = {component_label(name): [own.get(name, 0) for own in phases] for name in names}
+    sizes["total"] = [sum(own.values()) for own in phases]
     rows = [["", *forecast.phases]]
-    rows += [
-        [component_label(name), *(_cell(own.get(name, 0)) for own in forecast.phases.values())]
-        for name in names
-    ]
-    rows.append(["total", *(_cell(sum(own.values())) for own in forecast.phases.values())])
+    for label, row in sizes.items():
+        rows.append([label, *(f"{size / GB:.2f}" if size else "-" for size in row)])
+    lines = ["Peak memory of each phase in GB:", "", *table(rows), "", verdict(forecast)]
     time = [*time_lines(forecast.time), *data_lines(forecast.data)]
-    return [*_table(rows), "", verdict(forecast), *forecast.notes, *(["", *time] if time else [])]
+    return [*lines, *forecast.notes, *(["", *time] if time else [])]
+
+
+def data_lines(data: Mapping[str, Any]) -> list[str]:
+    """Return lines about a forecast's data, see `Forecast.data`; none if nothing is known."""
+    lines = []
+    if "caching_seconds" in data:
+        time = format_duration(data["caching_seconds"])
+        lines.append(f"Caching takes about {time} if nothing is cached yet.")
+    if count := data.get("long_caption_count", 0):
+        longest = (f"{Path(one['path']).name} ({one['tokens']})" for one in data["long_captions"])
+        lines.append(
+            f"{counted(count, 'caption')} longer than {data['chunk']} tokens, encoded in chunks"
+            f" without truncation: {some(longest, count)}."
+        )
+    return lines
 
 
 def fix_lines(fixes: Sequence[Mapping[str, Any]], available: int) -> list[str]:
@@ -153,37 +169,6 @@ def fix_lines(fixes: Sequence[Mapping[str, Any]], available: int) -> list[str]:
     return lines
 
 
-@dataclass
-class Report:
-    """Prints forecasts on a terminal: the first at once, then its fixes; or the last as JSON.
-
-    Attributes:
-        is_json: whether only the last forecast is printed, as JSON.
-        data: dataset preview, to be merged with the data of the forecast.
-    """
-
-    is_json: bool
-    data: Mapping[str, Any] = field(default_factory=dict)
-    _last: Forecast | None = None
-
-    def lines(self, forecast: Forecast) -> list[str]:
-        """Return what is new in a forecast."""
-        before, self._last = self._last, forecast
-        if self.is_json:
-            return []
-        if before is None:
-            return forecast_lines(forecast)
-        return fix_section(forecast)
-
-    def last_lines(self) -> list[str]:
-        """Return what is left to show when no more forecasts come."""
-        if self.is_json and self._last is not None:
-            document = asdict(self._last)
-            document["data"] = {**self.data, **document["data"]}
-            return json.dumps(document, indent=2, ensure_ascii=False).splitlines()
-        return []
-
-
 def fix_section(forecast: Forecast) -> list[str]:
     """Return fixes that lower the peak, under a heading."""
     if not forecast.fixes:
@@ -192,19 +177,6 @@ def fix_section(forecast: Forecast) -> list[str]:
     is_enough = any(fix["peak_bytes"] <= forecast.available_bytes for fix in forecast.fixes)
     heading = "Settings that lower it, and their cost in time:"
     return ["", heading if is_enough else "No setting makes it fit; the closest first:", "", *lines]
-
-
-def _cell(size: int) -> str:
-    return f"{size / GB:.2f}" if size else "-"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
-        for row in rows
-    ]
-    return ["Peak memory of each phase in GB:", "", *lines]
 
 
 def setting_value(value: object) -> str:

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from onetrainer.config.data.concept import Role
-from onetrainer.messages.byte_sizes import format_size
 from onetrainer.messages.durations import format_duration
+from onetrainer.messages.words import format_size
 from ui.background.dataset_preview import format_count
 from ui.theme.palette import Role as Tone
 

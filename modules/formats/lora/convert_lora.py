@@ -17,7 +17,7 @@ from modules.formats.lora.standard_names import standard_names
 from onetrainer.config.run.model import Base, FamilyName, base_of
 from onetrainer.errors import UserError
 from onetrainer.jobs.convert_request import Precision
-from onetrainer.messages.byte_sizes import format_size
+from onetrainer.messages.words import format_size
 from onetrainer.model_files import inspect_model
 from onetrainer.model_files.adapter_family import family_of_adapter, is_for_other_architecture
 from onetrainer.model_files.adapter_keys import ALPHA, is_adapter_key, is_text_encoder_key, split

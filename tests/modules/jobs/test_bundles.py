@@ -8,7 +8,7 @@ from modules.formats.embeddings.embedding_file import Embedding, read_embedding,
 from modules.formats.lora.lora_file import read_lora
 from modules.formats.lora.standard_names import standard_names
 from modules.jobs.sample import _embeddings
-from onetrainer.__main__ import _parser
+from onetrainer.__main__ import make_parser
 from onetrainer.cli.show import describe
 from onetrainer.errors import UserError
 from onetrainer.jobs.convert_request import ConvertRequest
@@ -40,7 +40,9 @@ def bundle(tmp_path, lora, run):
 
 
 def test_the_option_may_be_given_again():
-    options = _parser().parse_args(["convert", "a", "b", "--bundle", "c", "--bundle", "d"])
+    options = make_parser("convert").parse_args(
+        ["convert", "a", "b", "--bundle", "c", "--bundle", "d"]
+    )
     assert ConvertRequest(**request_values(options, ConvertRequest)).bundle == ("c", "d")
 
 

@@ -13,7 +13,7 @@ from onetrainer.cache.index import CacheIndex
 from onetrainer.cache.leases import Lease
 from onetrainer.cache.merge import merge_small_shards
 from onetrainer.cache.store import cache_report, prune
-from onetrainer.cli import job_progress
+from onetrainer.cli import progress
 from onetrainer.errors import UserError
 from onetrainer.messages.cache import format_prune_report
 from onetrainer.run.events import Failed, Finished
@@ -308,7 +308,7 @@ def encode(tmp_path, monkeypatch, capsys):
             def events(self):
                 yield ending
 
-        monkeypatch.setattr(job_progress, "Job", Encoding)
+        monkeypatch.setattr(progress, "Job", Encoding)
         code = main(["cache", str(write_project(tmp_path)), "--encode", "--json"])
         out, err = capsys.readouterr()
         return code, json.loads(out), err

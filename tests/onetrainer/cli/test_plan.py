@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from onetrainer.__main__ import main
-from onetrainer.cli import job_progress
-from onetrainer.messages.caching import data_lines
+from onetrainer.cli import progress
+from onetrainer.messages.memory import data_lines
 from onetrainer.run.events import Failed, Finished, Forecast
 from tests.images import folder
 
@@ -30,7 +30,7 @@ class Forecasting:
 @pytest.fixture(autouse=True)
 def counted(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
-    monkeypatch.setattr(job_progress, "Job", Forecasting)
+    monkeypatch.setattr(progress, "Job", Forecasting)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_headers_read_here_go_along(config, monkeypatch):
             super().__init__(name, request)
             asked.append(request)
 
-    monkeypatch.setattr(job_progress, "Job", Recording)
+    monkeypatch.setattr(progress, "Job", Recording)
     assert main(["plan", config()]) == 0
     (request,) = asked
     folder_ = Path(request.config.data.folder)
@@ -76,7 +76,7 @@ def test_what_a_job_fails_of_is_told_in_json_too(config, monkeypatch, capsys, ki
         def events(self):
             yield Failed(kind, "no memory", "Expected some", "Close something")
 
-    monkeypatch.setattr(job_progress, "Job", Failing)
+    monkeypatch.setattr(progress, "Job", Failing)
     assert main(["plan", config(), "--json"]) == {"user": 2, "program": 1}[kind]
     out, err = capsys.readouterr()
     assert json.loads(out) == {"problem": "no memory. Expected some. Close something."}

@@ -6,19 +6,18 @@ from typing import get_args
 
 import pytest
 
-from onetrainer.__main__ import _parser
-from onetrainer.cli import file_arguments
+from onetrainer.__main__ import make_parser
 from onetrainer.config.run.model import FamilyName
 from onetrainer.config.run.sampling import SamplerName
 from onetrainer.errors import UserError
-from onetrainer.jobs.options import validate_request, with_option_names
+from onetrainer.jobs.options import naming_options, validate_request
 from onetrainer.jobs.sample_request import SampleRequest, request_of, size_of
 
 HUB = "owner/model"  # nothing of it is looked at before the worker
 
 
 def parse(*arguments, base=HUB):
-    return request_of(_parser().parse_args(["sample", base, *arguments]))
+    return request_of(make_parser("sample").parse_args(["sample", base, *arguments]))
 
 
 def refusal(*arguments, base=HUB):
@@ -251,27 +250,17 @@ def test_images_are_as_large_as_the_model_was_made_for(family, prediction, side)
     assert size_of(wide, family, prediction) == (640, side)
 
 
-def test_help_names_every_sampler_and_family():
-    assert file_arguments.SAMPLERS.split(", ") == list(get_args(SamplerName))
-    assert file_arguments.FAMILIES.split(", ") == list(get_args(FamilyName))
+def test_help_names_every_choice_and_the_defaults(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    with pytest.raises(SystemExit):
+        make_parser("sample").parse_args(["sample", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    for name in (*get_args(SamplerName), *get_args(FamilyName), "Default: 20.", "Default: 7.0."):
+        assert name in said
 
 
-def test_help_names_the_defaults_that_there_are():
-    request = parse("--prompt", "x")
-    assert (request.steps, request.guidance, request.sampler, *request.seeds, request.out) == (
-        file_arguments.STEPS, file_arguments.GUIDANCE, file_arguments.SAMPLER,
-        file_arguments.SEED, file_arguments.OUT,
-    )  # fmt: skip
-
-
-def test_a_switch_is_left_out_and_not_turned_off():
-    assert with_option_names("Turn off model.offline, or turn off model.offline") == (
-        "Leave out --offline, or leave out --offline"
-    )
-
-
-def test_messages_about_settings_become_messages_about_options():
-    text = "Choose model.zero_terminal_snr; model.safetensors and hardware.device stay"
-    assert (
-        with_option_names(text) == "Choose --zero-terminal-snr; model.safetensors and --device stay"
-    )
+def test_messages_about_settings_name_the_option_too():
+    said = "Choose model.zero_terminal_snr; model.safetensors stays"
+    note = "Here, model.zero_terminal_snr is --zero-terminal-snr."
+    assert naming_options(said, SampleRequest) == f"{said}. {note}"
+    assert naming_options("model.safetensors", SampleRequest) == "model.safetensors"

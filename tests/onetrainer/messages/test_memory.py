@@ -1,11 +1,9 @@
 """A forecast of memory in words."""
 
-import json
 from dataclasses import replace
 
 from onetrainer.messages.memory import (
     GB,
-    Report,
     checkpointing_label,
     component_label,
     fits,
@@ -108,14 +106,9 @@ def test_parts_and_phases_that_are_not_known_are_called_by_their_names():
     assert largest_parts(PHASES["training"], 2) == "activations 5.00 GB, UNet 4.00 GB"
 
 
-def test_a_terminal_gets_the_table_first_and_the_fixes_when_they_are_known():
-    report = Report(is_json=False)
-    assert report.lines(forecast(8)) == forecast_lines(forecast(8))
-    fixes = report.lines(forecast(8, FIXES))
-    assert fixes[1].startswith("Settings that lower it")
-    assert fixes[3:] == fix_lines(FIXES, 8 * GB)
-    assert "No known setting" in Report(is_json=False, _last=forecast(8)).lines(forecast(8))[1]
-    assert report.last_lines() == []
+def test_fixes_have_a_heading_or_it_is_told_that_there_are_none():
+    assert "No known setting" in fix_section(forecast(8))[1]
+    assert fix_section(forecast(8, FIXES))[3:] == fix_lines(FIXES, 8 * GB)
 
 
 def test_where_nothing_is_enough_the_nearest_is_reported():
@@ -155,10 +148,3 @@ def test_values_are_as_a_config_file_has_them():
         "2",
         "adafactor",
     ]
-
-
-def test_json_is_the_last_forecast_and_nothing_else():
-    report = Report(is_json=True)
-    assert report.lines(forecast(8)) == report.lines(forecast(8, FIXES)) == []
-    told = json.loads("\n".join(report.last_lines()))
-    assert (told["peak_bytes"], told["fixes"]) == (PEAK, FIXES)
