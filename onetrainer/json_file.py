@@ -12,8 +12,7 @@ Document = dict[str, Any]
 def read_json(path: Path) -> Document:
     """Read a JSON file that holds one object.
 
-    Raises:
-        UserError: If the file cannot be read, is not JSON or holds no object.
+    Raises UserError if the file cannot be read, is not JSON or holds no object.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -37,11 +36,7 @@ def read_json(path: Path) -> Document:
 
 
 def parse(text: str, *, source: str) -> object:
-    """Parse a JSON text.
-
-    Raises:
-        UserError: With the line and column of the error.
-    """
+    """Parse a JSON text. Raises UserError with the line and column of the error."""
     try:
         return json.loads(text, object_pairs_hook=_unique_keys)
     except json.JSONDecodeError as error:

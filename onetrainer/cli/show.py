@@ -69,8 +69,7 @@ Inspected = ModelDescription | RunDescription | ImageDescription
 def inspect_path(path: Path) -> Inspected:
     """Describe a model, a component, a run or an image.
 
-    Raises:
-        UserError: If there is nothing at the path, or it cannot be read or recognized.
+    Raises UserError if there is nothing at the path, or it cannot be read or recognized.
     """
     try:
         if not path.exists():

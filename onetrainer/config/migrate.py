@@ -112,8 +112,7 @@ def migrate(document: Document, *, source: str) -> Document:
     A document without a version counts as current, but may use former names of settings: no current
     setting has one of them.
 
-    Raises:
-        UserError: The version is newer than this program, or not a number.
+    Raises UserError: the version is newer than this program, or not a number.
     """
     version = document.get("version", _RENAMED_AFTER)
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:

@@ -57,8 +57,7 @@ def locate(
         may_be_run: Whether a run's folder stands for the config in it.
         wanted: What is expected, for the error message.
 
-    Raises:
-        UserError: There is no such file or preset.
+    Raises UserError: there is no such file or preset.
     """
     path = Path(expanded(name_or_path))
     if _is_file(path):
@@ -94,8 +93,7 @@ def locate(
 def load_document(path: Path) -> Document:
     """Return a config file's settings, migrated, merged with the preset it extends, paths absolute.
 
-    Raises:
-        UserError: The file cannot be read as a config.
+    Raises UserError: the file cannot be read as a config.
     """
     return _load(path, parents=())
 
@@ -119,8 +117,7 @@ def with_overrides(document: Document, overrides: Iterable[str]) -> Document:
     Former names of settings are accepted. Variants are applied first, since another variant resets
     its section: the order of the overrides does not matter.
 
-    Raises:
-        UserError: An override does not have that form.
+    Raises UserError: an override does not have that form.
     """
     values = []
     for text in overrides:

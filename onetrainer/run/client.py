@@ -123,8 +123,7 @@ def start(folder: RunFolder) -> Run:
     The worker gets its own session: neither Ctrl+C in the terminal nor closing the window reaches
     it.
 
-    Raises:
-        UserError: If a worker is already running there.
+    Raises UserError if a worker is already running there.
     """
     if folder.is_busy():
         raise busy(folder.path)

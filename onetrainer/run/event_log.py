@@ -28,11 +28,7 @@ class EventWriter:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def write(self, event: Event) -> None:
-        """Append one event.
-
-        Raises:
-            UserError: If the disk is full; no partial line is left.
-        """
+        """Append one event. Raises UserError if the disk is full; no partial line is left."""
         line = encode_event(event, time=time()).encode()
         size = self.size
         try:

@@ -72,8 +72,7 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Lock the folder against other workers; the system unlocks it when the process ends.
 
-        Raises:
-            UserError: If another worker holds the lock.
+        Raises UserError if another worker holds the lock.
         """
         try:
             self.lock.touch()
@@ -125,8 +124,7 @@ def create_run(parent: Path, *, name: str, config: dict[str, Any]) -> RunFolder:
 def fill_run(path: Path, *, config: dict[str, Any]) -> RunFolder:
     """Create a run folder at a path and write the resolved config into it.
 
-    Raises:
-        UserError: If the folder is not empty.
+    Raises UserError if the folder is not empty.
     """
     folder = RunFolder(path)
     created: list[Path] = []
@@ -153,11 +151,7 @@ def fill_run(path: Path, *, config: dict[str, Any]) -> RunFolder:
 
 
 def open_run(path: Path) -> RunFolder:
-    """Return the run folder at a path.
-
-    Raises:
-        UserError: If the path is no run folder.
-    """
+    """Return the run folder at a path. Raises UserError if the path is no run folder."""
     folder = RunFolder(path)
     if not folder.config.is_file():
         what = (

@@ -32,8 +32,7 @@ def density(section: Timesteps, steps: int = 1000) -> list[float]:
 
     Timestep t covers the noise levels from t / steps to (t + 1) / steps.
 
-    Raises:
-        ValueError: The range is empty.
+    Raises ValueError: the range is empty.
     """
     if section.lowest >= section.highest:
         raise ValueError(f"no timesteps between {section.lowest} and {section.highest}")

@@ -6,93 +6,69 @@ from pydantic import Field
 
 from onetrainer.config.base.section import Section, Ui
 
-WarmupSteps = Annotated[
-    int, Field(ge=0, le=1_000_000), Ui("Warm-up", unit="steps", search="warmup")
-]
-WarmupFraction = Annotated[
-    float,
-    Field(ge=0, lt=1),
-    Ui(
-        "Warm-up fraction",
-        unit="of the run",
-        level="advanced",
-        search="warmup ratio percent warm-up share",
-    ),
-]
-MinFactor = Annotated[
-    float,
-    Field(ge=0, lt=1),
-    Ui("Minimum factor", level="advanced", search="min factor lr end lowest share"),
-]
+
+class _WarmedUp(Section):
+    """A curve that begins with a warm-up."""
+
+    kind: str
+
+    warmup_steps: Annotated[
+        int, Field(ge=0, le=1_000_000), Ui("Warm-up", unit="steps", search="warmup")
+    ] = 0
+    """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
+    is usual."""
+
+    warmup_fraction: Annotated[
+        float,
+        Field(ge=0, lt=1),
+        Ui(
+            "Warm-up fraction",
+            unit="of the run",
+            level="advanced",
+            search="warmup ratio percent warm-up share",
+        ),
+    ] = 0.0
+    """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
+    twentieth."""
 
 
-class Constant(Section):
+class _Falling(_WarmedUp):
+    """A curve that falls to a lowest factor."""
+
+    min_factor: Annotated[
+        float,
+        Field(ge=0, lt=1),
+        Ui("Minimum factor", level="advanced", search="min factor lr end lowest share"),
+    ] = 0.0
+    """The fraction of the full rate at which the curve is lowest."""
+
+
+class Constant(_WarmedUp):
     """The same learning rate to the end."""
 
     title: ClassVar[str] = "constant"
     kind: Literal["constant"] = "constant"
 
-    warmup_steps: WarmupSteps = 0
-    """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
-    is usual."""
 
-    warmup_fraction: WarmupFraction = 0.0
-    """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
-    twentieth."""
-
-
-class Linear(Section):
+class Linear(_Falling):
     """The learning rate falls linearly."""
 
     title: ClassVar[str] = "linear"
     kind: Literal["linear"] = "linear"
 
-    warmup_steps: WarmupSteps = 0
-    """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
-    is usual."""
 
-    warmup_fraction: WarmupFraction = 0.0
-    """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
-    twentieth."""
-
-    min_factor: MinFactor = 0.0
-    """The fraction of the full rate at which the curve is lowest."""
-
-
-class Cosine(Section):
+class Cosine(_Falling):
     """The learning rate falls like a cosine (Loshchilov & Hutter 2016, arXiv:1608.03983)."""
 
     title: ClassVar[str] = "cosine"
     kind: Literal["cosine"] = "cosine"
 
-    warmup_steps: WarmupSteps = 0
-    """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
-    is usual."""
 
-    warmup_fraction: WarmupFraction = 0.0
-    """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
-    twentieth."""
-
-    min_factor: MinFactor = 0.0
-    """The fraction of the full rate at which the curve is lowest."""
-
-
-class CosineRestarts(Section):
+class CosineRestarts(_Falling):
     """A cosine that restarts at the full rate (Loshchilov & Hutter 2016, arXiv:1608.03983)."""
 
     title: ClassVar[str] = "cosine with restarts"
     kind: Literal["cosine_restarts"] = "cosine_restarts"
-
-    warmup_steps: WarmupSteps = 0
-    """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
-    is usual."""
-
-    warmup_fraction: WarmupFraction = 0.0
-    """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
-    twentieth."""
-
-    min_factor: MinFactor = 0.0
-    """The fraction of the full rate at which the curve is lowest."""
 
     cycles: Annotated[
         float, Field(gt=0, le=1000), Ui("Cycles", search="num_cycles hard restarts")
@@ -100,22 +76,11 @@ class CosineRestarts(Section):
     """How many times the rate falls; each time it restarts at its full value."""
 
 
-class CosineWaves(Section):
+class CosineWaves(_Falling):
     """A cosine that falls and rises without jumps."""
 
     title: ClassVar[str] = "cosine waves"
     kind: Literal["cosine_waves"] = "cosine_waves"
-
-    warmup_steps: WarmupSteps = 0
-    """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
-    is usual."""
-
-    warmup_fraction: WarmupFraction = 0.0
-    """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
-    twentieth."""
-
-    min_factor: MinFactor = 0.0
-    """The fraction of the full rate at which the curve is lowest."""
 
     cycles: Annotated[
         float, Field(gt=0, le=1000), Ui("Cycles", search="num_cycles smooth restarts")
@@ -123,64 +88,34 @@ class CosineWaves(Section):
     """How many times the rate falls and rises; with a half at the end, as in 1.5, it ends low."""
 
 
-class Rex(Section):
+class Rex(_Falling):
     """The rate stays high and falls faster and faster (Chen et al. 2021, arXiv:2107.04197)."""
 
     title: ClassVar[str] = "REX"
     kind: Literal["rex"] = "rex"
-
-    warmup_steps: WarmupSteps = 0
-    """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
-    is usual."""
-
-    warmup_fraction: WarmupFraction = 0.0
-    """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
-    twentieth."""
-
-    min_factor: MinFactor = 0.0
-    """The fraction of the full rate at which the curve is lowest."""
 
     bend: Annotated[float, Field(ge=0, lt=1), Ui("Bend", level="advanced", search="rex beta")] = 0.5
     """How long the rate stays high: 0 is a straight line, 0.5 the paper's curve, 0.9 falls mostly
     at the end."""
 
 
-class Polynomial(Section):
+class Polynomial(_Falling):
     """The rate falls with a power of the remaining fraction of the run."""
 
     title: ClassVar[str] = "polynomial"
     kind: Literal["polynomial"] = "polynomial"
 
-    warmup_steps: WarmupSteps = 0
-    """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
-    is usual."""
-
-    warmup_fraction: WarmupFraction = 0.0
-    """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
-    twentieth."""
-
-    min_factor: MinFactor = 0.0
-    """The fraction of the full rate at which the curve is lowest."""
-
     power: Annotated[float, Field(gt=0, le=100), Ui("Power", search="polynomial exponent")] = 2.0
     """1 is a straight line; more falls early, less falls late."""
 
 
-class InverseSqrt(Section):
+class InverseSqrt(_WarmedUp):
     """The rate falls with one over the square root of the steps, slower and slower
     (arXiv:1706.03762).
     """
 
     title: ClassVar[str] = "inverse square root"
     kind: Literal["inverse_sqrt"] = "inverse_sqrt"
-
-    warmup_steps: WarmupSteps = 0
-    """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
-    is usual."""
-
-    warmup_fraction: WarmupFraction = 0.0
-    """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
-    twentieth."""
 
     timescale: Annotated[
         int,
