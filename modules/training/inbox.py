@@ -4,8 +4,7 @@ import threading
 from pathlib import Path
 from typing import Literal
 
-from onetrainer.run.commands import CommandName
-from onetrainer.run.wire import decode_command
+from onetrainer.run.commands import CommandName, decode_command
 
 POLL_SECONDS = 0.05
 
@@ -69,4 +68,4 @@ class Inbox:
             *lines, rest = (rest + chunk).split(b"\n")
             commands = [decode_command(line.decode(errors="replace")) for line in lines]
             with self._lock:
-                self._received |= {command.name for command in commands if command}
+                self._received |= {command for command in commands if command}

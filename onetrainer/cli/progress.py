@@ -21,7 +21,6 @@ from onetrainer.errors import (
 from onetrainer.jobs.job import Job, JobName
 from onetrainer.jobs.options import naming_options
 from onetrainer.run.client import Run, log_tail
-from onetrainer.run.commands import Command
 from onetrainer.run.events import (
     Checkpoint,
     Evaluated,
@@ -108,7 +107,7 @@ def follow(start: Callable[[], Run], *, out: TextIO | None = None) -> int:
                 return EXIT_STOPPED
             if interrupts and not is_stopping:
                 is_stopping = True
-                follower.run.send(Command("stop"))
+                follower.run.send("stop")
                 screen.write_line(
                     "Stopping and saving after this step. Press Ctrl+C again to kill the run."
                 )

@@ -10,11 +10,10 @@ from pathlib import Path
 
 from onetrainer import ROOT
 from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, EXIT_USER
-from onetrainer.run.commands import Command
+from onetrainer.run.commands import CommandName, encode_command
 from onetrainer.run.event_log import EventReader, News
 from onetrainer.run.events import ENDINGS
 from onetrainer.run.run_folder import RunFolder, busy, cannot_write
-from onetrainer.run.wire import encode_command
 
 WORKER = "modules.worker"
 _LOG_TAIL_BYTES = 16 * 1024
@@ -66,7 +65,7 @@ class Run:
             self._has_ended = isinstance(event, ENDINGS)
         return news
 
-    def send(self, command: Command) -> None:
+    def send(self, command: CommandName) -> None:
         """Send a command to the worker, which obeys between two steps."""
         try:
             with self.folder.commands.open("a", encoding="utf-8") as handle:

@@ -1,17 +1,24 @@
-"""Commands to a running worker, which obeys them between two steps."""
+"""Commands to a running worker, which obeys them between two steps, as lines of JSON.
 
-from dataclasses import dataclass
-from typing import Literal
+stop: save a checkpoint and the model file, then end. pause: save a checkpoint, then end. save: save
+a checkpoint and the model file, then continue. sample: generate the samples now.
+"""
+
+import json
+from typing import Literal, get_args
 
 CommandName = Literal["stop", "pause", "save", "sample"]
 
 
-@dataclass(frozen=True)
-class Command:
-    """One command.
+def encode_command(name: CommandName) -> str:
+    """Return a command as one line with its newline."""
+    return json.dumps({"command": name}) + "\n"
 
-    stop: save a checkpoint and the model file, then end. pause: save a checkpoint, then end.
-    save: save a checkpoint and the model file, then continue. sample: generate the samples now.
-    """
 
-    name: CommandName
+def decode_command(line: str) -> CommandName | None:
+    """Return the command of a line; None for an invalid line."""
+    try:
+        name: CommandName = json.loads(line)["command"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return name if name in get_args(CommandName) else None

@@ -1,10 +1,9 @@
-"""Encoding of events and commands as lines of JSON."""
+"""Encoding of events as lines of JSON."""
 
 import json
 from dataclasses import fields
 from typing import cast, get_args
 
-from onetrainer.run.commands import Command
 from onetrainer.run.events import Event
 
 _EVENT_TYPES: dict[str, type] = {event.__name__: event for event in get_args(Event)}
@@ -29,17 +28,3 @@ def decode_event(line: str) -> Event | None:
         return cast(Event, event(**{key: value for key, value in current.items() if key in known}))
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def encode_command(command: Command) -> str:
-    """Return a command as one line with its newline."""
-    return json.dumps({"command": command.name}) + "\n"
-
-
-def decode_command(line: str) -> Command | None:
-    """Return the command of a line; None for an invalid line."""
-    try:
-        name = json.loads(line)["command"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return Command(name) if name in ("stop", "pause", "save", "sample") else None

@@ -19,8 +19,7 @@ from modules.training import checkpoints
 from modules.training.engine import Engine
 from modules.training.inbox import Inbox
 from modules.training.reporter import Reporter
-from onetrainer.run.commands import Command
-from onetrainer.run.wire import encode_command
+from onetrainer.run.commands import encode_command
 from tests import runs
 
 
@@ -73,7 +72,7 @@ def main(folder: Path, what: str, steps: int) -> int:
 
     def ask():
         with (folder / "commands.jsonl").open("a") as handle:
-            handle.write(encode_command(Command(what)))
+            handle.write(encode_command(what))
         runs.wait_until(inboxes[0].is_leaving)
 
     def load(*arguments, **named):

@@ -14,6 +14,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from onetrainer.run.commands import decode_command
 from onetrainer.run.event_log import EventWriter, rewind
 from onetrainer.run.events import (
     Checkpoint,
@@ -30,7 +31,7 @@ from onetrainer.run.events import (
     Warned,
 )
 from onetrainer.run.run_folder import RunFolder
-from onetrainer.run.wire import decode_command, encode_event
+from onetrainer.run.wire import encode_event
 from tests.ui.fake_paint import paint
 from tests.ui.fake_rewards import Evaluations, rewarded
 
@@ -194,7 +195,7 @@ class FakeWorker:
         for line in lines[self.commands_read :]:
             self.commands_read += 1
             command = decode_command(line)
-            match command.name if command else "":
+            match command:
                 case "sample":
                     self.sample(step)
                     self.say(Phase("training"))

@@ -9,7 +9,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.presets.presets import with_absolute_paths
 from onetrainer.run import client
 from onetrainer.run.client import Run
-from onetrainer.run.commands import Command, CommandName
+from onetrainer.run.commands import CommandName
 from onetrainer.run.event_log import News
 from onetrainer.run.run_folder import RunFolder, create_run, open_run
 from ui.progress.run_state import RunState
@@ -93,7 +93,7 @@ class Session:
         """
         if self.run is None or not self.is_running:
             return
-        self.run.send(Command(name))
+        self.run.send(name)
         if name in ("stop", "pause"):
             self.pending_command = PendingCommand(name, self._clock())
 

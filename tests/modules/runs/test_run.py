@@ -24,7 +24,6 @@ from modules.training.reporter import Reporter
 from modules.training.tasks import SampleTask
 from onetrainer.errors import UserError
 from onetrainer.run import client
-from onetrainer.run.commands import Command
 from onetrainer.run.events import (
     Checkpoint,
     Failed,
@@ -161,11 +160,11 @@ def test_stop_leaves_the_file_as_trained_so_far_and_save_now_too(config):
     folder = runs.new_run(config, training={"steps": 10_000}, sampling={"every": 0})
     run = client.start(folder)
     runs.wait_until(lambda: any(isinstance(e, Progress) for e in run.poll().events))
-    run.send(Command("save"))
+    run.send("save")
     runs.wait_until(lambda: len(list(folder.output.glob("*.safetensors"))) == 1)
-    run.send(Command("sample"))
+    run.send("sample")
     runs.wait_until(lambda: any(isinstance(e, Sample) and e.step for e in run.poll().events))
-    run.send(Command("stop"))
+    run.send("stop")
     assert run.wait(runs.DEADLINE) == 3
     (stopped,) = told(folder, Stopped)
     assert (folder.path / stopped.outputs[0]).is_file()
@@ -234,7 +233,7 @@ def test_save_now_never_writes_weights_that_are_no_numbers(config, monkeypatch):
         if arguments["step"] == 4:
             with torch.no_grad():
                 next(iter(method[0].parameter_groups()[0].parameters.values())).fill_(float("nan"))
-            client.attach(folder).send(Command("save"))
+            client.attach(folder).send("save")
             runs.wait_until(lambda: inbox[0].has("save"))
 
     def remember(kept, attribute):
@@ -310,7 +309,7 @@ def test_a_stop_while_samples_are_drawn_is_quick_and_resume_draws_the_rest(
     def stop_after_the_second(self, step, index, prompt, *rest):
         original(self, step, index, prompt, *rest)
         if (step, index) == (4, 1):
-            client.attach(folder).send(Command("stop"))
+            client.attach(folder).send("stop")
             runs.wait_until(self.inbox.is_leaving)
 
     original = SampleTask._sample_prompt
@@ -326,7 +325,7 @@ def test_a_stop_while_samples_are_drawn_is_quick_and_resume_draws_the_rest(
 
 def test_what_is_asked_while_the_worker_loads_counts(config, at_a_moment):
     folder = runs.new_run(config, training={"steps": 10_000})
-    assert at_a_moment("hear 0", folder, Command("pause")) == 3
+    assert at_a_moment("hear 0", folder, "pause") == 3
     assert told(folder, Stopped)[0].step == 0
 
 
