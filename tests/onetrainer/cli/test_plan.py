@@ -8,7 +8,7 @@ import pytest
 from onetrainer.__main__ import main
 from onetrainer.cli import progress
 from onetrainer.messages.memory import data_lines
-from onetrainer.run.events import Failed, Finished, Forecast
+from onetrainer.run.events import Finished, Forecast
 from tests.images import folder
 
 LONG = {"path": "/pictures/cat.png", "tokens": 99}
@@ -70,19 +70,6 @@ def test_headers_read_here_go_along(config, monkeypatch):
     assert request.headers == {str(folder_ / f"{n}.png"): (64, 64, False) for n in range(5)}
 
 
-@pytest.mark.parametrize("kind", ["user", "program"])
-def test_what_a_job_fails_of_is_told_in_json_too(config, monkeypatch, capsys, kind):
-    class Failing(Forecasting):
-        def events(self):
-            yield Failed(kind, "no memory", "Expected some", "Close something")
-
-    monkeypatch.setattr(progress, "Job", Failing)
-    assert main(["plan", config(), "--json"]) == {"user": 2, "program": 1}[kind]
-    out, err = capsys.readouterr()
-    assert json.loads(out) == {"problem": "no memory. Expected some. Close something."}
-    assert err.strip().endswith(json.loads(out)["problem"])
-
-
 def test_as_json_both_are_one_document(config, capsys):
     assert main(["plan", config(), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -125,13 +112,6 @@ def test_drawing_images_that_are_not_there_is_refused(config, tmp_path, capsys):
         assert main(["plan", made, "--pictures", str(tmp_path / "sheets")]) == 2
         assert capsys.readouterr().err
     assert not (tmp_path / "sheets").exists()
-
-
-def test_planning_leaves_nothing_behind(config, tmp_path):
-    made = config(cache_folder=str(tmp_path / "cache"))
-    before = sorted(tmp_path.rglob("*"))
-    assert main(["plan", made]) == 0
-    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_of_many_long_captions_the_longest_are_named():

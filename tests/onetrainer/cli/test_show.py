@@ -1,33 +1,39 @@
-"""What is told of files of every kind, real ones as their libraries write them."""
+"""What is told of files of every kind, of runs, images and of what is not there."""
 
 import dataclasses
 import json
 
 import pytest
 import torch
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 from safetensors.torch import save_file
 
-from onetrainer.cli.show import describe, lines
+from onetrainer.__main__ import main
+from onetrainer.cli.show import describe, inspect_path, lines
 from onetrainer.errors import UserError
+from onetrainer.run.event_log import EventWriter
+from onetrainer.run.events import Finished, Progress, Started
+from onetrainer.run.run_folder import create_run
 from tests import headers, tiny
+from tests.each import each
 
 
 def text(path, **options):
-    description = describe(path)
+    description = inspect_path(path)
     json.dumps(dataclasses.asdict(description))
     return "\n".join(lines(description, **options))
 
 
-def save_lora(path, layers, *, alphas=(), metadata=None, **more):
-    """layers: name → (rank, inputs, outputs); alphas by the same names."""
-    tensors = dict(more)
-    for name, (rank, inputs, outputs) in layers.items():
-        tensors[f"{name}.lora_down.weight"] = torch.zeros(rank, inputs)
-        tensors[f"{name}.lora_up.weight"] = torch.zeros(outputs, rank)
-    for name, alpha in dict(alphas).items():
-        tensors[f"{name}.alpha"] = alpha
-    save_file(tensors, path, metadata)
-    return path
+def of(folder, shapes, *, name="m.safetensors", **options):
+    """What is told of a file with these tensors."""
+    return text(headers.write(folder / name, shapes, **options))
+
+
+VAE = {"decoder.conv_in.weight": (512, 4, 3, 3)}
+ENCODER = {"text_model.final_layer_norm.weight": (768,)}
+EMBEDDING = {"emb_params": (4, 768)}
+LAYER = "lora_unet_mid_block_attentions_0_proj_in"
 
 
 def test_base_model_is_told_with_all_that_its_file_says(tmp_path):
@@ -36,8 +42,7 @@ def test_base_model_is_told_with_all_that_its_file_says(tmp_path):
     }  # fmt: skip
     shapes = {n: s for n, s in shapes.items() if not n.startswith("first_stage_model.")}
     path = headers.write(tmp_path / "m.safetensors", shapes, metadata={"b": "2", "a": "1"})
-    told = text(path, everything=True)
-    assert told == (
+    assert text(path, everything=True) == (
         "m.safetensors: an SDXL model\n"
         "  Size: 6.77 GB, 2268 tensors\n"
         "  Format: safetensors\n"
@@ -52,183 +57,84 @@ def test_base_model_is_told_with_all_that_its_file_says(tmp_path):
     )
 
 
-SILENT = "noise (epsilon), the default, as the file does not say"
-UNKNOWN = (
-    "unknown; set model.prediction to train it (768-px models: v_prediction, 512-px base: epsilon)"
-)
+def test_what_a_silent_model_predicts_is_told_too(tmp_path):
+    silent = "noise (epsilon), the default, as the file does not say"
+    unknown = "unknown; set model.prediction to train it (768-px models: v_prediction, 512-px"
+    for base, words in (("sd15", silent), ("sd2", unknown), ("sdxl", silent)):
+        told = of(tmp_path, headers.full_size(base))
+        assert f"  Prediction: {words}" in told
+        assert "Zero terminal SNR" not in told
+        assert "unusual" not in told
 
 
-@pytest.mark.parametrize(("base", "words"), [("sd15", SILENT), ("sd2", UNKNOWN), ("sdxl", SILENT)])
-def test_what_a_silent_model_predicts_is_told_too(tmp_path, base, words):
-    told = text(headers.write(tmp_path / "m.safetensors", headers.full_size(base)))
-    assert f"  Prediction: {words}\n" in told + "\n"
-    assert "Zero terminal SNR" not in told
-
-
-@pytest.mark.parametrize(
-    "shapes",
-    [
-        {"emb_params": (4, 768)},
-        {"lora_unet_x.lora_down.weight": (4, 8), "lora_unet_x.lora_up.weight": (8, 4)},
-        {"decoder.conv_in.weight": (512, 4, 3, 3)},
-        {"text_model.final_layer_norm.weight": (768,)},
-    ],
-)
-def test_parts_predict_nothing(tmp_path, shapes):
+def test_components_predict_nothing_and_an_unusual_size_is_told(tmp_path):
     metadata = {"modelspec.prediction_type": "epsilon", "ss_zero_terminal_snr": "False"}
-    told = text(headers.write(tmp_path / "m.safetensors", shapes, metadata=metadata))
-    assert "Prediction" not in told
-    assert "Zero terminal SNR" not in told
-
-
-def test_model_of_unusual_size_is_told_as_one(tmp_path):
+    for shapes in (VAE, ENCODER, EMBEDDING):
+        told = of(tmp_path, shapes, metadata=metadata)
+        assert ", 1 tensor\n" in told
+        assert "Prediction" not in told
+        assert "Zero terminal SNR" not in told
+    for_both = {"modelspec.architecture": "stable-diffusion-v1/vae"}
+    assert "Made for: SD 1.5 and SD 2\n" in of(tmp_path, VAE, metadata=for_both)
     told = text(tiny.write_single_file(tmp_path / "small.safetensors"))
     assert "Component sizes: unusual" in told
     assert "diffusers folder" in told
-    usual = text(headers.write(tmp_path / "m.safetensors", headers.full_size("sd15")))
-    assert "unusual" not in usual
 
 
-def test_vae_of_both_is_told_for_both(tmp_path):
-    shapes = {"decoder.conv_in.weight": (512, 4, 3, 3)}
-    metadata = {"modelspec.architecture": "stable-diffusion-v1/vae"}
-    told = text(headers.write(tmp_path / "m.safetensors", shapes, metadata=metadata))
-    assert "Made for: SD 1.5 and SD 2\n" in told
-
-
-@pytest.mark.parametrize(
-    ("tensors", "title", "facts", "absent"),
-    [
-        ({"oft_blocks": (4, 8, 8), "alpha": ()}, "an OFT", ["Block size: 8"], ["Alpha", "Rank"]),
-        (
-            {"lokr_w1": (4, 4), "lokr_w2": (8, 8), "alpha": ()},
-            "a LoKr",
-            ["Rank: none, the second matrices are full", "Factor: 4"],
-            ["Alpha"],
-        ),
-        (
-            {"lokr_w1": (4, 4), "lokr_w2_a": (8, 2), "lokr_w2_b": (2, 8)},
-            "a LoKr",
-            ["Rank: 2", "Factor: 4", "Alpha: not stored: equals the rank"],
-            [],
-        ),
-        (
-            {"hada_w1_a": (8, 2), "hada_w1_b": (2, 8), "hada_w2_a": (8, 2), "hada_w2_b": (2, 8)},
-            "a LoHa",
-            ["Rank: 2"],
-            ["Factor", "Block"],
-        ),
-        (
-            {"lora_down.weight": (2, 8), "lora_up.weight": (8, 2), "dora_scale": (8, 1)},
-            "a DoRA",
-            ["Rank: 2"],
-            [],
-        ),
-    ],
-)
-def test_relatives_of_loras_are_called_by_their_names(tmp_path, tensors, title, facts, absent):
-    shapes = {f"lora_unet_mid_block_attentions_0_proj_in.{n}": s for n, s in tensors.items()}
-    told = text(headers.write(tmp_path / "a.safetensors", shapes, dtype="F32"))
-    assert told.startswith(f"a.safetensors: {title}, not a complete model\n")
-    assert all(f"  {fact}" in told for fact in facts)
-    assert not any(f"  {label}" in told for label in absent)
-
-
-def test_one_tensor_is_one(tmp_path):
-    path = headers.write(tmp_path / "m.safetensors", {"emb_params": (4, 768)})
-    assert ", 1 tensor\n" in text(path)
-
-
-def test_folder_of_a_unet_tells_what_it_is_for(tmp_path):
-    path = tiny.write_folder(tmp_path / "model", name="sdxl")
-    assert "a UNet alone, not a complete model" in text(path / "unet")
-    assert "Made for: SDXL" in text(path / "unet")
-
-
-def test_short_part_of_metadata_comes_first_and_the_rest_is_counted(tmp_path):
-    metadata = {
-        "modelspec.title": "Smiley", "modelspec.trigger_phrase": "smly", "ss_steps": "500",
-        "ss_sd_model_name": "base.safetensors", "modelspec.resolution": "512x512",
-        "ss_unet_lr": "0.0001", "ss_learning_rate": "None", "ss_seed": "7",
-        "ss_num_train_images": "20", "ss_tag_frequency": '{"1_a": {"cat": 3, "dog": 1}}',
-        **{f"ss_other_{n}": "x" for n in range(60)},
-    }  # fmt: skip
-    path = headers.write(tmp_path / "a.safetensors", {"emb_params": (1, 768)}, metadata=metadata)
-    assert text(path).split("Metadata:\n")[1] == (
-        "  Title: Smiley\n  Trigger words: smly\n  Base: base.safetensors\n"
-        "  Resolution: 512x512\n  Steps: 500\n  Learning rate: 0.0001\n  Seed: 7\n"
-        "  Images: 20\n  Top tags: cat (3), dog (1)\n  61 more fields; --all shows them"
-    )
-    assert text(path, everything=True).count("ss_other_") == 60
-    assert len(describe(path).metadata) == 70
-
-
-def test_tags_that_are_sentences_fill_one_line(tmp_path):
-    tags = json.dumps({"1_a": {f"{n} " + "a long sentence " * 5: 100 - n for n in range(20)}})
-    path = headers.write(
-        tmp_path / "a.safetensors", {"emb_params": (1, 768)}, metadata={"ss_tag_frequency": tags}
-    )
-    line = text(path).splitlines()[-1]
-    assert line.startswith("  Top tags: 0 a long sentence")
-    assert line.endswith(" and 18 more")
-    assert len(line) < 250
-
-
-@pytest.mark.parametrize(
-    ("metadata", "end"),
-    [({"a": "1"}, "Metadata:\n  1 field; --all shows it"), ({"ss_seed": "1"}, "  Seed: 1")],
-)
-def test_little_metadata_is_counted_rightly(tmp_path, metadata, end):
-    path = headers.write(tmp_path / "a.safetensors", {"emb_params": (1, 768)}, metadata=metadata)
-    assert text(path).endswith(end)
-
-
-def test_folder_is_told(tmp_path):
-    path = tiny.write_folder(tmp_path / "model", name="sd2", prediction="v_prediction")
-    description = describe(path)
-    assert (description.kind, description.form, description.name) == ("sd2", "folder", "model")
-    assert description.prediction == "v_prediction"
-    assert description.size == sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
-    assert "from its scheduler config" in text(path)
-
-
-def test_checkpoint_is_told(tmp_path):
-    value = {"state_dict": {"emb_params": torch.zeros(1, 768)}, "epoch": 3, "ss_steps": 5}
-    torch.save(value, tmp_path / "a.ckpt")
-    told = text(tmp_path / "a.ckpt", everything=True)
-    assert "Format: a file of torch.save (pickle); none of its code is run\n" in told
-    assert "ss_steps: 5" in told
-    assert "epoch" not in told
-
-
-def test_model_with_averaged_weights_alone_is_told_with_the_command_for_it(tmp_path):
+def test_model_with_ema_weights_alone_is_told_with_the_command_for_it(tmp_path):
     shapes = {
         "model_ema.diffusion_modelout0weight": (320,),
-        "first_stage_model.decoder.conv_in.weight": (512, 4, 3, 3),
-        "cond_stage_model.transformer.text_model.final_layer_norm.weight": (768,),
+        **{f"first_stage_model.{name}": shape for name, shape in VAE.items()},
+        **{f"cond_stage_model.transformer.{name}": shape for name, shape in ENCODER.items()},
     }
-    told = text(headers.write(tmp_path / "m.safetensors", shapes))
+    told = of(tmp_path, shapes)
     assert "EMA weights: yes, and no others; `convert --ema m.safetensors OUT`" in told
     assert "Missing: UNet" in told
 
 
-def test_lora_of_kohya_is_told_with_its_ranks_and_alphas(tmp_path):
+@each(
+    ("tensors", "title", "facts", "absent"),
+    [
+        ({"oft_blocks": (4, 8, 8), "alpha": ()}, "an OFT", ["Block size: 8"], ["Alpha", "Rank"]),
+        ({"lokr_w1": (4, 4), "lokr_w2": (8, 8), "alpha": ()}, "a LoKr",
+         ["Rank: none, the second matrices are full", "Factor: 4"], ["Alpha"]),
+        ({"lokr_w1": (4, 4), "lokr_w2_a": (8, 2), "lokr_w2_b": (2, 8)}, "a LoKr",
+         ["Rank: 2", "Factor: 4", "Alpha: not stored: equals the rank"], []),
+        ({"hada_w1_a": (8, 2), "hada_w1_b": (2, 8), "hada_w2_a": (8, 2), "hada_w2_b": (2, 8)},
+         "a LoHa", ["Rank: 2", "Method: LoHa"], ["Factor", "Block"]),
+        ({"lora_down.weight": (2, 8), "lora_up.weight": (8, 2), "dora_scale": (8, 1)},
+         "a DoRA", ["Rank: 2", "Method: LoRA, DoRA"], []),
+        ({"lora_down.weight": (4, 8, 3, 3), "lora_up.weight": (8, 4, 1, 1)},
+         "a LoRA", ["Rank: 4", "Method: LoRA with convolutions (LoCon)"], []),
+    ],
+)  # fmt: skip
+def test_adapters_are_called_by_their_names(tmp_path, tensors, title, facts, absent):
+    told = of(tmp_path, {f"{LAYER}.{name}": s for name, s in tensors.items()}, dtype="F32")
+    assert told.startswith(f"m.safetensors: {title}, not a complete model\n")
+    assert "UNet (1 layer)" in told
+    assert all(f"  {fact}" in told for fact in facts)
+    assert not any(f"  {label}" in told for label in absent)
+
+
+def test_lora_is_told_with_its_components_ranks_alphas_and_bundled_embeddings(tmp_path):
     layers = {
         "lora_unet_input_blocks_4_1_transformer_blocks_0_attn2_to_k": (8, 2048, 640),
         "lora_unet_input_blocks_4_1_transformer_blocks_1_attn2_to_k": (16, 2048, 640),
         "lora_te1_text_model_encoder_layers_0_mlp_fc1": (8, 768, 3072),
         "lora_te2_text_model_encoder_layers_0_mlp_fc1": (8, 1280, 5120),
     }
-    alphas = dict(
-        zip(
-            layers,
-            [torch.tensor(4.0), torch.tensor(1, dtype=torch.int64),
-             torch.tensor(0.5, dtype=torch.float16), torch.tensor(2.5, dtype=torch.bfloat16)],
-            strict=True,
-        )
-    )  # fmt: skip
-    path = save_lora(tmp_path / "a.safetensors", layers, alphas=alphas)
-    told = text(path)
+    alphas = [
+        torch.tensor(4.0), torch.tensor(1, dtype=torch.int64),
+        torch.tensor(0.5, dtype=torch.float16), torch.tensor(2.5, dtype=torch.bfloat16),
+    ]  # fmt: skip
+    tensors = {f"{n}.alpha": alpha for n, alpha in zip(layers, alphas, strict=True)}
+    for name, (rank, inputs, outputs) in layers.items():
+        tensors[f"{name}.lora_down.weight"] = torch.zeros(rank, inputs)
+        tensors[f"{name}.lora_up.weight"] = torch.zeros(outputs, rank)
+    for name, width in (("clip_l", 768), ("clip_g", 1280), ("clip_g_out", 1280)):
+        tensors[f"bundle_emb.my.cat.{name}"] = torch.zeros(3, width)
+    save_file(tensors, tmp_path / "a.safetensors")
+    told = text(tmp_path / "a.safetensors")
     for line in (
         "a LoRA, not a complete model",
         "Made for: SDXL",
@@ -237,25 +143,13 @@ def test_lora_of_kohya_is_told_with_its_ranks_and_alphas(tmp_path):
         "Components: UNet (2 layers), text encoder (1 layer), second text encoder (1 layer)",
         "Rank: 8, 16",
         "Alpha: 0.5, 1, 2.5, 4",
+        "Embedding: my.cat: 3 vectors × 768 + 1280, for SDXL",
     ):
         assert line in told
 
 
-def test_bundled_embeddings_are_told(tmp_path):
-    layers = {"lora_unet_mid_block_attentions_0_transformer_blocks_1_attn1_to_q": (4, 8, 8)}
-    bundle = {
-        "bundle_emb.my.cat.clip_l": torch.zeros(3, 768),
-        "bundle_emb.my.cat.clip_g": torch.zeros(3, 1280),
-        "bundle_emb.my.cat.clip_g_out": torch.zeros(3, 1280),
-    }
-    told = text(save_lora(tmp_path / "a.safetensors", layers, **bundle))
-    assert "Embedding: my.cat: 3 vectors × 768 + 1280, for SDXL" in told
-    assert "Components: UNet (1 layer)" in told
-    assert "Alpha: not stored: equals the rank" in told
-
-
-@pytest.mark.parametrize(
-    ("naming", "name", "downs"),
+@each(
+    ("naming", "name", "ends"),
     [
         ("diffusers", "unet.down_blocks.0.attn2.to_k", ("lora_A.weight", "lora_B.weight")),
         ("diffusers", "base_model.model.unet.x.to_k", ("lora_A.weight", "lora_B.weight")),
@@ -264,90 +158,89 @@ def test_bundled_embeddings_are_told(tmp_path):
         ("original", "input_blocks.1.1.to_k", ("lora_A.weight", "lora_B.weight")),
     ],
 )
-def test_namings_are_told(tmp_path, naming, name, downs):
-    tensors = {f"{name}.{end}": torch.zeros(4, 4) for end in downs}
-    save_file(tensors, tmp_path / "a.safetensors")
-    told = text(tmp_path / "a.safetensors")
+def test_namings_are_told(tmp_path, naming, name, ends):
+    told = of(tmp_path, {f"{name}.{end}": (4, 4) for end in ends})
     assert f"Naming: {naming}" in told
     assert "(1 layer)" in told
-    assert "Rank: 4" in told
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "words"),
-    [("locon", "LoRA with convolutions (LoCon)"), ("loha", "LoHa"), ("lokr", "LoKr"),
-     ("diag-oft", "OFT"), ("dora", "LoRA, DoRA")],
-)  # fmt: skip
-def test_methods_of_lycoris_are_told(tmp_path, algorithm, words):
-    from lycoris.modules import LoConModule, LohaModule, LokrModule
-    from lycoris.modules.diag_oft import DiagOFTModule
-
-    layer = torch.nn.Conv2d(16, 16, 3) if algorithm == "locon" else torch.nn.Linear(16, 16)
-    classes = {"loha": LohaModule, "lokr": LokrModule, "diag-oft": DiagOFTModule}
-    made = classes.get(algorithm, LoConModule)(
-        "lora_unet_x_attn2_to_k",
-        layer,
-        1.0,
-        4,
-        2.0,
-        **({"weight_decompose": True} if algorithm == "dora" else {}),
-    )
-    tensors = {f"lora_unet_x_attn2_to_k.{n}": t.contiguous() for n, t in made.state_dict().items()}
-    save_file(tensors, tmp_path / "a.safetensors")
-    told = text(tmp_path / "a.safetensors")
-    assert f"Method: {words}\n" in told
-    assert "UNet (1 layer)" in told
-    if algorithm in ("locon", "loha", "dora"):
-        assert "Rank: 4\n  Alpha: 2" in told
+BUNDLED = {
+    "bundle_emb.cat.string_to_param.*": (2, 768),
+    "bundle_emb.v1.5 cat.clip_l": (3, 768),
+    "bundle_emb.dog.emb_params": (1, 1024),
+}
 
 
-@pytest.mark.parametrize(
+@each(
     ("tensors", "words"),
     [
-        ({"emb_params": (4, 768)}, "Embedding: cat: 4 vectors × 768, for SD 1.5"),
-        ({"emb_params": (1, 1024)}, "Embedding: cat: 1 vector × 1024, for SD 2"),
-        ({"clip_l": (2, 768), "clip_g": (2, 1280)},
-         "Embedding: cat: 2 vectors × 768 + 1280, for SDXL"),
-        ({"<dog>": (768,)}, "Embedding: <dog>: 1 vector × 768, for SD 1.5"),
+        (EMBEDDING, ["cat: 4 vectors × 768, for SD 1.5"]),
+        ({"emb_params": (1, 1024)}, ["cat: 1 vector × 1024, for SD 2"]),
+        ({"clip_l": (2, 768), "clip_g": (2, 1280)}, ["cat: 2 vectors × 768 + 1280, for SDXL"]),
+        ({"<dog>": (768,)}, ["<dog>: 1 vector × 768, for SD 1.5"]),
+        (BUNDLED, ["cat: 2 vectors × 768, for SD 1.5", "v1.5 cat: 3 vectors × 768, for SD 1.5",
+                   "dog: 1 vector × 1024, for SD 2"]),
     ],
 )  # fmt: skip
 def test_embeddings_are_told_with_their_vectors(tmp_path, tensors, words):
-    path = headers.write(tmp_path / "cat.safetensors", tensors)
-    assert words in text(path)
-
-
-def test_embedding_of_a1111_is_told_by_its_own_name(tmp_path):
-    value = {"string_to_param": {"*": torch.zeros(2, 768)}, "name": "cat", "step": 5}
-    torch.save(value, tmp_path / "x.pt", _use_new_zipfile_serialization=False)
-    assert "Embedding: cat: 2 vectors × 768, for SD 1.5" in text(tmp_path / "x.pt")
-
-
-@pytest.mark.parametrize("with_lora", [True, False])
-def test_bundled_words_are_told_in_every_spelling_that_is_written(tmp_path, with_lora):
-    bundle = {
-        "bundle_emb.cat.string_to_param.*": torch.zeros(2, 768),
-        "bundle_emb.v1.5 cat.clip_l": torch.zeros(3, 768),
-        "bundle_emb.dog.emb_params": torch.zeros(1, 1024),
-    }
-    layers = {"lora_unet_mid_block_attentions_0_proj_in": (4, 8, 8)} if with_lora else {}
-    path = save_lora(tmp_path / "a.safetensors", layers, **bundle)
-    told = text(path)
-    assert describe(path).kind == ("lora" if with_lora else "embedding")
-    assert "Embedding: cat: 2 vectors × 768, for SD 1.5" in told
-    assert "Embedding: v1.5 cat: 3 vectors × 768, for SD 1.5" in told
-    assert "Embedding: dog: 1 vector × 1024, for SD 2" in told
+    told = of(tmp_path, tensors, name="cat.safetensors")
+    assert all(f"Embedding: {each_}" in told for each_ in words)
     assert "string_to_param" not in told
 
 
+def test_pickled_files_are_told_by_their_names_inside(tmp_path):
+    value = {"string_to_param": {"*": torch.zeros(2, 768)}, "name": "cat", "step": 5}
+    torch.save(value, tmp_path / "x.pt", _use_new_zipfile_serialization=False)
+    assert "Embedding: cat: 2 vectors × 768, for SD 1.5" in text(tmp_path / "x.pt")
+    value = {"state_dict": {"emb_params": torch.zeros(1, 768)}, "epoch": 3, "ss_steps": 5}
+    torch.save(value, tmp_path / "a.ckpt")
+    told = text(tmp_path / "a.ckpt", everything=True)
+    assert "Format: a file of torch.save (pickle); none of its code is run\n" in told
+    assert "ss_steps: 5" in told
+    assert "epoch" not in told
+
+
+def test_folder_is_told_and_what_is_in_it(tmp_path):
+    path = tiny.write_folder(tmp_path / "model", name="sd2", prediction="v_prediction")
+    description = describe(path)
+    assert (description.kind, description.form, description.name) == ("sd2", "folder", "model")
+    assert description.prediction == "v_prediction"
+    assert description.size == sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+    assert "from its scheduler config" in text(path)
+    assert "a UNet alone, not a complete model" in (told := text(path / "unet"))
+    assert "Made for: SD 2" in told
+    assert "a VAE alone" in text(path / "vae")
+
+
+def test_main_metadata_comes_first_and_the_rest_is_counted(tmp_path):
+    metadata = {
+        "modelspec.title": "Smiley", "modelspec.trigger_phrase": "smly", "ss_steps": "500",
+        "ss_sd_model_name": "base.safetensors", "modelspec.resolution": "512x512",
+        "ss_unet_lr": "0.0001", "ss_learning_rate": "None", "ss_seed": "7",
+        "ss_num_train_images": "20", "ss_tag_frequency": '{"1_a": {"cat": 3, "dog": 1}}',
+        **{f"ss_other_{n}": "x" for n in range(60)},
+    }  # fmt: skip
+    path = headers.write(tmp_path / "a.safetensors", EMBEDDING, metadata=metadata)
+    assert text(path).split("Metadata:\n")[1] == (
+        "  Title: Smiley\n  Trigger words: smly\n  Base: base.safetensors\n"
+        "  Resolution: 512x512\n  Steps: 500\n  Learning rate: 0.0001\n  Seed: 7\n"
+        "  Images: 20\n  Top tags: cat (3), dog (1)\n  61 more fields; --all shows them"
+    )
+    assert text(path, everything=True).count("ss_other_") == 60
+    assert len(describe(path).metadata) == 70
+    for little, end in (({"a": "1"}, "  1 field; --all shows it"), ({"ss_seed": "1"}, "Seed: 1")):
+        assert of(tmp_path, EMBEDDING, metadata=little).endswith(end)
+
+
 def test_long_metadata_is_cut_and_images_are_only_counted(tmp_path):
+    sentences = {f"{n} " + "a long sentence " * 5: 100 - n for n in range(20)}
+    tags = {"1_a": {f"tag{n}": n for n in range(1, 13)}, "2_b": {"tag1": 30, " tag2": 1}}
     metadata = {
         "modelspec.thumbnail": "data:image/jpeg;base64," + "A" * 5000,
         "long": "x\n" * 500,
-        "ss_tag_frequency": json.dumps(
-            {"1_a": {f"tag{n}": n for n in range(1, 13)}, "2_b": {"tag1": 30, " tag2": 1}}
-        ),
+        "ss_tag_frequency": json.dumps(tags),
     }
-    path = headers.write(tmp_path / "a.safetensors", {"emb_params": (1, 768)}, metadata=metadata)
+    path = headers.write(tmp_path / "a.safetensors", EMBEDDING, metadata=metadata)
     told = text(path, everything=True)
     assert "AAAA" not in told + json.dumps(dataclasses.asdict(describe(path)))
     assert "modelspec.thumbnail: (pictures, 5023 characters)" in told
@@ -355,15 +248,14 @@ def test_long_metadata_is_cut_and_images_are_only_counted(tmp_path):
     assert "ss_tag_frequency: tag1 (31), tag12 (12), tag11 (11)" in told
     assert "tag4 (4) and 2 more" in told
     assert max(map(len, told.splitlines())) < 300
+    metadata = {"ss_tag_frequency": json.dumps({"1_a": sentences})}
+    line = of(tmp_path, EMBEDDING, metadata=metadata).splitlines()[-1]
+    assert line.startswith("  Top tags: 0 a long sentence")
+    assert line.endswith(" and 18 more")
+    assert len(line) < 250
 
 
-def test_nothing_that_a_terminal_obeys_is_told(tmp_path):
-    metadata = {"a\x1b[31m": "b\x1b]0;title\x07\u202e", "c\n": "d\r\nMissing: nothing"}
-    path = headers.write(tmp_path / "a.safetensors", {"x\x1b": (768,)}, metadata=metadata)
-    assert all(line.isprintable() for line in lines(describe(path)))
-
-
-@pytest.mark.parametrize("value", ["", "[1]", "{", '{"a": {"b": "c"}}', "[" * 100_000])
+@each("value", ["", "[1]", "{", '{"a": {"b": "c"}}', "[" * 100_000])
 def test_tags_that_are_none_do_no_harm(tmp_path, value):
     path = headers.write(
         tmp_path / "a.safetensors", {"a": (1,)}, metadata={"ss_tag_frequency": value}
@@ -372,15 +264,94 @@ def test_tags_that_are_none_do_no_harm(tmp_path, value):
     text(path)
 
 
-def test_every_one_of_a_thousand_alphas_is_told(tmp_path):
-    layers = {f"lora_unet_x_{n}_attn1_to_q": (4, 4, 4) for n in range(1000)}
-    alphas = {name: torch.tensor(float(n)) for n, name in enumerate(layers)}
-    path = save_lora(tmp_path / "a.safetensors", layers, alphas=alphas)
-    assert list(describe(path).adapter.alphas) == list(range(1000))
+def test_nothing_that_a_terminal_obeys_is_told(tmp_path):
+    metadata = {"a\x1b[31m": "b\x1b]0;title\x07\u202e", "c\n": "d\r\nMissing: nothing"}
+    path = headers.write(tmp_path / "a.safetensors", {"x\x1b": (768,)}, metadata=metadata)
+    assert all(line.isprintable() for line in lines(describe(path)))
 
 
-@pytest.mark.parametrize("name", ["nothing.safetensors", "empty"])
-def test_what_cannot_be_told_is_refused(tmp_path, name):
+CONFIG = {
+    "model": {"family": "sdxl", "path": "/home/me/models/base.safetensors"},
+    "method": {"kind": "lora", "rank": 16},
+    "training": {"steps": 6},
+}
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = create_run(tmp_path / "runs", name="smiley", config=CONFIG)
+    writer = EventWriter(folder.events)
+    for event in (Started(1, 0, 6), Progress(6, 6, 0, 0.1, 0.1), Finished(6, [])):
+        writer.write(event)
+    writer.close()
+    for name in ("smiley.safetensors", "part.tmp", "whole/model_index.json"):
+        (folder.output / name).parent.mkdir(exist_ok=True)
+        (folder.output / name).write_bytes(b"x")
+    folder.checkpoint(3).mkdir()
+    (folder.checkpoint(3) / "state.json").write_text("{}")
+    return folder
+
+
+def test_run_folder_is_told_with_what_it_made(run, tmp_path):
+    assert text(run.path) == (
+        "smiley-001: a OneTrainer run folder\n"
+        "  Trains: a LoRA of rank 16 for SDXL, on base.safetensors\n"
+        "  State: finished, step 6 of 6\n"
+        "  Checkpoints: 1, the newest after step 3\n"
+        "  Files: output/smiley.safetensors, output/whole"
+    )
+    new = text(create_run(tmp_path, name="new", config=CONFIG).path)
+    assert "State: not begun, step 0 of 6" in new
+    assert "Files: none in output/ yet" in new
+
+
+def test_checkpoint_and_its_files_are_told_with_their_run(run, tmp_path):
+    whose = "a checkpoint of the run smiley-001, after step 3"
+    told = text(run.checkpoint(3))
+    assert told.startswith(f"step-000003: {whose}\n  Trains: a LoRA of rank 16 for SDXL")
+    assert "onetrainer resume" in told
+    for name, words in (
+        ("weights", "the weights"), ("optimizer", "the optimizer state"), ("ema", "the EMA weights")
+    ):  # fmt: skip
+        path = headers.write(run.checkpoint(3) / f"{name}.safetensors", ENCODER)
+        assert text(path).startswith(f"{name}.safetensors: {words} of {whose}\n")
+    elsewhere = tiny.write_sdxl(tmp_path / "weights.safetensors")
+    assert text(elsewhere).startswith("weights.safetensors: an SDXL model")
+
+
+def test_image_prints_its_settings(tmp_path):
+    settings = PngInfo()
+    settings.add_text("parameters", "a cat\nSteps: 5, Seed: 3\x1b[31m")
+    Image.new("RGB", (64, 32)).save(tmp_path / "a.png", pnginfo=settings)
+    Image.new("RGB", (8, 8)).save(tmp_path / "b.jpg")
+    assert text(tmp_path / "a.png") == (
+        "a.png: an image of 64 × 32 pixels\n  a cat\n  Steps: 5, Seed: 3 [31m"
+    )
+    assert "No generation settings" in text(tmp_path / "b.jpg")
+
+
+def test_what_cannot_be_told_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError):
-        describe(tmp_path / name)
+        inspect_path(tmp_path / "empty")
+    with pytest.raises(UserError, match="no such file or folder") as raised:
+        inspect_path(tmp_path / "nothing")
+    assert "model" not in str(raised.value).replace(str(tmp_path), "")
+    for content in (b"\x89PNG\r\n\x1a\n" + bytes(50), b"\xff\xd8\xff", b"RIFF...."):
+        (tmp_path / "a.png").write_bytes(content)
+        with pytest.raises(UserError, match=r"a\.png: this image cannot be read"):
+            inspect_path(tmp_path / "a.png")
+
+
+def test_several_are_shown_and_one_that_cannot_be_read_keeps_none_untold(tmp_path, run, capsys):
+    both = [str(tiny.write_sdxl(tmp_path / "xl.safetensors")), str(run.path)]
+    assert main(["show", both[0], "nothing.safetensors", both[1]]) == 2
+    out, err = capsys.readouterr()
+    first, second = out.split("\n\n")
+    assert first.startswith("xl.safetensors: an SDXL model\n")
+    assert second.startswith("smiley-001: a OneTrainer run")
+    assert "nothing.safetensors: no such file or folder" in err
+    assert main(["show", *both, "--json"]) == 0
+    assert [one["kind"] for one in json.loads(capsys.readouterr().out)] == ["sdxl", "run"]
+    assert main(["show", both[0], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "sdxl"
