@@ -1,4 +1,4 @@
-"""Reading JSON files written by people, with readable errors."""
+"""JSON: files written by people, with readable errors, and output for programs."""
 
 import json
 from pathlib import Path
@@ -50,6 +50,11 @@ def parse(text: str, *, source: str) -> object:
         ) from error
     except ValueError as error:  # a number with thousands of digits, or a duplicate key
         raise UserError(f"{source}: {error}", "Expected a config", "Correct it there.") from error
+
+
+def json_text(document: object) -> str:
+    """Return a document as JSON for people and programs; what JSON does not know becomes text."""
+    return json.dumps(document, indent=2, ensure_ascii=False, default=str)
 
 
 def shortened(path: Path, most: int = 200) -> str:

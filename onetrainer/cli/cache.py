@@ -18,12 +18,11 @@ from onetrainer.cache.store import (
     prune,
 )
 from onetrainer.checks.preflight import document_problems, require_startable
-from onetrainer.cli.commands import print_json
 from onetrainer.cli.progress import run_job
 from onetrainer.errors import EXIT_DONE, UserError
 from onetrainer.jobs.cache_request import CacheRequest
 from onetrainer.jobs.options import validate_request
-from onetrainer.json_file import Document
+from onetrainer.json_file import Document, json_text
 from onetrainer.messages.cache import format_cache_report, format_prune_report
 from onetrainer.presets import presets
 from onetrainer.run.run_folder import RunFolder
@@ -60,10 +59,10 @@ def cache(options: argparse.Namespace) -> int:
 
 
 def _print(options: argparse.Namespace, report: CacheReport | PruneReport, lines: list[str]) -> int:
+    text = "\n".join(lines)
     if options.json:
-        print_json({**asdict(report), "bytes": report.bytes})
-    else:
-        sys.stdout.write("\n".join(lines) + "\n")
+        text = json_text({**asdict(report), "bytes": report.bytes})
+    sys.stdout.write(f"{text}\n")
     return EXIT_DONE
 
 

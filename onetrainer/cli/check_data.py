@@ -8,13 +8,13 @@ from pathlib import Path
 
 from onetrainer.cache.run_entries import cache_folder
 from onetrainer.checks.image_check import check_dataset
-from onetrainer.cli.commands import print_json
 from onetrainer.cli.progress import Screen
 from onetrainer.concepts.folder_listing import IMAGE_SUFFIXES, UNREAD_SUFFIXES
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import EXIT_DONE, UserError
 from onetrainer.images.findings import format_findings, printable, summary
 from onetrainer.images.image_index import ImageIndex
+from onetrainer.json_file import json_text
 from onetrainer.presets import presets
 from onetrainer.run.run_folder import RunFolder
 
@@ -38,7 +38,8 @@ def check_data(options: argparse.Namespace) -> int:
     screen.clear()
     if options.json:
         findings = [asdict(f) | {"severity": f.severity} for f in checked.findings]
-        print_json({"pictures": checked.images, "findings": findings})
+        document = {"pictures": checked.images, "findings": findings}
+        sys.stdout.write(f"{json_text(document)}\n")
         return EXIT_DONE
     for line in (*format_findings(checked.findings), summary(checked.findings, checked.images)):
         sys.stdout.write(line + "\n")

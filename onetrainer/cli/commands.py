@@ -4,7 +4,6 @@ Each imports what it needs itself: `onetrainer presets` shall not wait for what 
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -13,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from onetrainer.errors import EXIT_DONE, EXIT_USER, Problem, UserError
+from onetrainer.json_file import json_text
 
 if TYPE_CHECKING:
     from onetrainer.config.base.section import Section
@@ -39,11 +39,6 @@ def run_command(options: argparse.Namespace) -> int:
 
             return check_data(options)
     return _COMMANDS[options.command](options)
-
-
-def print_json(document: object) -> None:
-    """Print a document as JSON on standard output."""
-    _print(json.dumps(document, indent=2, ensure_ascii=False, default=str))
 
 
 def _train(options: argparse.Namespace) -> int:
@@ -99,7 +94,7 @@ def _check(options: argparse.Namespace) -> int:
         problems = [Problem("", error.what, error.expected, error.remedy)]
     has_errors = any(problem.severity == "error" for problem in problems)
     if options.json:
-        print_json([asdict(problem) for problem in problems])
+        _print_json([asdict(problem) for problem in problems])
     else:
         for problem in problems:
             _print(f"{problem.severity}: {problem}")
@@ -190,9 +185,9 @@ def _show(options: argparse.Namespace) -> int:
             code = EXIT_USER
     documents = [asdict(description) for description in descriptions]
     if options.json and len(options.file) > 1:
-        print_json(documents)
+        _print_json(documents)
     elif options.json and documents:
-        print_json(documents[0])
+        _print_json(documents[0])
     elif descriptions:
         _print("\n\n".join("\n".join(lines(d, everything=options.all)) for d in descriptions))
     return code
@@ -224,7 +219,7 @@ def _diff(options: argparse.Namespace) -> int:
 def _schema(_options: argparse.Namespace) -> int:
     from onetrainer.config.train import TrainConfig
 
-    print_json(TrainConfig.model_json_schema())
+    _print_json(TrainConfig.model_json_schema())
     return EXIT_DONE
 
 
@@ -256,3 +251,7 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = MappingProxyType(
 
 def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
+
+
+def _print_json(document: object) -> None:
+    _print(json_text(document))

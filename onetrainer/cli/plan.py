@@ -8,12 +8,12 @@ from typing import Any
 
 from onetrainer.cache.run_entries import open_image_index
 from onetrainer.checks.preflight import require_startable
-from onetrainer.cli.commands import print_json
 from onetrainer.cli.progress import run_job
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import EXIT_DONE, UserError
 from onetrainer.jobs.options import validate_request
 from onetrainer.jobs.plan_request import PlanRequest, RecordedHeaders, gigabytes
+from onetrainer.json_file import json_text
 from onetrainer.messages.dataset import as_document, format_preview
 from onetrainer.messages.memory import fix_section, forecast_lines
 from onetrainer.presets import presets
@@ -54,7 +54,8 @@ def plan(options: argparse.Namespace) -> int:
     code = run_job("plan", request, is_json=options.json, lines_of=lines_of)
     if code == EXIT_DONE and options.json and forecasts:
         whole = asdict(forecasts[-1])
-        print_json({**whole, "data": {**data, **whole["data"]}})
+        document = {**whole, "data": {**data, **whole["data"]}}
+        sys.stdout.write(f"{json_text(document)}\n")
     return code
 
 
