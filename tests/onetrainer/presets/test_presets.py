@@ -196,13 +196,3 @@ def test_an_override_with_a_former_name_sets_the_setting_of_today(capsys):
         "embeddings.words.0.word is now called embeddings.tokens.0.token",
         "ema.place is now called ema.device",
     ]
-
-
-def test_a_former_name_in_a_document_is_refused_with_the_one_of_today():
-    document = {"validation": {"share": 0.2}, "embeddings": {"words": [{"word": "<x>"}]}}
-    with pytest.raises(ProblemsError) as caught:
-        presets.resolve(document, source="")
-    assert {each.path: each.remedy for each in caught.value.problems} == {
-        "validation.share": 'It is now called "validation.split".',
-        "embeddings.words": 'It is now called "embeddings.tokens".',
-    }

@@ -10,7 +10,7 @@ from onetrainer.config.objectives.timesteps import Timesteps, Uniform
 from onetrainer.schedules.timestep_density import density, fraction_below
 from tests.each import each
 
-FINE = 40_000  # places for numeric integration
+FINE = 10_000  # places for numeric integration
 ADAPTER = TypeAdapter(Timesteps)
 
 

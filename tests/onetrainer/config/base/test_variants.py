@@ -13,7 +13,6 @@ from onetrainer.presets.differences import differences
 from onetrainer.presets.presets import (
     as_preset,
     defaults,
-    load_document,
     resolve,
     value_at,
     with_overrides,
@@ -45,16 +44,12 @@ def refused(document):
 
 
 @each(("path", "kind"), KINDS)
-def test_every_variant_can_be_chosen_saved_and_loaded(path, kind):
+def test_every_variant_is_chosen_saved_loaded_and_lists_exactly_its_settings(path, kind):
     config = resolve(chosen(path, kind), source="")
     assert resolve(as_preset(config), source="") == config
-    assert selected_variants(config.model_dump(mode="json"), TrainConfig)[path] == kind
-
-
-@each(("path", "kind"), KINDS)
-def test_every_variant_lists_exactly_the_settings_it_has(path, kind):
-    document = resolve(chosen(path, kind), source="").model_dump(mode="json")
+    document = config.model_dump(mode="json")
     selected = selected_variants(document, TrainConfig)
+    assert selected[path] == kind
     listed = {s.path: s for s in settings(TrainConfig, selected=selected)}
     for place, setting in listed.items():
         inside = value_at(document, place.rpartition(".")[0]) if "." in place else document
@@ -159,12 +154,6 @@ def test_the_switch_for_all_encoders_becomes_one_for_each(family, names):
     assert {name for name, encoder in encoders.items() if encoder.train} == names
     assert all(encoders[name].lr == 5e-5 for name in names)
     assert old["method"]["train_text_encoder"] is True  # the document itself is left alone
-
-
-def test_a_file_of_version_one_loads(tmp_path):
-    path = tmp_path / "old.json"
-    path.write_text(json.dumps({"version": 1, "method": {"train_text_encoder": False}}))
-    assert not resolve(load_document(path), source="").method.text_encoder.train
 
 
 def test_a_damaged_file_of_version_one_is_refused_with_reasons(tmp_path):
