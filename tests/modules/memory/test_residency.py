@@ -174,14 +174,6 @@ def test_weights_go_to_the_gpu_and_come_back_as_they_were():
         assert torch.equal(part[0].weight, before[name])
 
 
-def test_what_does_not_change_is_not_copied_back():
-    parts = networks()
-    with pretend.accelerator() as card:
-        with residency_on_a_card(parts).phase("caching"):
-            pass
-        assert card.to_host.count == 0
-
-
 def test_an_update_that_runs_out_of_memory_is_undone():
     parts = networks()
     bytes_of_one = sum(weight.nbytes for weight in parts["vae"].parameters())
@@ -192,13 +184,3 @@ def test_an_update_that_runs_out_of_memory_is_undone():
         assert all(devices(part) == {"cpu"} for part in parts.values())
         assert {placement_of(residency, part) for part in parts} == {"offload"}
         assert card.allocated == 0
-
-
-def test_nothing_is_put_back_when_the_run_is_over():
-    parts = networks()
-    with pretend.accelerator() as card:
-        residency = residency_on_a_card(parts)
-        with residency.phase("training"):
-            residency.finish()
-        assert devices(parts["unet"]) == {"cuda"}
-        assert card.to_host.count == 0

@@ -57,15 +57,6 @@ def test_targets_choose_these_tensors_of_a_text_encoder(family, targets, count):
     assert all(name.startswith("text_encoder.text_model.") for name in method.state_dict())
 
 
-def test_tables_of_tokens_train_only_if_they_are_named(family):
-    rules = [LayerRule(pattern="token_embedding")]
-    text = {"text_encoder": {"train": True}, **UNTRAINED}
-    tables = set(full(family, layers=rules, **text).state_dict()) - set(
-        full(tiny.family(), **text).state_dict()
-    )
-    assert tables == {"text_encoder.text_model.embeddings.token_embedding.weight"}
-
-
 def test_rules_freeze_add_and_set_rates_and_the_first_one_counts(family):
     rules = [
         LayerRule(pattern="attn2.to_k", train=False),

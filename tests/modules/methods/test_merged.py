@@ -19,7 +19,7 @@ from onetrainer.config.methods.full import Full as FullSection
 from tests import pretend, tiny
 from tests.adapters import FRAME, KINDS, predict, section, shake
 from tests.cases import cases
-from tests.managed import Calls, manage
+from tests.managed import Calls
 
 CPU = torch.device("cpu")
 DROPOUTS = {"dropout": 0.5, "rank_dropout": 0.3, "module_dropout": 0.2}
@@ -157,32 +157,6 @@ def test_on_a_gpu_it_waits_for_nothing_and_leaves_offloaded_layers_alone(offload
             found = predict_on_card(family).cpu()
         assert card.allocated == held
     torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize("settings", [{"checkpointing": "block"}, {"offload": 0.6}])
-def test_layers_that_are_managed_are_merged_as_well(settings):
-    family = tiny.family()
-    method = attach(family)
-    beside = predict(family)
-    managed = manage(family, LayerSettings(**settings), is_apart="offload" in settings)
-    with method.merged(), method.base_model():
-        torch.testing.assert_close(predict(family), beside, atol=2e-5, rtol=1e-4)
-    managed.undo()
-
-
-def test_it_can_be_entered_within_itself_and_without_an_effect_while_adapters_are_off():
-    family = tiny.family()
-    plain = predict(family)
-    method = attach(family)
-    beside = predict(family)
-    with method.merged():
-        within = predict(family)
-        with method.merged():
-            assert torch.equal(predict(family), within)
-        assert torch.equal(predict(family), within)
-    with method.base_model(), method.merged():
-        assert torch.equal(predict(family), plain)
-    assert torch.equal(predict(family), beside)
 
 
 def methods_of(name: str):

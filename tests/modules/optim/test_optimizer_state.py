@@ -79,11 +79,6 @@ def test_the_estimate_of_the_rate_is_taken_up_and_reported(folder):
     assert float(effective_lr(other.optimizer)) == 0
 
 
-def test_without_an_estimate_the_rate_is_the_rate():
-    made = Training(AdamW(lr=3e-4))
-    assert effective_lr(made.optimizer) == 3e-4
-
-
 def test_another_optimizer_starts_again_and_says_so(folder):
     Training(AdamW()).run(0, 3).save(folder, 3)
     other, told = resumed(folder, Lion())

@@ -1,5 +1,4 @@
 import hashlib
-import json
 import os
 import shutil
 import struct
@@ -134,14 +133,6 @@ def test_interrupted_writing_leaves_the_old_file_and_nothing_else(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_header_is_json_padded_to_eight_bytes(tmp_path):
-    write_safetensors(tmp_path / "x", {"a": torch.zeros(1)}, {"b": "c"})
-    data = (tmp_path / "x").read_bytes()
-    (length,) = struct.unpack("<Q", data[:8])
-    assert length % 8 == 0
-    assert json.loads(data[8 : 8 + length])["__metadata__"] == {"b": "c"}
-
-
 def test_what_strangers_have_next_to_a_target_stays(tmp_path):
     for name in ("x.part", "x.old", "y.part/in", "y.old/in", ".x.part"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -179,16 +170,6 @@ def test_bytes_are_on_the_disk_before_they_take_the_place(tmp_path, monkeypatch)
     with atomic_write(path) as file:
         file.write(b"12345")
     assert sizes == [(5, False)]
-
-
-def test_new_files_and_folders_have_the_rights_that_any_other_would_have(tmp_path):
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "file").write_bytes(b"")
-    with atomic_folder(tmp_path / "mine") as folder, atomic_write(folder / "file"):
-        pass
-    for name in ("", "file"):
-        modes = {(tmp_path / place / name).stat().st_mode for place in ("other", "mine")}
-        assert len(modes) == 1
 
 
 def test_link_to_a_folder_is_replaced_and_the_folder_stays(tmp_path):

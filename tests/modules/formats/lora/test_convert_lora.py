@@ -13,7 +13,6 @@ from modules.formats.embeddings.embedding_file import (
     write_embedding,
 )
 from modules.formats.lora.convert_lora import convert_lora
-from modules.formats.lora.lora_file import read_lora
 from modules.formats.lora.lora_names import Layer
 from modules.formats.lora.standard_names import standard_names
 from onetrainer.errors import UserError
@@ -61,16 +60,6 @@ def test_every_naming_is_converted_into_every_other(tmp_path, base):
     expected = {k: t * 0.5 if k.endswith("up.weight") else t for k, t in expected.items()}
     assert end.keys() == expected.keys()
     assert all(torch.equal(end[key], tensor) for key, tensor in expected.items())
-
-
-def test_old_sdxl_files_with_diffusers_paths_get_the_usual_names(tmp_path):
-    usual = pair("sdxl", "unet", ATTN2["sdxl"], 2048)
-    name = f"lora_unet_{ATTN2['sdxl'].replace('.', '_')}"
-    old = {f"{name}.{key.partition('.')[2]}": tensor for key, tensor in usual.items()}
-    assert old.keys() != usual.keys()
-    save_file(old, tmp_path / "old.safetensors")
-    convert(tmp_path / "old.safetensors", tmp_path / "new.safetensors")
-    assert load_file(tmp_path / "new.safetensors").keys() == usual.keys()
 
 
 def test_precision_metadata_and_embeddings(tmp_path):
@@ -157,13 +146,6 @@ def test_the_first_text_encoder_of_sdxl_alone_is_no_sd15(tmp_path):
     assert load_file(target).keys() == pair("sdxl", "te1", TEXT, 768).keys()
 
 
-def test_a_chosen_family_counts_for_more_than_metadata(tmp_path):
-    source, target = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
-    save_file(pair("sd15", "unet", SILENT, 1280), source, {"ss_base_model_version": "sd_v2"})
-    assert len(convert(source, target)) == 1
-    assert len(convert(source, target, family="sd15", overwrite=True)) == 1
-
-
 FLUX = [
     "transformer.transformer_blocks.1.attn.to_q",
     "lora_unet_double_blocks_1_img_attn_qkv",
@@ -197,14 +179,6 @@ def test_a_lora_that_says_it_is_flux_is_refused_as_that(tmp_path):
         convert(tmp_path / "in.safetensors", tmp_path / "out.safetensors")
 
 
-@pytest.mark.parametrize("name", ["lora.pt", "lora.ckpt", "lora2"])
-def test_only_safetensors_are_written(tmp_path, name):
-    save_file(pair("sd15", "unet", ATTN2["sd15"], 768), tmp_path / "in.safetensors")
-    with pytest.raises(UserError, match=r"LoRAs can only be written as \.safetensors"):
-        convert(tmp_path / "in.safetensors", tmp_path / name)
-    assert not (tmp_path / name).exists()
-
-
 def bundled(tmp_path, *, base="sd15", **embeddings):
     """A LoRA and files of embeddings as one file; its path."""
     save_file(pair(base, "unet", ATTN2[base], WIDTH[base]), tmp_path / "lora.safetensors")
@@ -219,19 +193,6 @@ def bundled(tmp_path, *, base="sd15", **embeddings):
 
 
 CAT, DOG = {"te": torch.randn(2, 768)}, {"te": torch.randn(2, 768)}
-
-
-def test_embeddings_come_into_the_file_under_their_files_names(tmp_path):
-    path = bundled(tmp_path, **{"v1.5 cat": CAT, "dog": DOG})
-    assert {
-        "bundle_emb.v1.5 cat.string_to_param.*", "bundle_emb.dog.string_to_param.*"
-    } <= load_file(path).keys()  # fmt: skip
-    found = read_embeddings_by_token(path)
-    assert torch.equal(found["v1.5 cat"].vectors["te"], CAT["te"])
-    assert torch.equal(found["dog"].vectors["te"], DOG["te"])
-    file = read_lora(path, standard_names("sd15"))
-    assert file.embeddings.keys() == {"v1.5 cat", "dog"}
-    assert file.unknown == {}
 
 
 def test_a_bundle_can_be_added_to_and_goes_through_every_naming(tmp_path):
@@ -290,24 +251,6 @@ def test_an_existing_file_is_left_alone_and_no_lora_is_refused(tmp_path):
     save_file({"unet.conv_in.weight": torch.ones(1)}, tmp_path / "model.safetensors")
     with pytest.raises(UserError, match="contains no adapter"):
         convert(tmp_path / "model.safetensors", tmp_path / "new.safetensors")
-
-
-def flux_by_kohya() -> dict:
-    """As sd-scripts writes it, without metadata: its own blocks, and the text encoder it shares."""
-    flux = "lora_unet_double_blocks_0_img_attn_qkv"
-    clip = "lora_te1_text_model_encoder_layers_0_self_attn_q_proj"
-    made = {}
-    for name, width in ((flux, 3072), (clip, 768)):
-        made[f"{name}.lora_down.weight"] = torch.ones(2, width)
-        made[f"{name}.lora_up.weight"] = torch.ones(width, 2)
-    return made
-
-
-@pytest.mark.parametrize("family", [None, "sdxl"])
-def test_flux_lora_of_kohya_without_metadata_is_reported_as_one(tmp_path, family):
-    save_file(flux_by_kohya(), tmp_path / "flux.safetensors")
-    with pytest.raises(UserError, match="another model family, such as Flux"):
-        convert(tmp_path / "flux.safetensors", tmp_path / "out.safetensors", family=family)
 
 
 def test_wrong_chosen_family_is_reported_as_wrong(tmp_path):

@@ -8,6 +8,7 @@ from modules.formats.lora.lora_file import LoraFile, read_lora, write_lora
 from modules.formats.lora.lora_keys import scale_of
 from modules.formats.lora.lora_names import Layer, LayerNames
 from onetrainer.errors import UserError
+from tests.each import each
 
 TO_Q = "mid_block.attentions.0.transformer_blocks.0.attn1.to_q"
 TO_OUT = "mid_block.attentions.0.transformer_blocks.0.attn1.to_out.0"
@@ -29,55 +30,26 @@ def read(tmp_path, tensors, metadata=None) -> LoraFile:
     return read_lora(path, NAMES)
 
 
-@pytest.mark.parametrize(
-    ("down", "up", "layer"),
-    [
-        (f"unet.{TO_Q}.lora_A.weight", f"unet.{TO_Q}.lora_B.weight", ("unet", TO_Q)),
-        (
-            f"unet.{TO_Q}.lora_A.default.weight",
-            f"unet.{TO_Q}.lora_B.default.weight",
-            ("unet", TO_Q),
-        ),
-        (
-            f"unet.{TO_Q}.lora_A.default_0.weight",
-            f"unet.{TO_Q}.lora_B.default_0.weight",
-            ("unet", TO_Q),
-        ),
-        (
-            f"base_model.model.{TO_Q}.lora_A.weight",
-            f"base_model.model.{TO_Q}.lora_B.weight",
-            ("unet", TO_Q),
-        ),
-        (f"unet.{TO_Q}.lora.down.weight", f"unet.{TO_Q}.lora.up.weight", ("unet", TO_Q)),
-        (
-            f"unet.{TO_Q.removesuffix('.to_q')}.processor.to_q_lora.down.weight",
-            f"unet.{TO_Q.removesuffix('.to_q')}.processor.to_q_lora.up.weight",
-            ("unet", TO_Q),
-        ),
-        (
-            f"{TO_Q.removesuffix('.to_q')}.processor.to_out_lora.down.weight",
-            f"{TO_Q.removesuffix('.to_q')}.processor.to_out_lora.up.weight",
-            ("unet", TO_OUT),
-        ),
-        (
-            f"text_encoder.{Q_PROJ.removesuffix('.q_proj')}.to_out_lora.down.weight",
-            f"text_encoder.{Q_PROJ.removesuffix('.q_proj')}.to_out_lora.up.weight",
-            ("te", OUT_PROJ),
-        ),
-        (
-            f"text_encoder.{Q_PROJ}.lora_linear_layer.down.weight",
-            f"text_encoder.{Q_PROJ}.lora_linear_layer.up.weight",
-            ("te", Q_PROJ),
-        ),
-        (
-            f"lora_unet_{TO_Q.replace('.', '_')}.lora_down.weight",
-            f"lora_unet_{TO_Q.replace('.', '_')}.lora_up.weight",
-            ("unet", TO_Q),
-        ),
-    ],
-)
-def test_every_spelling_of_down_and_up_is_read(tmp_path, down, up, layer):
-    file = read(tmp_path, {down: DOWN, up: UP})
+HEAD, Q_HEAD = TO_Q.removesuffix(".to_q"), Q_PROJ.removesuffix(".q_proj")
+NEW, OLD, KOHYA = ("lora_A", "lora_B"), ("down", "up"), ("lora_down", "lora_up")
+# Names of both matrices, with a place for what differs, and the layer.
+SPELLINGS = [
+    (f"unet.{TO_Q}.{{}}.weight", NEW, ("unet", TO_Q)),
+    (f"unet.{TO_Q}.{{}}.default.weight", NEW, ("unet", TO_Q)),
+    (f"unet.{TO_Q}.{{}}.default_0.weight", NEW, ("unet", TO_Q)),
+    (f"base_model.model.{TO_Q}.{{}}.weight", NEW, ("unet", TO_Q)),
+    (f"unet.{TO_Q}.lora.{{}}.weight", OLD, ("unet", TO_Q)),
+    (f"unet.{HEAD}.processor.to_q_lora.{{}}.weight", OLD, ("unet", TO_Q)),
+    (f"{HEAD}.processor.to_out_lora.{{}}.weight", OLD, ("unet", TO_OUT)),
+    (f"text_encoder.{Q_HEAD}.to_out_lora.{{}}.weight", OLD, ("te", OUT_PROJ)),
+    (f"text_encoder.{Q_PROJ}.lora_linear_layer.{{}}.weight", OLD, ("te", Q_PROJ)),
+    (f"lora_unet_{TO_Q.replace('.', '_')}.{{}}.weight", KOHYA, ("unet", TO_Q)),
+]
+
+
+@each(("name", "words", "layer"), SPELLINGS)
+def test_every_spelling_of_down_and_up_is_read(tmp_path, name, words, layer):
+    file = read(tmp_path, {name.format(words[0]): DOWN, name.format(words[1]): UP})
     kinds = file.layers[Layer(*layer)]
     assert file.unknown == {}
     assert torch.equal(kinds["lora_down.weight"], DOWN)

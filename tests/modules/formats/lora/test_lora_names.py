@@ -11,6 +11,7 @@ from modules.formats.lora.lora_names import Layer, LayerNames
 from modules.formats.lora.standard_names import standard_names
 from modules.methods.adapters.layer_settings import plan_adapters
 from onetrainer.config.methods.low_rank import Lora
+from tests.each import each
 
 # Of one layer each: diffusers' path, kohya's name for SDXL, ComfyUI's path. The names are those
 # that sd-scripts and ComfyUI publish.
@@ -112,45 +113,28 @@ def test_text_encoders_have_the_prefixes_that_programs_look_for():
         assert names.name(layer, "comfyui") == comfyui + path
 
 
-@pytest.mark.parametrize(
-    ("base", "name", "layer"),
-    [
-        ("sd15", "unet.mid_block.attentions.0.proj_in", ("unet", "mid_block.attentions.0.proj_in")),
-        ("sd15", "base_model.model.conv_in", ("unet", "conv_in")),
-        ("sd15", "base_model.model.unet.conv_in", ("unet", "conv_in")),
-        ("sd15", "lycoris_mid_block_resnets_0_conv1", ("unet", "mid_block.resnets.0.conv1")),
-        ("sd15", "lora_unet_middle_block_0_in_layers_2", ("unet", "mid_block.resnets.0.conv1")),
-        (
-            "sd15",
-            "oft_unet_mid_block_attentions_0_proj_in",
-            ("unet", "mid_block.attentions.0.proj_in"),
-        ),
-        (
-            "sd15",
-            "lora_te1_text_model_encoder_layers_0_mlp_fc1",
-            ("te", "text_model.encoder.layers.0.mlp.fc1"),
-        ),
-        ("sd15", "lora_te_encoder_layers_0_mlp_fc1", ("te", "text_model.encoder.layers.0.mlp.fc1")),
-        (
-            "sd15",
-            "text_encoder.encoder.layers.0.mlp.fc1",
-            ("te", "text_model.encoder.layers.0.mlp.fc1"),
-        ),
-        (
-            "sdxl",
-            "lora_unet_down_blocks_1_attentions_0_proj_in",
-            ("unet", "down_blocks.1.attentions.0.proj_in"),
-        ),
-        ("sdxl", "model.diffusion_model.label_emb.0.2", ("unet", "add_embedding.linear_2")),
-        ("sdxl", "input_blocks.4.1.proj_in", ("unet", "down_blocks.1.attentions.0.proj_in")),
-        ("sdxl", "lora_te2_text_projection", ("te2", "text_projection")),
-        (
-            "sdxl",
-            "text_encoder_2.encoder.layers.31.mlp.fc2",
-            ("te2", "text_model.encoder.layers.31.mlp.fc2"),
-        ),
-    ],
-)
+FC1, FC2 = ("text_model.encoder.layers.0.mlp.fc1", "text_model.encoder.layers.31.mlp.fc2")
+PROJ, CONV = "mid_block.attentions.0.proj_in", "mid_block.resnets.0.conv1"
+DOWN_PROJ = "down_blocks.1.attentions.0.proj_in"
+SPELLINGS = [
+    ("sd15", "unet.mid_block.attentions.0.proj_in", ("unet", PROJ)),
+    ("sd15", "base_model.model.conv_in", ("unet", "conv_in")),
+    ("sd15", "base_model.model.unet.conv_in", ("unet", "conv_in")),
+    ("sd15", "lycoris_mid_block_resnets_0_conv1", ("unet", CONV)),
+    ("sd15", "lora_unet_middle_block_0_in_layers_2", ("unet", CONV)),
+    ("sd15", "oft_unet_mid_block_attentions_0_proj_in", ("unet", PROJ)),
+    ("sd15", "lora_te1_text_model_encoder_layers_0_mlp_fc1", ("te", FC1)),
+    ("sd15", "lora_te_encoder_layers_0_mlp_fc1", ("te", FC1)),
+    ("sd15", "text_encoder.encoder.layers.0.mlp.fc1", ("te", FC1)),
+    ("sdxl", "lora_unet_down_blocks_1_attentions_0_proj_in", ("unet", DOWN_PROJ)),
+    ("sdxl", "model.diffusion_model.label_emb.0.2", ("unet", "add_embedding.linear_2")),
+    ("sdxl", "input_blocks.4.1.proj_in", ("unet", DOWN_PROJ)),
+    ("sdxl", "lora_te2_text_projection", ("te2", "text_projection")),
+    ("sdxl", "text_encoder_2.encoder.layers.31.mlp.fc2", ("te2", FC2)),
+]
+
+
+@each(("base", "name", "layer"), SPELLINGS)
 def test_other_spellings_are_understood(base, name, layer):
     assert standard_names(base).find(name) == Layer(*layer)
 

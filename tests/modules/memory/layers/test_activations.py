@@ -43,16 +43,6 @@ def test_only_what_flows_from_layer_to_layer_goes():
     assert len(journeys.sent) == 4
 
 
-def test_a_share_of_the_layers_keeps_its_inputs_here():
-    journeys, inputs = Journeys(), []
-    output = run(
-        stack(LayerSettings(checkpointing="block", activations=0.5), journeys), watch=inputs
-    )
-    journeys.sent.clear()
-    assert [each.expired() for each in inputs] == [True, False, True, False]
-    output.sum().backward()
-
-
 def test_they_come_back_from_last_to_first_each_announced_before():
     journeys = Journeys()
     output = run(stack(LayerSettings(activations=1.0), journeys))

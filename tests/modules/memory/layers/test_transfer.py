@@ -156,17 +156,6 @@ def test_what_was_announced_in_vain_is_given_back():
         torch.zeros(32, device=CUDA)  # memory that a copy might still write is an error here
 
 
-def test_offloaded_weights_are_pinned_once():
-    with pretend.accelerator():
-        transfer = StreamedWeights(CUDA, CPU)
-        weight = nn.Parameter(torch.zeros(4))
-        transfer.prefetch([weight])
-        address = weight.data_ptr()
-        assert weight.is_pinned()
-        transfer.prefetch([weight])
-        assert weight.data_ptr() == address
-
-
 def refuse(*_, **__):
     raise RuntimeError("CUDA error: out of memory")
 

@@ -7,7 +7,6 @@ from modules.formats.lora.lora_file import read_lora
 from modules.methods.adapters.adapters import Adapters
 from modules.methods.layers.layer_presets import layer_names
 from onetrainer.config.methods.low_rank import Lora
-from onetrainer.config.methods.oft import Oft
 from onetrainer.errors import UserError
 from tests import tiny
 from tests.adapters import section
@@ -84,15 +83,6 @@ def test_each_network_has_its_own_rank_alpha_rate_and_end(tmp_path):
     assert sizes == {"unet": (6, 4), "te1": (2, 1), "te2": (8, 4)}
     assert file.metadata["ss_network_dim"] == "Dynamic"
     assert file.metadata["ss_network_alpha"] == "Dynamic"
-
-
-def test_layers_with_rates_of_their_own_are_groups_of_their_own():
-    rules = [{"pattern": "attn2", "lr": 1e-6}]
-    groups = attach(Oft(targets="attn", layers=rules)).parameter_groups()
-    assert sorted((group.lr or 0, len(group.parameters)) for group in groups) == [
-        (0, 64),
-        (1e-6, 64),
-    ]
 
 
 def test_a_pattern_that_matches_no_layer_is_refused_with_near_names():
