@@ -174,6 +174,15 @@ def test_weights_go_to_the_gpu_and_come_back_as_they_were():
         assert torch.equal(part[0].weight, before[name])
 
 
+def test_what_leaves_makes_room_for_what_comes():
+    parts = networks()
+    bytes_of_one = sum(weight.nbytes for weight in parts["vae"].parameters())
+    with pretend.accelerator(capacity=2 * bytes_of_one + bytes_of_one // 2):
+        residency = residency_on_a_card(parts)
+        with residency.phase("caching"), residency.phase("training"):
+            assert devices(parts["unet"]) == {"cuda"}
+
+
 def test_an_update_that_runs_out_of_memory_is_undone():
     parts = networks()
     bytes_of_one = sum(weight.nbytes for weight in parts["vae"].parameters())
