@@ -287,6 +287,10 @@ def _begin(app: App, path: str, mode: str) -> Answer:
             view.form.with_advanced = False
             view._switch.show(False)
             view._help.clear()
+        if isinstance(view, PreviewPage):
+            view.close()
+            view.check.check.answer = view.plan.query.answer = None
+            view.check._groups, view.check._shown, view.plan._shown = [], None, None
     app.draft.restore({}, {}, Source())
     app.draft.load(Path(path))
     app.shell._hide_bar()
