@@ -21,6 +21,8 @@ from ui.pages.preview.page import PreviewPage
 from ui.pages.run.page import RunPage
 from ui.pages.runs.page import RunsPage
 from ui.pages.samples.page import SamplesPage
+from ui.pages.settings.cost_card import CostCard
+from ui.pages.settings.memory_card import MemoryCard
 from ui.pages.settings.page import SettingsPage
 from ui.widgets.widgets import Button, focused
 
@@ -116,7 +118,7 @@ def _state(app: App, timing: Timing) -> Answer:
         if isinstance(samples, SamplesPage)
         else [],
         "sample_shown": samples.viewer.shown_step if isinstance(samples, SamplesPage) else -1,
-        "cost": _texts(page._cost, "_time", "_note", "_passes")
+        "cost": _texts(_card(page, CostCard), "_time", "_note", "_passes")
         if isinstance(page, SettingsPage)
         else [],
         "help": page._help.path if isinstance(page, SettingsPage) else "",
@@ -154,9 +156,14 @@ def _texts(part: Any, *names: str) -> list[str]:
     return [str(label.cget("text")) for label in labels if label.winfo_manager()]
 
 
+def _card(page: SettingsPage, kind: type) -> Any:
+    return next((card for card in page._cards if isinstance(card, kind)), None)
+
+
 def _memory(page: SettingsPage) -> list[str]:
-    lines = _texts(page._memory, "_verdict", "_about", "_fixes_title", "_note")
-    fixes = [row._fix for row in page._memory._fixes] if page._memory else []
+    card = _card(page, MemoryCard)
+    lines = _texts(card, "_verdict", "_about", "_fixes_title", "_note")
+    fixes = [row._fix for row in card._fixes] if card else []
     return lines + [text for fix in fixes if fix for text in (fix.text, fix.details)]
 
 

@@ -7,7 +7,7 @@ from tkinter import ttk
 from onetrainer.config.fields import Setting
 from ui.forms.entry import Entry
 from ui.forms.row import FormContext, Row
-from ui.messages.problems import problem_text
+from ui.messages.problems import problem_lines
 from ui.model.new_entries import entry_noun, with_new_entry, with_unique_name
 from ui.model.variants import entries_of
 from ui.model.visible_settings import Visibility
@@ -85,9 +85,8 @@ class ListCard:
             entry.refresh(visibility, is_open=self.is_open(index))
         problems = self._context.draft.problems_at(self.setting.path)
         if problems:
-            style = "SmallDanger" if problems[0].severity == "error" else "SmallWarning"
-            text = "\n".join(f"⚠ {problem_text(problem)}" for problem in problems)
-            self._message.configure(text=text, style=f"{style}.Card.TLabel")
+            text, style = problem_lines(problems)
+            self._message.configure(text=text, style=style)
             # Above the entries, which may be packed already.
             self._message.pack(anchor="w", after=self._help)
         else:

@@ -10,7 +10,7 @@ from typing import Protocol
 from onetrainer.config.fields import Setting
 from onetrainer.errors import Fix, Problem
 from ui.forms.editors import EntryEditor, add_help_tooltip, make_editor
-from ui.messages.problems import fix_label, problem_text
+from ui.messages.problems import fix_label, problem_lines
 from ui.model.draft import Draft
 from ui.model.form_fields import display_text, unit_path
 from ui.widgets.tooltip import Tooltip
@@ -247,9 +247,8 @@ class Row:
         if not problems:
             self._message.grid_remove()
             return
-        style = "SmallDanger" if problems[0].severity == "error" else "SmallWarning"
-        text = "\n".join(f"⚠ {problem_text(problem)}" for problem in problems)
-        self._message.configure(text=text, style=f"{style}.Card.TLabel")
+        text, style = problem_lines(problems)
+        self._message.configure(text=text, style=style)
         self._message.grid()
 
     def _show_fixes(self, fixes: list[Fix]) -> None:

@@ -17,6 +17,12 @@ def problem_text(problem: Problem) -> str:
     return " ".join(sentence(_with_labels(part, problem.path)) for part in parts if part)
 
 
+def problem_lines(problems: Sequence[Problem]) -> tuple[str, str]:
+    """Return the text of all problems of a setting, and the style of its label."""
+    style = "SmallDanger" if problems[0].severity == "error" else "SmallWarning"
+    return "\n".join(f"⚠ {problem_text(problem)}" for problem in problems), f"{style}.Card.TLabel"
+
+
 def capitalized(text: str) -> str:
     """Capitalize a text unless it begins with a name: "sdxl.safetensors: …"."""
     place, colon, _ = text.partition(": ")

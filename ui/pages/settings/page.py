@@ -55,13 +55,13 @@ class SettingsPage:
         self._help = HelpCard(context, self._sticky.top, name=f"help {plan.name}")
         # From top to bottom: what helps to decide comes before plain information.
         summary_line, cost_line, memory_line = (3, 2, 1) if plan.name in COST else (1, 2, 3)
-        self._summary = SummaryCard(context, column_frame, plan.name, line=summary_line)
-        self._memory: MemoryCard | None = None
+        self._cards: list[SummaryCard | MemoryCard | CostCard] = [
+            SummaryCard(context, column_frame, plan.name, line=summary_line)
+        ]
         if plan.name in (FULL, *SHORT):
-            self._memory = MemoryCard(context, column_frame, plan.name, line=memory_line)
-        self._cost: CostCard | None = None
+            self._cards.append(MemoryCard(context, column_frame, plan.name, line=memory_line))
         if plan.name in COST:
-            self._cost = CostCard(context, column_frame, plan.name, line=cost_line)
+            self._cards.append(CostCard(context, column_frame, plan.name, line=cost_line))
         self._is_wide: bool | None = None
         self._seen_problems: object = None
         self._openings = context.draft.load_count
@@ -88,10 +88,8 @@ class SettingsPage:
             self._help.clear()
         if self._objective is not None:
             self._objective.refresh()
-        self._summary.refresh()
-        for card in (self._memory, self._cost):
-            if card is not None:
-                card.refresh()
+        for card in self._cards:
+            card.refresh()
         hidden = self.form.hidden
         label = (
             "Advanced settings"
@@ -176,11 +174,8 @@ class SettingsPage:
         is_wide = self._is_wide_enough(event.width)
         self._column.grid_columnconfigure(0, minsize=min(column, room))
         width = min(sidebar * 3 // 2, room - column - margin) if is_wide else min(column, room)
-        self._help.wrap(width)
-        self._summary.wrap(width)
-        for card in (self._memory, self._cost):
-            if card is not None:
-                card.wrap(width)
+        for card in (self._help, *self._cards):
+            card.wrap(width)
         if is_wide != self._is_wide:
             self._is_wide = is_wide
             space = self._sticky.space
