@@ -226,17 +226,13 @@ def _check_writable(path: str, value: str) -> list[Problem]:
         what = f"{existing}: this folder cannot be written to"
     if what:
         return [Problem(path, what, "Expected a writable folder", "Choose another one.")]
-    return _check_space(path, existing)
-
-
-def _check_space(path: str, folder: Path) -> list[Problem]:
-    free = shutil.disk_usage(folder).free
+    free = shutil.disk_usage(existing).free
     if free >= ENOUGH_DISK:
         return []
     return [
         Problem(
             path,
-            f"{folder}: only {free / 2**20:.0f} MiB are free on this disk",
+            f"{existing}: only {free / 2**20:.0f} MiB are free on this disk",
             f"At least {LEAST_DISK >> 20} MiB are needed, better 1 GiB",
             "Free some space or choose another disk.",
             "error" if free < LEAST_DISK else "warning",

@@ -3,6 +3,7 @@
 Without torch; the contents of a network's file are checked when it is loaded.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from onetrainer.checks.dataset import missing_token_problems
@@ -35,84 +36,67 @@ def check_rewards(config: TrainConfig) -> list[Problem]:
     section = config.objective
     if not isinstance(section, AlignProp):
         return []
-    problems = []
+    problems: list[Problem] = []
     for setting, reward in enumerate(section.rewards):
         path = f"objective.rewards.{setting}"
         problems += _file_problems(path, reward, is_offline=config.model.offline)
     return problems + _prompt_problems(config, section)
 
 
-def _file_problems(path: str, reward: Reward, *, is_offline: bool) -> list[Problem]:
-    problems = []
+def _file_problems(path: str, reward: Reward, *, is_offline: bool) -> Iterator[Problem]:
     uses_network = reward.reward in (*NETWORKS, "reference")
     if uses_network and reward.model:
-        problems += _network_problems(f"{path}.model", reward.model, is_offline=is_offline)
+        yield from _network_problems(f"{path}.model", reward.model, is_offline=is_offline)
     if reward.reward == "image_reward" and reward.model:
-        problems += _vocabulary_problems(f"{path}.model", reward.model)
+        yield from _vocabulary_problems(f"{path}.model", reward.model)
     if reward.reward == "aesthetic" and reward.head and not Path(reward.head).is_file():
-        problems.append(
-            _missing_path_problem(f"{path}.head", reward.head, "the file of the score's head")
-        )
+        yield _missing_path_problem(f"{path}.head", reward.head, "the file of the score's head")
     if reward.reward == "reference" and reward.folder:
-        problems += _folder_problems(f"{path}.folder", reward.folder)
+        yield from _folder_problems(f"{path}.folder", reward.folder)
     if reward.reward == "function" and ":" in reward.function:
         problem = trusted_files.problem(reward.function, f"{path}.function")
-        problems += [problem] if problem is not None else []
-    return problems
+        if problem is not None:
+            yield problem
 
 
-def _network_problems(path: str, model: str, *, is_offline: bool) -> list[Problem]:
+def _network_problems(path: str, model: str, *, is_offline: bool) -> Iterator[Problem]:
     if not is_hub_name(model):
-        if Path(model).exists():
-            return []
-        return [
-            _missing_path_problem(
-                path, model, "a file or folder of a network, or its name on the Hub"
-            )
-        ]
-    if cached_folder(model, _FILES) is not None or not is_offline:
-        return []
-    return [
-        Problem(
+        if not Path(model).exists():
+            what = "a file or folder of a network, or its name on the Hub"
+            yield _missing_path_problem(path, model, what)
+    elif is_offline and cached_folder(model, _FILES) is None:
+        yield Problem(
             path,
             f"{model}: no network of this name has been downloaded before",
             "Expected one on this computer, as downloads are turned off (model.offline)",
             "Choose a file or folder, or turn off model.offline to allow downloads.",
             fix=Fix("model.offline", value=False),
         )
-    ]
 
 
-def _vocabulary_problems(path: str, model: str) -> list[Problem]:
-    setting = Path(model)
-    if is_hub_name(model) or not setting.exists():
-        return []  # downloaded with the network, or reported as missing already
-    folder = setting if setting.is_dir() else setting.parent
-    if (folder / _VOCABULARY).is_file():
-        return []
-    return [
-        Problem(
+def _vocabulary_problems(path: str, model: str) -> Iterator[Problem]:
+    if is_hub_name(model) or not Path(model).exists():
+        return  # downloaded with the network, or reported as missing already
+    folder = Path(model) if Path(model).is_dir() else Path(model).parent
+    if not (folder / _VOCABULARY).is_file():
+        yield Problem(
             path,
             f"{folder}: ImageReward's vocabulary is missing ({_VOCABULARY})",
             "Expected the vocabulary of BERT (bert-base-uncased) next to the network",
             "Put it there.",
         )
-    ]
 
 
-def _folder_problems(path: str, folder: str) -> list[Problem]:
+def _folder_problems(path: str, folder: str) -> Iterator[Problem]:
     if not Path(folder).is_dir():
-        return [_missing_path_problem(path, folder, "a folder of reference images")]
-    if any(not problems.reason for problems in list_images(Path(folder), recursive=False)):
-        return []
-    return [
-        Problem(
+        yield _missing_path_problem(path, folder, "a folder of reference images")
+    elif all(image.reason for image in list_images(Path(folder), recursive=False)):
+        yield Problem(
             path,
             f"{folder}: this folder has no images",
             "Expected reference images",
             "Choose another folder.",
         )
-    ]
 
 
 def _prompt_problems(config: TrainConfig, section: AlignProp) -> list[Problem]:
@@ -132,10 +116,11 @@ def _prompt_problems(config: TrainConfig, section: AlignProp) -> list[Problem]:
         return [Problem(setting, what, error.expected, error.remedy)]
     few = _few_prompts_problems(section, split)
     is_complete = not uses_images(config)
-    tokens = missing_token_problems(
-        config, split.trained, are_prompts=True, is_complete=is_complete
-    )
-    return _overlap_problems(split) + few + tokens
+    return [
+        *_overlap_problems(split),
+        *few,
+        *missing_token_problems(config, split.trained, are_prompts=True, is_complete=is_complete),
+    ]
 
 
 def _few_prompts_problems(section: AlignProp, split: PromptSplit) -> list[Problem]:
