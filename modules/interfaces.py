@@ -17,20 +17,21 @@ from torch import Tensor, nn
 from modules.memory.to_device import to_device
 
 if TYPE_CHECKING:
-    from modules.diffusion.schedule import NoiseSchedule
+    from modules.diffusion.sampling_steps import SamplingStep
+    from modules.diffusion.schedule import NoiseLevels
+    from modules.diffusion.schedulers import Scheduler
     from modules.formats.embeddings.embedding_file import Embedding
     from onetrainer.config.run.model import FamilyName, Prediction
     from onetrainer.config.run.output import LoraNaming, ModelFormat
+    from onetrainer.config.run.sampling import SamplerName
 
 
 @dataclass(frozen=True)
 class Conditioning:
     """Text conditioning of the UNet.
 
-    Attributes:
-        hidden: (B, T, D), output of the text encoders in their own dtype; two encoders' outputs are
-            concatenated along D.
-        pooled: (B, P), the whole text as one vector; None for families without.
+    hidden: (B, T, D), output of the text encoders in their own dtype, concatenated along D.
+    pooled: (B, P), the whole text as one vector; None for families without.
     """
 
     hidden: Tensor
@@ -49,21 +50,13 @@ class Conditioning:
 
 @dataclass(frozen=True)
 class LatentMoments:
-    """Posterior of the VAE, scaled to the UNet's units.
-
-    Attributes:
-        mean, std: (B, 4, h, w), float32; a latent is mean + std * noise.
-    """
+    """Posterior of the VAE, scaled to the UNet's units; mean, std: (B, C, h, w), float32."""
 
     mean: Tensor
     std: Tensor
 
     def drawn(self, noise: Tensor) -> Tensor:
-        """Sample latents on the device of the posterior.
-
-        Args:
-            noise: (B, 4, h, w), float32, standard normal, on any device.
-        """
+        """Sample latents on the posterior's device; noise: (B, C, h, w), standard normal."""
         mean, std, noise = (
             to_device(tensor, self.mean.device) for tensor in (self.mean, self.std, noise)
         )
@@ -79,7 +72,7 @@ class Batch:
             encoded now.
         step_captions: Captions of the whole step. Encodings are padded to the longest of them, so
             that results do not depend on the size of the microbatches.
-        time_ids: (B, 6), float32; see `Family.predict`.
+        time_ids, masked: See `Family.predict`.
         positions: Index of each image within its step. Random draws depend on it rather than on the
             index within the microbatch.
         weight: Fraction of each image in the step's loss, 1 / (images of a full step).
@@ -89,8 +82,6 @@ class Batch:
         own_prediction: (B,), whether each image's target is the base model's prediction; empty
             means none.
         loss_weights: (B,), relative weights of the images; empty means 1 for all.
-        masked: (B, 5, h, w), float32, mask and masked latents for inpainting families; see
-            `Family.predict`. None means that the whole image is masked.
     """
 
     moments: LatentMoments
@@ -148,6 +139,39 @@ class Vocabulary(Protocol):
         ...
 
 
+class NoiseProcess(Protocol):
+    """How latents are noised, what is predicted from them, and how images are sampled by it."""
+
+    @property
+    def levels(self) -> "NoiseLevels":
+        """Signal and noise at each training timestep, and with them the loss weights."""
+        ...
+
+    @property
+    def prediction(self) -> "Prediction": ...
+    @property
+    def zero_terminal_snr(self) -> bool:
+        """Whether the last timestep is noise alone."""
+        ...
+
+    def to(self, device: torch.device) -> "NoiseProcess": ...
+    def target(self, latents: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
+        """Compute what is to be predicted, (B, C, h, w), from float32 ones; timesteps: (B,)."""
+        ...
+
+    def network_times(self, timesteps: Tensor) -> Tensor:
+        """Return what the network is given for training timesteps, (B,)."""
+        ...
+
+    def scheduler(self, name: "SamplerName", steps: int) -> "Scheduler":
+        """Return a sampler for people's images. Raises UserError if it cannot sample this."""
+        ...
+
+    def sampling_steps(self, steps: int, *, eta: float) -> tuple["SamplingStep", ...]:
+        """Return the steps from noise alone to none; eta: 0 to 1, the share of new noise."""
+        ...
+
+
 class Family(Protocol):
     """A loaded model: its components, and what each of them computes.
 
@@ -163,13 +187,11 @@ class Family(Protocol):
     def vae(self) -> nn.Module: ...
     @property
     def text_encoders(self) -> Mapping[str, nn.Module]:
-        """Text encoders by their name in LoRA files: "te", or "te1" and "te2" for SDXL."""
+        """Text encoders by their name in LoRA files, in the order of the family's spec."""
         ...
 
     @property
-    def schedule(self) -> "NoiseSchedule": ...
-    @property
-    def prediction(self) -> "Prediction": ...
+    def process(self) -> "NoiseProcess": ...
 
     def encode_text(self, captions: Sequence[str], *, among: Sequence[str] = ()) -> Conditioning:
         """Encode captions; gradients flow where they are enabled.
@@ -195,8 +217,7 @@ class Family(Protocol):
     def with_embeddings(self, embeddings: Mapping[str, "Embedding"]) -> "Family":
         """Return the model with additional embeddings, whose vectors are read at every encoding.
 
-        Raises:
-            UserError: If a placeholder token exists already, or its vectors do not fit.
+        Raises UserError if a placeholder token exists already, or its vectors do not fit.
         """
         ...
 
@@ -213,13 +234,13 @@ class Family(Protocol):
         time_ids: Tensor,
         masked: Tensor | None = None,
     ) -> Tensor:
-        """Return the UNet's prediction, (B, 4, h, w), float32.
+        """Return the UNet's prediction, (B, C, h, w), float32.
 
-        timesteps: (B,), int64, or float32 where a sampler uses values between two timesteps.
-        time_ids: (B, 6), float32, in pixels (SDXL's size conditioning): height and width of the
-        original image, top and left of the crop in the scaled one, height and width of the target.
-        Ignored by other families. masked: (B, 5, h, w), for inpainting families: 1 where the image
-        is repainted, then the latents of the rest; None means that the whole image is repainted.
+        timesteps: (B,), of `NoiseProcess.network_times`, or values between them.
+        time_ids: (B, 6), float32, in pixels, for families with size conditioning: height and width
+        of the original image, top and left of the crop in the scaled one, height and width of the
+        target. masked: (B, 1 + C, h, w), for families that see a masked image: 1 where it is
+        repainted, then the latents of the rest; None means that the whole image is repainted.
         """
         ...
 
@@ -233,7 +254,7 @@ class ParameterGroup:
     """Trainable parameters that share a learning rate and a freeze step.
 
     Attributes:
-        component: "unet", an encoder's name ("te", "te1", "te2"), "vae" or "embeddings".
+        component: "unet", an encoder's name, "vae" or "embeddings".
         parameters: By their names in `Method.state_dict`.
         lr: None means the optimizer's.
         lr_ratio: Multiplies either learning rate (LoRA+).
@@ -292,9 +313,8 @@ class Method(Protocol):
     def merged(self) -> AbstractContextManager[None]:
         """Return a context for faster inference, in evaluation mode and without gradients.
 
-        Adapters are added to their layers' weights as in a merged file, so results differ by
-        rounding. Afterwards the weights are bit for bit what they were. Enter it again after each
-        optimizer step.
+        Adapters are added to their layers' weights, so results differ by rounding. Afterwards the
+        weights are bit for bit what they were. Enter it again after each optimizer step.
         """
         ...
 
@@ -303,12 +323,9 @@ class Method(Protocol):
         ...
 
     def export(self, path: Path, options: ExportOptions) -> list[Path]:
-        """Write files for other programs, each complete or not at all.
+        """Write files for other programs, each complete or not at all; return the main one first.
 
         path: Without suffix, which the method adds; several files share it as a prefix.
-
-        Returns:
-            The files or folders written, the main one first.
         """
         ...
 
@@ -317,10 +334,9 @@ class Method(Protocol):
 class Loss:
     """Loss of a microbatch.
 
-    Attributes:
-        value: Scalar, weighted, to be differentiated; the microbatches of a step add up.
-        per_item: (B,), detached, unweighted.
-        scores: Further values per image, (B,), detached, by name: rewards and the names below.
+    value: Scalar, weighted, to be differentiated; the microbatches of a step add up. per_item:
+    (B,), detached, unweighted. scores: Further values per image, (B,), detached, by name: rewards
+    and the names below.
     """
 
     value: Tensor
@@ -349,15 +365,10 @@ class Reward(Protocol):
         ...
 
     def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
-        """Score images; higher is better.
+        """Score images, (B, 3, H, W), float32 in [0, 1]: (B,), float32, higher is better.
 
         Never called under autocast. An image's score does not depend on the rest of the batch, up
         to rounding.
-
-        images: (B, 3, H, W), float32 in [0, 1].
-
-        Returns:
-            (B,), float32.
         """
         ...
 
@@ -366,10 +377,8 @@ class Reward(Protocol):
 class Probe:
     """Noise levels and noises of K validation measurements of one image, computed at once.
 
-    Attributes:
-        levels: (K,), noise levels in [0, 1) from no noise to pure noise; as fractions, so that each
-            becomes the same timestep everywhere.
-        noise: (K, 4, h, w), float32, on the CPU.
+    levels: (K,), in [0, 1) from no noise to pure noise; as fractions, so that each becomes the same
+    timestep everywhere. noise: (K, C, h, w), float32, on the CPU.
     """
 
     levels: tuple[Fraction, ...]
@@ -386,8 +395,6 @@ class Objective(Protocol[ConsumedBatchT]):
     def validation(self, batch: Batch, probe: Probe) -> Tensor:
         """Return the validation loss of one image under each noise of a probe, (K,), float32.
 
-        Deterministic: the same weights give the same numbers. Called under the engine's autocast.
-
-        batch: A single image with its own caption; masks apply.
+        batch: A single image with its own caption; masks apply. Called under the engine's autocast.
         """
         ...

@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from modules.diffusion.schedule import ScheduleSettings
+from modules.diffusion.schedulers import ddpm_scheduler
 from modules.families.stable_diffusion import StableDiffusion
 from modules.interfaces import Conditioning
-from modules.sampling.schedulers import make_scheduler, set_steps
 from tests import tiny
 
 
@@ -50,8 +50,7 @@ def scheduler(settings: ScheduleSettings, prediction, *, steps):
 
     Its float32 levels round 1 - ᾱ to four digits at the first timesteps.
     """
-    made = make_scheduler("ddim", settings, prediction)
-    set_steps(made, steps)
+    made = ddpm_scheduler("ddim", settings, prediction, steps=steps)
     ends = settings.beta_start**0.5, settings.beta_end**0.5
     betas = torch.linspace(*ends, settings.steps, dtype=torch.float64) ** 2
     levels = torch.cumprod(1 - betas, 0)

@@ -27,7 +27,8 @@ from transformers import (
     CLIPTokenizer,
 )
 
-from modules.diffusion.schedule import ScheduleSettings, scaled_linear
+from modules.diffusion.ddpm import ddpm
+from modules.diffusion.schedule import ScheduleSettings
 from modules.families.components import Components, load_tokenizer
 from modules.families.load import assemble
 from modules.families.registry import family_spec
@@ -176,8 +177,7 @@ def family(
         made,
         name=name,
         tokenizer=_tokenizer(),
-        schedule=scaled_linear(settings).to(device),
-        prediction=prediction,
+        process=ddpm(settings, prediction).to(device),
         clip_skip=clip_skip,
     )
 

@@ -62,8 +62,8 @@ class ModelFacts:
     @staticmethod
     def of(family: Family) -> "ModelFacts":
         """Return the facts about a loaded model."""
-        settings = family.schedule.settings
-        return ModelFacts(family.name, family.prediction, settings.zero_terminal_snr)
+        process = family.process
+        return ModelFacts(family.name, process.prediction, process.zero_terminal_snr)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from transformers import CLIPTextConfig, CLIPTextModel
 
 from modules import seeds
 from modules.demo.optimize import optimize, to_pixels
-from modules.diffusion.targets import target
 from modules.families.stable_diffusion import StableDiffusion
 from modules.interfaces import LatentMoments
 from onetrainer.demo.images import Scene, draw, random_caption, random_scene
@@ -115,17 +114,11 @@ def _loss(
     latents = moments.mean + moments.std * torch.randn(shape, generator=generator)
     noise = _noise(shape, generator)
     timesteps = _timesteps(generator)
-    noisy = family.schedule.add_noise(latents, noise, timesteps)
+    noisy = family.process.levels.add_noise(latents, noise, timesteps)
     conditioning = family.encode_text(captions)
     time_ids = noisy.new_zeros(len(noisy), 6)  # ignored by SD 1.x
     predicted = family.predict(noisy, timesteps, conditioning, time_ids=time_ids)
-    wanted = target(
-        family.prediction,
-        schedule=family.schedule,
-        latents=latents,
-        noise=noise,
-        timesteps=timesteps,
-    )
+    wanted = family.process.target(latents, noise, timesteps)
     error = (predicted - wanted).square().mean(dim=(1, 2, 3))  # (BATCH,)
     weights = family.schedule.alphas_cumprod[timesteps].reciprocal().clamp(max=MAX_WEIGHT)
     return (error * weights).mean()

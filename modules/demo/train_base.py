@@ -24,7 +24,7 @@ from diffusers import AutoencoderKL
 
 from modules import seeds
 from modules.demo import autoencoder, denoiser
-from modules.diffusion.schedule import scaled_linear
+from modules.diffusion.ddpm import ddpm
 from modules.families.components import Components, load_tokenizer
 from modules.families.load import assemble
 from modules.families.sd15 import SD15
@@ -80,7 +80,7 @@ def train_denoiser(
         Components(networks.unet, vae, {"text_encoder": networks.text_encoder}),
         name="sd15",
         tokenizer=load_tokenizer(SD15.configs),
-        schedule=scaled_linear(),
+        process=ddpm(),
     )
     trained = denoiser.train(networks, family, vae, steps=steps, seed=seed, count=scenes).half()
     shutil.copytree(BASE / "scheduler", folder / "scheduler")

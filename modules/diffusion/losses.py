@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from modules.diffusion.schedule import NoiseSchedule
+from modules.diffusion.schedule import NoiseLevels
 
 HuberSchedule = Literal["constant", "exponential", "snr"]
 # Where log(cosh(x)) is |x| - log(2) to the last bit of a float64, and sinh still far from overflow.
@@ -67,7 +67,7 @@ def log_cosh(difference: Tensor) -> Tensor:
 
 
 def huber_thresholds(
-    schedule: NoiseSchedule, kind: HuberSchedule, *, threshold: float, scale: float
+    levels: NoiseLevels, kind: HuberSchedule, *, threshold: float, scale: float
 ) -> Tensor:
     """Return the pseudo-Huber threshold at each timestep, (steps,), float32.
 
@@ -77,20 +77,20 @@ def huber_thresholds(
     Source: Khrapov et al. 2024, arXiv:2403.16728.
 
     Args:
-        schedule: The noise schedule.
+        levels: Of the noise process.
         kind: The variant.
         threshold: c, the threshold of noise alone.
         scale: A factor of all thresholds.
     """
     match kind:
         case "constant":
-            table = torch.full_like(schedule.signal, threshold)
+            table = torch.full_like(levels.signal, threshold)
         case "exponential":
-            fractions = torch.arange(schedule.steps, dtype=torch.float64) / schedule.steps
-            table = (fractions * math.log(threshold)).exp().to(schedule.signal)
+            fractions = torch.arange(levels.steps, dtype=torch.float64) / levels.steps
+            table = (fractions * math.log(threshold)).exp().to(levels.signal)
         case "snr":
             # 1 / (1 + σ), without the σ that is infinite for noise alone.
-            fraction = schedule.signal / (schedule.signal + schedule.noise)
+            fraction = levels.signal / (levels.signal + levels.noise)
             table = (1 - threshold) * fraction**2 + threshold
     return table * scale
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from modules.diffusion.draws import Draws
-from modules.diffusion.schedule import NoiseSchedule
+from modules.diffusion.schedule import NoiseLevels
 
 # Each level of a pyramid is coarser than the last by a random factor in this range, so that no
 # blob size is preferred.
@@ -98,7 +98,7 @@ def pyramid(
     )
 
 
-def offset_growth(schedule: NoiseSchedule) -> Tensor:
+def offset_growth(levels: NoiseLevels) -> Tensor:
     """Return the fraction of a generalized offset at each timestep, (steps,), float32, up to 1.
 
     Let the mean of x_t move by δ_t·ξ in each forward step, ξ being the offset. The noise in x_t is
@@ -108,7 +108,7 @@ def offset_growth(schedule: NoiseSchedule) -> Tensor:
     has infinitely more noise than signal, has an offset.
     Source: Kutsuna 2024, arXiv:2412.03134, the balanced strategy, whose recursion this solves.
     """
-    signal, noise = schedule.signal.double(), schedule.noise.double()
+    signal, noise = levels.signal.double(), levels.noise.double()
     earlier = noise[:-1] * signal[-1] / (signal[:-1] * noise[-1])
     return torch.cat([earlier, torch.ones_like(noise[-1:])]).float()
 

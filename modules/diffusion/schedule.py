@@ -1,4 +1,4 @@
-"""The noise schedule of Stable Diffusion, computed in float64 and stored in float32."""
+"""Signal and noise of latents at each timestep, computed in float64 and stored in float32."""
 
 from dataclasses import dataclass
 
@@ -21,14 +21,12 @@ class ScheduleSettings:
 
 
 @dataclass(frozen=True)
-class NoiseSchedule:
-    """Signal and noise levels of latents at each timestep.
+class NoiseLevels:
+    """Tables over the timesteps: noisy latents are signal * latents + noise * noise.
 
-    signal, noise: (steps,), float32; sqrt(ᾱ) and sqrt(1 - ᾱ).
-    Source: Ho et al. 2020, arXiv:2006.11239, equation 4.
+    signal, noise: (steps,), float32. The noise rises, and the signal falls.
     """
 
-    settings: ScheduleSettings
     signal: Tensor
     noise: Tensor
 
@@ -42,34 +40,32 @@ class NoiseSchedule:
         """ᾱ, (steps,), float32."""
         return self.signal**2
 
-    def to(self, device: torch.device) -> "NoiseSchedule":
-        """Return the same schedule with its tables on another device."""
-        return NoiseSchedule(self.settings, self.signal.to(device), self.noise.to(device))
+    @property
+    def snr(self) -> Tensor:
+        """Signal-to-noise ratio of powers, (steps,), float64."""
+        return (self.signal.double() / self.noise.double()) ** 2
+
+    def to(self, device: torch.device) -> "NoiseLevels":
+        """Return the same tables on another device."""
+        return NoiseLevels(self.signal.to(device), self.noise.to(device))
 
     def add_noise(self, latents: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
-        """Compute noisy latents at timesteps.
-
-        Args:
-            latents: (B, C, h, w), float32.
-            noise: (B, C, h, w), float32.
-            timesteps: (B,), int64 in [0, steps).
-        """
+        """Compute noisy latents, (B, C, h, w), of float32 ones at timesteps, (B,), int64."""
         return at(self.signal, timesteps) * latents + at(self.noise, timesteps) * noise
 
 
-def scaled_linear(settings: ScheduleSettings | None = None) -> NoiseSchedule:
-    """Return the schedule of settings; None means Stable Diffusion's own.
+def scaled_linear(settings: ScheduleSettings) -> NoiseLevels:
+    """Return sqrt(ᾱ) and sqrt(1 - ᾱ) of a schedule (Ho et al. 2020, arXiv:2006.11239, eq. 4).
 
     With zero terminal SNR sqrt(ᾱ) is shifted and scaled so that it starts as before and ends at 0.
     Source: Lin et al. 2023, arXiv:2305.08891, algorithm 1.
     """
-    settings = settings or ScheduleSettings()
     start, end = settings.beta_start**0.5, settings.beta_end**0.5
     betas = torch.linspace(start, end, settings.steps, dtype=torch.float64) ** 2
     signal = torch.cumprod(1 - betas, dim=0).sqrt()
     if settings.zero_terminal_snr:
         signal = (signal - signal[-1]) * (signal[0] / (signal[0] - signal[-1]))
-    return NoiseSchedule(settings, signal.float(), (1 - signal**2).sqrt().float())
+    return NoiseLevels(signal.float(), (1 - signal**2).sqrt().float())
 
 
 def at(table: Tensor, timesteps: Tensor) -> Tensor:

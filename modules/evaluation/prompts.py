@@ -179,7 +179,8 @@ class Evaluator:
         trained.
         """
         assert self.base_model is not None
-        schedule = self.family.schedule.to(self.device)
+        process = self.family.process.to(self.device)
+        schedule = process.levels
         levels = [int(level * schedule.steps) for level in DISTANCE_LEVELS]
         noisy = []
         for place, level in enumerate(levels):
@@ -192,9 +193,9 @@ class Evaluator:
         distances = []
         for level, trained, base in zip(levels, now, before, strict=True):
             squares = (trained - base).square().mean(dim=(1, 2, 3))
-            if self.family.prediction == "v_prediction":
-                # The noise is signal * v + noise level * x, so noise predictions differ by the
-                # difference of the v predictions times the signal.
+            if process.prediction != "epsilon":
+                # The noise is signal * v plus a share of x, so noise predictions differ by the
+                # difference of the velocity predictions times the signal.
                 squares = squares * schedule.signal[level] ** 2
             distances.append(squares)
         return torch.stack(distances).mean(dim=0)
@@ -209,7 +210,12 @@ class Evaluator:
         with self.autocast():
             return [
                 self.family.predict(
-                    latents, self._timesteps(level, count), conditioning, time_ids=time_ids
+                    latents,
+                    self.family.process.to(self.device).network_times(
+                        self._timesteps(level, count)
+                    ),
+                    conditioning,
+                    time_ids=time_ids,
                 )
                 for latents, level in zip(noisy, levels, strict=True)
             ]

@@ -6,12 +6,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from modules.diffusion.schedule import ScheduleSettings, scaled_linear
+from modules.diffusion.ddpm import ddpm
 from modules.families.components import build_empty_components, load_tokenizer
 from modules.families.load import assemble
 from modules.families.spec import FamilySpec
 from modules.families.stable_diffusion import StableDiffusion
-from onetrainer.config.run.model import FamilyName, Prediction
+from onetrainer.config.run.model import FamilyName
 
 _META = torch.device("meta")
 _INPAINTING = 9
@@ -23,7 +23,6 @@ def empty_family(
     *,
     dtypes: Mapping[str, torch.dtype],
     configs: Path | None = None,
-    prediction: Prediction = "epsilon",
     clip_skip: int = 0,
 ) -> StableDiffusion:
     """Build a frozen family in evaluation mode whose tensors are on the meta device.
@@ -43,8 +42,7 @@ def empty_family(
         components,
         name=name,
         tokenizer=load_tokenizer(home),
-        schedule=scaled_linear(ScheduleSettings()),
-        prediction=prediction,
+        process=ddpm(),
         clip_skip=clip_skip,
     )
 

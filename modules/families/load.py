@@ -8,15 +8,17 @@ from typing import Any
 import torch
 from transformers import CLIPTokenizer
 
-from modules.diffusion.schedule import NoiseSchedule, ScheduleSettings, scaled_linear
+from modules.diffusion.ddpm import ddpm
+from modules.diffusion.schedule import ScheduleSettings
 from modules.families.components import Components, load_components, load_tokenizer
 from modules.families.prompts.prompts import ClipEncoder, ClipPrompts
 from modules.families.spec import EncoderSpec, FamilySpec
 from modules.families.stable_diffusion import StableDiffusion
 from modules.formats.files.component_configs import read_config
 from modules.formats.original.layout import Component
+from modules.interfaces import NoiseProcess
 from modules.memory.residency import move_module
-from onetrainer.config.run.model import FamilyName, Model, Prediction
+from onetrainer.config.run.model import FamilyName, Model
 from onetrainer.errors import UserError
 from onetrainer.model_files import (
     ModelFile,
@@ -89,8 +91,7 @@ def load(
         name=section.family,
         tokenizer=load_tokenizer(home),
         clip_skip=section.clip_skip,
-        schedule=scaled_linear(settings).to(device),
-        prediction=prediction,
+        process=ddpm(settings, prediction).to(device),
     )
 
 
@@ -100,8 +101,7 @@ def assemble(
     *,
     name: FamilyName,
     tokenizer: CLIPTokenizer,
-    schedule: NoiseSchedule,
-    prediction: Prediction = "epsilon",
+    process: NoiseProcess,
     clip_skip: int = 0,
 ) -> StableDiffusion:
     """Assemble a family from its components, which are neither moved nor cast.
@@ -131,8 +131,7 @@ def assemble(
         unet=components.unet,
         vae=components.vae,
         prompts=ClipPrompts(tokenizer, encoders),
-        schedule=schedule,
-        prediction=prediction,
+        process=process,
         added=spec.added,
     )
 

@@ -10,14 +10,13 @@ from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 from torch import Tensor, nn
 
-from modules.diffusion.schedule import NoiseSchedule
 from modules.families.prompts.prompts import ClipPrompts
 from modules.families.spec import Added
 from modules.formats.embeddings.embedding_file import Embedding
 from modules.formats.models.whole_model import INPAINTING_CHANNELS
-from modules.interfaces import Conditioning, LatentMoments
+from modules.interfaces import Conditioning, LatentMoments, NoiseProcess
 from modules.memory.to_device import to_device
-from onetrainer.config.run.model import FamilyName, Prediction
+from onetrainer.config.run.model import FamilyName
 
 SCALING_FACTOR = 0.18215  # default of VAE configs: Rombach et al. 2022, appendix G
 LATENT_SIDE = 8  # pixels per latent
@@ -40,8 +39,7 @@ class StableDiffusion:
     unet: UNet2DConditionModel
     vae: AutoencoderKL
     prompts: ClipPrompts
-    schedule: NoiseSchedule
-    prediction: Prediction
+    process: NoiseProcess
     added: Added
     vae_tiling: bool = False
     _blanks: dict[tuple[int, int], Tensor] = field(default_factory=dict, repr=False)

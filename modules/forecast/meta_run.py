@@ -111,7 +111,7 @@ def build_model(config: TrainConfig, kind: DeviceKind) -> Iterator[Model]:
     gc.collect()  # garbage would count until it is collected
     family = _family(config)
     with MetaDevice(kind) as meta_device:
-        family = replace(family, schedule=family.schedule.to(DEVICE))
+        family = replace(family, process=family.process.to(DEVICE))
         quantize(config, family, device=DEVICE)
         attached = _attached(config, family, offload_device=HOST if kind == "cuda" else DEVICE)
         mixer = empty_mixer(config)

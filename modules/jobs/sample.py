@@ -175,7 +175,7 @@ def _sample_all(
 
 def _prompts(request: SampleRequest, family: Family) -> list[Prompt]:
     """Return one prompt per image; those that differ only in their seeds are consecutive."""
-    width, height = size_of(request, family.name, family.prediction)
+    width, height = size_of(request, family.name, family.process.prediction)
     return [
         Prompt(prompt=text, negative=request.negative, seed=seed, width=width, height=height)
         for text in request.prompts

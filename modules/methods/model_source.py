@@ -80,7 +80,7 @@ class ModelSource:
         return describe(
             self.model.path if is_model_folder else self.configs / base_of(family.name),
             family.name,
-            prediction=family.prediction,
-            zero_terminal_snr=family.schedule.settings.zero_terminal_snr,
+            prediction=family.process.prediction,
+            zero_terminal_snr=family.process.zero_terminal_snr,
             is_model_folder=is_model_folder,
         )

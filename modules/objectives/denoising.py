@@ -12,7 +12,6 @@ from modules.diffusion.losses import errors
 from modules.diffusion.masks import MaskWeights, mask_weights, masked_mean
 from modules.diffusion.noise import draw_noise
 from modules.diffusion.schedule import at
-from modules.diffusion.targets import target
 from modules.diffusion.timesteps import uniform, weighted
 from modules.interfaces import Batch, Conditioning, Family, LatentMoments, Loss, Probe
 from modules.memory.to_device import to_device
@@ -70,13 +69,13 @@ class Denoising:
         self._prior = section.prior
         self._device = device
         self._base_model = base_model
-        self._schedule = family.schedule.to(device)
+        self._process = family.process.to(device)
         self._mix = loss_mix(section.loss)
         self._noise = noise_settings(section.noise)
-        self._growth = growth_table(section.noise, family.schedule)
-        self._timestep_table = timestep_table(section.timesteps, steps=family.schedule.steps)
-        self._thresholds = threshold_table(section.loss, self._schedule)
-        self._weights = weight_table(section.weighting, family.prediction, self._schedule)
+        self._growth = growth_table(section.noise, family.process.levels)
+        self._timestep_table = timestep_table(section.timesteps, steps=family.process.levels.steps)
+        self._thresholds = threshold_table(section.loss, self._process.levels)
+        self._weights = weight_table(section.weighting, self._process)
 
     def loss(self, batch: Batch, *, seed: int, step: int) -> Loss:
         """Compute the loss of a microbatch; call it under the engine's autocast."""
@@ -93,7 +92,7 @@ class Denoising:
         )
         predicted = self._family.predict(
             task.noisy,
-            task.timesteps,
+            self._process.network_times(task.timesteps),
             conditioning,
             time_ids=batch.time_ids,
             masked=self._inpainting_input(batch),
@@ -109,27 +108,20 @@ class Denoising:
         posterior: so that the numbers of runs with other settings can be compared.
         """
         count = len(probe.levels)
-        steps = self._schedule.steps
+        levels, steps = self._process.levels, self._process.levels.steps
         timesteps = self._to_device(torch.tensor([int(level * steps) for level in probe.levels]))
         latents = self._to_device(batch.moments.mean).expand(count, -1, -1, -1)
         noise = self._to_device(probe.noise)
         conditioning = batch.conditioning or self._family.encode_text(batch.captions)
         masked = self._inpainting_input(batch)
         predicted = self._family.predict(
-            self._schedule.add_noise(latents, noise, timesteps),
-            timesteps,
+            levels.add_noise(latents, noise, timesteps),
+            self._process.network_times(timesteps),
             conditioning.repeated(count),
             time_ids=batch.time_ids.expand(count, -1),
             masked=None if masked is None else masked.expand(count, -1, -1, -1),
         ).float()
-        targets = target(
-            self._family.prediction,
-            schedule=self._schedule,
-            latents=latents,
-            noise=noise,
-            timesteps=timesteps,
-        )
-        squares = (predicted - targets).square()
+        squares = (predicted - self._process.target(latents, noise, timesteps)).square()
         if batch.mask is None:
             return squares.mean(dim=(1, 2, 3))
         mask, outside = self._to_device(batch.mask), self._masking.unmasked_weight
@@ -145,20 +137,14 @@ class Denoising:
         latents, timesteps, target_noise = map(self._to_device, (latents, timesteps, noise.target))
         added = target_noise if noise.added is noise.target else self._to_device(noise.added)
         return _Task(
-            noisy=self._schedule.add_noise(latents, added, timesteps),
+            noisy=self._process.levels.add_noise(latents, added, timesteps),
             timesteps=timesteps,
-            target=target(
-                self._family.prediction,
-                schedule=self._schedule,
-                latents=latents,
-                noise=target_noise,
-                timesteps=timesteps,
-            ),
+            target=self._process.target(latents, target_noise, timesteps),
         )
 
     def _timesteps(self, draws: Draws) -> Tensor:
         """Sample timesteps, (B,), int64, on the CPU."""
-        table, steps = self._timestep_table, self._schedule.steps
+        table, steps = self._timestep_table, self._process.levels.steps
         generators = draws.generators("timestep")
         if table is None:
             return torch.cat([uniform(1, steps=steps, generator=each) for each in generators])
@@ -204,7 +190,7 @@ class Denoising:
         with self._base_model(), torch.no_grad(), uncached:
             predicted = self._family.predict(
                 task.noisy[indices],
-                task.timesteps[indices],
+                self._process.network_times(task.timesteps[indices]),
                 self._conditioning_of(batch, rows),
                 time_ids=batch.time_ids[rows],
                 # Indexed by a tensor on the device: a list would be copied there.

@@ -6,8 +6,9 @@ from torch import Tensor
 from modules.diffusion import weights
 from modules.diffusion.losses import LossMix, huber_thresholds
 from modules.diffusion.noise import NoiseSettings, offset_growth
-from modules.diffusion.schedule import NoiseSchedule
+from modules.diffusion.schedule import NoiseLevels
 from modules.diffusion.timesteps import cumulative
+from modules.interfaces import NoiseProcess
 from onetrainer.config.objectives.loss import Losses
 from onetrainer.config.objectives.noise import Noise
 from onetrainer.config.objectives.timesteps import Timesteps, Uniform
@@ -20,7 +21,6 @@ from onetrainer.config.objectives.weighting import (
     VelocityLike,
     Weighting,
 )
-from onetrainer.config.run.model import Prediction
 from onetrainer.schedules.timestep_density import density
 
 
@@ -29,35 +29,34 @@ def loss_mix(section: Losses) -> LossMix:
     return LossMix(section.mse, section.mae, section.huber, section.log_cosh)
 
 
-def threshold_table(section: Losses, schedule: NoiseSchedule) -> Tensor | None:
+def threshold_table(section: Losses, levels: NoiseLevels) -> Tensor | None:
     """Return the Huber threshold at each timestep, (steps,); None without Huber loss."""
     if not section.huber:
         return None
     return huber_thresholds(
-        schedule,
+        levels,
         section.huber_schedule,
         threshold=section.huber_threshold,
         scale=section.huber_scale,
     )
 
 
-def weight_table(
-    section: Weighting, prediction: Prediction, schedule: NoiseSchedule
-) -> Tensor | None:
+def weight_table(section: Weighting, process: NoiseProcess) -> Tensor | None:
     """Return the loss weight of each timestep, (steps,); None if all are 1."""
+    levels, prediction = process.levels, process.prediction
     match section:
         case Plain():
             return None
         case MinSnr():
-            return weights.min_snr(schedule, prediction, gamma=section.gamma)
+            return weights.min_snr(levels, prediction, gamma=section.gamma)
         case Debiased():
-            return weights.debiased(schedule, prediction)
+            return weights.debiased(levels, prediction)
         case P2():
-            return weights.p2(schedule, prediction, gamma=section.exponent, k=section.k)
+            return weights.p2(levels, prediction, gamma=section.exponent, k=section.k)
         case VelocityLike():
-            return weights.velocity_like(schedule, prediction, strength=section.strength)
+            return weights.velocity_like(levels, prediction, strength=section.strength)
         case NoiseLike():
-            return weights.noise_like(schedule, prediction)
+            return weights.noise_like(levels, prediction)
 
 
 def timestep_table(section: Timesteps, *, steps: int) -> Tensor | None:
@@ -78,8 +77,8 @@ def noise_settings(section: Noise) -> NoiseSettings:
     )
 
 
-def growth_table(section: Noise, schedule: NoiseSchedule) -> Tensor | None:
+def growth_table(section: Noise, levels: NoiseLevels) -> Tensor | None:
     """Return the offset fraction at each timestep, (steps,), on the CPU; None if all are 1."""
     if not section.offset or not section.offset_by_timestep:
         return None
-    return offset_growth(schedule).to(torch.device("cpu"))
+    return offset_growth(levels).to(torch.device("cpu"))

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from modules.diffusion.ddim import ddim_steps
 from modules.interfaces import Conditioning, Family
 from modules.memory.layers.checkpointing import create_checkpointed_forward
 from modules.memory.to_device import to_device
@@ -76,14 +75,14 @@ class _Image:
 
 
 class Rollout:
-    """DDIM sampling with gradients, for a config's steps and guidance.
+    """Sampling with gradients, for a config's steps and guidance.
 
     Call every method under the engine's autocast.
 
     Args:
         family: The model.
         steps: Number of sampling steps.
-        eta: See `ddim_steps`.
+        eta: See `NoiseProcess.sampling_steps`.
         guidance: 1 computes the prompt's prediction alone.
         guidance_gradient: Whether a gradient also flows through the half without a prompt.
         checkpoint: Whether each trained call of the UNet, and of the decoder, saves its inputs
@@ -104,7 +103,7 @@ class Rollout:
         train_device: torch.device,
         offload_device: torch.device,
     ) -> None:
-        self.table = ddim_steps(family.schedule.settings, family.prediction, steps=steps, eta=eta)
+        self.table = family.process.sampling_steps(steps, eta=eta)
         self._family = family
         self._guidance = guidance
         self._guidance_gradient = guidance_gradient
@@ -271,7 +270,7 @@ class Rollout:
             image.step += 1
 
     def _timesteps(self, steps: Sequence[int]) -> Tensor:
-        """Return the timesteps of steps, (n,), int64, on the train device."""
+        """Return the network's timesteps of steps, (n,), on the train device."""
         return to_device(torch.tensor([self.table[step].timestep for step in steps]), self._device)
 
 

@@ -12,10 +12,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from modules.diffusion.schedulers import initial_scale, scaled_input, step
 from modules.interfaces import Conditioning, Family
 from modules.memory.eval_mode import eval_mode
 from modules.memory.residency import Enter
-from modules.sampling.schedulers import make_scheduler, set_steps, step
 from onetrainer.config.run.sampling import Prompt, SamplerName
 
 LATENT_CHANNELS = 4
@@ -80,9 +80,8 @@ def sample(
     """
     if len({(prompt.width, prompt.height) for prompt in prompts}) != 1:
         raise ValueError("a batch must hold at least one image, and images of one size only")
-    scheduler = make_scheduler(sampler, family.schedule.settings, family.prediction)
-    set_steps(scheduler, steps)
-    device = family.schedule.signal.device
+    scheduler = family.process.scheduler(sampler, steps)
+    device = family.process.levels.signal.device
     generators = [torch.Generator().manual_seed(prompt.seed) for prompt in prompts]
     noise = torch.cat([_noise(prompt, g) for prompt, g in zip(prompts, generators, strict=True)])
     # The size conditioning of an original of just this size, uncropped.
@@ -91,12 +90,12 @@ def sample(
     with eval_mode(family.unet, family.vae, *family.text_encoders.values()):
         with contexts.phase("encoding"), contexts.autocast():
             texts = _encode(family, prompts, has_negative=guidance != 1)
-        latents = (noise * scheduler.init_noise_sigma).to(device)
+        latents = (noise * initial_scale(scheduler)).to(device)
         predict = partial(_predict, family, contexts, time_ids.to(device))
         with contexts.phase("drawing"):
             for number, timestep in enumerate(scheduler.timesteps):
                 on_step(number)
-                noisy = scheduler.scale_model_input(latents, timestep)
+                noisy = scaled_input(scheduler, latents, timestep)
                 predicted = torch.empty_like(latents)
                 for group in texts:
                     both = predict(noisy[group.indices], timestep, group)
@@ -151,7 +150,7 @@ def _encode(family: Family, prompts: Sequence[Prompt], *, has_negative: bool) ->
         groups.setdefault(encoded[key].hidden.shape[1], []).append(index)
     return [
         _Texts(
-            torch.tensor(group, device=family.schedule.signal.device),
+            torch.tensor(group, device=family.process.levels.signal.device),
             _join([_row(encoded[keys[index]], -1) for index in group]),
             _join([_row(encoded[keys[index]], 0) for index in group]) if has_negative else None,
         )

@@ -39,7 +39,6 @@ from modules.objectives.denoising import Denoising
 from modules.rewards.measures import Measure, brightness
 from modules.rewards.mixer import Mixer, NamedReward
 from modules.sampling.rollout import Rollout, untrained
-from modules.sampling.schedulers import make_scheduler, set_steps
 from onetrainer.config.methods.low_rank import Lora
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.rewards.alignprop import AlignProp as Section
@@ -236,8 +235,7 @@ class _Given:
 
     def scheduler(self) -> DDIMScheduler:
         """Of diffusers, as the rollout goes."""
-        made = make_scheduler("ddim", self.family.schedule.settings, self.family.prediction)
-        set_steps(made, STEPS)
+        made = self.family.process.scheduler("ddim", STEPS)
         assert isinstance(made, DDIMScheduler)
         return made
 

@@ -81,7 +81,7 @@ class _Bare:
         for _ in range(steps):
             noise = torch.randn_like(self.latents)
             timesteps = torch.randint(0, 1000, (len(noise),))
-            noisy = self.family.schedule.add_noise(self.latents, noise, timesteps)
+            noisy = self.family.process.levels.add_noise(self.latents, noise, timesteps)
             predicted = self.family.unet(noisy, timesteps, self.hidden).sample
             torch.nn.functional.mse_loss(predicted, noise).backward()
             torch.nn.utils.clip_grad_norm_(self.weights, 1.0)

@@ -83,7 +83,8 @@ class Adapters:
             notes += load_start_file(path, read_lora(path, names), by_layer, kind)
         for adapter in by_name.values():
             adapter.apply_to()
-        return Adapters(trained, plans_by_name, components, names, family.prediction, kind, notes)
+        prediction = family.process.prediction
+        return Adapters(trained, plans_by_name, components, names, prediction, kind, notes)
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """Return one group for each component, learning rate and LoRA+ ratio."""

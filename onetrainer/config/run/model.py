@@ -10,7 +10,7 @@ from onetrainer.config.base.section import Section, Ui
 
 FamilyName = Literal["sd15", "sd15-inpainting", "sd2", "sd2-inpainting", "sdxl", "sdxl-inpainting"]
 Base = Literal["sd15", "sd2", "sdxl"]
-Prediction = Literal["epsilon", "v_prediction"]
+Prediction = Literal["epsilon", "v_prediction", "flow"]
 PredictionChoice = Literal["auto", "epsilon", "v_prediction"]
 ZeroSnrChoice = Literal["auto", "on", "off"]
 

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from modules.diffusion.losses import LossMix, errors, huber_thresholds, log_cosh, pseudo_huber
-from modules.diffusion.schedule import NoiseSchedule, ScheduleSettings, scaled_linear
+from modules.diffusion.schedule import NoiseLevels, ScheduleSettings, scaled_linear
 
 DIFFERENCES = torch.tensor(
     [-100.0, -20.5, -3.0, -0.1, -1e-3, -1e-6, 0.0, 1e-6, 1e-3, 0.4, 2.0, 19.9, 50.0],
@@ -113,6 +113,6 @@ def test_huber_thresholds_follow_their_schedules(zero_snr):
 
 
 def test_a_threshold_belongs_to_its_image():
-    schedule = NoiseSchedule(ScheduleSettings(), torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]))
+    schedule = NoiseLevels(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]))
     table = huber_thresholds(schedule, "snr", threshold=0.2, scale=1.0)
     assert table.tolist() == pytest.approx([1.0, 0.2])

@@ -78,7 +78,9 @@ def test_the_generalised_offset_is_that_of_the_papers_recursion():
     psi, phi = papers_growth(1 - betas)
     # What is seen and what is to be predicted agree: the balance that the recursion is made for.
     torch.testing.assert_close(psi, phi, rtol=1e-9, atol=0)
-    torch.testing.assert_close(offset_growth(scaled_linear()).double(), psi, rtol=1e-5, atol=0)
+    torch.testing.assert_close(
+        offset_growth(scaled_linear(ScheduleSettings())).double(), psi, rtol=1e-5, atol=0
+    )
 
 
 def test_the_generalised_offset_is_finite_with_zero_terminal_snr():

@@ -6,8 +6,8 @@ from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 from diffusers.training_utils import compute_snr
 
 from modules.diffusion import weights
-from modules.diffusion.schedule import NoiseSchedule, ScheduleSettings, scaled_linear
-from modules.diffusion.targets import target
+from modules.diffusion.ddpm import ddpm
+from modules.diffusion.schedule import NoiseLevels, ScheduleSettings, scaled_linear
 
 EVERY = torch.arange(1000)
 WEIGHTINGS = {
@@ -69,7 +69,7 @@ def test_weights_are_the_papers_and_finite(name, prediction, zero_snr):
 
 @pytest.mark.parametrize("name", WEIGHTINGS)
 def test_weights_are_finite_for_noise_alone_and_for_signal_alone(name):
-    ends = NoiseSchedule(ScheduleSettings(), torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]))
+    ends = NoiseLevels(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]))
     for prediction, limits in zip(PREDICTIONS, LIMITS[name], strict=True):
         assert WEIGHTINGS[name](ends, prediction).tolist() == pytest.approx(limits)
 
@@ -87,7 +87,7 @@ def test_a_mistake_counts_the_same_as_noise_and_as_velocity(name):
     losses = []
     for prediction in PREDICTIONS:
         wanted, predicted = (
-            target(prediction, schedule=table, latents=one, noise=other, timesteps=timesteps)
+            ddpm(prediction=prediction).target(one, other, timesteps)
             for one, other in ((latents, noise), (guessed_latents, guess))
         )
         error = ((wanted - predicted) ** 2).mean(dim=(1, 2, 3))

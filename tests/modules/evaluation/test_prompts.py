@@ -82,14 +82,18 @@ def test_the_distance_is_that_of_noise_predictions_of_each_models_own_reading(na
         for place, share in enumerate(DISTANCE_LEVELS):
             level = int(share * 1000)
             noise = torch.randn(4, 8, 8, generator=seeds.generator(4, "distance", place))
-            signal, spread = family.schedule.signal[level], family.schedule.noise[level]
+            signal, spread = family.process.levels.signal[level], family.process.levels.noise[level]
             noisy = signal * latents + spread * noise
 
             def noise_of(noisy=noisy, level=level, signal=signal, spread=spread):
                 text = family.encode_text([PROMPTS[0]]).repeated(2)
                 time_ids = torch.tensor([[64.0, 64, 0, 0, 64, 64]] * 2)
                 seen = family.predict(noisy, torch.full((2,), level), text, time_ids=time_ids)
-                return seen if family.prediction == "epsilon" else signal * seen + spread * noisy
+                return (
+                    seen
+                    if family.process.prediction == "epsilon"
+                    else signal * seen + spread * noisy
+                )
 
             now = noise_of()
             with method.base_model():

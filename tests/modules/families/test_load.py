@@ -317,9 +317,9 @@ def test_velocity_and_schedule_are_read_from_the_folder(tmp_path):
         tmp_path / "v", name="sd2", prediction="v_prediction", zero_terminal_snr=True
     )
     family = loaded(folder, "sd2")
-    assert family.prediction == "v_prediction"
-    assert family.schedule.settings.zero_terminal_snr
-    assert family.schedule.signal[-1] == 0
+    assert family.process.prediction == "v_prediction"
+    assert family.process.settings.zero_terminal_snr
+    assert family.process.levels.signal[-1] == 0
     with pytest.raises(UserError, match="v_prediction"):
         loaded(folder, "sd2", prediction="epsilon")
     config = folder / "scheduler" / "scheduler_config.json"
@@ -336,7 +336,7 @@ def test_marker_tensors_tell_velocity_and_zero_snr(tmp_path):
     assert loaded(file, "sdxl", configs=configs).prediction == "epsilon"
     marked = loaded(tmp_path / "marked.safetensors", "sdxl", configs=configs)
     assert marked.prediction == "v_prediction"
-    assert marked.schedule.signal[-1] == 0
+    assert marked.process.levels.signal[-1] == 0
 
 
 def test_file_of_sd2_that_does_not_tell_asks_for_the_prediction(tmp_path):

@@ -123,8 +123,8 @@ def test_marks_of_velocity_and_zero_terminal_snr_and_extras_are_carried_over(tmp
         assert {"v_pred", "ztsnr"} <= set(file.keys())
         assert file.metadata()["modelspec.title"] == "mine"
     family = origin.load(path=written)
-    assert family.prediction == "v_prediction"
-    assert family.schedule.settings.zero_terminal_snr
+    assert family.process.prediction == "v_prediction"
+    assert family.process.settings.zero_terminal_snr
 
 
 def test_position_ids_of_an_old_file_are_kept(tmp_path, old_file):

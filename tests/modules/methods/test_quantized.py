@@ -204,7 +204,7 @@ def test_on_a_gpu_it_gives_the_processors_numbers_wherever_layers_wait(quantizat
             offload_device=tiny.CPU,
         )
         put_networks(family, method, device, offloaded=managed.offloaded)
-        family = replace(family, schedule=family.schedule.to(device))
+        family = replace(family, process=family.process.to(device))
         found = predict(family).cpu()
         trained = {name: gradient.cpu() for name, gradient in learn(family, method).items()}
     packed = {own for layer in layers(family).values() for own in (layer.packed, layer.scales)}

@@ -179,7 +179,7 @@ def test_draft_lv_averages_the_gradients_of_last_steps_from_the_same_image(famil
         batch_of(family, 1),
         weights,
     )
-    scheduler = exact.scheduler(family.schedule.settings, "epsilon", steps=STEPS)
+    scheduler = exact.scheduler(family.process.settings, "epsilon", steps=STEPS)
     timestep, batch = scheduler.timesteps[-1], batch_of(family, 1)
     finished = drawn_by_hand(family, 1, Trajectory((False, False, True), STEPS))
     rewards = [warm(family, finished)]
@@ -262,7 +262,7 @@ def test_the_anchor_is_the_distance_to_the_base_models_predictions_of_noise(pred
     weights = [p for g in method.parameter_groups() for p in g.parameters.values()]
     loss, found = gradient_of(objective, batch, weights)
     without, reward = gradient_of(objective_of(family, through, method=method), batch, weights)
-    scheduler = exact.scheduler(family.schedule.settings, prediction, steps=STEPS)
+    scheduler = exact.scheduler(family.process.settings, prediction, steps=STEPS)
     chosen, total = [], 0
     for place in (0, 1):
         generator = seeds.generator(SEED, "reward-anchor", STEP, place)

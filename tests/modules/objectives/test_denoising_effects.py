@@ -93,7 +93,7 @@ def test_weightings_change_the_value_and_not_the_loss_per_item(which, request):
         weighed = loss(family, batch, weighting={"kind": kind})
         assert torch.equal(weighed.per_item, plain.per_item), kind
         assert weighed.value.isfinite(), kind
-        is_trivial = kind == "noise_like" and family.prediction == "epsilon"
+        is_trivial = kind == "noise_like" and family.process.prediction == "epsilon"
         assert torch.equal(weighed.value, plain.value) == is_trivial, kind
 
 
@@ -102,7 +102,7 @@ def test_min_snr_weighs_each_image_by_its_timestep(velocity):
     plain = loss(velocity, batch)
     drawn = [seeds.generator(SEED, "timestep", STEP, p) for p in FOUR]
     timesteps = torch.cat([torch.randint(0, 1000, (1,), generator=g) for g in drawn])
-    alphas = velocity.schedule.alphas_cumprod[timesteps]
+    alphas = velocity.process.levels.alphas_cumprod[timesteps]
     ratio = alphas / (1 - alphas)
     expected = (plain.per_item * ratio.clamp(max=5) / (ratio + 1)).sum() * 0.25
     ours = loss(velocity, batch, weighting={"kind": "min_snr"})
@@ -126,7 +126,7 @@ class _Recorder:
     """A family that notes what it is given, and predicts nothing but zeros."""
 
     def __init__(self, family):
-        self.schedule, self.prediction, self.asked = family.schedule, family.prediction, []
+        self.process, self.asked = family.process, []
 
     def predict(self, noisy, timesteps, conditioning, *, time_ids, masked=None):
         self.asked.append((noisy, timesteps))
@@ -148,7 +148,7 @@ def test_input_perturbation_is_in_what_is_seen_and_not_in_the_target(which, requ
             for p in FOUR
         ]
     )
-    spread = at(family.schedule.noise, timesteps)
+    spread = at(family.process.levels.noise, timesteps)
     torch.testing.assert_close(other - noisy, 0.1 * spread * extra, rtol=0, atol=1e-6)
 
 

@@ -138,7 +138,7 @@ def by_hand(case, through, *, guidance, eta, detaches_without=False):
     family, told = case.family, case.told
     total = 0
     for place in range(len(case.start)):
-        scheduler = exact.scheduler(family.schedule.settings, family.prediction, steps=STEPS)
+        scheduler = exact.scheduler(family.process.settings, family.process.prediction, steps=STEPS)
         latents, time_ids = case.start[place][None], told["time_ids"][:1]
         text = told["conditioning"]
         pooled = None if text.pooled is None else text.pooled[place][None]
@@ -345,7 +345,7 @@ def test_the_noise_seen_by_a_velocity_model_is_that_of_its_prediction():
         velocity = case.family.predict(
             case.start, torch.tensor([timestep]), told["conditioning"], time_ids=told["time_ids"]
         )
-    scheduler = exact.scheduler(case.family.schedule.settings, "v_prediction", steps=STEPS)
+    scheduler = exact.scheduler(case.family.process.settings, "v_prediction", steps=STEPS)
     level = scheduler.alphas_cumprod[timestep]
     expected = level**0.5 * velocity + (1 - level) ** 0.5 * case.start
     assert torch.allclose(seen, expected, atol=1e-10)

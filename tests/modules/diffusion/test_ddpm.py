@@ -4,8 +4,8 @@ import pytest
 import torch
 from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 
-from modules.diffusion.schedule import ScheduleSettings, scaled_linear
-from modules.diffusion.targets import target
+from modules.diffusion.ddpm import ddpm
+from modules.diffusion.schedule import ScheduleSettings
 from modules.diffusion.timesteps import uniform
 
 TIMESTEPS = torch.tensor([0, 1, 500, 998, 999])
@@ -25,7 +25,7 @@ def tensors():
 def test_noisy_latents_equal_those_of_diffusers(reference, tensors):
     latents, noise = tensors
     expected = reference.add_noise(latents, noise, TIMESTEPS)
-    ours = scaled_linear().add_noise(latents, noise, TIMESTEPS)
+    ours = ddpm().levels.add_noise(latents, noise, TIMESTEPS)
     # diffusers multiplies its ᾱ up in float32, which costs it some 1e-6.
     torch.testing.assert_close(ours, expected, rtol=0, atol=5e-6)
 
@@ -33,26 +33,17 @@ def test_noisy_latents_equal_those_of_diffusers(reference, tensors):
 def test_velocity_equals_that_of_diffusers(reference, tensors):
     latents, noise = tensors
     expected = reference.get_velocity(latents, noise, TIMESTEPS)
-    ours = target(
-        "v_prediction",
-        schedule=scaled_linear(),
-        latents=latents,
-        noise=noise,
-        timesteps=TIMESTEPS,
-    )
+    ours = ddpm(prediction="v_prediction").target(latents, noise, TIMESTEPS)
     torch.testing.assert_close(ours, expected, rtol=0, atol=5e-6)
 
 
 def test_the_epsilon_target_is_the_noise(tensors):
     latents, noise = tensors
-    ours = target(
-        "epsilon", schedule=scaled_linear(), latents=latents, noise=noise, timesteps=TIMESTEPS
-    )
-    assert ours is noise
+    assert ddpm().target(latents, noise, TIMESTEPS) is noise
 
 
 def test_signal_and_noise_add_up_to_one():
-    schedule = scaled_linear()
+    schedule = ddpm().levels
     total = schedule.signal.double() ** 2 + schedule.noise.double() ** 2
     torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-6)
 
@@ -65,11 +56,11 @@ def test_zero_terminal_snr_is_that_of_diffusers(tensors):
         beta_schedule="scaled_linear",
         rescale_betas_zero_snr=True,
     )
-    schedule = scaled_linear(ScheduleSettings(zero_terminal_snr=True))
+    schedule = ddpm(ScheduleSettings(zero_terminal_snr=True)).levels
     torch.testing.assert_close(schedule.alphas_cumprod, reference.alphas_cumprod, rtol=0, atol=2e-6)
     assert schedule.signal[-1] == 0
     assert schedule.noise[-1] == 1
-    assert schedule.signal[0] == scaled_linear().signal[0]
+    assert schedule.signal[0] == ddpm().levels.signal[0]
     ours = schedule.add_noise(latents, noise, TIMESTEPS)
     torch.testing.assert_close(
         ours, reference.add_noise(latents, noise, TIMESTEPS), rtol=0, atol=5e-6

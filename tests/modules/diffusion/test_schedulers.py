@@ -3,8 +3,9 @@ from typing import get_args
 import pytest
 import torch
 
+from modules.diffusion.ddpm import ddpm
 from modules.diffusion.schedule import ScheduleSettings, scaled_linear
-from modules.sampling.schedulers import make_scheduler, set_steps, step
+from modules.diffusion.schedulers import step
 from onetrainer.config.run.sampling import SamplerName
 from onetrainer.errors import UserError
 
@@ -13,9 +14,7 @@ ZERO = ScheduleSettings(zero_terminal_snr=True)
 
 
 def scheduler(name, steps, settings=None, prediction="v_prediction"):
-    made = make_scheduler(name, settings or ScheduleSettings(), prediction)
-    set_steps(made, steps)
-    return made
+    return ddpm(settings, prediction).scheduler(name, steps)
 
 
 def walk(made):
@@ -50,14 +49,14 @@ def test_zero_terminal_snr_begins_at_noise_alone(name):
 def test_the_tables_are_those_that_training_uses(name):
     for settings in (ScheduleSettings(beta_start=0.001, beta_end=0.02, steps=500), ZERO):
         ours = scaled_linear(settings).alphas_cumprod
-        theirs = make_scheduler(name, settings, "v_prediction").alphas_cumprod
+        theirs = scheduler(name, 10, settings).alphas_cumprod
         torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_noise_prediction_with_zero_terminal_snr_is_refused(name):
     with pytest.raises(UserError, match="v_prediction"):
-        make_scheduler(name, ZERO, "epsilon")
+        scheduler(name, 10, ZERO, "epsilon")
 
 
 @pytest.mark.parametrize(("name", "steps"), [("lcm", 51), ("unipc", 1000)])
@@ -68,7 +67,7 @@ def test_more_steps_than_a_sampler_has_are_refused(name, steps):
 
 def k_diffusion_sigmas(steps):
     """Evenly from timestep 999 to 0, then 0. Source: crowsonkb/k-diffusion, `get_sigmas`."""
-    table = scaled_linear()
+    table = scaled_linear(ScheduleSettings())
     all_sigmas = (table.noise.double() / table.signal.double()).log()
     positions = torch.linspace(999, 0, steps, dtype=torch.float64)
     low = positions.floor().long().clamp(max=998)

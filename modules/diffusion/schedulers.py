@@ -22,6 +22,9 @@ from diffusers.schedulers.scheduling_euler_ancestral_discrete import (
     EulerAncestralDiscreteScheduler,
 )
 from diffusers.schedulers.scheduling_euler_discrete import EulerDiscreteScheduler
+from diffusers.schedulers.scheduling_flow_match_euler_discrete import (
+    FlowMatchEulerDiscreteScheduler,
+)
 from diffusers.schedulers.scheduling_lcm import LCMScheduler
 from diffusers.schedulers.scheduling_unipc_multistep import UniPCMultistepScheduler
 from torch import Tensor
@@ -31,6 +34,7 @@ from onetrainer.config.run.model import Prediction
 from onetrainer.config.run.sampling import SamplerName
 from onetrainer.errors import UserError
 
+FLOW_SAMPLERS: tuple[SamplerName, ...] = ("ddim", "euler", "dpmpp_2m", "unipc")
 LCM_STEPS = 50  # of the teacher that LCMs are distilled from: Luo et al. 2023, arXiv:2310.04378
 
 
@@ -65,21 +69,14 @@ class Scheduler(Protocol):
     ) -> StepOutput: ...
 
 
-def make_scheduler(
-    name: SamplerName, settings: ScheduleSettings, prediction: Prediction
+def ddpm_scheduler(
+    name: SamplerName, settings: ScheduleSettings, prediction: Prediction, *, steps: int
 ) -> Scheduler:
-    """Build the sampler's scheduler for a model's noise schedule and prediction.
+    """Build the sampler's scheduler for a model's noise schedule, ready for an image.
 
     Raises:
-        UserError: Noise prediction with zero terminal SNR: the last timestep's input is noise
-            alone, and its noise says nothing about an image.
+        UserError: The sampler does not support so many steps.
     """
-    if settings.zero_terminal_snr and prediction == "epsilon":
-        raise UserError(
-            "a model that predicts noise (epsilon) cannot be sampled with zero terminal SNR",
-            "Such models predict velocity (v_prediction)",
-            "Set the prediction to v_prediction, or zero terminal SNR to off",
-        )
     common = {
         "num_train_timesteps": settings.steps,
         "beta_start": settings.beta_start,
@@ -89,23 +86,55 @@ def make_scheduler(
         "rescale_betas_zero_snr": settings.zero_terminal_snr,
     }
     with _known_warnings():
-        return _make(name, common, has_zero_snr=settings.zero_terminal_snr)
-
-
-def set_steps(scheduler: Scheduler, steps: int) -> None:
-    """Set the scheduler's number of steps, and reset it for a new image.
-
-    Raises:
-        UserError: The sampler does not support so many steps.
-    """
-    with _known_warnings():
+        scheduler = _make(name, common, has_zero_snr=settings.zero_terminal_snr)
         _set_steps(scheduler, steps)
     if not isinstance(scheduler, DDIMScheduler):
         # Otherwise the first of two equal timesteps is skipped: Karras' are rounded.
         scheduler.set_begin_index(0)
-    if scheduler.config.rescale_betas_zero_snr:
-        last = scheduler.config.num_train_timesteps - 1
-        assert int(scheduler.timesteps[0]) == last, "the timestep of noise alone is missing"
+    if settings.zero_terminal_snr:
+        assert int(scheduler.timesteps[0]) == settings.steps - 1, "no timestep of noise alone"
+    return scheduler
+
+
+def flow_scheduler(name: SamplerName, *, times: int, shift: float, steps: int) -> Scheduler:
+    """Build the sampler's scheduler for a rectified flow, ready for an image.
+
+    DDIM without new noise is Euler's method here.
+
+    Raises:
+        UserError: The sampler cannot follow a flow.
+    """
+    scheduler: Scheduler
+    flow = {"use_flow_sigmas": True, "prediction_type": "flow_prediction", "flow_shift": shift}
+    match name:
+        case "ddim" | "euler":
+            scheduler = FlowMatchEulerDiscreteScheduler(num_train_timesteps=times, shift=shift)
+        case "dpmpp_2m":
+            scheduler = DPMSolverMultistepScheduler(num_train_timesteps=times, **flow)
+        case "unipc":
+            scheduler = UniPCMultistepScheduler(num_train_timesteps=times, **flow)
+        case _:
+            raise UserError(
+                f'the sampler "{name}" cannot follow a flow, which this model predicts',
+                f"Expected one of {', '.join(FLOW_SAMPLERS)}",
+                'Choose "euler"',
+            )
+    with _known_warnings():
+        scheduler.set_timesteps(steps)
+    scheduler.set_begin_index(0)
+    return scheduler
+
+
+def initial_scale(scheduler: Scheduler) -> float | Tensor:
+    """Return the standard deviation that the initial noise must have."""
+    is_flow = isinstance(scheduler, FlowMatchEulerDiscreteScheduler)  # it has no such attribute
+    return 1.0 if is_flow else scheduler.init_noise_sigma
+
+
+def scaled_input(scheduler: Scheduler, latents: Tensor, timestep: Tensor) -> Tensor:
+    """Return the network's input, (B, C, h, w), for latents at one of the scheduler's timesteps."""
+    is_flow = isinstance(scheduler, FlowMatchEulerDiscreteScheduler)
+    return latents if is_flow else scheduler.scale_model_input(latents, timestep)
 
 
 def step(
@@ -118,7 +147,7 @@ def step(
     """Run one step, and return the latents after it, (B, 4, h, w), float32.
 
     Args:
-        scheduler: From `make_scheduler`.
+        scheduler: Of a noise process.
         predicted: For the scaled latents.
         timestep: One of the scheduler's own.
         latents: (B, 4, h, w).

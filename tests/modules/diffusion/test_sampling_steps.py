@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from modules.diffusion.ddim import ddim_steps
-from modules.diffusion.schedule import ScheduleSettings, at, scaled_linear
-from modules.diffusion.targets import target
+from modules.diffusion.ddpm import ddpm
+from modules.diffusion.sampling_steps import ddim_steps
+from modules.diffusion.schedule import ScheduleSettings, at
 from onetrainer.errors import UserError
 from tests import exact
 
@@ -44,7 +44,8 @@ def test_each_step_equals_that_of_diffusers(settings, prediction, eta):
 
 @pytest.mark.parametrize(("settings", "prediction"), KINDS)
 def test_of_the_right_prediction_image_and_noise_are_predicted_exactly(settings, prediction):
-    schedule = scaled_linear(settings)
+    process = ddpm(settings, prediction)
+    schedule = process.levels
     image, noise = torch.randn(2, 1, 4, 2, 2, generator=torch.Generator().manual_seed(1))
     for step in ddim_steps(settings, prediction, steps=10, eta=0):
         timesteps = torch.tensor([step.timestep])
@@ -52,16 +53,14 @@ def test_of_the_right_prediction_image_and_noise_are_predicted_exactly(settings,
         assert (step.signal, step.spread) == pytest.approx(
             (float(at(schedule.signal, timesteps)), float(at(schedule.noise, timesteps))), abs=1e-6
         )
-        wanted = target(
-            prediction, schedule=schedule, latents=image, noise=noise, timesteps=timesteps
-        )
+        wanted = process.target(image, noise, timesteps)
         assert torch.allclose(step.clean.combine(noisy, wanted), image, atol=1e-4)
         assert torch.allclose(step.noise.combine(noisy, wanted), noise, atol=1e-5)
 
 
 def test_noise_cannot_be_predicted_where_there_is_nothing_else():
     with pytest.raises(UserError, match="zero terminal SNR"):
-        ddim_steps(ZERO_SNR, "epsilon", steps=10, eta=0)
+        ddpm(ZERO_SNR, "epsilon").sampling_steps(10, eta=0)
 
 
 def test_the_first_step_from_nothing_but_noise_is_new_noise_and_the_predicted_image():

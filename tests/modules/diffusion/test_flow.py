@@ -1,0 +1,112 @@
+"""Rectified flow against diffusers' scheduler and the straight line that it is."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from diffusers.schedulers.scheduling_flow_match_euler_discrete import (
+    FlowMatchEulerDiscreteScheduler,
+)
+
+from modules.diffusion import weights
+from modules.diffusion.flow import rectified_flow
+from modules.diffusion.schedulers import FLOW_SAMPLERS, step
+from onetrainer.errors import UserError
+
+SHIFTS = (1.0, 3.0)
+LATENTS, NOISE, PREDICTED = torch.randn(3, 2, 4, 4, 4, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_noisy_latents_and_times_equal_those_of_diffusers(shift):
+    process, reference = rectified_flow(shift), FlowMatchEulerDiscreteScheduler(shift=shift)
+    timesteps = torch.tensor([999, 400])  # diffusers counts from the noisiest
+    times = process.network_times(timesteps)
+    torch.testing.assert_close(times, reference.timesteps[999 - timesteps])
+    expected = reference.scale_noise(LATENTS, reference.timesteps[999 - timesteps], NOISE)
+    ours = process.levels.add_noise(LATENTS, NOISE, timesteps)
+    torch.testing.assert_close(ours, expected, rtol=0, atol=1e-6)
+
+
+def test_the_target_is_the_velocity_along_the_line():
+    process, timesteps = rectified_flow(), torch.tensor([100, 700])
+    nearer, farther = (
+        process.levels.add_noise(LATENTS, NOISE, timesteps + shift) for shift in (0, 100)
+    )
+    velocity = process.target(LATENTS, NOISE, timesteps)
+    torch.testing.assert_close((farther - nearer) / 0.1, velocity, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("count", [1, 2, 7, 30])
+def test_each_step_equals_that_of_diffusers(shift, count):
+    reference = FlowMatchEulerDiscreteScheduler(shift=shift)
+    reference.set_timesteps(count)
+    found = rectified_flow(shift).sampling_steps(count, eta=0)
+    assert [each.timestep for each in found] == pytest.approx(reference.timesteps.tolist())
+    latents = LATENTS
+    for ours, timestep in zip(found, reference.timesteps, strict=True):
+        expected = reference.step(PREDICTED, timestep, latents).prev_sample
+        latents = ours.next(latents, PREDICTED, None)
+        torch.testing.assert_close(latents, expected, rtol=0, atol=1e-5)
+
+
+def test_of_the_right_velocity_image_and_noise_are_predicted_exactly():
+    velocity = NOISE - LATENTS
+    for each in rectified_flow(3.0).sampling_steps(5, eta=0):
+        noisy = each.signal * LATENTS + each.spread * NOISE
+        torch.testing.assert_close(each.clean.combine(noisy, velocity), LATENTS)
+        torch.testing.assert_close(each.noise.combine(noisy, velocity), NOISE)
+
+
+def test_new_noise_keeps_the_spread_of_latents():
+    """Of the right prediction the noise has the next level's variance with any share of it."""
+    for eta in (0.3, 1.0):
+        steps = rectified_flow(3.0).sampling_steps(6, eta=eta)
+        for now, after in pairwise(steps):
+            kept = now.next_latents.latents * now.spread + now.next_latents.predicted
+            assert kept**2 + now.noise_std**2 == pytest.approx(after.spread**2)
+        assert steps[-1].noise_std == 0
+
+
+@pytest.mark.parametrize("name", FLOW_SAMPLERS)
+def test_every_sampler_ends_at_the_image_of_a_right_prediction(name):
+    scheduler = rectified_flow(3.0).scheduler(name, 20)
+    assert len(scheduler.timesteps) == 20
+    latents = NOISE.clone()
+    for timestep in scheduler.timesteps:
+        latents = step(scheduler, NOISE - LATENTS, timestep, latents, [])
+    torch.testing.assert_close(latents, LATENTS, rtol=0, atol=2e-3)
+
+
+def test_other_samplers_are_refused_in_words():
+    with pytest.raises(UserError, match='"euler"'):
+        rectified_flow().scheduler("lcm", 4)
+
+
+def test_a_mistake_counts_the_same_as_noise_and_as_velocity():
+    """The same wrong image of what is in the noisy latents, once as noise and once as velocity."""
+    process, timesteps = rectified_flow(3.0), torch.tensor([10, 800])
+    noisy = process.levels.add_noise(LATENTS, NOISE, timesteps)
+    signal, spread = (
+        part[timesteps].view(-1, 1, 1, 1) for part in (process.levels.signal, process.levels.noise)
+    )
+    image = (noisy - spread * PREDICTED) / signal
+    errors = {
+        "epsilon": PREDICTED - NOISE,
+        "flow": process.target(image, PREDICTED, timesteps)
+        - process.target(LATENTS, NOISE, timesteps),
+    }
+    for weigh in (
+        weights.debiased,
+        weights.noise_like,
+        lambda levels, kind: weights.min_snr(levels, kind, gamma=5.0),
+        lambda levels, kind: weights.p2(levels, kind, gamma=1.0, k=1.0),
+    ):
+        as_noise, as_flow = (
+            (error**2).mean(dim=(1, 2, 3)) * weigh(process.levels, kind)[timesteps]
+            for kind, error in errors.items()
+        )
+        torch.testing.assert_close(as_noise, as_flow, rtol=1e-4, atol=0)
+    plain = weights.velocity_like(process.levels, "flow", strength=0.5)
+    assert torch.allclose(plain, process.levels.signal**2 + 0.5)
