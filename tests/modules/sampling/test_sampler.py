@@ -66,7 +66,7 @@ def reference_scheduler(name, prediction="epsilon", *, zero=False):
 
 def reference(model, prompt, name="ddim", *, steps=5, guidance=3.0, zero=False, **options):
     """The same image by a pipeline of diffusers, (1, 3, H, W) in [-1, 1]."""
-    scheduler = reference_scheduler(name, model.prediction, zero=zero)
+    scheduler = reference_scheduler(name, model.process.prediction, zero=zero)
     parts = {"vae": model.vae, "unet": model.unet, "scheduler": scheduler}
     encoders = dict.fromkeys(("text_encoder", "tokenizer"))
     with torch.no_grad():
