@@ -4,7 +4,7 @@ B images in a batch; h, w the latent's height and width (1/8 of the image's); T 
 width.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from modules.diffusion.schedule import NoiseLevels
     from modules.diffusion.schedulers import Scheduler
     from modules.formats.embeddings.embedding_file import Embedding
-    from onetrainer.config.run.model import FamilyName, Prediction
+    from onetrainer.config.run.model import FamilyName
     from onetrainer.config.run.output import LoraNaming, ModelFormat
     from onetrainer.config.run.sampling import SamplerName
+    from onetrainer.families.spec import FamilySpec, Prediction
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,8 @@ class Family(Protocol):
     """
 
     @property
+    def spec(self) -> "FamilySpec": ...
+    @property
     def name(self) -> "FamilyName": ...
     @property
     def unet(self) -> nn.Module: ...
@@ -219,6 +222,19 @@ class Family(Protocol):
 
         Raises UserError if a placeholder token exists already, or its vectors do not fit.
         """
+        ...
+
+    def with_process(self, process: NoiseProcess) -> "Family": ...
+    def with_tiling(self, *, is_on: bool) -> "Family":
+        """Return the model with large images decoded in tiles or not."""
+        ...
+
+    def layers(self) -> dict[str, list[nn.Module]]:
+        """Return each component's layers that are checkpointed and offloaded, as computed."""
+        ...
+
+    def encode_blank_images(self, sizes: Iterable[tuple[int, int]]) -> None:
+        """Encode blank images, (width, height), if every step needs them, while the VAE can."""
         ...
 
     def count_tokens(self, caption: str) -> int:

@@ -21,7 +21,7 @@ class Exact(StableDiffusion):
             noisy.double(),
             timesteps,
             encoder_hidden_states=conditioning.hidden,
-            added_cond_kwargs=self.added(conditioning, time_ids),
+            added_cond_kwargs=self._added(conditioning, time_ids),
         ).sample
 
     def decode_latents(self, latents):

@@ -8,7 +8,6 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from modules.families.layers import component_layers
 from modules.memory.layers.layers import LayerSettings, ManagedLayers, manage_layers
 
 CPU = torch.device("cpu")
@@ -45,7 +44,7 @@ def manage(
     layers, settings: LayerSettings, journeys: Journeys | None = None, *, is_apart: bool = True
 ) -> ManagedLayers:
     """Layers of a family, or by part, managed with two devices of which the second is a fiction."""
-    by_part = layers if isinstance(layers, dict) else component_layers(layers)
+    by_part = layers if isinstance(layers, dict) else layers.layers()
     offload_device = ELSEWHERE if is_apart else CPU
     return manage_layers(
         by_part,

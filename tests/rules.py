@@ -24,7 +24,9 @@ HOMES = {
 # ranks only, so that no two folders import each other.
 RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "onetrainer": (
-        ("config/base", "errors", "seeds"),
+        ("errors", "seeds"),
+        ("families",),
+        ("config/base",),
         (
             *("config/data", "config/methods", "config/optimizers"),
             *("images", "json_file", "run", "tensor_files"),

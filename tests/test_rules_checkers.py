@@ -52,7 +52,7 @@ def test_import_between_the_wings_is_found(name, text):
         ("modules__diffusion__noise", "modules.interfaces", False),
         ("modules__interfaces", "modules.diffusion.schedule", True),
         ("modules__families__sd15", "modules.families.prompts.prompts", True),
-        ("modules__families__prompts__prompts", "modules.families.sd15", False),
+        ("modules__families__prompts__prompts", "modules.families.load", False),
         ("modules__families__sd15", "modules.methods.full", False),
         ("modules__methods__full", "modules.formats.lora.lora_file", True),
         ("modules__formats__lora__lora_file", "modules.methods.full", False),

@@ -31,12 +31,11 @@ from modules.diffusion.ddpm import ddpm
 from modules.diffusion.schedule import ScheduleSettings
 from modules.families.components import Components, load_tokenizer
 from modules.families.load import assemble
-from modules.families.registry import family_spec
 from modules.families.stable_diffusion import StableDiffusion
 from modules.formats.files.component_configs import MODELS
 from modules.formats.original.layout import recipes
 from modules.formats.original.recipe import merge
-from onetrainer.config.run.model import base_of
+from onetrainer.families.registry import base_of, family_spec
 
 CPU = torch.device("cpu")
 FAMILIES = ("sd15", "sd15-inpainting", "sd2", "sd2-inpainting", "sdxl", "sdxl-inpainting")
@@ -44,14 +43,6 @@ WIDTHS = {"sd15": (32,), "sd2": (24,), "sdxl": (32, 40)}  # of each text encoder
 WIDTH = WIDTHS["sd15"][0]
 PROJECTION = 48  # of SDXL's second encoder; other than its width, so that directions show
 TIME_WIDTH = 8  # of each of SDXL's six sizes
-PIPELINES = {
-    "sd15": "StableDiffusionPipeline",
-    "sd15-inpainting": "StableDiffusionInpaintPipeline",
-    "sd2": "StableDiffusionPipeline",
-    "sd2-inpainting": "StableDiffusionInpaintPipeline",
-    "sdxl": "StableDiffusionXLPipeline",
-    "sdxl-inpainting": "StableDiffusionXLInpaintPipeline",
-}
 
 
 @cache
@@ -81,7 +72,7 @@ def configs(name: str = "sd15") -> dict[str, dict]:
     vae = {"block_out_channels": [8, 12, 16, 16], "norm_num_groups": 4, "sample_size": 64}
     tiny = {"unet": real["unet"] | unet, "vae": real["vae"] | vae}
     for encoder, width in zip(family_spec(base).encoders, widths, strict=True):
-        tiny[encoder.component] = real[encoder.component] | {
+        tiny[encoder.component.folder] = real[encoder.component.folder] | {
             "hidden_size": width,
             "intermediate_size": 2 * width,
             "num_attention_heads": 2,
@@ -111,10 +102,10 @@ def _components(seed: int, name: str) -> tuple[bytes, list[Tensor]]:
             UNet2DConditionModel.from_config(tiny["unet"]),
             AutoencoderKL.from_config(tiny["vae"]),
             {
-                encoder.component: (
+                encoder.component.folder: (
                     CLIPTextModelWithProjection if encoder.has_projection else CLIPTextModel
-                )(CLIPTextConfig(**tiny[encoder.component]))
-                for encoder in family_spec(base_of(name)).encoders
+                )(CLIPTextConfig(**tiny[encoder.component.folder]))
+                for encoder in family_spec(name).encoders
             },
         )
         _make_decoder_respond(made.vae)
@@ -166,7 +157,7 @@ def family(
     device: torch.device = CPU,
 ) -> StableDiffusion:
     """A loaded tiny model, frozen, without any file written."""
-    made, spec = components(seed, name), family_spec(base_of(name))
+    made, spec = components(seed, name), family_spec(name)
     for part in (made.unet, *made.encoders.values()):
         nn.Module.to(part, compute_dtype)  # diffusers' own `to` warns about nothing
     for part in (made.unet, made.vae, *made.encoders.values()):
@@ -175,7 +166,6 @@ def family(
     return assemble(
         spec,
         made,
-        name=name,
         tokenizer=_tokenizer(),
         process=ddpm(settings, prediction).to(device),
         clip_skip=clip_skip,
@@ -201,7 +191,7 @@ def write_configs(
             shutil.copy(MODELS / "sd15" / "tokenizer" / file, tokenizer / file)
     for component, config in configs(name).items():
         (folder / component / "config.json").write_text(json.dumps(config))
-    _change(folder / "model_index.json", _class_name=PIPELINES[name])
+    _change(folder / "model_index.json", _class_name=family_spec(name).pipeline)
     _change(
         folder / "scheduler" / "scheduler_config.json",
         prediction_type=prediction,
@@ -243,7 +233,7 @@ def write_single_file(
         state[ids] = torch.arange(77)
     for component, part in _named(made).items():
         tensors = _canonical(component, part)
-        for recipe in recipes(base_of(name), component, tensors):
+        for recipe in recipes(family_spec(name).components[component], tensors):
             state[recipe.original] = merge(recipe, [tensors[ours] for ours in recipe.ours])
     _save(state, path, dtype)
     return path

@@ -36,6 +36,7 @@ from onetrainer.dataset.dataset import Dataset, read_dataset, uses_images_only
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.near_duplicates import AnalysisCancelled, near_duplicate_groups
 from onetrainer.dataset.transforms import bucket_at
+from onetrainer.families.registry import family_spec
 from onetrainer.images.image_index import ImageIndex
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Phase, Warned
@@ -278,7 +279,9 @@ def options_of(config: TrainConfig) -> EncodeOptions:
         caches_latents=data.cache_latents,
         batch=data.cache_batch,
         threads=data.loader_threads,
-        conditioning=data.conditioning if config.model.family.endswith("inpainting") else "blank",
+        conditioning=data.conditioning
+        if family_spec(config.model.family).sees_masked_image
+        else "blank",
     )
 
 

@@ -9,7 +9,7 @@ from modules.assembly.prompts import RewardPrompts, prepare_prompts
 from modules.assembly.run_context import Run
 from modules.data.cache import EncoderDigests
 from modules.evaluation.validation import ValidationImages
-from modules.families.stable_diffusion import StableDiffusion
+from modules.interfaces import Family
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import uses_images
 from onetrainer.dataset.buckets import Bucket
@@ -82,7 +82,7 @@ class Inputs:
         return lines
 
 
-def encoder_digests_of(run: Run, family: StableDiffusion) -> EncoderDigests | None:
+def encoder_digests_of(run: Run, family: Family) -> EncoderDigests | None:
     """Return digests of the encoders for a run's images; None if it uses no images.
 
     Call before anything is set to train.
@@ -90,7 +90,7 @@ def encoder_digests_of(run: Run, family: StableDiffusion) -> EncoderDigests | No
     return digests_for(run.config, family) if uses_images(run.config) else None
 
 
-def prepare_inputs(run: Run, family: StableDiffusion, digests: EncoderDigests | None) -> Inputs:
+def prepare_inputs(run: Run, family: Family, digests: EncoderDigests | None) -> Inputs:
     """List and encode the training data.
 
     Raises:

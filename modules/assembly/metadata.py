@@ -22,11 +22,14 @@ from onetrainer import __version__
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.methods.adapter_section import AdapterSection
 from onetrainer.config.methods.embedding import EmbeddingOnly
+from onetrainer.config.methods.encoders import ENCODER_SECTIONS, encoder_settings
 from onetrainer.config.methods.full import Full, Vae
-from onetrainer.config.run.model import FamilyName, Prediction, base_of
+from onetrainer.config.run.model import FamilyName
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.transforms import bucket_at
+from onetrainer.families.registry import base_of
+from onetrainer.families.spec import Prediction
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.schedules.learning_rate import warmup_steps
 
@@ -225,7 +228,7 @@ def _training_fields(config: TrainConfig, model: ModelFacts) -> dict[str, object
         "zero_terminal_snr": model.zero_terminal_snr,
         "learning_rate": config.optimizer.lr,
         "unet_lr": rates.get("unet"),
-        "text_encoder_lr": rates.get("text_encoder", rates.get("text_encoder_2")),
+        "text_encoder_lr": next((rates[name] for name in ENCODER_SECTIONS if name in rates), None),
         "optimizer": config.optimizer.target.replace(":", "."),
         "lr_scheduler": schedule_term(config.schedule, warmup_steps=warmup),
         "lr_warmup_steps": warmup,
@@ -249,13 +252,9 @@ def _rates(config: TrainConfig) -> dict[str, float]:
             return {}
         case method:
             rate = config.optimizer.lr
-            rates = {
-                "unet": method.unet.train and (method.unet.lr or rate),
-                "text_encoder": method.text_encoder.train and (method.text_encoder.lr or rate),
-                "text_encoder_2": method.text_encoder_2.train
-                and (method.text_encoder_2.lr or rate),
-            }
-            return {name: rate for name, rate in rates.items() if rate}
+            unet, encoders = method.unet, encoder_settings(method, config.model.family)
+            rates = {name: each.lr or rate for name, each in encoders.items() if each.train}
+            return ({"unet": unet.lr or rate} if unet.train else {}) | rates
 
 
 def _progress_fields(config: TrainConfig, dataset: DatasetFacts, step: int) -> dict[str, object]:

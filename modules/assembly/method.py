@@ -22,8 +22,9 @@ from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.objectives.prior import OwnPrediction
 from onetrainer.config.objectives.reconstruction import Reconstruction as ReconstructionSection
 from onetrainer.config.rewards.alignprop import AlignProp
-from onetrainer.config.run.model import Model, base_of
+from onetrainer.config.run.model import Model
 from onetrainer.config.train import TrainConfig
+from onetrainer.families.registry import base_of
 
 # A copy of a whole model is kept in RAM, which is larger, and moved to the device for use.
 _HOST = torch.device("cpu")

@@ -12,6 +12,7 @@ from modules.optim.freeze_schedule import FreezePoint, FreezeSchedule
 from modules.optim.update import WeightUpdater
 from onetrainer.config.methods.adapter_section import AdapterSection
 from onetrainer.config.methods.embedding import EmbeddingOnly
+from onetrainer.config.methods.encoders import section_name
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
@@ -72,15 +73,8 @@ def require_training_to_the_end(config: TrainConfig, groups: Sequence[ParameterG
 
 def _stop_after_setting(part: str) -> str:
     """Return the path of the setting that freezes a component."""
-    match part:
-        case "te" | "te1":
-            return "method.text_encoder.stop_after"
-        case "te2":
-            return "method.text_encoder_2.stop_after"
-        case "embeddings":
-            return "embeddings.stop_after"
-        case _:
-            return f"method.{part}.stop_after"
+    section = "embeddings" if part == "embeddings" else f"method.{section_name(part)}"
+    return f"{section}.stop_after"
 
 
 def ema_of(config: TrainConfig, groups: Sequence[ParameterGroup]) -> Ema | None:

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from modules.assembly.method import Attached, trained_component_dtypes, trained_component_names
-from modules.families.layers import VAE, component_layers
+from modules.families.layers import VAE
 from modules.interfaces import Family
 from modules.memory.layers.layers import LayerSettings, ManagedLayers, manage_layers
 from modules.memory.precision import precision_of
@@ -23,10 +23,10 @@ from onetrainer.config.methods.full import Vae
 from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.run.hardware import OffloadDevice
-from onetrainer.config.run.model import base_of
 from onetrainer.config.train import TrainConfig, uses_images
 from onetrainer.dataset.caption_caching import encodes_text_each_step
 from onetrainer.dataset.dataset import uses_images_only
+from onetrainer.families.registry import base_of, family_spec
 
 HOST = torch.device("cpu")
 
@@ -38,16 +38,16 @@ def offload_device_of(choice: OffloadDevice, device: torch.device) -> torch.devi
 
 def placement_inputs_of(config: TrainConfig) -> PlacementInputs:
     """Return the settings that determine the placement of components."""
-    has_second = config.model.family.startswith("sdxl")
+    spec = family_spec(config.model.family)
     ema: Placement = "train" if config.ema.device == "device" else "offload"
     return PlacementInputs(
-        encoders=("te1", "te2") if has_second else ("te",),
+        encoders=spec.encoder_names,
         trained=trained_component_names(config),
         predicts=not isinstance(config.objective, Reconstruction),
         encodes_images=not config.data.cache_latents and uses_images(config),
         encodes_text=not uses_images_only(config) and encodes_text_each_step(config),
         samples=bool(config.sampling.prompts),
-        encodes_blanks=config.model.family.endswith("inpainting"),
+        encodes_blanks=spec.sees_masked_image,
         ema=ema if config.ema.use else None,
         scores=isinstance(config.objective, AlignProp),
     )
@@ -91,7 +91,7 @@ def manage(config: TrainConfig, family: Family, *, device: torch.device) -> Mana
     """Set up checkpointing and offloading of the layers with gradients and of large ones."""
     hardware = config.hardware
     assert hardware.gradient_checkpointing != "auto", "resolved before"
-    layers = component_layers(family)
+    layers = family.layers()
     offload_device = offload_device_of(hardware.offload_device, device)
     decoder = [] if isinstance(config.method, Vae) else layers.pop(VAE)
     managed = manage_layers(

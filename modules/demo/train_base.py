@@ -27,8 +27,8 @@ from modules.demo import autoencoder, denoiser
 from modules.diffusion.ddpm import ddpm
 from modules.families.components import Components, load_tokenizer
 from modules.families.load import assemble
-from modules.families.sd15 import SD15
 from onetrainer.demo.write import BASE
+from onetrainer.families.stable_diffusion import SD15
 
 
 def main() -> None:
@@ -78,7 +78,6 @@ def train_denoiser(
     family = assemble(
         SD15,
         Components(networks.unet, vae, {"text_encoder": networks.text_encoder}),
-        name="sd15",
         tokenizer=load_tokenizer(SD15.configs),
         process=ddpm(),
     )

@@ -8,9 +8,9 @@ from torch import Tensor
 from modules.diffusion.sampling_steps import SamplingStep, ddim_steps
 from modules.diffusion.schedule import NoiseLevels, ScheduleSettings, at, scaled_linear
 from modules.diffusion.schedulers import Scheduler, ddpm_scheduler
-from onetrainer.config.run.model import Prediction
 from onetrainer.config.run.sampling import SamplerName
 from onetrainer.errors import UserError
+from onetrainer.families.spec import Prediction
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from torch import Tensor
 from modules.diffusion.sampling_steps import SamplingStep, flow_steps
 from modules.diffusion.schedule import NoiseLevels
 from modules.diffusion.schedulers import Scheduler, flow_scheduler
-from onetrainer.config.run.model import Prediction
 from onetrainer.config.run.sampling import SamplerName
+from onetrainer.families.spec import Prediction
 
 STEPS = 1000
 

@@ -9,7 +9,7 @@ from operator import mul
 from torch import Tensor
 
 from modules.diffusion.schedule import ScheduleSettings
-from onetrainer.config.run.model import Prediction
+from onetrainer.families.spec import Prediction
 
 _OFFSET = 1  # Stable Diffusion's own steps_offset
 

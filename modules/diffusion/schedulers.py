@@ -30,9 +30,9 @@ from diffusers.schedulers.scheduling_unipc_multistep import UniPCMultistepSchedu
 from torch import Tensor
 
 from modules.diffusion.schedule import ScheduleSettings
-from onetrainer.config.run.model import Prediction
 from onetrainer.config.run.sampling import SamplerName
 from onetrainer.errors import UserError
+from onetrainer.families.spec import Prediction
 
 FLOW_SAMPLERS: tuple[SamplerName, ...] = ("ddim", "euler", "dpmpp_2m", "unipc")
 LCM_STEPS = 50  # of the teacher that LCMs are distilled from: Luo et al. 2023, arXiv:2310.04378

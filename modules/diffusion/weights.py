@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from modules.diffusion.schedule import NoiseLevels
-from onetrainer.config.run.model import Prediction
+from onetrainer.families.spec import Prediction
 
 # Under zero terminal SNR some weightings of noise are unbounded. This bounds them: a fifth of the
 # lowest ratio in the schedule of Stable Diffusion without it, which it therefore does not affect.

@@ -21,7 +21,6 @@ from modules.sampling.rollout import Rollout, untrained
 DISTANCE_LEVELS = (0.25, 0.5, 0.75)
 """Noise levels at which the distance to the base model is measured, as fractions of the schedule.
 """
-LATENT_CHANNELS, LATENT_SIDE = 4, 8
 
 
 @dataclass(frozen=True)
@@ -169,8 +168,8 @@ class Evaluator:
     def _start(self, seed: int) -> Tensor:
         """Return initial latents, (1, 4, h, w), float32, as `onetrainer sample` does for a seed."""
         width, height = self.validation.size
-        shape = (1, LATENT_CHANNELS, height // LATENT_SIDE, width // LATENT_SIDE)
-        return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+        shape = self.family.spec.latent_shape(width, height)
+        return torch.randn((1, *shape), generator=torch.Generator().manual_seed(seed))
 
     def _distance(self, prompt: str, latents: Tensor) -> Tensor:
         """Return the mean squared difference to the base model's noise predictions, (B,).

@@ -11,30 +11,22 @@ from accelerate import init_empty_weights
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 from torch import Tensor, nn
-from transformers import (
-    CLIPTextConfig,
-    CLIPTextModel,
-    CLIPTextModelWithProjection,
-    CLIPTokenizer,
-)
+from transformers import CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer
 
-from modules.families.spec import FamilySpec
 from modules.formats.files.component_configs import MODELS, read_config
 from modules.formats.files.tensor_source import TensorReader, open_tensors
-from modules.formats.models.component_shapes import canonical_name
+from modules.formats.models.component_shapes import build_empty, canonical_name
 from modules.formats.original.layout import (
     TEXT_LEVEL,
-    Component,
     MissingTensorsError,
     read_component,
     recipes,
 )
 from modules.formats.original.recipe import Recipe
 from modules.formats.original.vae_files import vae_recipes
-from onetrainer.config.run.model import Base
 from onetrainer.errors import UserError
+from onetrainer.families.spec import ComponentSpec, FamilySpec
 from onetrainer.model_files import ModelFile, weight_files
-from onetrainer.model_files.folders import DIFFUSERS_WEIGHTS, TRANSFORMERS_WEIGHTS
 
 TOKENIZER = MODELS / "sd15" / "tokenizer"  # all families share one vocabulary
 VAE_DTYPE = torch.float32  # Stable Diffusion's VAEs were trained in float32
@@ -48,7 +40,7 @@ class Components:
 
     unet: UNet2DConditionModel
     vae: AutoencoderKL
-    encoders: Mapping[Component, Encoder]
+    encoders: Mapping[str, Encoder]
 
 
 def load_components(
@@ -59,7 +51,7 @@ def load_components(
     vae: str,
     compute_dtype: torch.dtype,
     device: torch.device,
-    dtypes: Mapping[Component, torch.dtype],
+    dtypes: Mapping[str, torch.dtype],
 ) -> Components:
     """Load the weights of all networks, the VAE in float32 and the others in `compute_dtype`.
 
@@ -71,15 +63,15 @@ def load_components(
     dtypes: Components to load in another dtype than the default.
     """
     components = build_empty_components(spec, home, unet_channels=model.unet_channels)
-    networks: dict[Component, nn.Module] = {"unet": components.unet, **components.encoders}
+    networks: dict[str, nn.Module] = {"unet": components.unet, **components.encoders}
     if not vae:
         networks["vae"] = components.vae
     for component, network in networks.items():
         dtype = dtypes.get(component, VAE_DTYPE if component == "vae" else compute_dtype)
         path = model.path if model.layout == "single-file" else model.path / component
-        _load_weights(network, path, spec.base, component, dtype, device)
+        load_weights(network, path, spec.components[component], dtype, device)
     if vae:
-        loaded = load_vae(Path(vae), spec.base, home, dtype=dtypes.get("vae", VAE_DTYPE))
+        loaded = load_vae(Path(vae), spec.vae, home, dtype=dtypes.get("vae", VAE_DTYPE))
         return Components(components.unet, loaded, components.encoders)
     return components
 
@@ -94,17 +86,17 @@ def build_empty_components(
     unet = dict(read_config(configs / "unet" / "config.json"))
     if unet_channels:
         unet["in_channels"] = unet_channels
-    with init_empty_weights():  # initializing weights that are replaced would cost time and memory
-        return Components(
-            UNet2DConditionModel.from_config(unet),
-            AutoencoderKL.from_config(read_config(configs / "vae" / "config.json")),
-            {
-                encoder.component: (
-                    CLIPTextModelWithProjection if encoder.has_projection else CLIPTextModel
-                )(CLIPTextConfig(**read_config(configs / encoder.component / "config.json")))
-                for encoder in spec.encoders
-            },
+    networks = {
+        folder: build_empty(
+            component, unet if folder == "unet" else read_config(configs / folder / "config.json")
         )
+        for folder, component in spec.components.items()
+    }
+    encoders = {name: network for name, network in networks.items() if isinstance(network, Encoder)}
+    built, vae = networks["unet"], networks["vae"]
+    assert isinstance(built, UNet2DConditionModel), "the engine of Stable Diffusion"
+    assert isinstance(vae, AutoencoderKL), "the engine of Stable Diffusion"
+    return Components(built, vae, encoders)
 
 
 def load_tokenizer(home: Path) -> CLIPTokenizer:
@@ -122,7 +114,7 @@ def load_tokenizer(home: Path) -> CLIPTokenizer:
 
 
 def load_vae(
-    path: Path, base: Base, home: Path, *, dtype: torch.dtype = VAE_DTYPE
+    path: Path, component: ComponentSpec, home: Path, *, dtype: torch.dtype = VAE_DTYPE
 ) -> AutoencoderKL:
     """Load a separate VAE on the CPU, from a folder, a VAE file or a whole model.
 
@@ -132,15 +124,14 @@ def load_vae(
     config = source / "config.json" if path.is_dir() else home / "vae" / "config.json"
     with init_empty_weights():
         vae = AutoencoderKL.from_config(read_config(config))
-    _load_weights(vae, source, base, "vae", dtype, torch.device("cpu"))
+    load_weights(vae, source, component, dtype, torch.device("cpu"))
     return vae
 
 
-def _load_weights(
+def load_weights(
     network: nn.Module,
     path: Path,
-    base: Base,
-    component: Component,
+    component: ComponentSpec,
     dtype: torch.dtype,
     device: torch.device,
 ) -> None:
@@ -148,10 +139,10 @@ def _load_weights(
     shapes = canonical_shapes(network, component)
     try:
         with open_tensors(_weight_files(path, component)) as reader:
-            component_recipes = _recipes(reader, path, base, component, list(shapes))
+            component_recipes = _recipes(reader, path, component, list(shapes))
             state = read_component(reader, component_recipes, shapes, dtype=dtype, device=device)
     except MissingTensorsError as error:
-        raise _missing_error(path, component, error.names) from error
+        raise _missing_error(path, component.folder, error.names) from error
     expected = network.state_dict().keys()
     renamed = {
         name if name in expected else name.removeprefix(TEXT_LEVEL): tensor
@@ -160,30 +151,27 @@ def _load_weights(
     network.load_state_dict(renamed, assign=True)
 
 
-def _weight_files(path: Path, component: Component) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    is_encoder = component.startswith("text_encoder")
-    return weight_files(path, TRANSFORMERS_WEIGHTS if is_encoder else DIFFUSERS_WEIGHTS)
+def _weight_files(path: Path, component: ComponentSpec) -> list[Path]:
+    return weight_files(path, component.weights) if path.is_dir() else [path]
 
 
 def _recipes(
-    reader: TensorReader, path: Path, base: Base, component: Component, ours: Sequence[str]
+    reader: TensorReader, path: Path, component: ComponentSpec, ours: Sequence[str]
 ) -> list[Recipe]:
-    if component == "vae":
-        return vae_recipes(base, ours, reader.names)
+    if component.names == "vae":
+        return vae_recipes(component, ours, reader.names)
     if path.is_dir():
         return [Recipe(name, (name,), "same") for name in ours]
-    return recipes(base, component, ours)
+    return recipes(component, ours)
 
 
-def canonical_shapes(model: nn.Module, component: Component) -> dict[str, torch.Size]:
+def canonical_shapes(model: nn.Module, component: ComponentSpec) -> dict[str, torch.Size]:
     """Return the shapes of a model's tensors, names of text encoders with `text_model.`."""
     state: Mapping[str, Tensor] = model.state_dict()
     return {canonical_name(component, name): tensor.shape for name, tensor in state.items()}
 
 
-def _missing_error(path: Path, component: Component, names: list[str]) -> UserError:
+def _missing_error(path: Path, component: str, names: list[str]) -> UserError:
     return UserError(
         f"{path.name}: {len(names)} tensors of the {component.replace('_', ' ')} are missing or"
         f" have another shape, first {names[0]}",

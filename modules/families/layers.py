@@ -1,17 +1,17 @@
 """Layers of a family's networks: the blocks that are checkpointed and offloaded separately."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 
 from torch import nn
 from transformers.models.clip.modeling_clip import CLIPEncoderLayer
 
-from modules.interfaces import Family
-
 UNET, VAE = "unet", "vae"
 
 
-def component_layers(family: Family) -> dict[str, list[nn.Module]]:
+def component_layers(
+    unet: nn.Module, vae: nn.Module, text_encoders: Mapping[str, nn.Module]
+) -> dict[str, list[nn.Module]]:
     """Return every component's layers in the order in which its forward computes them.
 
     "unet": each residual block and each transformer block. Text encoders: the encoder layers.
@@ -19,12 +19,12 @@ def component_layers(family: Family) -> dict[str, list[nn.Module]]:
     """
     encoders: dict[str, list[nn.Module]] = {
         name: [module for module in encoder.modules() if isinstance(module, CLIPEncoderLayer)]
-        for name, encoder in family.text_encoders.items()
+        for name, encoder in text_encoders.items()
     }
     return {
-        UNET: list(_layers(family.unet)),
+        UNET: list(_layers(unet)),
         **encoders,
-        VAE: list(_layers(family.vae.get_submodule("decoder"))),
+        VAE: list(_layers(vae.get_submodule("decoder"))),
     }
 
 

@@ -6,20 +6,26 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import CLIPTokenizer
 
 from modules.diffusion.ddpm import ddpm
 from modules.diffusion.schedule import ScheduleSettings
-from modules.families.components import Components, load_components, load_tokenizer
+from modules.families.components import (
+    Components,
+    build_empty_components,
+    load_components,
+    load_tokenizer,
+)
 from modules.families.prompts.prompts import ClipEncoder, ClipPrompts
-from modules.families.spec import EncoderSpec, FamilySpec
 from modules.families.stable_diffusion import StableDiffusion
 from modules.formats.files.component_configs import read_config
-from modules.formats.original.layout import Component
 from modules.interfaces import NoiseProcess
 from modules.memory.residency import move_module
-from onetrainer.config.run.model import FamilyName, Model
+from onetrainer.config.run.model import Model
 from onetrainer.errors import UserError
+from onetrainer.families.registry import folder_of
+from onetrainer.families.spec import EncoderSpec, FamilySpec
 from onetrainer.model_files import (
     ModelFile,
     inspect_model,
@@ -68,10 +74,9 @@ def load(
     prediction = resolve_prediction(model, section.prediction)
     require_predictable(prediction, zero_terminal_snr=settings.zero_terminal_snr, model=model)
     for encoder in spec.encoders:
-        depth = read_config(home / encoder.component / "config.json")["num_hidden_layers"]
+        folder = encoder.component.folder
+        depth = read_config(home / folder / "config.json")["num_hidden_layers"]
         _layer(encoder, section.clip_skip, depth=int(depth))
-    folders: dict[str, Component] = {"unet": "unet", "vae": "vae"}
-    folders |= {encoder.name: encoder.component for encoder in spec.encoders}
     components = load_components(
         spec,
         model,
@@ -79,7 +84,7 @@ def load(
         vae=section.vae,
         compute_dtype=compute_dtype,
         device=components_device or device,
-        dtypes={folders[name]: dtype for name, dtype in dtypes.items()},
+        dtypes={folder_of(name): dtype for name, dtype in dtypes.items()},
     )
     for network in (components.unet, components.vae, *components.encoders.values()):
         network.requires_grad_(False)
@@ -88,10 +93,34 @@ def load(
     return assemble(
         spec,
         components,
-        name=section.family,
         tokenizer=load_tokenizer(home),
         clip_skip=section.clip_skip,
         process=ddpm(settings, prediction).to(device),
+    )
+
+
+def empty(
+    spec: FamilySpec,
+    *,
+    dtypes: Mapping[str, torch.dtype],
+    configs: Path | None = None,
+    clip_skip: int = 0,
+) -> StableDiffusion:
+    """Build a frozen family in evaluation mode whose tensors are on the meta device.
+
+    dtypes: Dtype of every component: "unet", "vae", "te" …
+    configs: Folder with the component configs; None for those of the published models.
+    """
+    home = configs or spec.configs
+    components = build_empty_components(spec, home, unet_channels=spec.unet_channels)
+    networks: dict[str, nn.Module] = {"unet": components.unet, "vae": components.vae}
+    networks |= components.encoders
+    for name in ("unet", "vae", *spec.encoder_names):
+        network = networks[folder_of(name)].requires_grad_(False).eval()
+        # diffusers' own `to` warns of modules kept in float32
+        nn.Module.to(network, torch.device("meta"), dtypes[name])
+    return assemble(
+        spec, components, tokenizer=load_tokenizer(home), process=ddpm(), clip_skip=clip_skip
     )
 
 
@@ -99,7 +128,6 @@ def assemble(
     spec: FamilySpec,
     components: Components,
     *,
-    name: FamilyName,
     tokenizer: CLIPTokenizer,
     process: NoiseProcess,
     clip_skip: int = 0,
@@ -114,12 +142,12 @@ def assemble(
     encoders = tuple(
         ClipEncoder(
             name=encoder.name,
-            model=components.encoders[encoder.component],
+            model=components.encoders[encoder.component.folder],
             pad=encoder.pad,
             layer=_layer(
                 encoder,
                 clip_skip,
-                depth=components.encoders[encoder.component].config.num_hidden_layers,
+                depth=components.encoders[encoder.component.folder].config.num_hidden_layers,
             ),
             is_normed=encoder.is_normed,
             is_pooled=encoder.has_projection,
@@ -127,12 +155,11 @@ def assemble(
         for encoder in spec.encoders
     )
     return StableDiffusion(
-        name=name,
+        spec=spec,
         unet=components.unet,
         vae=components.vae,
         prompts=ClipPrompts(tokenizer, encoders),
         process=process,
-        added=spec.added,
     )
 
 

@@ -10,13 +10,13 @@ from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 from torch import Tensor, nn
 
+from modules.families.layers import component_layers
 from modules.families.prompts.prompts import ClipPrompts
-from modules.families.spec import Added
 from modules.formats.embeddings.embedding_file import Embedding
-from modules.formats.models.whole_model import INPAINTING_CHANNELS
 from modules.interfaces import Conditioning, LatentMoments, NoiseProcess
 from modules.memory.to_device import to_device
 from onetrainer.config.run.model import FamilyName
+from onetrainer.families.spec import FamilySpec
 
 SCALING_FACTOR = 0.18215  # default of VAE configs: Rombach et al. 2022, appendix G
 LATENT_SIDE = 8  # pixels per latent
@@ -30,19 +30,21 @@ class StableDiffusion:
     Attributes:
         unet: In the compute dtype, or in that of its training, as are the text encoders.
         vae: In float32 or the requested dtype; a trained decoder may differ from its encoder.
-        added: Computes the UNet's added conditioning.
         vae_tiling: Whether large images are decoded in tiles, which saves memory and may show
             seams.
     """
 
-    name: FamilyName
+    spec: FamilySpec
     unet: UNet2DConditionModel
     vae: AutoencoderKL
     prompts: ClipPrompts
     process: NoiseProcess
-    added: Added
     vae_tiling: bool = False
     _blanks: dict[tuple[int, int], Tensor] = field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> FamilyName:
+        return self.spec.name
 
     @property
     def text_encoders(self) -> Mapping[str, nn.Module]:
@@ -57,6 +59,15 @@ class StableDiffusion:
 
     def with_embeddings(self, embeddings: Mapping[str, Embedding]) -> "StableDiffusion":
         return replace(self, prompts=self.prompts.with_embeddings(embeddings))
+
+    def with_process(self, process: NoiseProcess) -> "StableDiffusion":
+        return replace(self, process=process)
+
+    def with_tiling(self, *, is_on: bool) -> "StableDiffusion":
+        return replace(self, vae_tiling=is_on, _blanks={})
+
+    def layers(self) -> dict[str, list[nn.Module]]:
+        return component_layers(self.unet, self.vae, self.text_encoders)
 
     def count_tokens(self, caption: str) -> int:
         return self.prompts.count_tokens(caption)
@@ -106,7 +117,7 @@ class StableDiffusion:
         # unet.device and unet.dtype would walk through every module each time.
         weight = self.unet.conv_in.weight
         device, dtype = weight.device, weight.dtype
-        if weight.shape[1] == INPAINTING_CHANNELS:
+        if self.spec.sees_masked_image:
             masked = self._all_masked(noisy) if masked is None else to_device(masked, noisy.device)
             # The noisy latents, the mask, the latents of the masked image.
             noisy = torch.cat([noisy, masked.to(noisy.dtype)], dim=1)  # (B, 9, h, w)
@@ -115,16 +126,12 @@ class StableDiffusion:
             to_device(noisy, device, dtype),
             to_device(timesteps, device),
             encoder_hidden_states=conditioning.hidden,
-            added_cond_kwargs=self.added(conditioning, time_ids),
+            added_cond_kwargs=self._added(conditioning, time_ids),
         ).sample
         return prediction.float()
 
     def encode_blank_images(self, sizes: Iterable[tuple[int, int]]) -> None:
-        """Encode blank images of these widths and heights (pixels) while the VAE is on its device.
-
-        Only inpainting UNets need them, in every step; does nothing for others.
-        """
-        if self.unet.conv_in.weight.shape[1] == INPAINTING_CHANNELS:
+        if self.spec.sees_masked_image:
             for width, height in sizes:
                 self._blank(height // LATENT_SIDE, width // LATENT_SIDE)
 
@@ -137,12 +144,23 @@ class StableDiffusion:
         return self._blanks[height, width]
 
     def _all_masked(self, noisy: Tensor) -> Tensor:
-        """Return inpainting input, (B, 5, h, w), with the whole image masked."""
+        """Return a mask of the whole image and a blank one's latents, (B, 5, h, w)."""
         height, width = noisy.shape[-2:]
         blank = to_device(self._blank(height, width), noisy.device)
         return torch.cat([torch.ones_like(blank[:, :1]), blank], dim=1).expand(
             len(noisy), -1, -1, -1
         )
+
+    def _added(self, conditioning: Conditioning, time_ids: Tensor) -> Mapping[str, Tensor]:
+        """Return the pooled text, and the time ids in float32: half precision would round sizes."""
+        if not self.spec.has_size_conditioning:
+            return {}
+        if conditioning.pooled is None:
+            raise ValueError(f"{self.spec.label} needs pooled text embeddings")
+        return {
+            "text_embeds": conditioning.pooled,
+            "time_ids": to_device(time_ids, conditioning.pooled.device).float(),
+        }
 
     @property
     def _scale(self) -> float:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from modules.families.stable_diffusion import LATENT_SIDE
 from onetrainer.checks.packages import missing_quantizer
 from onetrainer.concepts.concepts import bucket_step
 from onetrainer.config.fields import settings
@@ -22,6 +21,7 @@ from onetrainer.config.optimizers.optimizer import missing_package
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import ProblemsError
+from onetrainer.families.registry import family_spec
 from onetrainer.presets import presets
 from onetrainer.rules.rules import check_rules
 
@@ -259,7 +259,10 @@ def _changing_results(config: TrainConfig) -> Iterator[Change]:
     if isinstance(config.objective, AlignProp):
         yield from _smaller_samples(config.objective)
     resolution = config.data.resolution
-    step = max(LATENT_SIDE, bucket_step(config.model.family, config.data.buckets.step, resolution))
+    step = max(
+        family_spec(config.model.family).latent_side,
+        bucket_step(config.model.family, config.data.buckets.step, resolution),
+    )
     smaller = int(resolution * RESOLUTION_FACTOR) // step * step
     if step < smaller < resolution:
         yield Change(

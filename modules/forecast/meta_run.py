@@ -18,9 +18,7 @@ from modules.assembly.placement import (
     quantize,
     storage_dtypes,
 )
-from modules.families.empty import empty_family
-from modules.families.registry import family_spec
-from modules.families.stable_diffusion import StableDiffusion
+from modules.families.registry import engine_of
 from modules.forecast.rewards import empty_mixer
 from modules.interfaces import Family, Method
 from modules.memory.layers.layers import ManagedLayers
@@ -39,9 +37,9 @@ from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
 from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.config.methods.full import Vae
 from onetrainer.config.rewards.alignprop import AlignProp
-from onetrainer.config.run.model import base_of
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.buckets import Bucket
+from onetrainer.families.registry import family_spec
 from onetrainer.model_files.hub import cached_folder, is_hub_name
 from onetrainer.model_files.kinds import ModelFile
 
@@ -111,7 +109,7 @@ def build_model(config: TrainConfig, kind: DeviceKind) -> Iterator[Model]:
     gc.collect()  # garbage would count until it is collected
     family = _family(config)
     with MetaDevice(kind) as meta_device:
-        family = replace(family, process=family.process.to(DEVICE))
+        family = family.with_process(family.process.to(DEVICE))
         quantize(config, family, device=DEVICE)
         attached = _attached(config, family, offload_device=HOST if kind == "cuda" else DEVICE)
         mixer = empty_mixer(config)
@@ -134,7 +132,7 @@ def staged(model: Model, config: TrainConfig, *, bucket: Bucket) -> Iterator[Sta
     if model.meta_device.kind == "cpu":  # where everything is in the same memory anyway
         hardware = config.hardware.model_copy(update={"offload_device": "same"})
         config = config.model_copy(update={"hardware": hardware})
-    family = _with_tiling(model.attached.family, is_on=config.hardware.vae_tiling)
+    family = model.attached.family.with_tiling(is_on=config.hardware.vae_tiling)
     attached = replace(model.attached, family=family)
     layers = manage(config, family, device=model.meta_device.device)
     try:
@@ -175,22 +173,15 @@ def networks_of(mixer: Mixer | None) -> nn.Module | None:
     return None if mixer is None else mixer.extra_modules()
 
 
-def _family(config: TrainConfig) -> StableDiffusion:
+def _family(config: TrainConfig) -> Family:
     """The model, as it is loaded."""
-    name = config.model.family
-    return empty_family(
-        family_spec(base_of(name)),
-        name,
+    spec = family_spec(config.model.family)
+    return engine_of(spec).empty(
+        spec,
         dtypes=storage_dtypes(config),
         configs=_config_folder(config.model.path),
         clip_skip=config.model.clip_skip,
     )
-
-
-def _with_tiling(family: Family, *, is_on: bool) -> Family:
-    assert isinstance(family, StableDiffusion), "there are no others"
-    # Each run encodes its own blank images.
-    return replace(family, vae_tiling=is_on, _blanks={})
 
 
 def _config_folder(path: str) -> Path | None:

@@ -13,7 +13,6 @@ from modules.assembly.method import objective_of
 from modules.assembly.prompts import denoising_fraction
 from modules.assembly.validation_set import grid_of
 from modules.evaluation.validation import ValidationImages, measure
-from modules.families.stable_diffusion import LATENT_SIDE, StableDiffusion
 from modules.forecast.meta_run import Stage
 from modules.forecast.rewards import (
     COUNTED_TRAINED_STEPS,
@@ -127,8 +126,7 @@ def _cache(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
         if config.data.cache_latents and uses_images(config):
             # Caching falls back to fewer images at once if they do not fit.
             family.encode_images(_pixels(stage, 1))
-        if isinstance(family, StableDiffusion):
-            family.encode_blank_images([(stage.bucket.width, stage.bucket.height)])
+        family.encode_blank_images([(stage.bucket.width, stage.bucket.height)])
         if not uses_images_only(config) and not encodes_text_each_step(config):
             family.encode_text([_CAPTION])
 
@@ -198,7 +196,8 @@ def _batch(stage: Stage, count: int | None = None) -> Batch:
     config, family = stage.config, stage.attached.family
     count = count or config.training.batch_size
     pixels = _pixels(stage, count)
-    shape = (count, 4, pixels.shape[2] // LATENT_SIDE, pixels.shape[3] // LATENT_SIDE)
+    height, width = pixels.shape[2:]
+    shape = (count, *family.spec.latent_shape(width, height))
     if config.data.cache_latents:
         moments = LatentMoments(torch.zeros(shape), torch.ones(shape))
     else:
@@ -209,7 +208,7 @@ def _batch(stage: Stage, count: int | None = None) -> Batch:
     is_plain = uses_images_only(config)
     captions = (_CAPTION,) * count
     roles = {concept.role for concept in concepts_of(config)}
-    is_masked = config.model.family.endswith("inpainting") and config.data.conditioning != "blank"
+    is_masked = family.spec.sees_masked_image and config.data.conditioning != "blank"
     return Batch(
         moments=moments,
         captions=captions,

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from modules.assembly.rewards import rollout_of
 from modules.data.prompts import time_ids_of
-from modules.families.stable_diffusion import LATENT_SIDE
 from modules.forecast.meta_run import Stage
 from modules.forecast.operator_costs import Machine, OperatorCounter
 from modules.memory.precision import autocast
@@ -27,7 +26,6 @@ from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.messages.durations import format_step_time
 from onetrainer.rewards.cost import StepCost, cost_of, passes_per_step
 
-_CHANNELS = 4
 _CAPTION = "a picture"
 
 
@@ -172,8 +170,8 @@ class _Passes:
     def _latents(self) -> Tensor:
         """Return the latents of one image, (1, 4, h, w)."""
         width, height = self._size
-        shape = (1, _CHANNELS, height // LATENT_SIDE, width // LATENT_SIDE)
-        return torch.zeros(shape, device=DEVICE)
+        shape = self._family.spec.latent_shape(width, height)
+        return torch.zeros(1, *shape, device=DEVICE)
 
     def _autocast(self) -> AbstractContextManager[object]:
         return autocast(DEVICE, self._stage.config.hardware.precision)

@@ -11,7 +11,7 @@ from modules.assembly.dataset import Images, digests_for, prepare_images
 from modules.assembly.placement import HOST, quantize, storage_dtypes
 from modules.families.hub import fetch
 from modules.families.registry import load_family
-from modules.families.stable_diffusion import StableDiffusion
+from modules.interfaces import Family
 from modules.memory.precision import apply_tf32, choose_device, compute_dtype
 from onetrainer.config.train import TrainConfig, uses_images
 from onetrainer.errors import UserError
@@ -59,7 +59,7 @@ def cache(request: CacheRequest, report: Report) -> Finished:
     return Finished(0, [], _summary(images, request))
 
 
-def _load_encoders(config: TrainConfig, report: Report) -> StableDiffusion:
+def _load_encoders(config: TrainConfig, report: Report) -> Family:
     """Load the model with its encoders on the device, in the dtypes of a run."""
     section, device = config.model, choose_device(config.hardware.device)
     if is_hub_name(section.path):

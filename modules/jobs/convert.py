@@ -19,8 +19,9 @@ from modules.formats.models.model_folder import write_model_folder
 from modules.formats.models.single_file import write_single_file
 from modules.formats.models.stored_model import open_stored_model
 from modules.formats.models.whole_model import INDEX, Description, WholeModel, describe
-from onetrainer.config.run.model import FamilyName, base_of, native_side
+from onetrainer.config.run.model import FamilyName
 from onetrainer.errors import UserError
+from onetrainer.families.registry import family_spec
 from onetrainer.jobs.convert_request import MODEL_FORMATS, ConvertRequest, examine, model_format
 from onetrainer.model_files import (
     DESCRIPTIONS,
@@ -153,8 +154,8 @@ def _describe(
     require_predictable(prediction, zero_terminal_snr=zero_snr, model=model_file)
     is_model_folder = model_file.layout == "folder"
     return describe(
-        model_file.path if is_model_folder else configs / base_of(family),
-        family,
+        model_file.path if is_model_folder else family_spec(family).configs_in(configs),
+        family_spec(family),
         prediction=prediction,
         zero_terminal_snr=zero_snr,
         is_model_folder=is_model_folder,
@@ -171,9 +172,9 @@ def _metadata(model: WholeModel, target: Path) -> dict[str, str]:
     """Return the source's metadata, completed by what is known of the model."""
     description = model.description
     own = {key: text for key, text in model.metadata.items() if key not in HASHES}
-    side = native_side(description.family, description.prediction)
+    side = description.family.side_of(description.prediction)
     spec = ModelSpec(
-        family=description.family,
+        family=description.family.name,
         prediction=description.prediction,
         kind="model",
         title=target.stem,
@@ -181,7 +182,7 @@ def _metadata(model: WholeModel, target: Path) -> dict[str, str]:
     ).fields()
     # The source's own metadata wins, except over settings chosen for the conversion.
     derived = {key: spec[key] for key in _DERIVED if key in spec}
-    if description.family.startswith("sd2"):  # its architecture and size imply the prediction
+    if description.family.sides:  # its architecture and size imply the prediction
         derived |= {key: spec[key] for key in _DERIVED_SD2}
     if ZERO_SNR_KEY in own:
         derived[ZERO_SNR_KEY] = str(description.zero_terminal_snr)
@@ -191,7 +192,7 @@ def _metadata(model: WholeModel, target: Path) -> dict[str, str]:
 
 def _unsaved_config_notes(description: Description) -> list[str]:
     """Return notes on settings that only a folder can store, if they differ from the usual ones."""
-    published = MODELS / base_of(description.family)
+    published = description.family.configs
     settings = (
         (VAE_SCALE, description.configs["vae"], published / "vae" / "config.json"),
         (ZERO_EMPTY_PROMPT, description.index, published / INDEX),

@@ -10,8 +10,8 @@ from modules.forecast.fix_search import add_fixes
 from modules.forecast.forecast import Target, planner, target_of
 from modules.forecast.operator_costs import Machine, measure_machine
 from modules.memory.precision import choose_device, compute_dtype
-from onetrainer.config.run.model import FAMILY_LABELS
 from onetrainer.config.train import TrainConfig
+from onetrainer.families.registry import FAMILY_LABELS
 from onetrainer.jobs.plan_request import PlanRequest, RecordedHeaders
 from onetrainer.messages.memory import GB, fits, notes
 from onetrainer.model_files.hub import cached_folder, is_hub_name

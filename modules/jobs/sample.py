@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -105,7 +105,7 @@ def _load(
             report(Warned(f"{source}: no prompt contains {placeholders}"))
     if not embeddings:
         return family
-    return replace(family, prompts=family.prompts.with_embeddings(embeddings))
+    return family.with_embeddings(embeddings)
 
 
 def _read_loras(request: SampleRequest, family: Family) -> list[LoraFile]:

@@ -29,7 +29,6 @@ from modules.data.cache import CachingStopped
 from modules.data.encoded_items import EntryLost
 from modules.families.hub import fetch
 from modules.families.registry import load_family
-from modules.families.stable_diffusion import StableDiffusion
 from modules.forecast.forecast import choose_checkpointing, target_of
 from modules.interfaces import Family
 from modules.memory.precision import apply_tf32, choose_device, compute_dtype
@@ -186,7 +185,7 @@ def _resolve_checkpointing(run: Run) -> Run:
     return replace(run, config=run.config.model_copy(update={"hardware": hardware}))
 
 
-def _load_model(config: TrainConfig, model: Model, device: torch.device) -> StableDiffusion:
+def _load_model(config: TrainConfig, model: Model, device: torch.device) -> Family:
     """Load the base model with every component on the offload device.
 
     Args:
@@ -201,7 +200,7 @@ def _load_model(config: TrainConfig, model: Model, device: torch.device) -> Stab
         components_device=offload_device_of(config.hardware.offload_device, device),
         dtypes=storage_dtypes(config),
     )
-    return replace(family, vae_tiling=config.hardware.vae_tiling)
+    return family.with_tiling(is_on=config.hardware.vae_tiling)
 
 
 def _attach(run: Run, family: Family, base: Model) -> Attached:

@@ -8,9 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from modules.formats.lora.lora_names import DIFFUSERS_COMPONENTS, LORA_COMPONENTS, LoraComponent
+from modules.formats.lora.lora_names import LoraComponent
 from modules.formats.models.component_shapes import canonical_name
-from modules.formats.original.layout import Component
 from modules.interfaces import ExportOptions, Family, ParameterGroup
 from modules.methods.layers.inference_mode import inference_mode
 from modules.methods.layers.layer_rules import layer_name, require_all_used, rule_for
@@ -20,8 +19,14 @@ from modules.optim.weights import load_tensors
 from onetrainer.config.base.components import TextEncoder, TextEncoder2, Unet
 from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.config.methods.full import WeightPrecision
-from onetrainer.config.run.model import Base, base_of
 from onetrainer.errors import UserError
+from onetrainer.families.registry import (
+    base_of,
+    component_of,
+    encoder_index,
+    folder_of,
+    lora_components,
+)
 
 WEIGHT_DTYPES: Mapping[WeightPrecision, torch.dtype] = {
     "fp32": torch.float32,
@@ -48,7 +53,7 @@ class OwnWeights:
 
     family: Family
     source: ModelSource
-    weights: Mapping[Component, Mapping[str, nn.Parameter]]
+    weights: Mapping[str, Mapping[str, nn.Parameter]]
     groups: tuple[ParameterGroup, ...]
     trained: tuple[nn.Module, ...]
     original: OriginalWeights | None
@@ -121,12 +126,12 @@ class Full(OwnWeights):
             )
         ]
         require_all_used(section.layers, layers)
-        weights: dict[Component, dict[str, nn.Parameter]] = {}
+        weights: dict[str, dict[str, nn.Parameter]] = {}
         groups: list[ParameterGroup] = []
         for component, module in components.items():
             chosen = _chosen(component, module, section)
             groups += _groups(component, chosen, section)
-            diffusers_name = DIFFUSERS_COMPONENTS[component]
+            diffusers_name = folder_of(component)
             weights[diffusers_name] = {
                 name.removeprefix(f"{diffusers_name}."): parameter
                 for name, (parameter, _) in chosen.items()
@@ -151,38 +156,36 @@ class Full(OwnWeights):
         return self.source.write(path, self.family, trained, options)
 
 
-def trained_components(section: FullSection, base: Base) -> list[LoraComponent]:
+def trained_components(section: FullSection, base: str) -> list[LoraComponent]:
     """Return the networks of a base that the section trains."""
-    return [component for component in LORA_COMPONENTS[base] if _network(section, component).train]
+    return [component for component in lora_components(base) if _network(section, component).train]
 
 
-def component_dtypes(section: FullSection, base: Base) -> dict[str, torch.dtype]:
+def component_dtypes(section: FullSection, base: str) -> dict[str, torch.dtype]:
     """Return the dtype to load each trained network of a base in."""
     dtype = WEIGHT_DTYPES[section.weights]
     return dict.fromkeys(map(str, trained_components(section, base)), dtype)
 
 
 def _network(section: FullSection, component: LoraComponent) -> Unet | TextEncoder | TextEncoder2:
-    match component:
-        case "unet":
-            return section.unet
-        case "te" | "te1":
-            return section.text_encoder
-        case "te2":
-            return section.text_encoder_2
+    encoders = (section.text_encoder, section.text_encoder_2)
+    return section.unet if component == "unet" else encoders[encoder_index(component)]
 
 
 def _chosen(
     component: LoraComponent, module: nn.Module, section: FullSection
 ) -> dict[str, tuple[nn.Parameter, float | None]]:
     """Return every parameter to train, with its learning rate, by its name in checkpoints."""
-    diffusers_name, chosen = DIFFUSERS_COMPONENTS[component], {}
+    diffusers_name, chosen = folder_of(component), {}
     for path, parameter in module.named_parameters():
         layer = layer_name(component, path.rpartition(".")[0])
         rule = rule_for(layer, section.layers)
         if rule.train if rule else _is_target(layer, section):
             lr = rule.lr if rule and rule.lr is not None else _network(section, component).lr
-            chosen[f"{diffusers_name}.{canonical_name(diffusers_name, path)}"] = (parameter, lr)
+            chosen[f"{diffusers_name}.{canonical_name(component_of(component), path)}"] = (
+                parameter,
+                lr,
+            )
     return chosen
 
 

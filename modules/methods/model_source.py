@@ -12,12 +12,11 @@ from modules.formats.models.model_folder import write_model_folder
 from modules.formats.models.single_file import write_single_file
 from modules.formats.models.stored_model import StoredVae, open_stored_model, open_stored_vae
 from modules.formats.models.whole_model import Description, describe
-from modules.formats.original.layout import Component
 from modules.interfaces import ExportOptions, Family
-from onetrainer.config.run.model import Model, base_of
+from onetrainer.config.run.model import Model
 from onetrainer.model_files import ModelFile, inspect_model
 
-Trained = Mapping[Component, Mapping[str, Tensor]]
+Trained = Mapping[str, Mapping[str, Tensor]]
 """Trained tensors by component, then by name there, text encoders' with `text_model.`."""
 
 
@@ -72,14 +71,14 @@ class ModelSource:
         """Open the VAE that the family was loaded with."""
         description = self._description(family)
         return open_stored_vae(
-            self.vae or self.model.path, base_of(family.name), description.configs["vae"]
+            self.vae or self.model.path, family.spec.vae, description.configs["vae"]
         )
 
     def _description(self, family: Family) -> Description:
         is_model_folder = self.model.layout == "folder"
         return describe(
-            self.model.path if is_model_folder else self.configs / base_of(family.name),
-            family.name,
+            self.model.path if is_model_folder else family.spec.configs_in(self.configs),
+            family.spec,
             prediction=family.process.prediction,
             zero_terminal_snr=family.process.zero_terminal_snr,
             is_model_folder=is_model_folder,

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from modules.formats.lora.lora_names import DIFFUSERS_COMPONENTS, LORA_COMPONENTS, LoraComponent
+from modules.formats.lora.lora_names import LoraComponent
 from modules.interfaces import Family
 from modules.memory.quantize import Kind, quantize
 from modules.methods.adapters.layer_settings import component_settings
@@ -18,8 +18,8 @@ from onetrainer.config.methods.adapter_section import AdapterSection
 from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.methods.method import Method
-from onetrainer.config.run.model import Base
 from onetrainer.errors import UserError
+from onetrainer.families.registry import family_spec
 
 
 def quantize_family(
@@ -47,12 +47,7 @@ def quantize_family(
     problem = missing_quantizer(kind)
     if problem is not None:
         raise UserError(problem.what, problem.expected, problem.remedy)
-    components: dict[LoraComponent, nn.Module] = {"unet": family.unet}
-    components |= {
-        component: family.text_encoders[component]
-        for component in DIFFUSERS_COMPONENTS
-        if component in family.text_encoders
-    }
+    components: dict[LoraComponent, nn.Module] = {"unet": family.unet, **family.text_encoders}
     frozen = {
         component: module for component, module in components.items() if component not in trains
     }
@@ -70,7 +65,7 @@ def quantize_family(
     return () if count else (f"no layer can be quantized to {kind}: all of them are trained",)
 
 
-def unquantized_components(section: Method, base: Base) -> frozenset[str]:
+def unquantized_components(section: Method, base: str) -> frozenset[str]:
     """Return the components of a base that are not quantized: those trained, except adapted UNets.
 
     Text encoders with adapters are small, and read captions better in full precision.
@@ -79,7 +74,7 @@ def unquantized_components(section: Method, base: Base) -> frozenset[str]:
         case Full():
             return frozenset(map(str, trained_components(section, base)))
         case AdapterSection():
-            encoders = [component for component in LORA_COMPONENTS[base] if component != "unet"]
+            encoders = family_spec(base).encoder_names
             return frozenset(
                 component for component in encoders if component_settings(section, component).train
             )

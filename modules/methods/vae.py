@@ -13,7 +13,6 @@ from modules.methods.full import WEIGHT_DTYPES, OwnWeights
 from modules.methods.model_source import ModelSource
 from modules.methods.original_weights import OriginalWeights
 from onetrainer.config.methods.full import Vae as VaeSection
-from onetrainer.config.run.model import base_of
 
 COMPONENT: Component = "vae"
 DECODER = ("post_quant_conv.", "decoder.")
@@ -61,6 +60,6 @@ class VaeDecoder(OwnWeights):
                 write_vae_folder(path, stored.config, tensors, dtype=options.dtype)
                 return [path]
             file = path.with_name(f"{path.name}.safetensors")
-            base = base_of(self.family.name)
-            write_vae_file(file, base, tensors, dtype=options.dtype, metadata=options.metadata)
+            vae = self.family.spec.vae
+            write_vae_file(file, vae, tensors, dtype=options.dtype, metadata=options.metadata)
             return [file]

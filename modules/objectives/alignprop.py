@@ -27,7 +27,6 @@ from modules.memory.to_device import to_device
 from modules.objectives.trajectories import repeated_last_step, trajectories_of
 from modules.rewards.mixer import Mixer
 from modules.sampling.rollout import Rollout, Trajectory
-from modules.sampling.sampler import LATENT_CHANNELS, LATENT_SCALE
 from onetrainer.config.rewards.algorithms import DraftLv
 from onetrainer.config.rewards.alignprop import AlignProp as Section
 
@@ -128,7 +127,7 @@ class AlignProp:
         return _Inputs(conditioning, empty, batch.time_ids)
 
     def _generate(self, batch: PromptBatch, inputs: _Inputs, draws: Draws) -> _Generated:
-        start = self._to_device(draws.normal(START, _shape(batch)))
+        start = self._to_device(draws.normal(START, self._shape(batch)))
         trajectories = trajectories_of(
             self._section.algorithm, steps=self._rollout.steps, draws=draws
         )
@@ -145,7 +144,7 @@ class AlignProp:
             empty=inputs.empty,
             time_ids=inputs.time_ids,
             trajectories=trajectories,
-            noise=partial(_noise, draws, _shape(batch)),
+            noise=partial(_noise, draws, self._shape(batch)),
             inference_mode=self._merged,
             on_step=save_anchor,
         )
@@ -173,7 +172,7 @@ class AlignProp:
         self, number: int, finished: Tensor, batch: PromptBatch, inputs: _Inputs, draws: Draws
     ) -> Tensor:
         """Add new noise to finished latents and run the last step; return (B, 4, h, w)."""
-        noise = partial(_noise, draws, _shape(batch))
+        noise = partial(_noise, draws, self._shape(batch))
         steps = self._rollout.steps
         # Two noise numbers per repetition, after those of the trajectory's own steps.
         first, second = steps + 2 * number, steps + 2 * number + 1
@@ -234,14 +233,12 @@ class AlignProp:
                 latents, steps, conditioning=conditioning, time_ids=batch.time_ids
             )
 
+    def _shape(self, batch: PromptBatch) -> torch.Size:
+        """Return the shape of an image's latents."""
+        return torch.Size(self._family.spec.latent_shape(*batch.size))
+
     def _to_device(self, tensor: Tensor) -> Tensor:
         return to_device(tensor, self._device)
-
-
-def _shape(batch: PromptBatch) -> torch.Size:
-    """Return the shape of an image's latents."""
-    width, height = batch.size
-    return torch.Size((LATENT_CHANNELS, height // LATENT_SCALE, width // LATENT_SCALE))
 
 
 def _noise(draws: Draws, shape: torch.Size, position: int, number: int) -> Tensor:

@@ -14,7 +14,6 @@ from modules.memory.to_device import to_device
 from modules.objectives.candidate_files import Round
 from modules.rewards.mixer import Mixer
 from modules.sampling.rollout import Rollout, untrained
-from modules.sampling.sampler import LATENT_CHANNELS, LATENT_SCALE
 from onetrainer.config.rewards.algorithms import BestOfN as Section
 from onetrainer.errors import UserError
 
@@ -57,7 +56,7 @@ class Candidates:
     def shape(self) -> torch.Size:
         """Shape of an image's latents, (4, h, w)."""
         width, height = self.prompts.size
-        return torch.Size((LATENT_CHANNELS, height // LATENT_SCALE, width // LATENT_SCALE))
+        return torch.Size(self.family.spec.latent_shape(width, height))
 
     @torch.no_grad()
     def generate(self, number: int, *, seed: int, step: int) -> Round:

@@ -18,9 +18,6 @@ from modules.memory.eval_mode import eval_mode
 from modules.memory.residency import Enter
 from onetrainer.config.run.sampling import Prompt, SamplerName
 
-LATENT_CHANNELS = 4
-LATENT_SCALE = 8  # pixels per latent, along each side
-
 
 @dataclass(frozen=True)
 class SamplingContexts:
@@ -83,7 +80,9 @@ def sample(
     scheduler = family.process.scheduler(sampler, steps)
     device = family.process.levels.signal.device
     generators = [torch.Generator().manual_seed(prompt.seed) for prompt in prompts]
-    noise = torch.cat([_noise(prompt, g) for prompt, g in zip(prompts, generators, strict=True)])
+    noise = torch.cat(
+        [_noise(family, prompt, g) for prompt, g in zip(prompts, generators, strict=True)]
+    )
     # The size conditioning of an original of just this size, uncropped.
     size = (prompts[0].height, prompts[0].width)
     time_ids = torch.tensor([[*size, 0, 0, *size]], dtype=torch.float32)
@@ -130,10 +129,10 @@ def rescale(guided: Tensor, prompted: Tensor, amount: float) -> Tensor:
     return guided * (amount * factor + (1 - amount))
 
 
-def _noise(prompt: Prompt, generator: torch.Generator) -> Tensor:
-    """Draw initial noise, (1, 4, height / 8, width / 8), float32, on the CPU for any device."""
-    shape = (1, LATENT_CHANNELS, prompt.height // LATENT_SCALE, prompt.width // LATENT_SCALE)
-    return torch.randn(shape, generator=generator)
+def _noise(family: Family, prompt: Prompt, generator: torch.Generator) -> Tensor:
+    """Draw initial noise, (1, C, h, w), float32, on the CPU for any device."""
+    shape = family.spec.latent_shape(prompt.width, prompt.height)
+    return torch.randn((1, *shape), generator=generator)
 
 
 def _encode(family: Family, prompts: Sequence[Prompt], *, has_negative: bool) -> list[_Texts]:

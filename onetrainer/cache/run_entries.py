@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onetrainer.config.data.data import Conditioning
-from onetrainer.config.run.model import base_of
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.batch_plan import BatchPlan, all_buckets
 from onetrainer.dataset.buckets import Bucket
@@ -16,20 +15,15 @@ from onetrainer.dataset.caption_sampling import captions_vary, plain_caption, sa
 from onetrainer.dataset.dataset import Dataset
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import bucket_at, transform_count, variations
+from onetrainer.families.registry import family_spec
 from onetrainer.images.image_index import ImageIndex
 
-_VAE = 8
-"""Pixels per latent pixel on each side."""
-_LATENT = 2 * 4 * 4
-"""Bytes of a latent pixel: mean and deviation of four channels, float32."""
-_SEEN = 4 * 4
 _MASK = 4
+"""Bytes of a number of a mask or a latent."""
 _CHUNK = 77
 """Tokens of an encoded chunk, start and end included."""
 _WORDS = 50
 """About so many words of a caption fill a chunk; most words are one token or two."""
-_WIDTHS = {"sd15": 768, "sd2": 1024, "sdxl": 2048}
-_POOLED = {"sdxl": 1280}
 
 
 @dataclass(frozen=True)
@@ -69,7 +63,7 @@ def plan_cache(config: TrainConfig, dataset: Dataset, batches: BatchPlan) -> Cac
         folder=folder,
         latents=latents,
         captions=len(captions),
-        pixels=cells * _VAE**2,
+        pixels=cells * family_spec(config.model.family).latent_side ** 2,
         image_bytes=size,
         caption_bytes=_caption_bytes(config, captions),
         free_bytes=_free_bytes(folder),
@@ -101,40 +95,46 @@ def _latent_estimate(config: TrainConfig, dataset: Dataset) -> tuple[int, int, i
     """Return the number of cached latents, their latent pixels, and their bytes."""
     if not config.data.cache_latents:
         return 0, 0, 0
-    sees = config.data.conditioning if config.model.family.endswith("inpainting") else "blank"
+    spec = family_spec(config.model.family)
+    sees = config.data.conditioning if spec.sees_masked_image else "blank"
     counts = [(transform_count(one), variations(one, is_cached=True)) for one in dataset.concepts]
     latents = cells = size = 0
 
     def add(item: Item, count: int, area: int) -> None:
         nonlocal latents, cells, size
-        passes, each = _passes_and_bytes(item, sees)
+        passes, each = _passes_and_bytes(item, sees, spec.latent_channels)
         latents, cells, size = latents + count, cells + area * passes, size + area * each
 
     sizes = all_buckets(dataset.items, dataset.concepts)
     for item, buckets in zip(dataset.items, sizes, strict=True):
         own, times = counts[item.concept]
-        add(item, own, times * sum(map(_area, buckets[: own // times])))
+        add(
+            item,
+            own,
+            times * sum(_area(bucket, spec.latent_side) for bucket in buckets[: own // times]),
+        )
     for item in dataset.validation or ():
-        add(item, 1, _area(bucket_at(item, dataset.concepts[item.concept], 0)))
+        add(item, 1, _area(bucket_at(item, dataset.concepts[item.concept], 0), spec.latent_side))
     return latents, cells, size
 
 
-def _passes_and_bytes(item: Item, sees: Conditioning) -> tuple[int, int]:
+def _passes_and_bytes(item: Item, sees: Conditioning, channels: int) -> tuple[int, int]:
     """Return how often the VAE encodes an image, and the cached bytes per latent pixel.
 
-    sees: conditioning of an inpainting model; "blank" for other models.
+    sees: conditioning of a model that sees a masked image; "blank" for other models.
     """
     mask = _MASK if item.mask else 0
+    latent = 4 * channels
     has_more = item.conditioning if sees == "files" else item.mask
     if sees == "blank" or not has_more:
-        return 1, _LATENT + mask
-    # The conditioning image and the inpainting mask, besides the loss mask.
-    return 2, _LATENT + _SEEN + 2 * mask
+        return 1, 2 * latent + mask
+    # The conditioning image and the mask of what is repainted, besides the loss mask.
+    return 2, 3 * latent + 2 * mask
 
 
-def _area(bucket: Bucket) -> int:
+def _area(bucket: Bucket, side: int) -> int:
     """Return the number of latent pixels."""
-    return (bucket.width // _VAE) * (bucket.height // _VAE)
+    return (bucket.width // side) * (bucket.height // side)
 
 
 def _cached_captions(config: TrainConfig, dataset: Dataset, batches: BatchPlan) -> set[str]:
@@ -152,11 +152,11 @@ def _cached_captions(config: TrainConfig, dataset: Dataset, batches: BatchPlan) 
 
 
 def _caption_bytes(config: TrainConfig, captions: Iterable[str]) -> int:
-    base = base_of(config.model.family)
+    spec = family_spec(config.model.family)
     each = 4 if config.hardware.precision == "fp32" else 2
     chunks = [-(-len(caption.split()) // _WORDS) or 1 for caption in captions]
     tokens = _CHUNK * sum(chunks)
-    return each * (tokens * _WIDTHS[base] + len(chunks) * _POOLED.get(base, 0))
+    return each * (tokens * spec.text_width + len(chunks) * spec.pooled_width)
 
 
 def _free_bytes(folder: Path) -> int:

@@ -17,6 +17,7 @@ from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, UserError, warning
+from onetrainer.families.registry import family_spec
 from onetrainer.json_file import shortened
 from onetrainer.metrics.messages import FEW_IMAGES
 from onetrainer.rules.data import is_same_folder, masks_path, sibling_path, subfolders_path
@@ -324,8 +325,8 @@ def _mask_problems(
 
 def _conditioning_problems(config: TrainConfig, indexes: Indexes) -> Iterator[Problem]:
     """Yield a problem if conditioning images are enabled and there are none."""
-    is_inpainting = config.model.family.endswith("inpainting")
-    if config.data.conditioning != "files" or not is_inpainting or not indexes:
+    sees_masked = family_spec(config.model.family).sees_masked_image
+    if config.data.conditioning != "files" or not sees_masked or not indexes:
         return
     items = [item for index in indexes.values() for item in index.items]
     if not any(item.conditioning is not None for item in items):

@@ -10,9 +10,9 @@ from onetrainer.checks.dataset import check_images, unreadable_problem
 from onetrainer.checks.packages import package_problems
 from onetrainer.checks.rewards import check_rewards
 from onetrainer.config.methods.adapters import Adapter
-from onetrainer.config.run.model import FAMILY_LABELS
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, ProblemsError, UserError, warning
+from onetrainer.families.registry import FAMILY_LABELS
 from onetrainer.json_file import Document
 from onetrainer.model_files import (
     ModelFile,

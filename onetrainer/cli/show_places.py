@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from onetrainer.config.methods.method import Method
-from onetrainer.config.run.model import FAMILY_LABELS
 from onetrainer.errors import UserError
+from onetrainer.families.registry import FAMILY_LABELS
 from onetrainer.json_file import read_json
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.presets.presets import value_at

@@ -13,14 +13,14 @@ from onetrainer.config.data.captions import Captions
 from onetrainer.config.data.concept import CaptionSource, Concept, Masks, Role
 from onetrainer.config.data.data import Conditioning
 from onetrainer.config.objectives.reconstruction import Reconstruction
-from onetrainer.config.run.model import FamilyName, base_of
+from onetrainer.config.run.model import FamilyName
 from onetrainer.config.train import TrainConfig
+from onetrainer.families.registry import family_spec
 from onetrainer.seeds import derive
 
 PRIOR_ROLES = frozenset[Role](["prior", "own_prediction"])
 """Roles of images for prior preservation."""
 
-_STEPS = {"sd15": 8, "sd2": 8, "sdxl": 64}
 _SMALL = {128: 8, 256: 16}
 """Bucket steps below a resolution, as used by tests and small models."""
 
@@ -133,14 +133,10 @@ def has_masks(config: TrainConfig) -> bool:
 
 
 def bucket_step(family: FamilyName, chosen: int, resolution: int) -> int:
-    """Return the multiple in pixels of bucket sides; chosen is 0 for the model's default.
-
-    SDXL was trained in steps of 64 (Podell et al. 2023, arXiv:2307.01952, appendix I). The UNets of
-    SD 1.5 and 2 accept any multiple of the VAE's 8.
-    """
+    """Return the multiple in pixels of bucket sides; chosen is 0 for the family's own."""
     if chosen:
         return chosen
-    default = _STEPS[base_of(family)]
+    default = family_spec(family).bucket_step
     return min([default, *(step for below, step in _SMALL.items() if resolution < below)])
 
 

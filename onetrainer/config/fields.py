@@ -218,6 +218,8 @@ def _setting(path: str, field: FieldInfo, needs: tuple[tuple[str, frozenset[str]
         annotation, *inner = get_args(annotation)
         marks += [part for mark in inner for part in getattr(mark, "metadata", [mark])]
     kind, choices, item = _kind(annotation)
+    if kind == "text" and ui.choices:
+        kind, choices = "choice", tuple(ui.choices)
     limits = _limits(marks)
     return Setting(
         path=path,

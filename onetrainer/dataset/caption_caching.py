@@ -2,9 +2,9 @@
 
 from onetrainer.concepts.concepts import concepts_of
 from onetrainer.config.methods.embedding import EmbeddingOnly
+from onetrainer.config.methods.encoders import encoder_settings
 from onetrainer.config.methods.full import Vae
 from onetrainer.config.objectives.reconstruction import Reconstruction
-from onetrainer.config.run.model import base_of
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.caption_sampling import captions_vary
 
@@ -21,8 +21,8 @@ def trains_text_encoder(config: TrainConfig) -> bool:
         case EmbeddingOnly() | Vae():
             return False
         case method:
-            has_second = base_of(config.model.family) == "sdxl"
-            return method.text_encoder.train or (has_second and method.text_encoder_2.train)
+            encoders = encoder_settings(method, config.model.family)
+            return any(settings.train for settings in encoders.values())
 
 
 def encodes_text_each_step(config: TrainConfig) -> bool:

@@ -11,16 +11,11 @@ from onetrainer.captions.prompt_file import MAX_TEXT, read_prompts, require_prom
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.problems import format_value
 from onetrainer.config.run.hardware import Precision
-from onetrainer.config.run.model import (
-    FamilyName,
-    Model,
-    Prediction,
-    PredictionChoice,
-    ZeroSnrChoice,
-    native_side,
-)
+from onetrainer.config.run.model import FamilyName, Model, PredictionChoice, ZeroSnrChoice
 from onetrainer.config.run.sampling import SAMPLER_LABELS, Prompt, SamplerName, Sampling
 from onetrainer.errors import UserError
+from onetrainer.families.registry import family_spec
+from onetrainer.families.spec import Prediction
 from onetrainer.jobs.options import add_options, request_values, validate_request
 from onetrainer.model_files import (
     DESCRIPTIONS,
@@ -182,13 +177,13 @@ def model_section(request: SampleRequest, path: Path) -> Model:
 
 def size_of(request: SampleRequest, family: FamilyName, prediction: Prediction) -> tuple[int, int]:
     """Return width and height: the requested ones, or the side that the model was trained at."""
-    side = native_side(family, prediction)
+    side = family_spec(family).side_of(prediction)
     return request.width or side, request.height or side
 
 
 def _family(request: SampleRequest, model: ModelFile) -> FamilyName:
     # For a model of no known family, `require_family` reports what it is.
-    detected = next((name for name in FAMILIES if name == model.kind), FAMILIES[0])
+    detected = next((name for name in FAMILIES if name == model.kind), next(iter(FAMILIES)))
     family = request.family or detected
     require_family(model, family, has_custom_vae=bool(request.vae))
     require_published_size(model)

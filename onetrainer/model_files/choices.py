@@ -1,13 +1,9 @@
 """Checks whether a model is what the config states, with errors that name the right choice."""
 
-from onetrainer.config.run.model import (
-    FamilyName,
-    Prediction,
-    PredictionChoice,
-    ZeroSnrChoice,
-    base_of,
-)
+from onetrainer.config.run.model import FamilyName, PredictionChoice, ZeroSnrChoice
 from onetrainer.errors import UserError
+from onetrainer.families.registry import base_of
+from onetrainer.families.spec import Prediction
 from onetrainer.model_files.kinds import DESCRIPTIONS, FAMILIES, NAMES, PREDICTS, ModelFile
 
 _COMPONENTS_AND_ADDITIONS = ("lora", "embedding", "vae", "unet", "text-encoder")

@@ -2,6 +2,8 @@
 
 import re
 
+from onetrainer.families.registry import FAMILIES
+
 BUNDLE = "bundle_emb."
 """The prefix of an embedding's token in a file with several embeddings."""
 OUTPUT = "_out"
@@ -11,7 +13,13 @@ A1111_KEY = "string_to_param.*"
 # Our key for one encoder, and the spellings that mean the same. clip_l without clip_g is what
 # ComfyUI and OneTrainer's bundles call the only encoder, clip_h ComfyUI's word for SD 2's.
 SINGLE_KEY, SINGLE_SPELLINGS = "emb_params", ("emp_params", A1111_KEY, "clip_l", "clip_h")
-XL_KEYS = {"te1": "clip_l", "te2": "clip_g"}
+XL_KEYS = {
+    encoder.name: encoder.comfy_name
+    for spec in FAMILIES
+    if len(spec.encoders) > 1
+    for encoder in spec.encoders
+}
+"""Keys of models with two encoders, by the encoder."""
 KEYS = (SINGLE_KEY, *SINGLE_SPELLINGS, *XL_KEYS.values())
 
 # In A1111's pickles, followed by the token used in training, nearly always "*".

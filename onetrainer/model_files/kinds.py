@@ -3,42 +3,40 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
-from onetrainer.config.run.model import FAMILY_LABELS, FamilyName, Prediction
+from onetrainer.families.registry import FAMILY_LABELS, FamilyTexts
+from onetrainer.families.spec import Prediction
 
 Layout = Literal["folder", "single-file"]
-Kind = Literal[
-    "sd15", "sd15-inpainting", "sd2", "sd2-inpainting", "sdxl", "sdxl-inpainting", "sdxl-refiner",
-    "sd2-depth", "sd3", "flux", "lora", "embedding", "vae", "unet", "text-encoder", "unknown",
-]  # fmt: skip
+Kind = str
+"""The name of a family, of another model that is known, or one of `DESCRIPTIONS`."""
 
-FAMILIES: tuple[FamilyName, ...] = get_args(FamilyName)
-NAMES: Mapping[str, str] = {
-    **FAMILY_LABELS,
-    "sdxl-refiner": "SDXL refiner",
-    "sd2-depth": "SD 2 depth",
-    "sd3": "SD 3",
-    "flux": "Flux",
-}
-DESCRIPTIONS: Mapping[Kind, str] = {
-    "sd15": "an SD 1.5 model",
-    "sd15-inpainting": "an SD 1.5 inpainting model",
-    "sd2": "an SD 2 model",
-    "sd2-inpainting": "an SD 2 inpainting model",
-    "sdxl": "an SDXL model",
-    "sdxl-inpainting": "an SDXL inpainting model",
-    "sdxl-refiner": "an SDXL refiner, which improves another model's images",
-    "sd2-depth": "an SD 2 depth model",
-    "sd3": "an SD 3 model",
-    "flux": "a Flux model",
-    "lora": "a LoRA, not a complete model",
-    "embedding": "an embedding, not a complete model",
-    "vae": "a VAE alone, not a complete model",
-    "unet": "a UNet alone, not a complete model",
-    "text-encoder": "a text encoder alone, not a complete model",
-    "unknown": "not a Stable Diffusion model known to this version",
-}
+FAMILIES = FAMILY_LABELS
+NAMES = FamilyTexts(
+    lambda spec: spec.label,
+    {
+        "sdxl-refiner": "SDXL refiner",
+        "sd2-depth": "SD 2 depth",
+        "sd3": "SD 3",
+        "flux": "Flux",
+    },
+)
+DESCRIPTIONS = FamilyTexts(
+    lambda spec: spec.description,
+    {
+        "sdxl-refiner": "an SDXL refiner, which improves another model's images",
+        "sd2-depth": "an SD 2 depth model",
+        "sd3": "an SD 3 model",
+        "flux": "a Flux model",
+        "lora": "a LoRA, not a complete model",
+        "embedding": "an embedding, not a complete model",
+        "vae": "a VAE alone, not a complete model",
+        "unet": "a UNet alone, not a complete model",
+        "text-encoder": "a text encoder alone, not a complete model",
+        "unknown": "not a Stable Diffusion model known to this version",
+    },
+)
 CONTEXT_WIDTHS: Mapping[int, Kind] = {
     768: "sd15",
     1024: "sd2",
@@ -46,7 +44,11 @@ CONTEXT_WIDTHS: Mapping[int, Kind] = {
     1280: "sdxl-refiner",
 }
 """Width of the text embeddings for the UNet of each family."""
-PREDICTS: Mapping[Prediction, str] = {"epsilon": "noise", "v_prediction": "velocity"}
+PREDICTS: Mapping[Prediction, str] = {
+    "epsilon": "noise",
+    "v_prediction": "velocity",
+    "flow": "the velocity of a flow",
+}
 
 
 @dataclass(frozen=True)

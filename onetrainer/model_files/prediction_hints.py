@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from onetrainer.config.run.model import Prediction
 from onetrainer.errors import UserError
+from onetrainer.families.spec import Prediction
 from onetrainer.tensor_files import TensorTable
 
 V_MARKER, ZERO_SNR_MARKER = "v_pred", "ztsnr"

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from onetrainer import ROOT
-from onetrainer.config.run.model import FamilyName, base_of
+from onetrainer.config.run.model import FamilyName
+from onetrainer.families.registry import family_spec
 from onetrainer.tensor_files import TensorEntry
 
-MODELS = ROOT / "configs" / "models"
 _UNET = "model.diffusion_model."
 _INPUT_LAYER = _UNET + "input_blocks.0.0.weight"
 _CONTEXT = ".attn2.to_k.weight"
@@ -21,7 +20,7 @@ _CONTEXT = ".attn2.to_k.weight"
 
 def is_unusual_size(entries: Mapping[str, TensorEntry], family: FamilyName) -> bool:
     """Return whether the header of a complete model shows a width of no published model."""
-    config = _config(base_of(family))
+    config = _config(family)
     input_layer = entries.get(_INPUT_LAYER)
     if input_layer is not None and input_layer.shape[:1] not in (
         (),
@@ -38,6 +37,6 @@ def is_unusual_size(entries: Mapping[str, TensorEntry], family: FamilyName) -> b
 @cache
 def _config(base: str) -> Mapping[str, Any]:
     config: Mapping[str, Any] = json.loads(
-        (MODELS / base / "unet" / "config.json").read_text(encoding="utf-8")
+        (family_spec(base).configs / "unet" / "config.json").read_text(encoding="utf-8")
     )
     return config

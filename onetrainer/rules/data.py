@@ -15,6 +15,7 @@ from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.buckets import MIN_RESOLUTION
 from onetrainer.errors import CHOOSE, Fix, Problem, warning
+from onetrainer.families.registry import family_spec
 
 _ROLE_LABELS = {
     "train": "training images",
@@ -186,8 +187,8 @@ def _source_problems(
 def _conditioning_problems(
     config: TrainConfig, concepts: tuple[ConceptSettings, ...]
 ) -> Iterator[Problem]:
-    is_inpainting = config.model.family.endswith("inpainting")
-    if not is_inpainting or config.data.conditioning != "masks":
+    sees_masked = family_spec(config.model.family).sees_masked_image
+    if not sees_masked or config.data.conditioning != "masks":
         return
     if concepts and all(concept.masks == "off" for concept in concepts if not concept.is_prior):
         yield Problem(

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from onetrainer.config.base.components import TextEncoder, TextEncoder2, Unet
 from onetrainer.config.methods.adapter_section import AdapterSection
 from onetrainer.config.methods.embedding import EmbeddingOnly
+from onetrainer.config.methods.encoders import encoder_settings
 from onetrainer.config.methods.full import Full, Vae
-from onetrainer.config.run.model import base_of
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, warning
+from onetrainer.families.registry import FAMILY_LABELS, base_of, family_spec
 
 HIGH_LR = 1e-4
 HIGH_VAE_LR = 1e-3
@@ -40,10 +41,9 @@ def _trained_components(
     """Return the components that are trained, by their settings' paths."""
     found: dict[str, Unet | TextEncoder | TextEncoder2] = {
         "method.unet": method.unet,
-        "method.text_encoder": method.text_encoder,
     }
-    if base_of(config.model.family) == "sdxl":
-        found["method.text_encoder_2"] = method.text_encoder_2
+    encoders = encoder_settings(method, config.model.family)
+    found |= {f"method.{name}": settings for name, settings in encoders.items()}
     return {path: component for path, component in found.items() if component.train}
 
 
@@ -100,10 +100,11 @@ def _rate_problems(config: TrainConfig, method: Full) -> Iterator[Problem]:
 
 
 def _vae_problems(config: TrainConfig) -> Iterator[Problem]:
-    if base_of(config.model.family) == "sdxl":
+    if family_spec(config.model.family).fp16_vae:
+        name = FAMILY_LABELS[base_of(config.model.family)]
         yield Problem(
             "method.kind",
-            "SDXL's VAE cannot be trained: its decoder uses numbers near the limit of fp16, in"
+            f"{name}'s VAE cannot be trained: its decoder uses numbers near the limit of fp16, in"
             " which most programs run it, and training exceeds that limit",
             "Expected a model of SD 1.x or 2.x",
             "Choose another method or another model.",

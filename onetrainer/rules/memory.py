@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator
 
 from onetrainer.config.methods.full import Full, Vae
-from onetrainer.config.run.model import base_of
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, warning
+from onetrainer.families.registry import FAMILY_LABELS, base_of, family_spec
+from onetrainer.families.spec import FamilySpec
 
 _OFFLOADS = {"hardware.offload_layers": "layers", "hardware.offload_activations": "activations"}
 
@@ -35,24 +36,25 @@ def _vae_precision(config: TrainConfig) -> Iterator[Problem]:
             "warning",
             Fix(path, "auto"),
         )
-    elif precision == "fp16" and base_of(config.model.family) == "sdxl":
-        yield _vae_overflow(path, has_own=bool(config.model.vae))
+    elif precision == "fp16" and (spec := family_spec(config.model.family)).fp16_vae:
+        yield _vae_overflow(path, spec, has_own=bool(config.model.vae))
 
 
-def _vae_overflow(path: str, *, has_own: bool) -> Problem:
-    what = "SDXL's VAE exceeds the range of fp16, and images turn black"
+def _vae_overflow(path: str, spec: FamilySpec, *, has_own: bool) -> Problem:
+    family = FAMILY_LABELS[base_of(spec.name)]
+    what = f"{family}'s VAE exceeds the range of fp16, and images turn black"
     if not has_own:
         return Problem(
             path,
             what,
-            "Expected fp32 or bf16 with SDXL, or a VAE made for fp16 (model.vae)",
+            f"Expected fp32 or bf16 with {family}, or a VAE made for fp16 (model.vae)",
             'Choose "auto", which is fp32.',
             choices=(Fix(path, "auto"), Fix(path, "bf16")),
         )
     return Problem(
         path,
         what,
-        "Only a VAE made for fp16 (sdxl-vae-fp16-fix) works",
+        f"Only a VAE made for fp16 ({spec.fp16_vae}) works",
         'Choose "auto" unless the VAE of model.vae is one.',
         "warning",
         Fix(path, "auto"),

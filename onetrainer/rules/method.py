@@ -13,11 +13,12 @@ from onetrainer.config.base.components import (
 from onetrainer.config.methods.adapter_section import AdapterSection
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.embedding import EmbeddingOnly
+from onetrainer.config.methods.encoders import ENCODER_SECTIONS, encoder_settings
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.methods.low_rank import LoKr, LowRank
-from onetrainer.config.run.model import FAMILY_LABELS, base_of
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, warning
+from onetrainer.families.registry import FAMILY_LABELS
 
 HIGH_SCALE = 2
 _NAMINGS = {"kohya": "kohya's", "diffusers": "diffusers'", "comfyui": "ComfyUI's"}
@@ -39,15 +40,16 @@ def _components(config: TrainConfig) -> list[Problem]:
     method = config.method
     assert not isinstance(method, EmbeddingOnly | Vae)
     found = []
-    if method.text_encoder_2.train and base_of(config.model.family) != "sdxl":
+    encoders = encoder_settings(method, config.model.family)
+    if method.text_encoder_2.train and len(encoders) == 1:
         found.append(
             Problem(
-                "method.text_encoder_2.train",
+                f"method.{ENCODER_SECTIONS[1]}.train",
                 f"{FAMILY_LABELS[config.model.family]} has one text encoder",
                 "Only SDXL has a second one",
                 "Turn it off.",
                 "warning",
-                Fix("method.text_encoder_2.train", False),
+                Fix(f"method.{ENCODER_SECTIONS[1]}.train", False),
             )
         )
     trained = _trained_components(config, method)
@@ -70,9 +72,7 @@ def _trained_components(
 ) -> dict[str, Unet | TextEncoder | TextEncoder2]:
     """Return the components that are trained, by the names of their settings."""
     components: dict[str, Unet | TextEncoder | TextEncoder2]
-    components = {"unet": method.unet, "text_encoder": method.text_encoder}
-    if base_of(config.model.family) == "sdxl":
-        components["text_encoder_2"] = method.text_encoder_2
+    components = {"unet": method.unet, **encoder_settings(method, config.model.family)}
     return {name: component for name, component in components.items() if component.train}
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 from onetrainer.concepts.concepts import concepts_of
-from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.methods.full import Vae
 from onetrainer.config.rewards.algorithms import (
     Algorithm,
@@ -17,11 +16,10 @@ from onetrainer.config.rewards.algorithms import (
 )
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.rewards.reward import NETWORKS, REWARD_LABELS, Reward
-from onetrainer.config.run.model import base_of
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import CHOOSE, Fix, Problem, warning
+from onetrainer.families.registry import FAMILY_LABELS, base_of, family_spec
 
-SMALL_FOR_SDXL, SDXL_SIDE = 768, 1024  # px
 MIN_VALIDATION_IMAGES = 4  # the mean of fewer says too little
 
 
@@ -58,7 +56,8 @@ def has_gradient(reward: Reward) -> bool:
 
 
 def _model_problems(config: TrainConfig) -> Iterator[Problem]:
-    if config.model.family.endswith("inpainting"):
+    spec = family_spec(config.model.family)
+    if spec.sees_masked_image:
         base = base_of(config.model.family)
         yield Problem(
             "model.family",
@@ -68,16 +67,13 @@ def _model_problems(config: TrainConfig) -> Iterator[Problem]:
             choices=(Fix("objective.kind", "denoising"), Fix("model.family", base)),
         )
     rollout = config.objective.rollout if isinstance(config.objective, AlignProp) else None
-    if (
-        rollout is not None
-        and base_of(config.model.family) == "sdxl"
-        and min(rollout.width, rollout.height) < SMALL_FOR_SDXL
-    ):
+    if rollout is not None and min(rollout.width, rollout.height) < spec.smallest_side:
         yield Problem(
             "objective.rollout.width",
-            f"{rollout.width} × {rollout.height} px is small for SDXL",
-            f"It was trained at {SDXL_SIDE} px and works poorly below that",
-            f"Set width and height to {SDXL_SIDE}, if the memory allows.",
+            f"{rollout.width} × {rollout.height} px is small for"
+            f" {FAMILY_LABELS[base_of(spec.name)]}",
+            f"It was trained at {spec.side} px and works poorly below that",
+            f"Set width and height to {spec.side}, if the memory allows.",
             "warning",
         )
 
@@ -311,11 +307,4 @@ def _trains_several_steps(algorithm: Algorithm) -> bool:
 
 
 def _trains_text(config: TrainConfig) -> bool:
-    if config.embeddings.tokens:
-        return True
-    match config.method:
-        case EmbeddingOnly() | Vae():
-            return bool(config.embeddings.tokens)
-        case method:
-            is_xl = base_of(config.model.family) == "sdxl"
-            return method.text_encoder.train or (is_xl and method.text_encoder_2.train)
+    return bool(config.embeddings.tokens) or trains_text_encoder(config)

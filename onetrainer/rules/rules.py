@@ -1,8 +1,9 @@
 """All rules between settings: combinations of valid values that do not work together."""
 
-from onetrainer.config.run.model import Model, base_of
+from onetrainer.config.run.model import Model
 from onetrainer.config.train import TrainConfig, uses_images
 from onetrainer.errors import CHOOSE, Fix, Problem
+from onetrainer.families.registry import FAMILY_LABELS, base_of, family_spec
 from onetrainer.rules import data as rules_data
 from onetrainer.rules import (
     embedding,
@@ -28,7 +29,6 @@ _RULES = (
 )
 # The largest number of steps of a sampler; the others have no limit.
 MAX_STEPS = {"lcm": 50, "unipc": 999}
-SDXL_SIDE, SMALL_FOR_SDXL = 1024, 768  # px
 SMALL_SAMPLE = 0.75  # of the training resolution; smaller samples are misleading
 
 
@@ -88,14 +88,16 @@ def _errors(config: TrainConfig) -> list[Problem]:
 
 def _model_errors(model: Model) -> list[Problem]:
     found = []
-    if base_of(model.family) == "sd2" and model.clip_skip == 1:
+    encoder = family_spec(model.family).encoders[0]
+    if 0 < model.clip_skip <= encoder.missing_layers:
+        name = FAMILY_LABELS[base_of(model.family)]
         found.append(
             Problem(
                 "model.clip_skip",
-                "SD 2 was trained on the second to last layer, and its diffusers folders do not"
+                f"{name} was trained on the second to last layer, and its diffusers folders do not"
                 " contain the last",
-                "Expected 0 or at least 2 for SD 2",
-                "Set it to 0, which is 2 here.",
+                f"Expected 0 or at least {encoder.missing_layers + 1} for {name}",
+                f"Set it to 0, which is {encoder.clip_skip} here.",
             )
         )
     if model.zero_terminal_snr == "on" and model.prediction == "epsilon":
@@ -113,16 +115,16 @@ def _model_errors(model: Model) -> list[Problem]:
 
 def _warnings(config: TrainConfig) -> list[Problem]:
     found = []
-    is_small = config.data.resolution < SMALL_FOR_SDXL and uses_images(config)
-    if base_of(config.model.family) == "sdxl" and is_small:
+    spec = family_spec(config.model.family)
+    if config.data.resolution < spec.smallest_side and uses_images(config):
         found.append(
             Problem(
                 "data.resolution",
-                f"{config.data.resolution} px is small for SDXL",
-                f"It was trained at {SDXL_SIDE} px and works poorly below that",
-                f"Raise it to {SDXL_SIDE}, if the memory allows.",
+                f"{config.data.resolution} px is small for {FAMILY_LABELS[base_of(spec.name)]}",
+                f"It was trained at {spec.side} px and works poorly below that",
+                f"Raise it to {spec.side}, if the memory allows.",
                 "warning",
-                Fix("data.resolution", SDXL_SIDE),
+                Fix("data.resolution", spec.side),
             )
         )
     small = SMALL_SAMPLE * config.data.resolution

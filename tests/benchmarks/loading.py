@@ -78,12 +78,13 @@ def _read_once(place: Path) -> None:
 
 
 def _write_model(home: Path, base: str, configs: Path) -> None:
-    description = describe(configs, base, prediction="epsilon", zero_terminal_snr=False)
+    spec = family_spec(base)
+    description = describe(configs, spec, prediction="epsilon", zero_terminal_snr=False)
     noise = (torch.randn(NOISE, generator=torch.Generator().manual_seed(0)) * SCALE).half()
     components = {
         component: {
             name: LazyTensor(torch.float16, shape, _reader(noise, shape))
-            for name, shape in shapes_of(component, config).items()
+            for name, shape in shapes_of(spec.components[component], config).items()
         }
         for component, config in description.configs.items()
     }
@@ -126,8 +127,8 @@ def _load(loader: str, home: Path, base: str) -> dict[str, object]:
 
 def _ours(path: Path, base: str) -> tuple[Callable[[], object], Callable[..., Iterator[nn.Module]]]:
     from modules.families.load import load as load_family
-    from modules.families.registry import family_spec
     from onetrainer.config.run.model import Model
+    from onetrainer.families.registry import family_spec
 
     section = Model(path=str(path), family=base)
 

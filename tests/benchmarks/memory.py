@@ -26,8 +26,7 @@ from modules.assembly.optimizer import (
 from modules.assembly.placement import manage, residency_of, storage_dtypes
 from modules.assembly.validation_set import grid_of
 from modules.evaluation.validation import ValidationImages, measure
-from modules.families.empty import empty_family
-from modules.families.registry import family_spec
+from modules.families.load import empty
 from modules.families.stable_diffusion import StableDiffusion
 from modules.forecast.forecast import Target, forecast
 from modules.interfaces import Batch, Conditioning, LatentMoments
@@ -36,8 +35,8 @@ from modules.methods.full import Full
 from modules.methods.model_source import ModelSource
 from modules.optim.build import build_optimizer
 from modules.training.engine import Engine
-from onetrainer.config.run.model import base_of
 from onetrainer.config.train import TrainConfig
+from onetrainer.families.registry import family_spec
 from onetrainer.model_files.kinds import ModelFile
 from tests import pretend
 
@@ -161,9 +160,8 @@ def measured_phases(config: TrainConfig) -> dict[str, int]:
 def train(config: TrainConfig, *, after_first_step, is_real: bool = False, at_end=None) -> None:
     """Two steps of a run, whose model begins in main memory."""
     device, name = torch.device("cuda", 0), config.model.family
-    family = empty_family(
-        family_spec(base_of(name)),
-        name,
+    family = empty(
+        family_spec(name),
         configs=Path(config.model.path) if config.model.path else None,
         dtypes=storage_dtypes(config),
     )

@@ -28,8 +28,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from modules.data.prompts import time_ids_of
-from modules.families.empty import empty_family
-from modules.families.registry import family_spec
+from modules.families.load import empty
 from modules.interfaces import Conditioning, PromptBatch
 from modules.memory.precision import autocast
 from modules.memory.residency import move_module
@@ -42,6 +41,7 @@ from modules.sampling.rollout import Rollout, untrained
 from onetrainer.config.methods.low_rank import Lora
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.rewards.alignprop import AlignProp as Section
+from onetrainer.families.registry import family_spec
 from tests import pretend, tiny
 
 CPU, CARD = torch.device("cpu"), torch.device("cuda")
@@ -119,7 +119,7 @@ def peak(last_steps: int, *, is_checkpointed: bool) -> int:
     gc.collect()
     with pretend.accelerator(storage="meta") as card:
         dtypes = {"unet": torch.bfloat16, "vae": torch.float32, "te": torch.bfloat16}
-        family = empty_family(family_spec("sd15"), "sd15", dtypes=dtypes)
+        family = empty(family_spec("sd15"), dtypes=dtypes)
         adapters = Adapters.attach(family, Lora(rank=4, alpha=4.0), seed=0)
         for part in (family.unet, family.vae, adapters.extra_modules()):
             move_module(part, CARD)

@@ -5,8 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from onetrainer.config.run.model import FAMILY_LABELS
 from onetrainer.errors import UserError
+from onetrainer.families.registry import FAMILY_LABELS
 from onetrainer.json_file import read_json
 from onetrainer.presets.presets import Preset
 

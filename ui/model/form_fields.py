@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from onetrainer.config.base.variants import KIND
 from onetrainer.config.fields import Setting, sections
+from onetrainer.config.methods.encoders import ENCODER_SECTIONS
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from ui.model.variants import (
@@ -152,7 +153,7 @@ _CARD_OF = {
 }
 # Cards whose order differs from that of the config.
 _CARD_ORDER = ("data", "data.concepts", "data.captions", "data.buckets", "data.augmentation")
-_SECTION_NAMES = {"text_encoder_2": "second text encoder"}
+_SECTION_NAMES = {ENCODER_SECTIONS[1]: "second text encoder"}
 # Spelling of key parts that are not plain words.
 _SPELLINGS = {"unet": "UNet", "vae": "VAE", "snr": "SNR", "ema": "EMA"}
 

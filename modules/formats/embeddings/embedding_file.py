@@ -14,6 +14,7 @@ from torch import Tensor
 from modules.formats.files.files import write_safetensors
 from modules.formats.files.tensor_source import cast_lazily, open_tensors
 from onetrainer.errors import UserError
+from onetrainer.families.registry import FAMILIES
 from onetrainer.model_files.adapter_keys import is_adapter_key
 from onetrainer.model_files.embedding_keys import (
     A1111_KEY,
@@ -37,7 +38,7 @@ class Embedding:
     latter; without input vectors it reads zeros.
 
     Attributes:
-        vectors: By the encoder's name ("te", or "te1" and "te2" for SDXL), (n, D) in any float
+        vectors: By the encoder's name ("te" if it has one), (n, D) in any float
             dtype; n is the same for all encoders.
         outputs: Vectors that replace an encoder's output at the token's places, in the same form.
     """
@@ -61,13 +62,10 @@ class Embedding:
 
 def family_label(widths: Mapping[str, int]) -> str:
     """Return the label of the family whose encoders have these names and widths."""
-    match dict(widths):
-        case {"te": 768}:
-            return "SD 1.x"
-        case {"te": 1024}:
-            return "SD 2.x"
-        case {"te1": _} | {"te2": _}:
-            return "SDXL"
+    for spec in FAMILIES:
+        known = {encoder.name: encoder.width for encoder in spec.encoders}
+        if widths == known or (len(known) > 1 and widths.keys() & known.keys()):
+            return spec.series
     return "no published family"
 
 
@@ -105,7 +103,7 @@ def parse_embedding(
         name, renamed = next(iter(renamed)), {SINGLE_KEY: next(iter(renamed.values()))}
     if len(renamed) < max(len(tensors), 1) or not all(map(is_vectors, renamed)):
         raise _foreign_error(source, tensors)
-    is_xl = any(key.removesuffix(OUTPUT) == XL_KEYS["te2"] for key in renamed)
+    is_xl = any(key.removesuffix(OUTPUT) == list(XL_KEYS.values())[-1] for key in renamed)
     encoders = {key: name for name, key in XL_KEYS.items()} if is_xl else {}
     vectors: dict[str, Tensor] = {}
     outputs: dict[str, Tensor] = {}
@@ -132,7 +130,7 @@ def bundled_tensors(embedding: Embedding) -> dict[str, Tensor]:
     """Return an embedding's tensors by the keys of a bundle."""
     # With one encoder, the keys other programs expect in a bundle: A1111 and ComfyUI the first,
     # the only program that reads outputs the second.
-    inside = {SINGLE_KEY: A1111_KEY, SINGLE_OUTPUT_KEY: XL_KEYS["te1"] + OUTPUT}
+    inside = {SINGLE_KEY: A1111_KEY, SINGLE_OUTPUT_KEY: next(iter(XL_KEYS.values())) + OUTPUT}
     return {inside.get(key, key): tensor for key, tensor in to_tensors(embedding).items()}
 
 

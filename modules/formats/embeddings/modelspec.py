@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from onetrainer.config.run.model import Base, FamilyName, Prediction, base_of
+from onetrainer.config.run.model import FamilyName
+from onetrainer.families.registry import family_spec
+from onetrainer.families.spec import Prediction
 
 VERSION = "1.0.1"
 PREFIX = "modelspec."
@@ -22,27 +24,8 @@ IMPLEMENTATIONS: Mapping[Layout, str] = MappingProxyType(
     {"original": "sgm", "diffusers": "diffusers"}
 )
 
-# The specification names the first four; those for inpainting are the names of ComfyUI and
-# SwarmUI, and for SDXL, where no name is published, a name formed likewise.
-_ARCHITECTURES: Mapping[FamilyName, str] = MappingProxyType(
-    {
-        "sd15": "stable-diffusion-v1",
-        "sd2": "stable-diffusion-v2-512",
-        "sdxl": "stable-diffusion-xl-v1-base",
-        "sd15-inpainting": "stable-diffusion-v1-inpainting",
-        "sd2-inpainting": "stable-diffusion-v2-inpainting",
-        "sdxl-inpainting": "stable-diffusion-xl-v1-inpainting",
-    }
-)
-_SD2_V = "stable-diffusion-v2-768-v"
-# A separate VAE fits all models with its latents; the specification has no name for it. These are
-# SwarmUI's.
-_VAES: Mapping[Base, str] = MappingProxyType(
-    {
-        "sd15": "stable-diffusion-v1/vae",
-        "sd2": "stable-diffusion-v1/vae",
-        "sdxl": "stable-diffusion-xl-v1-base/vae",
-    }
+_PREDICTIONS: Mapping[Prediction, str] = MappingProxyType(
+    {"epsilon": "epsilon", "v_prediction": "v", "flow": "flow"}
 )
 
 
@@ -81,14 +64,13 @@ class ModelSpec:
     def fields(self) -> dict[str, str]:
         """Return all fields but the hash, which is computed when the file is written."""
         is_negative, predicts = self.is_negative_embedding, self.kind != "vae"
-        prediction_type = "v" if self.prediction == "v_prediction" else "epsilon"
         fields = {
             "sai_model_spec": VERSION,
             "architecture": architecture(self.family, self.prediction, self.kind),
             "implementation": IMPLEMENTATIONS[self.layout],
             "title": self.title,
             "resolution": "{}x{}".format(*self.resolution),
-            "prediction_type": prediction_type if predicts else "",
+            "prediction_type": _PREDICTIONS[self.prediction] if predicts else "",
             "encoder_layer": str(self.encoder_layer) if self.encoder_layer and predicts else "",
             "author": self.author.strip(),
             "description": self.description.strip(),
@@ -105,10 +87,10 @@ class ModelSpec:
 
 def architecture(family: FamilyName, prediction: Prediction, kind: FileKind) -> str:
     """Return the specification's name of a file's architecture: "stable-diffusion-v1/lora"."""
+    spec = family_spec(family)
     if kind == "vae":
-        return _VAES[base_of(family)]
-    is_sd2_v = family == "sd2" and prediction == "v_prediction"
-    base = _SD2_V if is_sd2_v else _ARCHITECTURES[family]
+        return spec.vae_architecture
+    base = spec.architectures.get(prediction, spec.architecture)
     return base if kind == "model" else f"{base}/{kind}"
 
 

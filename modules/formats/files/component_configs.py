@@ -5,11 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from onetrainer import ROOT
 from onetrainer.errors import UserError
-
-MODELS = ROOT / "configs" / "models"
-"""Component configs of each base's published models, and their common vocabulary."""
+from onetrainer.families.spec import MODELS as MODELS
 
 Config = Mapping[str, Any]
 

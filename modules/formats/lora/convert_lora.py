@@ -12,10 +12,11 @@ from modules.formats.files.files import refuse_existing
 from modules.formats.files.tensor_source import PRECISIONS, open_tensors
 from modules.formats.lora.lora_file import LoraFile, read_lora, write_lora
 from modules.formats.lora.lora_keys import AdapterTensors, rank_of
-from modules.formats.lora.lora_names import LORA_COMPONENTS, Naming
+from modules.formats.lora.lora_names import Naming
 from modules.formats.lora.standard_names import standard_names
-from onetrainer.config.run.model import Base, FamilyName, base_of
+from onetrainer.config.run.model import FamilyName
 from onetrainer.errors import UserError
+from onetrainer.families.registry import base_of, families_with
 from onetrainer.jobs.convert_request import Precision
 from onetrainer.messages.words import format_size
 from onetrainer.model_files import inspect_model
@@ -80,7 +81,7 @@ def convert_lora(
 
 def _base(
     path: Path, shapes: Shapes, metadata: Mapping[str, str], family: FamilyName | None
-) -> Base:
+) -> str:
     """Return the base that the file is for."""
     if not any(map(is_adapter_key, shapes)):
         raise UserError(
@@ -90,7 +91,9 @@ def _base(
         )
     # The chosen family overrides metadata, which other programs may have copied from elsewhere.
     detected = family_of_adapter(shapes, {} if family else metadata)
-    known = next((base for base in LORA_COMPONENTS if base == detected), None)
+    known = next(
+        (base for base in families_with(lambda spec: not spec.base) if base == detected), None
+    )
     if (detected is not None and known is None) or is_for_other_architecture(shapes):
         raise _other_family_error(path, detected)
     if family is None:
@@ -107,7 +110,7 @@ def _base(
     return base
 
 
-def _require_layers(path: Path, file: LoraFile, chosen: Base | None) -> None:
+def _require_layers(path: Path, file: LoraFile, chosen: str | None) -> None:
     """Raise UserError if none of the layers is of the base.
 
     Some text encoders are shared by several model families, so their layers alone are no proof.
@@ -138,7 +141,9 @@ def _other_family_error(path: Path, kind: Kind | None = None) -> UserError:
 def _unclear_error(path: Path, shapes: Shapes) -> UserError:
     layers = [found[0] for key in shapes if (found := split(key))]
     fitting = [
-        base for base in LORA_COMPONENTS if any(standard_names(base).find(name) for name in layers)
+        base
+        for base in families_with(lambda spec: not spec.base)
+        if any(standard_names(base).find(name) for name in layers)
     ]
     if not fitting:
         return _other_family_error(path)
@@ -149,7 +154,7 @@ def _unclear_error(path: Path, shapes: Shapes) -> UserError:
     )
 
 
-def _with_bundle(file: LoraFile, base: Base, bundle: Sequence[str]) -> tuple[LoraFile, list[str]]:
+def _with_bundle(file: LoraFile, base: str, bundle: Sequence[str]) -> tuple[LoraFile, list[str]]:
     """Return the file with the embeddings of other files, and notes for people."""
     embeddings: dict[str, Mapping[str, Tensor]] = dict(file.embeddings)
     notes = []
@@ -197,7 +202,7 @@ def _has_other_alpha(tensors: AdapterTensors) -> bool:
     return ALPHA in tensors and rank is not None and float(tensors[ALPHA]) != rank
 
 
-def _unknown_notes(file: LoraFile, base: Base) -> list[str]:
+def _unknown_notes(file: LoraFile, base: str) -> list[str]:
     if not file.unknown:
         return []
     first = min(file.unknown)

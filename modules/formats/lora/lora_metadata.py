@@ -7,25 +7,25 @@ from modules.formats.embeddings.modelspec import IMPLEMENTATIONS, PREFIX, Layout
 from modules.formats.lora.lora_keys import AdapterTensors, rank_of
 from modules.formats.lora.lora_names import Naming
 from modules.formats.lora.lora_peft import METADATA
-from onetrainer.config.run.model import Base
+from onetrainer.families.registry import family_spec
 
 IMPLEMENTATION = PREFIX + "implementation"
 DIM, ALPHA, ARGUMENTS = "ss_network_dim", "ss_network_alpha", "ss_network_args"
 
 
-def layout_of(base: Base, naming: Naming) -> Layout:
-    """Return whose names the UNet's layers have: kohya's are diffusers' except for SDXL."""
+def layout_of(base: str, naming: Naming) -> Layout:
+    """Return whose names the UNet's layers have: kohya's depend on the family."""
     match naming:
         case "diffusers":
             return "diffusers"
         case "comfyui":
             return "original"
         case "kohya":
-            return "original" if base == "sdxl" else "diffusers"
+            return "original" if family_spec(base).has_original_layer_names else "diffusers"
 
 
 def metadata_as_written(
-    metadata: Mapping[str, str], layers: Iterable[AdapterTensors], *, base: Base, naming: Naming
+    metadata: Mapping[str, str], layers: Iterable[AdapterTensors], *, base: str, naming: Naming
 ) -> dict[str, str]:
     """Return the metadata with layout and alphas corrected for a file in this naming.
 

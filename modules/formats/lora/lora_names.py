@@ -7,29 +7,16 @@ comfyanonymous/ComfyUI, comfy/lora.py; diffusers, loaders/lora_pipeline.py.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
-from modules.formats.original.layout import Component, prefix, recipes
-from onetrainer.config.run.model import Base
+from modules.formats.original.layout import recipes
 from onetrainer.config.run.output import LoraNaming
+from onetrainer.families.registry import component_of, family_spec
 from onetrainer.model_files.adapter_keys import WRAPPED
 
-LoraComponent = Literal["unet", "te", "te1", "te2"]
+LoraComponent = str
+""""unet", or the name of a text encoder."""
 Naming = LoraNaming
 NAMINGS: tuple[Naming, ...] = ("kohya", "diffusers", "comfyui")
-
-LORA_COMPONENTS: Mapping[Base, tuple[LoraComponent, ...]] = {
-    "sd15": ("unet", "te"),
-    "sd2": ("unet", "te"),
-    "sdxl": ("unet", "te1", "te2"),
-}
-DIFFUSERS_COMPONENTS: Mapping[LoraComponent, Component] = {
-    "unet": "unet",
-    "te": "text_encoder",
-    "te1": "text_encoder",
-    "te2": "text_encoder_2",
-}
-"""Each component's folder in the diffusers layout, which is also the prefix of its names."""
 
 TEXT_LEVEL = "text_model."  # transformers since 5.6 omits it from some modules' paths
 PROJECTION = "text_projection"  # the only layer of a text encoder outside of that level
@@ -56,12 +43,12 @@ class LayerNames:
         spellings: All names that are read.
     """
 
-    base: Base
+    base: str
     names: Mapping[Naming, Mapping[Layer, str]]
     spellings: Mapping[str, Layer]
 
     @staticmethod
-    def of(base: Base, tensors: Mapping[LoraComponent, Iterable[str]]) -> "LayerNames":
+    def of(base: str, tensors: Mapping[LoraComponent, Iterable[str]]) -> "LayerNames":
         """Return the names of a model's layers.
 
         tensors: By component, the names of its tensors as in `state_dict`, with or without the
@@ -103,7 +90,7 @@ Row = tuple[Layer, Mapping[Naming, str], tuple[str, ...]]
 
 def canonical_path(component: LoraComponent, path: str) -> str:
     """Return a layer's path with the `text_model.` level where it belongs."""
-    if component == "unet" or path.partition(".")[0] == PROJECTION:
+    if not component_of(component).has_text_level or path.partition(".")[0] == PROJECTION:
         return path
     return TEXT_LEVEL + path.removeprefix(TEXT_LEVEL)
 
@@ -113,16 +100,16 @@ def kohya_path(path: str) -> str:
     return path.replace(".", "_")
 
 
-def _unet_rows(base: Base, tensors: Iterable[str]) -> Iterator[Row]:
-    level, tensors = prefix(base, "unet"), list(tensors)
+def _unet_rows(base: str, tensors: Iterable[str]) -> Iterator[Row]:
+    spec, tensors = family_spec(base), list(tensors)
+    level = spec.unet.prefix
     originals = {
         _layer_path(recipe.ours[0]): _layer_path(recipe.original.removeprefix(level))
-        for recipe in recipes(base, "unet", tensors)
+        for recipe in recipes(spec.unet, tensors)
     }
     for path in dict.fromkeys(_layer_path(name) for name in tensors):
         original = originals[path]
-        # sd-scripts has its own UNet for SDXL, with the names of the original layout.
-        kohya, other = (original, path) if base == "sdxl" else (path, original)
+        kohya, other = (original, path) if spec.has_original_layer_names else (path, original)
         written: dict[Naming, str] = {
             "kohya": f"lora_unet_{kohya_path(kohya)}",
             "diffusers": f"unet.{path}",
@@ -140,14 +127,14 @@ def _unet_rows(base: Base, tensors: Iterable[str]) -> Iterator[Row]:
         yield Layer("unet", path), written, others
 
 
-def _text_rows(base: Base, component: LoraComponent, tensors: Iterable[str]) -> Iterator[Row]:
-    diffusers_name = DIFFUSERS_COMPONENTS[component]
-    clip = {"te": "clip_h" if base == "sd2" else "clip_l", "te1": "clip_l", "te2": "clip_g"}[
-        component
-    ]
+def _text_rows(base: str, component: LoraComponent, tensors: Iterable[str]) -> Iterator[Row]:
+    encoders = family_spec(base).encoders
+    encoder = next(each for each in encoders if each.name == component)
+    diffusers_name, clip = encoder.component.folder, encoder.comfy_name or component
     # Some programs write lora_te1_ and clip_l for the one encoder of SD 1.x and 2.x.
-    kohya_encoders = ("te", "te1") if component == "te" else (component,)
-    clip_encoders = (clip, "clip_l") if component == "te" else (clip,)
+    is_only = len(encoders) == 1 and component == "te"
+    kohya_encoders = ("te", "te1") if is_only else (component,)
+    clip_encoders = (clip, "clip_l") if is_only else (clip,)
     for path in dict.fromkeys(canonical_path(component, _layer_path(name)) for name in tensors):
         written: dict[Naming, str] = {
             "kohya": f"lora_{component}_{kohya_path(path)}",

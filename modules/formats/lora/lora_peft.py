@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from modules.formats.lora.lora_keys import PLAIN, AdapterTensors, rank_of, scale_of
-from modules.formats.lora.lora_names import DIFFUSERS_COMPONENTS, Layer
-from onetrainer.config.run.model import Base
+from modules.formats.lora.lora_names import Layer
 from onetrainer.errors import UserError
+from onetrainer.families.registry import family_spec, folder_of
 from onetrainer.model_files.adapter_keys import ALPHA, DORA, DOWN, MID, UP
 
 METADATA = "lora_adapter_metadata"
@@ -19,7 +19,7 @@ METADATA = "lora_adapter_metadata"
 
 
 def diffusers_tensors(
-    path: Path, base: Base, layer: Layer, tensors: AdapterTensors, dtype: torch.dtype | None
+    path: Path, base: str, layer: Layer, tensors: AdapterTensors, dtype: torch.dtype | None
 ) -> dict[str, Tensor]:
     """Return a layer's tensors by peft's names, alpha / rank multiplied into the up matrix.
 
@@ -49,7 +49,7 @@ def diffusers_tensors(
     return renamed
 
 
-def _reshape_projection(base: Base, layer: Layer, matrix: Tensor) -> Tensor:
+def _reshape_projection(base: str, layer: Layer, matrix: Tensor) -> Tensor:
     """Reshape projections around transformers: 1x1 convolutions in SD 1.x, linear layers otherwise.
 
     Programs that use the original layout have convolutions in SD 2.x, too.
@@ -57,7 +57,11 @@ def _reshape_projection(base: Base, layer: Layer, matrix: Tensor) -> Tensor:
     if not layer.path.endswith(("proj_in", "proj_out")):
         return matrix
     kohya_path = matrix.flatten(1)
-    return kohya_path[:, :, None, None] if base == "sd15" else kohya_path
+    return (
+        kohya_path[:, :, None, None]
+        if family_spec(base).has_convolution_projections
+        else kohya_path
+    )
 
 
 def _require_outputs(path: Path, layer: Layer, scale: Tensor, outputs: int) -> None:
@@ -83,7 +87,7 @@ def add_alphas(layers: Mapping[Layer, dict[str, Tensor]], metadata: Mapping[str,
     if not isinstance(settings, dict):
         return
     for layer, tensors in layers.items():
-        component, rank = DIFFUSERS_COMPONENTS[layer.component], rank_of(tensors)
+        component, rank = folder_of(layer.component), rank_of(tensors)
         default = settings.get(f"{component}.lora_alpha", settings.get("lora_alpha"))
         pattern = settings.get(f"{component}.alpha_pattern", settings.get("alpha_pattern")) or {}
         alpha = next(

@@ -2,18 +2,18 @@
 
 from functools import cache
 
-from modules.formats.files.component_configs import MODELS, read_config
-from modules.formats.lora.lora_names import DIFFUSERS_COMPONENTS, LORA_COMPONENTS, LayerNames
+from modules.formats.files.component_configs import read_config
+from modules.formats.lora.lora_names import LayerNames
 from modules.formats.models.component_shapes import shapes_of
-from onetrainer.config.run.model import Base
+from onetrainer.families.registry import family_spec, folder_of, lora_components
 
 
 @cache
-def standard_names(base: Base) -> LayerNames:
+def standard_names(base: str) -> LayerNames:
     """Return the names of every layer of a full-size model; takes a second for SDXL, once."""
-    tensors = {}
-    for component in LORA_COMPONENTS[base]:
-        diffusers_name = DIFFUSERS_COMPONENTS[component]
-        config = read_config(MODELS / base / diffusers_name / "config.json")
-        tensors[component] = list(shapes_of(diffusers_name, config))
+    spec, tensors = family_spec(base), {}
+    for component in lora_components(base):
+        network = spec.components[folder_of(component)]
+        config = read_config(spec.configs / network.folder / "config.json")
+        tensors[component] = list(shapes_of(network, config))
     return LayerNames.of(base, tensors)

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from modules.formats.files.tensor_source import LazyTensor
 from modules.formats.models.whole_model import Description
-from modules.formats.original.layout import Component, prefix, unused_names
+from modules.formats.original.layout import unused_names
 from modules.formats.original.recipe import Recipe
-from onetrainer.config.run.model import Base
+from onetrainer.families.spec import ComponentSpec, FamilySpec
 from onetrainer.model_files.prediction_hints import V_MARKER, ZERO_SNR_MARKER
 
 EMA = "model_ema."
@@ -54,7 +54,7 @@ def extra_names(names: Iterable[str], taken: Sequence[Recipe]) -> dict[str, str]
     taken: The recipes of all components. EMA copies are no extras.
     """
     # The text encoder's tensors are written with the `text_model.` level.
-    modern = {OLD_POSITIONS: prefix("sd15", "text_encoder") + POSITIONS}
+    modern = {OLD_POSITIONS: OLD_POSITIONS.replace("embeddings.", "text_model.embeddings.")}
     extras = (n for n in unused_names(names, taken) if n not in (V_MARKER, ZERO_SNR_MARKER))
     return {modern.get(name, name): name for name in extras if not name.startswith(EMA)}
 
@@ -70,22 +70,24 @@ def is_position_ids(name: str) -> bool:
 
 
 def standard_extras(
-    base: Base,
-    components: Mapping[Component, Mapping[str, Tensor | LazyTensor]],
+    spec: FamilySpec,
+    components: Mapping[str, Mapping[str, Tensor | LazyTensor]],
     originals: Mapping[str, LazyTensor],
 ) -> dict[str, Tensor | LazyTensor]:
-    """Return the extras of this base's published file, for a folder without extras.
+    """Return the extras of the family's published file, for a folder without extras.
 
     originals: All the components' tensors in the original layout.
     """
-    match base:
-        case "sd15":
-            return _positions(base, components)
-        case "sd2":
-            return _open_clip_extras(originals)
-        case "sdxl":
-            start = prefix(base, "text_encoder_2")
-            return _positions(base, components) | {start + "logit_scale": torch.tensor(LOGIT_SCALE)}
+    added: dict[str, Tensor | LazyTensor] = {}
+    for encoder in spec.encoders:
+        component = encoder.component
+        if component.names == "same":
+            added |= _positions(component, components)
+        elif encoder.has_projection:
+            added[component.prefix + "logit_scale"] = torch.tensor(LOGIT_SCALE)
+        else:
+            added |= _open_clip_extras(component.prefix, originals)
+    return added
 
 
 def standard_extras_notes(names: Iterable[str]) -> list[str]:
@@ -102,18 +104,19 @@ def standard_extras_notes(names: Iterable[str]) -> list[str]:
 
 
 def _positions(
-    base: Base, components: Mapping[Component, Mapping[str, Tensor | LazyTensor]]
+    component: ComponentSpec, components: Mapping[str, Mapping[str, Tensor | LazyTensor]]
 ) -> dict[str, Tensor | LazyTensor]:
-    table = components["text_encoder"]["text_model.embeddings.position_embedding.weight"]
-    return {prefix(base, "text_encoder") + POSITIONS: torch.arange(table.shape[0])[None]}
+    table = components[component.folder]["text_model.embeddings.position_embedding.weight"]
+    return {component.prefix + POSITIONS: torch.arange(table.shape[0])[None]}
 
 
-def _open_clip_extras(originals: Mapping[str, LazyTensor]) -> dict[str, Tensor | LazyTensor]:
-    """Return SD 2's layer after the last one used, and CLIP's tensors for images.
+def _open_clip_extras(
+    start: str, originals: Mapping[str, LazyTensor]
+) -> dict[str, Tensor | LazyTensor]:
+    """Return the layer after the last one used, and CLIP's tensors for images.
 
     Programs that build the whole encoder fail without them; they affect no results.
     """
-    start = prefix("sd2", "text_encoder")
     blocks = {
         int(found[1])
         for name in originals

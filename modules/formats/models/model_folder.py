@@ -1,7 +1,7 @@
 """Writing of a whole model as a diffusers folder."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -18,38 +18,16 @@ from modules.formats.files.files import (
 from modules.formats.files.tensor_source import cast_lazily
 from modules.formats.models.single_file import convert_extras
 from modules.formats.models.whole_model import INDEX, Description, WholeModel
-from modules.formats.original.layout import Component
-from onetrainer.config.run.model import FamilyName, base_of
 from onetrainer.errors import UserError
-from onetrainer.model_files.folders import DIFFUSERS_WEIGHTS, TRANSFORMERS_WEIGHTS
 
 EXTRAS_FILE = "original_extras.safetensors"
 """Tensors that only single files hold, kept for conversion back to one."""
 
-WEIGHTS: Mapping[Component, str] = {
-    "unet": DIFFUSERS_WEIGHTS,
-    "vae": DIFFUSERS_WEIGHTS,
-    "text_encoder": TRANSFORMERS_WEIGHTS,
-    "text_encoder_2": TRANSFORMERS_WEIGHTS,
-}
-PIPELINES: Mapping[FamilyName, str] = {
-    "sd15": "StableDiffusionPipeline",
-    "sd15-inpainting": "StableDiffusionInpaintPipeline",
-    "sd2": "StableDiffusionPipeline",
-    "sd2-inpainting": "StableDiffusionInpaintPipeline",
-    "sdxl": "StableDiffusionXLPipeline",
-    "sdxl-inpainting": "StableDiffusionXLInpaintPipeline",
-}
 VOCABULARY = ("vocab.json", "merges.txt")
 TOKENIZER_CONFIG = "tokenizer_config.json"
 TOKENIZER_FILES = (*VOCABULARY, "tokenizer.json", "special_tokens_map.json", "added_tokens.json")
 # Keys in which transformers notes the folders and files of a tokenizer; it reads none of them.
 TOKENIZER_PLACES = ("name_or_path", "_name_or_path", "cache_dir")
-# Sampling settings in an index. Source: the arguments of diffusers' pipelines.
-FLAGS: Mapping[FamilyName, tuple[str, ...]] = {
-    "sdxl": ("force_zeros_for_empty_prompt",),
-    "sdxl-inpainting": ("force_zeros_for_empty_prompt", "requires_aesthetics_score"),
-}
 TOKENIZERS = ("tokenizer", "tokenizer_2")
 TORCH_FILE = {"format": "pt"}  # without it, some versions of transformers refuse a file
 SMALL_FILES = 8 * 1024**2  # a generous allowance for configs and two tokenizers
@@ -77,18 +55,19 @@ def write_model_folder(
     _refuse_taken(path, overwrite=overwrite)
     size = sum(map(byte_count, weights.values())) + byte_count(extras or {})
     require_space(path, size + SMALL_FILES)
+    stems = model.description.family.components
     with atomic_folder(path) as folder:
         for component, tensors in weights.items():
-            file = folder / component / f"{WEIGHTS[component]}.safetensors"
+            file = folder / component / f"{stems[component].weights}.safetensors"
             write_safetensors(file, tensors, TORCH_FILE)
         if extras is not None:
             write_safetensors(folder / EXTRAS_FILE, extras, model.metadata)
         _write_descriptions(folder, model.description)
 
 
-def unwritten_components(index: Config) -> list[str]:
+def unwritten_components(index: Config, components: Iterable[str]) -> list[str]:
     """Return the index's components that are never written, such as "safety checker"."""
-    written = (*WEIGHTS, *TOKENIZERS, "scheduler")
+    written = (*components, *TOKENIZERS, "scheduler")
     return [
         name.replace("_", " ")
         for name, value in index.items()
@@ -124,12 +103,12 @@ def _write_descriptions(folder: Path, description: Description) -> None:
 def _index(description: Description) -> Config:
     """Return the published models' index with the model's sampling settings and tokenizers."""
     family, index = description.family, description.index
-    kept = (*FLAGS.get(family, ()), *TOKENIZERS)
-    published = read_config(MODELS / base_of(family) / INDEX)
+    kept = (*family.index_flags, *TOKENIZERS)
+    published = read_config(family.configs / INDEX)
     return {
         **published,
         **{name: index[name] for name in kept if _is_present(index.get(name))},
-        "_class_name": PIPELINES[family],
+        "_class_name": family.pipeline,
         "scheduler": ["diffusers", description.scheduler["_class_name"]],
     }
 
@@ -144,7 +123,7 @@ def _copy_tokenizer(folder: Path, description: Description) -> None:
     folder.mkdir(parents=True)
     source = description.home / folder.name
     if not source.is_dir():
-        source = MODELS / base_of(description.family) / folder.name
+        source = description.family.configs / folder.name
     for name in TOKENIZER_FILES:
         if (source / name).is_file():
             _copy(source / name, folder / name)

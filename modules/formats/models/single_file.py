@@ -10,7 +10,6 @@ from modules.formats.files.tensor_source import LazyTensor, cast_lazily
 from modules.formats.models.extras import is_schedule_table, markers, standard_extras
 from modules.formats.models.whole_model import Tensors, WholeModel
 from modules.formats.original.layout import recipes, to_original
-from onetrainer.config.run.model import base_of
 
 
 def write_single_file(
@@ -35,7 +34,7 @@ def write_single_file(
     state = original_state(model)
     extras, added = model.extras, list[str]()
     if extras is None:
-        extras = standard_extras(base_of(model.description.family), model.components, state)
+        extras = standard_extras(model.description.family, model.components, state)
         added = sorted(extras)
     tensors = {name: cast_lazily(tensor, dtype, name=name) for name, tensor in state.items()}
     tensors |= convert_extras(extras, dtype) | convert_extras(markers(model.description), None)
@@ -45,10 +44,10 @@ def write_single_file(
 
 def original_state(model: WholeModel) -> dict[str, LazyTensor]:
     """Return the components' tensors in the original layout as lazy tensors."""
-    base = base_of(model.description.family)
+    components = model.description.family.components
     state: dict[str, LazyTensor] = {}
     for component, tensors in model.components.items():
-        state |= to_original(recipes(base, component, tensors), tensors)
+        state |= to_original(recipes(components[component], tensors), tensors)
     return state
 
 

@@ -11,19 +11,17 @@ from modules.formats.files.component_configs import Config, read_config
 from modules.formats.files.tensor_source import LazyTensor, TensorReader, open_tensors
 from modules.formats.models.component_shapes import shapes_of
 from modules.formats.models.extras import EMA, ema_recipe, extra_names, is_position_ids
-from modules.formats.models.model_folder import EXTRAS_FILE, WEIGHTS, unwritten_components
+from modules.formats.models.model_folder import EXTRAS_FILE, unwritten_components
 from modules.formats.models.whole_model import Description, WholeModel, drop_source_path
 from modules.formats.original.layout import (
-    COMPONENTS,
-    Component,
     MissingTensorsError,
     open_component,
     recipes,
 )
 from modules.formats.original.recipe import Recipe
 from modules.formats.original.vae_files import vae_recipes
-from onetrainer.config.run.model import Base, base_of
 from onetrainer.errors import UserError
+from onetrainer.families.spec import ComponentSpec
 from onetrainer.model_files import ModelFile, weight_files
 
 Tensors = Mapping[str, LazyTensor]
@@ -46,7 +44,7 @@ class StoredVae:
 
 
 @contextmanager
-def open_stored_vae(path: Path, base: Base, config: Config) -> Iterator[StoredVae]:
+def open_stored_vae(path: Path, component: ComponentSpec, config: Config) -> Iterator[StoredVae]:
     """Open a VAE whose tensors are read when they are needed within the context.
 
     path: Its folder, a file in either layout, or a whole model in either layout.
@@ -56,7 +54,7 @@ def open_stored_vae(path: Path, base: Base, config: Config) -> Iterator[StoredVa
         UserError: If tensors are missing.
     """
     with ExitStack() as stack:
-        yield _open_vae(stack, path, base, config)
+        yield _open_vae(stack, path, component, config)
 
 
 @contextmanager
@@ -71,15 +69,15 @@ def open_stored_model(
     Raises:
         UserError: If tensors are missing.
     """
-    base = base_of(description.family)
-    component_names = [name for name in COMPONENTS[base] if not (vae and name == "vae")]
+    spec = description.family
+    component_names = [name for name in spec.components if not (vae and name == "vae")]
     with ExitStack() as stack:
         if found.layout == "folder":
             stored = _open_folder(stack, found.path, description, component_names, ema=ema)
         else:
             stored = _open_file(stack, found.path, description, component_names, ema=ema)
         if vae is not None:
-            opened = _open_vae(stack, vae, base, description.configs["vae"])
+            opened = _open_vae(stack, vae, spec.vae, description.configs["vae"])
             model = stored.model
             configs = {**model.description.configs, "vae": opened.config}
             stored = replace(
@@ -98,14 +96,17 @@ def _open_file(
     stack: ExitStack,
     path: Path,
     description: Description,
-    component_names: Sequence[Component],
+    component_names: Sequence[str],
     *,
     ema: bool,
 ) -> StoredModel:
     reader = stack.enter_context(open_tensors(path))
-    base = base_of(description.family)
-    shapes = {name: shapes_of(name, config) for name, config in description.configs.items()}
-    plain = {name: recipes(base, name, shapes[name]) for name in shapes}
+    components_by_name = description.family.components
+    shapes = {
+        name: shapes_of(components_by_name[name], config)
+        for name, config in description.configs.items()
+    }
+    plain = {name: recipes(components_by_name[name], shapes[name]) for name in shapes}
     chosen = plain | ({"unet": [ema_recipe(recipe) for recipe in plain["unet"]]} if ema else {})
     ema_count = sum(name.startswith(EMA) for name in reader.names)
     if ema and not ema_count:
@@ -123,17 +124,19 @@ def _open_folder(
     stack: ExitStack,
     path: Path,
     description: Description,
-    component_names: Sequence[Component],
+    component_names: Sequence[str],
     *,
     ema: bool,
 ) -> StoredModel:
     if ema:
         raise _no_ema_error(path)
     components = {
-        name: _folder_component(stack, path / name, name, description.configs[name])
+        name: _folder_component(
+            stack, path / name, description.family.components[name], description.configs[name]
+        )
         for name in component_names
     }
-    unwritten = unwritten_components(description.index)
+    unwritten = unwritten_components(description.index, components)
     notes = ["Left out " + ", ".join(unwritten) + "."] if unwritten else []
     if not (path / EXTRAS_FILE).is_file():
         return StoredModel(WholeModel(description, components, None, {}), notes)
@@ -144,18 +147,19 @@ def _open_folder(
 
 
 def _folder_component(
-    stack: ExitStack, folder: Path, component: Component, config: Config
+    stack: ExitStack, folder: Path, component: ComponentSpec, config: Config
 ) -> Tensors:
     """Open a component's tensors by our names, whichever library version wrote them."""
-    reader = stack.enter_context(open_tensors(weight_files(folder, WEIGHTS[component])))
+    reader = stack.enter_context(open_tensors(weight_files(folder, component.weights)))
     shapes = shapes_of(component, config)
-    if component == "vae":  # has names of several versions; the base does not matter
-        return _component(reader, folder, "vae", vae_recipes("sd15", shapes, reader.names), shapes)
+    if component.names == "vae":  # has names of several versions
+        found = vae_recipes(component, shapes, reader.names)
+        return _component(reader, folder, component.folder, found, shapes)
     found = [Recipe(name, (name,), "same") for name in shapes]
-    return _component(reader, folder, component, found, shapes)
+    return _component(reader, folder, component.folder, found, shapes)
 
 
-def _open_vae(stack: ExitStack, path: Path, base: Base, config: Config) -> StoredVae:
+def _open_vae(stack: ExitStack, path: Path, component: ComponentSpec, config: Config) -> StoredVae:
     """Open a VAE: a folder, a file in either layout, or the VAE of a whole model.
 
     config: Assumed for files, which have none.
@@ -163,17 +167,17 @@ def _open_vae(stack: ExitStack, path: Path, base: Base, config: Config) -> Store
     if path.is_dir():
         folder = path / "vae" if (path / "vae").is_dir() else path
         config = drop_source_path(read_config(folder / "config.json"))
-        return StoredVae(config, _folder_component(stack, folder, "vae", config))
+        return StoredVae(config, _folder_component(stack, folder, component, config))
     reader = stack.enter_context(open_tensors(path))
-    shapes = shapes_of("vae", config)
-    found = vae_recipes(base, shapes, reader.names)
+    shapes = shapes_of(component, config)
+    found = vae_recipes(component, shapes, reader.names)
     return StoredVae(config, _component(reader, path, "vae", found, shapes))
 
 
 def _component(
     reader: TensorReader,
     path: Path,
-    component: Component,
+    component: str,
     found: Sequence[Recipe],
     shapes: Mapping[str, Size],
 ) -> Tensors:

@@ -17,9 +17,9 @@ from modules.formats.files.files import (
 )
 from modules.formats.files.tensor_source import LazyTensor, cast_lazily
 from modules.formats.models.whole_model import Tensors
-from modules.formats.original.layout import prefix, recipes, to_original
-from onetrainer.config.run.model import Base
+from modules.formats.original.layout import recipes, to_original
 from onetrainer.errors import UserError
+from onetrainer.families.spec import ComponentSpec
 from onetrainer.model_files.folders import DIFFUSERS_WEIGHTS
 
 CONFIG = "config.json"
@@ -28,7 +28,12 @@ SMALL_FILES = 1024**2  # a generous allowance for a config
 
 
 def write_vae_file(
-    path: Path, base: Base, tensors: Tensors, *, dtype: torch.dtype, metadata: Mapping[str, str]
+    path: Path,
+    vae: ComponentSpec,
+    tensors: Tensors,
+    *,
+    dtype: torch.dtype,
+    metadata: Mapping[str, str],
 ) -> None:
     """Write one file in the original layout, whose names begin with "encoder." and "decoder.".
 
@@ -37,10 +42,10 @@ def write_vae_file(
     Raises:
         UserError: If the disk has too little space, or the dtype cannot hold a weight.
     """
-    start = prefix(base, "vae")
+    start = vae.prefix
     bare = [
         replace(recipe, original=recipe.original.removeprefix(start))
-        for recipe in recipes(base, "vae", tensors)
+        for recipe in recipes(vae, tensors)
     ]
     state = to_original(bare, tensors)
     write_safetensors(path, _cast(state, dtype), metadata, hashes=True)

@@ -8,16 +8,12 @@ from torch import Tensor
 
 from modules.formats.files.component_configs import Config, read_config
 from modules.formats.files.tensor_source import LazyTensor
-from modules.formats.original.layout import COMPONENTS, Component
-from onetrainer.config.run.model import FamilyName, Prediction, base_of
+from onetrainer.families.spec import FamilySpec, Prediction
 
 Tensors = Mapping[str, Tensor | LazyTensor]
 
 INDEX = "model_index.json"
 
-INPAINTING_CHANNELS, CHANNELS = 9, 4
-# Latent size of SD 2's models that predict noise; the published config has that of the others, 96.
-SD2_SIDE = 64
 DEFAULT_SCHEDULER = "DDIMScheduler"  # if the config names none
 # Schedulers of diffusers that can rescale the noise schedule; others ignore the flag.
 ZERO_SNR_SCHEDULERS = (
@@ -37,10 +33,10 @@ class Description:
         home: Folder with the model's tokenizers; the published models' if it has none.
     """
 
-    family: FamilyName
+    family: FamilySpec
     prediction: Prediction
     zero_terminal_snr: bool
-    configs: Mapping[Component, Config]
+    configs: Mapping[str, Config]
     scheduler: Config
     index: Config
     home: Path
@@ -58,14 +54,14 @@ class WholeModel:
     """
 
     description: Description
-    components: Mapping[Component, Tensors]
+    components: Mapping[str, Tensors]
     extras: Tensors | None
     metadata: Mapping[str, str]
 
 
 def describe(
     home: Path,
-    family: FamilyName,
+    family: FamilySpec,
     *,
     prediction: Prediction,
     zero_terminal_snr: bool,
@@ -75,15 +71,14 @@ def describe(
 
     is_model_folder: Whether the folder is this model's, not the published one's.
     """
-    base = base_of(family)
-    configs: dict[Component, Config] = {
+    configs: dict[str, Config] = {
         name: drop_source_path(read_config(home / name / "config.json"))
-        for name in COMPONENTS[base]
+        for name in family.components
     }
-    channels = INPAINTING_CHANNELS if family.endswith("-inpainting") else CHANNELS
-    configs["unet"] = {**configs["unet"], "in_channels": channels}
-    if base == "sd2" and prediction == "epsilon" and not is_model_folder:
-        configs["unet"] = {**configs["unet"], "sample_size": SD2_SIDE}
+    configs["unet"] = {**configs["unet"], "in_channels": family.unet_channels}
+    if family.sides and not is_model_folder:  # the published config has one of several sides
+        side = family.side_of(prediction) // family.latent_side
+        configs["unet"] = {**configs["unet"], "sample_size": side}
     scheduler = drop_source_path(read_config(home / "scheduler" / "scheduler_config.json"))
     return Description(
         family=family,

@@ -6,7 +6,6 @@ writing, models of every width and the tests' tiny ones.
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Literal
 
 import torch
 from torch import Size, Tensor
@@ -16,27 +15,9 @@ from modules.formats.original.open_clip import open_clip_recipes
 from modules.formats.original.recipe import Recipe, fits, merge, split
 from modules.formats.original.unet_names import unet_names
 from modules.formats.original.vae_names import is_attention_matrix, vae_name
-from onetrainer.config.run.model import Base
 from onetrainer.errors import UserError
+from onetrainer.families.spec import ComponentSpec
 
-Component = Literal["unet", "vae", "text_encoder", "text_encoder_2"]
-
-SHARED_PREFIXES: Mapping[Component, str] = {
-    "unet": "model.diffusion_model.",
-    "vae": "first_stage_model.",
-}
-ENCODER_PREFIXES: Mapping[tuple[Base, Component], str] = {
-    ("sd15", "text_encoder"): "cond_stage_model.transformer.",
-    ("sd2", "text_encoder"): "cond_stage_model.model.",
-    ("sdxl", "text_encoder"): "conditioner.embedders.0.transformer.",
-    ("sdxl", "text_encoder_2"): "conditioner.embedders.1.model.",
-}
-OPEN_CLIP = (("sd2", "text_encoder"), ("sdxl", "text_encoder_2"))
-COMPONENTS: Mapping[Base, tuple[Component, ...]] = {
-    "sd15": ("unet", "vae", "text_encoder"),
-    "sd2": ("unet", "vae", "text_encoder"),
-    "sdxl": ("unet", "vae", "text_encoder", "text_encoder_2"),
-}
 TEXT_LEVEL = "text_model."  # some old files omit this level
 # Scale factors of a layer's weights that are stored as fp8. Source: ComfyUI's names of 2024, 2025.
 WEIGHT, SCALES = ".weight", (".scale_weight", ".weight_scale")
@@ -50,12 +31,7 @@ class MissingTensorsError(Exception):
         self.names = names
 
 
-def prefix(base: Base, component: Component) -> str:
-    """Return the prefix of the names of a component's tensors."""
-    return SHARED_PREFIXES.get(component) or ENCODER_PREFIXES[base, component]
-
-
-def recipes(base: Base, component: Component, ours: Iterable[str]) -> list[Recipe]:
+def recipes(component: ComponentSpec, ours: Iterable[str]) -> list[Recipe]:
     """Return how each tensor of a component's original is made of ours, sorted by its name.
 
     ours: All the component's names; text encoders' with their `text_model.` level.
@@ -63,8 +39,8 @@ def recipes(base: Base, component: Component, ours: Iterable[str]) -> list[Recip
     Raises:
         KeyError: For a name that the layout does not have.
     """
-    start, names = prefix(base, component), set(ours)
-    match component:
+    start, names = component.prefix, set(ours)
+    match component.names:
         case "unet":
             component_recipes = [
                 Recipe(start + name, (our_name,), "same")
@@ -79,9 +55,9 @@ def recipes(base: Base, component: Component, ours: Iterable[str]) -> list[Recip
                 )
                 for our_name in names
             ]
-        case _ if (base, component) in OPEN_CLIP:
+        case "open-clip":
             component_recipes = open_clip_recipes(names, start)
-        case _:
+        case "same":
             component_recipes = [Recipe(start + name, (name,), "same") for name in names]
     return sorted(component_recipes, key=lambda recipe: recipe.original)
 

@@ -3,28 +3,28 @@
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from modules.formats.original.layout import prefix, recipes
+from modules.formats.original.layout import recipes
 from modules.formats.original.recipe import Recipe
 from modules.formats.original.vae_names import modern_vae_name
-from onetrainer.config.run.model import Base
+from onetrainer.families.spec import ComponentSpec
 
 ORIGINAL_MARKER = "encoder.mid.block_1.norm1.weight"  # a name only the original layout has
 
 
-def vae_recipes(base: Base, ours: Iterable[str], present: Collection[str]) -> list[Recipe]:
+def vae_recipes(vae: ComponentSpec, ours: Iterable[str], present: Collection[str]) -> list[Recipe]:
     """Return the recipe of each tensor of a VAE for a file.
 
     ours: The VAE's names.
     present: Those of the file: a whole model in the original layout, a VAE of it without the
     prefix, or a VAE by diffusers' names, new or old.
     """
-    start = prefix(base, "vae")
+    start = vae.prefix
     if any(name.startswith(start) for name in present):
-        return recipes(base, "vae", ours)
+        return recipes(vae, ours)
     if ORIGINAL_MARKER in present:
         return [
             replace(recipe, original=recipe.original.removeprefix(start))
-            for recipe in recipes(base, "vae", ours)
+            for recipe in recipes(vae, ours)
         ]
     stored = {modern_vae_name(name): name for name in present}
     return [Recipe(stored.get(name, name), (name,), "same") for name in ours]

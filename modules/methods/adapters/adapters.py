@@ -31,7 +31,7 @@ from modules.methods.adapters.start_file import load_start_file
 from modules.methods.layers.layer_presets import adapter_name, layer_names
 from modules.optim.weights import load_tensors
 from onetrainer.config.methods.adapters import Adapter
-from onetrainer.config.run.model import Prediction
+from onetrainer.families.spec import Prediction
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from modules.formats.lora.lora_keys import AdapterTensors, rank_of, scale_of
 from modules.formats.lora.lora_metadata import ALPHA as ALPHA_ENTRY
 from modules.formats.lora.lora_metadata import ARGUMENTS
 from modules.methods.adapters.kind import AdapterKind, AdapterPlan
-from onetrainer.config.run.model import Base, Prediction
+from onetrainer.families.registry import family_spec
+from onetrainer.families.spec import Prediction
 from onetrainer.model_files.adapter_keys import ALPHA
 
 
@@ -26,7 +27,7 @@ def adapter_metadata(
     kind: AdapterKind,
     plans: Sequence[AdapterPlan],
     *,
-    base: Base,
+    base: str,
     prediction: Prediction,
     fold_alpha: bool,
 ) -> dict[str, str]:
@@ -53,13 +54,6 @@ def _common(values: Iterable[float | None]) -> str:
     return distinct.pop() if len(distinct) == 1 else "Dynamic"
 
 
-def _base_model_version(base: Base, prediction: Prediction) -> str:
-    """Return kohya's name of the base; it has none for SDXL with v-prediction."""
-    velocity = "_v" if prediction == "v_prediction" else ""
-    match base:
-        case "sd15":
-            return f"sd_v1{velocity}"
-        case "sd2":
-            return f"sd_v2{velocity}"
-        case "sdxl":
-            return "sdxl_base_v1-0"
+def _base_model_version(base: str, prediction: Prediction) -> str:
+    """Return kohya's name of the base, or ours if it has none."""
+    return family_spec(base).kohya_versions.get(prediction, base)

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from torch import nn
 
 from modules.formats.lora.lora_names import (
-    DIFFUSERS_COMPONENTS,
     Layer,
     LoraComponent,
     canonical_path,
@@ -26,29 +25,20 @@ from onetrainer.config.base.components import (
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.low_rank import LowRank
 from onetrainer.errors import UserError
+from onetrainer.families.registry import encoder_index
 
 ComponentSettings = Unet | TextEncoder | TextEncoder2
 
 
 def component_settings(section: Adapter, component: LoraComponent) -> ComponentSettings:
     """Return the settings of a component's network."""
-    match component:
-        case "unet":
-            return section.unet
-        case "te" | "te1":
-            return section.text_encoder
-        case "te2":
-            return section.text_encoder_2
+    encoders = (section.text_encoder, section.text_encoder_2)
+    return section.unet if component == "unet" else encoders[encoder_index(component)]
 
 
 def trained_components(family: Family, section: Adapter) -> dict[LoraComponent, nn.Module]:
     """Return the networks of a family that get adapters."""
-    components: dict[LoraComponent, nn.Module] = {"unet": family.unet}
-    components |= {
-        component: family.text_encoders[component]
-        for component in DIFFUSERS_COMPONENTS
-        if component in family.text_encoders
-    }
+    components: dict[LoraComponent, nn.Module] = {"unet": family.unet, **family.text_encoders}
     return {
         component: model
         for component, model in components.items()

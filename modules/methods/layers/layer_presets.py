@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from torch import nn
 
 from modules.formats.lora.lora_names import (
-    DIFFUSERS_COMPONENTS,
     Layer,
     LayerNames,
     LoraComponent,
@@ -14,7 +13,7 @@ from modules.formats.lora.lora_names import (
 )
 from modules.interfaces import Family
 from onetrainer.config.methods.adapter_section import AdapterTargets
-from onetrainer.config.run.model import base_of
+from onetrainer.families.registry import base_of
 
 ATTENTION = ("to_q", "to_k", "to_v", "to_out.0")
 TEXT_ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
@@ -78,8 +77,4 @@ def _is_chosen_in_text(path: str, targets: AdapterTargets) -> bool:
 
 
 def _parts(family: Family) -> dict[LoraComponent, nn.Module]:
-    components: dict[LoraComponent, nn.Module] = {"unet": family.unet}
-    for component in DIFFUSERS_COMPONENTS:
-        if component in family.text_encoders:
-            components[component] = family.text_encoders[component]
-    return components
+    return {"unet": family.unet, **family.text_encoders}

@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from modules.formats.lora.lora_names import DIFFUSERS_COMPONENTS, LoraComponent
+from modules.formats.lora.lora_names import LoraComponent
 from modules.formats.models.component_shapes import canonical_name
 from onetrainer.config.base.components import LayerRule
 from onetrainer.errors import UserError
+from onetrainer.families.registry import component_of
 
 Rule = TypeVar("Rule", bound=LayerRule)
 
@@ -20,9 +21,9 @@ def layer_name(component: LoraComponent, path: str) -> str:
 
     path: The module's, with or without the `text_model.` level.
     """
-    diffusers_name = DIFFUSERS_COMPONENTS[component]
-    tensor = canonical_name(diffusers_name, f"{path}.weight")  # adds that level
-    return f"{diffusers_name}.{tensor.removesuffix('.weight')}"
+    network = component_of(component)
+    tensor = canonical_name(network, f"{path}.weight")  # adds that level
+    return f"{network.folder}.{tensor.removesuffix('.weight')}"
 
 
 def rule_for(name: str, rules: Sequence[Rule]) -> Rule | None:

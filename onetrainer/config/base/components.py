@@ -5,11 +5,11 @@ from typing import Annotated
 from pydantic import Field
 
 from onetrainer.config.base.section import Section, Ui
+from onetrainer.families.registry import families_with
 
 Rate = Annotated[float, Field(gt=0, le=10)]
 StopAfter = Annotated[int, Field(ge=0, le=10_000_000)]
-# The families with a second text encoder.
-_SDXL = {"model.family": ("sdxl", "sdxl-inpainting")}
+_WITH_SECOND = {"model.family": families_with(lambda spec: len(spec.encoders) > 1)}
 
 
 class Unet(Section):
@@ -30,7 +30,7 @@ class Unet(Section):
 
 
 class TextEncoder(Section):
-    """The network that reads captions; the first of two in SDXL."""
+    """The network that reads captions; the first of two if there are two."""
 
     train: Annotated[bool, Ui("Train the text encoder", search="clip te text encoder")] = False
     """Also trains the network that reads captions (in SDXL the smaller of two). Captions are then
@@ -58,7 +58,7 @@ class TextEncoder2(Section):
         Ui(
             "Train the second text encoder",
             search="clip te2 text encoder sdxl openclip",
-            only_with=_SDXL,
+            only_with=_WITH_SECOND,
         ),
     ] = False
     """Also trains SDXL's larger text encoder. Other families have only one."""
@@ -69,7 +69,7 @@ class TextEncoder2(Section):
             "Second text encoder learning rate",
             level="advanced",
             search="lr clip te2",
-            only_with=_SDXL,
+            only_with=_WITH_SECOND,
         ),
     ] = None
     """The second text encoder's learning rate; empty means the optimizer's."""
@@ -81,7 +81,7 @@ class TextEncoder2(Section):
             unit="steps",
             level="advanced",
             search="freeze",
-            only_with=_SDXL,
+            only_with=_WITH_SECOND,
         ),
     ] = 0
     """Freezes the second text encoder from this step on; 0 trains it to the end."""
@@ -148,13 +148,13 @@ class TextEncoder2Adapter(TextEncoder2):
     rank: Annotated[
         int | None,
         Field(ge=1, le=1024),
-        Ui("Second text encoder rank", level="advanced", search="dim te2", only_with=_SDXL),
+        Ui("Second text encoder rank", level="advanced", search="dim te2", only_with=_WITH_SECOND),
     ] = None
     """The rank of the second text encoder's adapters; empty means the rank above."""
 
     alpha: Annotated[
         float | None,
         Field(gt=0, le=1024),
-        Ui("Second text encoder alpha", level="advanced", only_with=_SDXL),
+        Ui("Second text encoder alpha", level="advanced", only_with=_WITH_SECOND),
     ] = None
     """The alpha of the second text encoder's adapters; empty means the alpha above."""

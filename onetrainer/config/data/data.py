@@ -16,6 +16,7 @@ from onetrainer.config.data.concept import (
     Concept,
     Masks,
 )
+from onetrainer.families.registry import families_with
 
 Conditioning = Literal["blank", "masks", "files"]
 MAX_CONCEPTS = 200
@@ -98,7 +99,7 @@ class Data(Section):
                 "masks": "masked image",
                 "files": "image files",
             },
-            only_with={"model.family": ("sd15-inpainting", "sd2-inpainting", "sdxl-inpainting")},
+            only_with={"model.family": families_with(lambda spec: spec.sees_masked_image)},
         ),
     ] = "blank"
     """What an inpainting model sees of the image it paints: nothing; with "masks" everything

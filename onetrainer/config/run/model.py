@@ -4,31 +4,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from onetrainer.config.base.section import Section, Ui
+from onetrainer.families.registry import FAMILY_LABELS, require_known
 
-FamilyName = Literal["sd15", "sd15-inpainting", "sd2", "sd2-inpainting", "sdxl", "sdxl-inpainting"]
-Base = Literal["sd15", "sd2", "sdxl"]
-Prediction = Literal["epsilon", "v_prediction", "flow"]
+FamilyName = Annotated[str, AfterValidator(require_known)]
 PredictionChoice = Literal["auto", "epsilon", "v_prediction"]
 ZeroSnrChoice = Literal["auto", "on", "off"]
 
-FAMILY_LABELS: Mapping[str, str] = MappingProxyType(
-    {
-        "sd15": "SD 1.5",
-        "sd15-inpainting": "SD 1.5 inpainting",
-        "sd2": "SD 2",
-        "sd2-inpainting": "SD 2 inpainting",
-        "sdxl": "SDXL",
-        "sdxl-inpainting": "SDXL inpainting",
-    }
-)
 PREDICTION_LABELS: Mapping[str, str] = MappingProxyType(
     {"auto": "automatic", "epsilon": "epsilon", "v_prediction": "v-prediction"}
 )
-_SIDES: Mapping[Base, int] = MappingProxyType({"sd15": 512, "sd2": 512, "sdxl": 1024})
-_SIDE_OF_SD2_V = 768
 
 
 class Model(Section):
@@ -82,23 +69,3 @@ class Model(Section):
         False
     )
     """Never uses the network: a model from the Hub is then taken from earlier downloads."""
-
-
-def native_side(family: FamilyName, prediction: Prediction) -> int:
-    """Return the side, in pixels, of the squares that a family's published models were made for.
-
-    Source: the model cards of Stable Diffusion 1.5, 2.1-base (epsilon), 2.1 (v) and XL.
-    """
-    base = base_of(family)
-    return _SIDE_OF_SD2_V if base == "sd2" and prediction == "v_prediction" else _SIDES[base]
-
-
-def base_of(family: FamilyName) -> Base:
-    """Return a family without its specialization: "sdxl" for "sdxl-inpainting"."""
-    match family:
-        case "sd15" | "sd15-inpainting":
-            return "sd15"
-        case "sd2" | "sd2-inpainting":
-            return "sd2"
-        case "sdxl" | "sdxl-inpainting":
-            return "sdxl"

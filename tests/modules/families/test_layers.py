@@ -6,7 +6,6 @@ from diffusers.models.attention import BasicTransformerBlock
 from diffusers.models.attention_processor import Attention
 from diffusers.models.resnet import ResnetBlock2D
 
-from modules.families.layers import component_layers
 from tests import tiny
 from tests.adapters import predict
 
@@ -14,7 +13,7 @@ from tests.adapters import predict
 @pytest.mark.parametrize("name", tiny.FAMILIES)
 def test_layers_are_listed_in_the_order_in_which_they_are_computed(name):
     family = tiny.family(name)
-    listed = component_layers(family)
+    listed = family.layers()
     assert listed.keys() == {"unet", *family.text_encoders, "vae"}
     computed = []
     for own in listed.values():
@@ -30,7 +29,7 @@ def test_layers_are_listed_in_the_order_in_which_they_are_computed(name):
 @pytest.mark.parametrize("name", ["sd15", "sd2", "sdxl"])
 def test_no_block_is_left_out(name):
     family = tiny.family(name)
-    listed = component_layers(family)
+    listed = family.layers()
     unet = [
         m for m in family.unet.modules() if isinstance(m, ResnetBlock2D | BasicTransformerBlock)
     ]
@@ -43,4 +42,4 @@ def test_no_block_is_left_out(name):
 
 def test_the_first_block_of_the_middle_is_a_layer_though_diffusers_never_checkpoints_it():
     family = tiny.family()
-    assert family.unet.mid_block.resnets[0] in component_layers(family)["unet"]
+    assert family.unet.mid_block.resnets[0] in family.layers()["unet"]

@@ -11,9 +11,9 @@ from diffusers.loaders.single_file_utils import (
 from safetensors.torch import load_file, save_file
 
 from modules.families.load import load
-from modules.families.registry import family_spec
-from onetrainer.config.run.model import Model, base_of
+from onetrainer.config.run.model import Model
 from onetrainer.errors import UserError
+from onetrainer.families.registry import family_spec
 from tests import tiny
 from tests.cases import cases
 
@@ -22,7 +22,7 @@ SIZES = torch.tensor([[70.0, 130.0, 3.0, 5.0, 64.0, 128.0]])
 
 def loaded(path, name="sd15", *, configs=None, dtype=torch.float32, **settings):
     section = Model(family=name, path=str(path), **settings)
-    spec = family_spec(base_of(name))
+    spec = family_spec(name)
     return load(spec, section, compute_dtype=dtype, device=tiny.CPU, configs=configs)
 
 

@@ -46,7 +46,7 @@ def test_sdxl_sizes_stay_exact_in_half_precision():
     # 1023 and 1025 are one number in bfloat16.
     family = tiny.family("sdxl", compute_dtype=torch.bfloat16)
     text = family.encode_text(["a cat"])
-    one, other = (family.added(text, torch.full((1, 6), side)) for side in (1023.0, 1025.0))
+    one, other = (family._added(text, torch.full((1, 6), side)) for side in (1023.0, 1025.0))
     assert not torch.equal(one["time_ids"], other["time_ids"])
 
 

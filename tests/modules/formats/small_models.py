@@ -27,7 +27,7 @@ from transformers import (
 
 from modules.formats.files.component_configs import MODELS
 from modules.formats.original.layout import COMPONENTS
-from onetrainer.config.run.model import base_of
+from onetrainer.families.registry import base_of
 
 PIPELINES = {
     "sd15": StableDiffusionPipeline,

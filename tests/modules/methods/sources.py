@@ -6,12 +6,12 @@ from pathlib import Path
 import torch
 
 from modules.families.load import load
-from modules.families.registry import family_spec
 from modules.families.stable_diffusion import StableDiffusion
 from modules.methods.full import Full, component_dtypes
 from modules.methods.model_source import ModelSource
 from onetrainer.config.methods.full import Full as FullSection
-from onetrainer.config.run.model import Model, base_of
+from onetrainer.config.run.model import Model
+from onetrainer.families.registry import base_of, family_spec
 from tests import tiny
 
 
@@ -33,7 +33,7 @@ class Origin:
         section = self.section.model_copy(update=changes)
         base = base_of(section.family)
         return load(
-            family_spec(base),
+            family_spec(section.family),
             section,
             compute_dtype=dtype,
             device=tiny.CPU,

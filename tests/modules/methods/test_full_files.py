@@ -18,8 +18,8 @@ from modules.families.components import load_vae
 from modules.formats.files import files
 from modules.interfaces import ExportOptions
 from onetrainer.config.methods.full import Full as FullSection
-from onetrainer.config.run.model import base_of
 from onetrainer.errors import UserError
+from onetrainer.families.registry import base_of
 from tests import tiny
 from tests.cases import cases
 from tests.modules.methods.sources import attach, shake, states, write_origin

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import nn
 
-from modules.families.layers import component_layers
 from modules.memory.layers.layers import LayerSettings, manage_layers
 from modules.memory.precision import autocast
 from modules.memory.quantize import QuantizedLinear
@@ -200,7 +199,7 @@ def test_gradients_flow_after_predictions_without_any_in_the_same_autocast(name)
 def put_on_card(family, method, offload: float) -> None:
     """The UNet and its adapters, but for the layers that wait in main memory."""
     managed = manage_layers(
-        {"unet": component_layers(family)["unet"]},
+        {"unet": family.layers()["unet"]},
         LayerSettings(offload=offload),
         train_device=torch.device("cuda"),
         offload_device=CPU,

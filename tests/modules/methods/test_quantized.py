@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from modules.data.cache import encoder_digests
-from modules.families.layers import component_layers
 from modules.memory.layers.layers import LayerSettings, manage_layers
 from modules.memory.precision import autocast, compute_dtype
 from modules.memory.quantize import Kind, QuantizedLinear
@@ -198,7 +197,7 @@ def test_on_a_gpu_it_gives_the_processors_numbers_wherever_layers_wait(quantizat
     with pretend.accelerator() as card:
         device = torch.device("cuda")
         managed = manage_layers(
-            component_layers(family),
+            family.layers(),
             LayerSettings("block", offload),
             train_device=device,
             offload_device=tiny.CPU,

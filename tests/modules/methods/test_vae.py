@@ -12,7 +12,7 @@ from modules.families.components import load_vae
 from modules.interfaces import ExportOptions
 from modules.methods.vae import VaeDecoder
 from onetrainer.config.methods.full import Vae as VaeSection
-from onetrainer.config.run.model import base_of
+from onetrainer.families.registry import base_of
 from onetrainer.model_files import inspect_model
 from tests import tiny
 from tests.cases import cases

@@ -7,9 +7,9 @@ import pytest
 from onetrainer.config.fields import setting_at
 from onetrainer.config.migrate import migrate
 from onetrainer.config.renamed import RENAMED, current_path
-from onetrainer.config.run.model import native_side
 from onetrainer.config.train import VERSION, TrainConfig
 from onetrainer.errors import ProblemsError, UserError
+from onetrainer.families.registry import family_spec
 from onetrainer.presets.presets import load_document, resolve, value_at
 from onetrainer.rules.rules import check_rules
 from tests.each import each
@@ -124,7 +124,7 @@ def test_a_newer_version_is_refused_with_reasons():
     ],
 )
 def test_every_family_has_a_native_side(family, prediction, side):
-    assert native_side(family, prediction) == side
+    assert family_spec(family).side_of(prediction) == side
 
 
 def test_what_may_be_left_out_for_nothing_is_not_told_as_null():

@@ -6,9 +6,10 @@ import pytest
 from accelerate import init_empty_weights
 from diffusers import FluxTransformer2DModel, HunyuanDiT2DModel, SD3Transformer2DModel
 
-from modules.formats.lora.lora_names import DIFFUSERS_COMPONENTS, LORA_COMPONENTS, NAMINGS
+from modules.formats.lora.lora_names import NAMINGS
 from modules.formats.lora.standard_names import standard_names
 from onetrainer.cli.show import describe
+from onetrainer.families.registry import folder_of, lora_components
 from onetrainer.model_files import inspect_model
 from onetrainer.model_files.adapter_family import family_of_adapter
 from onetrainer.model_files.tensors import recognize
@@ -33,8 +34,8 @@ def layers(base):
     """Every layer of a published model that a LoRA can be on, with its weight's shape."""
     names = standard_names(base)
     found = {}
-    for part in LORA_COMPONENTS[base]:
-        shapes = headers.shapes_of(base, DIFFUSERS_COMPONENTS[part])
+    for part in lora_components(base):
+        shapes = headers.shapes_of(base, folder_of(part))
         for layer in names.layers:
             shape = shapes.get(f"{layer.path}.weight", ())
             is_embedding = "embeddings" in layer.path

@@ -7,8 +7,10 @@ from typing import Any, get_args
 
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.config.data.concept import CaptionSource
+from onetrainer.config.methods.encoders import ENCODER_SECTIONS
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.errors import UserError
+from onetrainer.families.registry import family_spec
 from onetrainer.presets.presets import expanded
 from onetrainer.rewards.prompts import prompts_of
 from ui.background.folder_summary import FolderSummary, summarize_folder
@@ -234,12 +236,12 @@ def trained_lines(draft: Draft) -> list[str]:
 
 def _trainable_components(draft: Draft) -> dict[str, bool]:
     """Return the components that the method can train, by name, and whether it does."""
-    has_two = str(draft.value("model.family")).startswith("sdxl")
+    count = len(family_spec(str(draft.value("model.family"))).encoders)
+    absent = {f"method.{name}" for name in ENCODER_SECTIONS[count:]}
     components = {}
     for setting in settings_in(draft.variants):
         section, _, key = setting.path.rpartition(".")
-        is_available = has_two or section != "method.text_encoder_2"
-        if section.startswith("method.") and key == "train" and is_available:
+        if section.startswith("method.") and key == "train" and section not in absent:
             components[section_name(section)] = draft.value(setting.path) is True
     return components
 

@@ -17,7 +17,6 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProject
 
 from modules.formats.files.tensor_source import open_tensors
 from modules.formats.original.layout import (
-    COMPONENTS,
     MissingTensorsError,
     open_component,
     read_component,
@@ -28,6 +27,8 @@ from modules.formats.original.layout import (
 from modules.formats.original.recipe import split
 from onetrainer import ROOT
 from onetrainer.errors import UserError
+from onetrainer.families.registry import family_spec
+from onetrainer.families.stable_diffusion import SD15, SDXL
 
 MODELS = ROOT / "configs" / "models"
 CPU = torch.device("cpu")
@@ -60,7 +61,7 @@ def canonical_state(base, component):
 
 
 def original_of(base, component, state):
-    lazy = to_original(recipes(base, component, state), state)
+    lazy = to_original(recipes(family_spec(base).components[component], state), state)
     return {name: tensor.read() for name, tensor in lazy.items()}
 
 
@@ -73,9 +74,9 @@ def shapes_of(state):
 @pytest.mark.parametrize(("base", "count"), [("sd15", 1130), ("sd2", 1214), ("sdxl", 2513)])
 def test_full_size_models_map_both_ways_with_no_key_left_over(base, count):
     names = set()
-    for component in COMPONENTS[base]:
+    for component in family_spec(base).components:
         state = canonical_state(base, component)
-        found = recipes(base, component, state)
+        found = recipes(family_spec(base).components[component], state)
         assert sorted(name for recipe in found for name in recipe.ours) == sorted(state)
         original = original_of(base, component, state)
         for recipe in found:
@@ -87,7 +88,7 @@ def test_full_size_models_map_both_ways_with_no_key_left_over(base, count):
     assert len(names) == count
 
 
-@pytest.mark.parametrize("base", COMPONENTS)
+@pytest.mark.parametrize("base", ["sd15", "sd2", "sdxl"])
 def test_full_size_networks_convert_back_by_diffusers_own_code(base):
     for component, convert in (
         ("unet", convert_ldm_unet_checkpoint),
@@ -158,7 +159,7 @@ def test_original_projection_multiplies_the_pooled_vector_from_the_right():
 
 def read(path, base, component, state):
     with open_tensors(path) as reader:
-        found, shapes = recipes(base, component, state), shapes_of(state)
+        found, shapes = recipes(family_spec(base).components[component], state), shapes_of(state)
         lazy = open_component(reader, found, shapes)
         return (
             read_component(reader, found, shapes, dtype=torch.float32, device=CPU),
@@ -229,7 +230,7 @@ def test_missing_and_misshapen_tensors_are_named_as_in_the_file(tmp_path):
 
 
 def test_leftovers_are_what_no_recipe_takes():
-    found = recipes("sd15", "text_encoder", ["text_model.final_layer_norm.bias"])
+    found = recipes(SD15.components["text_encoder"], ["text_model.final_layer_norm.bias"])
     start = "cond_stage_model.transformer."
     assert unused_names(
         [
@@ -244,8 +245,7 @@ def test_leftovers_are_what_no_recipe_takes():
 
 def test_known_names():
     found = recipes(
-        "sd15",
-        "unet",
+        SD15.unet,
         [
             "down_blocks.1.downsamplers.0.conv.bias",
             "up_blocks.0.upsamplers.0.conv.weight",
@@ -271,7 +271,7 @@ def test_scaled_weights_are_refused_at_once_and_lazily(tmp_path):
     original[f"{layer}.weight"] = original[f"{layer}.weight"].to(torch.float8_e4m3fn)
     scale = {f"{layer}.scale_weight": torch.tensor(0.5)}
     save_file(original | scale, tmp_path / "x.safetensors")
-    found, shapes = recipes("sdxl", "text_encoder_2", state), shapes_of(state)
+    found, shapes = recipes(SDXL.components["text_encoder_2"], state), shapes_of(state)
     with open_tensors(tmp_path / "x.safetensors") as reader:
         with pytest.raises(UserError, match=r"x\.safetensors: 1 tensors are stored as scaled fp8"):
             read_component(reader, found, shapes, dtype=torch.float32, device=CPU)

@@ -1,0 +1,1 @@
+"""What each model family is, as data that both wings read."""

@@ -1,0 +1,99 @@
+"""The model families."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+
+from pydantic_core import PydanticKnownError
+
+from onetrainer.families import stable_diffusion as sd
+from onetrainer.families.spec import ComponentSpec, FamilySpec
+
+FAMILIES: tuple[FamilySpec, ...] = (
+    sd.SD15,
+    sd.SD15_INPAINTING,
+    sd.SD2,
+    sd.SD2_INPAINTING,
+    sd.SDXL,
+    sd.SDXL_INPAINTING,
+)
+
+
+def family_spec(name: str) -> FamilySpec:
+    """Return the family of a name; KeyError if there is none."""
+    return {spec.name: spec for spec in FAMILIES}[name]
+
+
+def families_with(has: Callable[[FamilySpec], bool]) -> tuple[str, ...]:
+    """Return the names of the families of which something is so."""
+    return tuple(spec.name for spec in FAMILIES if has(spec))
+
+
+def lora_components(base: str) -> tuple[str, ...]:
+    """Return the networks that LoRAs of a family have layers of: the UNet and the text encoders."""
+    return ("unet", *family_spec(base).encoder_names)
+
+
+def component_of(name: str) -> ComponentSpec:
+    """Return the files of a component by its name, "unet" for one; KeyError if it is none."""
+    named = {
+        name: component
+        for spec in reversed(FAMILIES)
+        for name, component in (
+            ("unet", spec.unet),
+            ("vae", spec.vae),
+            *((encoder.name, encoder.component) for encoder in spec.encoders),
+        )
+    }
+    return named[name]
+
+
+def folder_of(component: str) -> str:
+    """Return a component's folder in the diffusers layout, also the prefix of its layers' names."""
+    return component_of(component).folder
+
+
+def encoder_index(component: str) -> int:
+    """Return the place of a text encoder among its family's; -1 for other components."""
+    return next(
+        (
+            spec.encoder_names.index(component)
+            for spec in FAMILIES
+            if component in spec.encoder_names
+        ),
+        -1,
+    )
+
+
+def base_of(name: str) -> str:
+    """Return a family without its specialization, whose components it has."""
+    return family_spec(name).base or name
+
+
+def require_known(name: str) -> str:
+    """Return a name; raise pydantic's error of a choice if no family has it."""
+    if not any(spec.name == name for spec in FAMILIES):
+        *others, last = (f"'{spec.name}'" for spec in FAMILIES)
+        raise PydanticKnownError("literal_error", {"expected": f"{', '.join(others)} or {last}"})
+    return name
+
+
+@dataclass(frozen=True)
+class FamilyTexts(Mapping[str, str]):
+    """A text about each registered family by its name, and others after them."""
+
+    text: Callable[[FamilySpec], str]
+    others: Mapping[str, str] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> str:
+        found = next((self.text(spec) for spec in FAMILIES if spec.name == name), None)
+        return self.others[name] if found is None else found
+
+    def __iter__(self) -> Iterator[str]:
+        return chain((spec.name for spec in FAMILIES), self.others)
+
+    def __len__(self) -> int:
+        return len(FAMILIES) + len(self.others)
+
+
+FAMILY_LABELS = FamilyTexts(lambda spec: spec.label)
