@@ -26,6 +26,7 @@ from modules.formats.models.component_shapes import shapes_of
 from modules.formats.models.model_folder import write_model_folder
 from modules.formats.models.single_file import write_single_file
 from modules.formats.models.whole_model import WholeModel, describe
+from onetrainer.families.registry import family_spec
 
 BASES = ("sd15", "sdxl")
 LOADERS = ("ours", "diffusers", "ours-folder", "diffusers-folder")
