@@ -79,9 +79,8 @@ class Batch:
         weight: Fraction of each image in the step's loss, 1 / (images of a full step).
         pixels: (B, 3, 8h, 8w), float32 in [-1, 1]; None if the objective does not use pixels.
         mask: (B, 1, h, w), float32 in [0, 1], weight of each place; None means 1 everywhere.
-        is_prior: (B,), whether each image is for prior preservation; empty means none.
-        own_prediction: (B,), whether each image's target is the base model's prediction; empty
-            means none.
+        is_prior, own_prediction: (B,), whether each image is for prior preservation, and whether
+            its target is the base model's prediction; empty means none.
         loss_weights: (B,), relative weights of the images; empty means 1 for all.
     """
 
@@ -144,15 +143,12 @@ class NoiseProcess(Protocol):
     """How latents are noised, what is predicted from them, and how images are sampled by it."""
 
     @property
-    def levels(self) -> "NoiseLevels":
-        """Signal and noise at each training timestep, and with them the loss weights."""
-        ...
-
+    def levels(self) -> "NoiseLevels": ...
     @property
     def prediction(self) -> "Prediction": ...
     @property
     def zero_terminal_snr(self) -> bool:
-        """Whether the last timestep is noise alone."""
+        """Whether levels are rescaled so that the last timestep is noise alone."""
         ...
 
     def to(self, device: torch.device) -> "NoiseProcess": ...
@@ -225,10 +221,7 @@ class Family(Protocol):
         ...
 
     def with_process(self, process: NoiseProcess) -> "Family": ...
-    def with_tiling(self, *, is_on: bool) -> "Family":
-        """Return the model with large images decoded in tiles or not."""
-        ...
-
+    def with_tiling(self, *, is_on: bool) -> "Family": ...
     def layers(self) -> dict[str, list[nn.Module]]:
         """Return each component's layers that are checkpointed and offloaded, as computed."""
         ...
@@ -252,11 +245,10 @@ class Family(Protocol):
     ) -> Tensor:
         """Return the UNet's prediction, (B, C, h, w), float32.
 
-        timesteps: (B,), of `NoiseProcess.network_times`, or values between them.
-        time_ids: (B, 6), float32, in pixels, for families with size conditioning: height and width
-        of the original image, top and left of the crop in the scaled one, height and width of the
-        target. masked: (B, 1 + C, h, w), for families that see a masked image: 1 where it is
-        repainted, then the latents of the rest; None means that the whole image is repainted.
+        timesteps: (B,), of `NoiseProcess.network_times`, or between them. time_ids: (B, 6), float32,
+        of families with size conditioning, in pixels: height and width of the original, top and
+        left of the crop, height and width of the target. masked: (B, 1 + C, h, w), of families that
+        see a masked image: 1 where it is repainted, then the rest's latents; None is all of it.
         """
         ...
 
@@ -269,12 +261,9 @@ class Family(Protocol):
 class ParameterGroup:
     """Trainable parameters that share a learning rate and a freeze step.
 
-    Attributes:
-        component: "unet", an encoder's name, "vae" or "embeddings".
-        parameters: By their names in `Method.state_dict`.
-        lr: None means the optimizer's.
-        lr_ratio: Multiplies either learning rate (LoRA+).
-        stop_after: Step from which the parameters are frozen; 0 means never.
+    component: "unet", an encoder's name, "vae" or "embeddings". parameters: By their names in
+    `Method.state_dict`. lr: None means the optimizer's; lr_ratio multiplies either (LoRA+).
+    stop_after: Step from which the parameters are frozen; 0 means never.
     """
 
     component: str
@@ -288,13 +277,8 @@ class ParameterGroup:
 class ExportOptions:
     """How an output file is written.
 
-    Attributes:
-        dtype: Of its tensors.
-        metadata: Written to the file's header.
-        naming: Of a LoRA's layers.
-        fold_alpha: Whether a LoRA is scaled so that alpha equals its rank.
-        model_format: Of a whole model.
-        bundle: Embeddings to include in a LoRA's file.
+    metadata: Of the file's header. naming: Of a LoRA's layers. fold_alpha: Whether a LoRA is scaled
+    so that alpha equals its rank. bundle: Embeddings to include in a LoRA's file.
     """
 
     dtype: torch.dtype

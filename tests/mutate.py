@@ -31,7 +31,7 @@ class Fault:
 FAULTS = (
     Fault(
         "the sign of the velocity target",
-        "modules/diffusion/targets.py",
+        "modules/diffusion/ddpm.py",
         "signal * noise - spread * latents",
         "signal * noise + spread * latents",
         (
@@ -42,8 +42,8 @@ FAULTS = (
     Fault(
         "min-SNR weights are clamped from below",
         "modules/diffusion/weights.py",
-        "(gamma / _ratio(schedule)).clamp(max=1)",
-        "(gamma / _ratio(schedule)).clamp(min=1)",
+        "(gamma / levels.snr).clamp(max=1)",
+        "(gamma / levels.snr).clamp(min=1)",
         ("tests/modules/diffusion/test_weights.py",),
     ),
     Fault(

@@ -275,13 +275,12 @@ def _read(
 def options_of(config: TrainConfig) -> EncodeOptions:
     """Return how a run's images are encoded."""
     data = config.data
+    sees_masked = family_spec(config.model.family).sees_masked_image
     return EncodeOptions(
         caches_latents=data.cache_latents,
         batch=data.cache_batch,
         threads=data.loader_threads,
-        conditioning=data.conditioning
-        if family_spec(config.model.family).sees_masked_image
-        else "blank",
+        conditioning=data.conditioning if sees_masked else "blank",
     )
 
 

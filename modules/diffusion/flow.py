@@ -35,7 +35,7 @@ class RectifiedFlow:
 
     @property
     def zero_terminal_snr(self) -> bool:
-        return True
+        return False  # its levels are not rescaled: they end in noise alone by themselves
 
     def to(self, device: torch.device) -> "RectifiedFlow":
         return replace(self, levels=self.levels.to(device))
@@ -49,7 +49,8 @@ class RectifiedFlow:
         return self.levels.noise[timesteps] * STEPS
 
     def scheduler(self, name: SamplerName, steps: int) -> Scheduler:
-        return flow_scheduler(name, times=STEPS, shift=self.shift, steps=steps)
+        found = self.sampling_steps(steps, eta=0)
+        return flow_scheduler(name, found, times=STEPS, shift=self.shift)
 
     def sampling_steps(self, steps: int, *, eta: float) -> tuple[SamplingStep, ...]:
         # Evenly spaced between the shifted ends and shifted again, as diffusers' scheduler has it.

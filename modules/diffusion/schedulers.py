@@ -11,6 +11,7 @@ With zero terminal SNR timesteps are "trailing", since they must include the las
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -22,13 +23,11 @@ from diffusers.schedulers.scheduling_euler_ancestral_discrete import (
     EulerAncestralDiscreteScheduler,
 )
 from diffusers.schedulers.scheduling_euler_discrete import EulerDiscreteScheduler
-from diffusers.schedulers.scheduling_flow_match_euler_discrete import (
-    FlowMatchEulerDiscreteScheduler,
-)
 from diffusers.schedulers.scheduling_lcm import LCMScheduler
 from diffusers.schedulers.scheduling_unipc_multistep import UniPCMultistepScheduler
 from torch import Tensor
 
+from modules.diffusion.sampling_steps import SamplingStep
 from modules.diffusion.schedule import ScheduleSettings
 from onetrainer.config.run.sampling import SamplerName
 from onetrainer.errors import UserError
@@ -56,8 +55,6 @@ class Scheduler(Protocol):
 
     @property
     def init_noise_sigma(self) -> float | Tensor: ...
-    def set_timesteps(self, num_inference_steps: int) -> None: ...
-    def set_begin_index(self, begin_index: int) -> None: ...
     def scale_model_input(self, sample: Tensor, timestep: Tensor) -> Tensor: ...
     def step(
         self,
@@ -96,19 +93,65 @@ def ddpm_scheduler(
     return scheduler
 
 
-def flow_scheduler(name: SamplerName, *, times: int, shift: float, steps: int) -> Scheduler:
+class DiffusersScheduler(Scheduler, Protocol):
+    """A scheduler of diffusers before its steps are set."""
+
+    def set_timesteps(self, num_inference_steps: int) -> None: ...
+    def set_begin_index(self, begin_index: int) -> None: ...
+
+
+@dataclass
+class Less:
+    """Less noisy latents."""
+
+    prev_sample: Tensor
+
+
+class FlowEuler:
+    """Euler's method along a flow, through given steps, with the interface of diffusers'."""
+
+    config: Any = None
+    init_noise_sigma = 1.0
+
+    def __init__(self, steps: Sequence[SamplingStep]) -> None:
+        self.timesteps = torch.tensor([step.timestep for step in steps])
+        self._rest = iter(steps)
+
+    def scale_model_input(self, sample: Tensor, _timestep: Tensor) -> Tensor:
+        return sample
+
+    def step(
+        self,
+        model_output: Tensor,
+        _timestep: Tensor,
+        sample: Tensor,
+        *,
+        generator: list[torch.Generator],  # as diffusers' schedulers
+    ) -> Less:
+        return Less(next(self._rest).next(sample, model_output, None))
+
+
+def flow_scheduler(
+    name: SamplerName, steps: Sequence[SamplingStep], *, times: int, shift: float
+) -> Scheduler:
     """Build the sampler's scheduler for a rectified flow, ready for an image.
 
     DDIM without new noise is Euler's method here.
 
+    Args:
+        name: The sampler.
+        steps: Of the flow, for Euler's method.
+        times: The timestep of noise alone.
+        shift: Of the flow's timesteps.
+
     Raises:
         UserError: The sampler cannot follow a flow.
     """
-    scheduler: Scheduler
     flow = {"use_flow_sigmas": True, "prediction_type": "flow_prediction", "flow_shift": shift}
+    scheduler: Any
     match name:
         case "ddim" | "euler":
-            scheduler = FlowMatchEulerDiscreteScheduler(num_train_timesteps=times, shift=shift)
+            return FlowEuler(steps)
         case "dpmpp_2m":
             scheduler = DPMSolverMultistepScheduler(num_train_timesteps=times, **flow)
         case "unipc":
@@ -120,21 +163,10 @@ def flow_scheduler(name: SamplerName, *, times: int, shift: float, steps: int) -
                 'Choose "euler"',
             )
     with _known_warnings():
-        scheduler.set_timesteps(steps)
+        scheduler.set_timesteps(len(steps))
     scheduler.set_begin_index(0)
-    return scheduler
-
-
-def initial_scale(scheduler: Scheduler) -> float | Tensor:
-    """Return the standard deviation that the initial noise must have."""
-    is_flow = isinstance(scheduler, FlowMatchEulerDiscreteScheduler)  # it has no such attribute
-    return 1.0 if is_flow else scheduler.init_noise_sigma
-
-
-def scaled_input(scheduler: Scheduler, latents: Tensor, timestep: Tensor) -> Tensor:
-    """Return the network's input, (B, C, h, w), for latents at one of the scheduler's timesteps."""
-    is_flow = isinstance(scheduler, FlowMatchEulerDiscreteScheduler)
-    return latents if is_flow else scheduler.scale_model_input(latents, timestep)
+    made: Scheduler = scheduler
+    return made
 
 
 def step(
@@ -162,9 +194,9 @@ def step(
     return latents_after
 
 
-def _make(name: SamplerName, common: dict[str, Any], *, has_zero_snr: bool) -> Scheduler:
+def _make(name: SamplerName, common: dict[str, Any], *, has_zero_snr: bool) -> DiffusersScheduler:
     even = common | {"timestep_spacing": "trailing" if has_zero_snr else "linspace"}
-    scheduler: Scheduler
+    scheduler: DiffusersScheduler
     match name:
         case "ddim":
             spacing = "trailing" if has_zero_snr else "leading"
@@ -188,7 +220,7 @@ def _make(name: SamplerName, common: dict[str, Any], *, has_zero_snr: bool) -> S
     return scheduler
 
 
-def _set_steps(scheduler: Scheduler, steps: int) -> None:
+def _set_steps(scheduler: DiffusersScheduler, steps: int) -> None:
     last = scheduler.config.num_train_timesteps - 1
     match scheduler:
         case DDIMScheduler():
@@ -209,7 +241,7 @@ def _set_steps(scheduler: Scheduler, steps: int) -> None:
             scheduler.set_timesteps(steps)
 
 
-def _is_uniform(scheduler: Scheduler) -> bool:
+def _is_uniform(scheduler: DiffusersScheduler) -> bool:
     config = scheduler.config
     return not config.use_karras_sigmas and config.timestep_spacing == "linspace"
 

@@ -12,7 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from modules.diffusion.schedulers import initial_scale, scaled_input, step
+from modules.diffusion.schedulers import step
 from modules.interfaces import Conditioning, Family
 from modules.memory.eval_mode import eval_mode
 from modules.memory.residency import Enter
@@ -89,12 +89,12 @@ def sample(
     with eval_mode(family.unet, family.vae, *family.text_encoders.values()):
         with contexts.phase("encoding"), contexts.autocast():
             texts = _encode(family, prompts, has_negative=guidance != 1)
-        latents = (noise * initial_scale(scheduler)).to(device)
+        latents = (noise * scheduler.init_noise_sigma).to(device)
         predict = partial(_predict, family, contexts, time_ids.to(device))
         with contexts.phase("drawing"):
             for number, timestep in enumerate(scheduler.timesteps):
                 on_step(number)
-                noisy = scaled_input(scheduler, latents, timestep)
+                noisy = scheduler.scale_model_input(latents, timestep)
                 predicted = torch.empty_like(latents)
                 for group in texts:
                     both = predict(noisy[group.indices], timestep, group)

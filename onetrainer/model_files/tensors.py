@@ -8,9 +8,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from onetrainer.families import registry
+from onetrainer.families.registry import FAMILY_LABELS
 from onetrainer.model_files.adapter_family import family_by_metadata, family_of_adapter
 from onetrainer.model_files.embedding_keys import BUNDLE, OUTPUT, bundled, is_vectors
-from onetrainer.model_files.kinds import CONTEXT_WIDTHS, FAMILIES, Kind
+from onetrainer.model_files.kinds import CONTEXT_WIDTHS, Kind
 from onetrainer.tensor_files import TensorEntry
 
 Entries = Mapping[str, TensorEntry]
@@ -55,6 +57,9 @@ class Recognized:
 
 def recognize(entries: Entries, metadata: Mapping[str, str]) -> Recognized:
     """Recognize a file with these tensors; metadata is used only for `made_for`."""
+    for spec in registry.FAMILIES:
+        if spec.marks and all(_starts(entries, mark) for mark in spec.marks):
+            return Recognized(spec.name, (), spec.unet_channels)
     if _starts(entries, _UNET, _EMA, "cond_stage_model.", "conditioner."):
         return _recognize_whole(entries)
     if any(_ADAPTER.search(name) for name in entries if not name.startswith(BUNDLE)):
@@ -115,7 +120,7 @@ def _recognize_whole(entries: Entries) -> Recognized:
         return Recognized("unknown", (), channels)
     if not _starts(entries, _VAE, "cond_stage_model.", "conditioner."):
         return Recognized("unet", (), channels, kind)
-    if kind not in FAMILIES:
+    if kind not in FAMILY_LABELS:
         return Recognized(kind, (), channels)
     components = {_UNET: "UNet", _VAE: "VAE", **_ENCODERS[base]}
     missing = tuple(label for prefix, label in components.items() if not _starts(entries, prefix))

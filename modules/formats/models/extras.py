@@ -81,11 +81,11 @@ def standard_extras(
     added: dict[str, Tensor | LazyTensor] = {}
     for encoder in spec.encoders:
         component = encoder.component
-        if component.names == "same":
+        if component.names == "same" and component.has_text_level:
             added |= _positions(component, components)
-        elif encoder.has_projection:
+        elif component.names == "open-clip" and encoder.has_projection:
             added[component.prefix + "logit_scale"] = torch.tensor(LOGIT_SCALE)
-        else:
+        elif component.names == "open-clip":
             added |= _open_clip_extras(component.prefix, originals)
     return added
 

@@ -97,6 +97,8 @@ def drop_source_path(config: Config) -> Config:
 
 
 def _scheduler_config(config: Config, prediction: Prediction, zero_terminal_snr: bool) -> Config:
+    if prediction == "flow":
+        return config
     changed = {"_class_name": DEFAULT_SCHEDULER, **config, "prediction_type": prediction}
     if not zero_terminal_snr:
         rescales = bool(config.get("rescale_betas_zero_snr"))

@@ -56,9 +56,9 @@ def _is_chosen_in_unet(path: str, targets: AdapterTargets) -> bool:
     """
     match targets:
         case "attn":
-            return ".attentions." in path and path.endswith(ATTENTION)
+            return ".attentions." in f".{path}" and path.endswith(ATTENTION)
         case "attn-mlp":
-            return ".attentions." in path
+            return ".attentions." in f".{path}"
         case "full":
             return True
         case "named":

@@ -1,0 +1,114 @@
+"""A family with another backbone, text encoder and noise process, registered by one line."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from modules.forecast.forecast import forecast
+from modules.formats.models.component_shapes import build_empty
+from modules.jobs.train import train
+from onetrainer.families import registry
+from onetrainer.model_files import inspect_model
+from onetrainer.presets.presets import load_document, resolve
+from onetrainer.run.events import Progress
+from tests import runs, tiny
+from tests.families.flow.spec import FLOW
+
+STEPS = 2
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "FAMILIES", (*registry.FAMILIES, FLOW))  # the one line
+    write_model(tmp_path / "base.safetensors")
+    tiny.write_images(tmp_path / "pictures")
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(settings()))
+    return path
+
+
+def settings():
+    return {
+        "model": {"family": "flow", "path": "base.safetensors"},
+        "data": {"folder": "pictures", "resolution": 64, "cache_latents": True},
+        "method": {"kind": "lora", "rank": 2, "text_encoder": {"train": True}},
+        "objective": {
+            "kind": "denoising",
+            "weighting": {"kind": "min_snr"},
+            "timesteps": {"kind": "logit_normal"},
+        },
+        "training": {"steps": STEPS, "batch_size": 1, "seed": 5},
+        "optimizer": {"lr": 0.01},
+        "validation": {"use": True, "split": 0.5, "every": 1},
+        "sampling": {
+            "prompts": [{"prompt": "a red square", "width": 64, "height": 64}],
+            "steps": 2,
+            "every": 0,
+            "at_start": False,
+        },
+        "output": {"folder": "runs", "precision": "fp32", "save_every": 1},
+        "hardware": {"precision": "fp32", "threads": 1, "device": "cpu"},
+    }
+
+
+def write_model(path):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        state = {}
+        for folder, component in FLOW.components.items():
+            values = json.loads((FLOW.configs / folder / "config.json").read_text())
+            for name, tensor in build_empty(component, values).state_dict().items():
+                state[component.prefix + name] = 0.1 * torch.randn(tensor.shape)
+    save_file(state, path)
+
+
+def started(config, **changes):
+    return runs.new_run(config, **changes)
+
+
+def losses(folder):
+    return [event.loss for event in runs.events_of(folder) if isinstance(event, Progress)]
+
+
+def test_its_file_is_recognized(config):
+    found = inspect_model(config.parent / "base.safetensors")
+    assert (found.kind, found.missing) == ("flow", ())
+
+
+def test_memory_and_time_of_its_runs_are_forecast(config):
+    found = forecast(resolve(load_document(config), source="config.json"))
+    assert found.peak_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        (
+            {"kind": "lora", "rank": 2, "targets": "attn"},
+            "lora_unet_attentions_1_to_q.lora_up.weight",
+        ),
+        ({"kind": "full", "targets": "full"}, "transformer.attentions.1.to_q.weight"),
+    ],
+    ids=["lora", "full"],
+)
+def test_it_trains_caches_validates_samples_and_saves(config, method, expected):
+    config.write_text(json.dumps(settings() | {"method": method}))
+    folder = started(config)
+    assert train(folder) == 0
+    kinds = {type(event).__name__ for event in runs.events_of(folder)}
+    assert {"Progress", "Validated", "Sample", "Checkpoint", "Finished"} <= kinds
+    assert all(loss > 0 for loss in losses(folder))
+    [file] = (folder.path / "output").glob("*.safetensors")
+    assert expected in load_file(file)
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(config):
+    whole, parted = started(config), started(config, training={"steps": 1})
+    assert train(whole) == train(parted) == 0
+    document = json.loads(parted.config.read_text())
+    document["training"]["steps"] = STEPS
+    parted.config.write_text(json.dumps(document))
+    assert train(parted) == 0
+    assert losses(parted)[-1] == losses(whole)[-1]
