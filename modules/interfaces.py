@@ -245,10 +245,10 @@ class Family(Protocol):
     ) -> Tensor:
         """Return the UNet's prediction, (B, C, h, w), float32.
 
-        timesteps: (B,), of `NoiseProcess.network_times`, or between them. time_ids: (B, 6), float32,
-        of families with size conditioning, in pixels: height and width of the original, top and
-        left of the crop, height and width of the target. masked: (B, 1 + C, h, w), of families that
-        see a masked image: 1 where it is repainted, then the rest's latents; None is all of it.
+        timesteps: (B,), of `NoiseProcess.network_times`, or between. time_ids: (B, 6), float32, of
+        families with size conditioning, in pixels: height and width of the original, top and left
+        of the crop, height and width of the target. masked: (B, 1 + C, h, w), of families that see
+        a masked image: 1 where it is repainted, then the rest's latents; None is all of it.
         """
         ...
 
