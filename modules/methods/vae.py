@@ -7,14 +7,13 @@ from torch import Tensor
 
 from modules.formats.files.tensor_source import LazyTensor
 from modules.formats.models.vae_file import write_vae_file, write_vae_folder
-from modules.formats.original.layout import Component
 from modules.interfaces import ExportOptions, Family, ParameterGroup
 from modules.methods.full import WEIGHT_DTYPES, OwnWeights
 from modules.methods.model_source import ModelSource
 from modules.methods.original_weights import OriginalWeights
 from onetrainer.config.methods.full import Vae as VaeSection
 
-COMPONENT: Component = "vae"
+COMPONENT: str = "vae"
 DECODER = ("post_quant_conv.", "decoder.")
 """Prefixes of diffusers' names of the decoder's tensors."""
 
