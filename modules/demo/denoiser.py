@@ -120,7 +120,7 @@ def _loss(
     predicted = family.predict(noisy, timesteps, conditioning, time_ids=time_ids)
     wanted = family.process.target(latents, noise, timesteps)
     error = (predicted - wanted).square().mean(dim=(1, 2, 3))  # (BATCH,)
-    weights = family.schedule.alphas_cumprod[timesteps].reciprocal().clamp(max=MAX_WEIGHT)
+    weights = family.process.levels.alphas_cumprod[timesteps].reciprocal().clamp(max=MAX_WEIGHT)
     return (error * weights).mean()
 
 

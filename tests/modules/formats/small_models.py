@@ -26,8 +26,7 @@ from transformers import (
 )
 
 from modules.formats.files.component_configs import MODELS
-from modules.formats.original.layout import COMPONENTS
-from onetrainer.families.registry import base_of
+from onetrainer.families.registry import base_of, family_spec
 
 PIPELINES = {
     "sd15": StableDiffusionPipeline,
@@ -96,7 +95,7 @@ def write_configs(root: Path) -> Path:
     """As configs/models, of small models."""
     for base, small in SMALL.items():
         shutil.copytree(MODELS / base, root / base)
-        for component in COMPONENTS[base]:
+        for component in family_spec(base).components:
             path = root / base / component / "config.json"
             config = json.loads(path.read_text()) | small.get(component, {})
             match component:
@@ -117,7 +116,9 @@ def write_folder(
     base = base_of(family)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        networks = {name: _network(configs, base, family, name) for name in COMPONENTS[base]}
+        networks = {
+            name: _network(configs, base, family, name) for name in family_spec(base).components
+        }
     pads = {"tokenizer": "!" if base == "sd2" else "<|endoftext|>"}
     pads |= {"tokenizer_2": "!"} if base == "sdxl" else {}
     tokenizers = {

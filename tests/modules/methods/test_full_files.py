@@ -20,6 +20,7 @@ from modules.interfaces import ExportOptions
 from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.errors import UserError
 from onetrainer.families.registry import base_of
+from onetrainer.families.stable_diffusion import SD15
 from tests import tiny
 from tests.cases import cases
 from tests.modules.methods.sources import attach, shake, states, write_origin
@@ -140,7 +141,7 @@ def test_another_vae_is_written_with_the_model_it_was_trained_with(tmp_path, old
     origin = type(origin)(section, origin.configs)
     _, method = attach(origin, SECTION)
     (written,) = method.export(tmp_path / "mine", FP32)
-    vae = load_vae(written, "sd15", origin.configs / "sd15").state_dict()
+    vae = load_vae(written, SD15.vae, origin.configs / "sd15").state_dict()
     assert_same(dict(vae), dict(tiny.components(9).vae.state_dict()))
 
 

@@ -13,6 +13,7 @@ from modules.interfaces import ExportOptions
 from modules.methods.vae import VaeDecoder
 from onetrainer.config.methods.full import Vae as VaeSection
 from onetrainer.families.registry import base_of
+from onetrainer.families.stable_diffusion import SD15
 from onetrainer.model_files import inspect_model
 from tests import tiny
 from tests.cases import cases
@@ -85,7 +86,7 @@ def test_a_file_in_the_original_layout_comes_back_exactly(tmp_path, name, layout
     assert written == tmp_path / "mine.safetensors"
     expected = dict(family.vae.state_dict())
     configs = origin.configs / base_of(name)
-    assert_same(dict(load_vae(written, base_of(name), configs).state_dict()), expected)
+    assert_same(dict(load_vae(written, SD15.vae, configs).state_dict()), expected)
     theirs = AutoencoderKL.from_single_file(
         str(written), config=str(configs), subfolder="vae", local_files_only=True
     )
@@ -104,7 +105,7 @@ def test_a_diffusers_folder_comes_back_exactly(tmp_path, old_file):
     expected = dict(family.vae.state_dict())
     theirs = AutoencoderKL.from_pretrained(tmp_path / "mine", local_files_only=True)
     assert_same(dict(theirs.state_dict()), expected)
-    ours = load_vae(tmp_path / "mine", "sd15", origin.configs / "sd15")
+    ours = load_vae(tmp_path / "mine", SD15.vae, origin.configs / "sd15")
     assert_same(dict(ours.state_dict()), expected)
     again = states(origin.load(vae=tmp_path / "mine"))
     assert torch.equal(again["vae.decoder.conv_in.weight"], expected["decoder.conv_in.weight"])

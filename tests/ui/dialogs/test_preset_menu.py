@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 
 from onetrainer.demo.write import write_demo
-from onetrainer.families.registry import FAMILY_LABELS
 from onetrainer.presets.presets import (
     BUILT_IN,
     find_presets,
