@@ -6,9 +6,8 @@ import time
 from onetrainer.cache.format import (
     entry_bytes,
     entry_key,
-    is_intact,
+    intact_rows,
     new_name,
-    read_header,
     read_shard,
     write_file,
 )
@@ -50,9 +49,9 @@ def readable(folder, numbers, kind="latents", index=None):
         if place is None:
             continue
         path = own.path(kind, place.shard)
+        shard = read_shard(path)
+        assert shard.key(place.row) == key and intact_rows(path, shard, [place.row])
         with path.open("rb") as file:
-            shard = read_header(file, path.stat().st_size)
-            assert shard.key(place.row) == key and is_intact(file, shard, place.row)
             assert _row(file, shard, place.row) == contents(number)
         found.append(number)
     if index is None:

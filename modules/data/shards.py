@@ -4,7 +4,6 @@ A new entry is written at once, to a file of its own; `seal` merges such files i
 costs a lookup and, at an entry's first reading in a process, its checksum.
 """
 
-import io
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -25,17 +24,15 @@ from onetrainer.cache.format import (
     DamagedEntry,
     InvalidShard,
     Kind,
-    Shard,
     checksum,
     entry_bytes,
     entry_key,
     new_name,
-    read_header,
     read_shard,
     write_file,
 )
 from onetrainer.cache.index import CacheIndex
-from onetrainer.cache.merge import merge_small_shards
+from onetrainer.cache.merge import merge
 from onetrainer.errors import UserError
 
 __all__ = ["DamagedEntry", "EntryLocations", "Kind", "Store", "entry_key"]
@@ -45,7 +42,6 @@ SEALED_AT = 2048
 
 _DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _TRIES = 3
-_CHECKED_AT_ONCE = 1000
 _LEASE_INTERVAL_S = 1800.0
 
 
@@ -59,9 +55,6 @@ class EntryLocations:
     kind: Kind
     shard: NDArray[np.int32]
     row: NDArray[np.int32]
-
-    def __len__(self) -> int:
-        return len(self.shard)
 
     @property
     def missing(self) -> list[int]:
@@ -87,7 +80,6 @@ class Store:
         self._lock = threading.RLock()
         self._mapped: list[_MappedShard] = []
         self._numbers: dict[str, int] = {}
-        self._new: dict[Kind, list[tuple[str, Shard]]] = {kind: [] for kind in KINDS}
         self._unsealed: dict[Kind, tuple[int, int]] = dict.fromkeys(KINDS, (0, 0))
 
     @property
@@ -103,42 +95,47 @@ class Store:
         """
         with self._lock:
             with suppress(UserError):
-                for kind in KINDS:
-                    self._index_new(kind)
-            with suppress(UserError):
                 self._index.close()
             self._index.database.close()
 
     def locate(self, kind: Kind, keys: Sequence[bytes]) -> EntryLocations:
         """Locate entries, and mark them as used; they stay readable while this store lives."""
         with self._lock:
-            self._index_new(kind)
             located = self._find(kind, keys)
             if located.missing:
-                self._index.refresh(kind)  # another process may have written them
+                self._index.refresh(kind)  # they may have been written since, by any process
                 located = self._find(kind, keys)
-            return self._opened(located, keys)
+            for _ in range(_TRIES):
+                if self._map(located):
+                    self._index.refresh(kind)  # another process has merged or removed some
+                elif wrong := self._wrong(located, keys):
+                    # Either the index is wrong, or a mapped file has been replaced.
+                    for number in np.unique(located.shard[wrong]).tolist():
+                        del self._numbers[self._mapped[number].name]
+                    self._index.database.rebuild()
+                else:
+                    break
+                located = self._find(kind, keys)
+            else:
+                self._drop_unusable(located, keys)
+            self._index.mark_used(kind, keys)
+            return located
 
     def has(self, kind: Kind, key: bytes) -> bool:
-        """Return whether an entry was written, or existed when the folder was last refreshed.
+        """Return whether there was an entry when the folder was last searched.
 
         Cheaper than `locate`, and does not mark it as used.
         """
-        with self._lock:
-            if any(shard.keys == key for _, shard in self._new[kind]):
-                return True
         return next(self._index.find(kind, [key])) is not None
 
     def put(self, kind: Kind, key: bytes, tensors: Mapping[str, Tensor]) -> None:
         """Write tensors, on the CPU, under a key, atomically."""
         data = entry_bytes(key, {name: _raw(tensor) for name, tensor in tensors.items()})
-        name = new_name()
-        path = self.folder / kind / name
+        path = self.folder / kind / new_name()
         with writing(self.folder):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, [data])
         with self._lock:
-            self._new[kind].append((name, read_header(io.BytesIO(data), len(data))))
             count, size = self._unsealed[kind]
             self._unsealed[kind] = count + 1, size + len(data)
             if count + 1 >= SEALED_AT or size + len(data) >= SHARD_BYTES:
@@ -147,18 +144,13 @@ class Store:
     def seal(self, kind: Kind) -> None:
         """Merge single entries into shards. Earlier locations stay valid."""
         with self._lock:
-            self._index_new(kind)
             self._unsealed[kind] = 0, 0
-            merge_small_shards(self._index, kind)
+            self._index.refresh(kind)
+            merge(self._index, kind)
 
     def get(self, kind: Kind, key: bytes) -> dict[str, Tensor] | None:
-        """Return an entry's tensors; None if there is none. Raises DamagedEntry.
-
-        For a few entries; does not look for those that other processes wrote since opening.
-        """
-        with self._lock:
-            self._index_new(kind)
-            located = self._opened(self._find(kind, [key]), [key])
+        """Return an entry's tensors; None if there is none. Raises DamagedEntry."""
+        located = self.locate(kind, [key])
         return None if located.missing else self.read(located, 0)
 
     def read(self, locations: EntryLocations, i: int) -> dict[str, Tensor]:
@@ -209,40 +201,13 @@ class Store:
     def _find(self, kind: Kind, keys: Sequence[bytes]) -> EntryLocations:
         shard, row = (np.full(len(keys), -1, np.int32) for _ in range(2))
         for i, entry in enumerate(self._index.find(kind, keys)):
-            if entry is not None:
-                shard[i], row[i] = self._number(kind, entry.shard), entry.row
+            if entry is None:
+                continue
+            if entry.shard not in self._numbers:
+                self._numbers[entry.shard] = len(self._mapped)
+                self._mapped.append(_MappedShard(kind, entry.shard))
+            shard[i], row[i] = self._numbers[entry.shard], entry.row
         return EntryLocations(kind, shard, row)
-
-    def _number(self, kind: Kind, name: str) -> int:
-        number = self._numbers.get(name)
-        if number is None:
-            number = self._numbers[name] = len(self._mapped)
-            self._mapped.append(_MappedShard(kind, name))
-        return number
-
-    def _opened(self, located: EntryLocations, keys: Sequence[bytes]) -> EntryLocations:
-        """Map the shards of locations, and correct locations whose entry has another key."""
-        for _ in range(_TRIES):
-            unusable = self._map(located)
-            if unusable:
-                self._index.refresh(located.kind)  # another process has merged or removed some
-            elif wrong := self._wrong(located, keys):
-                # Either the index is wrong, or a mapped file has been replaced.
-                for name in {self._mapped[number].name for number in located.shard[wrong].tolist()}:
-                    del self._numbers[name]
-                self._index.database.rebuild()
-            else:
-                break
-            located = self._find(located.kind, keys)
-        else:
-            for number in self._map(located):
-                self._index.drop_shard(located.kind, self._mapped[number].name, "it cannot be read")
-                is_unusable = located.shard == number
-                located.shard[is_unusable] = located.row[is_unusable] = -1
-            wrong = self._wrong(located, keys)
-            located.shard[wrong] = located.row[wrong] = -1
-        self._index.mark_used(located.kind, keys)
-        return located
 
     def _map(self, locations: EntryLocations) -> list[int]:
         """Map shards, so that they stay readable even if their files are deleted.
@@ -259,14 +224,20 @@ class Store:
 
     def _wrong(self, locations: EntryLocations, keys: Sequence[bytes]) -> list[int]:
         """Return the indices of locations whose entry has another key: a different image."""
-        wrong = []
-        for begin in range(0, len(keys), _CHECKED_AT_ONCE):
-            part = slice(begin, begin + _CHECKED_AT_ONCE)
-            pairs = zip(locations.shard[part].tolist(), locations.row[part].tolist(), strict=True)
-            for i, ((number, row), key) in enumerate(zip(pairs, keys[part], strict=True), begin):
-                if number >= 0 and self._mapped[number].key(row) != key:
-                    wrong.append(i)
-        return wrong
+        places = zip(locations.shard.tolist(), locations.row.tolist(), keys, strict=True)
+        return [
+            i
+            for i, (number, row, key) in enumerate(places)
+            if number >= 0 and self._mapped[number].key(row) != key
+        ]
+
+    def _drop_unusable(self, located: EntryLocations, keys: Sequence[bytes]) -> None:
+        """Drop shards that cannot be mapped, and change locations of no use to missing."""
+        for number in self._map(located):
+            self._index.drop_shard(located.kind, self._mapped[number].name, "it cannot be read")
+            located.shard[located.shard == number] = -1
+        located.shard[self._wrong(located, keys)] = -1
+        located.row[located.shard < 0] = -1
 
     def _check(self, mapped: "_MappedShard", row: int) -> None:
         """Verify an entry's checksum at its first reading."""
@@ -286,11 +257,6 @@ class Store:
         self._lease_renewal = monotonic() + _LEASE_INTERVAL_S
         with suppress(UserError):  # reading does not depend on it
             self._index.renew_lease()
-
-    def _index_new(self, kind: Kind) -> None:
-        if self._new[kind]:
-            self._index.add(kind, self._new[kind])
-            self._new[kind] = []
 
 
 @dataclass(frozen=True)

@@ -148,16 +148,10 @@ class Database:
     def _transaction(
         self, work: Callable[[sqlite3.Connection], _Result], *, writes: bool
     ) -> _Result:
-        # Writers lock at once: two readers that both begin to write later would deadlock.
-        self._connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-        try:
-            result = work(self._connection)
-            self._connection.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):
-                self._connection.execute("ROLLBACK")
-            raise
-        return result
+        with self._connection as connection:
+            # Writers lock at once: two readers that both begin to write later would deadlock.
+            connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            return work(connection)
 
 
 def _connect(place: Path | str) -> sqlite3.Connection:
@@ -167,11 +161,11 @@ def _connect(place: Path | str) -> sqlite3.Connection:
     )
     try:
         if _version(connection) != VERSION:
-            connection.execute("BEGIN IMMEDIATE")
-            if _version(connection) != VERSION:  # another process may have made them meanwhile
-                for statement in filter(str.strip, _TABLES.split(";")):
-                    connection.execute(statement)
-            connection.execute("COMMIT")
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                if _version(connection) != VERSION:  # another process may have made them meanwhile
+                    for statement in filter(str.strip, _TABLES.split(";")):
+                        connection.execute(statement)
     except BaseException:
         connection.close()
         raise

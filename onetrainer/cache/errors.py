@@ -9,7 +9,6 @@ from pathlib import Path
 from onetrainer.errors import UserError
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-_REMEDY = 'choose another "Cache folder"'
 
 
 @contextmanager
@@ -32,10 +31,11 @@ def cannot_write(folder: Path, error: OSError | sqlite3.DatabaseError) -> UserEr
         return UserError(
             f"{folder}: the disk is full, so encoded images cannot be cached",
             "An image of 512 px takes 0.13 MB",
-            f'Free space, for example by "onetrainer cache --prune", or {_REMEDY}',
+            'Free space, for example by "onetrainer cache --prune", or choose another "Cache'
+            ' folder"',
         )
     return UserError(
         f"{folder}: the cache folder cannot be written ({reason})",
         "A writable folder is needed",
-        _REMEDY[0].upper() + _REMEDY[1:],
+        'Choose another "Cache folder"',
     )

@@ -17,7 +17,6 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -39,9 +38,13 @@ SHARD_ENTRIES = 8192
 
 _LENGTH = 8
 _ALIGNMENT = 8
-_COPY_BYTES = 1024**2
-_NAME = re.compile(r"[0-9a-f]{32}\.safetensors")
-_PART = re.compile(r"[0-9a-f]{32}\.safetensors\.part")
+_HEADER_ERRORS = (
+    *(ValueError, TypeError, LookupError, AttributeError, struct.error),
+    RecursionError,  # of deeply nested JSON
+)
+SHARD_NAME = re.compile(r"[0-9a-f]{32}\.safetensors")
+PART_NAME = re.compile(r"[0-9a-f]{32}\.safetensors\.part")
+"""A shard that is being written."""
 
 
 class DamagedEntry(Exception):
@@ -56,12 +59,7 @@ class InvalidShard(Exception):
 class TensorLayout:
     """One tensor of a shard.
 
-    Attributes:
-        name: name of the tensor.
-        dtype: its safetensors dtype.
-        shape: shape of one row.
-        begin: offset of the first row, in bytes from the start of the file.
-        row_bytes: bytes of a row.
+    shape: of one row. begin: offset of the first row in the file. row_bytes: bytes of a row.
     """
 
     name: str
@@ -75,11 +73,8 @@ class TensorLayout:
 class Shard:
     """The header of a shard.
 
-    Attributes:
-        tensors: in the order of their data.
-        keys: concatenated keys.
-        checksums: one for each row.
-        size: bytes of the whole file.
+    tensors: in the order of their data. keys: concatenated. checksums: of each row. size: of the
+    whole file, in bytes.
     """
 
     tensors: tuple[TensorLayout, ...]
@@ -125,16 +120,6 @@ def checksum(key: bytes, signature: str, rows: Iterable[bytes | memoryview]) -> 
     return value
 
 
-def is_shard_name(name: str) -> bool:
-    """Return whether a file name is that of a shard."""
-    return _NAME.fullmatch(name) is not None
-
-
-def is_part_name(name: str) -> bool:
-    """Return whether a file name is that of a shard being written."""
-    return _PART.fullmatch(name) is not None
-
-
 def new_name() -> str:
     """Return a unique name for a shard."""
     return f"{uuid.uuid4().hex}.safetensors"
@@ -143,37 +128,41 @@ def new_name() -> str:
 def read_shard(path: Path) -> Shard:
     """Read a shard's header and check that its data are complete. Raises InvalidShard, OSError."""
     with path.open("rb") as file:
-        return read_header(file, path.stat().st_size)
-
-
-def read_header(file: BinaryIO, size: int) -> Shard:
-    """Read the header of an open file of a size. Raises InvalidShard, OSError."""
-    start = file.read(_LENGTH)
-    length = struct.unpack("<Q", start)[0] if len(start) == _LENGTH else HEADER_LIMIT + 1
-    if length > min(HEADER_LIMIT, size - _LENGTH):
-        raise InvalidShard("it is truncated")
+        size = os.fstat(file.fileno()).st_size
+        start = file.read(_LENGTH)
+        length = struct.unpack("<Q", start)[0] if len(start) == _LENGTH else HEADER_LIMIT + 1
+        if length > min(HEADER_LIMIT, size - _LENGTH):
+            raise InvalidShard("it is truncated")
+        text = file.read(length)
     try:
-        header: dict[str, Any] = json.loads(file.read(length))
+        header: dict[str, Any] = json.loads(text)
         said = header.pop("__metadata__")
         if said["format"] != FORMAT:
             raise InvalidShard("it is of another format")
-        keys = bytes.fromhex(said["keys"])
-        checksums = array("I", struct.unpack(f"<{len(keys) // KEY_BYTES}I", _sums(said)))
-        tensors = _tensor_layouts(header, len(checksums), _LENGTH + length)
-    except (ValueError, TypeError, LookupError, AttributeError, struct.error) as error:
-        raise InvalidShard("its header cannot be read") from error
-    except RecursionError as error:
+        keys, sums = (bytes.fromhex(said[name]) for name in ("keys", "checksums"))
+        count = len(keys) // KEY_BYTES
+        if len(keys) % KEY_BYTES or not count:
+            raise ValueError("a key is truncated")
+        checksums = array("I", struct.unpack(f"<{count}I", sums))
+        tensors = _tensor_layouts(header, count, _LENGTH + length)
+    except _HEADER_ERRORS as error:
         raise InvalidShard("its header cannot be read") from error
     shard = Shard(tensors, keys, checksums, size)
-    if size != _LENGTH + length + shard.row_bytes * shard.count:
+    if size != _LENGTH + length + shard.row_bytes * count:
         raise InvalidShard("it is truncated")
     return shard
 
 
-def is_intact(file: BinaryIO, shard: Shard, row: int) -> bool:
-    """Return whether an entry of an open shard has the right checksum. Raises OSError."""
-    rows = (_row(file, tensor, row) for tensor in shard.tensors)
-    return checksum(shard.key(row), shard.signature, rows) == shard.checksums[row]
+def intact_rows(path: Path, shard: Shard, rows: Iterable[int]) -> list[int]:
+    """Return those of some rows that have the right checksum. Raises OSError."""
+    signature = shard.signature
+    with path.open("rb") as file:
+        return [
+            row
+            for row in rows
+            if checksum(shard.key(row), signature, (_read(file, t, row) for t in shard.tensors))
+            == shard.checksums[row]
+        ]
 
 
 def entry_bytes(
@@ -183,17 +172,13 @@ def entry_bytes(
     if len(key) != KEY_BYTES or not tensors:
         raise ValueError(f"a key of {len(key)} bytes for {len(tensors)} tensors")
     laid = sorted(tensors.items(), key=lambda item: (-BYTES[item[1][0]], item[0]))
-    signature = signature_of((name, dtype, shape) for name, (dtype, shape, _) in laid)
-    rows = [data for _, (_, _, data) in laid]
     shapes = [(name, dtype, shape) for name, (dtype, shape, _) in laid]
-    return b"".join([_header(shapes, key, [checksum(key, signature, rows)]), *rows])
+    rows = [data for _, (_, _, data) in laid]
+    return b"".join([_header(shapes, key, [checksum(key, signature_of(shapes), rows)]), *rows])
 
 
 def write_file(path: Path, pieces: Iterable[bytes | memoryview], *, safely: bool = False) -> None:
-    """Write a file that is either complete or absent. Raises OSError.
-
-    safely: also on power failure, which takes some milliseconds.
-    """
+    """Write a file that is complete or absent; safely: also on power failure. Raises OSError."""
     unfinished = path.with_name(path.name + ".part")
     try:
         with unfinished.open("wb") as file:
@@ -222,11 +207,13 @@ def merged(sources: Sequence[tuple[Path, Shard, Sequence[int]]]) -> Iterator[byt
     )
     for place in range(len(first.tensors)):
         for path, shard, rows in sources:
+            tensor = shard.tensors[place]
             with path.open("rb") as file:
-                for begin, count in _consecutive_rows(rows):
-                    tensor = shard.tensors[place]
-                    file.seek(tensor.begin + begin * tensor.row_bytes)
-                    yield from _read_pieces(file, count * tensor.row_bytes)
+                for row in rows:
+                    data = _read(file, tensor, row)
+                    if len(data) != tensor.row_bytes:
+                        raise OSError("a shard has become shorter while it was read")
+                    yield data
 
 
 def _header(
@@ -251,12 +238,6 @@ def _header(
     return struct.pack("<Q", len(text)) + text
 
 
-def _sums(said: Mapping[str, str]) -> bytes:
-    if len(said["keys"]) % (2 * KEY_BYTES):
-        raise ValueError("a key is truncated")
-    return bytes.fromhex(said["checksums"])
-
-
 def _tensor_layouts(header: Mapping[str, Any], count: int, first: int) -> tuple[TensorLayout, ...]:
     """Return the tensors in the order of their data; ValueError unless they are contiguous."""
     tensors = []
@@ -268,30 +249,13 @@ def _tensor_layouts(header: Mapping[str, Any], count: int, first: int) -> tuple[
             raise ValueError(f"bytes {begin} to {end} for {rows} rows of {shape}")
         tensors.append(TensorLayout(name, value["dtype"], tuple(shape), first + begin, row_bytes))
     tensors.sort(key=lambda tensor: (tensor.begin, -BYTES[tensor.dtype], tensor.name))
-    ends = [first, *(tensor.begin + tensor.row_bytes * count for tensor in tensors)]
-    if not count or any(tensor.begin != end for tensor, end in zip(tensors, ends, strict=False)):
-        raise ValueError("its tensors do not lie one behind the other")
+    for tensor in tensors:
+        if tensor.begin != first:
+            raise ValueError("its tensors do not lie one behind the other")
+        first += tensor.row_bytes * count
     return tuple(tensors)
 
 
-def _row(file: BinaryIO, tensor: TensorLayout, row: int) -> bytes:
+def _read(file: BinaryIO, tensor: TensorLayout, row: int) -> bytes:
     file.seek(tensor.begin + row * tensor.row_bytes)
     return file.read(tensor.row_bytes)
-
-
-def _consecutive_rows(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield runs of consecutive rows as first and count."""
-    bounds = [0, *(i for i, (a, b) in enumerate(pairwise(rows), 1) if b != a + 1), len(rows)]
-    for begin, end in pairwise(bounds):
-        if end > begin:
-            yield rows[begin], end - begin
-
-
-def _read_pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
-    """Read bytes of a file in pieces. Raises OSError if it ends earlier."""
-    while size:
-        piece = file.read(min(size, _COPY_BYTES))
-        if not piece:
-            raise OSError("a shard has become shorter while it was read")
-        size -= len(piece)
-        yield piece

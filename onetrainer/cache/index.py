@@ -11,21 +11,28 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 from onetrainer.cache.database import Database
 from onetrainer.cache.format import (
     KINDS,
+    SHARD_NAME,
     InvalidShard,
     Kind,
     Shard,
-    is_intact,
-    is_shard_name,
-    read_header,
+    intact_rows,
+    read_shard,
 )
-from onetrainer.cache.leases import Lease, new_lease, other_computers
+from onetrainer.cache.leases import end_lease, other_computers, write_lease
 
 _SHARDS_AT_ONCE = 100
 _KEYS_AT_ONCE = 500  # SQLite takes 999 values in one question at least
+
+_Stamp = tuple[int, int, int]
+"""Size and times of a file."""
+
+_Inspected = tuple[str, _Stamp, Shard, Sequence[int]]
+"""Name, stamp, header and intact rows of a shard."""
 
 
 class EntryLocation(NamedTuple):
@@ -48,19 +55,10 @@ class IndexedShard:
     size: int
     live: int
 
-
-@dataclass(frozen=True, slots=True)
-class _InspectedShard:
-    """A shard file as it is now.
-
-    shard is None if it cannot be read any more; rows are the intact ones.
-    """
-
-    kind: Kind
-    name: str
-    stamp: tuple[int, int, int]
-    shard: Shard | None
-    rows: Sequence[int]
+    @property
+    def unused_bytes(self) -> int:
+        """Bytes of unused rows, without the header; all bytes if no row is live."""
+        return (self.count - self.live) * self.row_bytes if self.live else self.size
 
 
 class CacheIndex:
@@ -76,15 +74,16 @@ class CacheIndex:
         """Open the index and read new or changed shards. Raises UserError."""
         self.folder = folder
         self.damaged: list[str] = []
-        self._lease: Lease | None = None
+        self._lease: tuple[str, int] | None = None
         self.database = Database(folder, self._refill)
         self._refresh_all()
 
     def close(self) -> None:
         """Close the file and end the lease of `renew_lease`."""
         if self._lease is not None:
-            self.database.transact(self._lease.end)
+            name, _ = self._lease
             self._lease = None
+            self.database.transact(lambda connection: end_lease(connection, name))
         self.database.close()
 
     def path(self, kind: Kind, name: str) -> Path:
@@ -110,37 +109,20 @@ class CacheIndex:
         known = {name: tuple(stamp) for name, *stamp in self.database.rows(query, (kind,))}
         current = dict(_stamps(self.folder / kind))
         if lost := known.keys() - current.keys():
-            self._drop_lost(kind, lost)
+            self.database.transact(partial(self._drop_lost, kind, lost))
         changed = [name for name, stamp in current.items() if known.get(name) != stamp]
         # In batches, as each transaction waits for the disk.
         for begin in range(0, len(changed), _SHARDS_AT_ONCE):
             batch = changed[begin : begin + _SHARDS_AT_ONCE]
             inspected = [self._inspect(kind, name, is_known=name in known) for name in batch]
-            self.database.transact(
-                partial(_store_inspected, [each for each in inspected if each is not None])
-            )
-
-    def add(self, kind: Kind, written: Sequence[tuple[str, Shard]]) -> None:
-        """Add shards that were just written; entries that exist elsewhere stay there."""
-        used = int(time.time())
-
-        def take(connection: sqlite3.Connection) -> None:
-            for name, shard in written:
-                # A missing one was merged, and added, by another process.
-                if stamp := file_stamp(self.path(kind, name)):
-                    _add(connection, kind, name, shard, stamp, range(shard.count), used)
-
-        self.database.transact(take)
+            self.database.transact(partial(_store_inspected, kind, list(filter(None, inspected))))
 
     def find(self, kind: Kind, keys: Sequence[bytes]) -> Iterator[EntryLocation | None]:
         """Yield the location of each entry in the order of the keys; None if there is none."""
-        for begin in range(0, len(keys), _KEYS_AT_ONCE):
-            batch = [bytes(key) for key in keys[begin : begin + _KEYS_AT_ONCE]]
-            query = (
-                "SELECT key, name, row FROM entries JOIN shards ON shards.id = shard"
-                f" WHERE entries.kind = ? AND key IN ({_marks(batch)})"
-            )
-            rows = self.database.rows(query, (kind, *batch))
+        query = "SELECT key, name, row FROM entries JOIN shards ON shards.id = shard"
+        for batch in _batches(keys):
+            where = f"WHERE entries.kind = ? AND key IN ({_marks(batch)})"
+            rows = self.database.rows(f"{query} {where}", (kind, *batch))
             found = {key: EntryLocation(name, row) for key, name, row in rows}
             yield from map(found.get, batch)
 
@@ -149,8 +131,7 @@ class CacheIndex:
         now = int(time.time())
 
         def note(connection: sqlite3.Connection) -> None:
-            for begin in range(0, len(keys), _KEYS_AT_ONCE):
-                batch = [bytes(key) for key in keys[begin : begin + _KEYS_AT_ONCE]]
+            for batch in _batches(keys):
                 change = f"UPDATE entries SET used = ? WHERE kind = ? AND key IN ({_marks(batch)})"
                 connection.execute(f"{change} AND used < ?", (now, kind, *batch, now))
 
@@ -163,9 +144,7 @@ class CacheIndex:
             "DELETE FROM entries WHERE kind = ? AND key = ? AND row = ?"
             " AND shard = (SELECT id FROM shards WHERE kind = ? AND name = ?)"
         )
-        self.database.transact(
-            lambda connection: connection.execute(deletion, (kind, key, row, kind, name))
-        )
+        self.database.transact(lambda c: c.execute(deletion, (kind, key, row, kind, name)))
 
     def drop_shard(self, kind: Kind, name: str, reason: str) -> None:
         """Drop all entries of a shard, so that they are encoded again."""
@@ -191,44 +170,43 @@ class CacheIndex:
 
         Call it again now and then: other computers cannot see whether the process is alive.
         """
-        self._lease = lease = new_lease(self._lease)
-        self.database.transact(lease.write)
+        self._lease = name, started = self._lease or (uuid4().hex, int(time.time()))
+        self.database.transact(lambda connection: write_lease(connection, name, started))
 
     def _refill(self) -> None:
         if self._lease is not None:
-            self.database.transact(self._lease.write)
+            self.renew_lease()
         self._refresh_all()
 
     def _refresh_all(self) -> None:
         for kind in KINDS:
             self.refresh(kind)
 
-    def _drop_lost(self, kind: Kind, names: Iterable[str]) -> None:
-        def drop(connection: sqlite3.Connection) -> None:
-            for name in names:
-                if not self.path(kind, name).exists():
-                    drop_shard(connection, kind, name)
+    def _drop_lost(self, kind: Kind, names: Iterable[str], connection: sqlite3.Connection) -> None:
+        for name in names:
+            if not self.path(kind, name).exists():
+                drop_shard(connection, kind, name)
 
-        self.database.transact(drop)
+    def _inspect(self, kind: Kind, name: str, *, is_known: bool) -> _Inspected | None:
+        """Return a new or changed shard; None if it is not one.
 
-    def _inspect(self, kind: Kind, name: str, *, is_known: bool) -> "_InspectedShard | None":
-        """Return the intact rows of a new or changed shard; None if it is not a shard."""
+        A shard that cannot be read any more stays known without rows, so that it will be removed.
+        """
         path = self.path(kind, name)
         stamp = file_stamp(path)
         if stamp is None:
             return None
         try:
-            with path.open("rb") as file:
-                shard = read_header(file, stamp[0])
-                rows = [row for row in range(shard.count) if is_intact(file, shard, row)]
+            shard = read_shard(path)
+            rows = intact_rows(path, shard, range(shard.count))
         except (OSError, InvalidShard) as error:
             if not is_known or isinstance(error, FileNotFoundError):
                 return None
             self.damaged.append(f"{kind}/{name}: {error}")
-            return _InspectedShard(kind, name, stamp, None, ())
+            return name, stamp, Shard((), b"", (), stamp[0]), ()
         lost = sorted(set(range(shard.count)) - set(rows))
         self.damaged += [f"{kind}/{name}: entry {row} of {shard.count}" for row in lost]
-        return _InspectedShard(kind, name, stamp, shard, rows)
+        return name, stamp, shard, rows
 
 
 def drop_shard(connection: sqlite3.Connection, kind: Kind, name: str) -> None:
@@ -239,34 +217,36 @@ def drop_shard(connection: sqlite3.Connection, kind: Kind, name: str) -> None:
 
 
 def replace_shards(
-    connection: sqlite3.Connection,
-    kind: Kind,
-    name: str,
-    shard: Shard,
-    stamp: tuple[int, int, int],
-    moved: Iterable[tuple[int, int]],
+    connection: sqlite3.Connection, kind: Kind, path: Path, moved: Sequence[tuple[int, int]]
 ) -> None:
     """Add a shard that rows of others were copied to, and refer lookups to it.
 
     moved: for each of its rows, the id and row that it was copied from. Entries that are found
-    elsewhere by now stay there.
+    elsewhere by now stay there. Raises OSError, InvalidShard.
     """
-    new = _add(connection, kind, name, shard, stamp, (), 0)
-    for row, (old, old_row) in enumerate(moved):
-        change = "UPDATE entries SET shard = ?, row = ? WHERE kind = ? AND key = ? AND shard = ?"
-        connection.execute(f"{change} AND row = ?", (new, row, kind, shard.key(row), old, old_row))
+    stamp, shard = file_stamp(path), read_shard(path)
+    if stamp is None:
+        return
+    new = _add(connection, kind, (path.name, stamp, shard, ()))
+    change = "UPDATE entries SET shard = ?, row = ? WHERE kind = ? AND key = ? AND shard = ?"
+    connection.executemany(
+        f"{change} AND row = ?",
+        [(new, row, kind, shard.key(row), *old) for row, old in enumerate(moved)],
+    )
 
 
-def _add(
-    connection: sqlite3.Connection,
-    kind: Kind,
-    name: str,
-    shard: Shard,
-    stamp: tuple[int, int, int],
-    rows: Iterable[int],
-    used: int,
-) -> int:
-    """Add rows of a shard and return its id."""
+def file_stamp(path: Path) -> _Stamp | None:
+    """Return size and times of a file; None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _add(connection: sqlite3.Connection, kind: Kind, inspected: _Inspected) -> int:
+    """Add or update a shard and its rows, and return its id; entries found elsewhere stay there."""
+    name, stamp, shard, rows = inspected
     connection.execute(
         "INSERT INTO shards (kind, name, signature, count, row_bytes, size, mtime, ctime)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (kind, name) DO UPDATE SET"
@@ -276,6 +256,7 @@ def _add(
     )
     query = "SELECT id FROM shards WHERE kind = ? AND name = ?"
     number = int(connection.execute(query, (kind, name)).fetchone()[0])
+    used = stamp[1] // 10**9
     connection.executemany(
         "INSERT OR IGNORE INTO entries (kind, key, shard, row, used) VALUES (?, ?, ?, ?, ?)",
         ((kind, shard.key(row), number, row, used) for row in rows),
@@ -283,51 +264,32 @@ def _add(
     return number
 
 
-def _store_inspected(inspected: Sequence[_InspectedShard], connection: sqlite3.Connection) -> None:
-    """Update the index with inspected shards.
-
-    A shard that cannot be read any more stays known without entries, so that it will be removed.
-    """
+def _store_inspected(
+    kind: Kind, inspected: Sequence[_Inspected], connection: sqlite3.Connection
+) -> None:
+    """Update the index with inspected shards, without entries that they do not contain any more."""
     for each in inspected:
-        if each.shard is None:
-            found = "(SELECT id FROM shards WHERE kind = ? AND name = ?)"
-            connection.execute(f"DELETE FROM entries WHERE shard = {found}", (each.kind, each.name))
-            connection.execute(
-                "UPDATE shards SET size = ?, mtime = ?, ctime = ? WHERE kind = ? AND name = ?",
-                (*each.stamp, each.kind, each.name),
-            )
-            continue
-        used = each.stamp[1] // 10**9
-        shard, rows = each.shard, each.rows
-        number = _add(connection, each.kind, each.name, shard, each.stamp, rows, used)
-        _drop_other(connection, number, {shard.key(row): row for row in rows})
+        number = _add(connection, kind, each)
+        _, _, shard, rows = each
+        places: Mapping[bytes, int] = {shard.key(row): row for row in rows}
+        query = "SELECT key, row FROM entries WHERE shard = ?"
+        for key, row in connection.execute(query, (number,)).fetchall():
+            if places.get(key) != row:
+                connection.execute("DELETE FROM entries WHERE kind = ? AND key = ?", (kind, key))
 
 
-def _drop_other(connection: sqlite3.Connection, shard: int, rows: Mapping[bytes, int]) -> None:
-    """Remove entries of a changed shard that it does not contain any more."""
-    query = "SELECT kind, key, row FROM entries WHERE shard = ?"
-    for kind, key, row in connection.execute(query, (shard,)).fetchall():
-        if rows.get(key) != row:
-            connection.execute("DELETE FROM entries WHERE kind = ? AND key = ?", (kind, key))
-
-
-def _stamps(folder: Path) -> Iterator[tuple[str, tuple[int, int, int]]]:
+def _stamps(folder: Path) -> Iterator[tuple[str, _Stamp]]:
     """Yield all files with a shard's name, with their size and times."""
-    if not folder.is_dir():
-        return
-    for path in folder.iterdir():
-        stamp = file_stamp(path) if is_shard_name(path.name) else None
+    for path in folder.iterdir() if folder.is_dir() else ():
+        stamp = file_stamp(path) if SHARD_NAME.fullmatch(path.name) else None
         if stamp is not None:
             yield path.name, stamp
 
 
-def file_stamp(path: Path) -> tuple[int, int, int] | None:
-    """Return size and times of a file; None if there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
+def _batches(keys: Sequence[bytes]) -> Iterator[list[bytes]]:
+    """Yield keys, some at a time."""
+    for begin in range(0, len(keys), _KEYS_AT_ONCE):
+        yield [bytes(key) for key in keys[begin : begin + _KEYS_AT_ONCE]]
 
 
 def _marks(values: Sequence[object]) -> str:

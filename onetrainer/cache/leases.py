@@ -4,8 +4,6 @@ import os
 import socket
 import sqlite3
 import time
-from dataclasses import dataclass, replace
-from uuid import uuid4
 
 LEASES = """
 CREATE TABLE leases (
@@ -19,71 +17,44 @@ _START_TOLERANCE_S = 2.0
 """Tolerance of a process's start time: clocks are adjusted meanwhile."""
 
 
-@dataclass(frozen=True)
-class Lease:
-    """A program's use of the folder.
-
-    Attributes:
-        id: unique id.
-        host: computer.
-        pid: process.
-        born: start of the process in seconds since 1970.
-        started: start of the use.
-        seen: last renewal.
-    """
-
-    id: str
-    host: str
-    pid: int
-    born: float
-    started: int
-    seen: int
-
-    def write(self, connection: sqlite3.Connection) -> None:
-        """Write the lease."""
-        row = (self.id, self.host, self.pid, self.born, self.started, self.seen)
-        connection.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)", row)
-
-    def end(self, connection: sqlite3.Connection) -> None:
-        """Remove the lease."""
-        connection.execute("DELETE FROM leases WHERE id = ?", (self.id,))
-
-    def is_alive(self) -> bool:
-        """Return whether the program may still be running."""
-        if self.host != socket.gethostname():
-            return time.time() - self.seen < _REMOTE_LEASE_S
-        born = _process_start_time(self.pid)
-        return born is not None and abs(born - self.born) < _START_TOLERANCE_S
-
-
-def new_lease(before: Lease | None = None) -> Lease:
-    """Return a lease of this process, from now on or renewed."""
-    now = int(time.time())
-    if before is not None:
-        return replace(before, seen=now)
+def write_lease(connection: sqlite3.Connection, name: str, started: int) -> None:
+    """Write or renew this process's lease, which began at a time in seconds since 1970."""
     pid = os.getpid()
-    return Lease(uuid4().hex, socket.gethostname(), pid, _process_start_time(pid) or 0.0, now, now)
+    row = (name, socket.gethostname(), pid, _process_start_time(pid) or 0.0, started)
+    connection.execute(
+        "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)", (*row, int(time.time()))
+    )
+
+
+def end_lease(connection: sqlite3.Connection, name: str) -> None:
+    """Remove a lease."""
+    connection.execute("DELETE FROM leases WHERE id = ?", (name,))
 
 
 def in_use_since(connection: sqlite3.Connection) -> int | None:
     """Return when the earliest active lease began; None if there is none."""
-    return min((lease.started for lease in _active_leases(connection)), default=None)
+    return min((started for _, started in _active_leases(connection)), default=None)
 
 
 def other_computers(connection: sqlite3.Connection) -> list[str]:
     """Return the names of other computers with active leases."""
-    own = socket.gethostname()
-    return sorted({lease.host for lease in _active_leases(connection)} - {own})
+    return sorted({host for host, _ in _active_leases(connection)} - {socket.gethostname()})
 
 
-def _active_leases(connection: sqlite3.Connection) -> list[Lease]:
-    """Return the active leases, and remove those of programs that ended without removing them."""
-    leases = [Lease(*row) for row in connection.execute("SELECT * FROM leases")]
-    alive = [lease for lease in leases if lease.is_alive()]
-    for lease in leases:
-        if lease not in alive:
-            lease.end(connection)
-    return alive
+def _active_leases(connection: sqlite3.Connection) -> list[tuple[str, int]]:
+    """Return host and start of active leases, and remove those of programs that were killed."""
+    active = []
+    for name, host, pid, born, started, seen in connection.execute("SELECT * FROM leases"):
+        if host == socket.gethostname():
+            now_born = _process_start_time(pid)
+            is_alive = now_born is not None and abs(now_born - born) < _START_TOLERANCE_S
+        else:
+            is_alive = time.time() - seen < _REMOTE_LEASE_S
+        if is_alive:
+            active.append((host, started))
+        else:
+            end_lease(connection, name)
+    return active
 
 
 def _process_start_time(pid: int) -> float | None:

@@ -10,8 +10,7 @@ import pytest
 from onetrainer.__main__ import main
 from onetrainer.cache.format import entry_key, new_name, read_shard
 from onetrainer.cache.index import CacheIndex
-from onetrainer.cache.leases import Lease
-from onetrainer.cache.merge import merge_small_shards
+from onetrainer.cache.merge import merge
 from onetrainer.cache.store import cache_report, prune
 from onetrainer.cli import progress
 from onetrainer.errors import UserError
@@ -31,7 +30,7 @@ def folder(tmp_path):
     folder = tmp_path / "cache"
     put(folder, NUMBERS)
     index = CacheIndex(folder)
-    merge_small_shards(index, "latents")
+    merge(index, "latents")
     used(index, range(8), ago=86400)
     used(index, range(4), ago=2 * 86400)
     index.close()
@@ -45,11 +44,12 @@ def _old_entry(folder):
     return path
 
 
-def _lease(folder, **changes):
-    now = int(time.time())
-    lease = Lease(**{"id": "x", "host": "elsewhere", "pid": 1, "born": 0.0} | changes, seen=now)
+def _lease(folder, *, started, host="elsewhere", pid=1):
+    row = ("x", host, pid, 0.0, started, int(time.time()))
     index = CacheIndex(folder)
-    index.database.transact(lease.write)
+    index.database.transact(
+        lambda connection: connection.execute("INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?)", row)
+    )
     index.close()
 
 
