@@ -83,4 +83,4 @@ class Augmentation(Section):
     ] = 0
     """How many augmented versions of each image are encoded; each epoch uses another one. 0 means
     two if images are only flipped, four with other random changes, and one without any. Not used
-    while latents are not cached: then each image is augmented anew in every step."""
+    while latents are not cached: then every step augments its images differently."""
