@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from modules.assembly.run_context import Run
-from modules.data.batches import BatchSource, load_batch
+from modules.data.batches import BatchSource, read_batch
 from modules.evaluation.validation import Grid, ValidationImages
 from modules.interfaces import Batch
 from modules.training.checkpoints import CheckpointRecord
@@ -128,4 +128,4 @@ def _load_image(batch_source: BatchSource, index: int, *, with_pixels: bool) -> 
     item = batch_source.images.items[index]
     bucket = plain_transform(item, batch_source.concepts[item.concept]).bucket
     plan = StepPlan(0, 0, bucket, microbatches=((ImageRepeat(index, 0, 0),),), weight=1.0)
-    return load_batch(batch_source, plan, 0, with_pixels=with_pixels)
+    return read_batch(batch_source, plan, 0, with_pixels=with_pixels)()

@@ -32,31 +32,14 @@ class BatchSource:
     latents: Literal["sample", "mean"] = "sample"
 
 
-def load_batch(
-    batch_source: BatchSource, plan: StepPlan, microbatch: int, *, with_pixels: bool = False
-) -> Batch:
-    """Load the images and captions of a step's microbatch, on the CPU.
-
-    Conditioning is None if the source's captions are not encoded.
-
-    Args:
-        batch_source: The encoded images and captions.
-        plan: Of the step.
-        microbatch: Its number in the step.
-        with_pixels: Whether to decode the images themselves, too.
-
-    Raises:
-        UserError: An image or the cache has changed.
-    """
-    return read_batch(batch_source, plan, microbatch, with_pixels=with_pixels)()
-
-
 def read_batch(
     batch_source: BatchSource, plan: StepPlan, microbatch: int, *, with_pixels: bool = False
 ) -> Callable[[], Batch]:
-    """Read a microbatch in any thread, and return a function that makes the batch of it.
+    """Read a step's microbatch in any thread, and return a function that makes the batch of it.
 
     That function is fast unless latents are not cached: then it encodes, on the VAE's device.
+    Otherwise the batch is on the CPU; it has conditioning if the source's captions are encoded, and
+    the images' pixels if wanted. Raises UserError if an image or the cache has changed.
     """
     images = batch_source.images
     offset = sum(len(each) for each in plan.microbatches[:microbatch])

@@ -1,5 +1,6 @@
 """Encoding of all images, masks and captions into the cache, before training."""
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -10,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from modules.data.cache_entries import FORMAT, entry_types
-from modules.data.digests import weights_digest
-from modules.data.encode_missing import EncodingJob, FileDigests, MissingEntries
+from modules.data.encode_missing import EncodingJob, MissingEntries
 from modules.data.encoded_items import EncodedImages, EncodedTexts, TransformTable
 from modules.data.prefetch import WorkQueue
 from modules.data.shards import DamagedEntry, EntryLocations, Store, entry_key
@@ -21,6 +21,7 @@ from onetrainer.config.data.data import Conditioning
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.items import EXAMPLES, Skipped
 from onetrainer.errors import UserError
+from onetrainer.images.image_index import ImageIndex
 
 _TRIES = 3
 """Attempts at encoding captions whose entries disappear as soon as they are written."""
@@ -67,12 +68,25 @@ def encoder_digests(family: Family, *, with_text: bool = True) -> EncoderDigests
     )
 
 
+def weights_digest(module: nn.Module) -> str:
+    """Compute the SHA-256 of the names, dtypes, shapes and bytes of a module's state, as hex.
+
+    Measured: 0.16 s for the 335 MB of SD 1.5's VAE, on a CPU with SHA instructions.
+    """
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}\n".encode())
+        data = tensor.detach().to("cpu").reshape(-1)  # contiguous
+        digest.update(data.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
 def encode_images(
     family: Family,
     transforms: TransformTable,
     *,
     store: Store,
-    file_digests: FileDigests,
+    file_digests: ImageIndex,
     digests: EncoderDigests,
     options: EncodeOptions,
     progress: Callable[[int, int], None],
@@ -84,19 +98,10 @@ def encode_images(
     atomically; their number affects nothing but time. Images that cannot be decoded, or whose masks
     or conditioning images cannot, are skipped.
 
-    Args:
-        family: Whose VAE encodes.
-        transforms: Of the images; those of validation images are plain.
-        store: The cache.
-        file_digests: Remembers digests of files.
-        digests: Of the family's encoders.
-        options: How to encode.
-        progress: Called with (done, total) after each image.
-        should_stop: Called before each image; CachingStopped is raised if it returns True.
-
-    Raises:
-        UserError: No image of a role is usable, or the disk is full.
-        CachingStopped: `should_stop` returned True.
+    transforms: of the images; those of validation images are plain. file_digests: remembers
+    digests of files. progress: called with (done, total) after each image. should_stop: called
+    before each image; CachingStopped is raised if it returns True. Raises UserError if no image of
+    a role is usable, or the disk is full.
     """
     reporter = _Progress(progress, should_stop)
     encode = torch.no_grad()(lambda pixels: family.encode_images(pixels))
@@ -119,19 +124,17 @@ def encode_images(
         entries.encode()
     reporter.finish()
     blanks = _blanks(job, encode) if conditioning != "blank" else {}
-    locations = _sealed_locations(store, missing) if options.caches_latents else {}
+    locations: dict[str, EntryLocations] = {}
+    if options.caches_latents:
+        for kind in dict.fromkeys(entries.entry_type.kind for entries in missing):
+            store.seal(kind)
+        locations = {entries.entry_type.name: entries.locations() for entries in missing}
     _require_some(transforms, job.failed)
     warnings = []
     if job.vae.size < options.batch:
         count = f"{job.vae.size if job.vae.size > 1 else 'one'} at a time"
         warnings = [f"not enough memory to encode {options.batch} images at once; used {count}"]
     return _usable(job, missing, locations, warnings=warnings, blanks=blanks, encode=encode)
-
-
-def _sealed_locations(store: Store, missing: Sequence[MissingEntries]) -> dict[str, EntryLocations]:
-    for kind in dict.fromkeys(entries.entry_type.kind for entries in missing):
-        store.seal(kind)
-    return {entries.entry_type.name: entries.locations() for entries in missing}
 
 
 def encode_captions(

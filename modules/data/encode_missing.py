@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +18,7 @@ from modules.data.vae_batches import VaeBatches
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.items import Skipped
 from onetrainer.images.image_file import ImageError
+from onetrainer.images.image_index import ImageIndex
 
 _LOOKUP_BATCH = 1024
 """Images that are looked up in the cache at once."""
@@ -34,18 +33,6 @@ _MAX_UNWRITTEN = 2
 """Encoded batches that may wait to be written; they are lost if the process is killed."""
 
 
-class FileDigests(Protocol):
-    """Memory of the SHA-256 digests of unchanged files."""
-
-    def digest(self, path: Path) -> str | None:
-        """Return the remembered digest; None if the file must be read."""
-        ...
-
-    def read(self, path: Path) -> tuple[bytes, str]:
-        """Read a file's bytes and digest. Raises OSError."""
-        ...
-
-
 @dataclass(frozen=True)
 class EncodingJob:
     """What the encoding of all entry types of some images has in common.
@@ -57,7 +44,7 @@ class EncodingJob:
 
     transforms: TransformTable
     store: Store
-    file_digests: FileDigests
+    file_digests: ImageIndex
     vae: VaeBatches
     encoder: str
     threads: int
@@ -131,30 +118,23 @@ class MissingEntries:
         Merging may have found an entry damaged, and another program may have removed it. Images
         whose entry is lost even then become unusable.
         """
-        locations = self._located()
-        lost = self._lost_rows(locations)
-        retried = [row for row in lost if self.keys[row].tobytes() not in self._lost]
-        if retried:
-            for row in retried:
-                self._new.pop(self.keys[row].tobytes(), None)
-            self._encode_rows(self._ordered(retried))
-            locations = self._located()
-            lost = self._lost_rows(locations)
-        for row in lost:
+        for is_last in (False, True):
+            keys = [
+                _sized(key.tobytes(), int(size)) if size else b""
+                for key, size in zip(self.keys, self._sizes, strict=True)
+            ]
+            locations = self._job.store.locate(self.entry_type.kind, keys)
+            lost = {row: self.keys[row].tobytes() for row in locations.missing if self._sizes[row]}
+            again = [row for row, key in lost.items() if key not in self._lost]
+            if is_last or not again:
+                break
+            for row in again:
+                self._new.pop(lost[row], None)
+            self._encode_rows(self._ordered(again))
+        for row, key in lost.items():
             # Also if another file of the same image was encoded in its place.
-            self._job.fail(row, self._lost.get(self.keys[row].tobytes(), LOST))
+            self._job.fail(row, self._lost.get(key, LOST))
         return locations
-
-    def _located(self) -> EntryLocations:
-        keys = [
-            _sized(key.tobytes(), int(size)) if size else b""
-            for key, size in zip(self.keys, self._sizes, strict=True)
-        ]
-        return self._job.store.locate(self.entry_type.kind, keys)
-
-    def _lost_rows(self, locations: EntryLocations) -> list[int]:
-        """Return the rows that had an entry and have none."""
-        return [row for row in locations.missing if self._sizes[row]]
 
     def _rows(self, index: int) -> range:
         """Return the rows of an image to process."""
@@ -200,8 +180,7 @@ class MissingEntries:
         digests = [digest for digest in remembered if digest is not None]
         if len(digests) < len(remembered):
             return False
-        for row, key in zip(rows, self._keys_of(rows, digests), strict=True):
-            self._set_key(row, key)
+        self._set_keys(rows, self._keys_of(rows, digests))
         return True
 
     def _absent(self, rows: list[int]) -> list[int]:
@@ -225,8 +204,9 @@ class MissingEntries:
             keys.append(self.entry_type.key(item, transform, digests, job.encoder))
         return tuple(keys)
 
-    def _set_key(self, row: int, key: bytes) -> None:
-        self.keys[row] = np.frombuffer(key, np.uint8)
+    def _set_keys(self, rows: range, keys: Sequence[bytes]) -> None:
+        for row, key in zip(rows, keys, strict=True):
+            self.keys[row] = np.frombuffer(key, np.uint8)
 
     def _encode_rows(self, rows: Sequence[int]) -> None:
         """Create the entries of rows, in their order, and wait until all are written."""
@@ -270,7 +250,7 @@ class MissingEntries:
                 if size:
                     return _ReadRow(row, keys, size)
             files = [io.BytesIO(contents[path][0]) for path in paths]
-            tensor = entry_type.decode(item, job.transforms.transform(index, number), files)
+            tensor = entry_type.decode(item, job.transforms.transform(index, number), *files)
             return _ReadRow(row, keys, tensor=tensor if job.caches else None)
         except ImageError as error:
             return _ReadRow(row, failure=error.reason)
@@ -280,8 +260,7 @@ class MissingEntries:
         if result.failure:
             self._job.fail(result.row, result.failure)
             return False
-        for row, key in enumerate(result.keys, result.row):
-            self._set_key(row, key)
+        self._set_keys(range(result.row, result.row + len(result.keys)), result.keys)
         if result.keys and self._job.caches:
             # The second of two equal files uses the entry of the first.
             self._sizes[result.row] = result.size or self._new.get(result.keys[0], 0)

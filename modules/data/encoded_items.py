@@ -219,7 +219,7 @@ class EncodedImages:
         try:
             paths = entry_type.files(item)
             files = [io.BytesIO(content(item, path, Path.read_bytes)) for path in paths]
-            return entry_type.decode(item, self.transforms.transform(index, number), files)[None]
+            return entry_type.decode(item, self.transforms.transform(index, number), *files)[None]
         except ImageError as error:
             raise UserError(
                 f"{error.path}: {error.reason}",

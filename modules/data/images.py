@@ -21,11 +21,8 @@ from onetrainer.images.image_file import ImageError
 def decode_pixels(item: Item, transform: ImageTransform, file: BinaryIO) -> Tensor:
     """Decode an image from a file that holds the bytes of item.path, and transform it.
 
-    Returns:
-        (3, height, width) of the transform's bucket, float32 in [-1, 1].
-
-    Raises:
-        ImageError: The file cannot be read, or is no longer the image that was indexed.
+    Returns (3, height, width) of the transform's bucket, float32 in [-1, 1]. Raises ImageError if
+    the file cannot be read, or is no longer the image that was indexed.
     """
     return _tensor(load_transformed(item, transform, file), transform)
 

@@ -38,8 +38,7 @@ class Loader:
     def at(self, step: int) -> Iterator[Batch]:
         """Iterate over the microbatches of a step; fast if it follows the last one.
 
-        Raises:
-            UserError: An image or the cache has changed.
+        Raises UserError if an image or the cache has changed.
         """
         if step != self._next or self._stream is None:
             self.close()

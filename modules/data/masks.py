@@ -8,6 +8,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
+from modules.data.images import decode_pixels
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transformed_image import DEEP_WHITE, crop_image
 from onetrainer.dataset.transforms import ImageTransform
@@ -28,28 +29,35 @@ HALF = 0.5
 def decode_mask(item: Item, transform: ImageTransform, file: BinaryIO) -> Tensor:
     """Decode an item's mask, crop it like its image, and average it over each cell.
 
-    A mask of another size is first stretched to that of its image.
-
-    Args:
-        item: With a mask.
-        transform: Applied to the image.
-        file: Holds the bytes of item.mask.
-
-    Returns:
-        (1, 1, h, w) of the bucket's latent, float32 in [0, 1]: 1 where the mask is white, or the
-        image opaque.
-
-    Raises:
-        ImageError: About the item, if the mask cannot be read.
+    A mask of another size is first stretched to that of its image. file: holds the bytes of
+    item.mask. Returns (1, h, w) of the bucket's latent, float32 in [0, 1]: 1 where the mask is
+    white, or the image opaque. Raises ImageError about the item, if the mask cannot be read.
     """
-    return functional.avg_pool2d(_cut_mask(item, transform, file), CELL).clamp(0, 1)
+    return functional.avg_pool2d(_cut_mask(item, transform, file), CELL).clamp(0, 1)[0]
 
 
 def decode_inpaint_mask(item: Item, transform: ImageTransform, file: BinaryIO) -> Tensor:
-    """Decode the mask of an inpainting model: 1 where the mask is at least a half, else 0.
+    """Decode the mask of an inpainting model as `decode_mask`, but binary.
 
-    Returns (1, 1, 8h, 8w), float32. Binary, because models are trained and used with masks that
-    have sharp edges. Otherwise as `decode_mask`.
+    Downscaled like diffusers' training: to the nearest pixel of each cell, not their average.
+    """
+    return functional.interpolate(_inpainted(item, transform, file), scale_factor=1 / CELL)[0]
+
+
+def decode_masked_image(
+    item: Item, transform: ImageTransform, image: BinaryIO, mask: BinaryIO
+) -> Tensor:
+    """Decode an image, filling the masked area with gray, as inpainting models are trained.
+
+    Source: diffusers' training scripts. Otherwise as `decode_pixels`.
+    """
+    return decode_pixels(item, transform, image) * (1 - _inpainted(item, transform, mask)[0])
+
+
+def _inpainted(item: Item, transform: ImageTransform, file: BinaryIO) -> Tensor:
+    """Return (1, 1, 8h, 8w), float32: 1 where the mask is at least a half, else 0.
+
+    Binary, because models are trained and used with masks that have sharp edges.
     """
     return (_cut_mask(item, transform, file) >= HALF).to(torch.float32)
 

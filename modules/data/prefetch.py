@@ -55,11 +55,8 @@ def prefetch(
 
     Close it unless it is iterated to its end.
 
-    Args:
-        work: Called in other threads.
-        items: Iterated in the calling thread.
-        threads: 0 computes each result when it is needed.
-        most: Results ahead of time.
+    work: Called in other threads. items: Iterated in the calling thread. threads: 0 computes each
+    result when it is needed. most: Results ahead of time.
     """
     if not threads:
         yield from map(work, items)

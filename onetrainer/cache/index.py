@@ -64,10 +64,8 @@ class IndexedShard:
 class CacheIndex:
     """The index of one folder, used by one thread of a process at a time.
 
-    Attributes:
-        folder: the cache folder.
-        damaged: names of damaged entries and shards, which are not found any more.
-        database: the index file.
+    folder: the cache folder. damaged: names of damaged entries and shards, which are not found any
+    more. database: the index file.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -30,14 +30,9 @@ _WORDS = 50
 class CachePlan:
     """What a run caches at most; some of it may exist already.
 
-    Attributes:
-        folder: the cache folder.
-        latents: number of encoded images, counting transforms.
-        captions: number of encoded captions.
-        pixels: pixels of all encoded images.
-        image_bytes: bytes of latents and masks.
-        caption_bytes: bytes of captions.
-        free_bytes: free space on the folder's disk.
+    folder: the cache folder. latents: number of encoded images, counting transforms. captions:
+    number of encoded captions. pixels: pixels of all encoded images. image_bytes: bytes of latents
+    and masks. caption_bytes: bytes of captions. free_bytes: free space on the folder's disk.
     """
 
     folder: Path

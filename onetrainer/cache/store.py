@@ -123,15 +123,10 @@ def prune(
 
     Entries used since a time, or by running programs since they began, are kept.
 
-    Args:
-        folder: the cache folder.
-        limit_bytes: limit of the whole folder; None for no limit.
-        since: entries used since this time are kept, in seconds since 1970.
-        unused_s: also remove entries not used for so many seconds.
-        removes_older: also remove entries of an older version; otherwise only to meet the limit.
-
-    Raises:
-        UserError: the folder is not a cache, or cannot be written.
+    folder: the cache folder. limit_bytes: limit of the whole folder; None for no limit. since:
+    entries used since this time are kept, in seconds since 1970. unused_s: also remove entries not
+    used for so many seconds. removes_older: also remove entries of an older version; otherwise only
+    to meet the limit. Raises UserError if the folder is not a cache, or cannot be written.
     """
     _require_cache(folder)
     with closing(CacheIndex(folder)) as index:

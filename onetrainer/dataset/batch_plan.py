@@ -40,10 +40,8 @@ _PLANNED_EPOCHS = 2
 class ImageRepeat(NamedTuple):
     """One use of an image in training.
 
-    Attributes:
-        item: index of the image in the dataset.
-        repeat: how many times the image was used before.
-        transform: number of its transform, that is, of its resolution and augmentation.
+    item: index of the image in the dataset. repeat: how many times the image was used before.
+    transform: number of its transform, that is, of its resolution and augmentation.
     """
 
     item: int
@@ -55,10 +53,8 @@ class ImageRepeat(NamedTuple):
 class StepPlan:
     """The images of one optimizer step, all of one bucket.
 
-    Attributes:
-        microbatches: the images that are computed together.
-        weight: weight of each image in the loss. It is that of a full step even in a step with
-            fewer images, so that every image counts the same.
+    weight: of each image in the loss. It is that of a full step even in a step with fewer images,
+    so that every image counts the same.
     """
 
     step: int
@@ -81,8 +77,7 @@ class BatchPlan:
     takes its number of images and the next one continues where it ended, so that no image is used
     two times more often than another.
 
-    Raises:
-        ValueError: no slice has any images to use.
+    Raises ValueError if no slice has any images to use.
     """
 
     def __init__(
@@ -216,11 +211,9 @@ def concept_slices(
 ) -> list[ConceptSlice]:
     """Return one slice for each concept that has images.
 
-    Args:
-        dataset: all images of the run.
-        is_cached: whether latents are cached, so that a fixed number of variations take turns.
-        kept: indices of the images that could be encoded, in order; None for all. The slices then
-            refer to positions within kept.
+    is_cached: whether latents are cached, so that a fixed number of variations take turns. kept:
+    indices of the images that could be encoded, in order; None for all. The slices then refer to
+    positions within kept.
     """
     items = dataset.items if kept is None else [dataset.items[index] for index in kept]
     buckets = all_buckets(items, dataset.concepts)

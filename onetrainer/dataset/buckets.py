@@ -56,10 +56,8 @@ class CropGeometry:
 class Magnification:
     """How much an image is enlarged beyond what covers its bucket.
 
-    Attributes:
-        zoom: a factor of 1 or more.
-        angle: rotation of the crop in degrees, up to 45 either way. The image is enlarged until
-            the rotated crop lies within it.
+    zoom: a factor of 1 or more. angle: rotation of the crop in degrees, up to 45 either way. The
+    image is enlarged until the rotated crop lies within it.
     """
 
     zoom: float = 1.0

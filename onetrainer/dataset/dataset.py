@@ -33,13 +33,8 @@ GroupSimilar = Callable[[Sequence[Item]], Sequence[int]]
 class Dataset:
     """All images of a run.
 
-    Attributes:
-        concepts: settings of the image folders.
-        items: training and prior images, concept after concept.
-        validation: validation images; None without validation.
-        skipped: unusable files and the reasons.
-        notes: messages about the folders.
-        orphans: files that belong to no image.
+    items: training and prior images, concept after concept. validation: None without validation.
+    notes: messages about the folders. orphans: files that belong to no image.
     """
 
     concepts: tuple[ConceptSettings, ...]
@@ -106,14 +101,9 @@ def read_dataset(
 ) -> Dataset:
     """List all images of a config, reading headers only, and apply the validation split.
 
-    Args:
-        config: the run's settings.
-        headers: cache of image headers; None reads them all.
-        group_similar: finds near-duplicates, which the validation split keeps together; None treats
-            every image as different.
-
-    Raises:
-        UserError: there are no training images; also see `index_concept`.
+    headers: None reads them all. group_similar: finds near-duplicates, which the validation split
+    keeps together; None treats every image as different. Raises UserError if there are no training
+    images; also see `index_concept`.
     """
     concepts = used_concepts(config)
     if not any(concept.role == "train" for concept in concepts):
@@ -142,14 +132,7 @@ def split(
     adding or removing one image moves at most one other image to the other side. Images of
     validation folders are not trained even if a training folder contains them too.
 
-    Args:
-        config: the run's settings.
-        concepts: settings of the folders.
-        indexes: contents of the folders.
-        group_similar: finds near-duplicates, see `read_dataset`.
-
-    Raises:
-        UserError: no images are left for training.
+    group_similar: see `read_dataset`. Raises UserError if no images are left for training.
     """
     section = config.validation
     items = [item for index in indexes for item in index.items]
@@ -190,8 +173,7 @@ def without_damaged(dataset: Dataset, damaged: Sequence[Skipped]) -> Dataset:
 
     The validation split stays as it was.
 
-    Raises:
-        UserError: no training, prior or validation images are left where there were some.
+    Raises UserError if no training, prior or validation images are left where there were some.
     """
     excluded = {skipped.path for skipped in damaged}
     kept, selected = _without(dataset.items, excluded), _without(dataset.validation or (), excluded)
@@ -236,16 +218,9 @@ def select_validation(
 ) -> list[Item]:
     """Return the items that the validation split takes, in dataset order.
 
-    Args:
-        items: training images.
-        section: settings of validation.
-        groups: number of each item's group of near-duplicates, of which all or none are taken.
-            A group is ordered by its first image. Groups that would exceed the count are skipped;
-            if all of them would, the smallest one is taken.
-        concepts: settings of the folders, indexed by `Item.concept`.
-
-    Raises:
-        UserError: all images are near-duplicates.
+    groups: number of each item's group of near-duplicates, of which all or none are taken. A group
+    is ordered by its first image. Groups that would exceed the count are skipped; if all of them
+    would, the smallest one is taken. Raises UserError if all images are near-duplicates.
     """
     if len(items) < 2:
         return list(items)

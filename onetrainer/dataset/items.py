@@ -35,13 +35,11 @@ class Item:
     """An image with its captions.
 
     Attributes:
-        path: the image file.
         captions: alternative captions as written; ("",) if there is none.
         width: in pixels, upright (after EXIF rotation).
         height: in pixels, upright.
         mask: file of the loss mask, equal to path if it is the alpha channel; None without a mask.
         conditioning: file of the conditioning image of an inpainting model, if there is one.
-        role: use of the image.
         concept: index of its concept in the dataset.
         group: folder below the concept's folder, "" for that itself.
         name: path below the concept's folder, with "/" and NFC on every system. It seeds all
@@ -92,14 +90,9 @@ class Skipped:
 class DatasetIndex:
     """The contents of a concept's folder.
 
-    Attributes:
-        items: usable images.
-        skipped: unusable files and the reasons.
-        uncaptioned: number of items without a caption.
-        notes: other messages.
-        orphans: captions, masks and conditioning images that belong to no image.
-        unlisted: entries of a caption list that match no image.
-        inner: subfolders that were not read.
+    uncaptioned: number of items without a caption. orphans: captions, masks and conditioning images
+    that belong to no image. unlisted: entries of a caption list that match no image. inner:
+    subfolders that were not read.
     """
 
     items: tuple[Item, ...]
@@ -136,13 +129,8 @@ def index_concept(
     The order is natural (2 before 10), case-insensitive, and the same on every file system. An
     image whose mask cannot be read is skipped, as training on all of it is not what was meant.
 
-    Args:
-        concept: settings of the folder.
-        number: index of the concept in the dataset.
-        headers: cache of headers; None reads them all.
-
-    Raises:
-        UserError: there are no usable images, or no captions though they are required.
+    number: index of the concept in the dataset. headers: None reads them all. Raises UserError if
+    there are no usable images, or no captions though they are required.
     """
     root = _readable_folder(concept)
     listing = list_folder(root, recursive=concept.recursive)

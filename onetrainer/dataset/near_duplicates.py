@@ -65,15 +65,7 @@ def near_duplicate_groups(
 
     Groups are numbered in the order of their first items. An unreadable image has its own group.
 
-    Args:
-        items: images to compare.
-        image_index: cache of image features.
-        progress: called with (done, total).
-        should_stop: whether to cancel.
-        threads: number of threads.
-
-    Raises:
-        AnalysisCancelled: should_stop returned True.
+    progress is called with (done, total). Raises AnalysisCancelled if should_stop returns True.
     """
     paths = [item.path for item in items]
     found = extract_features(paths, image_index, progress, should_stop=should_stop, threads=threads)

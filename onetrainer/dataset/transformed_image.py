@@ -48,16 +48,9 @@ Smoothing = Literal["images", "masks"]
 def load_transformed(item: Item, transform: ImageTransform, file: BinaryIO) -> "Image":
     """Load an item's image with its transform, except for color changes.
 
-    Args:
-        item: the image.
-        transform: what to do with it.
-        file: the opened file of item.path.
-
-    Returns:
-        An image of the bucket's size: "RGB", or "F" from 0 to about 65535 if it has 16 bits.
-
-    Raises:
-        ImageError: the file cannot be read, or its size has changed since it was indexed.
+    file: of item.path. Returns an image of the bucket's size: "RGB", or "F" from 0 to about 65535
+    if it has 16 bits. Raises ImageError if the file cannot be read, or its size has changed since
+    it was indexed.
     """
     return _load(item.path, transform, file, expected=(item.width, item.height))
 

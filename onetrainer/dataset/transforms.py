@@ -36,8 +36,6 @@ class ImageTransform:
 
     Attributes:
         geometry: scaling, including enlargement for rotation and crop jitter, and the crop.
-        flip: flip horizontally.
-        flip_vertical: flip vertically.
         angle: counter-clockwise rotation about the center of the crop, in degrees.
         brightness: colors in 0 to 1 are multiplied by 1 + brightness.
         contrast: distances from 0.5 are multiplied by 1 + contrast.

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from modules.data.batches import load_batch
+from modules.data.batches import read_batch
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.config.data.buckets import Buckets, Size
 from onetrainer.config.data.captions import Captions
@@ -38,7 +38,7 @@ def test_batch_holds_images_captions_and_positions(bench, keeps):
     batch_source = bench.encode(caches_latents=keeps)
     items = batch_source.images.items
     for step in steps_of(planned(batch_source), 12):
-        batch = load_batch(batch_source, step, 0)
+        batch = read_batch(batch_source, step, 0)()
         assert batch.captions == tuple(items[one.item].captions[0] for one in step.images)
         assert batch.positions == tuple(range(len(step.images)))
         assert batch.weight == 0.5
@@ -78,9 +78,9 @@ def test_microbatches_see_the_same_as_the_whole_batch(bench):
     whole, halves = planned(batch_source, 4, 1), planned(batch_source, 2, 2)
     for step in range(6):
         count = len(halves.at(step).microbatches)
-        one = joined([load_batch(batch_source, whole.at(step), 0)])
+        one = joined([read_batch(batch_source, whole.at(step), 0)()])
         other = joined(
-            [load_batch(batch_source, halves.at(step), number) for number in range(count)]
+            [read_batch(batch_source, halves.at(step), number)() for number in range(count)]
         )
         assert torch.equal(one[0], other[0])
         assert torch.equal(one[1], other[1])
@@ -92,7 +92,7 @@ def test_short_captions_are_followed_by_the_empty_prompt(bench):
     batch_source = bench.encode()
     plan = planned(batch_source, 8)
     step = next(step for step in steps_of(plan, 9) if 0 in {one.item for one in step.images})
-    batch = load_batch(batch_source, step, 0)
+    batch = read_batch(batch_source, step, 0)()
     assert batch.conditioning.hidden.shape[1] == 154
     empty = batch_source.texts.conditioning("").hidden[0]
     for hidden, one in zip(batch.conditioning.hidden, step.images, strict=True):
@@ -104,7 +104,7 @@ def test_short_captions_are_followed_by_the_empty_prompt(bench):
 def test_dropped_caption_is_conditioned_on_the_empty_one(bench):
     bench.set(captions=Captions(dropout=1.0))
     batch_source = bench.encode()
-    batch = load_batch(batch_source, planned(batch_source).at(0), 0)
+    batch = read_batch(batch_source, planned(batch_source).at(0), 0)()
     assert set(batch.captions) == {""}
     empty = batch_source.texts.conditioning("").hidden
     assert torch.equal(batch.conditioning.hidden, empty.expand_as(batch.conditioning.hidden))
@@ -116,14 +116,14 @@ def test_captions_are_those_of_the_repeat(bench):
     )
     plan = planned(batch_source)
     for step in steps_of(plan, 12):
-        assert load_batch(batch_source, step, 0).captions == tuple(
+        assert read_batch(batch_source, step, 0)().captions == tuple(
             str(one.repeat) for one in step.images
         )
 
 
 def test_without_encoded_text_the_captions_are_left_to_the_objective(bench):
     batch_source = bench.encode(with_text=False)
-    batch = load_batch(batch_source, planned(batch_source).at(0), 0)
+    batch = read_batch(batch_source, planned(batch_source).at(0), 0)()
     assert batch.conditioning is None
     assert all(batch.captions)
 
@@ -132,7 +132,7 @@ def test_without_encoded_text_the_captions_are_left_to_the_objective(bench):
 def test_means_alone_leave_nothing_open(bench, keeps):
     batch_source = bench.encode(caches_latents=keeps)
     plan = planned(batch_source)
-    drawn, mean = (load_batch(replace(batch_source, latents=kind), plan.at(0), 0).moments
+    drawn, mean = (read_batch(replace(batch_source, latents=kind), plan.at(0), 0)().moments
                    for kind in ("sample", "mean"))  # fmt: skip
     assert torch.equal(drawn.mean, mean.mean)
     assert drawn.std.min() > 0
@@ -170,11 +170,11 @@ def test_roles_and_weights_of_images_are_reported(mixed):
             (ImageRepeat(0, 0, 0),),
         ),
     )
-    batch = load_batch(batch_source, plan, 0)
+    batch = read_batch(batch_source, plan, 0)()
     assert batch.is_prior == (False, True, True, True)
     assert batch.own_prediction == (False, False, True, False)
     assert batch.loss_weights == (1.0, 0.5, 1.0, 0.5)
-    alone = load_batch(batch_source, plan, 1)
+    alone = read_batch(batch_source, plan, 1)()
     assert (alone.is_prior, alone.own_prediction, alone.loss_weights) == ((), (), ())
     assert alone.positions == (4,)
 
@@ -195,7 +195,7 @@ def test_batch_holds_the_images_themselves_where_asked(bench, keeps):
     batch_source = bench.encode(with_text=False, caches_latents=keeps)
     items = batch_source.images.items
     for step in steps_of(planned(batch_source), 6):
-        batch = load_batch(batch_source, step, 0, with_pixels=True)
+        batch = read_batch(batch_source, step, 0, with_pixels=True)()
         shown = [
             load_pixels(
                 items[one.item], image_transform(items[one.item], bench.concept, one.transform)
@@ -203,7 +203,7 @@ def test_batch_holds_the_images_themselves_where_asked(bench, keeps):
             for one in step.images
         ]
         assert torch.equal(batch.pixels, torch.stack(shown))
-        assert load_batch(batch_source, step, 0).pixels is None
+        assert read_batch(batch_source, step, 0)().pixels is None
 
 
 def test_mask_is_one_all_over_images_without(bench):
@@ -213,10 +213,10 @@ def test_mask_is_one_all_over_images_without(bench):
         planned(batch_source).at(0),
         microbatches=((ImageRepeat(0, 0, 0), ImageRepeat(2, 0, 0)), (ImageRepeat(2, 0, 0),)),
     )
-    batch = load_batch(batch_source, plan, 0)
+    batch = read_batch(batch_source, plan, 0)()
     assert torch.equal(batch.mask[:1], batch_source.images.mask(0, 0))
     assert bool((batch.mask[1:] == 1).all())
-    assert load_batch(batch_source, plan, 1).mask is None
+    assert read_batch(batch_source, plan, 1)().mask is None
 
 
 def test_image_that_went_away_in_the_run_is_reported(bench):
@@ -237,8 +237,8 @@ def test_sdxl_captions_are_dropped_with_their_pooled_vector(bench, sdxl):
     batch_source = bench.encode()
     empty = bench.family.inner.encode_text([""])
     step = planned(batch_source).at(0)
-    kept = load_batch(batch_source, step, 0)
-    dropped = load_batch(replace(batch_source, caption_of=lambda item, repeat: ""), step, 0)
+    kept = read_batch(batch_source, step, 0)()
+    dropped = read_batch(replace(batch_source, caption_of=lambda item, repeat: ""), step, 0)()
     for place, caption in enumerate(kept.captions):
         alone = bench.family.inner.encode_text([caption])
         assert torch.equal(kept.conditioning.pooled[place], alone.pooled[0])
@@ -270,7 +270,7 @@ def test_a_turned_image_is_framed_and_encoded_as_it_stands_upright(bench, sdxl, 
     bench.add_turned("a", upright, turn, TURNED[turn])
     bench.set(buckets=Buckets(sizes=(Size(width=96, height=176), Size(width=176, height=96))))
     batch_source = bench.encode()
-    batch = load_batch(batch_source, planned(batch_source).at(0), 0)
+    batch = read_batch(batch_source, planned(batch_source).at(0), 0)()
     assert batch.time_ids.tolist() == [list(told)]
     shown = Image.fromarray(upright).resize(scaled, Image.Resampling.LANCZOS).crop(cut)
     pixels = torch.from_numpy(np.array(shown)).permute(2, 0, 1)[None] / 127.5 - 1

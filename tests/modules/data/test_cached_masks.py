@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from modules.data.batches import load_batch
+from modules.data.batches import read_batch
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.dataset.batch_plan import ImageRepeat, StepPlan
 from onetrainer.dataset.buckets import Bucket
@@ -30,8 +30,8 @@ def test_batch_has_the_masks_of_its_images_and_ones_elsewhere(bench):
         *[True] * 4,
     ]
     step = step_of(2, 4, 0)
-    assert load_batch(batch_source, step, 0).mask is None
-    mask = load_batch(batch_source, step, 1).mask
+    assert read_batch(batch_source, step, 0)().mask is None
+    mask = read_batch(batch_source, step, 1)().mask
     assert mask.shape == (2, 1, 8, 8)
     assert mask.mean(dim=(1, 2, 3)).tolist() == pytest.approx([1.0, 0.2])
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from modules.data.digests import weights_digest
+from modules.data.cache import weights_digest
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

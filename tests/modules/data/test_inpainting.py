@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from modules.data.batches import load_batch
+from modules.data.batches import read_batch
 from onetrainer.cache.store import cache_report
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.dataset.batch_plan import ImageRepeat, StepPlan
@@ -183,7 +183,7 @@ def test_a_batch_holds_what_each_of_its_images_shows(masked):
     for keeps in (True, False):
         batch_source = masked.encode(conditioning="masks", caches_latents=keeps)
         plan = StepPlan(0, 0, Bucket(64, 64), ((ImageRepeat(4, 0, 0), ImageRepeat(0, 0, 0)),), 0.5)
-        batch = load_batch(batch_source, plan, 0)
+        batch = read_batch(batch_source, plan, 0)()
         expected = [
             inpainting_input(batch_source.images, 4),
             inpainting_input(batch_source.images, 0),
@@ -197,7 +197,7 @@ def test_the_unet_takes_it(masked):
     set_up(masked, "masks")
     batch_source = masked.encode(conditioning="masks")
     plan = StepPlan(0, 0, Bucket(64, 64), ((ImageRepeat(0, 0, 0),),), 1.0)
-    batch = load_batch(batch_source, plan, 0)
+    batch = read_batch(batch_source, plan, 0)()
     with torch.no_grad():
         told = [
             family.predict(

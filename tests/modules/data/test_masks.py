@@ -1,7 +1,6 @@
 """A mask lies over its image wherever that is scaled, mirrored, turned and cut."""
 
 import io
-from itertools import product
 
 import numpy as np
 import pytest
@@ -9,21 +8,22 @@ import torch
 from PIL import Image
 from torch.nn.functional import avg_pool2d
 
-from modules.data.masks import decode_inpaint_mask, decode_mask
+from modules.data.masks import decode_mask
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.buckets import Magnification
 from onetrainer.dataset.items import Item, index_concept
 from onetrainer.dataset.transforms import plain_transform
 from onetrainer.images.image_file import ImageError
+from tests.each import each
 from tests.transforms import load_pixels, transform_of
 
 
-def mask_of(path, size, bucket, image, suffix="png", decode=decode_mask, **options):
+def mask_of(path, size, bucket, image):
     """The mask in a file, of an image of a size in a bucket."""
-    mask = path / f"mask.{suffix}"
-    image.save(mask, **options)
+    mask = path / "mask.png"
+    image.save(mask)
     item = Item(path / "a.png", ("",), *size, mask)
-    return decode(item, transform_of(size, bucket), io.BytesIO(mask.read_bytes()))
+    return decode_mask(item, transform_of(size, bucket), io.BytesIO(mask.read_bytes()))
 
 
 def indexed(folder, masks):
@@ -45,9 +45,9 @@ def smooth(width, height, seed=0):
     return Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)
 
 
-@pytest.mark.parametrize("size", [(64, 64), (200, 90), (90, 200), (333, 127), (40, 90), (70, 66)])
+@pytest.mark.parametrize("size", [(64, 64), (200, 90), (40, 90)])
 def test_mask_that_is_the_image_itself_equals_it_after_the_cut(tmp_path, size):
-    for turn, mask_scale in product([1, 3, 6, 8], [1, 0.5, 2]):
+    for turn, mask_scale in ((1, 1), (3, 0.5), (6, 2), (8, 1)):
         exif = Image.Exif()
         exif[0x0112] = turn
         image = smooth(*size, seed=turn)
@@ -58,9 +58,9 @@ def test_mask_that_is_the_image_itself_equals_it_after_the_cut(tmp_path, size):
         item, transform = indexed(tmp_path, "files")
         made = decode_mask(item, transform, io.BytesIO(mask.read_bytes()))
         shown = (load_pixels(item, transform)[:1] + 1) / 2  # (1, H, W), in [0, 1]
-        assert made.shape == (1, 1, transform.bucket.height // 8, transform.bucket.width // 8)
+        assert made.shape == (1, transform.bucket.height // 8, transform.bucket.width // 8)
         case = f"orientation {turn}, mask {mask_scale} times as large"
-        difference = (made[0] - avg_pool2d(shown, 8)).abs().max()
+        difference = (made - avg_pool2d(shown, 8)).abs().max()
         assert difference <= 0.02, case
 
 
@@ -71,7 +71,7 @@ def test_mask_is_the_share_of_white_in_every_cell(tmp_path):
     rows[:4, 16:18] = 255
     rows[8:, :8] = 51
     made = mask_of(tmp_path, (24, 16), (24, 16), gray(rows))
-    expected = torch.tensor([[[[1, 0.5, 8 / 64], [0.2, 0, 0]]]])
+    expected = torch.tensor([[[1, 0.5, 8 / 64], [0.2, 0, 0]]])
     torch.testing.assert_close(made, expected, rtol=0, atol=1e-6)
     assert made.dtype == torch.float32
 
@@ -83,8 +83,8 @@ def test_mask_is_cut_and_not_squeezed(tmp_path, size, scaled):
     rows[:, : size[0] // 2] = 255
     made = mask_of(tmp_path, size, (16, 16), gray(rows))
     if scaled >= 1:
-        torch.testing.assert_close(made[0, 0], torch.tensor([[1.0, 0.0]] * 2), rtol=0, atol=0.05)
-    assert made[0, 0, :, 0].min() > 0.9 > 0.1 > made[0, 0, :, 1].max()
+        torch.testing.assert_close(made[0], torch.tensor([[1.0, 0.0]] * 2), rtol=0, atol=0.05)
+    assert made[0, :, 0].min() > 0.9 > 0.1 > made[0, :, 1].max()
 
 
 def test_white_stays_white_and_black_black_whatever_the_scaling(tmp_path):
@@ -98,21 +98,21 @@ def test_white_stays_white_and_black_black_whatever_the_scaling(tmp_path):
 def test_mask_of_another_size_is_stretched_to_its_image(tmp_path):
     made = mask_of(tmp_path, (48, 16), (16, 16), gray([[0, 255, 0]]))
     # Between centers 16 apart the line rises from 0 to 1: in the middle third from 1/2 to 1.
-    torch.testing.assert_close(made, torch.full((1, 1, 2, 2), 0.75))
+    torch.testing.assert_close(made, torch.full((1, 2, 2), 0.75))
 
 
-@pytest.mark.parametrize(
-    ("image", "suffix"),
+@each(
+    "image",
     [
-        (Image.new("RGB", (16, 16), (51, 51, 51)), "png"),
-        (Image.new("LA", (16, 16), (51, 0)), "png"),
-        (Image.new("RGB", (16, 16), (51, 51, 51)).convert("P"), "png"),
-        (Image.fromarray(np.full((16, 16), 13107, np.uint16)), "png"),
+        Image.new("RGB", (16, 16), (51, 51, 51)),
+        Image.new("LA", (16, 16), (51, 0)),
+        Image.new("RGB", (16, 16), (51, 51, 51)).convert("P"),
+        Image.fromarray(np.full((16, 16), 13107, np.uint16)),
     ],
 )
-def test_every_kind_of_mask_is_read_as_its_gray(tmp_path, image, suffix):
-    made = mask_of(tmp_path, (16, 16), (16, 16), image, suffix)
-    torch.testing.assert_close(made, torch.full((1, 1, 2, 2), 0.2), rtol=0, atol=1e-6)
+def test_every_kind_of_mask_is_read_as_its_gray(tmp_path, image):
+    made = mask_of(tmp_path, (16, 16), (16, 16), image)
+    torch.testing.assert_close(made, torch.full((1, 2, 2), 0.2), rtol=0, atol=1e-6)
 
 
 def test_alpha_of_a_turned_image_is_its_mask(tmp_path):
@@ -123,7 +123,7 @@ def test_alpha_of_a_turned_image_is_its_mask(tmp_path):
     image.save(tmp_path / "a.png", exif=exif)
     item, _ = indexed(tmp_path, "alpha")
     made = decode_mask(item, transform_of((16, 16)), io.BytesIO(item.path.read_bytes()))
-    expected = torch.tensor([[[[0.0, 0.4], [0.0, 0.4]]]])
+    expected = torch.tensor([[[0.0, 0.4], [0.0, 0.4]]])
     torch.testing.assert_close(made, expected, rtol=0, atol=1e-6)
 
 
@@ -135,8 +135,15 @@ def test_damaged_mask_is_reported_as_its_images_fault(tmp_path):
     assert "a-masklabel.png" in error.value.reason
 
 
-@pytest.mark.parametrize("flips", [(False, False), (True, False), (False, True), (True, True)])
-@pytest.mark.parametrize(("zoom", "angle"), [(1, 0), (1.3, 0), (1, 30), (1.2, -45)])
+@each(
+    ("zoom", "angle", "flips"),
+    [
+        (1, 0, (True, False)),
+        (1.3, 0, (False, True)),
+        (1, 30, (False, False)),
+        (1.2, -45, (True, 1)),
+    ],
+)
 def test_mask_goes_through_the_geometry_of_its_image(tmp_path, zoom, angle, flips):
     image = smooth(200, 130)
     image.save(tmp_path / "a.png")
@@ -149,19 +156,7 @@ def test_mask_goes_through_the_geometry_of_its_image(tmp_path, zoom, angle, flip
     shown = (load_pixels(item, transform)[:1] + 1) / 2
     with item.path.open("rb") as file:
         made = decode_mask(item, transform, file)
-    torch.testing.assert_close(made[0], avg_pool2d(shown, 8), rtol=0, atol=0.01)
-
-
-def test_colors_do_not_change_a_mask(tmp_path):
-    mask = tmp_path / "mask.png"
-    smooth(64, 64).save(mask)
-    item = Item(tmp_path / "a.png", ("",), 64, 64, mask)
-    plain, colored = transform_of((64, 64)), transform_of((64, 64), brightness=1.0, contrast=-1.0)
-    made = [
-        decode_mask(item, transform, io.BytesIO(mask.read_bytes()))
-        for transform in (plain, colored)
-    ]
-    assert torch.equal(*made)
+    torch.testing.assert_close(made, avg_pool2d(shown, 8), rtol=0, atol=0.01)
 
 
 def test_turned_white_mask_stays_white_to_the_corners(tmp_path):
@@ -170,25 +165,3 @@ def test_turned_white_mask_stays_white_to_the_corners(tmp_path):
     item = Item(tmp_path / "a.png", ("",), 140, 180, mask)
     transform = transform_of((140, 180), (128, 32), Magnification(1, 45))
     assert decode_mask(item, transform, io.BytesIO(mask.read_bytes())).eq(1).all()
-
-
-def test_hole_is_where_the_mask_counts_by_half_and_has_sharp_edges(tmp_path):
-    rows = np.repeat([[0, 100, 127, 128, 200, 255, 0, 255]], 8, axis=0)
-    made = mask_of(tmp_path, (8, 8), (8, 8), gray(rows), decode=decode_inpaint_mask)
-    expected = torch.tensor([0.0, 0, 0, 1, 1, 1, 0, 1]).expand(1, 1, 8, 8)
-    assert torch.equal(made, expected)
-
-
-def test_half_of_a_mask_is_hole(tmp_path):
-    stripes = np.tile([0, 255], (8, 8))
-    made = mask_of(tmp_path, (8, 8), (8, 8), gray(stripes), decode=decode_inpaint_mask)
-    assert made[..., 1:-1].eq(1).all()
-
-
-def test_hole_is_cut_like_its_image_and_as_large(tmp_path):
-    rows = np.zeros((30, 60))
-    rows[:, :30] = 255
-    made = mask_of(tmp_path, (60, 30), (16, 16), gray(rows), decode=decode_inpaint_mask)
-    assert made.shape == (1, 1, 16, 16)
-    assert made[..., :8].eq(1).all()
-    assert made[..., 8:].eq(0).all()
