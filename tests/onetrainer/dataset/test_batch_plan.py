@@ -137,25 +137,6 @@ def test_ranks_share_a_step_without_repeat_an_image_twice(case):
         assert sorted(placed) == list(enumerate(step.images))
 
 
-@RANDOM
-def test_a_full_step_gives_every_rank_as_many_images(case):
-    sizes = drawn(case)[1]
-    world, each = sizes["world"], sizes["batch_size"] * sizes["accumulation"]
-    for step in [one for steps in epochs(plan(case), 2) for one in steps]:
-        if len(step.images) == each * world:
-            own = [sum(len(some) for _, some in of_rank(step, r, world)) for r in range(world)]
-            assert own == [each] * world
-
-
-@RANDOM
-def test_an_image_weighs_the_same_whatever_bucket_it_is_in(case):
-    sizes = drawn(case)[1]
-    full = sizes["batch_size"] * sizes["accumulation"] * sizes["world"]
-    steps = [plan(case).at(step) for step in range(12)]
-    assert {step.weight for step in steps} == {1 / full}
-    assert {len(step.images) for step in steps} <= set(range(1, full + 1))
-
-
 @each("cut", [(12, 1, 1), (1, 12, 1), (3, 2, 2), (1, 3, 4), (4, 1, 3)])
 def test_the_order_is_the_same_however_a_step_is_cut(cut):
     batch_size, accumulation, world = cut
@@ -185,14 +166,6 @@ def test_every_epoch_and_seed_has_an_order_of_its_own(batch_size):
             orders.add(tuple(one.item for step in steps for one in step.images))
     assert len(orders) == 9
     assert {tuple(sorted(one)) for one in orders} == {tuple(range(12))}
-
-
-def test_every_round_takes_images_in_an_order_of_its_own():
-    plan = alike(12, 3, batch_size=3)
-    parts = [frozenset(one.item for one in plan.at(epoch).images) for epoch in range(12)]
-    permutation = [parts[start : start + 4] for start in (0, 4, 8)]
-    assert all(frozenset.union(*one) == set(range(12)) for one in permutation)
-    assert len({part for one in permutation for part in one}) > 8
 
 
 def test_a_long_run_takes_no_more_memory_than_a_short_one():

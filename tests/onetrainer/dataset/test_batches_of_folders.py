@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from onetrainer.dataset.batch_plan import BatchPlan, concept_slices
 from onetrainer.dataset.dataset import read_dataset
-from onetrainer.dataset.transforms import image_transform, transform_number
+from onetrainer.dataset.transforms import image_transform
 from onetrainer.presets.presets import resolve
 from tests.each import random_cases
 from tests.images import folder, shapes
@@ -79,20 +79,6 @@ def test_every_image_is_shown_as_often_as_its_folder_asks(case, tmp_path):
             assert sum(so_far[place] for place in places) == total
             least = total // len(places)
             assert {so_far[place] for place in places} <= {least, least + 1}
-
-
-@RANDOM
-def test_every_repeat_is_of_the_steps_size(case, tmp_path):
-    dataset, config, plan = made(case, tmp_path)
-    one = plan()
-    for step in range(one.first_step(EPOCHS)):
-        for shown in one.at(step).images:
-            item = dataset.items[shown.item]
-            concept, is_cached = dataset.concept_of(item), config.data.cache_latents
-            assert shown.transform == transform_number(
-                item, concept, shown.repeat, is_cached=is_cached
-            )
-            assert image_transform(item, concept, shown.transform).bucket == one.at(step).bucket
 
 
 @RANDOM

@@ -24,10 +24,10 @@ STEPS = (8, 16, 32, 64)
 TARGETS = [
     (resolution, step)
     for step in STEPS
-    for resolution in [*range(64, 1032, 8), 1280, 1536, 2048, 4096]
+    for resolution in [*range(64, 1032, 40), 1280, 2048, 4096]
     if resolution >= step
 ]
-SHAPES = [4 ** (number / 50) for number in range(-50, 51)]
+SHAPES = [4 ** (number / 20) for number in range(-20, 21)]
 """Width over height, evenly from 1:4 to 4:1."""
 
 
@@ -63,23 +63,6 @@ def test_wide_buckets_of_512_in_steps_of_8_are_these():
     ]
 
 
-def test_wide_buckets_of_1024_in_steps_of_64_are_these():
-    wide = [(bucket.width, bucket.height) for bucket in buckets(1024, 64)[8:]]
-    # 1024² / 1152 = 14.2 × 64, / 1280 = 12.8, / 1408 = 11.6, / 1536 = 10.7, / 1664 = 9.8,
-    # / 1792 = 9.1, / 1920 = 8.53, / 2048 = 8
-    assert wide == [
-        (1024, 1024),
-        (1152, 896),
-        (1280, 832),
-        (1408, 768),
-        (1536, 704),
-        (1664, 640),
-        (1792, 576),
-        (1920, 576),
-        (2048, 512),
-    ]
-
-
 def test_every_shape_has_the_area_of_the_target_up_to_half_a_step():
     """The short side is the nearest multiple of the step; of a square it is both sides."""
     for resolution, step in TARGETS:
@@ -91,28 +74,12 @@ def test_every_shape_has_the_area_of_the_target_up_to_half_a_step():
             assert abs(long * short - resolution**2) <= slack
 
 
-@each(
-    ("resolution", "step", "most"),
-    [(512, 8, 0.013), (768, 8, 0.005), (1024, 8, 0.005), (1024, 64, 0.055), (2048, 64, 0.02)],
-)
-def test_area_of_usual_targets_is_off_by_so_little(resolution, step, most):
-    for bucket in buckets(resolution, step):
-        assert abs(bucket.width * bucket.height / resolution**2 - 1) <= most
-
-
 def test_sides_are_multiples_of_the_step_and_every_bucket_has_its_twin():
     for resolution, step in TARGETS:
         every = buckets(resolution, step)
         assert all(bucket.width % step == bucket.height % step == 0 for bucket in every)
         assert {Bucket(bucket.height, bucket.width) for bucket in every} == set(every)
         assert list(every) == sorted(every, key=ratio)
-
-
-def test_buckets_reach_to_four_to_one_as_near_as_steps_allow():
-    for resolution, step in TARGETS:
-        widest = buckets(resolution, step)[-1]
-        assert abs(widest.width - 2 * resolution) <= step / 2
-        assert abs(widest.height - resolution / 2) <= step
 
 
 def test_steps_between_shapes_are_small_where_steps_are_fine():
@@ -124,20 +91,13 @@ def test_steps_between_shapes_are_small_where_steps_are_fine():
             assert seen >= 7 / 8
 
 
-def test_square_image_gets_square_bucket():
-    for resolution, step in TARGETS:
-        bucket = nearest_bucket(777, 777, resolution, step)
-        assert bucket.width == bucket.height
-        assert abs(bucket.width - resolution) <= step / 2
-
-
 def test_bucket_is_nearest_in_ratio():
     def distance(bucket, width, height):
         off = ratio(bucket) / (width / height)
         return max(off, 1 / off)
 
     for resolution, step in [(64, 8), (256, 64), (512, 8), (1000, 16), (1024, 64)]:
-        for size in random_sizes(200):
+        for size in random_sizes(60):
             chosen = nearest_bucket(*size, resolution, step)
             best = min(distance(bucket, *size) for bucket in buckets(resolution, step))
             assert math.isclose(distance(chosen, *size), best)
@@ -156,22 +116,11 @@ def test_rungs_go_down_to_64_in_eighths_and_then_in_halves():
 )
 @each("limit", [0.5, 1, 2])
 def test_limited_bucket_is_the_largest_within_the_limit(limit, magnification):
-    for size in random_sizes(200):
+    for size in random_sizes(60):
         chosen = limited_bucket(*size, 1024, 64, limit=limit, magnification=magnification)
         offered = [nearest_bucket(*size, rung, 64) for rung in fallback_resolutions(1024, 64)]
         allowed = [one for one in offered if cover_scale(*size, one, magnification) <= limit]
         assert chosen == (allowed or offered[-1:])[0]
-
-
-def test_nothing_is_enlarged_under_a_limit_of_one_but_what_is_tiny():
-    for width, height in random_sizes(500):
-        bucket = limited_bucket(width, height, 512, 8, limit=1)
-        crop = crop_geometry(width, height, bucket)
-        if min(width, height) >= 64:
-            assert crop.width <= width
-            assert crop.height <= height
-        # The smallest there is, of about 64² pixels.
-        assert bucket.width * bucket.height >= 0.9 * 64**2
 
 
 SIZES = [Bucket(512, 512), Bucket(1024, 1024), Bucket(512, 768), Bucket(768, 512)]
@@ -211,11 +160,6 @@ def test_crop_covers_bucket_keeps_shape_and_is_centered():
             assert 0 <= top <= crop.height - bottom <= top + 1
 
 
-def test_image_of_the_buckets_size_is_left_alone():
-    crop = crop_geometry(704, 384, Bucket(704, 384))
-    assert (crop.width, crop.height, crop.box) == (704, 384, (0, 0, 704, 384))
-
-
 def corners(bucket, left, top, angle):
     """Where the corners of a cut lie when it is turned about its middle, as complex numbers."""
     middle = complex(left + bucket.width / 2, top + bucket.height / 2)
@@ -229,7 +173,7 @@ def corners(bucket, left, top, angle):
 @each("angle", [0.01, 3, -17.5, 30, 45, -45])
 @each("bucket", [Bucket(512, 512), Bucket(1024, 256), Bucket(384, 704)])
 def test_rotated_cut_lies_within_the_image_wherever_it_may_begin(bucket, angle):
-    for width, height in random_sizes(60):
+    for width, height in random_sizes(20):
         magnification = Magnification(1.1, angle)
         wide, high = scaled_size(width, height, bucket, magnification)
         across = crop_range(wide, bucket, angle, is_across=True)
@@ -257,8 +201,3 @@ def test_scale_up_to_an_angle_is_that_of_the_worst_angle_below_it():
     assert wide == pytest.approx(math.hypot(2048, 512) / 2048)
     high = cover_scale(9000, 512, Bucket(2048, 512), Magnification(1.5, 45))
     assert high == pytest.approx(1.5 * (2048 + 512) * math.sqrt(0.5) / 512)
-
-
-def test_zoom_enlarges_by_its_factor():
-    assert scaled_size(1000, 1000, Bucket(512, 512), Magnification(1.25)) == (640, 640)
-    assert scaled_size(2000, 1000, Bucket(512, 512), Magnification(1.5)) == (1536, 768)

@@ -15,7 +15,7 @@ from onetrainer.dataset.caption_sampling import (
 from onetrainer.dataset.items import Item
 from tests.each import each
 
-TURNS = 4000
+TURNS = 1000
 
 
 def image(*captions, name="pets/a cat.png"):
@@ -96,11 +96,6 @@ def test_alternatives_are_each_taken_once_a_round():
     assert len(set(rounds)) > 40
 
 
-def test_first_alternative_of_a_round_is_any_of_them():
-    firsts = Counter(drawn(("a", "b", "c"), 3 * TURNS)[::3])
-    assert all(is_likely(firsts[one], TURNS, 1 / 3) for one in "abc")
-
-
 def test_choices_are_each_made_equally_often():
     shown = Counter(drawn("a {red|green|blue} {big|small} cat", 600, wildcards=True))
     colors = Counter(one.split()[1] for one in shown.elements())
@@ -110,39 +105,10 @@ def test_choices_are_each_made_equally_often():
     assert len(shown) == 6
 
 
-def test_choices_of_alternatives_are_made_equally_often_too():
-    shown = Counter(drawn(("{a|b}", "{c|d}"), 400, wildcards=True))
-    assert shown == dict.fromkeys("abcd", 100)
-
-
-def test_choices_are_made_in_an_order_of_their_own_in_every_round():
-    shown = drawn("{a|b|c|d}", 400, wildcards=True)
-    rounds = {tuple(shown[at : at + 4]) for at in range(0, 400, 4)}
-    assert len(rounds) > 18
-    assert {tuple(sorted(one)) for one in rounds} == {tuple("abcd")}
-
-
 def test_alternatives_make_their_choices_independently():
     shown = drawn(("x{a|b}", "y{a|b}"), 4 * 200, wildcards=True)
     first, second = ([one[1] for one in shown if one[0] == name] for name in "xy")
     assert is_likely(sum(map(str.__eq__, first[::2], second[::2])), 200, 0.5)
-
-
-def test_choices_in_choices_share_the_repeats_of_the_outer_one():
-    shown = Counter(drawn("{cat|{red|gray} dog}", 400, wildcards=True))
-    assert shown == {"cat": 200, "red dog": 100, "gray dog": 100}
-
-
-def test_braces_stay_where_wildcards_are_off():
-    assert drawn("{a|b} {{c}}") == ["{a|b} {{c}}"]
-
-
-def test_doubled_braces_are_themselves():
-    assert set(drawn("{{a|b}} {c|d}", 10, wildcards=True)) == {"{a|b} c", "{a|b} d"}
-
-
-def test_unbalanced_braces_leave_the_caption_as_written():
-    assert drawn("a {red|blue cat", 3, wildcards=True) == ["a {red|blue cat"] * 3
 
 
 # --- trigger words
@@ -161,10 +127,6 @@ def test_unbalanced_braces_leave_the_caption_as_written():
 )
 def test_every_caption_begins_with_the_trigger_once(caption, shown):
     assert drawn(caption, trigger="ohwx man") == [shown]
-
-
-def test_trigger_of_two_tags_is_found_however_they_are_spaced():
-    assert drawn("ohwx ,  man, hat", trigger="ohwx, man,") == ["ohwx , man, hat"]
 
 
 def test_trigger_of_regex_signs_is_taken_as_text():
@@ -189,11 +151,6 @@ def test_trigger_never_moves_nor_vanishes_nor_changes(caption):
     assert all(set(map(str.lower, tags(one)[1:])) <= set("abcd") for one in shown)
 
 
-def test_what_stands_in_one_tag_with_the_trigger_stays_with_it():
-    shown = drawn("ohwx Smiling, a, b", 100, trigger="ohwx", shuffle=True, lowercase=True)
-    assert set(shown) == {"ohwx smiling, a, b", "ohwx smiling, b, a"}
-
-
 def test_what_is_tied_to_the_trigger_stays_with_it_and_its_mark_goes():
     shown = drawn("ohwx;;;Blue, a", trigger="ohwx", secondary_separator=";;;", lowercase=True)
     assert shown == ["ohwx, blue, a"]
@@ -207,11 +164,6 @@ def test_template_knows_its_words():
     assert drawn("a {b}", template=template) == ["Cats: a {b} (a cat in pets) {x}"]
 
 
-def test_trigger_is_inside_the_template():
-    shown = drawn("", template="a photo of {caption}", trigger="ohwx dog")
-    assert shown == ["a photo of ohwx dog"]
-
-
 def test_templates_words_are_no_tags():
     shown = drawn("b, c", 50, template="a, {caption}, d", shuffle=True)
     assert set(shown) == {"a, b, c, d", "a, c, b, d"}
@@ -222,15 +174,6 @@ def test_templates_words_are_no_tags():
 def test_templates_choices_are_made_and_what_is_put_in_is_not():
     shown = Counter(drawn("{{x|y}}", 90, template="{a|an old|no} photo, {caption}", wildcards=True))
     assert shown == {f"{one} photo, {{x|y}}": 30 for one in ("a", "an old", "no")}
-
-
-def test_template_makes_no_choice_without_wildcards():
-    assert set(drawn("cat", 20, template="{a|b} {caption}")) == {"a cat"}
-
-
-def test_fields_within_choices_are_filled_in():
-    shown = drawn("cat", 4, template="{a photo of {caption}|{caption}}", wildcards=True)
-    assert Counter(shown) == {"a photo of cat": 2, "cat": 2}
 
 
 def test_format_signs_in_captions_and_names_do_nothing():
@@ -263,22 +206,6 @@ def test_order_of_all_steps_by_hand():
     )
     # Split at ";", "OHWX, Red Hat" is one tag: it begins with the trigger, so all of it stays.
     assert shown == ["photo of OHWX, red hat; BLUE; SHOES; GREEN by ME"] * 2
-
-
-def test_example_of_the_documentation_is_true():
-    shown = drawn(
-        "cat, red hat;;;red shoes, sofa",
-        50,
-        trigger="ohwx",
-        shuffle=True,
-        keep=1,
-        secondary_separator=";;;",
-        template="photo of {caption}, sharp",
-    )
-    assert set(shown) == {
-        "photo of ohwx, cat, sofa, red hat, red shoes, sharp",
-        "photo of ohwx, cat, red hat, red shoes, sofa, sharp",
-    }
 
 
 def test_templates_leave_no_gap_around_an_empty_caption():

@@ -5,7 +5,6 @@ from PIL import Image
 
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.items import index_concept
-from onetrainer.errors import UserError
 
 
 def save(path, size=(64, 64), mode="RGB", **options):
@@ -40,13 +39,6 @@ def test_masks_are_found_by_the_names_of_their_images(folder):
     assert [item.mask for item in found.items] == [folder / "a-masklabel.png", None]
     assert found.masked == 1
     assert found.notes == ("1 of 2 images has no mask. It is trained whole",)
-
-
-def test_masks_are_no_business_of_who_does_not_ask(folder):
-    (folder / "a-masklabel.png").write_bytes(b"")
-    found = index(folder, "off")
-    assert [item.mask for item in found.items] == [None, None]
-    assert (found.notes, found.skipped) == ((), ())
 
 
 def test_image_whose_mask_cannot_be_read_is_left_out_and_reported(folder):
@@ -96,8 +88,3 @@ def test_alpha_is_the_mask_of_images_that_have_any(folder):
     masks = {item.path.name: item.mask for item in found.items}
     assert masks["a.jpg"] is masks["b.png"] is None
     assert masks["c.png"] == folder / "c.png"
-
-
-def test_the_folder_is_called_what_the_window_calls_it(tmp_path):
-    with pytest.raises(UserError, match='Choose another folder under "Class images"'):
-        index_concept(ConceptSettings("data.class_folder", "", tmp_path / "nothing"))

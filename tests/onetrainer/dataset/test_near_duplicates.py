@@ -15,12 +15,11 @@ from onetrainer.dataset.near_duplicates import (
     cached_groups,
     extract_features,
     group_features,
-    groups_from_pairs,
     near_duplicate_groups,
     similar_pairs,
 )
 from onetrainer.images import image_index as image_memory
-from onetrainer.images.features import Features, image_features, unpack
+from onetrainer.images.features import Features, image_features
 from onetrainer.images.image_file import ImageError
 from onetrainer.images.image_index import ImageIndex
 from tests.each import each
@@ -89,15 +88,6 @@ def test_plain_images_are_reported_apart_by_their_color(tmp_path):
     assert group_features(looks(tmp_path, images)) == [0, 1, 2, 3, 4, 5, 0]
 
 
-def test_other_color_is_another_image(tmp_path):
-    images = []
-    for color in ("red", "green", "red"):
-        image = Image.new("RGB", (200, 200), "white")
-        image.paste(color, (40, 60, 120, 160))
-        images.append(image)
-    assert group_features(looks(tmp_path, images)) == [0, 1, 0]
-
-
 def test_image_rotated_by_its_exif_is_the_one_that_was_turned(tmp_path):
     image = leaves(4).crop((0, 0, 384, 256))
     exif = Image.Exif()
@@ -132,13 +122,6 @@ def test_images_that_cannot_be_analyzed_are_groups_of_their_own(tmp_path):
     assert group_features([]) == []
 
 
-def test_links_are_one_fewer_than_each_group_has_images(tmp_path):
-    pairs = similar_pairs(looks(tmp_path, map(leaves, [1, 2, 1, 1, 2, 3])))
-    assert len(pairs) == 3
-    assert all(first < second for first, second in pairs)
-    assert groups_from_pairs(6, pairs) == [0, 1, 0, 0, 1, 2]
-
-
 def test_many_are_compared_in_parts_with_the_same_result(monkeypatch):
     some = random_looks(300)
     every = [*some, *some[::-1]]
@@ -155,11 +138,6 @@ def test_bits_alone_do_not_make_images_alike():
     assert group_features([first, twin]) == [0, 1]
 
 
-def test_looks_survive_being_packed(tmp_path):
-    for one in looks(tmp_path, [leaves(1), Image.new("RGB", (40, 40))]):
-        assert unpack(one.pack()) == one
-
-
 def test_images_come_in_their_order_with_those_that_fail(tmp_path):
     paths = [saved(tmp_path, leaves(seed), f"{seed}.png") for seed in range(12)]
     paths[5].write_bytes(paths[5].read_bytes()[:5000])
@@ -173,13 +151,6 @@ def test_images_come_in_their_order_with_those_that_fail(tmp_path):
     ]
     assert found[7] == image_features(paths[7])
     assert seen == [(done, 13) for done in range(1, 14)]
-
-
-def test_items_are_grouped_and_those_that_cannot_be_read_stand_alone(tmp_path):
-    paths = [saved(tmp_path, leaves(seed), f"{n}.png") for n, seed in enumerate([1, 2, 1, 2])]
-    paths[3].write_bytes(b"no picture")
-    items = [Item(path, ("",), 384, 384) for path in paths]
-    assert near_duplicate_groups(items) == [0, 1, 0, 2]
 
 
 def test_unchanged_images_are_not_opened_again(tmp_path, monkeypatch):

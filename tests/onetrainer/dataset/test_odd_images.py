@@ -5,7 +5,6 @@ slopes, so that the color of a pixel tells where in the picture it is from.
 """
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -210,17 +209,3 @@ def test_focus_of_its_own_comes_from_the_item(tmp_path):
     # 0.5 · 1195 - 256 = 341.5
     seen = image_transform(replace(item, focus=(0.5, 0.5)), concept, 0)
     assert seen.geometry.left == 342
-
-
-def test_no_image_is_touched(tmp_path):
-    for place, odd in enumerate(ODD.values()):
-        folder = Path(tmp_path, str(place))
-        folder.mkdir()
-        if odd.size[0] > 2000:
-            continue
-        item, concept = opened(odd, folder)
-        before = item.path.read_bytes(), item.path.stat().st_mtime_ns
-        with item.path.open("rb") as file:
-            load_transformed(item, image_transform(item, concept, 0), file)
-        assert (item.path.read_bytes(), item.path.stat().st_mtime_ns) == before
-        assert [path.name for path in folder.iterdir()] == [odd.saved]

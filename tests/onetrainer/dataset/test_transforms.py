@@ -120,13 +120,6 @@ def test_uncached_turn_is_a_variation_of_its_own():
     }
 
 
-def test_images_begin_at_different_resolutions():
-    concept = folder(resolutions=(512, 768))
-    names = [f"{number}.png" for number in range(400)]
-    firsts = [transform_number(item(name=name), concept, 0, is_cached=True) for name in names]
-    assert 150 < sum(firsts) < 250  # of a fair coin, in all but one of a million cases
-
-
 def test_two_variations_of_flipped_images_are_both_sides():
     concept = folder(flip="random")
     firsts = 0
@@ -136,18 +129,6 @@ def test_two_variations_of_flipped_images_are_both_sides():
         assert pair[0] == replace(pair[1], flip=pair[0].flip)
         firsts += pair[0].flip
     assert 60 < firsts < 140
-
-
-def test_four_variations_of_images_flipped_both_ways_are_all_four_sides():
-    concept = folder(flip="random", flip_vertical="random")
-    for first in (0, 4, 8):
-        views = [image_transform(item(), concept, first + number) for number in range(4)]
-        assert {(one.flip, one.flip_vertical) for one in views} == {
-            (False, False),
-            (False, True),
-            (True, False),
-            (True, True),
-        }
 
 
 def test_one_way_may_be_random_and_the_other_always():
@@ -211,13 +192,6 @@ def test_fixed_changes_are_whole_and_the_same_for_all():
     )
 
 
-def test_plain_transform_has_nothing_sampled():
-    for concept in (changed(), replace(changed(), buckets=Buckets(crop="random"))):
-        assert plain_transform(item(), concept) == ImageTransform(
-            CropGeometry(640, 448, 0, 20, Bucket(640, 408))
-        )
-
-
 def test_random_cut_begins_anywhere():
     concept = folder(buckets={"crop": "random"})
     tops = Counter(
@@ -276,13 +250,6 @@ def test_a_closer_cut_goes_on_around_the_focus():
     assert max(cut.width for cut in cuts) > 2500
 
 
-def test_rotated_upside_down_the_focus_is_too():
-    buckets = {"crop": "focus", "focus_y": 0.3, "sizes": (Size(width=512, height=512),)}
-    for flip_vertical, top in [("off", 51), ("always", 461)]:
-        concept = folder(buckets=buckets, flip_vertical=flip_vertical)
-        assert image_transform(item(500, 1000), concept, 0).geometry.top == top
-
-
 @each("limit", [1, 1.5])
 def test_no_transform_is_enlarged_beyond_the_limit(limit):
     concept = replace(changed(), buckets=Buckets(upscale_limit=limit))
@@ -299,25 +266,6 @@ def test_small_image_is_brought_to_a_smaller_size_and_never_lost():
     assert [bucket_at(item(300, 300), concept, number).width for number in (0, 1)] == [256, 256]
     assert bucket_at(item(600, 600), concept, 1) == Bucket(512, 512)
     assert bucket_at(item(16, 16), concept, 1) == Bucket(64, 64)
-
-
-def test_fixed_sizes_stand_in_for_all_resolutions():
-    sizes = (Size(width=512, height=768), Size(width=768, height=512))
-    concept = folder(resolutions=(512, 1024), buckets={"sizes": sizes}, flip="random")
-    assert transform_count(concept) == 2
-    for number in range(4):
-        assert bucket_at(item(), concept, number) == Bucket(768, 512)
-    assert {image_transform(item(), concept, number).flip for number in range(2)} == {False, True}
-
-
-def test_bucket_at_is_that_of_the_view():
-    concept = replace(
-        changed(), resolutions=(512, 768, 1024), buckets=Buckets(crop="random", upscale_limit=1.2)
-    )
-    for width, height in [(300, 400), (1000, 1000), (2000, 500)]:
-        for number in range(12):
-            seen = item(width, height)
-            assert image_transform(seen, concept, number).bucket == bucket_at(seen, concept, number)
 
 
 def test_keys_tell_apart_whatever_changes_pixels_and_cut_keys_whatever_moves_them():

@@ -53,12 +53,6 @@ def test_the_share_is_validation_and_the_rest_is_trained(forty, share, count):
     assert len(held(made) | trained(made)) == 40
 
 
-def test_no_more_is_validation_of_a_share_than_is_measured(forty):
-    few, many = config(forty, split=0.5, max_images=3), config(forty, split=0.5)
-    assert held(few) < held(many)
-    assert (len(held(few)), len(trained(few))) == (3, 37)
-
-
 @each(("images", "count"), [(1, 1), (2, 1), (3, 1), (5, 2), (7, 3), (8, 4)])
 def test_never_more_than_half_is_validation(images, count):
     """Half of 3 or 7 rounds up."""
@@ -115,11 +109,6 @@ def test_nothing_left_to_train_is_reported(tmp_path, names):
         read_dataset(config(tmp_path, folder=folder))
 
 
-def test_one_of_two_images_may_be_validation(tmp_path):
-    made = config(images(tmp_path, ["one", "two"]))
-    assert (len(held(made)), len(trained(made))) == (1, 1)
-
-
 def test_a_validation_file_is_not_trained_by_a_link_next_to_it(tmp_path):
     images(tmp_path, map(str, range(8)))
     for number in range(8):
@@ -158,10 +147,3 @@ def test_what_folders_hold_out_does_not_depend_on_where_they_are(tmp_path):
     shutil.copytree(tmp_path / "a", tmp_path / "b" / "c")
     moved = [tmp_path / "b" / "c" / folder.name for folder in five]
     assert held_of(moved[::-1]) == held_of(five)[::-1]
-
-
-def test_problems_of_the_validation_folder_are_reported(forty, tmp_path):
-    images(tmp_path, ["a"])
-    (tmp_path / "broken.png").write_bytes(b"nothing")
-    found = read_dataset(config(forty, folder=str(tmp_path)))
-    assert [one.path for one in found.skipped] == [tmp_path / "broken.png"]
