@@ -10,7 +10,6 @@ import torch
 
 from modules.data.cache import CachingStopped, EncoderDigests, damage_notes
 from onetrainer.config.data.augmentation import Augmentation
-from onetrainer.config.data.buckets import Buckets
 from onetrainer.dataset.items import index_concept
 from onetrainer.dataset.transforms import image_transform, transform_count
 from onetrainer.errors import UserError
@@ -112,17 +111,6 @@ def test_changed_resolution_encodes_images_again_and_coming_back_none(bench):
     assert bench.family.encoded() == (IMAGES, 0)
 
 
-def test_other_colors_encode_images_again_and_masks_stay(bench):
-    bench.add_beside("p0", "masklabel")
-    bench.encode()
-    masks = entry_files(bench, "masks")
-    bench.family.encoded()
-    bench.set(augmentation=Augmentation(brightness=0.2, fixed=True))
-    bench.encode()
-    assert bench.family.encoded() == (IMAGES, 0)
-    assert entry_files(bench, "masks") == masks
-
-
 def test_more_variations_leave_those_that_there_are(bench):
     bench.set(augmentation=Augmentation(flip="random", rotate=5, variations=2))
     bench.encode()
@@ -130,16 +118,6 @@ def test_more_variations_leave_those_that_there_are(bench):
     bench.set(augmentation=Augmentation(flip="random", rotate=5, variations=5))
     bench.encode()
     assert bench.family.encoded() == (3 * IMAGES, 0)
-
-
-def test_another_cut_of_the_same_scaling_is_another_entry(bench):
-    bench.set(buckets=Buckets(crop="focus", focus_x=0.0, focus_y=0.0))
-    bench.encode(with_text=False)
-    bench.family.encoded()
-    bench.set(buckets=Buckets(crop="focus", focus_x=1.0, focus_y=1.0))
-    batch_source = bench.encode(with_text=False)
-    loses = [item for item in batch_source.images.items if item.width != item.height]
-    assert bench.family.encoded() == (len(loses), 0)
 
 
 def test_changed_vae_encodes_images_and_changed_text_encoder_captions(bench, family):

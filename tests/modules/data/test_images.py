@@ -97,14 +97,6 @@ def test_palette_transparency_shows_white_behind(tmp_path, suffix, transparency)
     assert color(pixels, 1) == [10, 20, 30]
 
 
-def test_transparent_color_of_rgb_shows_white_behind(tmp_path):
-    image = Image.new("RGB", (16, 16), (1, 2, 3))
-    image.putpixel((0, 0), (9, 9, 9))
-    pixels = pixels_of(saved(tmp_path, image, transparency=(9, 9, 9)))
-    assert color(pixels) == [255, 255, 255]
-    assert color(pixels, 1) == [1, 2, 3]
-
-
 def test_gray_and_one_bit_images_have_three_equal_channels(tmp_path):
     assert color(pixels_of(saved(tmp_path, Image.new("L", (16, 16), 77)))) == [77, 77, 77]
     assert color(pixels_of(saved(tmp_path, Image.new("1", (16, 16), 1)))) == [255, 255, 255]

@@ -13,7 +13,6 @@ from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.dataset.batch_plan import ImageRepeat, StepPlan
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.errors import UserError
-from tests import tiny
 from tests.modules.data.conftest import noise
 
 
@@ -176,26 +175,6 @@ def test_a_batch_holds_what_each_of_its_images_shows(masked):
         ]
         assert torch.equal(batch.masked, torch.cat(expected))
         assert torch.equal(batch.masked[:1], blank(masked.family.inner))
-
-
-def test_the_unet_takes_it(masked):
-    masked.family.inner = family = tiny.family("sd15-inpainting")
-    set_up(masked, "masks")
-    batch_source = masked.encode(conditioning="masks")
-    plan = StepPlan(0, 0, Bucket(64, 64), ((ImageRepeat(0, 0, 0),),), 1.0)
-    batch = read_batch(batch_source, plan, 0)()
-    with torch.no_grad():
-        told = [
-            family.predict(
-                batch.moments.mean,
-                torch.tensor([500]),
-                batch.conditioning,
-                time_ids=batch.time_ids,
-                masked=masked,
-            )
-            for masked in (batch.masked, None)
-        ]
-    assert not torch.equal(*told)
 
 
 @pytest.mark.parametrize("kind", ["masklabel", "condlabel"])

@@ -176,12 +176,6 @@ def test_templates_choices_are_made_and_what_is_put_in_is_not():
     assert shown == {f"{one} photo, {{x|y}}": 30 for one in ("a", "an old", "no")}
 
 
-def test_format_signs_in_captions_and_names_do_nothing():
-    own = concept(name="{caption} %s {0.__class__}", template="{concept} {caption}")
-    shown = sample_caption(image("{concept} %d {0!r}"), own, 0)
-    assert shown == "{caption} %s {0.__class__} {concept} %d {0!r}"
-
-
 # --- all of it together
 
 

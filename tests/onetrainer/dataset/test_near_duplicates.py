@@ -97,20 +97,6 @@ def test_image_rotated_by_its_exif_is_the_one_that_was_turned(tmp_path):
     assert group_features([upright, image_features(tmp_path / "turned.png")]) == [0, 0]
 
 
-def test_what_is_transparent_looks_white(tmp_path):
-    drawn = Image.new("RGBA", (100, 100), (0, 0, 0, 0))
-    drawn.paste((200, 30, 30, 255), (20, 20, 60, 80))
-    page = Image.new("RGB", (100, 100), "white")
-    page.paste((200, 30, 30), (20, 20, 60, 80))
-    assert len(set(group_features(looks(tmp_path, [drawn, page])))) == 1
-
-
-def test_sixteen_bits_look_as_eight(tmp_path):
-    gray = leaves(5).convert("L")
-    recursive = Image.fromarray(np.asarray(gray).astype(np.uint16) * 257)
-    assert group_features(looks(tmp_path, [gray, recursive])) == [0, 0]
-
-
 def test_groups_are_numbered_by_their_first_images(tmp_path):
     order = [1, 2, 1, 3, 2, 1]
     assert group_features(looks(tmp_path, map(leaves, order))) == [0, 1, 0, 2, 1, 0]
@@ -130,12 +116,6 @@ def test_many_are_compared_in_parts_with_the_same_result(monkeypatch):
     monkeypatch.setattr(near_duplicates, "_AT_ONCE", 700)
     monkeypatch.setattr(near_duplicates, "_CHUNK", 1)
     assert group_features(every) == expected
-
-
-def test_bits_alone_do_not_make_images_alike():
-    first, second = random_looks(2)
-    twin = Features(first.hash, first.mirrored, second.thumb)
-    assert group_features([first, twin]) == [0, 1]
 
 
 def test_images_come_in_their_order_with_those_that_fail(tmp_path):

@@ -12,7 +12,6 @@ from onetrainer.dataset.buckets import Bucket, CropGeometry, nearest_bucket
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import (
     ImageTransform,
-    bucket_at,
     cropped_fraction,
     image_transform,
     plain_transform,
@@ -129,13 +128,6 @@ def test_two_variations_of_flipped_images_are_both_sides():
         assert pair[0] == replace(pair[1], flip=pair[0].flip)
         firsts += pair[0].flip
     assert 60 < firsts < 140
-
-
-def test_one_way_may_be_random_and_the_other_always():
-    concept = folder(flip="always", flip_vertical="random")
-    views = [image_transform(item(), concept, number) for number in (0, 1)]
-    assert [one.flip for one in views] == [True, True]
-    assert sorted(one.flip_vertical for one in views) == [False, True]
 
 
 def test_transform_depends_on_seed_name_and_variation_and_not_on_where_files_are():
@@ -259,13 +251,6 @@ def test_no_transform_is_enlarged_beyond_the_limit(limit):
             # Whole pixels, and the one that a turned cut may need, are beyond the limit.
             slack = 2 / min(width, height)
             assert upscale_factor(seen, image_transform(seen, concept, 0)) <= limit + slack
-
-
-def test_small_image_is_brought_to_a_smaller_size_and_never_lost():
-    concept = folder(resolutions=(512, 1024), buckets={"upscale_limit": 1})
-    assert [bucket_at(item(300, 300), concept, number).width for number in (0, 1)] == [256, 256]
-    assert bucket_at(item(600, 600), concept, 1) == Bucket(512, 512)
-    assert bucket_at(item(16, 16), concept, 1) == Bucket(64, 64)
 
 
 def test_keys_tell_apart_whatever_changes_pixels_and_cut_keys_whatever_moves_them():
