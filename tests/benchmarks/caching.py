@@ -90,7 +90,7 @@ def speeds(options: argparse.Namespace) -> dict[str, object]:
         device, options.width, torch.float32 if device.type == "cpu" else torch.bfloat16
     )
     with tempfile.TemporaryDirectory() as folder:
-        concept = write_photos(Path(folder) / "photos", options.images)
+        concept = write_photos(Path(folder) / "photos", options.pictures)
         items = index_concept(concept).items
         pixels = [load_pixels(item, plain_transform(item, concept)) for item in items]
         family.encode_images(pixels[0][None])
