@@ -160,12 +160,14 @@ def _connect(place: Path | str) -> sqlite3.Connection:
         place, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False
     )
     try:
-        if _version(connection) != VERSION:
-            with connection:
-                connection.execute("BEGIN IMMEDIATE")
-                if _version(connection) != VERSION:  # another process may have made them meanwhile
-                    for statement in filter(str.strip, _TABLES.split(";")):
-                        connection.execute(statement)
+        if _version(connection) == VERSION:
+            return connection
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            # Another process may have made the tables meanwhile.
+            missing = "" if _version(connection) == VERSION else _TABLES
+            for statement in filter(str.strip, missing.split(";")):
+                connection.execute(statement)
     except BaseException:
         connection.close()
         raise

@@ -209,11 +209,7 @@ def merged(sources: Sequence[tuple[Path, Shard, Sequence[int]]]) -> Iterator[byt
         for path, shard, rows in sources:
             tensor = shard.tensors[place]
             with path.open("rb") as file:
-                for row in rows:
-                    data = _read(file, tensor, row)
-                    if len(data) != tensor.row_bytes:
-                        raise OSError("a shard has become shorter while it was read")
-                    yield data
+                yield from (_read(file, tensor, row) for row in rows)
 
 
 def _header(
@@ -257,5 +253,9 @@ def _tensor_layouts(header: Mapping[str, Any], count: int, first: int) -> tuple[
 
 
 def _read(file: BinaryIO, tensor: TensorLayout, row: int) -> bytes:
+    """Read a tensor of a row. Raises OSError if the file ends earlier."""
     file.seek(tensor.begin + row * tensor.row_bytes)
-    return file.read(tensor.row_bytes)
+    data = file.read(tensor.row_bytes)
+    if len(data) != tensor.row_bytes:
+        raise OSError("a shard has become shorter while it was read")
+    return data
