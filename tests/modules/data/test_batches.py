@@ -37,7 +37,7 @@ def test_batch_holds_images_captions_and_positions(bench, keeps):
     bench.set(augmentation=Augmentation(flip="random", rotate=5))
     batch_source = bench.encode(caches_latents=keeps)
     items = batch_source.images.items
-    for step in steps_of(planned(batch_source), 12):
+    for step in steps_of(planned(batch_source), 5):
         batch = read_batch(batch_source, step, 0)()
         assert batch.captions == tuple(items[one.item].captions[0] for one in step.images)
         assert batch.positions == tuple(range(len(step.images)))

@@ -43,9 +43,9 @@ def same(one, other):
 
 
 def test_cached_is_what_the_family_encodes(bench):
-    bench.set(augmentation=Augmentation(flip="random", rotate=10, brightness=0.2))
+    bench.set(augmentation=Augmentation(flip="random", rotate=10, brightness=0.2, variations=2))
     batch_source = bench.encode(threads=2)
-    assert bench.family.encoded() == (4 * IMAGES, TEXTS)
+    assert bench.family.encoded() == (2 * IMAGES, TEXTS)
     for place, number in views_of(batch_source):
         item = batch_source.images.items[place]
         pixels = load_pixels(item, image_transform(item, bench.concept, number))
@@ -115,9 +115,9 @@ def test_more_variations_leave_those_that_there_are(bench):
     bench.set(augmentation=Augmentation(flip="random", rotate=5, variations=2))
     bench.encode()
     assert bench.family.encoded() == (2 * IMAGES, TEXTS)
-    bench.set(augmentation=Augmentation(flip="random", rotate=5, variations=5))
+    bench.set(augmentation=Augmentation(flip="random", rotate=5, variations=3))
     bench.encode()
-    assert bench.family.encoded() == (3 * IMAGES, 0)
+    assert bench.family.encoded() == (IMAGES, 0)
 
 
 def test_changed_vae_encodes_images_and_changed_text_encoder_captions(bench, family):
@@ -172,8 +172,8 @@ def test_progress_counts_up_to_the_total(bench, threads):
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 8))]
 )
-@pytest.mark.parametrize("settings", [{}, {"threads": 2, "batch": 2}])
-def test_interrupted_caching_goes_on_and_encodes_nothing_twice(bench, seed, settings):
+def test_interrupted_caching_goes_on_and_encodes_nothing_twice(bench, seed):
+    settings = {"threads": 2, "batch": 2}
     bench.encode(folder=bench.folder.parent / "other", **settings)
     once = bench.family.encoded()
     chance = random.Random(seed)

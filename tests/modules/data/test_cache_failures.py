@@ -123,8 +123,7 @@ def test_entry_that_another_program_removes_again_and_again_is_left_out(emptied,
         assert images.moments(place, 0).mean.isfinite().all()
 
 
-@pytest.mark.parametrize("batch", [1, 2])
-def test_entries_that_merging_finds_damaged_are_made_again(bench, batch):
+def test_entries_that_merging_finds_damaged_are_made_again(bench, batch=2):
     bench.encode(batch=batch)
     later, whole = Store.seal, ["latents", "text"]
 
