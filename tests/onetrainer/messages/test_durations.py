@@ -6,6 +6,7 @@ from onetrainer.messages.durations import (
     format_step_time,
     time_lines,
 )
+from onetrainer.messages.words import some
 from tests.each import each
 
 
@@ -50,3 +51,8 @@ def test_ordinary_training_has_nothing_to_tell_of_passes():
 @each(("passes", "words"), [(12.0, "12"), (10.46, "10.5"), (133.4, "133")])
 def test_passes_that_are_an_average_have_a_digit(passes, words):
     assert format_passes(passes) == words
+
+
+def test_only_what_is_left_out_of_a_list_is_hinted_at():
+    assert some("abc", 3) == "a, b, c"
+    assert some("abcd", 4) == "a, b, c …"
