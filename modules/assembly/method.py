@@ -1,5 +1,6 @@
 """Training methods and objectives from the config."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -22,7 +23,6 @@ from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.objectives.prior import OwnPrediction
 from onetrainer.config.objectives.reconstruction import Reconstruction as ReconstructionSection
 from onetrainer.config.rewards.alignprop import AlignProp
-from onetrainer.config.run.model import Model
 from onetrainer.config.train import TrainConfig
 from onetrainer.families.registry import base_of
 
@@ -44,26 +44,49 @@ class Attached:
     notes: tuple[str, ...] = ()
 
 
-def attach(config: TrainConfig, family: Family, base: Model) -> Attached:
+def attach(
+    config: TrainConfig,
+    family: Family,
+    source: ModelSource | None = None,
+    *,
+    host: torch.device = _HOST,
+    creating: AbstractContextManager[object] | None = None,
+) -> Attached:
     """Attach the config's method to the family without changing any result yet.
 
-    base: Section of the family's model, with a local path.
+    source: The family's model, which a trained one is written from; None where only an adapter or
+    embeddings are trained. host: Where a copy of the original weights is kept. creating: A
+    context in which adapters are created; None for none.
 
     Raises:
         UserError: If files to start from do not fit, or a pattern matches no layer's name.
     """
-    section = config.embeddings
-    if not section.tokens:
-        return _attach_method(config, family, base)
-    notes = tuple(
-        f'"{token}" is an ordinary word and loses its own meaning'
-        for token in tokens_in_vocabulary(family, section)
-    )
-    extended, embeddings = Embeddings.attach(family, section, seed=config.training.seed)
-    if isinstance(config.method, EmbeddingOnly):
-        return Attached(extended, embeddings, notes)
-    main = _attach_method(config, extended, base)
-    return Attached(extended, Joint(main.method, embeddings), notes + main.notes)
+    section, embeddings = config.embeddings, None
+    notes: tuple[str, ...] = ()
+    if section.tokens:
+        notes = tuple(
+            f'"{token}" is an ordinary word and loses its own meaning'
+            for token in tokens_in_vocabulary(family, section)
+        )
+        family, embeddings = Embeddings.attach(family, section, seed=config.training.seed)
+    original = host if needs_base_predictions(config) else None
+    main: Method
+    match config.method:
+        case EmbeddingOnly():
+            if embeddings is None:
+                raise ValueError("there are no embeddings to train")
+            return Attached(family, embeddings, notes)
+        case FullSection() as method:
+            assert source is not None
+            main = Full.attach(family, method, source=source, keep_original=original)
+        case Vae() as method:
+            assert source is not None
+            main = VaeDecoder.attach(family, method, source=source, keep_original=original)
+        case AdapterSection() as method:
+            with creating or nullcontext():
+                main = Adapters.attach(family, method, seed=config.training.seed)
+            notes += main.notes
+    return Attached(family, Joint(main, embeddings) if embeddings else main, notes)
 
 
 def objective_of(
@@ -100,27 +123,6 @@ def trained_component_names(config: TrainConfig) -> frozenset[str]:
             return frozenset({"vae"})
         case AdapterSection() | EmbeddingOnly():
             return frozenset()
-
-
-def _attach_method(config: TrainConfig, family: Family, base: Model) -> Attached:
-    """Attach everything except embeddings."""
-    original = _HOST if needs_base_predictions(config) else None
-    match config.method:
-        case FullSection() as section:
-            source = ModelSource.of(base)
-            return Attached(
-                family, Full.attach(family, section, source=source, keep_original=original)
-            )
-        case Vae() as section:
-            source = ModelSource.of(base)
-            return Attached(
-                family, VaeDecoder.attach(family, section, source=source, keep_original=original)
-            )
-        case AdapterSection() as section:
-            adapters = Adapters.attach(family, section, seed=config.training.seed)
-            return Attached(family, adapters, adapters.notes)
-        case EmbeddingOnly():
-            raise ValueError("there are no embeddings to train")
 
 
 def needs_base_predictions(config: TrainConfig) -> bool:

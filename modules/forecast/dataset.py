@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from modules.families.prompts.prompts import CHUNK
-from modules.forecast.meta_run import Stage
+from modules.forecast.model import Stage
 from modules.forecast.operator_costs import Machine, OperatorCounter
 from modules.interfaces import Family
 from modules.meta_device.device import DEVICE
@@ -37,7 +37,9 @@ def forecast_dataset(stage: Stage, machine: Machine | None, headers: HeaderCache
         facts["caching_seconds"] = _caching_seconds(stage, plan, machine)
     if not uses_images_only(stage.config):
         has_embeddings = bool(stage.config.embeddings.tokens)
-        facts |= long_captions(stage.attached.family, plan.dataset, has_embeddings=has_embeddings)
+        facts |= long_captions(
+            stage.model.attached.family, plan.dataset, has_embeddings=has_embeddings
+        )
     return facts
 
 
@@ -82,7 +84,7 @@ def _read_dataset(config: TrainConfig, headers: HeaderCache) -> DatasetPreview |
 
 def _caching_seconds(stage: Stage, plan: DatasetPreview, machine: Machine) -> float:
     """Return the time of encoding; images are read in parallel."""
-    family, bucket = stage.attached.family, stage.bucket
+    family, bucket = stage.model.attached.family, stage.bucket
     seconds = 0.0
     with torch.no_grad():
         if plan.cache.latents:

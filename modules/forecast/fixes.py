@@ -1,4 +1,4 @@
-"""Settings that lower a run's peak memory, the cheapest in time first.
+"""Settings that lower a run's peak memory, tried one by one and combined, the cheapest first.
 
 The order follows measurements of public trainers and counts of operations: free ones; occasional
 copies (offloaded components, EMA); optimizer state in fewer bits; recomputing cheap operations (up
@@ -8,9 +8,10 @@ layers in each step; quantized layers, which take two to three times as long in 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
+from modules.forecast.forecast import Planner
 from onetrainer.checks.packages import missing_quantizer
 from onetrainer.concepts.concepts import bucket_step
 from onetrainer.config.fields import settings
@@ -22,9 +23,15 @@ from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import ProblemsError
 from onetrainer.families.registry import family_spec
+from onetrainer.messages.memory import fits
 from onetrainer.presets import presets
 from onetrainer.rules.rules import check_rules
+from onetrainer.run.events import Forecast
 
+MAX_FITTING_FIXES = 2
+"""Number of fitting fixes after which costlier ones are not tried."""
+MIN_IMPROVEMENT = 0.99
+"""Fixes must lower the peak below this fraction of it."""
 EIGHT_BIT_VARIANTS = {
     "adamw": "adamw8bit",
     "adam": "adam8bit",
@@ -36,7 +43,6 @@ _KEPT_SETTINGS = ("lr", "weight_decay", "fused_backward")
 _ALGORITHM_SETTINGS = ("beta1", "beta2", "beta3", "eps", "momentum", "nesterov")
 RESOLUTION_FACTOR = 3 / 4
 """Factor of a smaller resolution: a little more than half the pixels."""
-FRACTIONS = (0.5, 0.9)
 SAMPLE_SIZE_STEP = 64
 """Sides of samples are multiples of this many pixels, since UNets halve the latent's sides three
 times.
@@ -48,32 +54,77 @@ class Change:
     """Settings to change, with a description and their cost.
 
     Attributes:
-        affected_phases: Phases whose compute changes.
+        phases: Phases besides training whose compute changes, separated by spaces.
+        peak: Bytes with the change, once they are known.
     """
 
     changes: Mapping[str, object]
     words: str
     cost: str
-    affected_phases: frozenset[str] = field(default=frozenset({"training"}))
+    phases: str = ""
+    peak: int = 0
+
+
+def add_fixes(plans: Planner, config: TrainConfig, known: Forecast) -> Forecast:
+    """Return the forecast with fixes, the cheapest in time first.
+
+    If no single change is enough, a combination comes first; if nothing fits, the lowest peak.
+
+    plans: Forecasts changed configs. config: Of the forecast, with automatic choices resolved.
+    known: The forecast without fixes.
+    """
+    available = plans.target.available
+
+    def measured(change: Change) -> Change:
+        changed = apply_changes(config, change.changes)
+        assert changed is not None, "candidates are configs"
+        affected = frozenset(change.phases.split())
+        found = plans.forecast(changed, known=known.phases, affected_phases=affected)
+        return replace(change, peak=found.peak_bytes)
+
+    fixes: list[Change] = []
+    for change in map(measured, candidates(config, on_card=plans.target.kind == "cuda")):
+        if change.peak < known.peak_bytes * MIN_IMPROVEMENT:
+            fixes.append(change)
+        if sum(fits(fix.peak, available) for fix in fixes) == MAX_FITTING_FIXES:
+            break
+    if not any(fits(fix.peak, available) for fix in fixes):
+        # The cheapest are added first; those that do not lower the peak any more are left out.
+        chosen: list[Change] = []
+        best = Change({}, "", "", peak=known.peak_bytes)
+        for fix in fixes:
+            combined = measured(combine([*chosen, fix])) if chosen else fix
+            if combined.peak < best.peak * MIN_IMPROVEMENT:
+                chosen, best = [*chosen, fix], combined
+            if fits(best.peak, available):
+                break
+        fixes = [best, *fixes] if len(chosen) > 1 else fixes
+    if not any(fix.peak <= available for fix in fixes):
+        fixes.sort(key=lambda fix: fix.peak)
+    return replace(
+        known,
+        fixes=[
+            {
+                "changes": dict(fix.changes),
+                "words": fix.words,
+                "cost": fix.cost,
+                "peak_bytes": fix.peak,
+            }
+            for fix in fixes
+        ],
+    )
 
 
 def candidates(config: TrainConfig, *, on_card: bool) -> list[Change]:
     """Return every change that the config allows, in the order of their cost in time.
 
-    Args:
-        config: Of the run.
-        on_card: Whether the run is on a GPU, with RAM to offload to.
+    on_card: Whether the run is on a GPU, with RAM to offload to.
     """
     known = _errors(config)
     possible = []
-    for change in (
-        *_almost_free(config, on_card),
-        *_for_full_training(config),
-        *_for_reward_sampling(config),
-        *_slower_steps(config, on_card),
-    ):
+    for change in _changes(config, on_card):
         changed = apply_changes(config, change.changes)
-        if changed is None or missing_package(changed.optimizer) is not None:
+        if changed is None or changed == config or missing_package(changed.optimizer) is not None:
             continue
         if _errors(changed) <= known:
             possible.append(change)
@@ -108,54 +159,53 @@ def _converted_optimizer(section: Mapping[str, Any], kind: str) -> dict[str, Any
     return {"kind": kind} | {name: section[name] for name in kept if f"optimizer.{name}" in known}
 
 
-def _almost_free(config: TrainConfig, on_card: bool) -> Iterator[Change]:
-    """Yield what costs no time, or only now and then."""
-    if not config.data.cache_latents:
-        yield Change({"data.cache_latents": True}, "encode images once, before training", "faster")
-    if not config.data.cache_text:
-        words = "encode captions once, before training"
-        yield Change({"data.cache_text": True}, words, "faster")
-    if on_card and config.hardware.offload_device == "same":
-        yield Change(
-            {"hardware.offload_device": "cpu"},
-            "offload text encoders and VAE to RAM",
-            "a moment around samples",
-            frozenset(),
-        )
-    if on_card and config.ema.use and config.ema.device == "device":
+def _changes(config: TrainConfig, on_card: bool) -> Iterator[Change]:
+    """Yield changes in the order of their cost; some leave the config as it is, or are invalid."""
+    yield Change({"data.cache_latents": True}, "encode images once, before training", "faster")
+    yield Change({"data.cache_text": True}, "encode captions once, before training", "faster")
+    if on_card:
+        words = "offload text encoders and VAE to RAM"
+        yield Change({"hardware.offload_device": "cpu"}, words, "a moment around samples")
+    if on_card and config.ema.use:
         yield Change({"ema.device": "host"}, "store the EMA in RAM", "little time in each step")
-    if config.sampling.prompts and not config.hardware.vae_tiling:
+    if config.sampling.prompts:
         yield Change(
             {"hardware.vae_tiling": True},
             "decode samples in tiles",
             "a second a sample; seams may show",
-            frozenset({"decoding"}),
+            "decoding",
         )
+    if isinstance(config.method, Full | Vae):
+        yield from _for_own_weights(config)
+    if isinstance(config.objective, AlignProp):
+        yield from _for_reward_sampling(config)
+    yield from _slower_steps(config, on_card)
+    is_frozen = isinstance(config.method, Adapter | EmbeddingOnly)
+    if is_frozen and config.hardware.quantization == "none" and missing_quantizer("int8") is None:
+        yield Change(
+            {"hardware.quantization": "int8"},
+            "quantize frozen layers to int8",
+            "two to three times the time; a little less exact",
+            "validation encoding drawing",
+        )
+    yield from _smaller_images(config)
 
 
-def _for_full_training(config: TrainConfig) -> Iterator[Change]:
+def _for_own_weights(config: TrainConfig) -> Iterator[Change]:
     """Yield what applies to training a model's own weights."""
-    method = config.method
-    if not isinstance(method, Full | Vae):
-        return
-    if method.weights == "fp32" and config.hardware.precision == "bf16":
+    if config.hardware.precision == "bf16":
         yield Change(
             {"method.weights": "bf16"},
             "store trained weights in bf16 with stochastic rounding",
             "faster; a little less exact",
         )
-    document = config.optimizer.model_dump()
-    is_off = document.get("fused_backward") is False
-    if is_off:
-        changes: dict[str, object] = {
-            "optimizer.fused_backward": True,
-            "training.gradient_clipping": 0.0,
-        }
-        if config.training.accumulation == 1:
-            yield Change(
-                changes, "update weights in a fused backward pass", "no time; no gradient clipping"
-            )
-    kind = str(document["kind"])
+    if config.training.accumulation == 1:
+        yield Change(
+            {"optimizer.fused_backward": True, "training.gradient_clipping": 0.0},
+            "update weights in a fused backward pass",
+            "no time; no gradient clipping",
+        )
+    kind = config.optimizer.kind
     if kind in EIGHT_BIT_VARIANTS:
         yield Change(
             {"optimizer.kind": EIGHT_BIT_VARIANTS[kind]},
@@ -164,40 +214,33 @@ def _for_full_training(config: TrainConfig) -> Iterator[Change]:
         )
     if kind in ("adam", "adamw", "adamw8bit", "adam8bit"):
         # With beta1 Adafactor would store the momentum as well.
-        changes = {
-            "optimizer.kind": "adafactor",
-            "optimizer.beta1": None,
-            "training.gradient_clipping": 0.0,
-        }
+        changes: dict[str, object] = {"optimizer.kind": "adafactor", "optimizer.beta1": None}
         yield Change(
-            changes, "Adafactor, which stores sums of rows and columns", "a slower optimizer"
+            changes | {"training.gradient_clipping": 0.0},
+            "Adafactor, which stores sums of rows and columns",
+            "a slower optimizer",
         )
 
 
 def _for_reward_sampling(config: TrainConfig) -> Iterator[Change]:
     """Yield what applies to the rollouts of reward training."""
-    section = config.objective
-    if not isinstance(section, AlignProp):
-        return
-    if section.rollout.merge:
-        yield Change(
-            {"objective.rollout.merge": False},
-            "do not merge adapters while sampling, which copies their layers",
-            "up to a fifth more time",
-        )
-    if config.hardware.precision == "bf16" and config.hardware.vae_precision in ("auto", "fp32"):
+    yield Change(
+        {"objective.rollout.merge": False},
+        "do not merge adapters while sampling, which copies their layers",
+        "up to a fifth more time",
+    )
+    if config.hardware.precision == "bf16":
         yield Change(
             {"hardware.vae_precision": "bf16"},
             "decode in bf16, with a gradient of half the size",
             "faster; colors a little less exact",
-            frozenset({"caching", "training", "decoding"}),
+            "caching decoding",
         )
-    if not section.rollout.checkpoint:
-        yield Change(
-            {"objective.rollout.checkpoint": True},
-            "store the inputs of each sampling step alone (checkpointing)",
-            "up to a third more time",
-        )
+    yield Change(
+        {"objective.rollout.checkpoint": True},
+        "store the inputs of each sampling step alone (checkpointing)",
+        "up to a third more time",
+    )
 
 
 def _slower_steps(config: TrainConfig, on_card: bool) -> Iterator[Change]:
@@ -209,82 +252,64 @@ def _slower_steps(config: TrainConfig, on_card: bool) -> Iterator[Change]:
             "recompute cheap operations (selective gradient checkpointing)",
             "up to a tenth more time",
         )
-    if training.batch_size > 1:
-        smaller = {
-            "training.batch_size": 1,
-            "training.accumulation": training.accumulation * training.batch_size,
-        }
+    accumulation = training.accumulation * training.batch_size
+    yield Change(
+        {"training.batch_size": 1, "training.accumulation": accumulation},
+        "batches of one image, accumulated",
+        "the same steps take longer: images one after the other",
+        "validation",
+    )
+    yield Change(
+        {"hardware.gradient_checkpointing": "block"},
+        "recompute whole blocks (full gradient checkpointing)",
+        "about a third more time",
+    )
+    if not on_card:
+        return
+    to_ram: dict[str, object] = {"hardware.offload_device": "cpu"}
+    if hardware.offload_activations < 1:
         yield Change(
-            smaller,
-            "batches of one image, accumulated",
-            "the same steps take longer: images one after the other",
-            frozenset({"training", "validation"}),
-        )
-    if hardware.gradient_checkpointing in ("off", "selective"):
-        yield Change(
-            {"hardware.gradient_checkpointing": "block"},
-            "recompute whole blocks (full gradient checkpointing)",
-            "about a third more time",
-        )
-    if on_card and hardware.offload_activations < 1:
-        yield Change(
-            {"hardware.offload_activations": 1.0, "hardware.offload_device": "cpu"},
+            {"hardware.offload_activations": 1.0, **to_ram},
             "offload activations to RAM",
             "half as much time again, or more",
         )
-    for fraction in FRACTIONS if on_card else ():
+    for fraction, words, cost in (
+        (0.5, "half", "up to twice the time"),
+        (0.9, "nine tenths", "two to three times the time"),
+    ):
         if hardware.offload_layers < fraction:
-            is_half = fraction == FRACTIONS[0]
-            words = "half" if is_half else "nine tenths"
-            cost = "up to twice the time" if is_half else "two to three times the time"
             yield Change(
-                {"hardware.offload_layers": fraction, "hardware.offload_device": "cpu"},
+                {"hardware.offload_layers": fraction, **to_ram},
                 f"offload {words} of the layers to RAM",
                 cost,
-                frozenset({"training", "validation", "encoding", "drawing"}),
+                "validation encoding drawing",
             )
-    yield from _changing_results(config)
 
 
-def _changing_results(config: TrainConfig) -> Iterator[Change]:
-    """Yield the changes that save memory but also affect the training result."""
-    is_adapter = isinstance(config.method, Adapter | EmbeddingOnly)
-    if is_adapter and config.hardware.quantization == "none" and missing_quantizer("int8") is None:
-        yield Change(
-            {"hardware.quantization": "int8"},
-            "quantize frozen layers to int8",
-            "two to three times the time; a little less exact",
-            frozenset({"training", "validation", "encoding", "drawing"}),
-        )
+def _smaller_images(config: TrainConfig) -> Iterator[Change]:
+    """Yield what changes the training result most: smaller rollouts and training images."""
     if isinstance(config.objective, AlignProp):
-        yield from _smaller_samples(config.objective)
-    resolution = config.data.resolution
-    step = max(
-        family_spec(config.model.family).latent_side,
-        bucket_step(config.model.family, config.data.buckets.step, resolution),
-    )
-    smaller = int(resolution * RESOLUTION_FACTOR) // step * step
-    if step < smaller < resolution:
+        # The decoder takes most memory, in proportion to the pixels.
+        rollout, step = config.objective.rollout, SAMPLE_SIZE_STEP
+        width, height = (
+            int(side * RESOLUTION_FACTOR) // step * step for side in (rollout.width, rollout.height)
+        )
+        if min(width, height) >= step:
+            yield Change(
+                {"objective.rollout.width": width, "objective.rollout.height": height},
+                f"generate smaller images, of {width} × {height} px",
+                "faster; models are worse at sizes that they were not trained for",
+            )
+    side = config.data.resolution
+    spec = family_spec(config.model.family)
+    step = max(spec.latent_side, bucket_step(config.model.family, config.data.buckets.step, side))
+    smaller = int(side * RESOLUTION_FACTOR) // step * step
+    if step < smaller < side:
         yield Change(
             {"data.resolution": smaller},
             f"train on smaller images, of {smaller} px",
             "faster; less detail is trained",
-            frozenset({"caching", "training", "validation"}),
-        )
-
-
-def _smaller_samples(section: AlignProp) -> Iterator[Change]:
-    """Yield smaller rollouts: the decoder takes most memory, in proportion to the pixels."""
-    sides = {
-        side: int(length * RESOLUTION_FACTOR) // SAMPLE_SIZE_STEP * SAMPLE_SIZE_STEP
-        for side, length in (("width", section.rollout.width), ("height", section.rollout.height))
-    }
-    if min(sides.values()) >= SAMPLE_SIZE_STEP:
-        yield Change(
-            {f"objective.rollout.{side}": length for side, length in sides.items()},
-            f"generate smaller images, of {sides['width']} × {sides['height']} px",
-            "faster; models are worse at sizes that they were not trained for",
-            frozenset({"training"}),
+            "caching validation",
         )
 
 
@@ -303,5 +328,5 @@ def combine(changes: Sequence[Change]) -> Change:
         combined,
         "all of these: " + "; ".join(change.words for change in remaining),
         "; ".join(dict.fromkeys(change.cost for change in remaining)),
-        frozenset().union(*(change.affected_phases for change in changes)),
+        " ".join(change.phases for change in changes),
     )

@@ -1,18 +1,22 @@
 """Forecast of a run: how much memory each phase takes, before anything is loaded."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Literal, Self
 
 import psutil
 import torch
 
-from modules.forecast.dataset import forecast_dataset
-from modules.forecast.meta_run import Model, Stage, build_model, is_same_model, staged
-from modules.forecast.operator_costs import Machine
+from modules.forecast.model import (
+    Model,
+    Stage,
+    build_model,
+    is_same_model,
+    staged,
+    without_start_files,
+)
 from modules.forecast.phases import ALL, NO_PHASES, measure_phases, training_alone
-from modules.forecast.step_time import forecast_time
 from modules.memory.precision import choose_device
 from modules.meta_device.autocast import DeviceKind
 from onetrainer.concepts.concepts import bucket_step, concepts_of
@@ -30,7 +34,6 @@ Policy = Literal["off", "selective", "block"]
 POLICIES: tuple[Policy, ...] = ("off", "selective", "block")
 """From the fastest to the one that takes the least memory."""
 PROGRAM = "program"
-Measured = TypeVar("Measured")
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,6 @@ class Target:
     """The device that a run is planned for.
 
     Attributes:
-        kind: "cuda" or "cpu".
         available: Bytes that are free; 0 if unknown.
         program: Bytes of them that the program itself takes.
     """
@@ -61,49 +63,14 @@ def target_of(config: TrainConfig) -> Target:
     return Target("cpu", available=psutil.virtual_memory().available, program=program)
 
 
-def forecast(config: TrainConfig, target: Target | None = None) -> Forecast:
-    """Return the peak memory of every phase of a run, without fixes.
-
-    Neither the model nor the images need to exist.
-
-    config: Of the run. target: None for this computer.
-
-    Raises:
-        UserError: If no run could begin with the config.
-    """
-    with planner(target or target_of(config)) as plans:
-        return plans.forecast(plans.resolve_checkpointing(config))
-
-
-def choose_checkpointing(
-    config: TrainConfig, free_bytes: int, *, target: Target | None = None
-) -> Policy:
-    """Return the fastest checkpointing with which a step is sure to fit; "block" if none is.
-
-    config: Of the run. free_bytes: Free memory for the run including its model; 0 or less if
-    unknown, which selects "block".
-    """
-    with planner(target or target_of(config)) as plans:
-        return plans.choose_checkpointing(config, free_bytes)
-
-
-@contextmanager
-def planner(target: Target, headers: HeaderCache | None = None) -> Iterator["Planner"]:
-    """Yield a planner for a target; within, torch computes nothing on a real device.
-
-    Args:
-        target: The device to plan for.
-        headers: Images' headers that were read already.
-    """
-    plans = Planner(target, headers)
-    try:
-        yield plans
-    finally:
-        plans.close()
-
-
 class Planner:
-    """Forecasts for one target; keeps the latest model for configs with the same one."""
+    """Forecasts for one target, and a context within which torch computes on no real device.
+
+    Neither models nor images need to exist. Keeps the latest model for configs with the same one.
+    Raises UserError for configs with which no run could begin.
+
+    headers: Images' headers that were read already.
+    """
 
     def __init__(self, target: Target, headers: HeaderCache | None = None) -> None:
         self.target = target
@@ -112,8 +79,10 @@ class Planner:
         self._model: tuple[TrainConfig, Model] | None = None
         self._items: tuple[tuple[Data, str], Sequence[Item]] | None = None
 
-    def close(self) -> None:
-        """Free the model."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._model = None
         self._open.close()
 
@@ -124,42 +93,42 @@ class Planner:
         known: Mapping[str, Mapping[str, int]] = NO_PHASES,
         affected_phases: frozenset[str] = ALL,
     ) -> Forecast:
-        """Return the peak memory of every phase.
+        """Return the peak memory of every phase, without fixes.
 
         `config` comes from `resolve_checkpointing`. known, affected_phases: See `measure_phases`.
         """
-        phases = self._on_stage(
-            config,
-            lambda stage: measure_phases(stage, known=known, affected_phases=affected_phases),
-        )
+        with self.stage(config) as stage:
+            phases = measure_phases(stage, known=known, affected_phases=affected_phases)
         program = {PROGRAM: self.target.program} if self.target.program else {}
         whole = {phase: {**parts, **program} for phase, parts in phases.items()}
         sums = {phase: sum(parts.values()) for phase, parts in whole.items()}
         peak = max(sums, key=lambda phase: sums[phase])
         return Forecast(whole, peak, sums[peak], self.target.available)
 
-    def time(self, config: TrainConfig, machine: Machine | None, where: str) -> dict[str, Any]:
-        """Return the time of a run, see `forecast_time`; `config` is resolved."""
-        return self._on_stage(config, lambda stage: forecast_time(stage, machine, where))
-
-    def data(self, config: TrainConfig, machine: Machine | None) -> dict[str, Any]:
-        """Return facts about the images, see `forecast_dataset`; `config` is resolved."""
-        return self._on_stage(config, lambda stage: forecast_dataset(stage, machine, self._headers))
-
     def resolve_checkpointing(self, config: TrainConfig) -> TrainConfig:
-        """Return the config with automatic checkpointing resolved."""
+        """Return the config with the fastest checkpointing that is sure to fit, if it is automatic.
+
+        Selects the one that takes the least memory if none fits, or if the free memory is unknown.
+        """
         if config.hardware.gradient_checkpointing != "auto":
             return config
         free = self.target.available - self.target.program
-        return _with_policy(config, self.choose_checkpointing(config, free))
+        for policy in POLICIES[:-1] if free > 0 else ():
+            with self.stage(changed := _with_policy(config, policy)) as stage:
+                if fits(sum(training_alone(stage).values()), free):
+                    return changed
+        return _with_policy(config, POLICIES[-1])
 
-    def choose_checkpointing(self, config: TrainConfig, free_bytes: int) -> Policy:
-        """Return the fastest checkpointing that is sure to fit; see the function of this name."""
-        for policy in POLICIES[:-1] if free_bytes > 0 else ():
-            parts = self._on_stage(_with_policy(config, policy), training_alone)
-            if fits(sum(parts.values()), free_bytes):
-                return policy
-        return POLICIES[-1]
+    @contextmanager
+    def stage(self, config: TrainConfig) -> Iterator[Stage]:
+        """Yield the run of a resolved config, ready for its first step."""
+        config = without_start_files(config)
+        if self._model is None or not is_same_model(config, self._model[0]):
+            self.__exit__()
+            made = build_model(config, self.target.kind)
+            self._model = config, self._open.enter_context(made)
+        with staged(self._model[1], config, bucket=self.bucket_of(config)) as stage:
+            yield stage
 
     def bucket_of(self, config: TrainConfig) -> Bucket:
         """Return the bucket of the largest images; a square if there are none to read."""
@@ -170,18 +139,6 @@ class Planner:
             for number in range(len(concepts[item.concept].resolutions))
         }
         return max(found or _sizes(config), key=lambda bucket: bucket.width * bucket.height)
-
-    def _on_stage(self, config: TrainConfig, measure: Callable[[Stage], Measured]) -> Measured:
-        bucket = self.bucket_of(config)
-        with staged(self._model_for(config), config, bucket=bucket) as stage:
-            return measure(stage)
-
-    def _model_for(self, config: TrainConfig) -> Model:
-        if self._model is None or not is_same_model(config, self._model[0]):
-            self.close()
-            made = build_model(config, self.target.kind)
-            self._model = config, self._open.enter_context(made)
-        return self._model[1]
 
     def _sample_items(self, config: TrainConfig) -> Sequence[Item]:
         """Return an image of every shape in every folder of the config."""

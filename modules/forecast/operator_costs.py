@@ -7,6 +7,7 @@ An operator takes as long as its arithmetic, its memory traffic or its call, whi
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from statistics import median
 from time import perf_counter
 from types import MappingProxyType
@@ -43,12 +44,7 @@ _OPERATOR_KINDS: Mapping[Any, OperatorKind] = MappingProxyType(
 
 
 class Operation(NamedTuple):
-    """Costs of an operator.
-
-    Attributes:
-        flops: Floating-point operations.
-        bytes_moved: Size of operands and results.
-    """
+    """Costs of an operator: floating-point operations, and the size of operands and results."""
 
     kind: OperatorKind
     dtype: torch.dtype
@@ -72,17 +68,12 @@ class Machine:
 
     def seconds(self, work: "OperatorCounter") -> float:
         """Estimate the time that the counted operators take."""
-        return sum(
-            self._operation_seconds(operation) * count
-            for operation, count in work.operations.items()
-        )
-
-    def _operation_seconds(self, operation: Operation) -> float:
-        kind, dtype = operation.kind, operation.dtype
-        rate = self.flops.get((kind, dtype)) or self.flops.get((kind, torch.float32))
-        computing = operation.flops / rate if rate else 0.0
-        moving = operation.bytes_moved / self.bytes_per_second
-        return max(computing, moving, self.call_seconds)
+        total = 0.0
+        for (kind, dtype, flops, bytes_moved), count in work.operations.items():
+            rate = self.flops.get((kind, dtype)) or self.flops.get((kind, torch.float32))
+            computing = flops / rate if rate else 0.0
+            total += max(computing, bytes_moved / self.bytes_per_second, self.call_seconds) * count
+        return total
 
 
 class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's modes have no types
@@ -95,7 +86,6 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call] # tor
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # as above
         self.operations: Counter[Operation] = Counter()
-        self._is_view_cache: dict[Any, bool] = {}
 
     def __torch_dispatch__(
         self,
@@ -106,16 +96,14 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call] # tor
     ) -> Any:  # noqa: ANN401
         named = kwargs or {}
         made = func(*args, **named)
-        is_view = self._is_view_cache.get(func)
-        if is_view is None:
-            is_view = self._is_view_cache[func] = _is_view(func)
-        if not is_view:
+        if not _is_view(func):
             # TorchFunctionModes would see every access to a shape in here.
             with torch._C.DisableTorchFunction():
                 self.operations[_operation(func, args, named, made)] += 1
         return made
 
 
+@cache
 def _is_view(func: Any) -> bool:  # noqa: ANN401 - an operator of torch
     aliases = [result.alias_info for result in func._schema.returns]
     return any(alias is not None and not alias.is_write for alias in aliases)
@@ -162,11 +150,7 @@ def measure_machine(device: torch.device, dtype: torch.dtype) -> Machine:
     """Measure how fast a device is now, in about a second.
 
     Operators reach less in a network than alone. The factor is measured with two blocks of a UNet,
-    forward and backward.
-
-    Args:
-        device: To measure.
-        dtype: Of the UNet's matrix products.
+    forward and backward. dtype: Of the UNet's matrix products.
     """
     with torch.random.fork_rng(devices=[]):
         small = _UNetBlocks(_TINY, _TINY // 4, device, dtype)
@@ -251,16 +235,15 @@ def _rate(compute: Callable[[], Tensor], device: torch.device) -> float:
 def _duration(compute: Callable[[], object], device: torch.device) -> float:
     """Return the median duration of a computation under the current load, in seconds."""
     compute()
-    taken, until = [], perf_counter() + SECONDS_PER_RATE
-    while True:
+    taken: list[float] = []
+    until = perf_counter() + SECONDS_PER_RATE
+    while not taken or perf_counter() < until:
         _wait(device)
         start = perf_counter()
         compute()
         _wait(device)
-        end = perf_counter()
-        taken.append(end - start)
-        if end > until:
-            return median(taken)
+        taken.append(perf_counter() - start)
+    return median(taken)
 
 
 def _wait(device: torch.device) -> None:

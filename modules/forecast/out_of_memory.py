@@ -6,8 +6,8 @@ from typing import Any
 import psutil
 import torch
 
-from modules.forecast.fix_search import add_fixes
-from modules.forecast.forecast import Target, planner
+from modules.forecast.fixes import add_fixes
+from modules.forecast.forecast import Planner, Target
 from modules.memory.precision import choose_device
 from onetrainer.config.migrate import migrate
 from onetrainer.config.train import TrainConfig
@@ -46,7 +46,7 @@ def explain_out_of_memory(config: TrainConfig, phase: str, target: Target | None
     with all of its memory.
     """
     target = target or _whole_device(config)
-    with planner(target) as plans:
+    with Planner(target) as plans:
         config = plans.resolve_checkpointing(config)
         known = plans.forecast(config)
         phase = _forecast_phase(known, phase)

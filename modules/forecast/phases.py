@@ -13,7 +13,7 @@ from modules.assembly.method import objective_of
 from modules.assembly.prompts import denoising_fraction
 from modules.assembly.validation_set import grid_of
 from modules.evaluation.validation import ValidationImages, measure
-from modules.forecast.meta_run import Stage
+from modules.forecast.model import TEXT_ENCODERS, WEIGHTS, Stage
 from modules.forecast.rewards import (
     COUNTED_TRAINED_STEPS,
     most_trained,
@@ -21,11 +21,10 @@ from modules.forecast.rewards import (
     prompt_batch,
 )
 from modules.forecast.step_memory import StepMemory
-from modules.interfaces import Batch, Conditioning, LatentMoments, Objective, PromptBatch
+from modules.interfaces import Batch, LatentMoments, Objective, PromptBatch
 from modules.memory.precision import autocast
 from modules.memory.residency import PHASES, Phase
-from modules.meta_device.device import HOST
-from modules.rewards.mixer import Mixer
+from modules.meta_device.device import DEVICE, HOST
 from modules.sampling.sampler import SamplingContexts, sample
 from onetrainer.concepts.concepts import concepts_of, has_masks
 from onetrainer.config.train import uses_images
@@ -34,11 +33,10 @@ from onetrainer.dataset.dataset import uses_images_only
 
 MemoryParts = Mapping[str, int]
 """Bytes by memory part."""
-
-WEIGHTS = frozenset({"unet", "text_encoders", "vae", "adapters", "rewards"})
 ALL: frozenset[str] = frozenset(PHASES)
 NO_PHASES: Mapping[str, MemoryParts] = MappingProxyType({})
 _SAMPLING: tuple[Phase, ...] = ("encoding", "drawing", "decoding")
+_WEIGHTS = frozenset({*WEIGHTS.values(), TEXT_ENCODERS})
 _CAPTION = "a"
 _IMAGE = "a picture"
 
@@ -60,15 +58,20 @@ def measure_phases(
         if phase not in known or phase in affected_phases:
             return False
         left = {part: known[phase].get(part, 0) for part in ("activations", "gradients")}
-        phases[phase] = _parts_in_phase(stage, phase, {**stage.meta_device.meter.alive(), **left})
+        phases[phase] = _parts_in_phase(stage, phase, {**stage.model.meter.alive(), **left})
         return True
 
     if not is_known("caching"):
         _cache(stage, phases)
     with _training_steps(stage) as peak:
         phases["training"] = _parts_in_phase(stage, "training", peak)
-        stage.attached.method.train(False)
-        _measure_rest(stage, phases, is_known)
+        stage.model.attached.method.train(False)
+        if stage.config.validation.use and not is_known("validation"):
+            _validate(stage, phases)
+        if stage.config.sampling.prompts and not all(is_known(phase) for phase in _SAMPLING):
+            _sample(stage, phases)
+        with _peak(stage, "saving", phases):
+            pass
     return phases
 
 
@@ -81,47 +84,42 @@ def training_alone(stage: Stage) -> dict[str, int]:
 @contextmanager
 def _training_steps(stage: Stage) -> Iterator[MemoryParts]:
     """Yield the memory at the peak of any type of step; their state exists in the context."""
-    config, attached = stage.config, stage.attached
+    config, attached, mixer = stage.config, stage.model.attached, stage.model.mixer
     images = partial(_batch, stage)
-    if stage.mixer is None:
-        plain = objective_of(config, attached, device=stage.meta_device.device)
+    if mixer is None:
+        plain = objective_of(config, attached, device=DEVICE)
         with closing(StepMemory(stage, plain, images)) as alone:
             yield alone.peak()
         return
+
+    def steps(
+        trained: int, batch: Callable[[], Batch | PromptBatch]
+    ) -> StepMemory[Batch | PromptBatch]:
+        objective = objective_with_trained_steps(config, attached, mixer, trained=trained)
+        return StepMemory(stage, objective, batch)
+
     most = most_trained(config)
     few = min(most, COUNTED_TRAINED_STEPS)
-    objective = objective_with_trained_steps(config, attached, stage.mixer, trained=few)
-    peaks = [_peak_of_steps(stage, objective, images)] if denoising_fraction(config) else []
-    fewer = _activations_of(stage, stage.mixer, few - 1) if most > few else 0
+    prompts = partial(prompt_batch, config, attached)
+    peaks, fewer = [], 0
+    if denoising_fraction(config):
+        with closing(steps(few, images)) as of_images:
+            peaks.append(of_images.peak())
+    if most > few:
+        with closing(steps(few - 1, prompts)) as of_fewer:
+            fewer = of_fewer.backward_activations()
 
     def of_most(known: int) -> int:
         return known + (most - few) * max(0, known - fewer)
 
-    prompts = partial(prompt_batch, config, attached)
-    with closing(StepMemory[Batch | PromptBatch](stage, objective, prompts)) as steps:
-        peaks.append(steps.peak(of_most))
+    with closing(steps(few, prompts)) as of_prompts:
+        peaks.append(of_prompts.peak(of_most))
         yield max(peaks, key=lambda parts: sum(parts.values()))
-
-
-def _peak_of_steps(
-    stage: Stage, objective: Objective[Batch | PromptBatch], batch: Callable[[], Batch]
-) -> dict[str, int]:
-    """Return the peak of steps from which nothing is kept."""
-    with closing(StepMemory[Batch | PromptBatch](stage, objective, batch)) as steps:
-        return steps.peak()
-
-
-def _activations_of(stage: Stage, mixer: Mixer, trained: int) -> int:
-    """Return the bytes of activations of a number of trained sampling steps."""
-    objective = objective_with_trained_steps(stage.config, stage.attached, mixer, trained=trained)
-    prompts = partial(prompt_batch, stage.config, stage.attached)
-    with closing(StepMemory[Batch | PromptBatch](stage, objective, prompts)) as steps:
-        return steps.backward_activations()
 
 
 def _cache(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
     """Encode an image and a caption, one after the other."""
-    config, family = stage.config, stage.attached.family
+    config, family = stage.config, stage.model.attached.family
     with _peak(stage, "caching", phases), torch.no_grad():
         if config.data.cache_latents and uses_images(config):
             # Caching falls back to fewer images at once if they do not fit.
@@ -129,20 +127,6 @@ def _cache(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
         family.encode_blank_images([(stage.bucket.width, stage.bucket.height)])
         if not uses_images_only(config) and not encodes_text_each_step(config):
             family.encode_text([_CAPTION])
-
-
-def _measure_rest(
-    stage: Stage, phases: dict[str, dict[str, int]], is_known: Callable[[Phase], bool]
-) -> None:
-    """Measure the phases between steps and after them."""
-    config = stage.config
-    if config.validation.use and not is_known("validation"):
-        _validate(stage, phases)
-    known_samples = [is_known(phase) for phase in _SAMPLING] if config.sampling.prompts else []
-    if not all(known_samples):
-        _sample(stage, phases)
-    with _peak(stage, "saving", phases):
-        pass
 
 
 def _validate(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
@@ -153,25 +137,24 @@ def _validate(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
         sizes=frozenset(),
         load=lambda _: _batch(stage, count=1),
     )
-    grid, at_once = grid_of(stage.config), stage.config.training.batch_size
+    config, attached, mixer = stage.config, stage.model.attached, stage.model.mixer
+    grid, at_once = grid_of(config), config.training.batch_size
+    objective: Objective[Batch] = (
+        objective_of(config, attached, device=DEVICE)
+        if mixer is None
+        else objective_with_trained_steps(config, attached, mixer, trained=1)
+    )
     # All passes are alike, and the second one meets what the first one left in memory.
     levels = min(grid.levels * grid.noises, 2 * at_once)
     with _peak(stage, "validation", phases), torch.no_grad():
         measure(
             images,
             replace(grid, levels=levels, noises=1),
-            objective=_measuring(stage),
+            objective=objective,
             autocast=partial(_autocast, stage),
             at_once=at_once,
             before_each=lambda _: None,
         )
-
-
-def _measuring(stage: Stage) -> Objective[Batch]:
-    """Return the objective that measures the validation loss."""
-    if stage.mixer is None:
-        return objective_of(stage.config, stage.attached, device=stage.meta_device.device)
-    return objective_with_trained_steps(stage.config, stage.attached, stage.mixer, trained=1)
 
 
 def _sample(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
@@ -179,7 +162,7 @@ def _sample(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
     section = stage.config.sampling
     prompt = max(section.prompts, key=lambda prompt: prompt.width * prompt.height)
     sample(
-        stage.attached.family,
+        stage.model.attached.family,
         [prompt],
         steps=2,  # some samplers keep the first step's result; later steps are alike
         guidance=section.guidance,
@@ -193,7 +176,7 @@ def _sample(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
 
 def _batch(stage: Stage, count: int | None = None) -> Batch:
     """Return a microbatch of the largest images, without meaningful values."""
-    config, family = stage.config, stage.attached.family
+    config, family = stage.config, stage.model.attached.family
     count = count or config.training.batch_size
     pixels = _pixels(stage, count)
     height, width = pixels.shape[2:]
@@ -202,10 +185,14 @@ def _batch(stage: Stage, count: int | None = None) -> Batch:
         moments = LatentMoments(torch.zeros(shape), torch.ones(shape))
     else:
         with torch.no_grad():
-            encoded = [family.encode_images(image[None]) for image in pixels]
-        means, stds = [each.mean for each in encoded], [each.std for each in encoded]
+            images = [family.encode_images(image[None]) for image in pixels]
+        means, stds = [each.mean for each in images], [each.std for each in images]
         moments = LatentMoments(torch.cat(means), torch.cat(stds))
-    is_plain = uses_images_only(config)
+    is_plain, conditioning = uses_images_only(config), None
+    if not is_plain and not encodes_text_each_step(config):
+        with torch.no_grad(), _autocast(stage):
+            encoded = family.encode_text([_CAPTION] * count)
+        conditioning = encoded.to(HOST, encoded.hidden.dtype)  # like cached ones
     captions = (_CAPTION,) * count
     roles = {concept.role for concept in concepts_of(config)}
     is_masked = family.spec.sees_masked_image and config.data.conditioning != "blank"
@@ -213,9 +200,7 @@ def _batch(stage: Stage, count: int | None = None) -> Batch:
         moments=moments,
         captions=captions,
         step_captions=captions,
-        conditioning=None
-        if is_plain or encodes_text_each_step(config)
-        else _conditioning(stage, count),
+        conditioning=conditioning,
         time_ids=torch.zeros(count, 6),
         positions=tuple(range(count)),
         weight=1.0 / count,
@@ -231,29 +216,21 @@ def _pixels(stage: Stage, count: int) -> Tensor:
     return torch.zeros(count, 3, stage.bucket.height, stage.bucket.width)
 
 
-def _conditioning(stage: Stage, count: int) -> Conditioning:
-    """Return encodings in RAM, like cached ones."""
-    family = stage.attached.family
-    with torch.no_grad(), _autocast(stage):
-        encoded = family.encode_text([_CAPTION] * count)
-    return encoded.to(HOST, encoded.hidden.dtype)
-
-
 def _autocast(stage: Stage) -> AbstractContextManager[object]:
-    return autocast(stage.meta_device.device, stage.config.hardware.precision)
+    return autocast(DEVICE, stage.config.hardware.precision)
 
 
 @contextmanager
 def _peak(stage: Stage, phase: Phase, phases: dict[str, dict[str, int]]) -> Iterator[None]:
     """Record a phase's peak."""
-    meter = stage.meta_device.meter
+    meter = stage.model.meter
     meter.restart()
     yield
-    phases[phase] = _parts_in_phase(stage, phase, meter.peak.parts)
+    phases[phase] = _parts_in_phase(stage, phase, meter.peak)
 
 
 def _parts_in_phase(stage: Stage, phase: Phase, peak: MemoryParts) -> dict[str, int]:
     """Return a peak with exactly the weights that are on the device in a phase."""
     parts = stage.residents(phase)
-    parts |= {part: size for part, size in peak.items() if part not in WEIGHTS}
+    parts |= {part: size for part, size in peak.items() if part not in _WEIGHTS}
     return {part: size for part, size in parts.items() if size > 0}

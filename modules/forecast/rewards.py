@@ -18,7 +18,6 @@ from onetrainer.config.rewards.algorithms import (
     ReFL,
 )
 from onetrainer.config.rewards.alignprop import AlignProp
-from onetrainer.config.rewards.reward import Reward as RewardSection
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.caption_caching import encodes_text_each_step
 from onetrainer.rewards.truncation import last_steps
@@ -34,7 +33,12 @@ def empty_mixer(config: TrainConfig) -> Mixer | None:
     if not isinstance(section, AlignProp):
         return None
     dtype = precision_of("rewards", precision=config.hardware.precision).storage
-    made = empty_rewards([_without_jpeg(each) for each in section.rewards], dtype=dtype)
+    # The JPEG reward needs numbers, and takes no device memory.
+    plain = [
+        each.model_copy(update={"reward": "brightness"}) if each.reward == "jpeg_size" else each
+        for each in section.rewards
+    ]
+    made = empty_rewards(plain, dtype=dtype)
     for reward in made:
         reward.extra_modules().to(META)
     return mixer_of(section, made)
@@ -120,10 +124,3 @@ def _with_trained_steps(algorithm: Algorithm, trained: int, batch_size: int) -> 
         case BestOfN():
             candidates = max(2, min(algorithm.candidates_per_prompt, batch_size))
             return BestOfN(candidates_per_prompt=candidates, kept_per_prompt=1, prompts_per_round=1)
-
-
-def _without_jpeg(section: RewardSection) -> RewardSection:
-    """Replace the JPEG reward, which needs numbers and takes no device memory."""
-    if section.reward == "jpeg_size":
-        return section.model_copy(update={"reward": "brightness"})
-    return section

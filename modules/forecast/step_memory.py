@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from modules.assembly.optimizer import ema_of, uses_fused_backward, weight_updater_of
-from modules.forecast.meta_run import Stage
+from modules.forecast.model import Stage
 from modules.interfaces import Objective
 from modules.memory.precision import autocast
 from modules.memory.scaling import LossScale
+from modules.meta_device.device import DEVICE
 from modules.meta_device.meter import tensors_in
 from modules.optim.build import build_optimizer
 from modules.optim.clipping import clip
@@ -32,10 +33,10 @@ class StepMemory(Generic[BatchT]):
         self, stage: Stage, objective: Objective[BatchT], batch: Callable[[], BatchT]
     ) -> None:
         self._stage = stage
-        self._meter = stage.meta_device.meter
+        self._meter = stage.model.meter
         self._objective = objective
         self._batch = batch
-        config, method = stage.config, stage.attached.method
+        config, method = stage.config, stage.model.attached.method
         groups = method.parameter_groups()
         self._weights = [weight for group in groups for weight in group.parameters.values()]
         self._hooks = [
@@ -43,7 +44,7 @@ class StepMemory(Generic[BatchT]):
             for weight in self._weights
         ]
         optimizer = build_optimizer(config.optimizer, groups)
-        if stage.meta_device.kind == "cuda":
+        if stage.model.kind == "cuda":
             use_foreach(optimizer)
         enter_training_form(optimizer)
         self._updater = weight_updater_of(config, optimizer)
@@ -63,20 +64,15 @@ class StepMemory(Generic[BatchT]):
     def peak(self, activations: Callable[[int], int] = lambda known: known) -> dict[str, int]:
         """Return the memory at the peak of any step but the first, by part.
 
-        Args:
-            activations: Maps measured to real bytes of activations, where only a part is computed
-                here.
+        activations: Maps measured to real bytes of activations, where a part is computed here.
         """
-        moments = (
-            self._with_all_gradients()
-            if self._fused_backward is None
-            else self._with_fused_backward()
-        )
+        is_fused = self._fused_backward is not None
+        moments = self._with_fused_backward() if is_fused else self._with_all_gradients()
         moments[0]["activations"] = activations(moments[0].get("activations", 0))
         if self._ema is not None:
             self._meter.restart()
             self._ema.update(self._stage.config.ema.every)
-            moments.append(self._peak_parts())
+            moments.append(dict(self._meter.peak))
         return max(moments, key=lambda parts: sum(parts.values()))
 
     def backward_activations(self) -> int:
@@ -85,7 +81,7 @@ class StepMemory(Generic[BatchT]):
         self._compute()
         for weight in self._weights:
             weight.grad = None
-        return self._peak_parts().get("activations", 0)
+        return self._meter.peak.get("activations", 0)
 
     def _with_all_gradients(self) -> list[dict[str, int]]:
         """Run backward and the optimizer twice: the second time finds the optimizer state."""
@@ -93,12 +89,12 @@ class StepMemory(Generic[BatchT]):
         self._updater.begin(0)
         for _ in range(min(self._stage.config.training.accumulation, ENOUGH_MICROBATCHES)):
             self._compute()
-        backward = self._peak_parts()
+        backward = dict(self._meter.peak)
         self._update()
         self._meter.restart()
         self._updater.begin(1)
         self._update()
-        move = self._peak_parts()
+        move = dict(self._meter.peak)
         self._updater.optimizer.zero_grad(set_to_none=True)
         statistics = self._meter.alive().get("optimizer", 0)
         return [backward | {"optimizer": statistics}, move]
@@ -112,11 +108,10 @@ class StepMemory(Generic[BatchT]):
             self._compute()
             self._fused_backward.finish()
             self._assign_optimizer_state()
-        return [self._peak_parts()]
+        return [dict(self._meter.peak)]
 
     def _compute(self) -> None:
-        device, precision = self._stage.meta_device.device, self._stage.config.hardware.precision
-        with autocast(device, precision):
+        with autocast(DEVICE, self._stage.config.hardware.precision):
             loss = self._objective.loss(self._batch(), seed=0, step=0).value
         (self._scale.scaled(loss) if self._scale else loss).backward()  # type: ignore[no-untyped-call] # torch's
 
@@ -133,16 +128,13 @@ class StepMemory(Generic[BatchT]):
         for weight in self._weights:
             self._note_gradient(weight)
 
-    def _peak_parts(self) -> dict[str, int]:
-        return dict(self._meter.peak.parts)
-
     def _note_gradient(self, weight: Tensor) -> None:
         if weight.grad is not None:
             self._meter.assign(weight.grad, "gradients")
 
     def _assign_optimizer_state(self) -> None:
         """Assign the optimizer state to its part; what can be paged out counts as paged out."""
-        is_paged = self._stage.meta_device.kind == "cuda" and isinstance(
+        is_paged = self._stage.model.kind == "cuda" and isinstance(
             self._stage.config.optimizer, PagedAdamW8bit
         )
         for tensor in tensors_in(list(self._updater.optimizer.state.values())):

@@ -15,11 +15,10 @@ from torch import Tensor
 
 from modules.assembly.rewards import rollout_of
 from modules.data.prompts import time_ids_of
-from modules.forecast.meta_run import Stage
+from modules.forecast.model import Stage
 from modules.forecast.operator_costs import Machine, OperatorCounter
 from modules.memory.precision import autocast
 from modules.meta_device.device import DEVICE
-from modules.rewards.mixer import Mixer
 from modules.sampling.rollout import Rollout
 from onetrainer.config.rewards.algorithms import BestOfN
 from onetrainer.config.rewards.alignprop import AlignProp
@@ -31,13 +30,13 @@ _CAPTION = "a picture"
 
 @dataclass(frozen=True)
 class PassSeconds:
-    """Seconds per pass or image.
+    """Seconds per UNet pass or image.
 
     Attributes:
-        plain: A UNet pass without gradients.
-        trained: A UNet pass of a rollout with its backward pass and recomputation.
+        plain: A pass without gradients.
+        trained: A pass of a rollout with its backward pass and recomputation.
         ordinary: The same of an image in denoising.
-        scored, scored_plainly: Decoding and scoring an image, with gradients and without.
+        scored: Decoding and scoring an image.
     """
 
     plain: float
@@ -60,7 +59,7 @@ class PassSeconds:
 def forecast_time(stage: Stage, machine: Machine | None, where: str) -> dict[str, Any]:
     """Return `Forecast.time` of a run; empty if it never runs the UNet.
 
-    stage: The run. machine: None for another machine than this one, for which only passes are
+    machine: None for another machine than this one, for which only passes are
     counted. where: Name of the machine in messages, such as "on this processor".
     """
     cost = cost_of(stage.config)
@@ -82,17 +81,22 @@ def forecast_time(stage: Stage, machine: Machine | None, where: str) -> dict[str
 
 
 def _seconds(stage: Stage, machine: Machine) -> PassSeconds:
-    config, passes = stage.config, _Passes(stage, machine)
-    stage.attached.method.train(True)
-    section, mixer = config.objective, stage.mixer
+    config, family, passes = stage.config, stage.model.attached.family, _Passes(stage, machine)
+    stage.model.attached.method.train(True)
+    section, mixer = config.objective, stage.model.mixer
     ordinary = passes.with_gradient(passes.predicted) / passes.rows
     if not isinstance(section, AlignProp) or mixer is None:
         plain = passes.without_gradient(passes.predicted) / passes.rows
-        return PassSeconds(plain, 0.0, ordinary, 0.0, passes.without_gradient(passes.decoded))
-    rollout = rollout_of(config, stage.attached, device=DEVICE)
+        return PassSeconds(
+            plain, 0.0, ordinary, 0.0, passes.without_gradient(family.decode_latents)
+        )
+    rollout = rollout_of(config, stage.model.attached, device=DEVICE)
     predicted = partial(passes.predicted_in_rollout, rollout)
-    scored = partial(passes.scored, rollout, mixer)
-    merged = stage.attached.method.merged if section.rollout.merge else nullcontext
+
+    def scored(latents: Tensor) -> Tensor:
+        return mixer.score(rollout.decode(latents), [_CAPTION]).total
+
+    merged = stage.model.attached.method.merged if section.rollout.merge else nullcontext
     with merged():
         plain = passes.without_gradient(predicted) / passes.rows
     plainly = passes.without_gradient(scored)
@@ -112,7 +116,7 @@ class _Passes:
     def __init__(self, stage: Stage, machine: Machine) -> None:
         self._stage = stage
         self._machine = machine
-        self._family = stage.attached.family
+        self._family = stage.model.attached.family
         section, batch = stage.config.objective, stage.config.training.batch_size
         self._size = stage.bucket.width, stage.bucket.height
         self.rows = batch
@@ -124,11 +128,7 @@ class _Passes:
         self._frames = time_ids_of(self._size, self.rows).to(DEVICE)
 
     def without_gradient(self, compute: Callable[[Tensor], Tensor]) -> float:
-        """Return the seconds of a computation without gradients.
-
-        Args:
-            compute: Takes the latents of one image.
-        """
+        """Return the seconds of a computation on the latents of one image, without gradients."""
         with torch.no_grad(), self._autocast(), OperatorCounter() as work:
             compute(self._latents())
         return self._machine.seconds(work)
@@ -139,7 +139,7 @@ class _Passes:
             with self._autocast():
                 value = compute(self._latents().requires_grad_()).float().sum()
             value.backward()  # type: ignore[no-untyped-call] # torch's
-        for group in self._stage.attached.method.parameter_groups():
+        for group in self._stage.model.attached.method.parameter_groups():
             for weight in group.parameters.values():
                 weight.grad = None
         return self._machine.seconds(work)
@@ -158,14 +158,6 @@ class _Passes:
             conditioning=self._text,
             time_ids=self._frames,
         )
-
-    def scored(self, rollout: Rollout, mixer: Mixer, latents: Tensor) -> Tensor:
-        """Decode and score an image."""
-        return mixer.score(rollout.decode(latents), [_CAPTION]).total
-
-    def decoded(self, latents: Tensor) -> Tensor:
-        """Decode an image."""
-        return self._family.decode_latents(latents)
 
     def _latents(self) -> Tensor:
         """Return the latents of one image, (1, 4, h, w)."""

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import torch
 
-from modules.forecast.fix_search import add_fixes
-from modules.forecast.forecast import Target, planner, target_of
+from modules.forecast.dataset import forecast_dataset
+from modules.forecast.fixes import add_fixes
+from modules.forecast.forecast import Planner, Target, target_of
 from modules.forecast.operator_costs import Machine, measure_machine
+from modules.forecast.step_time import forecast_time
 from modules.memory.precision import choose_device, compute_dtype
 from onetrainer.config.train import TrainConfig
 from onetrainer.families.registry import FAMILY_LABELS
@@ -28,15 +30,18 @@ def plan(request: PlanRequest, report: Callable[[Event], None]) -> Finished:
         report(Phase("loading", detail="measuring how fast this device is"))
         machine = _machine(request.config)
         where = "on this card" if target.kind == "cuda" else "on this processor"
-    with planner(target, RecordedHeaders(request.headers)) as plans:
+    headers = RecordedHeaders(request.headers)
+    with Planner(target, headers) as plans:
         report(Phase("loading", detail="counting memory"))
         config = plans.resolve_checkpointing(request.config)
-        forecast = replace(
-            plans.forecast(config),
-            notes=_notes(request.config, config, target),
-            time=plans.time(config, machine, where),
-            data=plans.data(config, machine),
-        )
+        forecast = plans.forecast(config)
+        with plans.stage(config) as stage:
+            forecast = replace(
+                forecast,
+                notes=_notes(request.config, config, target),
+                time=forecast_time(stage, machine, where),
+                data=forecast_dataset(stage, machine, headers),
+            )
         report(forecast)
         if request.fixes and not fits(forecast.peak_bytes, target.available):
             report(Phase("loading", detail="looking for settings that lower it"))

@@ -29,10 +29,11 @@ from modules.data.cache import CachingStopped
 from modules.data.encoded_items import EntryLost
 from modules.families.hub import fetch
 from modules.families.registry import load_family
-from modules.forecast.forecast import choose_checkpointing, target_of
+from modules.forecast.forecast import Planner, target_of
 from modules.interfaces import Family
 from modules.memory.precision import apply_tf32, choose_device, compute_dtype
 from modules.memory.residency import Residency
+from modules.methods.model_source import ModelSource
 from modules.training.checkpoints import CheckpointRecord, newest_record
 from modules.training.evaluate_task import export_best
 from modules.training.inbox import Inbox
@@ -173,16 +174,14 @@ def _train_and_finish(run: Run, assembled: Assembled, inputs: Inputs, residency:
 
 def _resolve_checkpointing(run: Run) -> Run:
     """Return the run with automatic checkpointing resolved for the memory that is free now."""
-    hardware = run.config.hardware
-    if hardware.gradient_checkpointing != "auto":
+    if run.config.hardware.gradient_checkpointing != "auto":
         return run
     run.events.write(Phase("loading", detail="counting memory"))
-    target = target_of(run.config)
-    policy = choose_checkpointing(run.config, target.available - target.program, target=target)
-    chosen = f"gradient checkpointing: {checkpointing_label(policy)}"
-    run.events.write(Phase("loading", detail=chosen))
-    hardware = hardware.model_copy(update={"gradient_checkpointing": policy})
-    return replace(run, config=run.config.model_copy(update={"hardware": hardware}))
+    with Planner(target_of(run.config)) as plans:
+        config = plans.resolve_checkpointing(run.config)
+    chosen = checkpointing_label(config.hardware.gradient_checkpointing)
+    run.events.write(Phase("loading", detail=f"gradient checkpointing: {chosen}"))
+    return replace(run, config=config)
 
 
 def _load_model(config: TrainConfig, model: Model, device: torch.device) -> Family:
@@ -208,7 +207,8 @@ def _attach(run: Run, family: Family, base: Model) -> Attached:
 
     base: Section of the family's model with a local path.
     """
-    attached = attach(with_start_files_copied(run.config, run.folder), family, base)
+    config = with_start_files_copied(run.config, run.folder)
+    attached = attach(config, family, ModelSource.of(base))
     require_training_to_the_end(run.config, attached.method.parameter_groups())
     for note in attached.notes:
         run.warn(note)

@@ -5,7 +5,7 @@ The GPU's list is longer than the CPU's: norms, softmax and upsampling are float
 """
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -15,70 +15,27 @@ from torch.nn import functional
 
 DeviceKind = Literal["cuda", "cpu"]
 
-_LOW_PRECISION = frozenset(
-    {
-        functional.linear,
-        functional.conv1d,
-        functional.conv2d,
-        functional.conv3d,
-        functional.conv_transpose2d,
-        functional.scaled_dot_product_attention,
-        torch.matmul,
-        torch.mm,
-        torch.mv,
-        torch.bmm,
-        torch.addmm,
-        torch.baddbmm,
-        torch.einsum,
-        Tensor.matmul,
-        Tensor.__matmul__,
-        Tensor.__rmatmul__,
-        Tensor.mm,
-        Tensor.mv,
-        Tensor.bmm,
-        Tensor.addmm,
-        Tensor.baddbmm,
-    }
+
+def _functions(names: str) -> frozenset[Callable[..., Any]]:
+    """Return every public function of torch with one of these names."""
+    owners = (torch, functional, Tensor)
+    return frozenset(
+        getattr(owner, name) for name in names.split() for owner in owners if hasattr(owner, name)
+    )
+
+
+_LOW_PRECISION = _functions(
+    "linear conv1d conv2d conv3d conv_transpose2d scaled_dot_product_attention"
+    " matmul mm mv bmm addmm baddbmm einsum __matmul__ __rmatmul__"
 )
+_LOSSES = "mse_loss smooth_l1_loss huber_loss"
 _FLOAT32: dict[DeviceKind, frozenset[Callable[..., Any]]] = {
-    "cpu": frozenset({functional.mse_loss, functional.smooth_l1_loss, functional.huber_loss}),
-    "cuda": frozenset(
-        {
-            functional.layer_norm,
-            functional.group_norm,
-            functional.softmax,
-            functional.interpolate,
-            functional.mse_loss,
-            functional.l1_loss,
-            functional.smooth_l1_loss,
-            functional.huber_loss,
-            functional.softplus,
-            functional.cosine_similarity,
-            torch.layer_norm,
-            torch.group_norm,
-            torch.softmax,
-            Tensor.softmax,
-            torch.sum,
-            Tensor.sum,
-            torch.prod,
-            Tensor.prod,
-            torch.norm,
-            torch.linalg.vector_norm,
-            torch.exp,
-            Tensor.exp,
-            torch.log,
-            Tensor.log,
-            torch.pow,
-            Tensor.pow,
-            Tensor.__pow__,
-            torch.rsqrt,
-            Tensor.rsqrt,
-            torch.reciprocal,
-            Tensor.reciprocal,
-            torch.cumsum,
-            Tensor.cumsum,
-        }
-    ),
+    "cpu": _functions(_LOSSES),
+    "cuda": _functions(
+        f"{_LOSSES} l1_loss layer_norm group_norm softmax interpolate softplus cosine_similarity"
+        " sum prod norm exp log pow __pow__ rsqrt reciprocal cumsum"
+    )
+    | {torch.linalg.vector_norm},
 }
 CAST_FUNCTIONS = _LOW_PRECISION.union(*_FLOAT32.values())
 """Every function whose operands may be cast."""
@@ -112,23 +69,21 @@ class Autocast:
             self._cached_casts.clear()
 
     def cast(
-        self, func: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]
+        self, func: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the operands as the function receives them."""
-        is_low_precision = func in _LOW_PRECISION or getattr(func, "__name__", "") == "_attention"
+        is_low_precision = func in _LOW_PRECISION
         if not (is_low_precision or func in self._float32) or not torch.is_autocast_enabled(_TYPE):
-            return args, named
+            return args, dict(named)
         dtype = torch.get_autocast_dtype(_TYPE) if is_low_precision else torch.float32
-        return self._cast_all(args, dtype), {
-            key: self._cast_one(one, dtype) for key, one in named.items()
-        }
+        return (
+            tuple(self._cast(value, dtype) for value in args),
+            {name: self._cast(value, dtype) for name, value in named.items()},
+        )
 
-    def _cast_all(self, values: tuple[Any, ...], dtype: torch.dtype) -> tuple[Any, ...]:
-        return tuple(self._cast_one(value, dtype) for value in values)
-
-    def _cast_one(self, value: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401 - any operand
+    def _cast(self, value: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401 - any operand
         if isinstance(value, list | tuple):
-            return type(value)(self._cast_all(tuple(value), dtype))
+            return type(value)(self._cast(each, dtype) for each in value)
         is_castable = isinstance(value, Tensor) and value.is_meta and value.is_floating_point()
         if not is_castable or value.dtype in (dtype, torch.float64):
             return value
@@ -140,13 +95,10 @@ class Autocast:
             and not value._is_view()
             and torch.is_autocast_cache_enabled()
         )
-        return self._cast_weight(value, dtype) if is_cached else value.to(dtype)
-
-    def _cast_weight(self, weight: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return a weight's cast, made once in each context."""
-        key = id(weight), weight.untyped_storage()._cdata
+        if not is_cached:
+            return value.to(dtype)
+        key = id(value), value.untyped_storage()._cdata
         known = self._cached_casts.get(key)
-        if known is None or known[0]() is not weight:
-            known = weakref.ref(weight), weight.to(dtype)
-            self._cached_casts[key] = known
+        if known is None or known[0]() is not value:
+            known = self._cached_casts[key] = weakref.ref(value), value.to(dtype)
         return known[1]

@@ -1,7 +1,7 @@
 """Memory of tensors: alive now, at the peak, and by part.
 
 Works on torch's meta device, where nothing is stored, and counts whole storages: views are free.
-Approach from torch.distributed._tools.mem_tracker.
+Approach from torch.distributed._tools.mem_tracker, which counts by modules and on one device.
 """
 
 import weakref
@@ -22,20 +22,13 @@ Side = Literal["device", "host"]
 ROUNDED_TO = 512
 """Bytes: sizes from CUDA's allocator are multiples of it (kMinBlockSize in its source)."""
 
-_aten = torch.ops.aten
 # They change arguments in place and allocate nothing; the meta device does not support them.
-_IN_PLACE_OPERATORS = frozenset(
-    {
-        _aten._fused_adam_.default,
-        _aten._fused_adam_.tensor_lr,
-        _aten._fused_adamw_.default,
-        _aten._fused_adamw_.tensor_lr,
-        _aten._fused_sgd_.default,
-        _aten._fused_sgd_.tensor_lr,
-        _aten._fused_adagrad_.default,
-    }
+_IN_PLACE_NAMES = (
+    "aten::_fused_adam",
+    "aten::_fused_sgd",
+    "aten::_fused_adagrad",
+    "bitsandbytes::optimizer_update",
 )
-_IN_PLACE_NAMES = "bitsandbytes::optimizer_update"
 
 
 @dataclass
@@ -48,28 +41,23 @@ class _Storage:
     reference: "weakref.ref[torch.UntypedStorage]"
 
 
-@dataclass(frozen=True)
-class Peak:
-    """The highest sum of bytes alive at one time, and its parts."""
-
-    size: int
-    parts: Mapping[str, int]
-
-
 class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's modes have no types
     """Counts storages on the meta device from their first operation to their end.
 
     Results are where their operands are: in RAM if all of them are, else on the device. Reading a
     value returns 1. counts_host: Whether RAM is the device's memory, so that everything counts.
+
+    Attributes:
+        peak: Bytes by part at the highest sum on the device since `restart`.
     """
 
     def __init__(self, *, counts_host: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # as above
+        self.peak: Mapping[str, int] = {}
         self._storages: dict[int, _Storage] = {}
         self._sums: dict[Side, dict[str, int]] = {"device": {}, "host": {}}
         self._counts_host = counts_host
-        self._current = 0
-        self._peak = Peak(0, {})
+        self._current = self._peak_size = 0
         self._part = "activations"
         self._side: Side | None = None
         self._shape_cache = ShapeCache()
@@ -87,14 +75,9 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's modes
                 found[part] = found.get(part, 0) + size
         return {part: size for part, size in found.items() if size}
 
-    @property
-    def peak(self) -> Peak:
-        """The highest sum on the device since `restart`."""
-        return self._peak
-
     def restart(self) -> None:
         """Reset the peak to the current sum."""
-        self._peak = Peak(self._current, self.alive())
+        self.peak, self._peak_size = self.alive(), self._current
 
     def assign(self, tensor: Tensor, part: str) -> None:
         """Assign a tensor's memory to a part."""
@@ -105,10 +88,6 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's modes
         self._add(storage, -storage.size)
         storage.part = part
         self._add(storage, storage.size)
-
-    def size_of(self, tensor: Tensor) -> int:
-        """Return the bytes of a tensor's whole storage, rounded as they count here."""
-        return _rounded(tensor.untyped_storage().nbytes())
 
     def move(self, tensor: Tensor, side: Side) -> None:
         """Record that a tensor is on a side now."""
@@ -145,33 +124,31 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's modes
     ) -> Any:  # noqa: ANN401
         # TorchFunctionModes would see every access to a shape in here.
         with torch._C.DisableTorchFunction():
-            if func is _aten._local_scalar_dense.default and args[0].is_meta:
+            if func is torch.ops.aten._local_scalar_dense.default and args[0].is_meta:
                 return 1.0 if args[0].is_floating_point() else 1
-            if func in _IN_PLACE_OPERATORS or func.name().startswith(_IN_PLACE_NAMES):
+            if func.name().startswith(_IN_PLACE_NAMES):
                 return None
             result = self._shape_cache.call(func, args, kwargs or {})
             for tensor in tensors_in(result):
                 if tensor.is_meta and _key(tensor) not in self._storages:
-                    self._add_storage(
-                        tensor, self._part, self._side or self._side_of_operands(args)
-                    )
+                    side = self._side or self._side_of_operands(args)
+                    self._add_storage(tensor, self._part, side)
             return result
 
     def _side_of_operands(self, operands: tuple[Any, ...]) -> Side:
         """Return "device" unless all operands are in RAM."""
         if not any(self._sums["host"].values()):
             return "device"
-        sides = [self.side_of(one) for one in tensors_in(operands) if one.is_meta]
+        sides = [self.side_of(each) for each in tensors_in(operands) if each.is_meta]
         return "host" if sides and all(side == "host" for side in sides) else "device"
 
     def _add_storage(self, tensor: Tensor, part: str, side: Side) -> None:
-        storage = tensor.untyped_storage()
-        key, size = storage._cdata, _rounded(storage.nbytes())
-        reference = weakref.ref(storage, lambda _: self._release(key))
+        key, size = _key(tensor), size_of(tensor)
+        reference = weakref.ref(tensor.untyped_storage(), lambda _: self._release(key))
         self._storages[key] = _Storage(part, size, side, reference)
         self._add(self._storages[key], size)
-        if self._current > self._peak.size:
-            self._peak = Peak(self._current, self.alive())
+        if self._current > self._peak_size:
+            self.restart()
 
     def _release(self, key: int) -> None:
         storage = self._storages.pop(key)
@@ -189,8 +166,9 @@ def _key(tensor: Tensor) -> int:
     return key
 
 
-def _rounded(size: int) -> int:
-    return -(-size // ROUNDED_TO) * ROUNDED_TO
+def size_of(tensor: Tensor) -> int:
+    """Return the bytes of a tensor's whole storage, rounded as they are allocated."""
+    return -(-tensor.untyped_storage().nbytes() // ROUNDED_TO) * ROUNDED_TO
 
 
 def tensors_in(values: object) -> Iterator[Tensor]:

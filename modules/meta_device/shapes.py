@@ -4,7 +4,6 @@ torch computes many operators' shapes in Python there, which would take most of 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -25,20 +24,12 @@ class _NotComparable(Exception):
     """An operand or result has no form that can be compared."""
 
 
-@dataclass(frozen=True)
-class _Results:
-    """The results of an operator; is_single: whether it returns a tensor rather than several."""
-
-    forms: tuple[TensorForm | None, ...]
-    is_single: bool
-
-
 class ShapeCache:
     """Runs operators, and caches the forms of results by those of operands."""
 
     def __init__(self) -> None:
         self._behaviors: dict[Any, Behavior] = {}
-        self._results_by_form: dict[Any, _Results] = {}
+        self._forms: dict[Any, tuple[bool, list[TensorForm | None]]] = {}
 
     def call(self, func: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """Return what an operator returns; new tensors if it is one that returns such."""
@@ -53,13 +44,19 @@ class ShapeCache:
             key = (func, _form(args), _form(tuple(named.items())))
         except _NotComparable:
             return func(*args, **named)
-        known = self._results_by_form.get(key)
+        known = self._forms.get(key)
         if known is not None:
-            return _make_tensors(known)
+            is_single, forms = known
+            result = [None if form is None else _make_tensor(form) for form in forms]
+            return result[0] if is_single else tuple(result)
         result = func(*args, **named)
-        results = _results(result, args)
-        if results is not None:
-            self._results_by_form[key] = results
+        is_single = isinstance(result, Tensor)
+        made = [result] if is_single else result
+        if isinstance(made, tuple | list) and _are_new(made, args):
+            self._forms[key] = (
+                is_single,
+                [_form(each) if _is_plain(each) else None for each in made],
+            )
         return result
 
 
@@ -89,7 +86,7 @@ def _form(value: Any) -> Any:  # noqa: ANN401 - any operand
             raise _NotComparable
         return value.shape, value.stride(), value.dtype
     if kind is tuple or kind is list:
-        return tuple([_form(one) for one in value])
+        return tuple([_form(each) for each in value])
     if value is None or kind in (int, float, bool, str):
         return kind, value
     if kind in (torch.dtype, torch.device, torch.layout, torch.memory_format):
@@ -97,26 +94,19 @@ def _form(value: Any) -> Any:  # noqa: ANN401 - any operand
     raise _NotComparable
 
 
-def _results(result: Any, args: tuple[Any, ...]) -> _Results | None:  # noqa: ANN401 - any result
-    """Return the forms of results; None unless all of them are new tensors."""
-    is_single = isinstance(result, Tensor)
-    each = (result,) if is_single else result
-    if not isinstance(each, tuple | list):
-        return None
-    forms: list[TensorForm | None] = []
-    for one in each:
-        if one is not None and not (_is_plain(one) and one.storage_offset() == 0):
-            return None
-        forms.append(None if one is None else (one.shape, one.stride(), one.dtype))
-    operands = {one.untyped_storage()._cdata for one in args if isinstance(one, Tensor)}
-    if any(one is not None and one.untyped_storage()._cdata in operands for one in each):
-        return None
-    return _Results(tuple(forms), is_single)
+def _are_new(results: Any, args: tuple[Any, ...]) -> bool:  # noqa: ANN401 - any result
+    """Return whether results are plain tensors, or None, with storages of their own."""
+    operands = {each.untyped_storage()._cdata for each in args if isinstance(each, Tensor)}
+    return all(
+        each is None
+        or (
+            _is_plain(each)
+            and each.storage_offset() == 0
+            and each.untyped_storage()._cdata not in operands
+        )
+        for each in results
+    )
 
 
-def _make_tensors(results: _Results) -> Any:  # noqa: ANN401 - as the operator gives them
-    result = [
-        None if form is None else torch.empty_strided(form[0], form[1], dtype=form[2], device=_META)
-        for form in results.forms
-    ]
-    return result[0] if results.is_single else tuple(result)
+def _make_tensor(form: TensorForm) -> Tensor:
+    return torch.empty_strided(form[0], form[1], dtype=form[2], device=_META)

@@ -28,10 +28,8 @@ from modules.assembly.validation_set import grid_of
 from modules.evaluation.validation import ValidationImages, measure
 from modules.families.load import empty
 from modules.families.stable_diffusion import StableDiffusion
-from modules.forecast.forecast import Target, forecast
 from modules.interfaces import Batch, Conditioning, LatentMoments
 from modules.memory.precision import compute_dtype
-from modules.methods.full import Full
 from modules.methods.model_source import ModelSource
 from modules.optim.build import build_optimizer
 from modules.training.engine import Engine
@@ -39,6 +37,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.families.registry import family_spec
 from onetrainer.model_files.kinds import ModelFile
 from tests import pretend
+from tests.forecasts import forecast
 
 GIB = 1 << 30
 SIDES = {"sd15": 512, "sdxl": 1024}
@@ -111,7 +110,7 @@ def cases(family: str | None = None, method: str | None = None) -> Iterator[Case
 
 def forecast_peak(config: TrainConfig) -> int:
     """The training phase's."""
-    found = forecast(config, Target("cuda"))
+    found = forecast(config)
     return sum(found.phases["training"].values())
 
 
@@ -168,12 +167,8 @@ def train(config: TrainConfig, *, after_first_step, is_real: bool = False, at_en
     if is_real:
         for part in (family.unet, family.vae, *family.text_encoders.values()):
             part.to_empty(device="cpu")
-    if config.method.kind == "full":
-        source = ModelSource(ModelFile(Path(), "folder", name))
-        method = Full.attach(family, config.method, source=source)
-    else:
-        method = attach(config, family, config.model).method
-    attached = _Attached(family, method)
+    attached = attach(config, family, ModelSource(ModelFile(Path(), "folder", name)))
+    method = attached.method
     layers = manage(config, family, device=device)
     residency = residency_of(config, attached, layers, device=device)
     with residency.phase("training"):
@@ -208,12 +203,6 @@ def train(config: TrainConfig, *, after_first_step, is_real: bool = False, at_en
             method.train(False)
             at_end(family, objective, engine, residency)
     layers.undo()
-
-
-@dataclass(frozen=True)
-class _Attached:
-    family: object
-    method: object
 
 
 def batch(config: TrainConfig, family: StableDiffusion, count: int = 0) -> Batch:

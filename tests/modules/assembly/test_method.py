@@ -3,6 +3,7 @@
 import pytest
 
 from modules.assembly.method import attach
+from modules.methods.model_source import ModelSource
 from onetrainer.presets.presets import resolve
 from tests import tiny
 
@@ -26,5 +27,5 @@ def test_original_weights_are_kept_only_where_something_is_compared_with_them(
     document = {"method": {"kind": "full", "weights": "fp32"}, "objective": objective, "data": data}
     config = resolve(document, source="")
     base = config.model.model_copy(update={"path": str(tiny.write_folder(tmp_path / "base"))})
-    method = attach(config, tiny.family(), base).method
+    method = attach(config, tiny.family(), ModelSource.of(base)).method
     assert (method.original is not None) == is_kept

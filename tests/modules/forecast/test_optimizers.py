@@ -1,14 +1,16 @@
 """What optimizers keep, on a device that does not exist and in truth: the same bytes."""
 
-import pytest
+from itertools import product
+
 import torch
 from torch import nn
 
 from modules.forecast.step_memory import use_foreach
-from modules.meta_device.device import DEVICE, MetaDevice
+from modules.meta_device.device import DEVICE, meta_device
 from modules.meta_device.meter import tensors_in
 from modules.optim.exported_weights import enter_training_form
 from modules.optim.update import WeightUpdater
+from tests.each import each
 from tests.optimizer_steps import SECTIONS, SHAPES, built, weights
 
 
@@ -35,11 +37,10 @@ def moved(section, trained, dtype):
     return optimizer
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.title)
+@each("section, dtype", product(SECTIONS, (torch.float32, torch.bfloat16)))
 def test_what_an_optimizer_keeps_is_what_it_keeps_in_truth(section, dtype):
     real = kept(moved(section(), weights(dtype), dtype))
-    with MetaDevice("cuda"):
+    with meta_device("cuda"):
         trained = {
             name: nn.Parameter(torch.empty(shape, device=DEVICE, dtype=dtype))
             for name, shape in SHAPES.items()

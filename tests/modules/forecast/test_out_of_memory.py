@@ -7,7 +7,7 @@ import torch
 
 from modules import worker
 from modules.forecast import out_of_memory
-from modules.forecast.forecast import Planner, Target, forecast
+from modules.forecast.forecast import Planner, Target
 from modules.forecast.out_of_memory import explain_out_of_memory, phase_of
 from onetrainer.config.run.validation import Validation
 from onetrainer.config.train import TrainConfig, Training
@@ -16,6 +16,7 @@ from onetrainer.messages.memory import GB, format_memory
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Failed, Phase, Progress, Sample
 from onetrainer.run.run_folder import create_run
+from tests.forecasts import forecast
 from tests.runs import events_of
 
 CUDA_WORDS = "CUDA out of memory. Tried to allocate 20.00 MiB."
@@ -54,7 +55,7 @@ def fails_with(error, monkeypatch):
 
 def test_it_names_the_phase_its_largest_parts_and_the_setting_to_change(config):
     large = config.model_copy(update={"training": Training(batch_size=8)})
-    parts = forecast(large, Target("cuda")).phases["training"]
+    parts = forecast(large).phases["training"]
     available = sum(parts.values())  # which is sure to fit only into more
     failure = explain_out_of_memory(large, "training", Target("cuda", available=available))
     assert (failure.kind, failure.what) == ("program", "there is not enough memory for training")
@@ -71,7 +72,7 @@ def test_where_it_should_fit_others_are_in_the_way(config):
 
 def test_phases_of_runs_are_those_of_forecasts(config, monkeypatch):
     config = config.model_copy(update={"validation": Validation(use=True)})
-    known = forecast(config, Target("cuda"))
+    known = forecast(config)
     monkeypatch.setattr(Planner, "forecast", lambda *_, **__: known)
     for phase, words in (
         ("sampling", ("sampling", "decoding samples", "encoding prompts")),

@@ -12,15 +12,17 @@ from modules.evaluation.prompts import DISTANCE_LEVELS
 from modules.forecast import phases as plan_phases
 from modules.forecast import rewards as plan_rewards
 from modules.forecast.fixes import apply_changes, candidates
-from modules.forecast.forecast import Target, forecast, planner
+from modules.forecast.forecast import Planner
 from modules.forecast.operator_costs import Machine
+from modules.forecast.step_time import forecast_time
 from modules.objectives.trajectories import trajectories_of
 from modules.rewards.load import make_reward
 from onetrainer.config.train import TrainConfig
 from onetrainer.rewards.cost import DISTANCE_PASSES, cost_of
 from tests import tiny
+from tests.each import each
+from tests.forecasts import ON_CARD, forecast
 
-ON_CARD = Target("cuda")
 STEPS, IMAGES = 4, 2
 # A thousand operations a second, and nothing else takes time.
 SLOW = Machine({}, 1e18, 1e-3)
@@ -63,7 +65,7 @@ class Passes:
 def counted(asked, *, layer):
     """A step of the real objective, forward and backward."""
     family = tiny.family()
-    attached = attach(asked, family, asked.model)
+    attached = attach(asked, family)
     section = asked.objective
     rewards = [
         make_reward(one, device=tiny.CPU, dtype=torch.float32, offline=True, report=lambda _: None)
@@ -112,11 +114,12 @@ def test_passes_are_those_that_a_step_makes(name):
         layer=lambda unet: unet.mid_block.resnets[0].conv1 if is_within else unet.conv_in,
     )
     step = cost_of(asked).step
+    assert 2 * len(DISTANCE_LEVELS) == DISTANCE_PASSES  # of two models
     assert passes.plain == step.sampling + step.anchor
     assert passes.recorded == step.with_gradient + step.repeated
 
 
-@pytest.mark.parametrize(
+@each(
     "algorithm",
     [
         {"kind": "alignprop", "min_fraction": 0.2, "max_fraction": 0.9},
@@ -136,12 +139,8 @@ def test_what_is_drawn_by_chance_counts_with_its_mean(algorithm):
     assert (step.trained + step.sampling) / IMAGES == pytest.approx(calls, abs=0.3)
 
 
-def test_the_distance_to_the_base_asks_two_models_at_each_level():
-    assert 2 * len(DISTANCE_LEVELS) == DISTANCE_PASSES
-
-
 def training(asked):
-    return forecast(asked, ON_CARD).phases["training"]
+    return forecast(asked).phases["training"]
 
 
 def test_memory_of_many_steps_follows_from_that_of_two(base, monkeypatch):
@@ -163,13 +162,13 @@ def test_checkpointing_each_step_makes_memory_nearly_the_same_for_any_number(bas
     assert activations(10, checkpoint=False) > 2.5 * many
 
 
-@pytest.mark.parametrize(
-    "algorithm", [{"kind": "draft_lv"}, {"kind": "drtune"}, {"kind": "best_of_n"}]
-)
-def test_every_algorithm_is_forecast(base, algorithm):
-    parts = training(config(algorithm, base=base, rewards=("jpeg_size", "color")))
-    assert parts["activations"] > 0
-    assert parts["vae"] > 0
+def test_every_algorithm_is_forecast(base):
+    with Planner(ON_CARD) as plans:
+        for kind in ("draft_lv", "drtune", "best_of_n"):
+            asked = config({"kind": kind}, base=base, rewards=("jpeg_size", "color"))
+            parts = plans.forecast(asked).phases["training"]
+            assert parts["activations"] > 0
+            assert parts["vae"] > 0
 
 
 def test_ordinary_steps_leave_no_second_statistics(base):
@@ -184,12 +183,17 @@ def test_networks_of_rewards_count_as_published_where_they_are_not_there(base):
     assert parts["rewards"] == pytest.approx(4 * 304_752_640, rel=0.02)
 
 
+def time_of(plans, asked, machine=SLOW):
+    with plans.stage(asked) as stage:
+        return forecast_time(stage, machine, "here")
+
+
 def test_time_is_that_of_all_passes(base):
     one = config({"kind": "draft", "last_steps": 1}, base=base)
     more = one.model_copy(update={"training": one.training.model_copy(update={"accumulation": 3})})
-    with planner(ON_CARD) as plans:
-        short, long = (plans.time(each, SLOW, "here") for each in (one, more))
-        unknown = plans.time(one, None, "")
+    with Planner(ON_CARD) as plans:
+        short, long = (time_of(plans, each) for each in (one, more))
+        unknown = time_of(plans, one, None)
     assert long["seconds"] == pytest.approx(3 * short["seconds"])
     assert short["run_seconds"] > short["seconds"] * one.training.steps  # with looks
     assert short["unet_calls"] == sum(short["parts"].values())
@@ -200,8 +204,8 @@ def test_time_is_that_of_all_passes(base):
 def test_time_of_checkpointing_is_that_of_another_forward_pass(base):
     def seconds(**settings):
         asked = config({"kind": "draft", "last_steps": STEPS}, base=base, **settings)
-        with planner(ON_CARD) as plans:
-            return plans.time(asked, SLOW, "here")["seconds"]
+        with Planner(ON_CARD) as plans:
+            return time_of(plans, asked)["seconds"]
 
     # Forward, again, and backward, which has about as many operators as forward.
     assert seconds() / seconds(checkpoint=False) == pytest.approx(3 / 2, rel=0.1)

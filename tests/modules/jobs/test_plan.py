@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from modules.forecast import fix_search, operator_costs
+from modules.forecast import fixes, operator_costs
 from modules.jobs.plan import plan
 from onetrainer.config.train import TrainConfig
 from onetrainer.jobs.plan_request import PlanRequest
@@ -30,7 +30,7 @@ def told(base, memory=0.0, **hardware):
 
 
 def test_it_says_what_automatic_checkpointing_would_take(base, monkeypatch):
-    monkeypatch.setattr(fix_search, "candidates", lambda *_, **__: [])  # each takes its time
+    monkeypatch.setattr(fixes, "candidates", lambda *_, **__: [])  # each takes its time
     (roomy,) = told(base, memory=24, gradient_checkpointing="auto")
     assert "Automatic gradient checkpointing would be off." in roomy.notes
     scarce = told(base, memory=0.0001, gradient_checkpointing="auto")

@@ -80,9 +80,7 @@ def test_images_are_told_with_what_the_model_knows_of_them(config, tmp_path, cap
     cats = folder(tmp_path / "cats", [(64, 64)] * 3)
     (cats / "1.txt").write_text("cat " * 90)
     assert main(["plan", config, "--json", "--set", f"data.folder={cats}"]) == 0
-    out, err = capfd.readouterr()
-    assert err == ""
-    data = json.loads(out)["data"]
+    data = json.loads(capfd.readouterr().out)["data"]
     assert data["pictures"] == 3
     assert data["caching_seconds"] > 0
     assert [one["path"] for one in data["long_captions"]] == [str(cats / "1.png")]

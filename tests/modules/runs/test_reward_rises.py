@@ -106,7 +106,7 @@ IN_LONG = [pytest.param(*pair, marks=pytest.mark.long) for pair in EVERY if pair
 @pytest.mark.parametrize(("family", "method"), [*FEW, *IN_LONG])
 def test_twenty_updates_raise_the_reward_of_validation_prompts(family, method, folders, demo):
     config, loaded = config_of(family, method, folders[family]), family_of(family, method, demo)
-    attached = attach(config, loaded, config.model)
+    attached = attach(config, loaded)
     texts = None
     if not encodes_text_each_step(config):
         texts = EncodedPrompts.of(loaded, [EMPTY, *PROMPTS, *VALIDATION])
