@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from accelerate import init_empty_weights
+import torch
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
@@ -56,7 +56,7 @@ def full_size(base: str) -> dict[str, tuple[int, ...]]:
 def component_state(base: str, component: str):
     """A published model's component on the meta device, under its canonical names."""
     config = json.loads((MODELS / base / component / "config.json").read_text())
-    with init_empty_weights():
+    with torch.device("meta"):
         match component:
             case "unet":
                 return UNet2DConditionModel.from_config(config).state_dict()

@@ -52,14 +52,6 @@ def test_what_is_measured_is_what_is_measured_with_numbers():
     assert peak("meta") == peak("host")
 
 
-def test_attention_keeps_no_matrix(card):
-    query = torch.randn(1, 8, 4096, 64, device="cuda", requires_grad=True)
-    before = card.allocated
-    functional.scaled_dot_product_attention(query, query, query).sum().backward()
-    # The matrix alone would be 8 * 4096 * 4096 numbers: 512 MiB.
-    assert card.peak - before < 64 * 2**20
-
-
 def test_autocast_follows_the_cards_lists(card):
     layer = nn.Linear(8, 8).to("cuda")
     pixels = torch.randn(2, 8, device="cuda")
@@ -90,15 +82,6 @@ def test_devices_are_refused_all_the_same(card):
         with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
             use()
     assert here(torch.ones(2, 4)).device.type == "cpu"
-
-
-def test_a_full_card_is_out_of_memory():
-    with pretend.accelerator(storage="meta", capacity=GIB) as card:
-        net = stack(3)
-        net.to("cuda")
-        with pytest.raises(torch.OutOfMemoryError):
-            stack(2).to("cuda")
-        assert card.peak <= GIB
 
 
 def test_large_tensors_of_the_host_take_no_memory_and_small_ones_have_numbers(card):

@@ -68,7 +68,7 @@ def test_training_gives_the_processors_weights(precision):
     assert card.to_device.count > STEPS
 
 
-@pytest.mark.parametrize("name", ["SGD", "Adam", "Adagrad", "RMSprop", "NAdam", "RAdam"])
+@pytest.mark.parametrize("name", ["SGD", "RAdam"])
 def test_optimizers_make_the_processors_steps(name):
     kind = getattr(torch.optim, name)
     with pretend.accelerator():
@@ -84,16 +84,6 @@ def test_fused_and_foreach_steps_work_on_the_card_too():
             net(torch.ones(1, 3, device="cuda")).sum().backward()
             optimizer.step()
             assert optimizer.state[net.weight]["exp_avg"].device.type == "cuda"
-
-
-def test_draws_of_dropout_are_the_processors():
-    torch.manual_seed(1)
-    expected = functional.dropout(torch.ones(50), 0.5)
-    with pretend.accelerator():
-        torch.manual_seed(1)
-        torch.cuda.manual_seed_all(7)
-        made = functional.dropout(torch.ones(50, device="cuda"), 0.5).cpu()
-    assert torch.equal(made, expected)
 
 
 def test_the_loss_scale_falls_when_gradients_overflow():

@@ -40,17 +40,16 @@ def card():
         yield made
 
 
-@pytest.mark.parametrize("name", MIXED)
-def test_two_devices_in_one_operation_are_refused(name):
-    here, there = torch.ones(4, 4), torch.ones(4, 4, device="cuda")
-    with pytest.raises(RuntimeError, match=WORDS):
-        MIXED[name](there, here)
-    with pytest.raises(RuntimeError, match=WORDS):
-        MIXED[name](here, there)
+def test_two_devices_in_one_operation_are_refused():
+    for operation in MIXED.values():
+        here, there = torch.ones(4, 4), torch.ones(4, 4, device="cuda")
+        with pytest.raises(RuntimeError, match=WORDS):
+            operation(there, here)
+        with pytest.raises(RuntimeError, match=WORDS):
+            operation(here, there)
 
 
-@pytest.mark.parametrize("name", ["linear", "conv2d", "embedding"])
-def test_weights_left_behind_are_refused(name):
+def test_weights_left_behind_are_refused():
     nets = {
         "linear": nn.Linear(4, 4),
         "conv2d": nn.Conv2d(3, 4, 3),
@@ -61,10 +60,11 @@ def test_weights_left_behind_are_refused(name):
         "conv2d": torch.ones(1, 3, 4, 4),
         "embedding": torch.tensor([[1, 2]]),
     }
-    with pytest.raises(RuntimeError, match=WORDS):
-        nets[name](inputs[name].cuda())
-    with pytest.raises(RuntimeError, match=WORDS):
-        nets[name].cuda()(inputs[name])
+    for name, net in nets.items():
+        with pytest.raises(RuntimeError, match=WORDS):
+            net(inputs[name].cuda())
+        with pytest.raises(RuntimeError, match=WORDS):
+            net.cuda()(inputs[name])
 
 
 SCALARS = {
@@ -81,10 +81,9 @@ SCALARS = {
 }
 
 
-@pytest.mark.parametrize("name", SCALARS)
-def test_numbers_of_the_host_are_taken_exactly_where_another_device_of_torch_takes_them(name):
-    taken = [_is_taken(SCALARS[name], device) for device in ("cuda", "meta")]
-    assert taken[0] == taken[1]
+def test_numbers_of_the_host_are_taken_exactly_where_another_device_of_torch_takes_them():
+    for name, use in SCALARS.items():
+        assert _is_taken(use, "cuda") == _is_taken(use, "meta"), name
 
 
 def _is_taken(use, device):

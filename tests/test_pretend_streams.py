@@ -126,13 +126,10 @@ def test_memory_is_given_away_in_order(way):
     fetched(stream, source)
 
 
-def test_copies_from_ordinary_memory_are_there_at_once():
+def test_pinned_memory_says_so_and_copies_from_ordinary_memory_are_there_at_once():
     with torch.cuda.stream(torch.cuda.Stream()):
         there = torch.ones(4).to("cuda", non_blocking=True)
     there + 1
-
-
-def test_pinned_memory_says_so():
     source = torch.ones(2)
     pinned = source.pin_memory()
     assert (source.is_pinned(), pinned.is_pinned(), pinned.device.type) == (False, True, "cpu")

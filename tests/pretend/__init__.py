@@ -10,21 +10,20 @@ every time that the host waits are counted. Numbers are those of the processor, 
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from modules.meta_device.autocast import Autocast
 from tests.pretend.cuda_stand_ins import replace_cuda
 from tests.pretend.dispatch_mode import FollowStorages
 from tests.pretend.function_mode import RewriteDevices
 from tests.pretend.ledger import CPU, Ledger, Sync, Transfers
 from tests.pretend.moves import Mover
 from tests.pretend.numberless import Numberless, make_parameters_numberless
-from tests.pretend.numberless_autocast import NumberlessAutocast, forget_casts
-from tests.pretend.patches import Patches
 from tests.pretend.streams import Streams
 from tests.pretend.torch_stand_ins import AcceleratorState, replace_in_torch
 
@@ -89,21 +88,20 @@ def accelerator(
     ledger = Ledger(capacity, is_numberless=is_numberless)
     streams = Streams(ledger)
     dispatch = FollowStorages(ledger, streams, Numberless() if is_numberless else None)
-    autocast = NumberlessAutocast() if is_numberless else None
+    autocast = Autocast("cuda") if is_numberless else None
     mode = RewriteDevices(ledger, dispatch, Mover(ledger, dispatch), autocast)
-    patches = Patches()
     token = _LEDGER.set(ledger)
     state = AcceleratorState()
     try:
-        replace_cuda(patches, ledger, streams)
-        replace_in_torch(patches, ledger, mode)
-        if autocast is not None:
-            make_parameters_numberless(patches)
-            forget_casts(patches, autocast)
-        with dispatch, mode:
-            yield Card(ledger)
+        with ExitStack() as patches:
+            replace_cuda(patches, ledger, streams)
+            replace_in_torch(patches, ledger, mode)
+            if autocast is not None:
+                make_parameters_numberless(patches)
+                patches.enter_context(autocast.patched())
+            with dispatch, mode:
+                yield Card(ledger)
     finally:
-        patches.restore()
         state.restore()
         ledger.close()
         _LEDGER.reset(token)

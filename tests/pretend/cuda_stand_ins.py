@@ -1,29 +1,28 @@
 """What torch.cuda answers while there is a pretended card."""
 
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from tests.pretend.function_mode import place_named
-from tests.pretend.ledger import CUDA, TOTAL_MEMORY, Ledger
-from tests.pretend.patches import Patches
+from tests.pretend.ledger import CUDA, TOTAL_MEMORY, Ledger, replace
 from tests.pretend.streams import Event, Stream, Streams
 
 NAME = "Pretended card"
 CAPABILITY = (9, 0)
 
 
-def replace_cuda(patches: Patches, ledger: Ledger, streams: Streams) -> None:
+def replace_cuda(patches: ExitStack, ledger: Ledger, streams: Streams) -> None:
     """Lets torch.cuda speak of the pretended card."""
     answers = {**_presence(), **_memory(ledger), **_streams(ledger, streams), **_random()}
     for name, answer in answers.items():
-        patches.set(torch.cuda, name, answer)
+        replace(patches, torch.cuda, name, answer)
     for name, value in {"_initialized": True, "default_generators": ()}.items():
-        patches.set(torch.cuda, name, value)
-    patches.set(torch, "Generator", generator_class(torch.Generator))
+        replace(patches, torch.cuda, name, value)
+    replace(patches, torch, "Generator", generator_class(torch.Generator))
 
 
 def _presence() -> Mapping[str, Callable[..., Any]]:

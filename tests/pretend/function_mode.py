@@ -12,11 +12,12 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import _device_constructors
 
+from modules.meta_device.autocast import Autocast
+from modules.meta_device.device import attention
 from tests.pretend.dispatch_mode import FollowStorages
 from tests.pretend.ledger import CPU, CUDA, FLOATING, Ledger
 from tests.pretend.moves import Mover
-from tests.pretend.numberless import LARGE, META, attention, zeros_of
-from tests.pretend.numberless_autocast import NumberlessAutocast
+from tests.pretend.numberless import LARGE, META, zeros_of
 
 Handler = Callable[[Sequence[Any], dict[str, Any]], Any]
 
@@ -34,7 +35,7 @@ class RewriteDevices(TorchFunctionMode):
         ledger: Ledger,
         dispatch: FollowStorages,
         mover: Mover,
-        autocast: NumberlessAutocast | None = None,
+        autocast: Autocast | None = None,
     ) -> None:
         super().__init__()
         self._autocast = autocast
@@ -53,7 +54,7 @@ class RewriteDevices(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         if self._autocast is not None:
-            args, kwargs = self._autocast.cast(func, args, kwargs or {})
+            args, kwargs = self._autocast.cast(func, tuple(args), kwargs or {})
         handler = self._handlers.get(func)
         if handler is not None:
             return handler(args, kwargs or {})
@@ -83,15 +84,15 @@ class RewriteDevices(TorchFunctionMode):
             torch.Tensor.grad.__set__: self._set_grad,  # type: ignore[attr-defined] # a getset
             torch.Tensor.to: self._to,
             torch.Tensor.cuda: self._cuda,
-            torch.Tensor.cpu: self._cpu,
+            torch.Tensor.cpu: lambda args, _: self.mover.moved(args[0], CPU),
             torch.Tensor.type: self._type,
             torch.Tensor.pin_memory: lambda args, _: self.mover.pinned(args[0]),
-            torch.Tensor.is_pinned: self._is_pinned,
+            torch.Tensor.is_pinned: lambda args, _: self.mover.is_pinned(args[0]),
             torch.Tensor.copy_: self._copy,
-            torch.Tensor.numpy: self._numpy,
-            torch.Tensor.__array__: self._array,
-            torch.Tensor.tolist: self._tolist,
-            torch.Tensor.__repr__: self._repr,
+            torch.Tensor.numpy: partial(self._numpy, torch.Tensor.numpy),
+            torch.Tensor.__array__: partial(self._numpy, torch.Tensor.__array__),
+            torch.Tensor.tolist: partial(self._read, "tolist", torch.Tensor.tolist),
+            torch.Tensor.__repr__: partial(self._read, "print", torch.Tensor.__repr__),
             torch.Tensor.__deepcopy__: self._deepcopy,
             torch.Tensor.new_tensor: self._new_tensor,
             torch.Tensor.data_ptr: self._data_ptr,
@@ -119,7 +120,8 @@ class RewriteDevices(TorchFunctionMode):
         if place is None:
             place = CPU if source is None else self.ledger.place_of(source)
         if asked is not None and torch.device(asked).type == "meta":
-            return func(*args, device="meta", **kwargs)
+            # Empty networks are made so, and wait in main memory.
+            return self._made(func, args, {**kwargs, "device": META}, CPU)
         if kwargs.get("generator") is not None:
             require_same_device(kwargs["generator"], place)
         made = self._made(func, args, kwargs, place)
@@ -202,9 +204,6 @@ class RewriteDevices(TorchFunctionMode):
         assert place is CUDA
         return self.mover.moved(args[0], place, non_blocking=non_blocking)
 
-    def _cpu(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
-        return self.mover.moved(args[0], CPU)
-
     def _type(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         answer = torch.Tensor.type(*args, **kwargs)
         if isinstance(answer, str) and self._is_on(args[0], CUDA):
@@ -219,27 +218,15 @@ class RewriteDevices(TorchFunctionMode):
             source = self.mover.moved(source, self.ledger.place_of(target))
         return target.copy_(source, *args[2:], **kwargs)
 
-    def _is_pinned(self, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-        entry = self.ledger.entry_of(args[0])
-        return entry is not None and entry.is_pinned
-
     # What is read.
 
-    def _numpy(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _numpy(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if self._is_on(args[0], CUDA):
             raise TypeError(_NUMPY)
         self._require_landed(args[0], "numpy")
         if args[0].is_meta:
             return zeros_of(args[0]).numpy()
-        return torch.Tensor.numpy(*args, **kwargs)
-
-    def _array(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        if self._is_on(args[0], CUDA):
-            raise TypeError(_NUMPY)
-        self._require_landed(args[0], "numpy")
-        if args[0].is_meta:
-            return zeros_of(args[0]).numpy()
-        return torch.Tensor.__array__(*args, **kwargs)
+        return func(*args, **kwargs)
 
     def _data_ptr(self, args: Sequence[Any], kwargs: dict[str, Any]) -> int:
         self._require_landed(args[0], "data_ptr")
@@ -252,12 +239,6 @@ class RewriteDevices(TorchFunctionMode):
         streams, entry = self.dispatch.streams, self.ledger.entry_of(tensor)
         if streams.is_used and entry is not None and entry.place is CPU:
             streams.use(streams.host, [entry], [], what)
-
-    def _tolist(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        return self._read("tolist", torch.Tensor.tolist, args, kwargs)
-
-    def _repr(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        return self._read("print", torch.Tensor.__repr__, args, kwargs)
 
     def _read(
         self, what: str, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
@@ -296,6 +277,10 @@ class RewriteDevices(TorchFunctionMode):
 
 
 def _attend(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    if not args[0].is_meta:
+        return functional.scaled_dot_product_attention(*args, **kwargs)
+    if kwargs.get("attn_mask") is not None:
+        kwargs = kwargs | {"attn_mask": kwargs["attn_mask"].to(META)}
     return attention(*args, **kwargs)
 
 

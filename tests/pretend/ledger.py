@@ -6,8 +6,10 @@ Python object for each storage, which dies with it, so that a weak reference tel
 
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -203,6 +205,11 @@ def _inside(tensor: Tensor) -> Tensor:
         names, _ = tensor.__tensor_flatten__()  # type: ignore[attr-defined] # wrappers have it
         tensor = getattr(tensor, names[0])
     return tensor
+
+
+def replace(patches: ExitStack, owner: Any, name: str, value: object) -> None:
+    """Replaces an attribute of a module or class until the patches are undone."""
+    patches.enter_context(mock.patch.object(owner, name, value, create=True))
 
 
 def is_wrapper(kind: type) -> bool:

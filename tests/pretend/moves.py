@@ -56,7 +56,7 @@ class Mover:
         """A copy in another place, without gradient."""
         size = tensor.numel() * tensor.element_size()
         # Source: ATen's _to_copy makes pinned memory for a copy to the host that need not wait.
-        is_pinned = place is CPU or self._is_pinned(tensor)
+        is_pinned = place is CPU or self.is_pinned(tensor)
         self.dispatch.count_transfer(size, place, waits=not (non_blocking and is_pinned))
         if self.ledger.is_numberless and not tensor.is_meta:
             made = torch.empty_like(tensor, device=META, memory_format=memory_format)
@@ -78,13 +78,14 @@ class Mover:
             raise RuntimeError(
                 "cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned"
             )
-        if self._is_pinned(tensor):
+        if self.is_pinned(tensor):
             return tensor
         copy = tensor.clone()
         self.ledger.pin(copy)
         return copy
 
-    def _is_pinned(self, tensor: Tensor) -> bool:
+    def is_pinned(self, tensor: Tensor) -> bool:
+        """Whether a tensor is in pinned host memory."""
         entry = self.ledger.entry_of(tensor)
         return entry is not None and entry.is_pinned
 

@@ -6,15 +6,15 @@ host memory. What is small there keeps its numbers until it meets one without.
 
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch._ops import OpOverload
-from torch.nn import functional
 
+from tests.pretend.ledger import replace
 from tests.pretend.op_rules import OpRule
-from tests.pretend.patches import Patches
 
 META = torch.device("meta")
 LARGE = 2**20
@@ -80,31 +80,7 @@ def zeros_of(tensor: Tensor) -> Tensor:
     return torch.zeros(tensor.shape, dtype=tensor.dtype)
 
 
-def attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    """Attention that keeps no matrix of scores, as flash attention on a card does."""
-    if not query.is_meta:
-        return functional.scaled_dot_product_attention(
-            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
-        )
-    if enable_gqa:
-        raise NotImplementedError("attention with shared keys has no form without numbers here")
-    mask = None if attn_mask is None else attn_mask.to(META)
-    made: Tensor = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        query, key, value, dropout_p, is_causal, attn_mask=mask, scale=scale
-    )[0]
-    return made
-
-
-def make_parameters_numberless(patches: Patches) -> None:
+def make_parameters_numberless(patches: ExitStack) -> None:
     """Parameters that are made from now on have no numbers, so that they may move as one likes."""
     original = nn.Parameter.__new__
 
@@ -113,7 +89,7 @@ def make_parameters_numberless(patches: Patches) -> None:
             data = torch.empty_like(data, device=META)
         return original(cls, data, requires_grad)
 
-    patches.set(nn.Parameter, "__new__", staticmethod(new))
+    replace(patches, nn.Parameter, "__new__", staticmethod(new))
 
 
 def _without_numbers(value: Any) -> Any:

@@ -3,6 +3,7 @@
 import functools
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -10,8 +11,7 @@ import torch.utils._foreach_utils
 from torch import Tensor, nn
 
 from tests.pretend.function_mode import RewriteDevices
-from tests.pretend.ledger import CPU, CUDA, Ledger
-from tests.pretend.patches import Patches
+from tests.pretend.ledger import CPU, CUDA, Ledger, replace
 from tests.pretend.places import callers_place
 
 # Their packages replace these names by functions and classes of the same name.
@@ -19,7 +19,7 @@ _OPTIMIZER = sys.modules["torch.optim.optimizer"]
 _CLIPPING = sys.modules["torch.nn.utils.clip_grad"]
 
 
-def replace_in_torch(patches: Patches, ledger: Ledger, mode: RewriteDevices) -> None:
+def replace_in_torch(patches: ExitStack, ledger: Ledger, mode: RewriteDevices) -> None:
     """Replaces all of them."""
     _autocast(patches)
     _foreach(patches, ledger)
@@ -30,7 +30,7 @@ def replace_in_torch(patches: Patches, ledger: Ledger, mode: RewriteDevices) -> 
     _tensor_methods(patches, ledger)
 
 
-def _tensor_methods(patches: Patches, ledger: Ledger) -> None:
+def _tensor_methods(patches: ExitStack, ledger: Ledger) -> None:
     """Methods that torch does not show to modes, or not soon enough."""
     pickled = torch.Tensor._reduce_ex_internal
 
@@ -45,11 +45,11 @@ def _tensor_methods(patches: Patches, ledger: Ledger) -> None:
         if entry is not None:
             entry.recorded = {*(entry.recorded or ()), stream}
 
-    patches.set(torch.Tensor, "_reduce_ex_internal", reduce)
-    patches.set(torch.Tensor, "record_stream", record_stream)
+    replace(patches, torch.Tensor, "_reduce_ex_internal", reduce)
+    replace(patches, torch.Tensor, "record_stream", record_stream)
 
 
-def _wrappers(patches: Patches) -> None:
+def _wrappers(patches: ExitStack) -> None:
     """Tensors that hold others are made where memory is, and are told to be where these are."""
     original = torch.Tensor._make_wrapper_subclass
 
@@ -59,10 +59,10 @@ def _wrappers(patches: Patches) -> None:
             kwargs["device"] = CPU
         return original(*args, **kwargs)
 
-    patches.set(torch.Tensor, "_make_wrapper_subclass", staticmethod(make))
+    replace(patches, torch.Tensor, "_make_wrapper_subclass", staticmethod(make))
 
 
-def _autocast(patches: Patches) -> None:
+def _autocast(patches: ExitStack) -> None:
     """Of the card it is that of the processor: the same casts, the same numbers."""
     kind = torch.amp.autocast_mode.autocast
     original = kind.__init__
@@ -72,17 +72,17 @@ def _autocast(patches: Patches) -> None:
             dtype = torch.float16  # CUDA's
         original(self, _real(device_type), dtype, *args, **kwargs)
 
-    patches.set(kind, "__init__", init)
+    replace(patches, kind, "__init__", init)
     for name in (
         "is_autocast_enabled",
         "get_autocast_dtype",
         "set_autocast_enabled",
         "set_autocast_dtype",
     ):
-        patches.set(torch, name, _with_real_device(getattr(torch, name)))
+        replace(patches, torch, name, _with_real_device(getattr(torch, name)))
     available = torch.amp.autocast_mode.is_autocast_available
     for owner in (torch.amp, torch.amp.autocast_mode):
-        patches.set(owner, "is_autocast_available", _with_real_device(available))
+        replace(patches, owner, "is_autocast_available", _with_real_device(available))
 
 
 def _real(device_type: Any) -> Any:
@@ -97,7 +97,7 @@ def _with_real_device(original: Callable[..., Any]) -> Callable[..., Any]:
     return asked
 
 
-def _foreach(patches: Patches, ledger: Ledger) -> None:
+def _foreach(patches: ExitStack, ledger: Ledger) -> None:
     """Optimizers take the branch that they take on the processor, and group by pretended device."""
     group = torch.utils._foreach_utils._group_tensors_by_device_and_dtype
 
@@ -106,13 +106,13 @@ def _foreach(patches: Patches, ledger: Ledger) -> None:
         return _by_place(made, ledger)
 
     for owner in (torch.utils._foreach_utils, _OPTIMIZER, _CLIPPING):
-        patches.set(owner, "_group_tensors_by_device_and_dtype", grouped)
+        replace(patches, owner, "_group_tensors_by_device_and_dtype", grouped)
     if not ledger.is_numberless:
         # Else memory is what counts, and optimizers are as greedy as on a card.
         for owner in (torch.utils._foreach_utils, _OPTIMIZER):
-            patches.set(owner, "_get_foreach_kernels_supported_devices", lambda: [])
+            replace(patches, owner, "_get_foreach_kernels_supported_devices", lambda: [])
     for owner in (torch.utils._foreach_utils, _CLIPPING):
-        patches.set(owner, "_device_has_foreach_support", lambda device: True)
+        replace(patches, owner, "_device_has_foreach_support", lambda device: True)
 
 
 def _by_place(groups: dict[Any, Any], ledger: Ledger) -> dict[Any, Any]:
@@ -130,7 +130,7 @@ def _by_place(groups: dict[Any, Any], ledger: Ledger) -> dict[Any, Any]:
     return made
 
 
-def _callbacks(patches: Patches, mode: RewriteDevices) -> None:
+def _callbacks(patches: ExitStack, mode: RewriteDevices) -> None:
     """Python that C++ calls talks to the mode, too: hooks, backward passes, saved tensors."""
     engine = torch.autograd.graph._engine_run_backward
 
@@ -139,14 +139,14 @@ def _callbacks(patches: Patches, mode: RewriteDevices) -> None:
             return engine(*args, **kwargs)
 
     for owner in (torch.autograd, torch.autograd.graph):
-        patches.set(owner, "_engine_run_backward", run_backward)
+        replace(patches, owner, "_engine_run_backward", run_backward)
     hooks = torch.autograd.graph.saved_tensors_hooks
     original = hooks.__init__
 
     def init(self: Any, pack: Callable[..., Any], unpack: Callable[..., Any]) -> None:
         original(self, _in_mode(pack, mode), _in_mode(unpack, mode))
 
-    patches.set(hooks, "__init__", init)
+    replace(patches, hooks, "__init__", init)
 
 
 def _in_mode(function: Callable[..., Any], mode: RewriteDevices) -> Callable[..., Any]:
@@ -158,7 +158,7 @@ def _in_mode(function: Callable[..., Any], mode: RewriteDevices) -> Callable[...
     return called
 
 
-def _functions(patches: Patches, ledger: Ledger) -> None:
+def _functions(patches: ExitStack, ledger: Ledger) -> None:
     """Own functions' backward has to give each input a gradient in the input's place."""
     original = torch.autograd.Function.__dict__["apply"].__func__
 
@@ -168,7 +168,7 @@ def _functions(patches: Patches, ledger: Ledger) -> None:
             _check_gradients(cls.__name__, args, made, ledger)
         return made
 
-    patches.set(torch.autograd.Function, "apply", classmethod(apply))
+    replace(patches, torch.autograd.Function, "apply", classmethod(apply))
 
 
 def _check_gradients(name: str, args: Sequence[Any], made: Any, ledger: Ledger) -> None:
@@ -195,9 +195,9 @@ def _check_gradients(name: str, args: Sequence[Any], made: Any, ledger: Ledger) 
 _SAID = {CUDA, CPU}
 
 
-def _module_moves(patches: Patches, ledger: Ledger) -> None:
+def _module_moves(patches: ExitStack, ledger: Ledger) -> None:
     for name in ("to", "cuda", "cpu"):
-        patches.set(nn.Module, name, _noted(name, getattr(nn.Module, name), ledger))
+        replace(patches, nn.Module, name, _noted(name, getattr(nn.Module, name), ledger))
 
 
 def _noted(name: str, original: Callable[..., Any], ledger: Ledger) -> Callable[..., Any]:

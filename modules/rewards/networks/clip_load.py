@@ -1,10 +1,10 @@
 """Loading of CLIP networks from files: with their weights, or empty for forecasts."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Literal
 
 import torch
-from accelerate import init_empty_weights
 from torch import nn
 from transformers import (
     CLIPTextConfig,
@@ -16,6 +16,7 @@ from transformers import (
 
 from modules.formats.files.component_configs import MODELS
 from modules.formats.files.tensor_source import TensorReader, open_tensors
+from modules.memory.empty import build_empty
 from modules.rewards.networks.clip import Clip
 from modules.rewards.networks.clip_convert import (
     Tower,
@@ -101,9 +102,10 @@ def _towers(
     vision: CLIPVisionConfig, text: CLIPTextConfig | None
 ) -> tuple[CLIPVisionModelWithProjection, CLIPTextModelWithProjection | None]:
     """Build the towers without weights."""
-    with init_empty_weights():
-        text_tower = None if text is None else CLIPTextModelWithProjection(text)
-        return CLIPVisionModelWithProjection(vision), text_tower
+    text_tower = None
+    if text is not None:
+        text_tower = build_empty(partial(CLIPTextModelWithProjection, text))
+    return build_empty(partial(CLIPVisionModelWithProjection, vision)), text_tower
 
 
 def _configs(

@@ -8,11 +8,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 import torch
-from accelerate import init_empty_weights
 from torch import Size, Tensor, nn
 from transformers import BertTokenizer, BlipTextConfig, BlipVisionConfig
 from transformers.models.blip.modeling_blip import BlipVisionModel
@@ -20,6 +20,7 @@ from transformers.models.blip.modeling_blip_text import BlipTextModel
 
 from modules.formats.files.tensor_source import open_tensors
 from modules.formats.original.recipe import Recipe
+from modules.memory.empty import build_empty
 from modules.memory.to_device import to_device
 from modules.rewards.networks.clip_pixels import clip_pixels
 from modules.rewards.networks.heads import Head, empty_head, read_head
@@ -162,8 +163,10 @@ def empty_towers(
     vision: BlipVisionConfig, text: BlipTextConfig
 ) -> tuple[BlipVisionModel, BlipTextModel]:
     """Build the towers without weights, on the meta device."""
-    with init_empty_weights():
-        return BlipVisionModel(vision), BlipTextModel(text, add_pooling_layer=False)
+    return (
+        build_empty(partial(BlipVisionModel, vision)),
+        build_empty(partial(BlipTextModel, text, add_pooling_layer=False)),
+    )
 
 
 def vision_config(shapes: Mapping[str, Size]) -> BlipVisionConfig:
