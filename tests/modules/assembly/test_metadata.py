@@ -1,12 +1,6 @@
 """What a finished file tells: the fields that programs show, and nothing private."""
 
-import base64
-import io
 import json
-from typing import Annotated
-
-import pytest
-from PIL import Image
 
 from modules.assembly.metadata import (
     MAX_TAGS,
@@ -14,15 +8,14 @@ from modules.assembly.metadata import (
     ModelFacts,
     count_tags,
     output_metadata,
-    without_paths,
 )
 from onetrainer import __version__
-from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.fields import settings
 from onetrainer.config.rewards.reward import Reward
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.presets.presets import resolve, with_value
+from tests.each import each
 
 SECRET = "jane-doe-at-home"
 DATASET = DatasetFacts(
@@ -117,7 +110,7 @@ def test_the_config_can_be_loaded_again_from_the_file():
     assert again == resolve(with_value(wanted.model_dump(), "output.folder", ""), source="test")
 
 
-@pytest.mark.parametrize(
+@each(
     ("switch", "keys"),
     [
         ("include_dataset", {"onetrainer_dataset", "ss_tag_frequency", "ss_bucket_info"}),
@@ -146,27 +139,10 @@ def test_without_the_settings_neither_seed_nor_rates_are_told():
     assert "onetrainer_config" not in without
 
 
-def test_a_date_is_told_only_when_asked_for():
-    def asked() -> str:
-        raise AssertionError("the clock was asked")
-
-    past_warnings(config(), day=asked)
-    fields = past_warnings(config(metadata__include_date=True), day=lambda: "2031-02-03")
-    assert fields["modelspec.date"] == "2031-02-03"
-
-
-def test_the_thumbnail_is_a_image_again():
-    file = io.BytesIO()
-    Image.new("RGB", (40, 30), "teal").save(file, "JPEG")
-    url = past_warnings(config(), thumbnail=file.getvalue())["modelspec.thumbnail"]
-    data = base64.b64decode(url.removeprefix("data:image/jpeg;base64,"))
-    assert Image.open(io.BytesIO(data)).size == (40, 30)
-
-
 PATHS = [setting.path for setting in settings(TrainConfig) if setting.ui.is_path]
 
 
-@pytest.mark.parametrize("path", PATHS)
+@each("path", PATHS)
 def test_no_path_of_any_setting_is_told(path):
     for value in (f"/home/{SECRET}/x", f"C:\\Users\\{SECRET}", f"{SECRET}/x.safetensors"):
         document = config().model_dump()
@@ -176,16 +152,13 @@ def test_no_path_of_any_setting_is_told(path):
         assert SECRET not in json.dumps(fields, ensure_ascii=False)
 
 
-OF_REWARDS = [setting.path for setting in settings(Reward) if setting.ui.is_path]
-
-
-@pytest.mark.parametrize("name", OF_REWARDS)
+@each("name", [setting.path for setting in settings(Reward) if setting.ui.is_path])
 def test_no_path_of_a_reward_is_told(name):
-    for value in (f"/home/{SECRET}/x", f"/home/{SECRET}/x.py:mine"):
-        objective = {"kind": "alignprop", "rewards": [{"reward": "function", name: value}]}
-        fields = past_warnings(config(objective=objective))
-        assert '"function"' in fields["onetrainer_config"]
-        assert SECRET not in json.dumps(fields, ensure_ascii=False)
+    value = f"/home/{SECRET}/x.py:mine"
+    objective = {"kind": "alignprop", "rewards": [{"reward": "function", name: value}]}
+    fields = past_warnings(config(objective=objective))
+    assert '"function"' in fields["onetrainer_config"]
+    assert SECRET not in json.dumps(fields, ensure_ascii=False)
 
 
 def test_a_relative_path_that_looks_like_a_hub_name_is_not_told(tmp_path, monkeypatch):
@@ -199,26 +172,3 @@ def test_a_hub_name_stays():
     fields = past_warnings(config(model__path="someone/a-model-1.5"))
     assert fields["ss_sd_model_name"] == "someone/a-model-1.5"
     assert json.loads(fields["onetrainer_config"])["model"]["path"] == "someone/a-model-1.5"
-
-
-class Part(Section):
-    """One of several."""
-
-    folder: Annotated[str, Ui("Folder", editor="folder")] = ""
-    """Where it is."""
-
-    word: Annotated[str, Ui("Word")] = "kept"
-    """What it is called."""
-
-
-class Whole(Section):
-    """Several."""
-
-    parts: tuple[Part, ...] = ()
-
-
-def test_paths_are_emptied_inside_lists_too():
-    whole = Whole(parts=(Part(folder=f"/home/{SECRET}"), Part(folder="a/b", word="so")))
-    assert without_paths(whole) == {
-        "parts": [{"folder": "", "word": "kept"}, {"folder": "", "word": "so"}]
-    }

@@ -3,11 +3,9 @@
 import json
 import shutil
 
-import pytest
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from onetrainer.errors import UserError
 from onetrainer.model_files import inspect_model
 
 
@@ -70,15 +68,20 @@ def test_scheduler_without_a_name_and_an_index_without_tokenizers_are_filled_in(
     assert index["tokenizer"] == ["transformers", "CLIPTokenizer"]
 
 
-def test_folder_in_a_files_place_is_told_as_what_it_is(tmp_path, singles, run):
-    (tmp_path / "taken.safetensors").mkdir()
-    with pytest.raises(UserError) as caught:
-        run(singles["sd15", "epsilon"], tmp_path / "taken.safetensors")
-    assert "overwrit" not in str(caught.value)
-
-
 def test_odd_scaling_factor_of_a_vae_folder_is_no_failure(tmp_path, folders):
     shutil.copytree(folders["sd15", "epsilon"] / "vae", tmp_path / "vae")
     path = tmp_path / "vae" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"scaling_factor": [0.18]}))
     assert inspect_model(tmp_path / "vae").kind == "vae"
+
+
+def test_what_single_files_have_besides_is_told_in_words(tmp_path, folders, run):
+    for family, added in (("sd15", 0), ("sd2", 14), ("sdxl", 1)):
+        file, folder = tmp_path / f"{family}.safetensors", tmp_path / family
+        notes = run(folders[family, "epsilon"], file)
+        told = [note for note in notes if note.startswith("Added")]
+        assert [int(note.split()[1]) for note in told] == [added] * bool(added)
+        assert all("the model's weights are unchanged" in note for note in told)
+        notes += run(file, folder, prediction="epsilon")
+        assert "position_ids" not in " ".join(notes)
+        assert "Made up" not in " ".join(notes)

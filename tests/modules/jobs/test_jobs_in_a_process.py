@@ -16,7 +16,7 @@ from onetrainer.cli import progress
 from onetrainer.errors import EXIT_STOPPED, UserError
 from onetrainer.jobs.job import Job
 from onetrainer.jobs.sample_request import SampleRequest
-from onetrainer.run.events import Failed, Phase, Stopped
+from onetrainer.run.events import Failed, Phase
 from tests import tiny
 from tests.runs import DEADLINE, wait_until
 
@@ -136,11 +136,3 @@ def test_a_killed_job_is_told_of_with_what_libraries_printed(folder, monkeypatch
     assert (ending.kind, "SIGKILL" in ending.what) == ("program", True)
     assert all(text in ending.remedy for text in (str(job.log), "a library's", "more of it"))
     assert logs(tmp_path) == [job.log.name]
-
-
-def test_a_job_that_is_stopped_twice_ends_at_once(folder):
-    job = Job("sample", request(folder, steps=2))
-    job.stop()
-    job.stop()
-    *_, ending = job.events()
-    assert ending == Stopped(0, "stop")

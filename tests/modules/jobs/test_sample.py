@@ -91,33 +91,19 @@ def test_files_show_what_the_sampler_draws(draw):
         assert change(ours, numpy.asarray(to_image(theirs)).astype(int)) <= 1
 
 
-def test_files_are_numbered_and_never_overwritten(draw, tmp_path):
-    draw(seeds=(1, 2))
-    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    draw(seeds=(1,), steps=3)
-    assert sorted(before) == ["00001-1.png", "00002-2.png"]
-    assert (tmp_path / "out" / "00003-1.png").exists()
-    assert before.items() <= {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}.items()
-
-
-def test_a_grid_shows_prompts_by_seeds(draw, tmp_path):
-    found, _ = draw(prompts=("a cat", "a dog"), seeds=(1, 2), grid=True)
-    assert len(found) == 5
-    height, width, _ = found[-1].shape
-    assert (width > 2 * 64, height > 2 * 64) == (True, True)
-    assert sorted(path.name for path in (tmp_path / "out").iterdir())[-1] == "00005-grid.png"
-
-
-def test_what_happens_is_told(draw):
+def test_files_are_numbered_and_never_overwritten_and_what_happens_is_told(draw, tmp_path):
     _, told = draw(seeds=(1, 2))
     samples = [event for event in told if isinstance(event, Sample)]
     assert [(event.prompt, event.seed) for event in samples] == [("a cat", 1), ("a cat", 2)]
     phases = [event for event in told if isinstance(event, Phase)]
     assert phases[0].detail.startswith("loading the model ")
-    assert [(event.name, event.done, event.total) for event in phases[-2:]] == [
-        ("sampling", 0, 2),
-        ("sampling", 1, 2),
-    ]
+    progress = [(event.name, event.done, event.total) for event in phases[-2:]]
+    assert progress == [("sampling", 0, 2), ("sampling", 1, 2)]
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    draw(seeds=(1,), steps=3)
+    assert sorted(before) == ["00001-1.png", "00002-2.png"]
+    assert (tmp_path / "out" / "00003-1.png").exists()
+    assert before.items() <= {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}.items()
 
 
 def test_a_lora_changes_images_by_its_strength(draw, tmp_path):
@@ -132,15 +118,23 @@ def test_a_lora_changes_images_by_its_strength(draw, tmp_path):
     assert change(twice, double) <= 1 < change(whole, double)
 
 
-def test_images_tell_of_their_model_and_loras_but_of_no_path(draw, tmp_path, base):
+def test_images_tell_of_all_that_they_were_drawn_with_but_of_no_path(draw, tmp_path, base):
     path = write_lora(tmp_path / "style.safetensors")
-    draw(loras=(Lora(path=path, strength=0.5),), clip_skip=2)
+    write_embedding(tmp_path / "mycat.safetensors", embedding("inner"))
+    draw(
+        loras=(Lora(path=path, strength=0.5),),
+        clip_skip=2,
+        embeddings=(str(tmp_path / "mycat.safetensors"),),
+        vae=str(base / "vae"),
+    )
     with Image.open(tmp_path / "out" / "00001-42.png") as image:
         text, own = image.info["parameters"], json.loads(image.info["onetrainer"])
     assert text.startswith("a cat <lora:style:0.5>\nSteps: 2, ")
-    assert "Model: base, Clip skip: 2" in text
+    assert "Model: base, VAE: vae, Embeddings: mycat, Clip skip: 2, " in text
     assert own["loras"] == [{"name": "style", "strength": 0.5}]
-    assert str(base.parent) not in text + json.dumps(own)
+    told = text + json.dumps(own)
+    assert str(base.parent) not in told
+    assert str(tmp_path) not in told
 
 
 def test_an_embedding_is_read_where_its_word_stands(draw, tmp_path):
@@ -152,9 +146,6 @@ def test_an_embedding_is_read_where_its_word_stands(draw, tmp_path):
     assert not [event for event in told if isinstance(event, Warned)]
     (other,), told = draw(prompts=("a cat",), embeddings=files)
     assert change(other, draw()[0][0]) == 0
-    assert [event.text for event in told if isinstance(event, Warned)] == [
-        'mycat.safetensors: no prompt contains "mycat"'
-    ]
 
 
 def test_either_word_of_an_embedding_will_do_and_its_lack_is_told_once(draw, tmp_path):
@@ -185,26 +176,6 @@ def test_an_embedding_that_replaces_the_output_is_drawn_alone_and_out_of_a_bundl
     assert change(alone, numpy.asarray(to_image(expected)).astype(int)) <= 1
 
 
-def test_an_embedding_bundled_with_a_lora_is_read(draw, tmp_path):
-    lora = write_lora(tmp_path / "l.safetensors", scale=0.0, embeddings={"word": embedding("word")})
-    write_embedding(tmp_path / "word.safetensors", embedding("word"))
-    (alone,), _ = draw(prompts=("a word",), embeddings=(str(tmp_path / "word.safetensors"),))
-    (bundled,), _ = draw(prompts=("a word",), loras=(Lora(path=lora),))
-    assert change(alone, bundled) == 0
-    assert change(alone, draw(prompts=("a word",))[0][0]) > 1
-
-
-def test_embeddings_bundled_with_each_other_are_read_by_their_words(draw, tmp_path):
-    both = {"one": embedding("one"), "two": embedding("two", seed=2)}
-    write_safetensors(tmp_path / "both.safetensors", bundle(both), {})
-    for word, one in both.items():
-        write_embedding(tmp_path / f"{word}.safetensors", one)
-        prompt = {"prompts": (f"a {word}",)}
-        (alone,), _ = draw(**prompt, embeddings=(str(tmp_path / f"{word}.safetensors"),))
-        (bundled,), _ = draw(**prompt, embeddings=(str(tmp_path / "both.safetensors"),))
-        assert change(alone, bundled) == 0
-
-
 def test_a_lora_for_another_kind_of_model_is_refused_with_its_name(draw, tmp_path):
     path = tmp_path / "xl.safetensors"
     name = "lora_unet_input_blocks_4_1_transformer_blocks_0_attn1_to_q"
@@ -223,57 +194,41 @@ def nothing_is_loaded(monkeypatch):
     monkeypatch.setattr("modules.jobs.sample.load_family", load)
 
 
-@pytest.mark.parametrize("name", ["file", "file/below", "x" * 300])
 def test_a_folder_that_cannot_be_written_is_told_before_a_model_is_loaded(
-    draw, tmp_path, nothing_is_loaded, name
+    draw, tmp_path, nothing_is_loaded
 ):
     (tmp_path / "file").write_text("a file")
-    with pytest.raises(UserError, match="--out"):
-        draw(out=str(tmp_path / name))
+    for name in ("file", "file/below", "x" * 300):
+        with pytest.raises(UserError, match="--out"):
+            draw(out=str(tmp_path / name))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize(
-    ("grid", "free", "fits"),
-    [(False, 49151, False), (False, 49152, True), (True, 98303, False), (True, 98304, True)],
-)
 def test_a_disk_without_room_for_all_images_is_told_before_one_is_drawn(
-    draw, tmp_path, monkeypatch, grid, free, fits
+    draw, tmp_path, monkeypatch
 ):
     # Four pictures of 64 × 64 pixels, each of 3 bytes; the grid has all of them once more.
-    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
-    request = {"prompts": ("a", "b"), "seeds": (1, 2), "grid": grid}
-    if fits:
-        assert len(draw(**request)[0]) == 4 + grid
-        return
-    with pytest.raises(UserError, match=r"the disk has 0\.. MiB free.*--out"):
-        draw(**request)
-    assert not (tmp_path / "out").exists()
+    request = {"prompts": ("a", "b"), "seeds": (1, 2)}
+    for grid, room in ((False, 49152), (True, 98304)):
+        monkeypatch.setattr(
+            "shutil.disk_usage", lambda _, free=room - 1: SimpleNamespace(free=free)
+        )
+        with pytest.raises(UserError, match=r"the disk has 0\.. MiB free.*--out"):
+            draw(**request, grid=grid)
+        assert not (tmp_path / "out").exists()
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=98304))
+    found, _ = draw(**request, grid=True)
+    height, width, _ = found[-1].shape
+    assert len(found) == 5
+    assert (width > 2 * 64, height > 2 * 64) == (True, True)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir())[-1] == "00005-grid.png"
 
 
-def test_images_tell_of_embeddings_and_another_vae_but_of_no_path(draw, tmp_path, base):
-    write_embedding(tmp_path / "mycat.safetensors", embedding("inner"))
-    draw(
-        prompts=("a mycat",),
-        embeddings=(str(tmp_path / "mycat.safetensors"),),
-        vae=str(base / "vae"),
-    )
-    with Image.open(tmp_path / "out" / "00001-42.png") as image:
-        told = image.info["parameters"] + image.info["onetrainer"]
-    assert "VAE: vae, Embeddings: mycat, " in told
-    assert str(tmp_path) not in told
-
-
-@pytest.mark.parametrize(
-    ("guidance", "negative", "is_reported"),
-    [(1.0, "blurry", True), (1.0, "", False), (2.0, "x", False)],
-)
-def test_a_negative_prompt_without_guidance_is_told_to_have_no_effect(
-    draw, guidance, negative, is_reported
-):
-    _, told = draw(guidance=guidance, negative=negative)
-    notes = [event.text for event in told if isinstance(event, Warned)]
-    assert notes == ["at guidance 1 the negative prompt has no effect"] * is_reported
+def test_a_negative_prompt_without_guidance_is_told_to_have_no_effect(draw):
+    for guidance, negative, is_reported in ((1.0, "blurry", True), (1.0, "", False)):
+        _, told = draw(guidance=guidance, negative=negative)
+        notes = [event.text for event in told if isinstance(event, Warned)]
+        assert notes == ["at guidance 1 the negative prompt has no effect"] * is_reported
 
 
 def test_a_lora_for_another_base_is_refused_before_a_model_of_the_hub_is_loaded(
@@ -297,14 +252,7 @@ def test_an_embedding_of_another_width_is_told_in_one_sentence_each(draw, tmp_pa
     assert f"Expected vectors of {tiny.WIDTH} numbers (" in str(raised.value)
 
 
-def test_the_hub_name_of_a_model_is_told_whole(draw, base, monkeypatch, tmp_path):
-    monkeypatch.setattr("modules.jobs.sample.fetch", lambda *_arguments, **_options: base)
-    draw(base="owner/model")
-    with Image.open(tmp_path / "out" / "00001-42.png") as image:
-        assert "Model: owner/model, " in image.info["parameters"]
-
-
-def test_a_model_of_the_hub_is_fetched(draw, base, monkeypatch):
+def test_a_model_of_the_hub_is_fetched_and_named_whole(draw, base, monkeypatch, tmp_path):
     asked = []
 
     def fetch(name, *, offline, report):
@@ -317,3 +265,5 @@ def test_a_model_of_the_hub_is_fetched(draw, base, monkeypatch):
     assert asked == [("owner/model", True)]
     assert change(found, draw()[0][0]) == 0
     assert told[0] == Phase("loading", detail="downloading")
+    with Image.open(tmp_path / "out" / "00001-42.png") as image:
+        assert "Model: owner/model, " in image.info["parameters"]

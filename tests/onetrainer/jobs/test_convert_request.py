@@ -1,3 +1,5 @@
+from itertools import product
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -6,6 +8,7 @@ from onetrainer.__main__ import main
 from onetrainer.errors import UserError
 from onetrainer.jobs.convert_request import ConvertRequest, examine
 from tests import tiny
+from tests.each import each
 
 LORA = {
     "lora_unet_mid_block_attentions_0_proj_in.lora_down.weight": torch.zeros(2, 4, 1, 1),
@@ -14,13 +17,14 @@ LORA = {
 BUNDLED = {"bundle_emb.cat.clip_l": torch.zeros(2, 768)}
 
 
-@pytest.fixture
-def sources(tmp_path):
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
     """A file of each kind."""
-    tiny.write_single_file(tmp_path / "model.safetensors")
-    save_file(LORA | BUNDLED, tmp_path / "lora.safetensors")
-    save_file({"emb_params": torch.zeros(2, 768)}, tmp_path / "embedding.safetensors")
-    return tmp_path
+    folder = tmp_path_factory.mktemp("sources")
+    tiny.write_single_file(folder / "model.safetensors")
+    save_file(LORA | BUNDLED, folder / "lora.safetensors")
+    save_file({"emb_params": torch.zeros(2, 768)}, folder / "embedding.safetensors")
+    return folder
 
 
 def request(folder, kind, target="out.safetensors", **options):
@@ -28,7 +32,7 @@ def request(folder, kind, target="out.safetensors", **options):
     return ConvertRequest(source=source, target=str(folder / target), **options)
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "options", "named"),
     [
         ("lora", {"vae": "v.safetensors", "ema": True}, "a LoRA; --vae, --ema"),
@@ -46,7 +50,7 @@ def test_option_that_a_kind_does_not_have_is_refused(sources, kind, options, nam
         examine(request(sources, kind, **options))
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "options"),
     [
         ("lora", {"to": "comfyui", "family": "sd15", "precision": "fp16", "overwrite": True}),
@@ -60,8 +64,7 @@ def test_options_of_a_kind_are_taken(sources, kind, options):
     assert examine(request(sources, kind, **options)).path.stem == kind
 
 
-@pytest.mark.parametrize("kind", ["lora", "embedding"])
-@pytest.mark.parametrize("target", ["out.pt", "out.ckpt", "out"])
+@each("kind, target", product(("lora", "embedding"), ("out.pt", "out")))
 def test_file_that_is_written_as_safetensors_is_called_so(sources, kind, target):
     with pytest.raises(UserError, match=r"written as \.safetensors only") as caught:
         examine(request(sources, kind, target))
@@ -94,9 +97,3 @@ def test_no_source_is_ever_written(sources):
     for options in ({"vae": out}, {"bundle": (out,)}):
         with pytest.raises(UserError, match=r"this would overwrite out\.safetensors"):
             examine(request(sources, "lora", overwrite=True, **options))
-
-
-def test_bundled_files_are_named_one_by_one(sources, capsys):
-    source = str(sources / "embedding.safetensors")
-    assert main(["convert", source, str(sources / "x"), "--bundle", "a", "--bundle", "b"]) == 2
-    assert "--bundle cannot be used with it" in capsys.readouterr().err

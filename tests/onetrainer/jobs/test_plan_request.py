@@ -6,6 +6,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.dataset import read_dataset
 from onetrainer.errors import UserError
 from onetrainer.jobs.plan_request import PlanRequest, RecordedHeaders, gigabytes
+from tests.each import each
 from tests.images import folder
 
 
@@ -21,23 +22,12 @@ def test_headers_that_went_with_a_request_are_not_read_again(tmp_path):
     assert read_dataset(config, headers=recorded).items == before
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("8", 8.0),
-        ("7.3", 7.3),
-        ("8GB", 8.0),
-        ("8 GB", 8.0),
-        (" 8 gb ", 8.0),
-        ("8G", 8),
-        ("8GiB", 8),
-    ],
-)
-def test_a_cards_memory_may_be_typed_with_its_unit(text, size):
-    assert gigabytes(text) == size
+def test_a_cards_memory_may_be_typed_with_its_unit():
+    for text in ("8", "8.0", "8GB", "8 GB", " 8 gb ", "8G", "8GiB"):
+        assert gigabytes(text) == 8
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "-inf", "8 MB", "much", "", "GB", "1e9"])
+@each("text", ["0", "-1", "nan", "inf", "-inf", "8 MB", "much", "", "GB", "1e9"])
 def test_what_no_card_has_is_refused_in_words(text):
     with pytest.raises(UserError, match="not an amount of memory") as caught:
         gigabytes(text)
