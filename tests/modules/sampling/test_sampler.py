@@ -188,7 +188,7 @@ def test_ancestral_samplers_add_noise_of_the_images_own_seed(name, monkeypatch):
     options = {"steps": 3, "guidance": 2.0, "sampler": name}
     first = sampler.sample(family(), [PROMPT], **options)
     start = torch.randn(1, 4, 8, 16, generator=torch.Generator().manual_seed(PROMPT.seed))
-    monkeypatch.setattr(sampler, "_noise", lambda prompt, generator: start)
+    monkeypatch.setattr(sampler, "_noise", lambda _family, prompt, generator: start)
     # The same start, but the generator has not drawn it: all later noise differs.
     assert (sampler.sample(family(), [PROMPT], **options) - first).abs().max() > 1e-3
 
