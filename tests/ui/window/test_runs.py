@@ -74,7 +74,8 @@ def test_a_run_is_paused_edited_beside_resumed_and_stopped(begin, long_project):
     desk.click("resume")
     desk.wait_state(is_running=True, status="running")
     desk.wait(lambda: desk.state["step"] > paused_at, "further steps")
-    assert desk.state["points"] == desk.state["step"]
+    state = desk.state
+    assert state["points"] == state["step"]
     desk.click("stop")
     desk.wait_state(status="stopped", is_running=False)
     assert f"step {desk.state['step']}" in desk.state["banner"]
