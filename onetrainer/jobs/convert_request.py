@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.run.model import FamilyName, PredictionChoice, ZeroSnrChoice
 from onetrainer.errors import UserError
+from onetrainer.families.registry import FAMILY_LABELS
 from onetrainer.model_files import DESCRIPTIONS, FAMILIES, ModelFile, inspect_model, require_vae
 from onetrainer.tensor_files.table import PICKLE_SUFFIXES
 
@@ -44,7 +45,7 @@ class ConvertRequest(Section):
     precision: Annotated[Precision, Ui("Precision")] = "keep"
     """The number format of the weights; "keep" leaves each unchanged."""
 
-    family: Annotated[FamilyName | None, Ui("Model family")] = None
+    family: Annotated[FamilyName | None, Ui("Model family", choices=FAMILY_LABELS)] = None
     """The source's model family; detected if left out."""
 
     prediction: Annotated[PredictionChoice, Ui("Prediction")] = "auto"

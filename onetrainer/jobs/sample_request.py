@@ -14,7 +14,7 @@ from onetrainer.config.run.hardware import Precision
 from onetrainer.config.run.model import FamilyName, Model, PredictionChoice, ZeroSnrChoice
 from onetrainer.config.run.sampling import SAMPLER_LABELS, Prompt, SamplerName, Sampling
 from onetrainer.errors import UserError
-from onetrainer.families.registry import family_spec
+from onetrainer.families.registry import FAMILY_LABELS, family_spec
 from onetrainer.families.spec import Prediction
 from onetrainer.jobs.options import add_options, request_values, validate_request
 from onetrainer.model_files import (
@@ -89,7 +89,7 @@ class SampleRequest(Section):
     """The text encoder layer to use, counted from the end: 1 for the last, up to 12. 0 is the
     family's usual layer (SD 1.5: 1; SD 2, SDXL: 2)."""
 
-    family: Annotated[FamilyName | None, Ui("Model family")] = None
+    family: Annotated[FamilyName | None, Ui("Model family", choices=FAMILY_LABELS)] = None
     """The model's family; detected if left out."""
 
     prediction: Annotated[PredictionChoice, Ui("Prediction")] = "auto"

@@ -4,12 +4,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.families.registry import FAMILY_LABELS, require_known
 
-FamilyName = Annotated[str, AfterValidator(require_known)]
+FamilyName = Annotated[
+    str,
+    AfterValidator(require_known),
+    WithJsonSchema({"enum": list(FAMILY_LABELS), "type": "string"}),
+]
 PredictionChoice = Literal["auto", "epsilon", "v_prediction"]
 ZeroSnrChoice = Literal["auto", "on", "off"]
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from modules.forecast.forecast import forecast
+from modules.forecast.forecast import Planner, target_of
 from modules.formats.models.component_shapes import build_empty
 from modules.jobs.train import train
 from onetrainer.families import registry
@@ -78,7 +78,9 @@ def test_its_file_is_recognized(config):
 
 
 def test_memory_and_time_of_its_runs_are_forecast(config):
-    found = forecast(resolve(load_document(config), source="config.json"))
+    document = resolve(load_document(config), source="config.json")
+    with Planner(target_of(document)) as plans:
+        found = plans.forecast(plans.resolve_checkpointing(document))
     assert found.peak_bytes > 0
 
 

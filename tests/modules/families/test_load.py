@@ -333,9 +333,9 @@ def test_marker_tensors_tell_velocity_and_zero_snr(tmp_path):
     configs = tiny.write_configs(tmp_path / "configs", "sdxl")
     marks = {"v_pred": torch.tensor([]), "ztsnr": torch.tensor([])}
     save_file(load_file(file) | marks, tmp_path / "marked.safetensors")
-    assert loaded(file, "sdxl", configs=configs).prediction == "epsilon"
+    assert loaded(file, "sdxl", configs=configs).process.prediction == "epsilon"
     marked = loaded(tmp_path / "marked.safetensors", "sdxl", configs=configs)
-    assert marked.prediction == "v_prediction"
+    assert marked.process.prediction == "v_prediction"
     assert marked.process.levels.signal[-1] == 0
 
 
@@ -345,4 +345,4 @@ def test_file_of_sd2_that_does_not_tell_asks_for_the_prediction(tmp_path):
     with pytest.raises(UserError, match=r"model\.prediction"):
         loaded(file, "sd2", configs=configs)
     told = loaded(file, "sd2", configs=configs, prediction="v_prediction")
-    assert told.prediction == "v_prediction"
+    assert told.process.prediction == "v_prediction"

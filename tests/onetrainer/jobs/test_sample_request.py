@@ -6,9 +6,9 @@ from typing import get_args
 import pytest
 
 from onetrainer.__main__ import make_parser
-from onetrainer.config.run.model import FamilyName
 from onetrainer.config.run.sampling import SamplerName
 from onetrainer.errors import UserError
+from onetrainer.families.registry import FAMILY_LABELS
 from onetrainer.jobs.options import naming_options, validate_request
 from onetrainer.jobs.sample_request import SampleRequest, request_of, size_of
 from tests.each import each
@@ -228,7 +228,7 @@ def test_help_names_every_choice_and_the_defaults(capsys, monkeypatch):
     with pytest.raises(SystemExit):
         make_parser("sample").parse_args(["sample", "--help"])
     said = " ".join(capsys.readouterr().out.split())
-    for name in (*get_args(SamplerName), *get_args(FamilyName), "Default: 20.", "Default: 7.0."):
+    for name in (*get_args(SamplerName), *FAMILY_LABELS, "Default: 20.", "Default: 7.0."):
         assert name in said
 
 

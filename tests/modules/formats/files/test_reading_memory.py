@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from onetrainer import ROOT
 
-TENSORS, SIDE = 12, 1500  # 12 tensors of 9 MB in float32, 4.5 MB in bfloat16
+TENSORS, SIDE = 24, 1500  # 24 tensors of 9 MB in float32, 4.5 MB in bfloat16
 
 # In processes of their own, forked from one that has imported everything, because the peak of a
 # process never falls.
