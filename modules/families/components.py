@@ -1,5 +1,6 @@
 """Components of a Stable Diffusion model, loaded from a diffusers folder or a single file."""
 
+import filecmp
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +108,10 @@ def load_tokenizer(home: Path) -> CLIPTokenizer:
     """
     shared: CLIPTokenizer = CLIPTokenizer.from_pretrained(TOKENIZER, local_files_only=True)
     folder = home / "tokenizer"
-    if not (folder / "vocab.json").is_file() and not (folder / "tokenizer.json").is_file():
+    vocabulary = folder / "vocab.json"
+    if not vocabulary.is_file() and not (folder / "tokenizer.json").is_file():
+        return shared
+    if vocabulary.is_file() and filecmp.cmp(vocabulary, TOKENIZER / "vocab.json", shallow=False):
         return shared
     model_specific: CLIPTokenizer = CLIPTokenizer.from_pretrained(folder, local_files_only=True)
     return shared if model_specific.get_vocab() == shared.get_vocab() else model_specific

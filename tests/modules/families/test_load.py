@@ -70,7 +70,7 @@ def predicted(family, *, dtype=torch.float32):
         return family.predict(noisy, torch.tensor([500]), text, time_ids=SIZES)
 
 
-@families("sd15-inpainting", "sd2", "sdxl")
+@families("sd2", "sdxl")
 def test_folder_and_file_of_every_family_are_the_same_model(written, choice, no_network):
     name, folder, file, configs = written
     one, other = loaded(folder, name), loaded(file, name, configs=configs, **choice)
@@ -80,7 +80,7 @@ def test_folder_and_file_of_every_family_are_the_same_model(written, choice, no_
     torch.testing.assert_close(predicted(one), predicted(other), atol=1e-6, rtol=0)
 
 
-@families("sd15-inpainting", "sdxl")
+@families("sdxl")
 def test_ckpt_of_every_family_is_the_same_model(written, choice, tmp_path, no_network):
     name, folder, file, configs = written
     torch.save({"state_dict": load_file(file), "global_step": 7}, tmp_path / "model.ckpt")
@@ -88,7 +88,7 @@ def test_ckpt_of_every_family_is_the_same_model(written, choice, tmp_path, no_ne
     assert_equal_states(opened, loaded(folder, name))
 
 
-@families("sd15-inpainting", "sd2", "sdxl")
+@families("sd15-inpainting", "sd2")
 def test_file_gives_what_diffusers_makes_of_it(written, choice):
     name, _, file, configs = written
     ours = states(loaded(file, name, configs=configs, **choice))
@@ -109,7 +109,7 @@ def test_clip_of_sd15_is_what_diffusers_makes_of_it(tiny_file, tiny_configs):
         assert torch.equal(ours.get(name, ours.get(name.removeprefix("text_model."))), tensor)
 
 
-@families("sd15-inpainting", "sd2", "sdxl")
+@families("sd15-inpainting", "sdxl")
 def test_every_family_predicts_as_diffusers_unet_does(written):
     name, folder, _, _ = written
     family = loaded(folder, name)
@@ -303,7 +303,7 @@ def test_model_with_other_widths_than_its_configs_is_refused(tiny_file):
         loaded(tiny_file, configs=family_spec("sd15").configs)
 
 
-@families("sd15-inpainting", "sd2", "sdxl")
+@families("sd15-inpainting", "sdxl")
 def test_wrong_family_is_refused_with_the_right_one_named(written):
     name, folder, _, _ = written
     wrong = "sd15" if name != "sd15" else "sdxl"

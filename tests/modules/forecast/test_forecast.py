@@ -161,7 +161,7 @@ def test_parts_that_stay_on_the_device_are_counted_where_they_are_not_needed(sma
     assert on_processor["program"] == GIB
 
 
-@pytest.mark.parametrize("family", some(tiny.FAMILIES, "sd15-inpainting", "sdxl"))
+@pytest.mark.parametrize("family", some(tiny.FAMILIES, "sdxl-inpainting"))
 def test_every_family_can_be_planned_in_every_phase(tmp_path, family):
     base = tiny.write_configs(tmp_path / "base", family)
     document = {
