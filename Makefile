@@ -27,7 +27,7 @@ type: setup ## does everything fit together, for mypy in its strict mode?
 	@$(RUN) mypy
 	@$(RUN) mypy --strict start-ui.py
 
-# All of the gates and the tests run, also where one fails: one look shows everything. Types are
+# All of the gates and the tests run, also where one fails: so that one run shows everything. Types are
 # checked beside the tests; mypy keeps what it found in .mypy_cache.
 test: setup packages ## format, lint, types and every test; sets up what it needs
 	@failed=""; types=$$(mktemp); \
@@ -53,10 +53,10 @@ test-gpu: setup ## the tests that need an NVIDIA graphics card
 bench: setup ## measure speed and memory; prints figures, judges nothing
 	@for benchmark in steps start_up inspection exchange shards caching looks; do $(RUN) tests.benchmarks.$$benchmark || exit 1; done
 
-screenshots: setup packages ## draw the pictures of docs/images anew
+screenshots: setup packages ## regenerate the screenshots in docs/images
 	@$(RUN) tests.ui.screenshots
 
-docs: setup ## write docs/settings.md anew from the settings
+docs: setup ## regenerate docs/settings.md from the settings
 	@$(RUN) onetrainer.presets.settings_reference > docs/settings.md
 
 all: fmt test ## mend, then check everything: before every commit

@@ -227,7 +227,7 @@ class Family(Protocol):
         ...
 
     def encode_blank_images(self, sizes: Iterable[tuple[int, int]]) -> None:
-        """Encode blank images, (width, height), if every step needs them, while the VAE can."""
+        """Encode blank images of each (width, height), if steps need them, before the VAE goes."""
         ...
 
     def count_tokens(self, caption: str) -> int:

@@ -69,10 +69,18 @@ class Forking:
 
     def __init__(self, main: Main) -> None:
         self._main = main
+        self._forked: list[Forked] = []
+
+    def end(self) -> None:
+        """Kill the workers that a test has left running."""
+        for worker in self._forked:
+            worker.kill()
+            worker.wait()
 
     def Popen(self, command: list[str], *, stdout: IO[bytes], **_: object) -> Forked:
         """Fork for `python -m WORKER ARGUMENTS…`."""
-        return Forked(self._main, command[3:], stdout)
+        self._forked.append(Forked(self._main, command[3:], stdout))
+        return self._forked[-1]
 
 
 def _run(main: Main, arguments: list[str], output: IO[bytes]) -> int:

@@ -18,6 +18,10 @@ def _text(name: str) -> str:
     return (ROOT / name).read_text("utf-8")
 
 
+def test_the_architecture_fits_on_a_few_pages():
+    assert len(_text("ARCHITECTURE.md").splitlines()) <= 200
+
+
 def _pins() -> dict[str, str]:
     """Every pin of pyproject.toml by its package's name, in the spelling of the index."""
     project = tomllib.loads(_text("pyproject.toml"))["project"]

@@ -1,4 +1,4 @@
-"""Types of cache entries of images: the files that determine them, and how these are decoded."""
+"""Types of cache entries of images: which files they come from, and how those are decoded."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -174,7 +174,7 @@ class EncodedImages:
         return self._decoded(LATENTS, index, number)
 
     def digest_lines(self) -> Iterator[str]:
-        """Compute a digest of each image's encodings, whether they are cached or not."""
+        """Yield the digest of each image's encodings, whether they are cached or not."""
         for index in range(len(self.items)):
             rows = self.transforms.rows_of(index)
             digest = hashlib.sha256()
@@ -183,7 +183,7 @@ class EncodedImages:
             yield digest.hexdigest()
 
     def identity_lines(self) -> Iterator[str]:
-        """Compute a digest of each image's files and transforms, independent of the VAE.
+        """Yield the digest of each image's files and transforms, independent of the VAE.
 
         Equal on every device, and in every precision.
         """

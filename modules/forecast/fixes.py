@@ -256,7 +256,7 @@ def _slower_steps(config: TrainConfig, on_card: bool) -> Iterator[Change]:
     yield Change(
         {"training.batch_size": 1, "training.accumulation": accumulation},
         "batches of one image, accumulated",
-        "the same steps take longer: images one after the other",
+        "each step takes longer: one image at a time",
         "validation",
     )
     yield Change(

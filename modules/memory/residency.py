@@ -32,7 +32,7 @@ PHASES: tuple[Phase, ...] = (
     "saving",
 )
 METHOD = "method"
-"""The trained component that is no network of the model: adapters and token embeddings."""
+"""Adapters and token embeddings, as one component."""
 REWARDS = "rewards"
 """The networks that score images in reward training."""
 OPTIMIZER, EMA = "optimizer", "average"

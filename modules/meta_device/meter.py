@@ -90,7 +90,7 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's modes
         self._add(storage, storage.size)
 
     def move(self, tensor: Tensor, side: Side) -> None:
-        """Record that a tensor is on a side now."""
+        """Record that a tensor is now on the device, or in host memory."""
         storage = self._storages[_key(tensor)]
         if storage.side != side:
             self._add(storage, -storage.size)

@@ -137,5 +137,5 @@ def _variance(values: Tensor) -> Tensor:
 
 
 def _root(square: Tensor) -> Tensor:
-    """Compute the square root, which far below _SMOOTH becomes x² / (2 * _SMOOTH): finite slope."""
+    """Compute the square root, smoothed so that its slope at 0 is finite."""
     return (square + _SMOOTH**2).sqrt() - _SMOOTH

@@ -89,8 +89,8 @@ class CaptionList:
         if previous.focus and entry.focus and previous.focus != entry.focus:
             raise UserError(
                 f'{self.path}: lines {previous.line} and {entry.line} give "{entry.file}" two'
-                " different points",
-                "Expected one point for each image",
+                " different focus points",
+                "Expected one focus point for each image",
                 "Remove one of them",
             )
         captions = tuple(filter(None, (*previous.captions, *entry.captions)))

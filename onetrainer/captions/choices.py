@@ -69,7 +69,7 @@ def parse_choices(text: str) -> Text:
             opened.append((count, at))
             count += 1
             if len(opened) > MAX_DEPTH:
-                raise BraceError(f"more than {MAX_DEPTH} choices within each other")
+                raise BraceError(f"more than {MAX_DEPTH} choices nested in each other")
         elif sign == "}":
             if not opened:
                 raise BraceError(
@@ -90,15 +90,6 @@ def parse_choices(text: str) -> Text:
         start = opened[-1][1] + 1
         raise BraceError(f'a "{{" without "}}" {_place("before", text[start : start + _SHOWN])}')
     return _joined(open_[0][0])
-
-
-def brace_error(text: str) -> str:
-    """Return what is wrong with a text's braces; "" if nothing is."""
-    try:
-        parse_choices(text)
-    except BraceError as error:
-        return str(error)
-    return ""
 
 
 def all_choices(text: Text) -> list[Choice]:

@@ -18,7 +18,7 @@ MAX_TAG = 100
 
 MAX_PATTERN = 300
 MAX_COUNT = 100_000
-"""Product of all counts such as {99}: nested ones are multiplied when a pattern is compiled."""
+"""Largest product of nested repeat counts such as {99}, which compiling expands."""
 
 TIMEOUT_SECONDS = 1.0
 _TRIAL_SECONDS = 0.1

@@ -65,8 +65,8 @@ def detail_findings(item: Item, concept: ConceptSettings, detail: Detail) -> Ite
         yield Finding(
             "blurred",
             item.path,
-            f"nothing in it is sharp: its finest detail is {share:.0f} % as fine as the size it is"
-            " trained at can show",
+            f"nothing in it is sharp: its finest detail is {share:.0f} % as fine as its training"
+            " size can show",
             "Use a sharper image or remove it, unless softness is intended",
         )
 

@@ -131,7 +131,7 @@ def _parsed_or_as_is(text: str) -> Text:
     try:
         return parse_choices(text)
     except BraceError:
-        return (text,)  # reported by `brace_error` before the run
+        return (text,)  # used as it is; see docs/captions.md
 
 
 def _shuffled_orders(seed: int, name: str) -> Order:

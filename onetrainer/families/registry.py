@@ -25,7 +25,7 @@ def family_spec(name: str) -> FamilySpec:
 
 
 def families_with(has: Callable[[FamilySpec], bool]) -> tuple[str, ...]:
-    """Return the names of the families of which something is so."""
+    """Return the names of the families that satisfy a condition."""
     return tuple(spec.name for spec in FAMILIES if has(spec))
 
 
@@ -35,7 +35,7 @@ def lora_components(base: str) -> tuple[str, ...]:
 
 
 def component_of(name: str) -> ComponentSpec:
-    """Return the files of a component by its name, "unet" for one; KeyError if it is none."""
+    """Return the component of a name such as "unet"; KeyError if there is none."""
     named = {
         name: component
         for spec in reversed(FAMILIES)
@@ -54,7 +54,7 @@ def folder_of(component: str) -> str:
 
 
 def encoder_index(component: str) -> int:
-    """Return the place of a text encoder among its family's; -1 for other components."""
+    """Return the index of a text encoder in its family; -1 for other components."""
     return next(
         (
             spec.encoder_names.index(component)
@@ -80,7 +80,7 @@ def require_known(name: str) -> str:
 
 @dataclass(frozen=True)
 class FamilyTexts(Mapping[str, str]):
-    """A text about each registered family by its name, and others after them."""
+    """Texts by family name: one for each registered family, then `others`."""
 
     text: Callable[[FamilySpec], str]
     others: Mapping[str, str] = field(default_factory=dict)

@@ -74,7 +74,7 @@ class FamilySpec:
 
     Attributes:
         name: In configs.
-        base: The family that it is a specialization of; its own name for most.
+        base: The family whose components it uses; empty if it has its own.
         label: For people: "SD 1.5".
         description: The same with an article: "an SD 1.5 model".
         engine: Module of the engine that loads and builds it; see `modules.families.registry`.
@@ -88,7 +88,6 @@ class FamilySpec:
         fp16_vae: A VAE that computes in fp16, whose range the family's own exceeds.
         has_size_conditioning: Whether it is given the sizes of images.
         sees_masked_image: Whether it is given a mask and what of the image is outside of it.
-        predictions: What its models predict; the first is the usual.
         sides: Other sides by prediction.
         shift: Of the timesteps of a rectified flow.
         architecture: By ModelSpec; architectures: Others by prediction.
@@ -127,7 +126,6 @@ class FamilySpec:
     fp16_vae: str = ""
     has_size_conditioning: bool = False
     sees_masked_image: bool = False
-    predictions: tuple[Prediction, ...] = ("epsilon", "v_prediction")
     sides: Mapping[Prediction, int] = field(default_factory=dict, hash=False)
     shift: float = 1.0
     architectures: Mapping[Prediction, str] = field(default_factory=dict, hash=False)

@@ -114,7 +114,7 @@ class Adapter:
 
 
 def adapter_of(table: TensorTable) -> Adapter:
-    """What a file of an adapter holds; the alphas are read from it, all else from its header."""
+    """Return the contents of an adapter file: alphas from its data, all else from its header."""
     entries = {name: e for name, e in table.entries.items() if not name.startswith(BUNDLE)}
     layers = {_SUFFIX.sub("", name) for name in entries}
     parts = Counter(_first(_COMPONENTS, layer) for layer in layers)

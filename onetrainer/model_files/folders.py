@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from onetrainer.errors import UserError
+from onetrainer.families import registry
 from onetrainer.model_files.kinds import FAMILIES, Kind
 from onetrainer.model_files.prediction_hints import PredictionHints, hints_in_scheduler
 from onetrainer.model_files.tensors import recognize, with_channels
@@ -30,8 +31,6 @@ _ENCODERS: Mapping[str, str] = {
     "text_encoder_2": "second text encoder",
 }
 _IMAGE_CHANNELS = 4
-# By latent scaling factor; SD 2 has the VAE of SD 1.5.
-_VAE_OWNERS: Mapping[float, Kind] = {0.18215: "sd15", 0.13025: "sdxl"}
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,8 @@ def _component_at(path: Path, config: Mapping[str, Any]) -> Folder:
     made_for = None
     if kind == "vae":
         factor = config.get("scaling_factor")
-        made_for = _VAE_OWNERS.get(factor) if isinstance(factor, float) else None
+        # The first family with this factor: SD 2 has the VAE of SD 1.5.
+        made_for = next((spec.name for spec in registry.FAMILIES if spec.vae_scale == factor), None)
     elif kind == "unet":
         entries = {name: entry for table in tables for name, entry in table.entries.items()}
         made_for = recognize(entries, {}).made_for

@@ -287,9 +287,9 @@ def _run_length(batches: BatchPlan, steps: int) -> tuple[float, int]:
 
 
 def _affected_images(dataset: Dataset) -> tuple[Counter[Bucket], AffectedImages, AffectedImages]:
-    """Return the number of images by bucket, the upscaled and the cropped ones.
+    """Count images by bucket, and measure how much they are upscaled and cropped.
 
-    For each image it is the worst of its buckets, without random changes, which are intended.
+    Of an image the worst of its buckets counts; random transforms, which are intended, do not.
     """
     bucket_images: Counter[Bucket] = Counter()
     factors, fractions = [], []

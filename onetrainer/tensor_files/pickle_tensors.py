@@ -146,7 +146,7 @@ def _plain(
     if offset * width + size > region.size:
         raise PickleError("a tensor is larger than its storage")
     if count * width > max(region.size, MAX_REPEATED_BYTES):
-        raise PickleError("a tensor repeats its elements beyond any use")
+        raise PickleError("a tensor is expanded to an implausible size")
     is_contiguous = count == 0 or _strides_fit(shape, strides)
     start = region.offset + offset * width
     return TensorEntry(typed, shape, start, size, None if is_contiguous else strides)

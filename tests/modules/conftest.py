@@ -1,6 +1,7 @@
 """Tiny models shared by the engine's tests; nobody writes into what a session fixture gives."""
 
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,9 +57,12 @@ def no_network(monkeypatch) -> None:
 
 
 @pytest.fixture
-def forked_workers(monkeypatch) -> None:
+def forked_workers(monkeypatch) -> Iterator[None]:
     """Workers are forked from this process, which has loaded everything that they import."""
-    monkeypatch.setattr(client, "subprocess", Forking(worker.main))
+    forking = Forking(worker.main)
+    monkeypatch.setattr(client, "subprocess", forking)
+    yield
+    forking.end()
 
 
 @pytest.fixture
@@ -74,11 +78,15 @@ def at_a_moment(monkeypatch):
         def main(arguments: list[str]) -> int:
             return worker_at_a_moment.main(Path(arguments[0]), what, int(steps))
 
+        forking = Forking(main)
         with monkeypatch.context() as patch:
-            patch.setattr(client, "subprocess", Forking(main))
+            patch.setattr(client, "subprocess", forking)
             run = client.start(folder)
-        for command in commands:
-            run.send(command)
-        return run.wait(runs.DEADLINE)
+        try:
+            for command in commands:
+                run.send(command)
+            return run.wait(runs.DEADLINE)
+        finally:
+            forking.end()
 
     return work

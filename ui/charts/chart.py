@@ -15,7 +15,7 @@ Panels = Callable[[int, int], Sequence[Panel]]
 
 
 class Chart:
-    """Canvas that draws panels anew when size or theme change; place `canvas`."""
+    """Canvas that redraws panels when size or theme change; place `canvas`."""
 
     def __init__(
         self, kit: Kit, parent: tk.Misc, panels: Panels, *, name: str, height: int

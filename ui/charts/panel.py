@@ -135,7 +135,7 @@ def tick_labels(values: list[float]) -> list[str]:
 def plain_canvas(
     kit: Kit, parent: tk.Misc, draw: Callable[[], None], *, width: int, height: int = 1
 ) -> tk.Canvas:
-    """Return a canvas in the color of a card that is drawn anew when size or theme change."""
+    """Return a canvas in the color of a card that is redrawn when size or theme change."""
     canvas = tk.Canvas(parent, highlightthickness=0, borderwidth=0, takefocus=0)
     canvas.configure(width=width, height=height)
     kit.theme.paint(canvas, bg="card")

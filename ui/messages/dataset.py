@@ -79,7 +79,7 @@ def facts(preview: "DatasetPreview") -> list[Fact]:
 
 
 def model_facts(data: Mapping[str, Any]) -> list[Fact]:
-    """Return the facts in `Forecast.data`, which only the model can tell; [] if it is empty."""
+    """Return the facts in `Forecast.data`, which only the model knows; [] if it is empty."""
     found = []
     if "caching_seconds" in data:
         text = f"about {format_duration(float(data['caching_seconds']))}"

@@ -78,10 +78,12 @@ def test_the_end_of_the_worker_before_is_no_end_of_the_resumed_run(session, conf
     session.send("pause")
     until(session, lambda: not session.has_worker)
     session.resume()
-    while session.state.step < 4:
-        session.poll()
+
+    def goes_on():
         assert session.state.status in ("starting", "running")
-        time.sleep(0.01)
+        return session.state.step >= 4
+
+    until(session, goes_on)
 
 
 def test_a_resumed_run_keeps_its_state_until_the_new_worker_has_reported_all(
