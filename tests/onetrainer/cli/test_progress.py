@@ -117,8 +117,9 @@ def train(tmp_path, monkeypatch, capsys):
             return ScriptedRun(folder, script(folder))
 
         monkeypatch.setattr(client, "start", start)
+        before = signal.getsignal(signal.SIGINT)
         code = main([str(config) if part == "CONFIG" else str(part) for part in arguments])
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.getsignal(signal.SIGINT) is before
         return code, capsys.readouterr().out
 
     return run
