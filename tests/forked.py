@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from subprocess import DEVNULL, TimeoutExpired
 from time import monotonic, sleep
@@ -16,15 +17,15 @@ from typing import IO
 Main = Callable[[list[str]], int]
 
 
-class Followed:
+class Followed(ABC):
     """A process as `subprocess.Popen` offers it; subclasses implement `poll`."""
 
     pid: int
     returncode: int | None = None
 
+    @abstractmethod
     def poll(self) -> int | None:
         """Return the exit code; None while it runs."""
-        raise NotImplementedError
 
     def wait(self, timeout: float | None = None) -> int:
         deadline = monotonic() + timeout if timeout is not None else float("inf")

@@ -226,12 +226,12 @@ def with_variant(document: Mapping[str, Any], path: str, name: str) -> Document:
         is_inside = setting.path.startswith(f"{path}.") and setting.path != f"{path}.{KIND}"
         is_set = value is not None and value != value_at(old, setting.path)
         if is_inside and is_set and (setting.kind != "choice" or value in setting.choices):
-            changed = with_value(changed, setting.path, _fitting(setting, value))
+            changed = with_value(changed, setting.path, compatible_value(setting, value))
     return changed
 
 
-def _fitting(setting: Setting, value: Any) -> Any:
-    """Return another variant's value without keys that list entries do not have in this one."""
+def compatible_value(setting: Setting, value: Any) -> Any:
+    """Return a value from another variant; list entries keep only the fields known here."""
     if setting.item is None or not isinstance(value, list):
         return value
     known = setting.item.model_fields

@@ -4,7 +4,6 @@ A variant follows from the config that was opened, with all the edits made since
 """
 
 from onetrainer.config.base.variants import KIND
-from onetrainer.config.fields import Setting
 from onetrainer.json_file import Document
 from onetrainer.presets import presets
 from ui.model.variants import (
@@ -59,7 +58,7 @@ def with_variant(
         if setting is None or (setting.kind == "choice" and value not in setting.choices):
             continue
         if not is_variant_choice(path):
-            document = presets.with_value(document, path, _compatible(setting, value))
+            document = presets.with_value(document, path, presets.compatible_value(setting, value))
         elif value != value_in(document, path):
             document = presets.with_variant(document, section_of(path), str(value))
     return document
@@ -81,16 +80,3 @@ def with_objective(document: Document, base: Document, edits: Edits, left: list[
         with_variant(document, base, "objective", kind, edits) for kind in (*left, str(fix.value))
     )
     return next((one for one in made if required_objective(one) is None), document)
-
-
-def _compatible(setting: Setting, value: object) -> object:
-    """Return a value from another variant; list entries keep only the fields known here."""
-    if setting.item is None or not isinstance(value, list):
-        return value
-    known = setting.item.model_fields
-    return [
-        {key: value for key, value in entry.items() if key in known}
-        if isinstance(entry, dict)
-        else entry
-        for entry in value
-    ]

@@ -15,7 +15,7 @@ from ui.theme.palette import Role
 VERDICTS: dict[str, tuple[str, Role]] = {
     "first": ("first evaluation", "dim"),
     "improving": ("improving", "good"),
-    "flat": ("no significant improvement", "dim"),
+    "flat": ("no significant improvement lately", "dim"),
     "hacking": ("possible reward hacking", "warning"),
 }
 _DRIFT = ("diversity", "variety", "contrast", "saturation", "distance")

@@ -8,6 +8,7 @@ seeds for each microbatch, and which gradient checkpointing restores: a recomput
 same. Source: kohya-ss/sd-scripts, networks/lora.py (which drops ranks for each image).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
@@ -44,7 +45,7 @@ class AdapterPlan:
 
 
 class AdapterModule(LycorisBaseModule):  # type: ignore[misc] # LyCORIS has no types
-    """One layer's adapter, in plain torch operations.
+    """One layer's adapter, in plain torch operations; subclasses compute `change`.
 
     LyCORIS chooses a kernel at every call. On a GPU that compiles for seconds in the first steps,
     and may choose another kernel after a resume, which gives other bits.
@@ -119,7 +120,7 @@ class LowRankModule(AdapterModule):
         self.dropout = nn.Dropout(section.dropout)
 
 
-class AdapterKind:
+class AdapterKind(ABC):
     """One kind of adapter with the settings of a config; a new kind is one subclass.
 
     Attributes:
@@ -144,17 +145,17 @@ class AdapterKind:
         self.section = section
 
     @staticmethod
+    @abstractmethod
     def recognizes(tensors: AdapterTensors) -> bool:
         """Return whether a layer's tensors in a file, alpha aside, are what this kind trains."""
-        raise NotImplementedError
 
+    @abstractmethod
     def make(self, name: str, plan: AdapterPlan) -> AdapterModule:
         """Make an adapter on its layer's device, not attached and not initialized."""
-        raise NotImplementedError
 
+    @abstractmethod
     def arguments(self) -> dict[str, str]:
         """Return the network arguments of sd-scripts' metadata, in LyCORIS' names."""
-        raise NotImplementedError
 
     def dimensions(self, rank: str, alpha: str) -> dict[str, str]:
         """Return sd-scripts' metadata of sizes; rank, alpha: what all adapters have in common."""
