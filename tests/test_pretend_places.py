@@ -188,7 +188,7 @@ def test_autocast_of_the_card_is_that_of_the_processor(card):
     assert torch.equal(made.cpu(), expected)
 
 
-def test_generators_draw_for_their_own_device_the_processors_numbers(card):
+def test_generators_give_their_own_device_the_processors_numbers(card):
     drawn = torch.randn(3, generator=torch.Generator("cuda").manual_seed(1), device="cuda")
     expected = torch.randn(3, generator=torch.Generator().manual_seed(1))
     assert torch.equal(drawn.cpu(), expected)

@@ -9,7 +9,7 @@ def draw(*key):
     return torch.randn(4, generator=seeds.generator(*key))
 
 
-def test_the_same_key_draws_the_same_numbers_whatever_came_between():
+def test_the_same_key_gives_the_same_numbers_whatever_came_between():
     first = draw(1, "noise", 5, 0)
     torch.manual_seed(9)
     torch.randn(100)

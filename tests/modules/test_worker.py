@@ -35,7 +35,7 @@ def test_only_a_name_of_the_hub_opens_the_network(model, rewards, is_offline):
     assert worker.os.environ.get("HF_HUB_OFFLINE") == ("1" if is_offline else None)
 
 
-def test_garbage_is_looked_for_again_once_the_engine_is_loaded():
+def test_garbage_is_collected_again_once_the_engine_is_loaded():
     before = gc.get_freeze_count()
     with worker._importing():
         assert not gc.isenabled()

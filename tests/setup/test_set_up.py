@@ -81,7 +81,7 @@ def test_termination_ends_the_running_step_and_says_so(installed: Checkout):
     assert errors == "start-ui.py: interrupted. Start it again to continue.\n"
 
 
-def test_unreachable_index_is_told_in_one_line(installed: Checkout):
+def test_unreachable_index_is_reported_in_one_line(installed: Checkout):
     _change_pin(installed)
     done = installed.start(
         "--setup-only", PIP_NO_INDEX="", PIP_INDEX_URL="http://127.0.0.1:9/", PIP_RETRIES="1"
@@ -91,7 +91,7 @@ def test_unreachable_index_is_told_in_one_line(installed: Checkout):
     assert done.stderr.count("\n") == 1
 
 
-def test_refused_pin_is_told_with_the_place_of_the_log(installed: Checkout):
+def test_refused_pin_is_reported_with_the_place_of_the_log(installed: Checkout):
     _change_pin(installed)
     done = installed.start("--setup-only")
     assert done.returncode == 2
@@ -107,7 +107,7 @@ def test_unfinished_change_of_pins_is_not_believed_after_going_back(installed: C
     assert not installed.load().is_current([])
 
 
-def test_file_in_the_way_is_told_without_a_traceback(bare: Checkout):
+def test_file_in_the_way_is_reported_without_a_traceback(bare: Checkout):
     bare.venv.touch()
     done = bare.start()
     assert done.returncode == 2
@@ -115,7 +115,7 @@ def test_file_in_the_way_is_told_without_a_traceback(bare: Checkout):
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write all")
-def test_read_only_folder_is_told_without_a_traceback(bare: Checkout):
+def test_read_only_folder_is_reported_without_a_traceback(bare: Checkout):
     bare.folder.chmod(0o555)
     done = bare.start()
     bare.folder.chmod(0o755)

@@ -75,7 +75,7 @@ def test_missing_tkinter_is_named_with_its_package(bare: Checkout, monkeypatch):
 
 
 @pytest.mark.parametrize("version", [(3, 6), (3, 10), (3, 14)])
-def test_python_out_of_range_is_told_what_to_install(bare: Checkout, version):
+def test_python_out_of_range_is_refused_with_what_to_install(bare: Checkout, version):
     script = bare.load()
     with pytest.raises(script.SetupError) as caught:
         script.check_python(version)
@@ -129,7 +129,7 @@ def test_small_disk_is_refused_beforehand(bare: Checkout, monkeypatch, has_nvidi
         script.check_space()
 
 
-def test_disk_that_runs_full_is_told(bare: Checkout):
+def test_disk_that_runs_full_is_reported(bare: Checkout):
     script = bare.load()
     output = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left\n"
     assert "is full" in str(script.explain_failure(1, output))
@@ -164,7 +164,7 @@ def test_unknown_extra_is_refused_with_the_known_ones(ready: Checkout):
         ("WARNING: Retrying (Retry(total=4\n", "no answer from the network, trying again"),
     ],
 )
-def test_stage_tells_what_pip_is_doing(bare: Checkout, output, expected):
+def test_stage_says_what_pip_is_doing(bare: Checkout, output, expected):
     assert bare.load().stage(output) == expected
 
 

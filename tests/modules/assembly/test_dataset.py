@@ -107,7 +107,7 @@ def test_a_clock_that_is_set_back_while_caching_removes_nothing_that_is_used(pro
     made.batches.close()
 
 
-def test_a_stop_is_obeyed_while_similar_images_are_looked_for(project, monkeypatch):
+def test_a_stop_is_obeyed_while_near_duplicates_are_searched(project, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("it went on")
 
@@ -165,7 +165,7 @@ def test_data_encoded_in_another_precision_are_the_same_data_and_changed_ones_ar
     assert project.prepare(data={"augmentation": {"flip": "always"}}).identity != before.identity
 
 
-def test_class_image_that_cannot_be_used_is_told(project):
+def test_unusable_class_image_is_reported(project):
     folder = tiny.write_images(project.folder / "class", ("a dog", "a cat"))
     (folder / "picture-1.png").write_bytes(b"")
     made = project.prepare(data={"class_folder": str(folder)})
@@ -189,7 +189,7 @@ def test_reconstruction_has_pixels_and_encodes_no_caption(project, monkeypatch):
 
 
 @pytest.mark.parametrize("word", ["<cat>", "red"])
-def test_word_that_no_caption_holds_is_told(project, word):
+def test_token_that_no_caption_contains_is_reported(project, word):
     made = project.prepare(embeddings={"tokens": [{"token": word}]})
     assert first(made).conditioning is None
     assert bool(project.past_warnings) == (word == "<cat>")

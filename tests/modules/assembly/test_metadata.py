@@ -51,7 +51,7 @@ def test_every_key_and_value_is_text_under_a_known_prefix():
     }  # fmt: skip
 
 
-def test_the_length_is_told_as_kohyas_trainer_counts_it():
+def test_the_length_is_written_as_kohyas_trainer_counts_it():
     # 3 and 5 pictures in batches of 2: 2 + 3 batches. Steps of 4 pictures: 1 + 2 = 3 an epoch.
     fields = past_warnings(config(), step=10)
     expected = {
@@ -62,7 +62,7 @@ def test_the_length_is_told_as_kohyas_trainer_counts_it():
     assert {key: fields[f"ss_{key}"] for key in expected} == expected
 
 
-def test_the_settings_are_told_in_kohyas_words():
+def test_the_settings_are_written_under_kohyas_keys():
     changed = config(method__text_encoder={"train": True, "lr": 5e-5}, model__clip_skip=2)
     fields = past_warnings(changed)
     expected = {
@@ -78,7 +78,7 @@ def test_the_settings_are_told_in_kohyas_words():
     assert plain["ss_mixed_precision"] == "no"
 
 
-def test_the_words_of_the_metadata_section_are_told_and_the_title_falls_back_to_the_name():
+def test_the_metadata_section_is_written_and_the_title_falls_back_to_the_name():
     assert past_warnings(config())["modelspec.title"] == "étude"
     fields = past_warnings(config(metadata__title="Étude", metadata__trigger_words="sumi,ink"))
     assert fields["modelspec.title"] == "Étude"
@@ -93,7 +93,7 @@ def test_tags_are_counted_by_caption_parts_and_the_most_frequent_stand_first():
     assert len(count_tags([f"tag {number}" for number in range(MAX_TAGS + 5)])) == MAX_TAGS
 
 
-def test_the_dataset_is_told_in_the_layout_that_programs_read():
+def test_the_dataset_is_written_in_the_layout_that_programs_read():
     fields = past_warnings(config())
     assert json.loads(fields["ss_tag_frequency"]) == {"pictures": {"ink": 6, "墨": 2}}
     assert json.loads(fields["ss_bucket_info"])["buckets"] == {
@@ -126,7 +126,7 @@ def test_each_switch_puts_in_its_own_fields_and_no_others(switch, keys):
     assert without.keys() <= with_it.keys()
 
 
-def test_without_the_settings_neither_seed_nor_rates_are_told():
+def test_without_the_settings_neither_seed_nor_rates_are_written():
     with_them, without = (
         past_warnings(config(metadata__include_config=wanted)) for wanted in (True, False)
     )
@@ -143,7 +143,7 @@ PATHS = [setting.path for setting in settings(TrainConfig) if setting.ui.is_path
 
 
 @each("path", PATHS)
-def test_no_path_of_any_setting_is_told(path):
+def test_no_path_of_any_setting_is_written(path):
     for value in (f"/home/{SECRET}/x", f"C:\\Users\\{SECRET}", f"{SECRET}/x.safetensors"):
         document = config().model_dump()
         if path.startswith("objective."):
@@ -153,7 +153,7 @@ def test_no_path_of_any_setting_is_told(path):
 
 
 @each("name", [setting.path for setting in settings(Reward) if setting.ui.is_path])
-def test_no_path_of_a_reward_is_told(name):
+def test_no_path_of_a_reward_is_written(name):
     value = f"/home/{SECRET}/x.py:mine"
     objective = {"kind": "alignprop", "rewards": [{"reward": "function", name: value}]}
     fields = past_warnings(config(objective=objective))
@@ -161,7 +161,7 @@ def test_no_path_of_a_reward_is_told(name):
     assert SECRET not in json.dumps(fields, ensure_ascii=False)
 
 
-def test_a_relative_path_that_looks_like_a_hub_name_is_not_told(tmp_path, monkeypatch):
+def test_a_relative_path_that_resembles_a_hub_name_is_not_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / SECRET / "model").mkdir(parents=True)
     fields = past_warnings(config(model__path=f"{SECRET}/model"))

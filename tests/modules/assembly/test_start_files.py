@@ -70,16 +70,14 @@ def phases(folder):
         ),
     ],
 )
-def test_what_is_wrong_with_layers_and_files_is_told_before_images_are_encoded(
-    config, method, said
-):
+def test_wrong_layers_and_files_are_reported_before_images_are_encoded(config, method, said):
     folder = new_run(config, method=method)
     with pytest.raises(UserError, match=said):
         train(folder)
     assert phases(folder) == {"loading"}
 
 
-def test_a_file_that_does_not_fit_is_told_before_images_are_encoded(config, tmp_path):
+def test_a_file_that_does_not_fit_is_reported_before_images_are_encoded(config, tmp_path):
     file = adapter_file(tmp_path, "loha")
     folder = new_run(config, method={"start_from": str(file), "rank": 4})
     with pytest.raises(UserError, match="holds LoHa"):
@@ -87,7 +85,7 @@ def test_a_file_that_does_not_fit_is_told_before_images_are_encoded(config, tmp_
     assert phases(folder) == {"loading"}
 
 
-def test_a_missing_file_of_a_word_is_told_with_its_setting(config):
+def test_a_missing_file_of_a_token_is_reported_with_its_setting(config):
     words = [{"token": "a", "initial_text": "cat"}, {"token": "b", "start_from": "/nowhere/b.pt"}]
     folder = new_run(config, embeddings={"tokens": words})
     with pytest.raises(UserError, match=r"^embeddings\.tokens\.1\.start_from: /nowhere/b\.pt"):

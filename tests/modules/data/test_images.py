@@ -81,7 +81,7 @@ def palette_image():
 
 
 @each("suffix", ["png", "gif"])
-def test_palette_colors_are_looked_up(tmp_path, suffix):
+def test_palette_indices_become_their_colors(tmp_path, suffix):
     pixels = pixels_of(saved(tmp_path, palette_image(), suffix))
     assert color(pixels) == [0, 0, 255]
     assert color(pixels, 1) == [10, 20, 30]

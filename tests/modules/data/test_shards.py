@@ -123,7 +123,7 @@ def test_places_stay_readable_when_others_merge_and_prune(store):
     assert not store.locate("latents", keys).missing
 
 
-def test_lookup_that_is_overtaken_by_merging_looks_again(store, monkeypatch):
+def test_lookup_that_is_overtaken_by_merging_is_repeated(store, monkeypatch):
     store.put("latents", entry_key("more"), _tensors(9))
     other = Store(store.folder)
     find = store._index.find

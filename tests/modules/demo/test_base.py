@@ -50,7 +50,7 @@ def test_model_generates_what_the_prompt_says(pipeline):
     assert sum(right) >= 3, "one of four may fail: libraries change the last digits of the noise"
 
 
-def test_drawn_images_are_recognized_and_nothing_else():
+def test_generated_scenes_are_recognized_and_nothing_else():
     rng = random.Random(5)
     scenes = [random_scene(rng) for _ in range(40)]
     assert all(recognize(draw(scene)).matches(scene) for scene in scenes)

@@ -79,7 +79,7 @@ def test_every_sampler_ends_at_the_image_of_a_right_prediction(name):
     torch.testing.assert_close(latents, LATENTS, rtol=0, atol=2e-3)
 
 
-def test_other_samplers_are_refused_in_words():
+def test_other_samplers_are_refused_with_a_message():
     with pytest.raises(UserError, match='"euler"'):
         rectified_flow().scheduler("lcm", 4)
 

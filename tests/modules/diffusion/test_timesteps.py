@@ -39,7 +39,7 @@ def statistic(drawn, probabilities):
 
 
 @pytest.mark.parametrize("fields", SECTIONS, ids=lambda fields: fields["kind"])
-def test_draws_follow_the_density(fields):
+def test_samples_follow_the_density(fields):
     section = TypeAdapter(Timesteps).validate_python(fields)
     table = timestep_table(section, steps=STEPS)
     drawn = weighted(COUNT, cdf=table, generator=torch.Generator().manual_seed(5))
@@ -57,7 +57,7 @@ def test_a_slightly_other_density_would_be_noticed():
     assert value > freedom + 4 * math.sqrt(2 * freedom)
 
 
-def test_draws_by_image_follow_the_density_too():
+def test_samples_by_image_follow_the_density_too():
     """A fresh generator for each draw, as in training, makes no pattern."""
     section = TypeAdapter(Timesteps).validate_python({"kind": "cosine_map"})
     table = timestep_table(section, steps=10)
@@ -72,7 +72,7 @@ def test_draws_by_image_follow_the_density_too():
     assert value < 9 + 4 * math.sqrt(18)
 
 
-def test_timesteps_without_probability_are_never_drawn():
+def test_timesteps_without_probability_are_never_sampled():
     below = cumulative([0.0, 0.3, 0.0, 0.7, 0.0])
     assert below.tolist() == pytest.approx([0, 0.3, 0.3, 1, 1])
     ends = torch.tensor([0.0, 0.3, 1 - 2**-53], dtype=torch.float64)
@@ -81,7 +81,7 @@ def test_timesteps_without_probability_are_never_drawn():
     assert set(drawn.tolist()) == {1, 3}
 
 
-def test_even_timesteps_are_drawn_as_whole_numbers():
+def test_even_timesteps_are_sampled_as_whole_numbers():
     assert timestep_table(Uniform(), steps=1000) is None
     drawn = uniform(3, steps=1000, generator=torch.Generator().manual_seed(1))
     expected = torch.randint(0, 1000, (3,), generator=torch.Generator().manual_seed(1))

@@ -102,7 +102,7 @@ def test_the_distance_is_that_of_noise_predictions_of_each_models_own_reading(na
     torch.testing.assert_close(found, total, rtol=1e-3, atol=1e-12)
 
 
-def test_a_look_is_the_same_however_many_images_are_drawn_at_once():
+def test_an_evaluation_is_the_same_for_every_batch_size():
     family = tiny.family()
     for one, other in zip(
         looked(evaluator(family, at_once=1)), looked(evaluator(family, at_once=3)), strict=True
@@ -114,7 +114,7 @@ def test_a_look_is_the_same_however_many_images_are_drawn_at_once():
         assert (one.images[0] - one.images[1]).abs().max() > 0.01  # another seed
 
 
-def test_a_look_draws_nothing_from_torchs_own_generator_and_leaves_no_graph():
+def test_an_evaluation_leaves_torchs_own_generator_alone_and_no_graph():
     family = tiny.family()
     family.unet.requires_grad_()
     state = torch.get_rng_state()
@@ -127,7 +127,7 @@ def test_a_look_draws_nothing_from_torchs_own_generator_and_leaves_no_graph():
     )
 
 
-def test_whoever_is_told_before_images_may_end_it():
+def test_a_callback_before_each_image_may_end_the_evaluation():
     told = []
 
     def before_each(done):

@@ -99,7 +99,7 @@ def test_a_image_has_the_same_numbers_whichever_others_there_are(objective):
     assert [len(losses) for losses in among.values()] == [6, 6, 6]
 
 
-def test_nothing_is_drawn_from_torchs_own_generator(objective):
+def test_torchs_own_generator_is_left_alone(objective):
     state = torch.get_rng_state()
     first = measured(images("a"), objective)
     assert torch.equal(torch.get_rng_state(), state)
@@ -107,7 +107,7 @@ def test_nothing_is_drawn_from_torchs_own_generator(objective):
     assert measured(images("a"), objective) == first
 
 
-def test_each_image_is_told_before_it_is_measured_and_may_end_it(objective):
+def test_a_callback_before_each_image_may_end_the_measurement(objective):
     told = []
 
     def before_each(done):

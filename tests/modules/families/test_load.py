@@ -328,7 +328,7 @@ def test_velocity_and_schedule_are_read_from_the_folder(tmp_path):
         loaded(folder, "sd2")
 
 
-def test_marker_tensors_tell_velocity_and_zero_snr(tmp_path):
+def test_marker_tensors_mean_velocity_and_zero_snr(tmp_path):
     file = tiny.write_single_file(tmp_path / "plain.safetensors", name="sdxl")
     configs = tiny.write_configs(tmp_path / "configs", "sdxl")
     marks = {"v_pred": torch.tensor([]), "ztsnr": torch.tensor([])}
@@ -339,7 +339,7 @@ def test_marker_tensors_tell_velocity_and_zero_snr(tmp_path):
     assert marked.process.levels.signal[-1] == 0
 
 
-def test_file_of_sd2_that_does_not_tell_asks_for_the_prediction(tmp_path):
+def test_file_of_sd2_without_marker_asks_for_the_prediction(tmp_path):
     file = tiny.write_single_file(tmp_path / "sd2.safetensors", name="sd2")
     configs = tiny.write_configs(tmp_path / "configs", "sd2")
     with pytest.raises(UserError, match=r"model\.prediction"):

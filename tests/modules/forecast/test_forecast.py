@@ -220,7 +220,7 @@ def test_every_method_can_be_planned(small, name):
     assert phases["optimizer"] > 0
 
 
-def test_words_beside_a_full_training_and_the_model_before_it_are_counted(small):
+def test_embeddings_beside_full_training_and_the_base_model_are_counted(small):
     document = {
         **small,
         "method": {"kind": "full", "weights": "bf16"},

@@ -117,7 +117,7 @@ def test_every_lack_of_memory_is_explained(run, monkeypatch):
         assert events_of(run)[-1] == explanation, error
 
 
-def test_the_plain_words_are_left_where_nothing_can_be_counted(run, monkeypatch):
+def test_the_plain_message_stays_where_nothing_can_be_counted(run, monkeypatch):
     fails_with(torch.OutOfMemoryError(CUDA_WORDS), monkeypatch)
     run.config.write_text(json.dumps({"model": {"family": "none"}}))
     assert worker._train(run) == EXIT_PROGRAM

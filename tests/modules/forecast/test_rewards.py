@@ -127,7 +127,7 @@ def test_passes_are_those_that_a_step_makes(name):
         {"kind": "drtune", "trained_steps": 3},
     ],
 )
-def test_what_is_drawn_by_chance_counts_with_its_mean(algorithm):
+def test_random_lengths_count_with_their_mean(algorithm):
     asked = config(algorithm, steps=10, guidance=1)
     draws = Draws(0, 0, tuple(range(1000)))
     trajectories = trajectories_of(asked.objective.algorithm, steps=10, draws=draws)

@@ -46,7 +46,7 @@ def test_the_option_may_be_given_again():
     assert ConvertRequest(**request_values(options, ConvertRequest)).bundle == ("c", "d")
 
 
-def test_what_is_bundled_is_shown_and_drawn_with_under_its_word(bundle):
+def test_bundled_embeddings_are_shown_and_used_under_their_token(bundle):
     assert [found.name for found in describe(bundle).embeddings] == ["dog", "v1.5 cat"]
     used = (Lora(path=str(bundle)),)
     request = SampleRequest(base="x", prompts=("a",), seeds=(0,), out="x", loras=used)

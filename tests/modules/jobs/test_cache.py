@@ -39,7 +39,7 @@ def test_a_run_finds_all_that_the_job_has_encoded(tmp_path):
     assert kept(tmp_path / "cache") == before
 
 
-def test_job_tells_how_many_images_were_not_there_yet(tmp_path):
+def test_job_reports_how_many_images_were_missing_from_the_cache(tmp_path):
     config = runs.write_project(tmp_path)
     request = request_of(config)
     cache(request, lambda event: None)

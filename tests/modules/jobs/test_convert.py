@@ -143,7 +143,7 @@ def test_file_made_of_a_folder_has_the_buffers_of_genuine_files(singles):
 
 
 @EVERY_FAMILY
-def test_markers_and_scheduler_flags_tell_what_the_model_is(
+def test_markers_and_scheduler_flags_say_what_the_model_predicts(
     tmp_path, folders, run, family, prediction
 ):
     source = folders[family, prediction]
@@ -236,7 +236,7 @@ def test_interrupted_writing_leaves_nothing(tmp_path, folders, run, monkeypatch,
     assert not list(tmp_path.iterdir())
 
 
-def test_full_disk_is_told_before_anything_is_written(tmp_path, folders, run, monkeypatch):
+def test_full_disk_is_reported_before_anything_is_written(tmp_path, folders, run, monkeypatch):
     source = folders["sd15", "epsilon"]
     sizes = [path.stat().st_size for path in source.glob("*/*.safetensors")]
     # Enough for each of a folder's files alone, but not for all of them.
@@ -262,14 +262,14 @@ def test_target_that_does_not_fit_its_format_is_refused(tmp_path, folders, run):
     assert not list(tmp_path.iterdir())
 
 
-def test_single_file_of_unusual_size_is_refused_in_words(tmp_path, singles):
+def test_single_file_of_unusual_size_is_refused_with_a_message(tmp_path, singles):
     source = str(singles["sd15", "epsilon"])
     with pytest.raises(UserError, match="unusual size"):
         convert(ConvertRequest(source=source, target=str(tmp_path / "folder")), lambda _: None)
     assert not list(tmp_path.iterdir())
 
 
-def test_progress_is_told(tmp_path, folders, configs, monkeypatch):
+def test_progress_is_reported(tmp_path, folders, configs, monkeypatch):
     told = []
     monkeypatch.setattr("modules.jobs.convert._SECONDS_PER_PHASE", -1.0)
     source, target = folders["sd15", "epsilon"], tmp_path / "one.safetensors"
@@ -280,7 +280,7 @@ def test_progress_is_told(tmp_path, folders, configs, monkeypatch):
     assert {phase.total for phase in told[2:]} == {len(counts)}
 
 
-def test_what_only_a_folder_can_tell_is_told(tmp_path, folders, run):
+def test_what_only_a_folder_can_hold_is_noted(tmp_path, folders, run):
     shutil.copytree(folders["sd15", "epsilon"], tmp_path / "odd")
     path = tmp_path / "odd" / "vae" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"scaling_factor": 0.5}))

@@ -60,7 +60,7 @@ def test_weights_that_the_precision_cannot_hold_are_refused(tmp_path, singles, r
     run(tmp_path / "large.safetensors", tmp_path / target, precision="bf16")
 
 
-def test_index_keeps_what_the_model_says_and_what_is_left_out_is_told(tmp_path, folders, run):
+def test_index_keeps_what_the_model_says_and_what_is_left_out_is_noted(tmp_path, folders, run):
     shutil.copytree(folders["sdxl", "epsilon"], tmp_path / "odd")
     path = tmp_path / "odd" / "model_index.json"
     own = {"force_zeros_for_empty_prompt": False, "feature_extractor": ["transformers", "X"]}
@@ -74,7 +74,7 @@ def test_index_keeps_what_the_model_says_and_what_is_left_out_is_told(tmp_path, 
     assert not any("Left out" in note for note in notes)
 
 
-def test_folder_keeps_the_size_that_it_tells(tmp_path, folders, singles, run):
+def test_folder_keeps_the_sample_size_of_its_config(tmp_path, folders, singles, run):
     shutil.copytree(folders["sd2", "epsilon"], tmp_path / "odd")
     path = tmp_path / "odd" / "unet" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"sample_size": 96}))
@@ -86,7 +86,9 @@ def test_folder_keeps_the_size_that_it_tells(tmp_path, folders, singles, run):
 
 
 @pytest.mark.parametrize("target", ["one.safetensors", "folder"])
-def test_source_that_cannot_be_read_is_told_as_such(tmp_path, folders, run, monkeypatch, target):
+def test_source_that_cannot_be_read_is_reported_as_such(
+    tmp_path, folders, run, monkeypatch, target
+):
     source = tmp_path / "source"
     shutil.copytree(folders["sd15", "epsilon"], source)
 
@@ -104,7 +106,7 @@ def test_source_that_cannot_be_read_is_told_as_such(tmp_path, folders, run, monk
         run(source, tmp_path / target)
 
 
-def test_place_that_cannot_be_written_is_told_as_such(tmp_path, folders, run):
+def test_place_that_cannot_be_written_is_reported_as_such(tmp_path, folders, run):
     (tmp_path / "closed").write_text("a file, not a folder")
     for target in ("one.safetensors", "folder"):
         with pytest.raises(UserError, match=f"{target}: cannot write here"):

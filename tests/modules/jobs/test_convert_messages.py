@@ -75,7 +75,7 @@ def test_odd_scaling_factor_of_a_vae_folder_is_no_failure(tmp_path, folders):
     assert inspect_model(tmp_path / "vae").kind == "vae"
 
 
-def test_what_single_files_have_besides_is_told_in_words(tmp_path, folders, run):
+def test_tensors_that_only_single_files_have_are_noted(tmp_path, folders, run):
     for family, added in (("sd15", 0), ("sd2", 14), ("sdxl", 1)):
         file, folder = tmp_path / f"{family}.safetensors", tmp_path / family
         notes = run(folders[family, "epsilon"], file)

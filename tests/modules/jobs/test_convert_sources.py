@@ -28,7 +28,7 @@ def with_averages(path, target):
     return tensors
 
 
-def test_averaged_weights_are_left_out_and_told(tmp_path, singles, run):
+def test_ema_weights_are_left_out_with_a_note(tmp_path, singles, run):
     tensors = with_averages(singles["sd15", "epsilon"], tmp_path / "full.safetensors")
     notes = run(tmp_path / "full.safetensors", tmp_path / "pruned.safetensors")
     assert_equal(load_file(tmp_path / "pruned.safetensors"), tensors)

@@ -86,7 +86,7 @@ def test_images_are_listed(folder, capfd):
     assert sorted(path.name for path in (folder / "pictures").iterdir()) == names
 
 
-def test_ctrl_c_ends_the_drawing_and_leaves_nothing_half_written(folder, tmp_path):
+def test_ctrl_c_ends_sampling_and_leaves_nothing_half_written(folder, tmp_path):
     done = command(folder, "sample", "base", *SMALL, "--seeds", "5000", "--out", "ended")
     first = folder / "ended" / "00001-42.png"
     wait_until(lambda: first.exists() or done.poll() is not None)
@@ -122,7 +122,7 @@ sys.meta_path.insert(0, Noisy())
 """
 
 
-def test_a_killed_job_is_told_of_with_what_libraries_printed(folder, monkeypatch, tmp_path):
+def test_a_killed_job_is_reported_with_what_libraries_printed(folder, monkeypatch, tmp_path):
     (tmp_path / "noisy").mkdir()
     (tmp_path / "noisy" / "sitecustomize.py").write_text(NOISE)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "noisy"))

@@ -57,7 +57,7 @@ def test_it_says_whose_sizes_are_counted_for_a_model_that_is_not_there(tmp_path)
     assert found.notes[0] == "nope.safetensors was not found, so SD 1.5's published sizes are used."
 
 
-def test_time_is_told_of_this_machine_alone(base):
+def test_time_is_estimated_for_this_machine_alone(base):
     (here,) = told(base, device="cpu")
     assert here.time["words"].endswith("in all (on this processor)")
     assert here.time["run_seconds"] == pytest.approx(1000 * here.time["seconds"])

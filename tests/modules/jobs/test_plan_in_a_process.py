@@ -52,7 +52,7 @@ def in_this_process(monkeypatch):
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_a_table_and_a_verdict_are_told(config, capfd):
+def test_a_table_and_a_verdict_are_printed(config, capfd):
     assert main(["plan", config]) == 0
     out = capfd.readouterr().out
     assert "UNet" in out and "total" in out
@@ -76,7 +76,7 @@ def test_settings_that_do_not_go_together_are_refused_before_anything_is_counted
     assert "--memory" in capfd.readouterr().err
 
 
-def test_images_are_told_with_what_the_model_knows_of_them(config, tmp_path, capfd):
+def test_images_are_described_with_what_the_model_knows_of_them(config, tmp_path, capfd):
     cats = folder(tmp_path / "cats", [(64, 64)] * 3)
     (cats / "1.txt").write_text("cat " * 90)
     assert main(["plan", config, "--json", "--set", f"data.folder={cats}"]) == 0

@@ -79,7 +79,7 @@ def embedding(name, seed=1):
     return Embedding(name, {"te": torch.randn(3, tiny.WIDTH, generator=generator)})
 
 
-def test_files_show_what_the_sampler_draws(draw):
+def test_files_show_what_the_sampler_makes(draw):
     found, _ = draw(prompts=("a cat", "a dog"), seeds=(1, 2), sampler="euler_a", batch=3)
     prompts = [
         Prompt(prompt=text, seed=seed, width=64, height=64)
@@ -91,7 +91,7 @@ def test_files_show_what_the_sampler_draws(draw):
         assert change(ours, numpy.asarray(to_image(theirs)).astype(int)) <= 1
 
 
-def test_files_are_numbered_and_never_overwritten_and_what_happens_is_told(draw, tmp_path):
+def test_files_are_numbered_and_never_overwritten_and_progress_is_reported(draw, tmp_path):
     _, told = draw(seeds=(1, 2))
     samples = [event for event in told if isinstance(event, Sample)]
     assert [(event.prompt, event.seed) for event in samples] == [("a cat", 1), ("a cat", 2)]
@@ -118,7 +118,7 @@ def test_a_lora_changes_images_by_its_strength(draw, tmp_path):
     assert change(twice, double) <= 1 < change(whole, double)
 
 
-def test_images_tell_of_all_that_they_were_drawn_with_but_of_no_path(draw, tmp_path, base):
+def test_images_name_all_that_they_were_sampled_with_but_no_path(draw, tmp_path, base):
     path = write_lora(tmp_path / "style.safetensors")
     write_embedding(tmp_path / "mycat.safetensors", embedding("inner"))
     draw(
@@ -137,7 +137,7 @@ def test_images_tell_of_all_that_they_were_drawn_with_but_of_no_path(draw, tmp_p
     assert str(tmp_path) not in told
 
 
-def test_an_embedding_is_read_where_its_word_stands(draw, tmp_path):
+def test_an_embedding_applies_where_its_token_stands(draw, tmp_path):
     write_embedding(tmp_path / "mycat.safetensors", embedding("mycat"))
     files = (str(tmp_path / "mycat.safetensors"),)
     (plain,), _ = draw(prompts=("a mycat",))
@@ -148,7 +148,7 @@ def test_an_embedding_is_read_where_its_word_stands(draw, tmp_path):
     assert change(other, draw()[0][0]) == 0
 
 
-def test_either_word_of_an_embedding_will_do_and_its_lack_is_told_once(draw, tmp_path):
+def test_either_token_of_an_embedding_will_do_and_its_lack_is_reported_once(draw, tmp_path):
     named = replace(embedding("inner"), metadata={"name": "inner"})
     write_embedding(tmp_path / "mycat.safetensors", named)
     files = (str(tmp_path / "mycat.safetensors"),)
@@ -161,7 +161,7 @@ def test_either_word_of_an_embedding_will_do_and_its_lack_is_told_once(draw, tmp
     ]
 
 
-def test_an_embedding_that_replaces_the_output_is_drawn_alone_and_out_of_a_bundle(draw, tmp_path):
+def test_an_embedding_that_replaces_the_output_works_alone_and_out_of_a_bundle(draw, tmp_path):
     one = Embedding("word", {}, embedding("word").vectors)
     write_embedding(tmp_path / "word.safetensors", one)
     lora = write_lora(tmp_path / "l.safetensors", scale=0.0, embeddings={"word": one})
@@ -194,7 +194,7 @@ def nothing_is_loaded(monkeypatch):
     monkeypatch.setattr("modules.jobs.sample.load_family", load)
 
 
-def test_a_folder_that_cannot_be_written_is_told_before_a_model_is_loaded(
+def test_a_folder_that_cannot_be_written_is_reported_before_a_model_is_loaded(
     draw, tmp_path, nothing_is_loaded
 ):
     (tmp_path / "file").write_text("a file")
@@ -204,7 +204,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_a_model_is_loaded(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_disk_without_room_for_all_images_is_told_before_one_is_drawn(
+def test_a_disk_without_room_for_all_images_is_reported_before_one_is_sampled(
     draw, tmp_path, monkeypatch
 ):
     # Four pictures of 64 × 64 pixels, each of 3 bytes; the grid has all of them once more.
@@ -224,7 +224,7 @@ def test_a_disk_without_room_for_all_images_is_told_before_one_is_drawn(
     assert sorted(path.name for path in (tmp_path / "out").iterdir())[-1] == "00005-grid.png"
 
 
-def test_a_negative_prompt_without_guidance_is_told_to_have_no_effect(draw):
+def test_a_negative_prompt_without_guidance_is_reported_to_have_no_effect(draw):
     for guidance, negative, is_reported in ((1.0, "blurry", True), (1.0, "", False)):
         _, told = draw(guidance=guidance, negative=negative)
         notes = [event.text for event in told if isinstance(event, Warned)]
@@ -243,7 +243,7 @@ def test_a_lora_for_another_base_is_refused_before_a_model_of_the_hub_is_loaded(
         draw(base="owner/model", loras=(Lora(path=str(tmp_path / "two.safetensors")),))
 
 
-def test_an_embedding_of_another_width_is_told_in_one_sentence_each(draw, tmp_path):
+def test_embeddings_of_another_width_are_reported_in_one_sentence_each(draw, tmp_path):
     wide = Embedding("wide", {"te": torch.ones(1, 31)})
     write_embedding(tmp_path / "wide.safetensors", wide)
     with pytest.raises(UserError) as raised:

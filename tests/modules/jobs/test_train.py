@@ -83,7 +83,7 @@ def test_a_resumed_run_goes_on_with_the_version_of_the_model_that_it_began_with(
     assert not [event for event in told(folder, Warned) if "packages" in event.text]
 
 
-def test_a_version_that_is_gone_is_told(config, cache):
+def test_a_version_that_is_gone_is_reported(config, cache):
     folder = begun(config)
     publish(cache, NEW)
     shutil.rmtree(cache / "snapshots" / OLD)
@@ -127,7 +127,7 @@ def parameters(folder):
         return image.info["parameters"], json.loads(image.info["onetrainer"])
 
 
-def test_images_of_a_run_tell_hub_name_and_clip_skip(config, cache):
+def test_images_of_a_run_name_hub_model_and_clip_skip(config, cache):
     model = {"path": "owner/model", "clip_skip": 2}
     folder = runs.new_run(config, model=model, **ONE_STEP)
     assert train(folder) == 0
@@ -136,7 +136,7 @@ def test_images_of_a_run_tell_hub_name_and_clip_skip(config, cache):
     assert (own["model"], own["clip_skip"]) == ("owner/model", 2)
 
 
-def test_the_file_has_the_naming_that_the_config_asks_for_and_images_tell_no_path(config):
+def test_the_file_has_the_naming_that_the_config_asks_for_and_images_name_no_path(config):
     folder = runs.new_run(config, output={"lora_naming": "comfyui"}, **ONE_STEP)
     assert train(folder) == 0
     with safe_open(folder.output / "my-lora.safetensors", "np") as file:

@@ -82,7 +82,7 @@ def test_attention_keeps_no_matrix():
         assert sum(meter.peak.values()) < 8 * 4096 * 4096  # a sixteenth of the matrix
 
 
-def test_tensors_tell_where_they_are_and_copies_between_are_counted():
+def test_tensors_know_their_device_and_copies_between_are_counted():
     with meta_device("cuda") as meter:
         near = torch.empty(256, device=DEVICE)
         host, back = near.to(HOST), near.to("cpu").to(DEVICE)

@@ -177,7 +177,7 @@ def test_the_unet_below_adapters_is_quantized_and_encoders_that_train_are_not(ki
     assert unquantized_components(section(kind), "sdxl") == frozenset()
 
 
-def test_caches_tell_quantized_encoders_from_others():
+def test_cache_keys_distinguish_quantized_encoders():
     digests = [encoder_digests(family) for family in (tiny.family(), quantized(), quantized())]
     assert digests[1] == digests[2]
     assert digests[0].text not in (digests[1].text, encoder_digests(quantized("fp8")).text)

@@ -209,7 +209,7 @@ def trajectories(algorithm, steps, count=2000):
 
 
 @pytest.mark.parametrize("steps", [5, 10])
-def test_the_last_steps_are_drawn_evenly_and_for_each_image(steps):
+def test_the_last_steps_are_sampled_evenly_and_for_each_image(steps):
     drawn = trajectories(algorithms.AlignPropSteps(), steps)
     counts = Counter(len(trajectory.trained_steps) for trajectory in drawn)
     expected = len(drawn) / steps

@@ -71,7 +71,7 @@ def test_the_loss_is_the_mean_squared_error_of_the_noise(family):
     torch.testing.assert_close(loss.value, expected.sum() * 0.25, rtol=1e-5, atol=1e-6)
 
 
-def test_an_image_draws_the_same_whatever_the_microbatch(family):
+def test_an_image_has_the_same_loss_whatever_the_microbatch(family):
     together = per_item(family, batch_of(family, (0, 1, 2, 3)))
     apart = [per_item(family, batch_of(family, pair)) for pair in ((0, 1), (2, 3))]
     torch.testing.assert_close(together.per_item, torch.cat([a.per_item for a in apart]))

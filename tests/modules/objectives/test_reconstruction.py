@@ -85,7 +85,7 @@ def test_each_weight_alone_is_torchs_own_loss(section, expected):
     torch.testing.assert_close(found, expected(one, other))
 
 
-def test_nothing_is_clamped_so_that_too_bright_pixels_learn():
+def test_nothing_is_clamped_so_that_too_bright_pixels_have_a_gradient():
     decoded = torch.full((1, 3, 8, 8), 3.0, requires_grad=True)
     reconstruction_loss(decoded, torch.ones(1, 3, 8, 8), Section()).sum().backward()
     assert (decoded.grad > 0).all()
@@ -113,7 +113,7 @@ def test_autocast_changes_nothing(family):
 @pytest.mark.parametrize(
     ("weights", "section"), [("fp32", Section(l1=0, l2=1)), ("bf16", Section())]
 )
-def test_the_decoder_learns_in_ten_steps(weights, section):
+def test_the_decoder_improves_in_ten_steps(weights, section):
     family = tiny.family()
     method = VaeDecoder.attach(family, VaeSection(weights=weights), source=None)
     method.train(True)

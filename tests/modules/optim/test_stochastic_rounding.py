@@ -24,7 +24,7 @@ def neighbors(value):
 
 
 @pytest.mark.parametrize("value", [1.001, -1.001, 1.9999, -3.14159, 1e-4, 2.71e-30, -6.02e23])
-def test_the_mean_is_the_value_and_no_draw_leaves_its_neighbors(value):
+def test_the_mean_is_the_value_and_no_sample_leaves_its_neighbors(value):
     value = float(torch.tensor(value))
     draws = drawn(value).double()
     low, high = neighbors(value)

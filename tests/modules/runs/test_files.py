@@ -62,7 +62,7 @@ EMBEDDING = {"method": {"kind": "embedding"}, **WORDS}
         (EMBEDDING | {"output": {"lora_naming": "diffusers"}}, f"{SD1}/textual-inversion", "sgm"),
     ],
 )
-def test_every_methods_file_tells_what_it_is_and_whose_names_it_has(
+def test_every_methods_file_says_what_it_is_and_whose_names_it_has(
     config, changes, architecture, code
 ):
     fields = told(finished(config, changes).output / "my-lora.safetensors")
@@ -74,7 +74,7 @@ def test_every_methods_file_tells_what_it_is_and_whose_names_it_has(
     assert fields.get("modelspec.encoder_layer") == ("2" if reads else None)
 
 
-def test_a_word_beside_a_lora_is_a_file_of_its_own_kind(config):
+def test_an_embedding_beside_a_lora_is_a_file_of_its_own_kind(config):
     output = finished(config, LORA | WORDS | {"output": {"lora_naming": "diffusers"}}).output
     fields = [told(output / name) for name in ("my-lora.safetensors", "my-lora-w.safetensors")]
     assert [field["modelspec.architecture"] for field in fields] == [

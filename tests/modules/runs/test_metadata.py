@@ -56,7 +56,7 @@ def metadata_of(folder):
         return file.metadata()
 
 
-def test_the_file_tells_what_was_done(finished):
+def test_the_file_says_what_was_done(finished):
     fields = metadata_of(finished)
     expected = {
         "ss_steps": "6", "ss_max_train_steps": "6", "ss_epoch": "3", "ss_num_epochs": "3",
@@ -104,7 +104,7 @@ def test_the_same_config_in_another_place_gives_the_same_bytes(config, finished,
     assert data_of(again) == data_of(finished)
 
 
-def test_a_file_tells_no_more_than_it_is_to(config):
+def test_a_file_says_no_more_than_it_is_to(config):
     less = {"include_dataset": False, "include_config": False, "include_thumbnail": False}
     naming = {"lora_naming": "diffusers"}
     folder = runs.new_run(config, training={"steps": 3}, metadata=less, output=naming)

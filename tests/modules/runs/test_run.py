@@ -99,7 +99,7 @@ def essence(folder):
     ]
 
 
-def test_a_run_tells_every_step_once_and_leaves_its_files(straight):
+def test_a_run_reports_every_step_once_and_leaves_its_files(straight):
     assert [event.step for event in told(straight, Progress)] == [1, 2, 3, 4, 5, 6]
     assert [event.step for event in told(straight, Sample)] == [0, 2, 4, 6]
     assert [event.step for event in told(straight, Checkpoint)] == [3, 6]
@@ -173,7 +173,7 @@ def test_stop_leaves_the_file_as_trained_so_far_and_save_now_too(config):
     assert run.unexpected_exit() is None
 
 
-def test_a_run_that_draws_and_accumulates_resumes_to_the_same_bytes(config, crash_in):
+def test_a_run_with_dropout_and_accumulation_resumes_to_the_same_bytes(config, crash_in):
     changes = {
         "method": {**tiny.encoders(True), "dropout": 0.3},
         "hardware": {"precision": "bf16", "gradient_checkpointing": "block"},
@@ -255,7 +255,7 @@ def test_save_now_never_writes_weights_that_are_no_numbers(config, monkeypatch):
     assert not list(folder.output.iterdir())
 
 
-def test_a_changed_config_counts_and_is_told_once(config):
+def test_a_changed_config_counts_and_is_reported_once(config):
     folder = runs.new_run(config, training={"steps": 3}, sampling={"every": 0})
     assert train(folder) == 0
     changed = json.loads(folder.config.read_text())
@@ -300,9 +300,7 @@ def test_changed_images_are_reported_and_unreadable_ones_once_however_often_it_r
     assert "captions have changed" in " ".join(event.text for event in told(folder, Warned))
 
 
-def test_a_stop_while_samples_are_drawn_is_quick_and_resume_draws_the_rest(
-    config, straight, monkeypatch
-):
+def test_a_stop_during_sampling_is_quick_and_resume_makes_the_rest(config, straight, monkeypatch):
     prompts = [{"prompt": f"picture {n}", "width": 64, "height": 64} for n in range(4)]
     folder = runs.new_run(config, sampling={"prompts": prompts})
 

@@ -76,7 +76,7 @@ def test_the_best_is_from_before_anything_was_wrong(folder, looks):
     assert by_step[looks[-1].best_step] == max(before) < by_step[wrong[0]]
 
 
-def test_the_file_of_the_best_has_the_weights_of_its_look(folder, looks, finished):
+def test_the_file_of_the_best_has_the_weights_of_its_evaluation(folder, looks, finished):
     assert finished.outputs == [
         "output/demo-alignprop-best.safetensors",
         "output/demo-alignprop.safetensors",

@@ -110,7 +110,7 @@ def test_what_was_trained_is_kept_where_nothing_can_be_made_anew(config, monkeyp
     assert [step for step, _ in folder.complete_checkpoints()] == [1]
 
 
-def test_what_is_lost_again_at_once_ends_the_run_in_words(config, monkeypatch):
+def test_what_is_lost_again_at_once_ends_the_run_with_a_message(config, monkeypatch):
     folder, made = new_run(config), job.assemble
 
     def assemble(*arguments):

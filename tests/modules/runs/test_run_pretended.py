@@ -148,7 +148,7 @@ def test_no_step_waits_for_the_card(projects, monkeypatch, name):
     assert syncs_in_steps(monkeypatch, folder) == []
 
 
-def test_a_step_in_fp16_waits_once_to_learn_whether_it_overflowed(projects, monkeypatch):
+def test_a_step_in_fp16_synchronizes_once_for_its_overflow(projects, monkeypatch):
     case = table.Case("sd15", "lora", "plain", "fp16")
     folder = new_run(projects["sd15"], case, "cuda", **QUIET)
     assert len(syncs_in_steps(monkeypatch, folder)) == STEPS

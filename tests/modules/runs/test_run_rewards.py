@@ -82,7 +82,7 @@ def straight(config):
     return folder
 
 
-def test_each_step_tells_its_rewards(straight):
+def test_each_step_reports_its_rewards(straight):
     steps = told(straight, Rewarded)
     assert [event.step for event in steps] == [1, 2, 3, 4, 5, 6]
     for event in steps:
@@ -94,7 +94,7 @@ def test_each_step_tells_its_rewards(straight):
     assert all(by_step[event.step] == pytest.approx(-event.reward) for event in steps)
 
 
-def test_looks_are_told_with_their_images(straight):
+def test_evaluations_are_reported_with_their_images(straight):
     looks = told(straight, Evaluated)
     assert [look.step for look in looks] == [0, 3, 6]
     assert looks[0].verdict == "first"
@@ -134,7 +134,7 @@ def test_a_step_is_the_same_however_it_is_cut(config, straight):
         assert torch.allclose(tensor, weights_of(folder, 3)[name], atol=1e-4), name
 
 
-def test_best_of_n_learns_from_its_best_images_and_goes_on_in_the_middle_of_a_round(config):
+def test_best_of_n_trains_on_its_best_images_and_goes_on_in_the_middle_of_a_round(config):
     algorithm = {
         "kind": "best_of_n",
         "candidates_per_prompt": 3,
@@ -209,7 +209,7 @@ def test_a_run_that_is_stopped_in_an_evaluation_makes_it_when_it_goes_on(
     ]
 
 
-def test_validation_counts_passes_over_prompts_and_keeps_the_best_where_looks_do_not(config):
+def test_validation_counts_passes_over_prompts_and_keeps_the_best_where_evaluations_do_not(config):
     document = load_document(config)
     folder = reward_run(
         config,
@@ -232,7 +232,7 @@ def test_validation_counts_passes_over_prompts_and_keeps_the_best_where_looks_do
     assert "my-lora-best.safetensors" in names
 
 
-def test_other_rewards_after_a_checkpoint_are_told_and_begin_anew(config, straight):
+def test_other_rewards_after_a_checkpoint_are_reported_and_begin_anew(config, straight):
     other = {"rewards": [{"reward": "brightness"}, {"reward": "contrast", "train": False}]}
     folder = reward_run(config, other)
     shutil.copytree(straight.checkpoint(3), folder.checkpoint(3))
@@ -249,7 +249,7 @@ def test_other_rewards_after_a_checkpoint_are_told_and_begin_anew(config, straig
     assert files.incomparable == 3
 
 
-def test_a_target_that_the_base_has_reached_is_told(config):
+def test_a_target_that_the_base_has_reached_is_reported(config):
     rewards = [{"reward": "color", "target": -1.0}, {"reward": "contrast", "target": 9.0}]
     folder = reward_run(config, {"rewards": rewards}, training={"steps": 1})
     assert train(folder) == 0

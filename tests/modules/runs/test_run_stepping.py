@@ -94,7 +94,7 @@ def test_an_average_is_what_the_file_holds_and_may_be_switched_on_later(config):
     assert any("no EMA" in text for text in texts)
 
 
-def test_an_adaptive_rate_is_told_as_it_really_is(config):
+def test_an_adaptive_rate_is_reported_as_it_really_is(config):
     changes = {
         "optimizer": {"kind": "prodigy"},
         "schedule": {"kind": "constant", "warmup_steps": 0},

@@ -51,10 +51,10 @@ def test_short_prompts_stay_whole():
     assert shorten("", FONT, 400) == []
 
 
-def test_one_endless_word_is_cut():
+def test_text_without_blanks_is_cut():
     assert fit("x" * 100, FONT, 100).endswith("x…")
     assert all(FONT.getlength(line) <= 100 for line in shorten("x" * 100 + " y", FONT, 100))
 
 
-def test_prompts_of_any_script_are_drawn():
+def test_prompts_of_any_script_are_accepted():
     draw_grid([images(RED)], rows=["ein Bär 🐻 猫"], columns=["seed 1"])

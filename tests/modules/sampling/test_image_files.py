@@ -82,7 +82,7 @@ def test_loras_stand_behind_the_prompt():
     assert text.startswith("ein Bär 🐻 <lora:style:0.8> <lora:face:1>\nNegative")
 
 
-def test_image_drawn_outside_training_has_no_step(tmp_path):
+def test_image_sampled_outside_training_has_no_step(tmp_path):
     settings = Settings(PROMPT, steps=20, guidance=7.0, loras=(UsedLora("style", 0.8),))
     write_png(to_image(torch.zeros(3, 8, 8)), tmp_path / "a.png", settings)
     with Image.open(tmp_path / "a.png") as image:

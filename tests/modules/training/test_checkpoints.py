@@ -119,7 +119,7 @@ def test_what_an_interrupted_save_left_is_cleaned_and_never_resumed_from(folder)
     assert [path.name for path in folder.checkpoints.iterdir()] == ["step-000001"]
 
 
-def test_a_damaged_state_is_told_in_words(folder):
+def test_a_damaged_state_is_reported_with_a_message(folder):
     made = checkpoints(folder)
     path = made.save(record(1, made))
     (path / "state.json").write_text("{")
@@ -128,7 +128,7 @@ def test_a_damaged_state_is_told_in_words(folder):
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.json"])
-def test_a_damaged_checkpoint_is_told_in_words(folder, name):
+def test_a_damaged_checkpoint_is_reported_with_a_message(folder, name):
     made = checkpoints(folder)
     step(made)
     file = made.save(record(1, made)) / name
@@ -148,7 +148,7 @@ def test_fp16_gradients_that_overflow_move_nothing_and_lower_the_scale(folder):
     assert made.engine.state_dict()["scale"] == scale / 2
 
 
-def test_overflows_that_do_not_end_are_told_in_words(folder):
+def test_overflows_that_do_not_end_are_reported_with_a_message(folder):
     made = checkpoints(folder, 2.0, "fp16")
     with pytest.raises(UserError, match="overflow"):
         for step in range(MAX_OVERFLOWS_IN_A_ROW):

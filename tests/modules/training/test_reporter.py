@@ -43,7 +43,7 @@ def told(path, device, steps, **settings):
     return read_all(path)
 
 
-def test_each_rewarded_step_is_told_with_means_and_spreads(tmp_path):
+def test_each_rewarded_step_is_reported_with_means_and_spreads(tmp_path):
     (rewarded, progress) = told(tmp_path / "events.jsonl", "cpu", 1)
     assert isinstance(rewarded, Rewarded)
     assert isinstance(progress, Progress)

@@ -86,7 +86,7 @@ def test_numbers_become_curves(recorder, tmp_path):
     }
 
 
-def test_what_is_not_known_is_not_drawn(recorder, tmp_path):
+def test_unknown_values_have_no_point(recorder, tmp_path):
     Board(recorder, tmp_path).take(Progress(1, 10, 0, loss=0.5, lr=1e-3))
     Board(recorder, tmp_path).take(Rewarded(1, 0.5, 0.0, 1))
     assert sorted(tag for tag, _ in recorder.points) == [
@@ -97,7 +97,7 @@ def test_what_is_not_known_is_not_drawn(recorder, tmp_path):
     ]
 
 
-def test_a_look_becomes_curves_words_and_a_row_of_thumbnails_a_prompt(recorder, tmp_path):
+def test_an_evaluation_becomes_curves_a_text_and_a_row_of_thumbnails_a_prompt(recorder, tmp_path):
     Board(recorder, tmp_path).take(look(tmp_path))
     assert recorder.points == {
         ("held-out/all", 3): 1.25,
@@ -123,7 +123,7 @@ def test_a_sample_is_as_large_as_it_is(recorder, tmp_path):
     assert recorder.images[tag, step].shape == (3, 300, 320)
 
 
-def test_a_full_disk_is_told_in_words(recorder, tmp_path):
+def test_a_full_disk_is_reported_with_a_message(recorder, tmp_path):
     def refuse(*_):
         raise OSError(28, "No space left on device")
 
@@ -134,7 +134,7 @@ def test_a_full_disk_is_told_in_words(recorder, tmp_path):
         Board(recorder, tmp_path).close()
 
 
-def test_a_missing_package_is_told_with_its_command(tmp_path, monkeypatch):
+def test_a_missing_package_is_reported_with_its_command(tmp_path, monkeypatch):
     monkeypatch.setattr(tensorboard.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(UserError) as raised:
         open_board(tmp_path, first_step=0)

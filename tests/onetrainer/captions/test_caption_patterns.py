@@ -16,7 +16,7 @@ def faults(*lines):
     return [(line, fault) for line, _, fault in pattern_errors("\n".join(lines))]
 
 
-def test_words_are_compared_blind_to_case_and_blanks():
+def test_tags_are_compared_blind_to_case_and_blanks():
     listed = "Red  Hat\n\n(cat:1.2)\n"
     assert is_listed("red hat", listed, patterns=False)
     assert is_listed("(CAT:1.2)", listed, patterns=False)

@@ -177,7 +177,7 @@ def test_images_to_paint_from_are_missed_by_inpainting_models_alone(tmp_path):
     assert told(made) == []
 
 
-def test_a_word_may_come_from_trigger_words(tmp_path):
+def test_a_token_may_come_from_trigger_words(tmp_path):
     folder = images(tmp_path / "a")
     document = {"embeddings": {"tokens": [{"token": "sksdog"}]}}
     paths = {}

@@ -170,7 +170,7 @@ def test_no_caption_at_all_is_reported_of_each_image(images):
 
 
 @pytest.mark.parametrize(("words", "is_long"), [(38, False), (39, True)])
-def test_long_caption_is_reported_counting_words_and_signs(images, words, is_long):
+def test_long_caption_is_reported_by_estimated_tokens(images, words, is_long):
     images.add("p0", leaves(0, 256), caption=", ".join(["word"] * words))
     assert images.found() == [("caption-long", "p0.png")] * is_long
 
@@ -289,7 +289,7 @@ def finding(kind, name="a.png", remedy="Do it"):
     return Finding(kind, Path("/pictures") / name, "it is wrong", remedy)
 
 
-def test_lines_tell_a_common_remedy_once_and_count_what_is_too_much():
+def test_lines_give_a_common_remedy_once_and_count_what_is_too_much():
     some = [finding("blurred", f"{number}.png") for number in range(5)]
     told = format_findings(some, most=2)
     assert told == [
@@ -301,7 +301,7 @@ def test_lines_tell_a_common_remedy_once_and_count_what_is_too_much():
     ]
 
 
-def test_lines_tell_each_remedy_and_nothing_that_a_terminal_obeys():
+def test_lines_give_each_remedy_and_nothing_that_a_terminal_obeys():
     some = [finding("orphan", "a\x1b[2J.png", "One"), finding("orphan", "b.png", "Two")]
     told = format_findings(some)
     assert told[1].endswith("a?[2J.png: it is wrong. One.")

@@ -134,7 +134,7 @@ def test_a_model_that_is_yet_to_be_downloaded_forbids_nothing(project):
     assert all_problems(config(project, model={"path": "owner/nobody-has-this"})) == []
 
 
-def test_a_downloaded_model_is_looked_into_by_its_name(project, monkeypatch):
+def test_a_downloaded_model_is_inspected_by_its_name(project, monkeypatch):
     monkeypatch.setattr("onetrainer.checks.preflight.cached_folder", lambda _: project / "base")
     for offline in (True, False):
         made = config(project, model={"path": "owner/name", "offline": offline})
@@ -290,7 +290,7 @@ def test_files_to_go_on_from_that_are_not_there_are_reported(project, kind):
 
 
 @pytest.mark.parametrize(("kind", "severity"), [("embedding", "error"), ("lora", "warning")])
-def test_a_word_that_no_caption_holds_is_reported_next_to_it(project, kind, severity):
+def test_a_token_that_no_caption_contains_is_reported_next_to_it(project, kind, severity):
     words = [{"token": "<none>"}]
     (found,) = all_problems(config(project, method={"kind": kind}, embeddings={"tokens": words}))
     assert (found.path, found.severity) == ("embeddings.tokens.0.token", severity)

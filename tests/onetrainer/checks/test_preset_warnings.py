@@ -15,7 +15,7 @@ from tests import tiny
 PRESETS = [preset for preset in find_presets() if preset.path.is_relative_to(BUILT_IN)]
 
 
-def test_built_in_presets_start_without_a_word(tmp_path):
+def test_built_in_presets_start_without_a_warning(tmp_path):
     """Those of one family with a model and images, the others as far as the rules tell."""
     tiny.write_folder(tmp_path / "base")
     tiny.write_images(tmp_path / "images", ("<my-token> on grass", "a photo of <my-token>"))

@@ -75,7 +75,7 @@ def test_config_is_checked_and_what_is_trained_is_kept_in_its_cache(folder, caps
     assert not (folder / "cache").exists()
 
 
-def test_folder_without_images_is_told(tmp_path, capsys):
+def test_folder_without_images_is_reported(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert main(["check-data", str(tmp_path / "empty"), "--json"]) == 2
     out, err = capsys.readouterr()
@@ -84,7 +84,7 @@ def test_folder_without_images_is_told(tmp_path, capsys):
 
 
 @each("name", ["a.PNG", "a.heic"])
-def test_a_single_image_is_told_as_one_with_its_folder(tmp_path, capsys, name):
+def test_a_single_image_is_called_an_image_and_its_folder_named(tmp_path, capsys, name):
     (tmp_path / name).write_bytes(b"\x89PNG")
     assert main(["check-data", str(tmp_path / name)]) == 2
     told = capsys.readouterr().err
@@ -92,7 +92,7 @@ def test_a_single_image_is_told_as_one_with_its_folder(tmp_path, capsys, name):
     assert f'its folder, "{tmp_path}"' in told
 
 
-def test_folder_that_may_not_be_looked_into_is_told_as_one(folder, monkeypatch, capsys):
+def test_folder_that_may_not_be_read_is_reported_as_one(folder, monkeypatch, capsys):
     plain = os.stat
 
     def denied(path, *args, **named):
@@ -110,7 +110,7 @@ def test_folder_that_may_not_be_looked_into_is_told_as_one(folder, monkeypatch, 
     assert told.startswith(f"{folder}: this folder cannot be read (Permission denied).")
 
 
-def test_folder_whose_name_is_no_text_is_told(tmp_path, capsys):
+def test_folder_whose_name_is_no_text_is_reported(tmp_path, capsys):
     folder = tmp_path / os.fsdecode(b"b\xff")
     try:
         folder.mkdir()

@@ -43,7 +43,7 @@ def test_help_loads_nothing_but_argparse():
     assert not loaded_modules("--help") & {"pydantic", "PIL", "torch", "tkinter", "json"}
 
 
-def test_check_tells_every_problem_with_path_expectation_and_remedy(config, capsys):
+def test_check_reports_every_problem_with_path_expectation_and_remedy(config, capsys):
     path = config({"training": {"steps": 0, "sed": 1}, "optimizer": {"lr": -1}})
     assert main(["check", path]) == 2
     lines = dict(line.split(": ", 2)[1:] for line in capsys.readouterr().out.splitlines())
@@ -81,7 +81,7 @@ ODD_CONFIGS = {
 
 
 @each("kind", ODD_CONFIGS)
-def test_an_odd_config_is_told_in_words_and_exit_code_2(tmp_path, capsys, kind):
+def test_an_odd_config_is_refused_with_a_message_and_exit_code_2(tmp_path, capsys, kind):
     path = tmp_path / "config.json"
     path.write_text(ODD_CONFIGS[kind])
     for command in ("check", "train"):
@@ -94,13 +94,13 @@ def test_an_odd_config_is_told_in_words_and_exit_code_2(tmp_path, capsys, kind):
     "text",
     ["version=99", "extends=x", "a" * 5000, "sampling.prompts.9.seed=1", "=", "x.y.z=1"],
 )
-def test_an_odd_set_is_told_in_words_and_exit_code_2(tmp_path, capsys, text):
+def test_an_odd_set_is_refused_with_a_message_and_exit_code_2(tmp_path, capsys, text):
     (tmp_path / "config.json").write_text("{}")
     assert main(["check", str(tmp_path / "config.json"), "--set", text]) == 2
     assert "".join(capsys.readouterr()).strip()
 
 
-def test_text_settings_take_text_that_looks_like_something_else(config, capsys):
+def test_text_settings_take_text_that_resembles_another_type(config, capsys):
     main(["check", config({}), "--set", "sampling.prompts.0.prompt=1984", "--json"])
     paths = {problem["path"] for problem in json.loads(capsys.readouterr().out)}
     assert not any(path.startswith("sampling") for path in paths)
@@ -159,7 +159,7 @@ def test_every_commands_help_says_first_what_it_does(capsys, name):
     assert said.lower() == f"{COMMANDS[name][0]}.".lower()
 
 
-def test_begun_name_of_a_preset_is_told_with_those_that_begin_so(capsys):
+def test_begun_name_of_a_preset_is_refused_with_those_that_begin_so(capsys):
     assert main(["check", "sdxl"]) == 2
     said = capsys.readouterr().out
     assert "sdxl/lora" in said
@@ -167,7 +167,7 @@ def test_begun_name_of_a_preset_is_told_with_those_that_begin_so(capsys):
 
 
 @each("value", ["a cat", '["a cat"]', '{"prompt": "a cat"}', "5"])
-def test_a_wrong_list_of_prompts_is_told_with_an_example(tmp_path, capsys, value):
+def test_a_wrong_list_of_prompts_is_refused_with_an_example(tmp_path, capsys, value):
     (tmp_path / "config.json").write_text("{}")
     given = ["--set", f"sampling.prompts={value}"]
     assert main(["check", str(tmp_path / "config.json"), *given]) == 2
@@ -188,7 +188,7 @@ def test_runs_are_checked_and_compared_by_their_folders(tmp_path, capsys):
     assert "method.rank: (not with oft) → 4" in rest
 
 
-def test_convert_tells_wrong_options_before_it_loads_anything(capsys):
+def test_convert_reports_wrong_options_before_it_loads_anything(capsys):
     assert main(["convert", "a.safetensors", "b", "--precision", "fp8"]) == 2
     text = capsys.readouterr().err
     assert "--precision" in text
@@ -209,7 +209,7 @@ def test_an_error_of_a_command_with_json_is_json_too(capsys):
         assert "nowhere" in err
 
 
-def test_check_as_json_tells_the_fix(config, capsys, tmp_path):
+def test_check_as_json_contains_the_fix(config, capsys, tmp_path):
     path = tiny.write_sdxl(tmp_path / "xl.safetensors")
     assert main(["check", config({"model": {"path": str(path)}}), "--json"]) == 2
     found = {problem["path"]: problem for problem in json.loads(capsys.readouterr().out)}

@@ -79,7 +79,7 @@ def test_as_json_both_are_one_document(config, capsys):
     assert told["data"]["caching_seconds"] == 90.0
 
 
-def test_memory_is_told_without_images(config, capsys):
+def test_memory_is_reported_without_images(config, capsys):
     assert main(["plan", config(folder="")]) == 0
     assert "Images" not in (out := capsys.readouterr().out)
     assert out.startswith("Peak memory")
@@ -87,7 +87,9 @@ def test_memory_is_told_without_images(config, capsys):
     assert json.loads(capsys.readouterr().out)["data"] == {}
 
 
-def test_what_is_wrong_with_the_images_is_told_and_memory_all_the_same(config, tmp_path, capsys):
+def test_what_is_wrong_with_the_images_is_reported_and_memory_all_the_same(
+    config, tmp_path, capsys
+):
     nowhere = str(tmp_path / "nowhere")
     assert main(["plan", config(folder=nowhere)]) == 0
     out, err = capsys.readouterr()
@@ -97,7 +99,7 @@ def test_what_is_wrong_with_the_images_is_told_and_memory_all_the_same(config, t
     assert nowhere in json.loads(capsys.readouterr().out)["data"]["problem"]
 
 
-def test_images_are_drawn_into_a_new_folder(config, tmp_path, capsys):
+def test_contact_sheets_are_written_into_a_new_folder(config, tmp_path, capsys):
     sheets = tmp_path / "sheets"
     assert main(["plan", config(), "--pictures", str(sheets)]) == 0
     assert [path.name for path in sheets.iterdir()] == ["64x64.jpg"]
@@ -106,7 +108,7 @@ def test_images_are_drawn_into_a_new_folder(config, tmp_path, capsys):
     assert "is not empty" in capsys.readouterr().err
 
 
-def test_drawing_images_that_are_not_there_is_refused(config, tmp_path, capsys):
+def test_contact_sheets_of_missing_images_are_refused(config, tmp_path, capsys):
     for folder_ in ("", str(tmp_path / "nowhere")):
         made = config(folder=folder_)
         assert main(["plan", made, "--pictures", str(tmp_path / "sheets")]) == 2

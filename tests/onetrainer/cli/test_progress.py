@@ -198,7 +198,7 @@ def test_a_worker_process_is_followed_and_not_reached_by_an_interrupt(tmp_path, 
     assert "Done: 1 steps." in out.getvalue()
 
 
-def test_each_event_of_a_run_is_told_in_a_line(folder):
+def test_each_event_of_a_run_is_printed_in_a_line(folder):
     (folder.rewards / "step-000002").mkdir(parents=True)
     known = {"images": 8, "best_step": 2, "is_best": True, "verdict": "improving"}
     seen = {"reward": 1.0, "error": 0.1, "best_step": 1, "is_best": True}
@@ -230,7 +230,7 @@ def test_each_event_of_a_run_is_told_in_a_line(folder):
     assert "loss" not in step
 
 
-def test_a_failed_run_is_told_with_its_exit_code(folder):
+def test_a_failed_run_is_reported_with_its_exit_code(folder):
     for kind, code in (("user", 2), ("program", 1)):
         lines = shown(folder, Failed(kind, "no memory", "Expected some", "Close it"), code=code)
         assert lines[-1] == "no memory. Expected some. Close it."
@@ -244,7 +244,7 @@ def test_a_failed_run_is_told_with_its_exit_code(folder):
                 "  | no such model", "The log is LOG"]),
     ],
 )  # fmt: skip
-def test_a_worker_that_died_before_its_first_event_is_told_by_its_log(
+def test_a_worker_that_died_before_its_first_event_is_reported_with_its_log(
     folder, exit_code, code, lines
 ):
     scripted(folder, Started(1, 0, 5), Warned("old"), Finished(5, []))  # of an earlier worker
@@ -290,7 +290,7 @@ def test_a_job_shows_what_it_is_doing_and_lists_each_file_once(monkeypatch):
     ]  # fmt: skip
 
 
-def test_a_failed_job_is_told_on_standard_error_and_as_json(monkeypatch, capsys):
+def test_a_failed_job_is_reported_on_standard_error_and_as_json(monkeypatch, capsys):
     failed = Failed("user", 'this model is "sdxl"', "", 'Choose "sdxl" as model.family')
     assert run_job(monkeypatch, failed) == 2
     message = 'this model is "sdxl". Choose "sdxl" as model.family.\n'

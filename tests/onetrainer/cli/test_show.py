@@ -36,7 +36,7 @@ EMBEDDING = {"emb_params": (4, 768)}
 LAYER = "lora_unet_mid_block_attentions_0_proj_in"
 
 
-def test_base_model_is_told_with_all_that_its_file_says(tmp_path):
+def test_base_model_is_shown_with_all_that_its_file_says(tmp_path):
     shapes = headers.full_size("sdxl") | {
         "v_pred": (0,), "ztsnr": (0,), "model_ema.diffusion_modelout0weight": (320,)
     }  # fmt: skip
@@ -57,7 +57,7 @@ def test_base_model_is_told_with_all_that_its_file_says(tmp_path):
     )
 
 
-def test_what_a_silent_model_predicts_is_told_too(tmp_path):
+def test_what_a_silent_model_predicts_is_shown_too(tmp_path):
     silent = "noise (epsilon), the default, as the file does not say"
     unknown = "unknown; set model.prediction to train it (768-px models: v_prediction, 512-px"
     for base, words in (("sd15", silent), ("sd2", unknown), ("sdxl", silent)):
@@ -67,7 +67,7 @@ def test_what_a_silent_model_predicts_is_told_too(tmp_path):
         assert "unusual" not in told
 
 
-def test_components_predict_nothing_and_an_unusual_size_is_told(tmp_path):
+def test_components_predict_nothing_and_an_unusual_size_is_shown(tmp_path):
     metadata = {"modelspec.prediction_type": "epsilon", "ss_zero_terminal_snr": "False"}
     for shapes in (VAE, ENCODER, EMBEDDING):
         told = of(tmp_path, shapes, metadata=metadata)
@@ -81,7 +81,7 @@ def test_components_predict_nothing_and_an_unusual_size_is_told(tmp_path):
     assert "diffusers folder" in told
 
 
-def test_model_with_ema_weights_alone_is_told_with_the_command_for_it(tmp_path):
+def test_model_with_ema_weights_alone_is_shown_with_the_command_for_it(tmp_path):
     shapes = {
         "model_ema.diffusion_modelout0weight": (320,),
         **{f"first_stage_model.{name}": shape for name, shape in VAE.items()},
@@ -116,7 +116,7 @@ def test_adapters_are_called_by_their_names(tmp_path, tensors, title, facts, abs
     assert not any(f"  {label}" in told for label in absent)
 
 
-def test_lora_is_told_with_its_components_ranks_alphas_and_bundled_embeddings(tmp_path):
+def test_lora_is_shown_with_its_components_ranks_alphas_and_bundled_embeddings(tmp_path):
     layers = {
         "lora_unet_input_blocks_4_1_transformer_blocks_0_attn2_to_k": (8, 2048, 640),
         "lora_unet_input_blocks_4_1_transformer_blocks_1_attn2_to_k": (16, 2048, 640),
@@ -158,7 +158,7 @@ def test_lora_is_told_with_its_components_ranks_alphas_and_bundled_embeddings(tm
         ("original", "input_blocks.1.1.to_k", ("lora_A.weight", "lora_B.weight")),
     ],
 )
-def test_namings_are_told(tmp_path, naming, name, ends):
+def test_namings_are_shown(tmp_path, naming, name, ends):
     told = of(tmp_path, {f"{name}.{end}": (4, 4) for end in ends})
     assert f"Naming: {naming}" in told
     assert "(1 layer)" in told
@@ -182,13 +182,13 @@ BUNDLED = {
                    "dog: 1 vector × 1024, for SD 2"]),
     ],
 )  # fmt: skip
-def test_embeddings_are_told_with_their_vectors(tmp_path, tensors, words):
+def test_embeddings_are_shown_with_their_vectors(tmp_path, tensors, words):
     told = of(tmp_path, tensors, name="cat.safetensors")
     assert all(f"Embedding: {each_}" in told for each_ in words)
     assert "string_to_param" not in told
 
 
-def test_pickled_files_are_told_by_their_names_inside(tmp_path):
+def test_pickled_files_are_recognized_by_their_names_inside(tmp_path):
     value = {"string_to_param": {"*": torch.zeros(2, 768)}, "name": "cat", "step": 5}
     torch.save(value, tmp_path / "x.pt", _use_new_zipfile_serialization=False)
     assert "Embedding: cat: 2 vectors × 768, for SD 1.5" in text(tmp_path / "x.pt")
@@ -200,7 +200,7 @@ def test_pickled_files_are_told_by_their_names_inside(tmp_path):
     assert "epoch" not in told
 
 
-def test_folder_is_told_and_what_is_in_it(tmp_path):
+def test_folder_is_shown_and_what_is_in_it(tmp_path):
     path = tiny.write_folder(tmp_path / "model", name="sd2", prediction="v_prediction")
     description = describe(path)
     assert (description.kind, description.form, description.name) == ("sd2", "folder", "model")
@@ -264,7 +264,7 @@ def test_tags_that_are_none_do_no_harm(tmp_path, value):
     text(path)
 
 
-def test_nothing_that_a_terminal_obeys_is_told(tmp_path):
+def test_nothing_that_a_terminal_obeys_is_printed(tmp_path):
     metadata = {"a\x1b[31m": "b\x1b]0;title\x07\u202e", "c\n": "d\r\nMissing: nothing"}
     path = headers.write(tmp_path / "a.safetensors", {"x\x1b": (768,)}, metadata=metadata)
     assert all(line.isprintable() for line in lines(describe(path)))
@@ -292,7 +292,7 @@ def run(tmp_path):
     return folder
 
 
-def test_run_folder_is_told_with_what_it_made(run, tmp_path):
+def test_run_folder_is_shown_with_what_it_made(run, tmp_path):
     assert text(run.path) == (
         "smiley-001: a OneTrainer run folder\n"
         "  Trains: a LoRA of rank 16 for SDXL, on base.safetensors\n"
@@ -305,7 +305,7 @@ def test_run_folder_is_told_with_what_it_made(run, tmp_path):
     assert "Files: none in output/ yet" in new
 
 
-def test_checkpoint_and_its_files_are_told_with_their_run(run, tmp_path):
+def test_checkpoint_and_its_files_are_shown_with_their_run(run, tmp_path):
     whose = "a checkpoint of the run smiley-001, after step 3"
     told = text(run.checkpoint(3))
     assert told.startswith(f"step-000003: {whose}\n  Trains: a LoRA of rank 16 for SDXL")
@@ -330,7 +330,7 @@ def test_image_prints_its_settings(tmp_path):
     assert "No generation settings" in text(tmp_path / "b.jpg")
 
 
-def test_what_cannot_be_told_is_refused(tmp_path):
+def test_what_cannot_be_shown_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError):
         inspect_path(tmp_path / "empty")

@@ -243,7 +243,7 @@ def test_likes_stay_on_one_side_whatever_the_groups():
         assert 0 < len(held) <= len(items) / 2
 
 
-def test_similar_images_are_only_looked_for_where_it_matters(tmp_path):
+def test_near_duplicates_are_only_searched_where_it_matters(tmp_path):
     images(tmp_path, *map(str, range(6)))
 
     def halves(items):
@@ -259,7 +259,7 @@ def test_similar_images_are_only_looked_for_where_it_matters(tmp_path):
     assert len(read_dataset(off, group_similar=halves).validation) == 1
 
 
-def test_images_that_all_look_alike_cannot_be_split(tmp_path):
+def test_images_that_are_all_near_duplicates_cannot_be_split(tmp_path):
     images(tmp_path, "a", "b", "c")
     made = config(folder=str(tmp_path), validation={"use": True})
     with pytest.raises(UserError, match="look nearly the same"):
@@ -286,7 +286,7 @@ def test_a_folder_says_what_is_its_own_and_has_the_rest_from_all():
     assert first.seed == 7
 
 
-def test_folders_draw_apart_unless_they_say_the_same_seed():
+def test_folders_have_seeds_of_their_own_whatever_their_order():
     def seeds(*folders, run=0):
         made = config(*folders)
         training = made.training.model_copy(update={"seed": run})
@@ -299,7 +299,7 @@ def test_folders_draw_apart_unless_they_say_the_same_seed():
 
 
 @each("use", [True, False])
-def test_folders_of_one_name_draw_apart_and_alike_without_the_other(use):
+def test_folders_of_one_name_have_seeds_of_their_own_and_keep_them_without_the_other(use):
     twice = [{"folder": "/a/images"}, {"folder": "/b/images"}]
     both = [one.seed for one in concepts_of(config(*twice))]
     assert len({*both}) == 2
@@ -377,7 +377,7 @@ def test_a_vae_cuts_around_the_points_of_a_list(tmp_path):
     assert read_dataset(made).items[0].focus == (0.25, 0.75)
 
 
-def test_a_vae_learns_images_alone():
+def test_a_vae_trains_on_images_alone():
     document = {
         "data": {"folder": "/a", "class_folder": "/k", "masks": "files"},
         "objective": {"kind": "reconstruction"},

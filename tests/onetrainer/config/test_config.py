@@ -21,7 +21,7 @@ def problems_of(**document):
     return {problem.path: problem for problem in caught.value.problems}
 
 
-def test_every_problem_is_told_at_once():
+def test_every_problem_is_reported_at_once():
     found = problems_of(training={"steps": -1, "batch_size": "two"}, optimizer={"lr": 0})
     assert set(found) == {"training.steps", "training.batch_size", "optimizer.lr"}
 
@@ -127,7 +127,7 @@ def test_every_family_has_a_native_side(family, prediction, side):
     assert family_spec(family).side_of(prediction) == side
 
 
-def test_what_may_be_left_out_for_nothing_is_not_told_as_null():
+def test_remedy_of_an_optional_setting_does_not_mention_null():
     (problem,) = problems_of(method={"text_encoder": {"lr": "x"}}).values()
     assert problem.remedy == "Correct it, or leave it out."
 

@@ -113,7 +113,7 @@ def test_a_step_holds_one_bucket_and_leaves_only_what_is_left_of_it(case):
 
 
 @RANDOM
-def test_a_plan_asked_anywhere_shows_what_one_asked_from_the_start_tells(case):
+def test_a_plan_asked_anywhere_equals_one_asked_from_the_start(case):
     whole = [step for steps in epochs(plan(case)) for step in steps]
     picked = random.Random(case).sample(range(len(whole)), min(len(whole), 5))
     for step in picked:

@@ -159,12 +159,12 @@ def test_what_is_tied_to_the_trigger_stays_with_it_and_its_mark_goes():
 # --- template
 
 
-def test_template_knows_its_words():
+def test_template_knows_its_placeholders():
     template = "{concept}: {caption} ({name} in {folder}) {{x}}"
     assert drawn("a {b}", template=template) == ["Cats: a {b} (a cat in pets) {x}"]
 
 
-def test_templates_words_are_no_tags():
+def test_text_of_a_template_is_no_tag():
     shown = drawn("b, c", 50, template="a, {caption}, d", shuffle=True)
     assert set(shown) == {"a, b, c, d", "a, c, b, d"}
     gone = drawn("b, c", template="a, {caption}, d", drop_tags="all", drop_chance=1.0)

@@ -236,7 +236,7 @@ def test_folder_without_images_is_reported(tmp_path):
     assert "PNG" in error.value.expected
 
 
-def test_a_list_whose_words_are_all_missing_is_reported(tmp_path):
+def test_a_list_whose_captions_are_all_missing_is_reported(tmp_path):
     save(tmp_path / "a.png")
     listed = tmp_path / "list.csv"
     for rows in ("a.png,\n", "a.png,\nb.png,b\n"):

@@ -253,7 +253,7 @@ def test_no_transform_is_enlarged_beyond_the_limit(limit):
             assert upscale_factor(seen, image_transform(seen, concept, 0)) <= limit + slack
 
 
-def test_keys_tell_apart_whatever_changes_pixels_and_cut_keys_whatever_moves_them():
+def test_keys_differ_in_whatever_changes_pixels_and_crop_keys_in_whatever_moves_them():
     plain = plain_transform(item(), folder())
     moved = [
         replace(plain, geometry=replace(plain.geometry, **{name: 7}))

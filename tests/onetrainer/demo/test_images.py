@@ -43,7 +43,7 @@ def test_caption_names_everything_but_the_defaults():
     assert caption(Scene("ring", "orange", "blue")).startswith("an orange ring")
 
 
-def test_random_scenes_are_the_same_for_a_seed_and_cover_all_words():
+def test_random_scenes_are_the_same_for_a_seed_and_cover_all_shapes_and_backgrounds():
     scenes, again = ([random_scene(rng) for _ in range(400)] for rng in map(random.Random, (0, 0)))
     assert scenes == again
     assert {scene.shape for scene in scenes} == set(SHAPES)
@@ -53,7 +53,7 @@ def test_random_scenes_are_the_same_for_a_seed_and_cover_all_words():
     assert all(f"{scene.color} {scene.shape}" in random_caption(scene, rng) for scene in scenes)
 
 
-def test_smileys_have_eyes_three_forms_and_captions_that_tell_their_colors():
+def test_smileys_have_eyes_three_forms_and_captions_that_name_their_colors():
     found = smileys()
     assert len({round(image.width / image.height, 1) for _, image in found}) == 3
     for text, image in found:

@@ -62,7 +62,7 @@ def test_samples_ask_for_what_no_image_shows(demo):
     }
 
 
-def test_reward_demo_asks_for_what_the_base_can_draw_and_watches_other_prompts(demo):
+def test_reward_demo_trains_what_the_base_can_generate_and_evaluates_other_prompts(demo):
     objective = config_of(demo, "demo-alignprop.json").objective
     scenes = itertools.product(SHAPES, COLORS, BACKGROUNDS, SIZES)
     shapes = {caption(Scene(*scene)): scene[0] for scene in scenes}

@@ -71,7 +71,7 @@ def test_image_of_blocks_is_known_by_their_side(side):
     assert detail(large).block == side
 
 
-def test_flat_drawing_is_not_made_of_blocks():
+def test_flat_illustration_is_not_made_of_blocks():
     image = Image.new("RGB", (400, 400), "white")
     draw = ImageDraw.Draw(image)
     for place in range(12):

@@ -71,19 +71,19 @@ def test_file_that_is_written_as_safetensors_is_called_so(sources, kind, target)
     assert caught.value.remedy == "Use out.safetensors"
 
 
-def test_other_vae_is_looked_at_first(sources):
+def test_other_vae_is_examined_first(sources):
     with pytest.raises(UserError, match="Expected a VAE, or a model with one") as caught:
         examine(request(sources, "model", vae=str(sources / "lora.safetensors")))
     assert "a LoRA" in str(caught.value)
 
 
-def test_what_is_no_model_is_told_by_its_kind(sources):
+def test_what_is_no_model_is_reported_with_its_kind(sources):
     save_file({"decoder.conv_in.weight": torch.zeros(4, 4, 3, 3)}, sources / "vae.safetensors")
     with pytest.raises(UserError, match="a VAE alone"):
         examine(request(sources, "vae"))
 
 
-def test_shell_tells_what_does_not_fit_in_the_words_of_options(sources, capsys):
+def test_shell_names_the_options_of_what_does_not_fit(sources, capsys):
     source = str(sources / "model.safetensors")
     assert main(["convert", source, str(sources / "x"), "--name", "cat"]) == 2
     assert "--name cannot be used with it" in capsys.readouterr().err

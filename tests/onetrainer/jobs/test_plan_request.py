@@ -28,7 +28,7 @@ def test_a_cards_memory_may_be_typed_with_its_unit():
 
 
 @each("text", ["0", "-1", "nan", "inf", "-inf", "8 MB", "much", "", "GB", "1e9"])
-def test_what_no_card_has_is_refused_in_words(text):
+def test_memory_that_no_card_has_is_refused_with_a_message(text):
     with pytest.raises(UserError, match="not an amount of memory") as caught:
         gigabytes(text)
     assert f'"{text}"' in caught.value.what

@@ -110,7 +110,7 @@ def test_loras_have_a_strength(lora, suffix, strength):
         (("--prompt", "x", "--negative", "<lyco:y>"), ["--negative: ", "--lora y.safetensors"]),
     ],
 )
-def test_what_is_wrong_is_told_by_the_name_of_its_option(arguments, words):
+def test_what_is_wrong_is_reported_by_the_name_of_its_option(arguments, words):
     message = refusal(*arguments)
     assert all(word in message for word in words), message
 
@@ -125,7 +125,7 @@ def test_one_mistake_is_one_message_by_its_option():
     assert str(raised.value).startswith("--seed: -1 is not allowed here")
 
 
-def test_a_base_model_of_another_family_is_told_with_the_right_one(tmp_path):
+def test_a_base_model_of_another_family_is_refused_with_the_right_one(tmp_path):
     from tests import tiny
 
     base = str(tiny.write_sdxl(tmp_path / "xl.safetensors"))
@@ -133,14 +133,14 @@ def test_a_base_model_of_another_family_is_told_with_the_right_one(tmp_path):
 
 
 @each("content", [b"\xff\xfe\x00\xd8", b"a\0b", b"\x80\x02c"])
-def test_prompts_that_are_no_text_are_told_in_words(tmp_path, content):
+def test_prompts_that_are_no_text_are_refused_with_a_message(tmp_path, content):
     (tmp_path / "p.txt").write_bytes(content)
     message = refusal("--prompts", str(tmp_path / "p.txt"))
     assert "this is not a text file" in message
     assert "codec" not in message
 
 
-def test_a_lora_called_up_in_a_file_is_told_with_its_file(tmp_path):
+def test_a_lora_called_up_in_a_file_is_refused_with_its_file(tmp_path):
     (tmp_path / "p.txt").write_text("a cat\na <lora:x:1> dog\n")
     assert "p.txt: a line: <lora:x:1>" in refusal("--prompts", str(tmp_path / "p.txt"))
 

@@ -41,7 +41,7 @@ def test_a_terminal_shows_what_passes_are_for():
     assert [line.split()[0] for line in lines[2:]] == ["18", "4.5", "9"]
 
 
-def test_ordinary_training_has_nothing_to_tell_of_passes():
+def test_ordinary_training_has_no_line_about_passes():
     ordinary = {"ordinary": 4.0, "repeated": 4.0, "backward": 8.0}
     told = {"words": "about 1 s", "unet_calls": 16.0, "parts": ordinary}
     assert time_lines(told) == ["Time: about 1 s."]

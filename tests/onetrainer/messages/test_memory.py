@@ -106,7 +106,7 @@ def test_parts_and_phases_that_are_not_known_are_called_by_their_names():
     assert largest_parts(PHASES["training"], 2) == "activations 5.00 GB, UNet 4.00 GB"
 
 
-def test_fixes_have_a_heading_or_it_is_told_that_there_are_none():
+def test_fixes_have_a_heading_or_a_line_says_that_there_are_none():
     assert "No known setting" in fix_section(forecast(8))[1]
     assert fix_section(forecast(8, FIXES))[3:] == fix_lines(FIXES, 8 * GB)
 
@@ -121,7 +121,7 @@ def test_what_was_counted_is_reported_below_the_verdict():
     assert forecast_lines(told) == [*forecast_lines(forecast(24)), "One.", "Two."]
 
 
-def test_notes_tell_what_is_counted_and_what_is_not():
+def test_notes_say_what_is_counted_and_what_is_not():
     plain = {"has_prompts": True, "has_no_gpu": False, "missing_model": None, "family": "SD 1.5"}
     assert notes(**plain) == []
     (samples,) = notes(**plain | {"has_prompts": False})

@@ -123,7 +123,7 @@ def test_differences_to_the_base_are_paired():
         ),
     ],
 )
-def test_the_verdict_and_its_words(evaluations, verdict, best_step, words):
+def test_the_verdict_and_its_message(evaluations, verdict, best_step, words):
     found = judged(evaluations)
     assert (found.verdict, found.best_step) == (verdict, best_step)
     assert found.is_best == (best_step == found.step)

@@ -147,7 +147,7 @@ TWO = [[0.6, 0.2], [0.29, 0.198]]
         ),
     ],
 )
-def test_the_verdict_and_its_words(rows, verdict, best_step, words):
+def test_the_verdict_and_its_message(rows, verdict, best_step, words):
     found = judge(history(*rows))
     assert (found.verdict, found.best_step) == (verdict, best_step)
     assert found.is_best == (best_step == 100 * (len(rows) - 1))
@@ -169,7 +169,7 @@ def test_a_run_that_ends_above_its_start_is_not_said_to_memorize():
     assert judge(history(RISING[0], [0.05, 0.40, 0.42], *RISING[1:])).verdict == "overfitting"
 
 
-def test_where_nothing_was_measured_before_training_words_name_the_first_step():
+def test_where_nothing_was_measured_before_training_the_message_names_the_first_step():
     rows = [measured(100 * n, 0.2 + n / 50, 0.3 + n / 50, 0.4 + n / 49) for n in (1, 2, 3)]
     assert "above that of step 100: worse than at step 100, so" in judge(rows).words
 

@@ -46,7 +46,7 @@ def layers(base):
 
 @pytest.mark.parametrize("naming", NAMINGS)
 @pytest.mark.parametrize("base", BASES)
-def test_no_single_layer_of_any_base_is_told_wrongly(base, naming):
+def test_no_single_layer_of_any_base_is_recognized_wrongly(base, naming):
     names = standard_names(base)
     told = {
         layer: family_of_adapter(lora_of(names.name(layer, naming), shape), {})
@@ -81,7 +81,7 @@ def test_no_single_layer_of_any_base_is_told_wrongly(base, naming):
         ("unet.down_blocks.1.attentions.0.transformer_blocks.0.attn2.to_k", 1280, "sdxl-refiner"),
     ],
 )
-def test_one_layer_tells_its_family_where_no_other_has_it(key, width, family):
+def test_one_layer_decides_its_family_where_no_other_has_it(key, width, family):
     assert family_of_adapter({f"{key}.lora_down.weight": (2, width)}, {}) == family
 
 
@@ -94,7 +94,7 @@ def test_one_layer_tells_its_family_where_no_other_has_it(key, width, family):
         {"diff": (320, 1024)},
     ],
 )
-def test_other_methods_tell_the_width_too(kinds):
+def test_width_is_read_from_other_methods_too(kinds):
     name = "lora_unet_mid_block_attentions_0_transformer_blocks_0_attn2_to_k"
     assert family_of_adapter({f"{name}.{kind}": s for kind, s in kinds.items()}, {}) == "sd2"
 
@@ -116,12 +116,12 @@ CLEAR = {"unet.mid_block.attentions.0.transformer_blocks.0.attn2.to_k.lora_A.wei
         ({}, None),
     ],
 )
-def test_metadata_is_asked_where_layers_do_not_tell_and_only_there(metadata, family):
+def test_metadata_decides_where_layers_are_ambiguous_and_only_there(metadata, family):
     assert family_of_adapter(SILENT, metadata) == family
     assert family_of_adapter(CLEAR, metadata) == "sd15"
 
 
-def test_layers_that_contradict_each_other_tell_nothing():
+def test_layers_that_contradict_each_other_decide_nothing():
     mixed = CLEAR | {"lora_te2_text_model_encoder_layers_0_mlp_fc1.lora_down.weight": (2, 1280)}
     assert family_of_adapter(mixed, {}) is None
 
@@ -171,7 +171,7 @@ def test_second_text_encoder_of_other_models_is_not_sdxls(layer, tmp_path):
     assert describe(path).made_for == "flux"
 
 
-def test_what_show_tells_is_what_metadata_tells_where_nothing_else_does(tmp_path):
+def test_show_takes_the_family_from_metadata_where_nothing_else_says_it(tmp_path):
     metadata = {"ss_base_model_version": "sd_v2_v"}
     path = headers.write(tmp_path / "a.safetensors", SILENT, metadata=metadata)
     assert describe(path).made_for == inspect_model(path).made_for == "sd2"

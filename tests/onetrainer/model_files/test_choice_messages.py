@@ -21,7 +21,7 @@ SAID_AS_THEY_ARE = {
 
 
 @each("setting", CHOICES)
-def test_every_choice_has_a_word_of_its_own(setting):
+def test_every_choice_has_a_label_of_its_own(setting):
     words = [setting.choice_label(value) for value in setting.choices]
     assert len(set(words)) == len(words)
     assert set(setting.ui.choices) <= set(setting.choices)
@@ -62,7 +62,7 @@ def test_values_are_called_what_people_call_them(path, value, word):
     assert setting_at(path).choice_label(value) == word
 
 
-def test_a_refused_value_is_told_both_in_values_and_in_words():
+def test_a_refused_value_is_answered_with_values_and_labels():
     with pytest.raises(ProblemsError) as caught:
         resolve({"model": {"family": "sd3"}}, source="test")
     (problem,) = caught.value.problems
@@ -71,14 +71,14 @@ def test_a_refused_value_is_told_both_in_values_and_in_words():
     assert problem.expected.endswith('"sdxl", "sdxl-inpainting"')
 
 
-def test_the_terminal_takes_the_value_and_not_the_word():
+def test_the_terminal_takes_the_value_and_not_the_label():
     document = with_overrides({}, ["model.family=sdxl"])
     assert resolve(document, source="test").model.family == "sdxl"
     with pytest.raises(ProblemsError):
         resolve(with_overrides({}, ["model.family=SDXL"]), source="test")
 
 
-def test_the_help_says_words_in_the_window_and_values_in_the_reference():
+def test_the_help_says_labels_in_the_window_and_values_in_the_reference():
     setting = setting_at("model.prediction")
     assert "“automatic” reads it" in setting.help_text
     assert '"auto"' not in setting.help_text

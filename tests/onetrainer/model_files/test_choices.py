@@ -81,7 +81,7 @@ def test_sd2_without_a_sign_has_to_be_chosen():
 
 
 @pytest.mark.parametrize(("told", "other"), [("epsilon", V), (V, "epsilon")])
-def test_what_the_file_tells_is_taken_and_its_contrary_refused(told, other):
+def test_what_the_file_says_is_taken_and_its_contrary_refused(told, other):
     found = model("sd2", prediction=told, prediction_source="the marker")
     assert resolve_prediction(found, "auto") == resolve_prediction(found, told) == told
     with pytest.raises(UserError, match=rf'according to the marker.*Choose "{told}" or "auto"'):

@@ -52,19 +52,19 @@ def test_folders_of_every_family_are_recognized(original, family):
     [("StableDiffusion3Pipeline", "sd3"), ("FluxPipeline", "flux"),
      ("KandinskyPipeline", "unknown"), ("StableDiffusionImg2ImgPipeline", "sd15")],
 )  # fmt: skip
-def test_pipeline_tells_what_is_no_stable_diffusion_of_ours(folder, pipeline, kind):
+def test_kind_is_read_from_the_pipeline_class(folder, pipeline, kind):
     change(folder / "model_index.json", _class_name=pipeline)
     assert inspect_model(folder).kind == kind
 
 
-def test_folder_of_the_refiner_is_told_by_its_missing_first_encoder(xl):
+def test_folder_of_the_refiner_is_recognized_by_its_missing_first_encoder(xl):
     change(xl / "model_index.json", text_encoder=[None, None], tokenizer=[None, None])
     shutil.rmtree(xl / "text_encoder")
     assert inspect_model(xl).kind == "sdxl-refiner"
 
 
 @pytest.mark.parametrize("channels", [5, 7, 8])
-def test_unet_that_reads_something_else_is_told(tmp_path, original, folder, channels):
+def test_unet_that_reads_something_else_is_recognized(tmp_path, original, folder, channels):
     change(folder / "unet" / "config.json", in_channels=channels)
     assert inspect_model(folder).kind == "unknown"
     sd2 = shutil.copytree(original("sd2"), tmp_path / "sd2")
@@ -80,7 +80,7 @@ def test_parts_that_are_left_out_are_missing(folder, xl):
     assert inspect_model(xl).missing == ("second text encoder",)
 
 
-def test_text_encoder_that_is_left_out_leaves_the_unet_to_tell_the_family(tmp_path, original):
+def test_family_comes_from_the_unet_where_a_text_encoder_is_left_out(tmp_path, original):
     for family in ("sd15", "sd2"):
         path = shutil.copytree(original(family), tmp_path / family)
         shutil.rmtree(path / "text_encoder")
@@ -92,7 +92,7 @@ def test_text_encoder_that_is_left_out_leaves_the_unet_to_tell_the_family(tmp_pa
     ("part", "kind"), [("vae", "vae"), ("unet", "unet"), ("text_encoder", "text-encoder"),
                        ("text_encoder_2", "text-encoder")],
 )  # fmt: skip
-def test_component_folder_alone_is_told(xl, part, kind):
+def test_component_folder_alone_is_recognized(xl, part, kind):
     model = inspect_model(xl / part)
     assert (model.kind, model.layout) == (kind, "folder")
 
@@ -201,7 +201,7 @@ def test_index_of_shards_may_not_reach_out_of_its_folder(folder):
 
 
 @pytest.mark.parametrize("content", ['{"_class_name": ', "[1]", "\x00"])
-def test_damaged_config_is_told(folder, content):
+def test_damaged_config_is_reported(folder, content):
     (folder / "model_index.json").write_text(content)
     with pytest.raises(
         UserError,

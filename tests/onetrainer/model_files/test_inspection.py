@@ -50,7 +50,7 @@ def test_truncated_and_overlong_files_are_refused(tmp_path):
         inspect_model(path)
 
 
-def test_missing_path_is_told(tmp_path):
+def test_missing_path_is_reported(tmp_path):
     with pytest.raises(UserError, match="no such file or folder"):
         inspect_model(tmp_path / "nothing")
 
@@ -82,7 +82,7 @@ def test_of_an_sdxl_file_of_7_gb_the_header_alone_is_read(tmp_path, bytes_read):
 
 
 @pytest.mark.parametrize("channels", [4, 9])
-def test_unet_that_is_there_as_an_average_only_is_told_by_it(tmp_path, channels):
+def test_unet_that_is_there_as_ema_only_is_recognized_by_it(tmp_path, channels):
     start, entrance = "model.diffusion_model.", "input_blocks.0.0.weight"
     shapes = {}
     for name, shape in headers.full_size("sd15").items():

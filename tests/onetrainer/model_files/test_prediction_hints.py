@@ -36,14 +36,14 @@ def inspect(tmp_path, *, metadata=None, markers=()):
         ({"modelspec.prediction_type": "nonsense"}, None),
     ],
 )
-def test_metadata_tells_the_prediction(tmp_path, metadata, prediction):
+def test_prediction_is_read_from_metadata(tmp_path, metadata, prediction):
     model = inspect(tmp_path, metadata=metadata)
     assert model.prediction == prediction
     assert (model.prediction_source == "") == (prediction is None)
     assert all(key in model.prediction_source for key in metadata) or prediction is None
 
 
-def test_markers_tell_and_win_over_metadata(tmp_path):
+def test_markers_are_read_and_win_over_metadata(tmp_path):
     said = {"modelspec.prediction_type": "epsilon", "ss_zero_terminal_snr": "False"}
     model = inspect(tmp_path, metadata=said, markers=("v_pred", "ztsnr"))
     assert (model.prediction, model.zero_terminal_snr) == (V, True)
@@ -61,7 +61,7 @@ def test_metadata_alone_is_not_sure(tmp_path):
 @pytest.mark.parametrize(
     ("said", "zero_snr"), [("True", True), ("False", False), ("None", None), ("", None)]
 )
-def test_metadata_tells_zero_terminal_snr(tmp_path, said, zero_snr):
+def test_zero_terminal_snr_is_read_from_metadata(tmp_path, said, zero_snr):
     model = inspect(tmp_path, metadata={"ss_zero_terminal_snr": said})
     assert model.zero_terminal_snr is zero_snr
 
@@ -82,7 +82,7 @@ def folder(tmp_path, config):
         ({"prediction_type": V, "rescale_betas_zero_snr": False}, V, False),
     ],
 )
-def test_scheduler_config_tells(tmp_path, config, prediction, zero_snr):
+def test_prediction_is_read_from_the_scheduler_config(tmp_path, config, prediction, zero_snr):
     model = inspect_model(folder(tmp_path, config))
     assert (model.prediction, model.zero_terminal_snr) == (prediction, zero_snr)
     assert model.prediction_source == ("its scheduler config" if prediction else "")

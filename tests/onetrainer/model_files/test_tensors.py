@@ -42,7 +42,7 @@ def test_single_file_of_other_widths_than_the_published_is_noticed(tmp_path, bas
 @pytest.mark.parametrize(
     "shapes", [{"emb_params": (4, 56)}, {"decoder.conv_in.weight": (8, 4, 3, 3)}]
 )
-def test_metadata_tells_whom_a_part_is_for_where_its_shapes_do_not(
+def test_metadata_names_the_family_of_a_component_where_its_shapes_do_not(
     tmp_path, shapes, key, word, family
 ):
     assert inspect(tmp_path, shapes, metadata={key: word}).made_for == family
@@ -94,7 +94,7 @@ def test_nine_channels_are_inpainting_and_other_numbers_unknown(tmp_path, base):
 
 
 @pytest.mark.parametrize("base", BASES)
-def test_model_without_text_encoders_is_told_by_its_unet(tmp_path, base):
+def test_model_without_text_encoders_is_recognized_by_its_unet(tmp_path, base):
     left = without(headers.full_size(base), *TEXT)
     words = ("text encoder", "second text encoder") if base == "sdxl" else ("text encoder",)
     model = inspect(tmp_path, left)
@@ -102,7 +102,7 @@ def test_model_without_text_encoders_is_told_by_its_unet(tmp_path, base):
 
 
 @pytest.mark.parametrize("base", BASES)
-def test_unet_alone_is_told_with_its_family(tmp_path, base):
+def test_unet_alone_is_recognized_with_its_family(tmp_path, base):
     left = without(headers.full_size(base), VAE, *TEXT)
     assert inspect(tmp_path, left).kind == "unet"
     for prefix in (UNET, "diffusion_model.", ""):
@@ -112,7 +112,7 @@ def test_unet_alone_is_told_with_its_family(tmp_path, base):
     assert (model.kind, model.made_for, model.unet_channels) == ("unet", base, 4)
 
 
-def test_sd2_unet_whose_matrices_are_written_as_convolutions_is_told_by_its_width(tmp_path):
+def test_sd2_unet_whose_matrices_are_written_as_convolutions_is_recognized_by_its_width(tmp_path):
     left = without(headers.full_size("sd2"), VAE, *TEXT)
     convolved = {
         n: (*s, 1, 1) if n.endswith(("proj_in.weight", "proj_out.weight")) else s
@@ -123,7 +123,7 @@ def test_sd2_unet_whose_matrices_are_written_as_convolutions_is_told_by_its_widt
 
 
 @pytest.mark.parametrize("base", BASES)
-def test_vae_and_text_encoder_alone_are_told(tmp_path, base):
+def test_vae_and_text_encoder_alone_are_recognized(tmp_path, base):
     whole = headers.full_size(base)
     vae = {n: s for n, s in whole.items() if n.startswith(VAE)}
     assert inspect(tmp_path, vae).kind == "vae"
@@ -139,7 +139,7 @@ def test_vae_of_other_models_is_unknown(tmp_path):
     assert inspect(tmp_path, shapes).kind == "unknown"
 
 
-def test_averaged_weights_are_told(tmp_path):
+def test_ema_weights_are_recognized(tmp_path):
     shapes = headers.full_size("sd15")
     averaged = {
         "model_ema.diffusion_model" + n.removeprefix(UNET).replace(".", ""): s
@@ -196,7 +196,7 @@ def test_tiny_models_are_recognized_as_the_real_ones_are(tmp_path, family):
         ({}, "unknown"),
     ],
 )  # fmt: skip
-def test_other_files_are_told_from_ours(tmp_path, shapes, kind):
+def test_kind_of_other_files_is_recognized(tmp_path, shapes, kind):
     assert inspect(tmp_path, shapes).kind == kind
 
 

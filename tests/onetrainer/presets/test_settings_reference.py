@@ -33,7 +33,7 @@ def test_the_page_in_the_docs_is_up_to_date(page):
     assert PAGE.read_text(encoding="utf-8") == page, "make docs"
 
 
-def test_the_page_tells_every_setting_of_every_variant(page):
+def test_the_page_lists_every_setting_of_every_variant(page):
     rows = {}
     for line in page.splitlines():
         if line.startswith("| `"):
@@ -50,7 +50,7 @@ def test_the_page_tells_every_setting_of_every_variant(page):
                 assert any(help_text in row and setting.expected in row for row in lines), place
 
 
-def test_each_setting_is_explained_in_the_same_words_only_once(page):
+def test_no_row_is_printed_twice(page):
     rows = [line for line in page.splitlines() if line.startswith("| `") and ".0." not in line]
     assert len(set(rows)) == len(rows)
 

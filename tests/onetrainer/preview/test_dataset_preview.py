@@ -105,7 +105,7 @@ def alike(tmp_path, monkeypatch):
         yield config(tmp_path, data=data, validation=section), memory
 
 
-def test_validation_images_are_those_of_the_run_where_all_looks_are_remembered(alike):
+def test_validation_images_are_those_of_the_run_where_all_features_are_cached(alike):
     made, memory = alike
     run = read_dataset(
         made, group_similar=lambda items: near_duplicate_groups(items, memory)
@@ -117,7 +117,7 @@ def test_validation_images_are_those_of_the_run_where_all_looks_are_remembered(a
     assert "They are not known yet" not in "\n".join(format_preview(plan))
 
 
-def test_one_look_that_is_not_remembered_leaves_it_open_who_is_validation(alike):
+def test_validation_may_change_where_features_of_one_image_are_not_cached(alike):
     made, memory = alike
     found = read_dataset(made)
     near_duplicate_groups([*found.items[1:], *found.validation], memory)
@@ -280,7 +280,7 @@ def test_images_of_a_size_are_found_with_their_view(root):
     assert len(plan.images_of(WIDE)) == 2
 
 
-def test_all_of_it_is_reported_in_words_and_as_json(root):
+def test_all_of_it_is_reported_as_text_and_as_json(root):
     made = config(root, training={"batch_size": 2, "steps": 9}, validation={"use": True})
     plan = preview_dataset(made)
     told = "\n".join(format_preview(plan))

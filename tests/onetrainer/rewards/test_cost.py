@@ -42,7 +42,7 @@ def config(algorithm=None, *, keep=None, checkpoint=False, hardware=None, **more
         ({"kind": "drtune", "trained_steps": 5, "early_stop": 0.4}, 8 - 5, 5),
     ],
 )
-def test_a_drawing_has_the_passes_of_its_algorithm(algorithm, plain, trained):
+def test_sampling_has_the_passes_of_its_algorithm(algorithm, plain, trained):
     step = cost_of(config(algorithm)).step
     assert step.sampling == pytest.approx(2 * IMAGES * plain)
     assert step.trained == pytest.approx(2 * IMAGES * trained)
@@ -92,7 +92,7 @@ def test_rounds_of_best_of_n_are_spread_over_their_steps():
     assert (step.ordinary, step.trained, step.scored) == (IMAGES, 0, 0)
 
 
-def test_validation_prompts_are_looked_at_before_between_and_after():
+def test_validation_prompts_are_evaluated_before_between_and_after():
     cost = cost_of(config())
     assert cost.evaluations == 4  # before, after 4, 8 and 10 steps
     assert cost.evaluation.sampling == 2 * 3 * STEPS * 2

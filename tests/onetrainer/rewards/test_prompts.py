@@ -29,7 +29,7 @@ def test_a_share_is_validation_and_not_trained():
     assert split.both == ()
 
 
-def test_what_is_validation_comes_from_words_and_seed_alone():
+def test_validation_split_depends_on_prompts_and_seed_alone():
     turned = config(text="\n".join(reversed(ANIMALS)))
     assert set(prompts_of(turned).validation) == set(prompts_of(config()).validation)
     assert set(prompts_of(config(seed=1)).validation) != set(prompts_of(config()).validation)
@@ -117,7 +117,7 @@ def test_a_token_that_no_prompt_contains_is_reported(method, severity):
     ]
 
 
-def test_a_folder_of_images_that_is_not_read_is_not_looked_into(tmp_path):
+def test_a_folder_whose_prompts_are_not_used_is_not_read(tmp_path):
     left = {"data": {"folder": str(tmp_path / "gone")}}
     assert check_images(token_config(**left)) == []
     read = {"kind": "alignprop", "prompts": {"source": "captions"}}
@@ -125,7 +125,7 @@ def test_a_folder_of_images_that_is_not_read_is_not_looked_into(tmp_path):
     assert (found.path, found.severity) == ("data.folder", "error")
 
 
-def test_prompts_are_the_captions_of_every_folder_to_learn(tmp_path):
+def test_prompts_are_the_captions_of_every_folder_to_train_on(tmp_path):
     for name in ("one", "two", "kept"):
         (tmp_path / name).mkdir()
         Image.new("RGB", (64, 64)).save(tmp_path / name / "a.png")

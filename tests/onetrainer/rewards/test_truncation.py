@@ -34,7 +34,7 @@ RANGES = [(0.0, 1.0), (0.13, 0.77), (0.9, 1.0), (0.3, 0.3), (1.0, 1.0)]
 
 @pytest.mark.parametrize("steps", [1, 7, 30])
 @pytest.mark.parametrize(("low", "high"), RANGES)
-def test_means_are_those_of_the_draws(steps, low, high):
+def test_means_are_those_of_the_samples(steps, low, high):
     last = [truncation.last_steps(c, steps=steps, least=low, most=high) for c in CHANCES]
     mean = truncation.mean_last_steps(steps=steps, least=low, most=high)
     assert mean == pytest.approx(sum(last) / COUNT, abs=0.01)

@@ -22,7 +22,7 @@ def test_one_more_folder_is_enough_to_train():
     assert check_rules(made) == []
 
 
-def test_no_folder_at_all_is_told_at_the_first():
+def test_no_folder_at_all_is_reported_at_the_first():
     assert reported(config()) == {("data.folder", "error")}
     assert reported(config({"folder": "/a", "use": False})) == {("data.folder", "error")}
 
@@ -69,7 +69,7 @@ def test_validation_folder_that_is_trained_or_kept_can_be_emptied(place):
     assert problems(config(data={"folder": "/a"}, validation={"folder": "/a"})) == []
 
 
-def test_images_that_are_validation_and_kept_are_told_where_they_are_validation():
+def test_images_that_are_validation_and_kept_are_reported_where_they_are_validation():
     held = {"folder": "/a", "role": "validation"}
     data = {"folder": "/c", "class_folder": "/a"}
     assert reported(config(held, data=data, validation={"use": True})) == {
@@ -77,7 +77,7 @@ def test_images_that_are_validation_and_kept_are_told_where_they_are_validation(
     }
 
 
-def test_validation_images_without_validation_are_told():
+def test_validation_images_without_validation_are_reported():
     made = config({"folder": "/b", "role": "validation"}, data={"folder": "/a"})
     (found,) = problems(made)
     assert (found.path, found.fix) == ("data.concepts.0.role", Fix("validation.use", value=True))
@@ -101,7 +101,7 @@ def test_captions_from_nowhere_are_reported_at_their_setting(source, missing):
         assert reported(made) == ({(wanted, "error")} if missing else set())
 
 
-def test_one_trigger_word_is_caption_enough():
+def test_trigger_words_of_one_folder_are_caption_enough():
     concept = {"folder": "/a", "caption_source": "text", "trigger": "sks dog"}
     assert reported(config(concept)) == reported(config(data=concept)) == set()
 
@@ -121,7 +121,7 @@ def test_masks_are_needed_where_they_say_what_is_shown():
     assert reported(config(data={**data, "masks": "files"}, model=inpainting)) == set()
 
 
-def test_fixed_sizes_and_more_resolutions_are_told():
+def test_fixed_sizes_and_more_resolutions_are_reported():
     buckets = {"sizes": [{}], "resolutions": [{}]}
     made = config(data={"folder": "/a", "buckets": buckets})
     assert reported(made) == {("data.buckets.resolutions", "warning")}
@@ -133,7 +133,7 @@ def test_a_folders_own_resolution_is_as_large_as_that_of_all_may_be(resolution, 
     assert reported(made) == ({("data.concepts.0.resolution", "error")} if is_reported else set())
 
 
-def test_fixed_sizes_and_a_folders_own_resolution_are_told():
+def test_fixed_sizes_and_a_folders_own_resolution_are_reported():
     sizes = {"buckets": {"sizes": [{"width": 512, "height": 512}]}}
     made = config({"folder": "/a", "resolution": 768}, data=sizes)
     (found,) = problems(made)

@@ -128,7 +128,7 @@ def test_a_reconstruction_in_which_nothing_counts_is_refused():
     assert vae(objective={**nothing, "l2": 1}) == []
 
 
-def test_lpips_without_its_packages_is_told_before_the_start(monkeypatch):
+def test_lpips_without_its_packages_is_reported_before_the_start(monkeypatch):
     looked = "onetrainer.config.objectives.reconstruction.importlib.util.find_spec"
     section = config({"kind": "vae"}, objective={"kind": "reconstruction", "lpips": 0.1}).objective
     monkeypatch.setattr(looked, lambda name: None if name == "torchvision" else object())

@@ -83,7 +83,7 @@ def test_quantization_of_a_vae_has_no_effect():
     assert (problem.severity, problem.fix.value) == ("warning", "none")
 
 
-def test_patterns_that_are_none_are_told_by_their_place():
+def test_patterns_that_are_none_are_reported_at_their_place():
     layers = [{"pattern": "attn2.*to_k"}, {"pattern": "attn["}]
     assert severities(quantization="int8", quantized_layers=layers) == {
         "hardware.quantized_layers.1.pattern": "error"

@@ -78,7 +78,7 @@ def test_a_reader_follows_and_never_sees_half_a_line(folder):
     writer.close()
 
 
-def test_a_reader_is_told_when_the_run_was_taken_up_from_an_earlier_point(folder):
+def test_a_reader_notices_that_the_run_was_resumed_from_an_earlier_point(folder):
     reader, writer = EventReader(folder.events), EventWriter(folder.events)
     writer.write(Warned("a"))
     kept = writer.size
@@ -163,7 +163,7 @@ def test_an_atomic_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     ("code", "words"),
     [("import os; os.abort()", "SIGABRT"), ("raise SystemExit(7)", "exit code 7")],
 )
-def test_a_silent_death_is_told_in_words_with_the_log(folder, monkeypatch, code, words):
+def test_a_silent_death_is_reported_with_the_log(folder, monkeypatch, code, words):
     (folder.path / "dying.py").write_text(f"print('last words', flush=True)\n{code}\n")
     monkeypatch.setenv("PYTHONPATH", str(folder.path))
     monkeypatch.setattr(client, "WORKER", "dying")
@@ -176,7 +176,7 @@ def test_a_silent_death_is_told_in_words_with_the_log(folder, monkeypatch, code,
     assert "last words" in unexpected_exit.log
 
 
-def test_a_worker_that_said_how_it_ended_is_not_dead_without_a_word(folder):
+def test_a_worker_that_said_how_it_ended_has_not_died_silently(folder):
     writer = EventWriter(folder.events)
     writer.write(Finished(1, []))
     writer.close()

@@ -180,7 +180,7 @@ def test_what_cannot_be_meant_is_an_error(fields, place):
     assert found.remedy
 
 
-def test_a_curve_without_points_is_told():
+def test_a_curve_without_points_is_reported():
     (found,) = problems(resolve({"schedule": {"kind": "points"}}, source=""))
     assert (found.path, found.severity) == ("schedule.points", "warning")
     assert curve("points") == [1.0] * STEPS

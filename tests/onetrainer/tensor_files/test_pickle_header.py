@@ -65,7 +65,7 @@ def test_bytes_of_every_type_are_found(tmp_path, is_zip):
 
 @BOTH
 @each("protocol", [2, 4, 5])
-def test_views_and_shared_storages_are_told_by_strides(tmp_path, is_zip, protocol):
+def test_views_and_shared_storages_are_read_by_strides(tmp_path, is_zip, protocol):
     base = torch.arange(24.0).reshape(4, 6)
     tensors = {
         "base": base,
@@ -121,7 +121,9 @@ def test_lightning_checkpoint_is_unwrapped_and_its_extras_are_left_alone(tmp_pat
 
 @BOTH
 @each("is_inner", [True, False])
-def test_of_what_lies_beside_the_tensors_only_known_words_are_told(tmp_path, is_zip, is_inner):
+def test_of_what_lies_beside_the_tensors_only_known_keys_become_metadata(
+    tmp_path, is_zip, is_inner
+):
     known = {"modelspec.title": "t", "ss_steps": 5, "sshs_model_hash": "abc"}
     others = {"ckpt_path": "/home/alice/x", "user": "alice", "name": "alice's", "step": 3}
     tensors = {"a": torch.ones(2)}
@@ -212,7 +214,7 @@ def rewrite(path, change):
         ({"constants.pkl": b""}, "TorchScript"),
     ],
 )
-def test_unusual_archive_is_refused_in_words(tmp_path, change, words):
+def test_unusual_archive_is_refused_with_a_message(tmp_path, change, words):
     path = save({"a": torch.zeros(1000)}, tmp_path / "a.ckpt")
     if "constants.pkl" in change:
         with zipfile.ZipFile(path, "a") as archive:

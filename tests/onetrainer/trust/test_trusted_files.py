@@ -116,7 +116,7 @@ def test_a_damaged_file_of_trusted_digests_allows_nothing(file, store, damage):
         ("math:sqrt", r"not Python source|no such module"),
     ],
 )
-def test_what_is_wrong_with_a_function_is_told(file, store, monkeypatch, spec, words):
+def test_what_is_wrong_with_a_function_is_reported(file, store, monkeypatch, spec, words):
     file.with_name("broken.py").write_text("x = 1\ndef score(:\n")
     monkeypatch.chdir(file.parent)
     problem = trusted_files.problem(spec, "objective.rewards.0.function", store=store)

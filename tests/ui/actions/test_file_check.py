@@ -89,7 +89,7 @@ def test_what_the_model_says_otherwise_can_be_left_to_it(window, tmp_path, path,
     assert window.draft.problems == []
 
 
-def test_a_name_of_the_hub_is_looked_for_on_this_computer_only(window, monkeypatch):
+def test_a_name_of_the_hub_is_searched_on_this_computer_only(window, monkeypatch):
     monkeypatch.setattr("onetrainer.checks.preflight.cached_folder", lambda name: None)
     window.draft.set("model.path", "stabilityai/sdxl-base-1.0")
     look(window)
@@ -100,7 +100,7 @@ def test_a_name_of_the_hub_is_looked_for_on_this_computer_only(window, monkeypat
     assert "stabilityai/sdxl-base-1.0" in window.draft.problem("model.path").what
 
 
-def test_typing_a_path_looks_once(window):
+def test_typing_a_path_checks_files_once(window):
     for length in range(1, 6):
         window.draft.set("model.path", "/else"[:length])
     assert len(window.root.waiting) == 1

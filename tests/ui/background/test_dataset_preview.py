@@ -57,7 +57,7 @@ def test_every_image_is_at_one_size_of_each_resolution(project, token):
         assert all(found.transform(showing).bucket == size.bucket for showing in size.images)
 
 
-def test_nobody_waits_for_looks_to_be_compared(project, token, monkeypatch):
+def test_a_cancelled_preview_stops_comparing_images(project, token, monkeypatch):
     def compare(*_, should_stop):
         token.cancel()
         assert should_stop()

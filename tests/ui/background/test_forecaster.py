@@ -93,7 +93,7 @@ def test_a_failure_keeps_the_forecast_before_it_and_goes_with_the_next(forecaste
     assert forecaster.failed is None
 
 
-def test_a_count_that_is_cancelled_tells_nothing_any_more(forecaster, jobs, work):
+def test_a_cancelled_forecast_reports_nothing_any_more(forecaster, jobs, work):
     forecaster.start()
     work.tell(SMALL)
     deliver_until(jobs, lambda: forecaster.forecast is not None)
@@ -145,7 +145,7 @@ def test_a_wrong_number_is_a_reason_not_to_count(home, jobs, work):
     assert not forecaster.is_working
 
 
-def test_a_job_that_cannot_be_started_is_reported_in_words(home, jobs):
+def test_a_job_that_cannot_be_started_is_reported_with_a_message(home, jobs):
     def begin(config):
         raise OSError("too many processes")
 

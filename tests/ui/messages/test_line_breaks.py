@@ -12,7 +12,7 @@ def test_of_a_path_that_is_too_long_the_file_s_end_is_kept():
         assert shorten_start("houses in summer/IMG_1000.JPG", room, len) == words, (room, words)
 
 
-def test_words_that_are_left_out_are_whole():
+def test_only_whole_words_are_left_out():
     for most, words in [
         (40, "a photo, or what is there"),
         (19, "a photo, or what…"),

@@ -138,7 +138,7 @@ def test_steps_that_may_be_small_are_counted_as_the_most_they_show(draft, batch,
 @pytest.mark.parametrize(
     ("steps", "words"), [([12], "1 prompt  ·  once"), ([0, 4, 8, 12], "1 prompt  ·  4 times")]
 )
-def test_times_at_which_samples_were_drawn_are_not_called_steps(steps, words):
+def test_times_of_sampling_are_not_called_steps(steps, words):
     samples = [Sample(step, 0, "samples/a.png", "a boat", 7) for step in steps]
     assert extent(SampleBook.of(samples)) == words
 
@@ -244,7 +244,7 @@ def test_a_new_preset_begins_with_a_name_of_its_own():
         assert suggested_name(source) == proposed, (source, proposed)
 
 
-def test_a_name_that_no_file_can_have_is_refused_in_words():
+def test_a_name_that_no_file_can_have_is_refused_with_a_message():
     for name in ["what?", "a:b", "..", "a/../b", "/", "a//b", "end."]:
         assert name_error(name), name
     for name in ["short one", "sd15/mine", "mine.json", "v1.5 fast"]:

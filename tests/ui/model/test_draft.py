@@ -119,7 +119,7 @@ def test_every_problem_of_a_setting_is_reported_errors_first(draft):
     assert draft.problem("data.folder").what == "locked"
 
 
-def test_files_count_as_unknown_until_somebody_has_looked(draft):
+def test_files_count_as_unknown_until_they_are_checked(draft):
     assert draft.problems == [PENDING]
     draft.set_file_problems([])
     assert draft.problems == []
@@ -187,7 +187,7 @@ def test_undoing_a_change_does_not_undo_that_the_preset_was_saved(draft, tmp_pat
     assert (draft.source.name, draft.changed()) == ("mine", ["training.steps"])
 
 
-def test_loading_tells_what_of_mine_it_sets_aside(draft, tmp_path):
+def test_loading_names_the_settings_that_it_replaces(draft, tmp_path):
     draft.set("training.steps", 61)
     draft.set("optimizer.lr", 0.001)
     draft.set("metadata.author", "A. Person")

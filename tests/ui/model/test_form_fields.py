@@ -70,7 +70,7 @@ def test_text_becomes_the_value_it_means():
         assert type(made) is type(value), (path, text, value)
 
 
-def test_a_choice_is_reported_by_its_word_and_anything_else_as_it_is():
+def test_a_choice_is_reported_by_its_label_and_anything_else_as_it_is():
     assert display_text("sdxl", setting("model.family")) == "SDXL"
     assert display_text("what", setting("model.family")) == "what"
     assert display_text(1e-4, setting("optimizer.lr")) == "1e-4"

@@ -21,7 +21,7 @@ def test_a_name_that_is_taken_gets_a_number_within_its_brackets():
         assert unique_name(text, taken) == name, (text, taken, name)
 
 
-def test_words_are_reported_apart_and_prompts_may_be_alike():
+def test_new_tokens_differ_and_prompts_may_be_alike():
     words, _ = with_new_entry(WORDS, [], {})
     words, place = with_new_entry(WORDS, [{**words[0], "vectors": 4}], {})
     assert (words[1]["token"], words[1]["vectors"], place) == ("<my-word-2>", 4, 1)

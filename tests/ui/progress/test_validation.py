@@ -81,7 +81,7 @@ def test_a_change_without_a_band_is_never_sure():
     assert not any(share.is_sure for share in [*validation.by_concept()[0], *validation.by_level()])
 
 
-def test_a_first_look_forgets_what_was_measured_in_another_way():
+def test_a_first_validation_forgets_what_was_measured_in_another_way():
     validation = told(validated(0, 0.3), validated(0, 0.3, weights="last"), validated(20, 0.2))
     validation.add(replace(validated(20, 0.5), verdict="first"))
     assert [one.loss for one in validation.events] == [0.5]

@@ -21,14 +21,14 @@ def fonts_of(root, monkeypatch):
     return fonts
 
 
-def test_no_words_are_made_bold_of_a_family_without_a_bold_cut(fonts_of):
+def test_no_text_is_made_bold_of_a_family_without_a_bold_cut(fonts_of):
     _, fonts = fonts_of("Roboto")
     assert {font.cget("weight") for font in fonts.values()} == {"normal"}
     sizes = [abs(fonts[name].cget("size")) for name in (BODY, BOLD, HEADING)]
     assert sizes == sorted(set(sizes))  # each is told from the one before by being larger
 
 
-def test_words_are_set_apart_by_weight_where_there_is_a_bold_cut(fonts_of):
+def test_text_is_set_apart_by_weight_where_there_is_a_bold_cut(fonts_of):
     _, fonts = fonts_of("DejaVu Sans")
     assert fonts[BOLD].cget("weight") == "bold"
     assert fonts[BOLD].cget("size") == fonts[BODY].cget("size")

@@ -14,7 +14,7 @@ def test_every_text_can_be_read_on_every_ground():
             assert contrast(palette[text], palette[ground]) >= LEAST_TEXT, (mode, ground, text)
 
 
-def test_words_on_filled_buttons_can_be_read():
+def test_text_on_filled_buttons_can_be_read():
     for mode in PALETTES:
         palette = PALETTES[mode]
         for fill in ("fill", "fill_hover", "danger_fill"):

@@ -93,7 +93,7 @@ def test_a_message_moves_nothing_and_every_page_can_be_gone_to_in_a_low_window(d
     desk.wait_state(page="runs")
 
 
-def test_words_have_room_in_a_small_window(desk):
+def test_text_has_room_in_a_small_window(desk):
     desk.click("home")
     desk.resize(960, 640)
     desk.rest(4)

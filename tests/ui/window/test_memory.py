@@ -9,7 +9,7 @@ def count(desk, page):
     desk.wait(lambda: desk.widget(f"will it fit {page}")["text"] == "Update", "the forecast")
 
 
-def test_it_is_counted_told_and_cured_by_a_click(desk):
+def test_too_much_memory_is_reported_and_fixed_by_a_click(desk):
     count(desk, "hardware")
     assert desk.state["memory"][0] == "Too much: 14.6 GB of 12.0 GB"
     assert "Repeat whole blocks in the backward pass" in desk.state["memory"]
@@ -51,7 +51,7 @@ def test_a_count_can_be_given_up_and_shows_what_is_known_so_far(begin, project):
     assert desk.state["memory"][0] == "Too much: 14.6 GB of 12.0 GB"
 
 
-def test_why_it_cannot_be_counted_is_said_in_words(begin, project):
+def test_why_it_cannot_be_counted_is_shown(begin, project):
     desk = begin(project, "failed")
     desk.page("hardware")
     desk.click("will it fit hardware")

@@ -79,7 +79,7 @@ def test_the_preview_and_the_findings_follow_the_settings(images, desk):
     desk.wait(lambda: plan_of(desk)["buckets"] == before, "the sizes of before")
 
 
-def test_what_is_put_right_on_the_disk_is_seen_by_looking_again(begin, project, images):
+def test_changed_images_are_noticed_by_checking_again(begin, project, images):
     images.rename(images.with_name("elsewhere"))
     desk = begin(project)
     desk.key("F6")

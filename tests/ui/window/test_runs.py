@@ -35,7 +35,7 @@ def newest_sample(desk):
     return max(event.step for event in events if isinstance(event, Sample))
 
 
-def test_a_run_is_started_followed_listed_and_its_samples_looked_through(desk):
+def test_a_run_is_started_followed_listed_and_its_samples_viewed(desk):
     start(desk)
     desk.wait_state(status="finished", step=60)
     assert "Training finished" in desk.state["banner"]
@@ -110,7 +110,7 @@ def test_the_settings_of_a_run_are_saved_under_another_name(desk):
     assert (desk.home / "config" / "onetrainer" / "presets" / "paper-001.json").exists()
 
 
-def test_a_sample_is_drawn_when_asked_for_and_takes_no_keyboard(begin, long_project):
+def test_a_requested_sample_is_shown_without_taking_the_keyboard(begin, long_project):
     config = json.loads(long_project.read_text())
     config["sampling"] |= {"every": 0, "at_start": False}
     long_project.write_text(json.dumps(config))

@@ -128,7 +128,7 @@ def test_rows_are_visited_in_reading_order_also_those_that_came_later(desk):
     assert visited(desk, 1) == ["add method.layers"]
 
 
-def test_words_beside_a_wrong_value_go_with_its_row_but_the_keyboard_stays(desk):
+def test_the_message_beside_a_wrong_value_goes_with_its_row_but_the_keyboard_stays(desk):
     desk.page("training")
     desk.click("advanced training")
     choose(desk, "optimizer.kind", "sgd")

@@ -61,7 +61,7 @@ def test_start_and_save_refuse_with_a_list_whose_entries_lead_to_their_fields(de
         desk.wait_state(page="training", focus="training.steps", is_running=False)
 
 
-def test_files_are_looked_at_without_and_at_a_start(begin, project):
+def test_files_are_checked_without_and_at_a_start(begin, project):
     (project.parent / "base.safetensors").unlink()
     desk = begin(project)
     desk.click("start")

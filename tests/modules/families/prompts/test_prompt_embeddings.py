@@ -113,7 +113,7 @@ def test_an_embedding_longer_than_a_chunk_flows_on():
 @pytest.mark.parametrize(
     "caption", ["smileys", "asmiley", "smiley_2", "smiley2", "ſmileyish", "a smile y"]
 )
-def test_a_name_inside_another_word_is_left_alone(caption):
+def test_a_name_inside_a_longer_name_is_left_alone(caption):
     prompts = sd15().with_embeddings({"smiley": embedding(2, encoders=["te"])})
     assert torch.equal(prompts.encode([caption]).hidden, sd15().encode([caption]).hidden)
 
@@ -195,7 +195,7 @@ def test_a_token_cannot_mean_two_embeddings_or_be_empty(second):
         prompts.with_embeddings({second: embedding(2)})
 
 
-def test_settings_tell_embeddings_apart():
+def test_settings_differ_between_embeddings():
     others = [
         sdxl().with_embeddings({"smiley": embedding(2)}),
         sdxl().with_embeddings({"smiley": embedding(2, seed=1)}),

@@ -117,7 +117,7 @@ def test_outputs_of_vectors_are_what_the_encoder_says_of_them_alone():
     assert torch.equal(torch.cat([found["te1"], found["te2"]], dim=-1), said)
 
 
-def test_settings_tell_outputs_from_inputs():
+def test_settings_differ_between_outputs_and_inputs():
     one = rows(2, ("te",), seed=1)
     sides = [(one, {}), ({}, one), (one, one)]
     made = [sd15().with_embeddings({"x": Embedding("x", *side)}).settings() for side in sides]

@@ -174,7 +174,7 @@ def test_tokens_are_counted_without_start_and_end():
     assert [sdxl().count_tokens(text) for text in ("", "a cat!", words(160))] == [0, 3, 160]
 
 
-def test_settings_tell_all_that_decides_an_encoding():
+def test_settings_contain_all_that_decides_an_encoding():
     first, second = sdxl().encoders
     larger = copy.deepcopy(tokenizer())
     larger.add_tokens(["<smiley>"])

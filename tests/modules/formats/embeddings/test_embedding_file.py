@@ -131,7 +131,7 @@ def test_bundled_embeddings_are_read_among_other_tensors(tmp_path):
     assert_same(chosen.vectors, XL)
 
 
-def test_a_bundle_is_read_again_and_has_keys_that_other_programs_look_for():
+def test_a_bundle_is_read_again_and_has_keys_that_other_programs_read():
     embeddings = {"a": Embedding("a", SD, SD), "b": Embedding("b", XL)}
     tensors = bundle(embeddings)
     assert {"bundle_emb.a.string_to_param.*", "bundle_emb.b.clip_l"} <= tensors.keys()

@@ -126,7 +126,7 @@ def test_unknown_tensors_are_kept_and_reported(tmp_path):
 SILENT = "mid_block.attentions.0.proj_in"
 
 
-def test_a_file_that_does_not_tell_its_family_needs_it_named(tmp_path):
+def test_a_file_without_a_known_family_needs_it_named(tmp_path):
     source, target = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
     save_file(pair("sd15", "unet", SILENT, 1280), source)
     with pytest.raises(UserError, match=r"Choose it: --family, one of sd15, sd2, sdxl"):

@@ -98,7 +98,7 @@ def test_sdxl_names_are_those_of_sd_scripts(path, kohya):
     assert names.name(layer, "diffusers") == f"unet.{path}"
 
 
-def test_text_encoders_have_the_prefixes_that_programs_look_for():
+def test_text_encoders_have_the_prefixes_that_programs_read():
     path = "text_model.encoder.layers.3.mlp.fc1"
     written = {
         ("sd15", "te"): ("lora_te_", "text_encoder.", "text_encoders.clip_l.transformer."),

@@ -101,7 +101,7 @@ def test_comfyui_makes_the_same_of_doras_file(tmp_path):
         ("oft", "lycoris.kohya", {"algo": "diag-oft", "constraint": "0.0"}),
     ],
 )  # fmt: skip
-def test_files_say_in_kohyas_words_what_they_are(tmp_path, kind, module, arguments):
+def test_files_say_under_kohyas_keys_what_they_are(tmp_path, kind, module, arguments):
     family, method = trained(kind)
     metadata = read(method, family, tmp_path / "adapter.safetensors").metadata
     assert metadata["ss_network_module"] == module

@@ -21,7 +21,7 @@ from tests.exports import export
 
 
 @each("path", ["attn2.to_k", "ff.net.2"])
-def test_it_computes_and_learns_as_lycoris(path):
+def test_output_and_gradients_are_those_of_lycoris(path):
     torch.manual_seed(0)
     ours, theirs = nn.Linear(24, 16), nn.Linear(24, 16)
     theirs.load_state_dict(ours.state_dict())

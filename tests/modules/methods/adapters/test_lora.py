@@ -58,7 +58,7 @@ def test_targets_choose_the_layers_that_kohya_and_lycoris_choose(family, targets
         VERSIONS[1:4:2],
     ),
 )
-def test_file_says_what_it_was_trained_on_in_kohyas_words(tmp_path, name, velocity, version, v2):
+def test_file_says_what_it_was_trained_on_under_kohyas_keys(tmp_path, name, velocity, version, v2):
     family = tiny.family(name, prediction="v_prediction" if velocity else "epsilon")
     method = Adapters.attach(family, LoraSection(rank=1, targets="attn"), seed=0)
     export(method, tmp_path / "lora.safetensors", dtype=torch.float32, metadata={})
