@@ -3,7 +3,8 @@
 import argparse
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -35,22 +36,27 @@ _MEMORY = "plan for a GPU with this much memory (default: this computer as it is
 _SHEETS = "write contact sheets of the images as trained, one per bucket, to this new folder"
 _OTHER = {"help": "a config file, a preset or a run's folder"}
 
-# What each command does, and its options; those of "sample" and "convert" are their requests'.
-COMMANDS: dict[str, tuple[str, Options]] = {
+# Each command's file in `onetrainer/cli`, which has a function of its name; what it does; and its
+# options. Those of "sample" and "convert" are their requests'.
+COMMANDS: dict[str, tuple[str, str, Options]] = {
     "train": (
+        "runs",
         "train with a config file or a preset",
         {**_CONFIG, "--run-folder": _value("FOLDER", _OWN_FOLDER, type=Path)},
     ),
     "resume": (
+        "runs",
         "continue a run from its newest checkpoint",
         {"run_folder": {"type": Path, "help": "the run's folder"}},
     ),
-    "check": ("list every problem of a config", _ANY_CONFIG),
+    "check": ("configs", "list every problem of a config", _ANY_CONFIG),
     "check-data": (
+        "check_data",
         "list images that may harm training, and why",
         {**_ANY_CONFIG, "config": {"help": f"an image {_PLACE}"}},
     ),
     "plan": (
+        "plan",
         "show how a run uses its images and memory, and whether it fits",
         {
             **_ANY_CONFIG,
@@ -60,6 +66,7 @@ COMMANDS: dict[str, tuple[str, Options]] = {
         },
     ),
     "cache": (
+        "cache",
         "show what the cache of encoded images holds, or prune it",
         {
             **_ANY_CONFIG,
@@ -71,19 +78,22 @@ COMMANDS: dict[str, tuple[str, Options]] = {
         },
     ),
     "demo": (
+        "configs",
         "write a small model and images to try things with",
         {"folder": {"type": Path, "help": "a new or empty folder"}},
     ),
     "allow": (
+        "configs",
         "trust a reward function of your own",
         {
             "function": {"help": '"file.py:function" or "module:function"'},
             "--yes": _flag("do not ask"),
         },
     ),
-    "sample": ("generate images with a model, LoRAs and embeddings", {}),
-    "convert": ("convert a model, LoRA or embedding", {}),
+    "sample": ("jobs", "generate images with a model, LoRAs and embeddings", {}),
+    "convert": ("jobs", "convert a model, LoRA or embedding", {}),
     "show": (
+        "show",
         "describe a model file, a run or an image",
         {
             "file": _value("FILE", "one or more files or folders", type=Path, nargs="+"),
@@ -91,10 +101,14 @@ COMMANDS: dict[str, tuple[str, Options]] = {
             "--json": _JSON,
         },
     ),
-    "presets": ("list the presets", {}),
-    "diff": ("show the settings in which two configs differ", {"left": _OTHER, "right": _OTHER}),
-    "schema": ("print the JSON Schema of a config", {}),
-    "doctor": ("show this computer's GPU, memory and library versions", {}),
+    "presets": ("configs", "list the presets", {}),
+    "diff": (
+        "configs",
+        "show the settings in which two configs differ",
+        {"left": _OTHER, "right": _OTHER},
+    ),
+    "schema": ("configs", "print the JSON Schema of a config", {}),
+    "doctor": ("doctor", "show this computer's GPU, memory and library versions", {}),
 }
 
 
@@ -114,10 +128,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command is None:
         parser.print_help()
         return EXIT_USER
-    from onetrainer.cli.commands import run_command
+    from onetrainer.config.renamed import rename_notes
 
     try:
-        return run_command(options)
+        for note in rename_notes(vars(options).get("set") or ()):
+            sys.stderr.write(f"{note}\n")
+        command = import_module(f"onetrainer.cli.{COMMANDS[options.command][0]}")
+        run: Callable[[argparse.Namespace], int] = vars(command)[options.command.replace("-", "_")]
+        return run(options)
     except KeyboardInterrupt:
         return EXIT_STOPPED
     except BrokenPipeError:
@@ -143,7 +161,7 @@ def make_parser(command: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"onetrainer {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for name, (text, options) in COMMANDS.items():
+    for name, (_, text, options) in COMMANDS.items():
         description = f"{text[0].upper()}{text[1:]}."
         added = commands.add_parser(name, help=text, description=description)
         for option, keywords in options.items():

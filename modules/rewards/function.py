@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from modules.memory.to_device import to_device
 from onetrainer.errors import UserError
 from onetrainer.trust.function_file import UserFunction
-from onetrainer.trust.trusted_files import trusted_code
+from onetrainer.trust.trusted_files import trusted_function
 
 Scorer = Callable[[Tensor, list[str]], object]
 _EXPECTED = "Expected a score for each image: a tensor of shape (B,), or a list of numbers"
@@ -75,22 +75,19 @@ class FunctionReward:
         return UserError(f"{self.function.file}: {self.function.name}: {what}", expected, remedy)
 
 
-def load_function(
-    spec: str, *, has_gradient: bool, trust_store: Path | None = None
-) -> FunctionReward:
+def load_function(spec: str, *, has_gradient: bool) -> FunctionReward:
     """Load a trusted function as a reward, which runs its file.
 
     Args:
         spec: Where the function is.
         has_gradient: Whether it computes with torch throughout.
-        trust_store: The file of trusted functions; None for the user's own.
 
     Raises:
         UserError: The function is not trusted, or its file fails.
     """
-    function, contents = trusted_code(spec, store=trust_store)
+    function = trusted_function(spec)
     with _user_errors(function):
-        module = _run(function, contents)
+        module = _run(function)
     scorer = module.__dict__.get(function.name)
     if not callable(scorer):
         raise UserError(
@@ -101,14 +98,15 @@ def load_function(
     return FunctionReward(function, scorer, has_gradient)
 
 
-def _run(function: UserFunction, contents: tuple[bytes, ...]) -> ModuleType:
+def _run(function: UserFunction) -> ModuleType:
     """Import the function's module from the exact bytes that are trusted, not from the disk."""
-    if function.module is not None:
-        with _TrustedFinder(function, contents).installed():
-            module = importlib.import_module(function.module)
+    if function.modules:
+        name = function.modules[-1]
+        with _TrustedFinder(function).installed():
+            module = importlib.import_module(name)
         if module.__file__ is None or Path(module.__file__).absolute() != function.file:
             raise UserError(
-                f"{function.module}: the import found {module.__file__}",
+                f"{name}: the import found {module.__file__}",
                 f"The trusted file is {function.file}",
                 "Give the path of the file instead of the module",
             )
@@ -117,7 +115,7 @@ def _run(function: UserFunction, contents: tuple[bytes, ...]) -> ModuleType:
     module.__file__ = str(function.file)
     sys.modules[module.__name__] = module  # where dataclasses look up their module
     with _importable(function.file.parent):
-        exec(compile(contents[-1], str(function.file), "exec"), module.__dict__)
+        exec(compile(function.contents[-1], str(function.file), "exec"), module.__dict__)
     return module
 
 
@@ -136,11 +134,9 @@ class _BytesLoader(SourceFileLoader):
 class _TrustedFinder:
     """Finds the modules of a function, before other finders do."""
 
-    def __init__(self, function: UserFunction, contents: tuple[bytes, ...]) -> None:
-        self._contents = {
-            name: (file, content)
-            for name, file, content in zip(function.modules, function.files, contents, strict=True)
-        }
+    def __init__(self, function: UserFunction) -> None:
+        code = zip(function.files, function.contents, strict=True)
+        self._contents = dict(zip(function.modules, code, strict=True))
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None

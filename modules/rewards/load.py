@@ -53,7 +53,6 @@ def make_rewards(
     dtype: torch.dtype,
     offline: bool,
     report: Report,
-    trust_store: Path | None = None,
 ) -> list[Reward]:
     """Load the rewards of a config's entries, see `make_reward`; they share equal CLIPs."""
     clips = _ClipCache()
@@ -64,7 +63,6 @@ def make_rewards(
             dtype=dtype,
             offline=offline,
             report=report,
-            trust_store=trust_store,
             clips=clips,
         )
         for section in sections
@@ -78,7 +76,6 @@ def make_reward(
     dtype: torch.dtype,
     offline: bool,
     report: Report,
-    trust_store: Path | None = None,
     clips: "_ClipCache | None" = None,
 ) -> Reward:
     """Load the reward of a config's entry, its network frozen on the device, in evaluation mode.
@@ -89,7 +86,6 @@ def make_reward(
         dtype: Of the network's weights; heads stay float32.
         offline: Download nothing.
         report: Called with messages about progress.
-        trust_store: The file of trusted functions; None for the user's own.
         clips: Those that other rewards have loaded.
 
     Raises:
@@ -119,9 +115,7 @@ def make_reward(
                 return color_similarity(images)
             return clip_similarity(clips.get(section, clip_of), images)
         case "function":
-            return load_function(
-                section.function, has_gradient=section.has_gradient, trust_store=trust_store
-            )
+            return load_function(section.function, has_gradient=section.has_gradient)
         case _:
             return _formula(section)
 

@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,12 +16,12 @@ from onetrainer.cache.store import (
     has_image_index,
     prune,
 )
-from onetrainer.checks.preflight import document_problems, require_startable
-from onetrainer.cli.progress import run_job
+from onetrainer.cli.configs import startable
+from onetrainer.cli.jobs import run_job
+from onetrainer.cli.screen import print_result
 from onetrainer.errors import EXIT_DONE, UserError
 from onetrainer.jobs.cache_request import CacheRequest
 from onetrainer.jobs.options import validate_request
-from onetrainer.json_file import Document, json_text
 from onetrainer.messages.cache import format_cache_report, format_prune_report
 from onetrainer.presets import presets
 from onetrainer.run.run_folder import RunFolder
@@ -59,11 +58,7 @@ def cache(options: argparse.Namespace) -> int:
 
 
 def _print(options: argparse.Namespace, report: CacheReport | PruneReport, lines: list[str]) -> int:
-    text = "\n".join(lines)
-    if options.json:
-        text = json_text({**asdict(report), "bytes": report.bytes})
-    sys.stdout.write(f"{text}\n")
-    return EXIT_DONE
+    return print_result({**asdict(report), "bytes": report.bytes}, lines, is_json=options.json)
 
 
 def _encode(options: argparse.Namespace) -> int:
@@ -73,12 +68,8 @@ def _encode(options: argparse.Namespace) -> int:
             "",
             "Give a config file, a preset or a run's folder",
         )
-    path = presets.locate(options.config, may_be_run=True)
-    document = presets.with_overrides(presets.load_document(path), options.set)
-    config, problems = document_problems(document, source=options.config)
-    for problem in require_startable(problems, source=options.config):
-        sys.stderr.write(f"warning: {problem}\n")
-    config = presets.with_absolute_paths(config)
+    document = presets.load(options.config, options.set, may_be_run=True)
+    config = presets.with_absolute_paths(startable(document, source=options.config))
     folder = cache_folder(config).absolute()
     request = validate_request(CacheRequest, {"config": config, "folder": str(folder)})
     code = run_job("cache", request, is_json=options.json)
@@ -90,12 +81,11 @@ def _folder_of(options: argparse.Namespace) -> tuple[Path, int | None]:
     limit = _amount("--limit", options.limit, "GB", _GB)
     if _names_cache(options):
         return Path(options.config), limit
-    document: Document = {}
-    if options.config is not None:
+    if options.config is None:
+        document = presets.with_overrides({}, options.set)
+    else:
         expected = "a cache folder, a config file or a preset"
-        path = presets.locate(options.config, may_be_run=True, wanted=expected)
-        document = presets.load_document(path)
-    document = presets.with_overrides(document, options.set)
+        document = presets.load(options.config, options.set, may_be_run=True, wanted=expected)
     config = presets.resolve(document, source=options.config or "")
     of_config = round(config.data.cache_limit * _GB) or None
     return cache_folder(config), of_config if limit is None else limit

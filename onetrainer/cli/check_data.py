@@ -8,13 +8,13 @@ from pathlib import Path
 
 from onetrainer.cache.run_entries import cache_folder
 from onetrainer.checks.image_check import check_dataset
-from onetrainer.cli.progress import Screen
+from onetrainer.cli.screen import Screen, print_result
 from onetrainer.concepts.folder_listing import IMAGE_SUFFIXES, UNREAD_SUFFIXES
+from onetrainer.config.fields import Setting
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import EXIT_DONE, UserError
+from onetrainer.errors import UserError
 from onetrainer.images.findings import format_findings, printable, summary
 from onetrainer.images.image_index import ImageIndex
-from onetrainer.json_file import json_text
 from onetrainer.presets import presets
 from onetrainer.run.run_folder import RunFolder
 
@@ -36,14 +36,10 @@ def check_data(options: argparse.Namespace) -> int:
             memory = stack.enter_context(closing(ImageIndex(cache_folder(config))))
         checked = check_dataset(config, memory, progress)
     screen.clear()
-    if options.json:
-        findings = [asdict(f) | {"severity": f.severity} for f in checked.findings]
-        document = {"pictures": checked.images, "findings": findings}
-        sys.stdout.write(f"{json_text(document)}\n")
-        return EXIT_DONE
-    for line in (*format_findings(checked.findings), summary(checked.findings, checked.images)):
-        sys.stdout.write(line + "\n")
-    return EXIT_DONE
+    findings = [asdict(finding) | {"severity": finding.severity} for finding in checked.findings]
+    document = {"pictures": checked.images, "findings": findings}
+    lines = [*format_findings(checked.findings), summary(checked.findings, checked.images)]
+    return print_result(document, lines, is_json=options.json)
 
 
 def _chosen(place: str, changes: list[str]) -> tuple[TrainConfig, bool]:
@@ -59,37 +55,30 @@ def _chosen(place: str, changes: list[str]) -> tuple[TrainConfig, bool]:
         is_run = run.config.is_file() and run.events.is_file()
     except OSError:  # no permission; reported as for an image folder
         is_run = False
-    is_folder = path.is_dir() and not is_run
-    if is_folder:
+    name = printable(str(path))
+    if path.is_dir() and not is_run:
         try:
             str(path).encode()
         except UnicodeEncodeError as error:  # no config can hold such a name
             raise UserError(
-                f"{printable(str(path))}: this folder's name is in no known encoding",
+                f"{name}: this folder's name is in no known encoding",
                 "Expected a name of valid characters",
                 "Rename the folder",
             ) from error
         document = {"data": {"folder": str(path), "include_subfolders": True}}
-    elif path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES | UNREAD_SUFFIXES:
+        return presets.resolve(presets.with_overrides(document, changes), source=place), True
+    if path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES | UNREAD_SUFFIXES:
         raise UserError(
-            f"{printable(str(path))} is an image",
+            f"{name} is an image",
             "Expected an image folder, a config file or a preset",
             f'Give its folder, "{printable(str(path.absolute().parent))}"',
         )
-    else:
-        expected = "an image folder, a config file or a preset"
-        document = presets.load_document(presets.locate(place, may_be_run=True, wanted=expected))
-    config = presets.resolve(presets.with_overrides(document, changes), source=place)
-    if is_folder:
-        return config, True
-    config = presets.with_absolute_paths(config)
-    if path.is_absolute():
-        return config, False
+    expected = "an image folder, a config file or a preset"
+    document = presets.load(place, changes, may_be_run=True, wanted=expected)
+    config = presets.with_absolute_paths(presets.resolve(document, source=place))
     here = Path.cwd()
-    return presets.with_paths(
-        config, lambda _, text: str(Path(text).relative_to(here)) if _is_below(text, here) else text
-    ), False
 
+    def relative(_: Setting, text: str) -> str:
+        return str(Path(text).relative_to(here)) if Path(text).is_relative_to(here) else text
 
-def _is_below(path: str, folder: Path) -> bool:
-    return Path(path).is_relative_to(folder)
+    return config if path.is_absolute() else presets.with_paths(config, relative), False

@@ -1,5 +1,6 @@
-"""The GPU, packages and system of this computer, as lines to paste into a report."""
+"""The command `onetrainer doctor`: this computer in lines to paste into a report."""
 
+import argparse
 import json
 import platform
 import shutil
@@ -8,27 +9,31 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+from onetrainer.cli.screen import print_lines
+
 PACKAGES = (
     *("torch", "diffusers", "transformers", "accelerate", "safetensors", "lycoris_lora"),
     *("customtkinter", "pydantic", "pillow"),
 )
 
 
-def report() -> list[str]:
-    """Return lines about the system, packages, window, GPU and disk."""
+def doctor(_options: argparse.Namespace) -> int:
+    """Print lines about the system, packages, window, GPU and disk."""
     # In processes of their own: this one loads neither tkinter nor torch.
     window, _ = _run("-c", "import tkinter; tkinter.Tk().destroy()")
     torch, output = _run("-m", "modules.devices")
     devices = [] if torch else json.loads(output.splitlines()[-1])
-    return [
-        f"system: {platform.platform()}",
-        f"python: {platform.python_version()} at {sys.executable}",
-        *(f"{name}: {_version(name)}" for name in PACKAGES),
-        f"window: {f'cannot be opened: {window}' if window else 'can be opened'}",
-        *([f"torch cannot be loaded: {torch}"] if torch else []),
-        *(f"device: {line}" for line in devices),
-        f"free disk here: {shutil.disk_usage(Path.cwd()).free / 2**30:.1f} GiB",
-    ]
+    return print_lines(
+        [
+            f"system: {platform.platform()}",
+            f"python: {platform.python_version()} at {sys.executable}",
+            *(f"{name}: {_version(name)}" for name in PACKAGES),
+            f"window: {f'cannot be opened: {window}' if window else 'can be opened'}",
+            *([f"torch cannot be loaded: {torch}"] if torch else []),
+            *(f"device: {line}" for line in devices),
+            f"free disk here: {shutil.disk_usage(Path.cwd()).free / 2**30:.1f} GiB",
+        ]
+    )
 
 
 def _version(package: str) -> str:

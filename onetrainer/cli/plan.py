@@ -8,12 +8,12 @@ from typing import Any
 
 from onetrainer.cache.run_entries import open_image_index
 from onetrainer.checks.preflight import require_startable
-from onetrainer.cli.progress import run_job
+from onetrainer.cli.jobs import run_job
+from onetrainer.cli.screen import print_lines, print_result
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import EXIT_DONE, UserError
 from onetrainer.jobs.options import validate_request
 from onetrainer.jobs.plan_request import PlanRequest, RecordedHeaders, gigabytes
-from onetrainer.json_file import json_text
 from onetrainer.messages.dataset import as_document, format_preview
 from onetrainer.messages.memory import fix_section, forecast_lines
 from onetrainer.presets import presets
@@ -32,8 +32,7 @@ def plan(options: argparse.Namespace) -> int:
     Neither the model nor the images need to exist. A run that does not fit is no failure.
     """
     memory = 0.0 if options.memory is None else gigabytes(options.memory)
-    path = presets.locate(options.config, may_be_run=True)
-    document = presets.with_overrides(presets.load_document(path), options.set)
+    document = presets.load(options.config, options.set, may_be_run=True)
     config = presets.with_absolute_paths(presets.resolve(document, source=options.config))
     # Settings that are still to be chosen do not affect the memory.
     problems = [problem for problem in check_rules(config) if problem.path not in NOT_NEEDED]
@@ -54,8 +53,7 @@ def plan(options: argparse.Namespace) -> int:
     code = run_job("plan", request, is_json=options.json, lines_of=lines_of)
     if code == EXIT_DONE and options.json and forecasts:
         whole = asdict(forecasts[-1])
-        document = {**whole, "data": {**data, **whole["data"]}}
-        sys.stdout.write(f"{json_text(document)}\n")
+        print_result({**whole, "data": {**data, **whole["data"]}}, [], is_json=True)
     return code
 
 
@@ -90,7 +88,6 @@ def _show_images(
     if sheets is not None:
         document["sheets"] = [str(path) for path in write_sheets(preview, sheets)]
         output += [f"Contact sheets, one per bucket: {sheets}"]
-    for line in [*output, ""] if output else []:
-        sys.stdout.write(f"{line}\n")
+    print_lines([*output, ""] if output else [])
     sys.stdout.flush()
     return document, headers

@@ -1,22 +1,26 @@
-"""Descriptions of model files and folders, read from their headers."""
+"""The command `onetrainer show`, which describes model files, runs and images from headers."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import argparse
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
+from onetrainer.cli.screen import print_result
 from onetrainer.cli.show_metadata import metadata_lines, readable_metadata
-from onetrainer.cli.show_places import (
-    ImageDescription,
-    RunDescription,
-    image_at,
-    is_image,
-    run_at,
-)
-from onetrainer.errors import UserError
+from onetrainer.cli.show_places import Description, image_at, is_image, run_at
+from onetrainer.errors import EXIT_USER, UserError
 from onetrainer.messages.words import format_size
-from onetrainer.model_files import DESCRIPTIONS, FAMILIES, NAMES, inspect_model, inspect_table
-from onetrainer.model_files.adapters import Adapter, adapter_of
-from onetrainer.model_files.embeddings import Embedding, embeddings_of
+from onetrainer.model_files import (
+    DESCRIPTIONS,
+    FAMILIES,
+    NAMES,
+    ModelFile,
+    inspect_model,
+    inspect_table,
+)
+from onetrainer.model_files.adapters import adapter_of
+from onetrainer.model_files.embeddings import embeddings_of
 from onetrainer.tensor_files import read_table
 
 _FORMATS: Mapping[str, str] = {
@@ -36,38 +40,27 @@ _UNUSUAL = (
 _WITHOUT_PREDICTION = ("lora", "embedding", "vae", "text-encoder")
 
 
-@dataclass(frozen=True)
-class ModelDescription:
-    """The description of a model file or folder, made of JSON types; see ModelFile.
-
-    form: "safetensors", "pickle" or "folder". size: In bytes. tensors: Their number, 0 for a
-    folder. metadata: Sorted, with only the length of images.
-    """
-
-    name: str
-    kind: str
-    what: str
-    form: str
-    made_for: str
-    size: int
-    tensors: int
-    precision: str
-    prediction: str
-    prediction_source_text: str
-    zero_terminal_snr: bool | None
-    has_ema: bool
-    has_unusual_size: bool
-    missing: Sequence[str]
-    adapter: Adapter | None
-    embeddings: Sequence[Embedding]
-    metadata: Mapping[str, str]
+def show(options: argparse.Namespace) -> int:
+    """Describe files from their headers; an unreadable one does not stop the others."""
+    found, errors = [], 0
+    for path in options.file:
+        try:
+            found.append(describe(path, everything=options.all))
+        except UserError as error:
+            sys.stderr.write(f"{error}\n")
+            errors += 1
+    documents = [description.document for description in found]
+    texts = ["\n".join(description.lines) for description in found]
+    if len(options.file) > 1 or not found:
+        is_json = options.json and len(options.file) > 1
+        code = print_result(documents, ["\n\n".join(texts)] if texts else [], is_json=is_json)
+    else:
+        code = print_result(documents[0], texts, is_json=options.json)
+    return EXIT_USER if errors else code
 
 
-Inspected = ModelDescription | RunDescription | ImageDescription
-
-
-def inspect_path(path: Path) -> Inspected:
-    """Describe a model, a component, a run or an image.
+def describe(path: Path, *, everything: bool = False) -> Description:
+    """Describe a model, a component, a run or an image. everything: With all metadata.
 
     Raises UserError if there is nothing at the path, or it cannot be read or recognized.
     """
@@ -77,99 +70,90 @@ def inspect_path(path: Path) -> Inspected:
                 f"{path}: no such file or folder",
                 remedy="Check the path, and quote spaces in it",
             )
-        if run := run_at(path):
-            return run
-        if path.is_file() and is_image(path):
-            return image_at(path)
+        found = run_at(path)
+        if found is None and path.is_file() and is_image(path):
+            found = image_at(path)
+        if found is None:
+            found = _model_at(path, everything=everything)
     except OSError as error:
-        raise _cannot_read(path, error) from error
-    return describe(path)
+        raise UserError(
+            f"{path}: cannot be read ({error.strerror})",
+            remedy="Check the path and its permissions",
+        ) from error
+    # Names and metadata come from the file, and may contain terminal control characters.
+    lines = ["".join(char if char.isprintable() else " " for char in text) for text in found.lines]
+    return Description(found.document, lines)
 
 
-def describe(path: Path) -> ModelDescription:
-    """Describe a model file or folder. Raises UserError if it cannot be read."""
-    try:
-        table = read_table(path) if path.is_file() else None
-        model = inspect_table(table) if table else inspect_model(path)
-        files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-        size = sum(file.stat().st_size for file in files)
-        adapter = adapter_of(table) if table and model.kind == "lora" else None
-    except OSError as error:
-        raise _cannot_read(path, error) from error
-    return ModelDescription(
-        name=path.name or str(path),
-        kind=model.kind,
-        what=f"{adapter.title()}, not a complete model" if adapter else DESCRIPTIONS[model.kind],
-        form=table.format if table else "folder",
-        made_for=model.made_for or "",
-        size=size,
-        tensors=len(table.entries) if table else 0,
-        precision=model.precision,
-        prediction=model.prediction or "",
-        prediction_source_text=model.prediction_source,
-        zero_terminal_snr=model.zero_terminal_snr,
-        has_ema=model.has_ema,
-        has_unusual_size=model.has_unusual_size,
-        missing=model.missing,
-        adapter=adapter,
-        embeddings=embeddings_of(table, model) if table else (),
-        metadata=readable_metadata(table.metadata) if table else {},
+def _model_at(path: Path, *, everything: bool) -> Description:
+    table = read_table(path) if path.is_file() else None
+    model = inspect_table(table) if table else inspect_model(path)
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    size = sum(file.stat().st_size for file in files)
+    adapter = adapter_of(table) if table and model.kind == "lora" else None
+    embeddings = embeddings_of(table, model) if table else []
+    name, tensors = path.name or str(path), len(table.entries) if table else 0
+    what = f"{adapter.title()}, not a complete model" if adapter else DESCRIPTIONS[model.kind]
+    form = table.format if table else "folder"
+    metadata = readable_metadata(table.metadata) if table else {}
+    document = {
+        "name": name,
+        "kind": model.kind,
+        "what": what,
+        "form": form,
+        "made_for": model.made_for or "",
+        "size": size,
+        "tensors": tensors,
+        "precision": model.precision,
+        "prediction": model.prediction or "",
+        "prediction_source_text": model.prediction_source,
+        "zero_terminal_snr": model.zero_terminal_snr,
+        "has_ema": model.has_ema,
+        "has_unusual_size": model.has_unusual_size,
+        "missing": model.missing,
+        "adapter": adapter and asdict(adapter),
+        "embeddings": [asdict(embedding) for embedding in embeddings],
+        "metadata": metadata,
+    }
+    count = f", {tensors} tensor{'s' * (tensors != 1)}" if tensors else ""
+    facts = [
+        ("Size", format_size(size) + count),
+        ("Format", _FORMATS[form]),
+        *_model_facts(model, name),
+        *(adapter.facts() if adapter else []),
+        *(("Embedding", embedding.summary()) for embedding in embeddings),
+    ]
+    shown = metadata_lines(metadata, everything=everything)
+    return Description(
+        document,
+        [
+            f"{name}: {what}",
+            *(f"  {label}: {value}" for label, value in facts if value),
+            *(["Metadata:", *shown] if shown else []),
+        ],
     )
 
 
-def lines(description: Inspected, *, everything: bool = False) -> list[str]:
-    """Return the description as lines of text. everything: Whether to include all metadata."""
-    match description:
-        case ModelDescription():
-            texts = _model_lines(description, everything=everything)
-        case RunDescription() | ImageDescription():
-            texts = description.lines()
-    # Names and metadata come from the file, and may contain terminal control characters.
-    return ["".join(char if char.isprintable() else " " for char in text) for text in texts]
-
-
-def _model_lines(model: ModelDescription, *, everything: bool) -> list[str]:
-    tensors = f", {model.tensors} tensor{'s' * (model.tensors != 1)}" if model.tensors else ""
-    made_for = NAMES.get(model.made_for, "")
+def _model_facts(model: ModelFile, name: str) -> Iterable[tuple[str, str]]:
+    yield "Precision", model.precision
+    made_for = NAMES.get(model.made_for or "", "")
     if model.kind == "vae" and model.made_for in ("sd15", "sd2"):  # they share one VAE
         made_for = f"{NAMES['sd15']} and {NAMES['sd2']}"
-    ema = "yes, and the usual ones"
-    if "UNet" in model.missing:
-        ema = f"yes, and no others; `convert --ema {model.name} OUT` makes a model from them"
-    facts = [
-        ("Size", format_size(model.size) + tensors),
-        ("Format", _FORMATS[model.form]),
-        ("Precision", model.precision),
-        ("Made for", made_for),
-        ("Component sizes", _UNUSUAL if model.has_unusual_size else ""),
-        *([] if model.kind in _WITHOUT_PREDICTION else _prediction_facts(model)),
-        ("EMA weights", ema if model.has_ema else ""),
-        ("Missing", ", ".join(model.missing)),
-        *(model.adapter.facts() if model.adapter else []),
-        *(("Embedding", embedding.summary()) for embedding in model.embeddings),
-    ]
-    metadata = metadata_lines(model.metadata, everything=everything)
-    return [
-        f"{model.name}: {model.what}",
-        *(f"  {label}: {value}" for label, value in facts if value),
-        *(["Metadata:", *metadata] if metadata else []),
-    ]
-
-
-def _prediction_facts(model: ModelDescription) -> list[tuple[str, str]]:
-    prediction = ""
-    if model.prediction:
-        prediction = f"{_PREDICTIONS[model.prediction]}, from {model.prediction_source_text}"
-    elif model.kind == "sd2":
-        prediction = _UNKNOWN_PREDICTION
-    elif model.kind in FAMILIES:
-        prediction = f"{_PREDICTIONS['epsilon']}, the default, as the file does not say"
-    zero_snr = {None: "", True: "yes", False: "no"}[model.zero_terminal_snr]
-    return [("Prediction", prediction), ("Zero terminal SNR", zero_snr)]
-
-
-def _cannot_read(path: Path, error: OSError) -> UserError:
-    return UserError(
-        f"{path}: cannot be read ({error.strerror})",
-        remedy="Check the path and its permissions",
-    )
+    yield "Made for", made_for
+    yield "Component sizes", _UNUSUAL if model.has_unusual_size else ""
+    if model.kind not in _WITHOUT_PREDICTION:
+        prediction = ""
+        if model.prediction:
+            prediction = f"{_PREDICTIONS[model.prediction]}, from {model.prediction_source}"
+        elif model.kind == "sd2":
+            prediction = _UNKNOWN_PREDICTION
+        elif model.kind in FAMILIES:
+            prediction = f"{_PREDICTIONS['epsilon']}, the default, as the file does not say"
+        yield "Prediction", prediction
+        yield "Zero terminal SNR", {None: "", True: "yes", False: "no"}[model.zero_terminal_snr]
+    if model.has_ema:
+        ema = "yes, and the usual ones"
+        if "UNet" in model.missing:
+            ema = f"yes, and no others; `convert --ema {name} OUT` makes a model from them"
+        yield "EMA weights", ema
+    yield "Missing", ", ".join(model.missing)

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from onetrainer.config.methods.method import Method
 from onetrainer.errors import UserError
 from onetrainer.families.registry import FAMILY_LABELS
-from onetrainer.json_file import read_json
+from onetrainer.json_file import Document, read_json
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.presets.presets import value_at
 from onetrainer.run.history import summary
@@ -30,78 +30,46 @@ _CHECKPOINT_FILES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class RunDescription:
-    """The description of a run folder, a checkpoint in it, or a file of the checkpoint.
+class Description:
+    """What is told of a file or folder: as JSON for programs, and as lines of text."""
 
-    kind: "run", "checkpoint" or "checkpoint file". outputs: Finished files, relative to the folder.
-    checkpoints: Steps that can be resumed from. trains: As text.
-    """
-
-    name: str
-    kind: str
-    run: str
-    standing: str
-    step: int
-    steps: int
-    trains: str
-    outputs: tuple[str, ...]
-    checkpoints: tuple[int, ...]
-
-    def lines(self) -> list[str]:
-        """Return the description as lines of text."""
-        if self.kind != "run":
-            part = f"{_CHECKPOINT_FILES[self.name]} of " if self.kind == "checkpoint file" else ""
-            return [
-                f"{self.name}: {part}a checkpoint of the run {self.run}, after step {self.step}",
-                f"  Trains: {self.trains}",
-                "  Not a model file. `onetrainer resume RUN_FOLDER` resumes the newest checkpoint",
-            ]
-        newest = f", the newest after step {self.checkpoints[-1]}" if self.checkpoints else ""
-        return [
-            f"{self.name}: a OneTrainer run folder",
-            f"  Trains: {self.trains}",
-            f"  State: {self.standing}, step {self.step} of {self.steps}",
-            f"  Checkpoints: {len(self.checkpoints)}{newest}",
-            f"  Files: {', '.join(self.outputs) or 'none in output/ yet'}",
-        ]
+    document: Document
+    lines: list[str]
 
 
-@dataclass(frozen=True)
-class ImageDescription:
-    """The description of an image. settings: The generation settings stored in it, "" for none."""
-
-    name: str
-    kind: str
-    width: int
-    height: int
-    settings: str
-
-    def lines(self) -> list[str]:
-        """Return the size and the generation settings as lines of text."""
-        settings = [f"  {line}" for line in self.settings.splitlines()]
-        return [
-            f"{self.name}: an image of {self.width} × {self.height} pixels",
-            *(settings or ["  No generation settings in this file"]),
-        ]
-
-
-def run_at(path: Path) -> RunDescription | None:
+def run_at(path: Path) -> Description | None:
     """Return the description of a run folder, or of a checkpoint or a file of it; None if neither.
 
     Raises OSError if the path cannot be read.
     """
-    run = RunFolder(path)
-    if run.config.is_file() and (run.events.is_file() or run.checkpoints.is_dir()):
-        return _run(run, path, kind="run", checkpoint="")
-    is_file = path.is_file()
-    if is_file and path.name not in _CHECKPOINT_FILES:
-        return None
-    checkpoint = path.absolute().parent if is_file else path.absolute()
-    owner = RunFolder(checkpoint.parent.parent)
-    if not (checkpoint / STATE_FILE).is_file() or not owner.config.is_file():
-        return None
-    kind = "checkpoint file" if is_file else "checkpoint"
-    return _run(owner, path, kind=kind, checkpoint=checkpoint.name)
+    run, kind, checkpoint = RunFolder(path), "run", path.absolute()
+    if not run.config.is_file() or not (run.events.is_file() or run.checkpoints.is_dir()):
+        kind = "checkpoint"
+        if path.is_file():
+            if path.name not in _CHECKPOINT_FILES:
+                return None
+            kind, checkpoint = "checkpoint file", checkpoint.parent
+        run = RunFolder(checkpoint.parent.parent)
+        if not (checkpoint / STATE_FILE).is_file() or not run.config.is_file():
+            return None
+    config, found = read_json(run.config), summary(run)
+    planned = value_at(config, "training.steps")
+    checkpoints = {folder.name: step for step, folder in run.complete_checkpoints()}
+    files = sorted(run.output.iterdir()) if run.output.is_dir() else []
+    # Models for other programs: single files and diffusers folders.
+    outputs = [f for f in files if f.suffix == ".safetensors" or (f / "model_index.json").is_file()]
+    document = {
+        "name": path.name or str(path),
+        "kind": kind,
+        "run": run.name,
+        "standing": found.standing,
+        "step": found.step if kind == "run" else checkpoints.get(checkpoint.name, 0),
+        "steps": found.total_steps or (planned if isinstance(planned, int) else 0),
+        "trains": _trains(config),
+        "outputs": [f"output/{file.name}" for file in outputs],
+        "checkpoints": list(checkpoints.values()),
+    }
+    return Description(document, _run_lines(document))
 
 
 def is_image(path: Path) -> bool:
@@ -110,7 +78,7 @@ def is_image(path: Path) -> bool:
         return file.read(8).startswith(_STARTS)
 
 
-def image_at(path: Path) -> ImageDescription:
+def image_at(path: Path) -> Description:
     """Return the description of an image. Raises UserError if it cannot be read."""
     from onetrainer.images.image_file import ImageError, open_image
 
@@ -123,29 +91,35 @@ def image_at(path: Path) -> ImageDescription:
             f"{path.name}: this image cannot be read ({error.reason})",
             remedy="Choose another file",
         ) from error
-    text = settings if isinstance(settings, str) else ""
-    return ImageDescription(path.name, "picture", width, height, text[:_SETTINGS_LIMIT])
-
-
-def _run(run: RunFolder, path: Path, *, kind: str, checkpoint: str) -> RunDescription:
-    document = read_json(run.config)
-    steps = value_at(document, "training.steps")
-    run_summary = summary(run)
-    checkpoints = {found.name: number for number, found in run.complete_checkpoints()}
-    files = sorted(run.output.iterdir()) if run.output.is_dir() else []
-    # Models for other programs: single files and diffusers folders.
-    outputs = [f for f in files if f.suffix == ".safetensors" or (f / "model_index.json").is_file()]
-    return RunDescription(
-        name=path.name or str(path),
-        kind=kind,
-        run=run.name,
-        standing=run_summary.standing,
-        step=checkpoints.get(checkpoint, 0) if checkpoint else run_summary.step,
-        steps=run_summary.total_steps or (steps if isinstance(steps, int) else 0),
-        trains=_trains(document),
-        outputs=tuple(f"output/{file.name}" for file in outputs),
-        checkpoints=tuple(checkpoints.values()),
+    text = settings[:_SETTINGS_LIMIT] if isinstance(settings, str) else ""
+    size = {"width": width, "height": height}
+    lines = text.splitlines() or ["No generation settings in this file"]
+    return Description(
+        {"name": path.name, "kind": "picture", **size, "settings": text},
+        [
+            f"{path.name}: an image of {width} × {height} pixels",
+            *(f"  {line}" for line in lines),
+        ],
     )
+
+
+def _run_lines(run: Document) -> list[str]:
+    name, trains, outputs = run["name"], f"  Trains: {run['trains']}", ", ".join(run["outputs"])
+    if run["kind"] != "run":
+        part = f"{_CHECKPOINT_FILES[name]} of " if run["kind"] == "checkpoint file" else ""
+        return [
+            f"{name}: {part}a checkpoint of the run {run['run']}, after step {run['step']}",
+            trains,
+            "  Not a model file. `onetrainer resume RUN_FOLDER` resumes the newest checkpoint",
+        ]
+    steps = run["checkpoints"]
+    return [
+        f"{name}: a OneTrainer run folder",
+        trains,
+        f"  State: {run['standing']}, step {run['step']} of {run['steps']}",
+        f"  Checkpoints: {len(steps)}{f', the newest after step {steps[-1]}' if steps else ''}",
+        f"  Files: {outputs or 'none in output/ yet'}",
+    ]
 
 
 def _trains(document: Mapping[str, Any]) -> str:

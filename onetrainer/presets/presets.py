@@ -90,6 +90,18 @@ def locate(
     )
 
 
+def load(
+    name_or_path: str,
+    overrides: Iterable[str] = (),
+    *,
+    may_be_run: bool = False,
+    wanted: str = "a config file or a preset",
+) -> Document:
+    """Return the settings of what `locate` finds, with `key.path=value` overrides applied."""
+    path = locate(name_or_path, may_be_run=may_be_run, wanted=wanted)
+    return with_overrides(load_document(path), overrides)
+
+
 def load_document(path: Path) -> Document:
     """Return a config file's settings, migrated, merged with the preset it extends, paths absolute.
 

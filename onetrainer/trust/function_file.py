@@ -18,44 +18,47 @@ _FORMS = 'Expected "file.py:function" or "module:function"'
 
 @dataclass(frozen=True)
 class UserFunction:
-    """The location of a function.
+    """The place of a function, and the code that importing it runs.
 
-    Attributes:
-        name: The function's name.
-        file: The absolute path of its file.
-        module: Its dotted module name; None if the spec names a file.
-        files: All files that importing it runs: the parent packages first, its own file last.
-        modules: Their dotted names; empty if the spec names a file.
+    files: The parent packages first, its own file last. contents: Theirs. modules: Their dotted
+    names; empty if the spec names a file.
     """
 
     name: str
-    file: Path
-    module: str | None
     files: tuple[Path, ...]
+    contents: tuple[bytes, ...]
     modules: tuple[str, ...] = ()
 
+    @property
+    def file(self) -> Path:
+        """The absolute path of the function's own file."""
+        return self.files[-1]
 
-def find_function(spec: str, folder: Path | None = None) -> UserFunction:
-    """Return the location of a spec's function, without importing anything.
 
-    Args:
-        spec: "file.py:function" or "module:function". A module is searched as Python does.
-        folder: The folder of a relative file; None means the current one.
+def find_function(spec: str) -> UserFunction:
+    """Return the location and code of a function, without importing anything.
+
+    spec: "file.py:function" or "module:function". A module is searched as Python does.
 
     Raises:
-        UserError: The spec is invalid, or the file or function does not exist.
+        UserError: The spec is invalid, the file or function does not exist or cannot be read.
     """
-    source, name = _split(spec)
+    source, colon, name = spec.strip().rpartition(":")
+    if not colon or not source or not name.isidentifier():
+        raise UserError(
+            f'"{spec}" does not name a function', _FORMS, 'For example "rewards.py:my_reward"'
+        )
+    modules: dict[str, Path] = {}
     if source.endswith(FILE_SUFFIX):
-        file = _absolute(source, folder or Path.cwd())
+        file = _absolute(source, Path.cwd())
         if not file.is_file():
             raise UserError(f"{file}: there is no such file", _FORMS, "Check the path")
-        function = UserFunction(name, file, None, (file,))
     else:
-        files = _files_of(source)
-        function = UserFunction(name, files[source], source, (*files.values(),), (*files,))
-    _check_name(function)
-    return function
+        modules = _files_of(source)
+        file = modules[source]
+    _check_name(file, _read(file), name)
+    files = tuple(modules.values()) or (file,)
+    return UserFunction(name, files, tuple(map(_read, files)), (*modules,))
 
 
 def absolute_spec(spec: str, folder: Path) -> str:
@@ -64,15 +67,6 @@ def absolute_spec(spec: str, folder: Path) -> str:
     if not colon or not source.endswith(FILE_SUFFIX):
         return spec
     return f"{_absolute(source, folder)}:{name}"
-
-
-def read_bytes(path: Path) -> bytes:
-    """Return a file's bytes. Raises UserError if it cannot be read."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UserError(f"{path}: cannot be read ({reason})", "", "Check the file") from error
 
 
 def _absolute(text: str, folder: Path) -> Path:
@@ -85,13 +79,12 @@ def _absolute(text: str, folder: Path) -> Path:
     return Path(os.path.normpath((folder / path).absolute()))
 
 
-def _split(spec: str) -> tuple[str, str]:
-    source, colon, name = spec.strip().rpartition(":")
-    if not colon or not source or not name.isidentifier():
-        raise UserError(
-            f'"{spec}" does not name a function', _FORMS, 'For example "rewards.py:my_reward"'
-        )
-    return source, name
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UserError(f"{path}: cannot be read ({reason})", "", "Check the file") from error
 
 
 def _files_of(module: str) -> dict[str, Path]:
@@ -121,21 +114,18 @@ def _files_of(module: str) -> dict[str, Path]:
     return files
 
 
-def _check_name(function: UserFunction) -> None:
-    """Raise UserError if the file is not valid Python or does not define the name."""
-    source = read_bytes(function.file)
+def _check_name(file: Path, source: bytes, name: str) -> None:
+    """Raise UserError if the source is not valid Python or does not define the name."""
     try:
-        tree = ast.parse(source, str(function.file))
+        tree = ast.parse(source, str(file))
     except (SyntaxError, ValueError) as error:  # ValueError: null bytes, in some versions
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
         raise UserError(
-            f"{function.file}{line}: this is not valid Python ({error.args[0]})",
-            "",
-            "Correct that line",
+            f"{file}{line}: this is not valid Python ({error.args[0]})", "", "Correct that line"
         ) from error
-    if function.name not in _top_level_names(tree):
+    if name not in _top_level_names(tree):
         raise UserError(
-            f'{function.file}: there is no function "{function.name}" in it',
+            f'{file}: there is no function "{name}" in it',
             "Expected a function at the file's top level",
             "Check its name",
         )

@@ -2,12 +2,12 @@
 
 import tkinter as tk
 from collections.abc import Iterator
-from pathlib import Path
 
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.trust import trusted_files
+from onetrainer.trust.function_file import UserFunction, find_function
 from ui.dialogs.dialogs import Choice, Dialog, show_error
 from ui.widgets.widgets import Kit
 
@@ -50,38 +50,27 @@ def confirm_functions(kit: Kit, root: tk.Tk, config: TrainConfig) -> bool:
 
 def _confirm(kit: Kit, root: tk.Tk, spec: str) -> bool:
     """Ask for one function, and again if its file changes while the dialog is open."""
-    while True:
-        asked = trusted_files.check_trust(spec)
-        if asked.status == "allowed":
-            return True
-        if asked.function is None or asked.status not in _WHAT:
-            return False
-        try:
-            shown = trusted_files.preview(spec, _MAX_LINES)
-            files = asked.function.files
-            if (
-                _show_dialog(kit, root, asked.function.name, files, shown, _WHAT[asked.status])
-                != "run"
-            ):
+    try:
+        while (status := trusted_files.status_of(function := find_function(spec))) != "allowed":
+            if not _show_dialog(kit, root, function, _WHAT[status]):
                 return False
             # Allow exactly the code that was shown; if it has changed, show it again.
-            trusted_files.trust_function(spec, expected_digest=asked.digest)
-        except UserError as error:
-            show_error(kit, root, error)
-            return False
+            trusted_files.trust(function)
+    except UserError as error:
+        show_error(kit, root, error)
+        return False
+    return True
 
 
-def _show_dialog(
-    kit: Kit, root: tk.Tk, name: str, files: tuple[Path, ...], code: str, explanation: str
-) -> str:
-    dialog = Dialog(kit, root, f"Run “{name}”?")
+def _show_dialog(kit: Kit, root: tk.Tk, function: UserFunction, explanation: str) -> bool:
+    dialog = Dialog(kit, root, f"Run “{function.name}”?")
     dialog.add_text(explanation)
-    for file in files:
+    for file in function.files:
         dialog.add_text(str(file), style="Bold")
-    _show_code(dialog, code)
+    _show_code(dialog, trusted_files.preview(function, _MAX_LINES))
     # The safe answer first, because Return takes it.
     dialog.add_buttons([Choice("", "Do not run", "primary"), Choice("run", "Run my code")])
-    return dialog.wait()
+    return dialog.wait() == "run"
 
 
 def _show_code(dialog: Dialog, code: str) -> None:

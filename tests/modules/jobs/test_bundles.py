@@ -47,7 +47,10 @@ def test_the_option_may_be_given_again():
 
 
 def test_bundled_embeddings_are_shown_and_used_under_their_token(bundle):
-    assert [found.name for found in describe(bundle).embeddings] == ["dog", "v1.5 cat"]
+    assert [found["name"] for found in describe(bundle).document["embeddings"]] == [
+        "dog",
+        "v1.5 cat",
+    ]
     used = (Lora(path=str(bundle)),)
     request = SampleRequest(base="x", prompts=("a",), seeds=(0,), out="x", loras=used)
     found = dict(_embeddings(request, [read_lora(bundle, standard_names("sd15"))]))[bundle.name]

@@ -12,7 +12,7 @@ from modules import worker
 from modules.jobs.sample import sample_job
 from onetrainer import ROOT
 from onetrainer.__main__ import main
-from onetrainer.cli import progress
+from onetrainer.cli import jobs
 from onetrainer.errors import EXIT_STOPPED, UserError
 from onetrainer.jobs.job import Job
 from onetrainer.jobs.sample_request import SampleRequest
@@ -72,7 +72,7 @@ class Here:
 
 @pytest.fixture
 def in_this_process(monkeypatch, folder):
-    monkeypatch.setattr(progress, "Job", Here)
+    monkeypatch.setattr(jobs, "Job", Here)
     monkeypatch.chdir(folder)
 
 

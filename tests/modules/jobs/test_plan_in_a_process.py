@@ -7,7 +7,7 @@ import pytest
 from modules.forecast import operator_costs
 from modules.jobs.plan import plan
 from onetrainer.__main__ import main
-from onetrainer.cli import progress
+from onetrainer.cli import jobs
 from tests.images import folder
 from tests.least_model import write_least_configs
 
@@ -48,7 +48,7 @@ class Here:
 @pytest.fixture
 def in_this_process(monkeypatch):
     monkeypatch.setattr(operator_costs, "SECONDS_PER_RATE", 0.0)  # how fast is of no interest
-    monkeypatch.setattr(progress, "Job", Here)
+    monkeypatch.setattr(jobs, "Job", Here)
 
 
 @pytest.mark.usefixtures("in_this_process")

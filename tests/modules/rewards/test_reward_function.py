@@ -9,27 +9,35 @@ import torch
 from modules.rewards.load import make_reward
 from onetrainer.config.rewards.reward import Reward as Section
 from onetrainer.errors import UserError
-from onetrainer.trust import trusted_files
+from onetrainer.trust.function_file import find_function
+from onetrainer.trust.trusted_files import trust
 
 CPU = torch.device("cpu")
 PROMPTS = ("a", "b")
 
 
+def load(spec, **options):
+    section = Section(reward="function", function=spec, **options)
+    return make_reward(section, device=CPU, dtype=torch.float32, offline=True, report=print)
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    for name in ("XDG_CONFIG_HOME", "APPDATA", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "settings"))
+
+
 @pytest.fixture
 def make(tmp_path):
     """Makes the reward of some code, allowed or not."""
-    store = tmp_path / "allowed.json"
 
     def made(code, *, allowed=True, name="score", has_gradient=False):
         file = tmp_path / "own.py"
         file.write_text(code)
         spec = f"{file}:{name}"
         if allowed:
-            trusted_files.trust_function(spec, store=store)
-        section = Section(reward="function", function=spec, has_gradient=has_gradient)
-        return make_reward(
-            section, device=CPU, dtype=torch.float32, offline=True, report=print, trust_store=store
-        )
+            trust(find_function(spec))
+        return load(spec, has_gradient=has_gradient)
 
     return made
 
@@ -133,12 +141,8 @@ def test_files_beside_it_can_be_imported_and_the_search_path_is_left_alone(make,
 def test_a_module_is_run_by_its_name(tmp_path, monkeypatch):
     (tmp_path / "own_reward_module.py").write_text("def score(p, q): return p.mean((1, 2, 3))\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    spec, store = "own_reward_module:score", tmp_path / "allowed.json"
-    trusted_files.trust_function(spec, store=store)
-    section = Section(reward="function", function=spec)
-    own = make_reward(
-        section, device=CPU, dtype=torch.float32, offline=True, report=print, trust_store=store
-    )
+    trust(find_function("own_reward_module:score"))
+    own = load("own_reward_module:score")
     shown = images()
     torch.testing.assert_close(own.score(shown, PROMPTS), shown.mean((1, 2, 3)))
 
@@ -154,10 +158,6 @@ def test_what_was_compiled_of_a_module_before_is_not_run(tmp_path, monkeypatch):
         )
         (package / name).write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
-    spec, store = "own_compiled_package.light:score", tmp_path / "allowed.json"
-    trusted_files.trust_function(spec, store=store)
-    section = Section(reward="function", function=spec)
-    own = make_reward(
-        section, device=CPU, dtype=torch.float32, offline=True, report=print, trust_store=store
-    )
+    trust(find_function("own_compiled_package.light:score"))
+    own = load("own_compiled_package.light:score")
     assert own.score(images(), PROMPTS).tolist() == [1, 1]

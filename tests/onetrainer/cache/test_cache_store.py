@@ -12,7 +12,7 @@ from onetrainer.cache.format import entry_key, new_name, read_shard
 from onetrainer.cache.index import CacheIndex
 from onetrainer.cache.merge import merge
 from onetrainer.cache.store import cache_report, prune
-from onetrainer.cli import progress
+from onetrainer.cli import jobs
 from onetrainer.errors import UserError
 from onetrainer.messages.cache import format_prune_report
 from onetrainer.run.events import Failed, Finished
@@ -297,7 +297,7 @@ def encode(tmp_path, monkeypatch, capsys):
             def events(self):
                 yield ending
 
-        monkeypatch.setattr(progress, "Job", Encoding)
+        monkeypatch.setattr(jobs, "Job", Encoding)
         code = main(["cache", str(write_project(tmp_path)), "--encode", "--json"])
         out, err = capsys.readouterr()
         return code, json.loads(out), err

@@ -156,7 +156,7 @@ def test_every_commands_help_says_first_what_it_does(capsys, name):
     with pytest.raises(SystemExit):
         main([name, "--help"])
     said = " ".join(capsys.readouterr().out.split("\n\n")[1].split())
-    assert said.lower() == f"{COMMANDS[name][0]}.".lower()
+    assert said.lower() == f"{COMMANDS[name][1]}.".lower()
 
 
 def test_begun_name_of_a_preset_is_refused_with_those_that_begin_so(capsys):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from onetrainer.__main__ import main
-from onetrainer.cli import progress
+from onetrainer.cli import jobs
 from onetrainer.messages.memory import data_lines
 from onetrainer.run.events import Finished, Forecast
 from tests.images import folder
@@ -30,7 +30,7 @@ class Forecasting:
 @pytest.fixture(autouse=True)
 def counted(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
-    monkeypatch.setattr(progress, "Job", Forecasting)
+    monkeypatch.setattr(jobs, "Job", Forecasting)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_headers_read_here_go_along(config, monkeypatch):
             super().__init__(name, request)
             asked.append(request)
 
-    monkeypatch.setattr(progress, "Job", Recording)
+    monkeypatch.setattr(jobs, "Job", Recording)
     assert main(["plan", config()]) == 0
     (request,) = asked
     folder_ = Path(request.config.data.folder)

@@ -1,6 +1,5 @@
 """What is told of files of every kind, of runs, images and of what is not there."""
 
-import dataclasses
 import json
 
 import pytest
@@ -10,7 +9,7 @@ from PIL.PngImagePlugin import PngInfo
 from safetensors.torch import save_file
 
 from onetrainer.__main__ import main
-from onetrainer.cli.show import describe, inspect_path, lines
+from onetrainer.cli.show import describe
 from onetrainer.errors import UserError
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Finished, Progress, Started
@@ -20,9 +19,9 @@ from tests.each import each
 
 
 def text(path, **options):
-    description = inspect_path(path)
-    json.dumps(dataclasses.asdict(description))
-    return "\n".join(lines(description, **options))
+    description = describe(path, **options)
+    json.dumps(description.document)
+    return "\n".join(description.lines)
 
 
 def of(folder, shapes, *, name="m.safetensors", **options):
@@ -202,10 +201,10 @@ def test_pickled_files_are_recognized_by_their_names_inside(tmp_path):
 
 def test_folder_is_shown_and_what_is_in_it(tmp_path):
     path = tiny.write_folder(tmp_path / "model", name="sd2", prediction="v_prediction")
-    description = describe(path)
-    assert (description.kind, description.form, description.name) == ("sd2", "folder", "model")
-    assert description.prediction == "v_prediction"
-    assert description.size == sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+    found = describe(path).document
+    assert (found["kind"], found["form"], found["name"]) == ("sd2", "folder", "model")
+    assert found["prediction"] == "v_prediction"
+    assert found["size"] == sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
     assert "from its scheduler config" in text(path)
     assert "a UNet alone, not a complete model" in (told := text(path / "unet"))
     assert "Made for: SD 2" in told
@@ -227,7 +226,7 @@ def test_main_metadata_comes_first_and_the_rest_is_counted(tmp_path):
         "  Images: 20\n  Top tags: cat (3), dog (1)\n  61 more fields; --all shows them"
     )
     assert text(path, everything=True).count("ss_other_") == 60
-    assert len(describe(path).metadata) == 70
+    assert len(describe(path).document["metadata"]) == 70
     for little, end in (({"a": "1"}, "  1 field; --all shows it"), ({"ss_seed": "1"}, "Seed: 1")):
         assert of(tmp_path, EMBEDDING, metadata=little).endswith(end)
 
@@ -242,7 +241,7 @@ def test_long_metadata_is_cut_and_images_are_only_counted(tmp_path):
     }
     path = headers.write(tmp_path / "a.safetensors", EMBEDDING, metadata=metadata)
     told = text(path, everything=True)
-    assert "AAAA" not in told + json.dumps(dataclasses.asdict(describe(path)))
+    assert "AAAA" not in told + json.dumps(describe(path).document)
     assert "modelspec.thumbnail: (pictures, 5023 characters)" in told
     assert "… (1000 characters)" in told
     assert "ss_tag_frequency: tag1 (31), tag12 (12), tag11 (11)" in told
@@ -267,7 +266,7 @@ def test_tags_that_are_none_do_no_harm(tmp_path, value):
 def test_nothing_that_a_terminal_obeys_is_printed(tmp_path):
     metadata = {"a\x1b[31m": "b\x1b]0;title\x07\u202e", "c\n": "d\r\nMissing: nothing"}
     path = headers.write(tmp_path / "a.safetensors", {"x\x1b": (768,)}, metadata=metadata)
-    assert all(line.isprintable() for line in lines(describe(path)))
+    assert all(line.isprintable() for line in describe(path).lines)
 
 
 CONFIG = {
@@ -333,14 +332,14 @@ def test_image_prints_its_settings(tmp_path):
 def test_what_cannot_be_shown_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError):
-        inspect_path(tmp_path / "empty")
+        describe(tmp_path / "empty")
     with pytest.raises(UserError, match="no such file or folder") as raised:
-        inspect_path(tmp_path / "nothing")
+        describe(tmp_path / "nothing")
     assert "model" not in str(raised.value).replace(str(tmp_path), "")
     for content in (b"\x89PNG\r\n\x1a\n" + bytes(50), b"\xff\xd8\xff", b"RIFF...."):
         (tmp_path / "a.png").write_bytes(content)
         with pytest.raises(UserError, match=r"a\.png: this image cannot be read"):
-            inspect_path(tmp_path / "a.png")
+            describe(tmp_path / "a.png")
 
 
 def test_several_are_shown_and_one_that_cannot_be_read_keeps_none_untold(tmp_path, run, capsys):

@@ -165,14 +165,14 @@ def test_second_text_encoder_of_other_models_is_not_sdxls(layer, tmp_path):
     second = "lora_te2_text_model_encoder_layers_0_mlp_fc1"
     shapes = lora_of(layer, (3072, 3072)) | lora_of(second, (5120, 1280))
     path = headers.write(tmp_path / "a.safetensors", shapes)
-    assert (inspect_model(path).kind, describe(path).made_for) == ("lora", "")
+    assert (inspect_model(path).kind, describe(path).document["made_for"]) == ("lora", "")
     metadata = {"modelspec.architecture": "flux-1-dev/lora", "ss_base_model_version": "flux1"}
     headers.write(path, shapes, metadata=metadata)
-    assert describe(path).made_for == "flux"
+    assert describe(path).document["made_for"] == "flux"
 
 
 def test_show_takes_the_family_from_metadata_where_nothing_else_says_it(tmp_path):
     metadata = {"ss_base_model_version": "sd_v2_v"}
     path = headers.write(tmp_path / "a.safetensors", SILENT, metadata=metadata)
-    assert describe(path).made_for == inspect_model(path).made_for == "sd2"
+    assert describe(path).document["made_for"] == inspect_model(path).made_for == "sd2"
     assert recognize(read_table(path).entries, {}).made_for is None

@@ -67,7 +67,7 @@ def test_a_file_that_changes_while_it_is_read_is_shown_again(root, kit, own):
     assert not confirm_functions(kit, root, config_with(f"{own}:mine"))
     assert "and this" not in seen[0]
     assert "and this" in seen[1]
-    assert trusted_files.status(f"{own}:mine") == "unknown"
+    assert trusted_files.status(f"{own}:mine") == "changed"
 
 
 def test_each_function_is_asked_for_once_and_nothing_else_is(own, home, tmp_path):

@@ -1,25 +1,18 @@
-"""Progress and result of a run or a job in the terminal."""
+"""The commands `train` and `resume`, and what they show of a run."""
 
+import argparse
 import shlex
-import shutil
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from time import monotonic, sleep
+from collections.abc import Callable
+from pathlib import Path
+from time import sleep
 from typing import TextIO
 
-from onetrainer.config.base.section import Section
-from onetrainer.errors import (
-    EXIT_PROGRAM,
-    EXIT_STOPPED,
-    EXIT_USER,
-    UserError,
-    problem_json,
-    sentence,
-)
-from onetrainer.jobs.job import Job, JobName
-from onetrainer.jobs.options import naming_options
+from onetrainer.cli.configs import startable
+from onetrainer.cli.screen import Screen, on_interrupt, phase_text, print_lines
+from onetrainer.errors import EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, UserError, sentence
+from onetrainer.presets import presets
+from onetrainer.run import client
 from onetrainer.run.client import Run, log_tail
 from onetrainer.run.events import (
     Checkpoint,
@@ -27,7 +20,6 @@ from onetrainer.run.events import (
     Event,
     Failed,
     Finished,
-    Forecast,
     Phase,
     Progress,
     Rewarded,
@@ -38,56 +30,36 @@ from onetrainer.run.events import (
     Warned,
     exit_code_for,
 )
+from onetrainer.run.run_folder import create_run, fill_run, open_run
 
 _POLL_SECONDS = 0.1
-_SECONDS_PER_STATUS = 10.0
 _BAR = 24
 
 
-class Screen:
-    """Writes permanent lines and, on a terminal, a status line that is overwritten."""
-
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._is_terminal = out.isatty()
-        self._last_status = monotonic()
-        self._width = 0
-
-    def write_line(self, text: str) -> None:
-        """Write a permanent line."""
-        self.clear()
-        self._out.write(text + "\n")
-        self._out.flush()
-
-    def update_status(self, text: str, *, always: bool = False) -> None:
-        """Overwrite the status line; in a file, add a line every ten seconds, or if `always`."""
-        if self._is_terminal:
-            text = text[: shutil.get_terminal_size().columns - 1]
-            self._out.write("\r" + text.ljust(self._width))
-            self._width = len(text)
-            self._out.flush()
-        elif always or monotonic() - self._last_status >= _SECONDS_PER_STATUS:
-            self._last_status = monotonic()
-            self.write_line(text)
-
-    def clear(self) -> None:
-        """Remove the status line."""
-        if self._width:
-            self._out.write("\r" + " " * self._width + "\r")
-            self._out.flush()
-            self._width = 0
+def train(options: argparse.Namespace) -> int:
+    """Resolve and check a config, then train it to the end in a worker."""
+    document = presets.load(options.config, options.set)
+    own = options.run_folder
+    if own is not None:
+        # Check the folder that is really used, which also is the parent of the cache.
+        document = presets.with_value(document, "output.folder", str(own.absolute().parent))
+    config = startable(document, source=options.config)
+    values = config.model_dump(mode="json")
+    if own is not None:
+        folder = fill_run(own, config=values)
+    else:
+        folder = create_run(Path(config.output.folder), name=config.output.name, config=values)
+    print_lines([f"Run folder: {folder.path}"])
+    return follow(lambda: client.start(folder))
 
 
-@contextmanager
-def on_interrupt(action: Callable[[], None]) -> Iterator[None]:
-    """Call an action at Ctrl+C and SIGTERM, instead of ending this process."""
-    names = (signal.SIGINT, signal.SIGTERM)
-    previous = {name: signal.signal(name, lambda *_: action()) for name in names}
-    try:
-        yield
-    finally:
-        for name, handler in previous.items():
-            signal.signal(name, handler)
+def resume(options: argparse.Namespace) -> int:
+    """Resume a run from its newest checkpoint, or follow it if it is running."""
+    folder = open_run(options.run_folder)
+    if folder.is_busy():
+        print_lines([f"{folder.name} is already being trained; following it."])
+        return follow(lambda: client.attach(folder))
+    return follow(lambda: client.start(folder))
 
 
 def follow(start: Callable[[], Run], *, out: TextIO | None = None) -> int:
@@ -150,7 +122,7 @@ class _Follower:
                 write_line(f'"{folder.name}" {_start_message(event)}')
             case Phase():
                 if event.name != "training":
-                    self._screen.update_status(_phase_line(event))
+                    self._screen.update_status(phase_text(event))
             case Rewarded():  # precedes the Progress of its step
                 self._rewarded = event
             case Progress():
@@ -212,12 +184,6 @@ def _start_message(event: Started) -> str:
     return f"{start}: {event.total_steps} steps in total"
 
 
-def _phase_line(event: Phase) -> str:
-    """Return what a worker is doing, for example "sampling 1/4 (step 3 of 20)"."""
-    count = f" {event.done}/{event.total}" if event.total else ""
-    return f"{event.name}{count}" + (f" ({event.detail})" if event.detail else "")
-
-
 def _progress_line(event: Progress, rewarded: Rewarded | None) -> str:
     """Return the progress bar. rewarded: The last step with rewards; None if there was none."""
     done = event.step / event.total_steps
@@ -237,66 +203,3 @@ def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
-def run_job(
-    name: JobName,
-    request: Section,
-    *,
-    is_json: bool = False,
-    lines_of: Callable[[Forecast], list[str]] = lambda _: [],
-) -> int:
-    """Run a job, show its progress and return its exit code.
-
-    Ctrl+C stops it, a second one kills it. Errors go to standard error. is_json: Standard output
-    gets no progress, and errors also there, as JSON. lines_of: The lines to print for a forecast.
-    """
-    screen = Screen(sys.stderr if is_json else sys.stdout)
-    started: list[Job] = []
-    early: list[None] = []  # interrupts while it starts
-    code = EXIT_PROGRAM
-    with on_interrupt(lambda: started[0].stop() if started else early.append(None)):
-        job = Job(name, request)
-        started.append(job)
-        for _ in early:
-            job.stop()
-        listed: set[str] = set()
-        for event in job.events():
-            for line in _job_lines(event, screen, listed, lines_of):
-                screen.write_line(line)
-            if isinstance(event, Failed):
-                parts = filter(None, (event.what, event.expected, event.remedy))
-                # A part of several lines ends with a log, which stays unchanged.
-                message = " ".join(part if "\n" in part else sentence(part) for part in parts)
-                message = naming_options(message, type(request))
-                screen.clear()
-                sys.stderr.write(f"{message}\n")
-                if is_json:
-                    sys.stdout.write(f"{problem_json(message)}\n")
-            ending = exit_code_for(event)
-            code = code if ending is None else ending
-    screen.clear()
-    return code
-
-
-def _job_lines(
-    event: Event, screen: Screen, listed: set[str], lines_of: Callable[[Forecast], list[str]]
-) -> list[str]:
-    """Return the lines to print for an event. listed: The paths that were printed already."""
-    match event:
-        case Forecast():
-            return lines_of(event)
-        case Phase():
-            # Details of "loading" are complete sentences.
-            is_sentence = event.name == "loading" and event.detail
-            screen.update_status(event.detail if is_sentence else _phase_line(event))
-        case Sample():
-            listed.add(event.path)
-            return [event.path]
-        case Warned():
-            return [f"warning: {event.text}"]
-        case Finished():
-            return [*event.summary, *(path for path in event.outputs if path not in listed)]
-        case Stopped():
-            return ["Stopped."]
-    return []

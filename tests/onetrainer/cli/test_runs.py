@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from onetrainer.__main__ import main
-from onetrainer.checks import preflight
-from onetrainer.cli import progress as terminal
-from onetrainer.cli.progress import follow
+from onetrainer.cli import configs, jobs, runs
+from onetrainer.cli.runs import follow
 from onetrainer.config.base.section import Section
 from onetrainer.run import client
 from onetrainer.run.client import Run
@@ -90,7 +89,7 @@ def progress(step, total):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(terminal, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(runs, "sleep", lambda _seconds: None)
     return create_run(tmp_path, name="run", config={})
 
 
@@ -105,8 +104,8 @@ def shown(folder, *events, code=0):
 @pytest.fixture
 def train(tmp_path, monkeypatch, capsys):
     """Runs train or resume with the workers of these scripts, one after the other."""
-    monkeypatch.setattr(terminal, "sleep", lambda _seconds: None)
-    monkeypatch.setattr(preflight, "require_startable", lambda _problems, **_named: [])
+    monkeypatch.setattr(runs, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(configs, "require_startable", lambda _problems, **_named: [])
     config = tmp_path / "config.json"
     config.write_text("{}")
 
@@ -272,10 +271,10 @@ def run_job(monkeypatch, *events, out=None, **named):
         def events(self):
             return iter(events)
 
-    monkeypatch.setattr(terminal, "Job", Script)
+    monkeypatch.setattr(jobs, "Job", Script)
     if out is not None:
         monkeypatch.setattr("sys.stdout", out)
-    return terminal.run_job("sample", Section(), **named)
+    return jobs.run_job("sample", Section(), **named)
 
 
 def test_a_job_shows_what_it_is_doing_and_lists_each_file_once(monkeypatch):

@@ -1,0 +1,106 @@
+"""The commands `sample` and `convert`, and what is shown of every job."""
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from onetrainer.cli.screen import Screen, on_interrupt, phase_text
+from onetrainer.config.base.section import Section
+from onetrainer.errors import EXIT_PROGRAM, UserError, problem_json, sentence
+from onetrainer.jobs.convert_request import ConvertRequest, examine
+from onetrainer.jobs.job import Job, JobName
+from onetrainer.jobs.options import naming_options, request_values, validate_request
+from onetrainer.jobs.sample_request import SampleRequest, request_of
+from onetrainer.run.events import (
+    Event,
+    Failed,
+    Finished,
+    Forecast,
+    Phase,
+    Sample,
+    Stopped,
+    Warned,
+    exit_code_for,
+)
+
+
+def sample(options: argparse.Namespace) -> int:
+    """Generate images."""
+    try:
+        request = request_of(options)
+    except UserError as error:
+        raise UserError(naming_options(str(error), SampleRequest)) from error
+    return run_job("sample", request)
+
+
+def convert(options: argparse.Namespace) -> int:
+    """Convert a model, LoRA or embedding."""
+    try:
+        request = validate_request(ConvertRequest, request_values(options, ConvertRequest))
+        examine(request)  # in this process, since it needs no engine
+    except UserError as error:
+        raise UserError(naming_options(str(error), ConvertRequest)) from error
+    return run_job("convert", request)
+
+
+def run_job(
+    name: JobName,
+    request: Section,
+    *,
+    is_json: bool = False,
+    lines_of: Callable[[Forecast], list[str]] = lambda _: [],
+) -> int:
+    """Run a job, show its progress and return its exit code.
+
+    Ctrl+C stops it, a second one kills it. Errors go to standard error. is_json: Standard output
+    gets no progress, and errors also there, as JSON. lines_of: The lines to print for a forecast.
+    """
+    screen = Screen(sys.stderr if is_json else sys.stdout)
+    started: list[Job] = []
+    early: list[None] = []  # interrupts while it starts
+    code = EXIT_PROGRAM
+    with on_interrupt(lambda: started[0].stop() if started else early.append(None)):
+        job = Job(name, request)
+        started.append(job)
+        for _ in early:
+            job.stop()
+        listed: set[str] = set()
+        for event in job.events():
+            for line in _job_lines(event, screen, listed, lines_of):
+                screen.write_line(line)
+            if isinstance(event, Failed):
+                parts = filter(None, (event.what, event.expected, event.remedy))
+                # A part of several lines ends with a log, which stays unchanged.
+                message = " ".join(part if "\n" in part else sentence(part) for part in parts)
+                message = naming_options(message, type(request))
+                screen.clear()
+                sys.stderr.write(f"{message}\n")
+                if is_json:
+                    sys.stdout.write(f"{problem_json(message)}\n")
+            ending = exit_code_for(event)
+            code = code if ending is None else ending
+    screen.clear()
+    return code
+
+
+def _job_lines(
+    event: Event, screen: Screen, listed: set[str], lines_of: Callable[[Forecast], list[str]]
+) -> list[str]:
+    """Return the lines to print for an event. listed: The paths that were printed already."""
+    match event:
+        case Forecast():
+            return lines_of(event)
+        case Phase():
+            # Details of "loading" are complete sentences.
+            is_sentence = event.name == "loading" and event.detail
+            screen.update_status(event.detail if is_sentence else phase_text(event))
+        case Sample():
+            listed.add(event.path)
+            return [event.path]
+        case Warned():
+            return [f"warning: {event.text}"]
+        case Finished():
+            return [*event.summary, *(path for path in event.outputs if path not in listed)]
+        case Stopped():
+            return ["Stopped."]
+    return []
