@@ -102,12 +102,25 @@ def load(
     return with_overrides(load_document(path), overrides)
 
 
-def load_document(path: Path) -> Document:
+def load_document(path: Path, *, parents: tuple[Path, ...] = ()) -> Document:
     """Return a config file's settings, migrated, merged with the preset it extends, paths absolute.
 
-    Raises UserError: the file cannot be read as a config.
+    parents: The files that extend this one. Raises UserError: the file cannot be read as a config.
     """
-    return _load(path, parents=())
+    document = migrate(read_json(path), source=str(path))
+    base = document.get("extends")
+    document = _with_paths(document, partial(_absolute, folder=path.absolute().parent))
+    if base is None:
+        return document
+    if path.resolve() in parents:
+        raise UserError(f"{path}: extends itself through {base}", "", 'Remove one "extends".')
+    if not isinstance(base, str):
+        raise UserError(
+            f'{path}: "extends" is {format_value(base)}', "Expected a preset's name", ""
+        )
+    sibling = path.parent / base
+    parent = sibling if _is_file(sibling) else locate(base)
+    return _merge(load_document(parent, parents=(*parents, path.resolve())), document)
 
 
 def resolve(document: Mapping[str, Any], *, source: str) -> TrainConfig:
@@ -149,7 +162,11 @@ def with_overrides(document: Document, overrides: Iterable[str]) -> Document:
         path = current_path(path.strip())
         values.append((path, _parsed_value(path, value)))
     for path, value in sorted(values, key=lambda pair: _rank(pair[0])):
-        document = _with_override(document, path, value)
+        setting = setting_at(path)
+        if setting is not None and path.endswith(f".{KIND}") and value in setting.choices:
+            document = with_variant(document, path.removesuffix(f".{KIND}"), value)
+        else:
+            document = with_value(document, path, value)
     return document
 
 
@@ -283,23 +300,6 @@ def value_at(document: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def _load(path: Path, *, parents: tuple[Path, ...]) -> Document:
-    document = migrate(read_json(path), source=str(path))
-    base = document.get("extends")
-    document = _with_paths(document, partial(_absolute, folder=path.absolute().parent))
-    if base is None:
-        return document
-    if path.resolve() in parents:
-        raise UserError(f"{path}: extends itself through {base}", "", 'Remove one "extends".')
-    if not isinstance(base, str):
-        raise UserError(
-            f'{path}: "extends" is {format_value(base)}', "Expected a preset's name", ""
-        )
-    sibling = path.parent / base
-    parent = sibling if _is_file(sibling) else locate(base)
-    return _merge(_load(parent, parents=(*parents, path.resolve())), document)
-
-
 def _with_paths(
     document: Document,
     change: Callable[[Setting, str], str],
@@ -345,13 +345,6 @@ def _rank(path: str) -> tuple[bool, int]:
     """Return the sort key of an override: variants first, outer sections before inner ones."""
     is_variant = path.endswith(f".{KIND}") and setting_at(path) is not None
     return not is_variant, path.count(".") if is_variant else 0
-
-
-def _with_override(document: Document, path: str, value: Any) -> Document:
-    setting = setting_at(path)
-    if setting is not None and path.endswith(f".{KIND}") and value in setting.choices:
-        return with_variant(document, path.removesuffix(f".{KIND}"), value)
-    return with_value(document, path, value)
 
 
 def _with_item(items: list[Any], rest: str, value: Any) -> list[Any]:
