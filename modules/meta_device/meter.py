@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
-from modules.meta_device.shapes import ShapeCache
+from modules.meta_device.shapes import SHAPE_CACHE
 
 Side = Literal["device", "host"]
 """Whether something is on the train device or in RAM."""
@@ -60,7 +60,6 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's modes
         self._current = self._peak_size = 0
         self._part = "activations"
         self._side: Side | None = None
-        self._shape_cache = ShapeCache()
 
     def side_of(self, tensor: Tensor) -> Side:
         """Return where a tensor is; unknown ones are on the device."""
@@ -128,7 +127,7 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's modes
                 return 1.0 if args[0].is_floating_point() else 1
             if func.name().startswith(_IN_PLACE_NAMES):
                 return None
-            result = self._shape_cache.call(func, args, kwargs or {})
+            result = SHAPE_CACHE.call(func, args, kwargs or {})
             for tensor in tensors_in(result):
                 if tensor.is_meta and _key(tensor) not in self._storages:
                     side = self._side or self._side_of_operands(args)

@@ -1,6 +1,7 @@
 """Cache of operators' results on the meta device: most of a network's layers are alike.
 
-torch computes many operators' shapes in Python there, which would take most of the time.
+torch computes many operators' shapes in Python there, which would take most of the time. Forecasts
+of one process share the cache: most of their layers are alike, too.
 """
 
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 _META = torch.device("meta")
+_MOST_FORMS = 100_000  # a forecast adds a few thousand, each of about a kilobyte
 # They change a tensor's storage rather than only its contents.
 _STORAGE_OPERATORS = frozenset(
     {"resize_", "resize_as_", "set_", "requires_grad_", "rename_", "detach_"}
@@ -53,11 +55,16 @@ class ShapeCache:
         is_single = isinstance(result, Tensor)
         made = [result] if is_single else result
         if isinstance(made, tuple | list) and _are_new(made, args):
+            if len(self._forms) >= _MOST_FORMS:
+                self._forms.clear()
             self._forms[key] = (
                 is_single,
                 [_form(each) if _is_plain(each) else None for each in made],
             )
         return result
+
+
+SHAPE_CACHE = ShapeCache()
 
 
 def _behavior_of(func: Any) -> Behavior:  # noqa: ANN401 - an operator of torch
