@@ -3,6 +3,7 @@
 import filecmp
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -106,7 +107,7 @@ def load_tokenizer(home: Path) -> CLIPTokenizer:
     The tokenizers of SD 2 and SDXL use "!" for padding and treat each "!" of a caption as padding;
     the shared tokenizer does not.
     """
-    shared: CLIPTokenizer = CLIPTokenizer.from_pretrained(TOKENIZER, local_files_only=True)
+    shared = _shared_tokenizer()
     folder = home / "tokenizer"
     vocabulary = folder / "vocab.json"
     if not vocabulary.is_file() and not (folder / "tokenizer.json").is_file():
@@ -115,6 +116,12 @@ def load_tokenizer(home: Path) -> CLIPTokenizer:
         return shared
     model_specific: CLIPTokenizer = CLIPTokenizer.from_pretrained(folder, local_files_only=True)
     return shared if model_specific.get_vocab() == shared.get_vocab() else model_specific
+
+
+@cache  # loading it takes a quarter of a second
+def _shared_tokenizer() -> CLIPTokenizer:
+    tokenizer: CLIPTokenizer = CLIPTokenizer.from_pretrained(TOKENIZER, local_files_only=True)
+    return tokenizer
 
 
 def load_vae(

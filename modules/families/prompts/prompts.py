@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -148,11 +149,9 @@ class ClipPrompts:
 
     def settings(self) -> str:
         """Describe everything but the encoders' weights that an encoding depends on."""
-        vocabulary = self.tokenizer.backend_tokenizer.to_str()
-        digest = hashlib.sha256(vocabulary.encode()).hexdigest()
         return "; ".join(
             [
-                f"tokenizer {digest}, chunks of {CHUNK}",
+                f"tokenizer {_vocabulary_digest(self.tokenizer)}, chunks of {CHUNK}",
                 *(
                     f"{encoder.name}: layer {encoder.layer} from the end, normed"
                     f" {encoder.is_normed}, padded with {encoder.pad}, pooled {encoder.is_pooled}"
@@ -226,6 +225,11 @@ def token_embeddings(encoder: ClipEncoder) -> Tensor:
     table = encoder.model.get_input_embeddings()
     assert isinstance(table, nn.Embedding), "CLIP reads tokens from a table"
     return table.weight.detach()
+
+
+@lru_cache(maxsize=2)  # writing a vocabulary takes a tenth of a second
+def _vocabulary_digest(tokenizer: CLIPTokenizer) -> str:
+    return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
 
 
 def _chosen_layer(encoder: ClipEncoder, output: Any) -> Tensor:  # noqa: ANN401  # a library's output

@@ -1,7 +1,7 @@
 """Loading of CLIP networks from files: with their weights, or empty for forecasts."""
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Literal
 
 import torch
@@ -121,6 +121,7 @@ def _configs(
     return vision, text_config(location, shapes, _section(config, "text_config"))
 
 
+@cache  # loading it takes a quarter of a second
 def _common_tokenizer() -> CLIPTokenizer:
     tokenizer: CLIPTokenizer = CLIPTokenizer.from_pretrained(TOKENIZER, local_files_only=True)
     return tokenizer
