@@ -1,16 +1,22 @@
 """Tiny models shared by the engine's tests; nobody writes into what a session fixture gives."""
 
+import json
 import socket
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from modules import worker
+from modules.families import components
 from modules.families.stable_diffusion import StableDiffusion
+from onetrainer.families.spec import ComponentSpec
 from onetrainer.run import client
 from tests import runs, tiny
+from tests.copies import Original
 from tests.forked import Forking
 from tests.modules import worker_at_a_moment
 
@@ -19,6 +25,24 @@ from tests.modules import worker_at_a_moment
 def one_thread() -> None:
     """Tiny tensors gain nothing from threads, and several processes of tests lose much."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def built_networks() -> Iterator[None]:
+    """Empty networks of a config are built once and then copied, as that takes half of loading."""
+
+    @cache
+    def built(component: ComponentSpec, config: str) -> Original[nn.Module]:
+        return Original(build(component, json.loads(config)))
+
+    build = components.build_empty
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            components,
+            "build_empty",
+            lambda component, config: built(component, json.dumps(config)).copy(),
+        )
+        yield
 
 
 @pytest.fixture(scope="session")
