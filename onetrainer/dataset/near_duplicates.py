@@ -1,7 +1,7 @@
 """Find near-duplicates: images scaled, recompressed, cropped, brightened or mirrored.
 
 In two steps: the 64-bit hash of each image is compared with those of all others, then candidates
-are confirmed by thumbnails. The thresholds were measured; see docs/pictures.md.
+are confirmed by thumbnails. The thresholds were measured; see docs/image-preview.md.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -321,9 +321,9 @@ def _crop_matrices() -> "NDArray[np.float32]":
 
     edges = np.arange(THUMB + 1.0)
     made = []
-    for share in _CROP_FRACTIONS:
-        for start in sorted({0.0, share / 2, share}):
-            at = (start + edges / THUMB * (1 - share)) * THUMB
+    for fraction in _CROP_FRACTIONS:
+        for start in sorted({0.0, fraction / 2, fraction}):
+            at = (start + edges / THUMB * (1 - fraction)) * THUMB
             # The fraction of each pixel that lies between two of the new edges.
             low, high = np.maximum(at[:-1, None], edges[:-1]), np.minimum(at[1:, None], edges[1:])
             part = np.maximum(high - low, 0)

@@ -1,6 +1,6 @@
 """Measure how fine the detail of an image is, and detect upscaling.
 
-Numbers and thresholds were measured; see docs/pictures.md. numpy is imported on first use.
+Numbers and thresholds were measured; see docs/image-preview.md. numpy is imported on first use.
 """
 
 import struct
@@ -124,13 +124,13 @@ def _frequencies() -> "NDArray[np.float64]":
     return (np.arange(_BINS) + 0.5) / (2 * _BINS)
 
 
-def _finest_frequency(powers: "NDArray[np.float64]", share: float) -> float:
-    """Return the finest frequency with such a share of the power, in the sharpest tiles."""
+def _finest_frequency(powers: "NDArray[np.float64]", fraction: float) -> float:
+    """Return the finest frequency with such a fraction of the power, in the sharpest tiles."""
     import numpy as np
 
     strongest = powers[:, 1 : _BINS // 2].max(1, keepdims=True)
     grain = (_FADED * _NOISE * _frequencies()) ** 2
-    above = powers > np.maximum(share * strongest, grain)
+    above = powers > np.maximum(fraction * strongest, grain)
     reaches = np.sort((_BINS - above[:, ::-1].argmax(1)) * above.any(1)) / _BINS
     return float(reaches[int((len(reaches) - 1) * _SHARPEST)])
 

@@ -1,6 +1,6 @@
-"""How well near-duplicates, blur and enlarging are found: the figures of docs/pictures.md.
+"""How well near-duplicates, blur and enlarging are found: the figures of docs/image-preview.md.
 
-python -m tests.benchmarks.looks      a minute or two
+python -m tests.benchmarks.image_checks      a minute or two
 """
 
 import tempfile
