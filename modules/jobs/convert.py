@@ -21,7 +21,7 @@ from modules.formats.models.stored_model import open_stored_model
 from modules.formats.models.whole_model import INDEX, Description, WholeModel, describe
 from onetrainer.config.run.model import FamilyName
 from onetrainer.errors import UserError
-from onetrainer.families.registry import family_spec
+from onetrainer.families.registry import FAMILY_LABELS, family_spec
 from onetrainer.jobs.convert_request import MODEL_FORMATS, ConvertRequest, examine, model_format
 from onetrainer.model_files import (
     DESCRIPTIONS,
@@ -32,7 +32,6 @@ from onetrainer.model_files import (
     resolve_prediction,
     resolve_zero_snr,
 )
-from onetrainer.model_files.kinds import FAMILIES
 from onetrainer.run.events import Event, Finished, Phase
 
 Report = Callable[[Event], None]
@@ -84,7 +83,7 @@ def _convert(
                 name=request.name,
             )
         case kind:
-            own = next((name for name in FAMILIES if name == kind), None)
+            own = next((name for name in FAMILY_LABELS if name == kind), None)
     family = request.family or own
     assert family is not None  # checked by `examine`
     return _convert_model(

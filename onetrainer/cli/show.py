@@ -10,10 +10,10 @@ from onetrainer.cli.screen import print_result
 from onetrainer.cli.show_metadata import metadata_lines, readable_metadata
 from onetrainer.cli.show_places import Description, image_at, is_image, run_at
 from onetrainer.errors import EXIT_USER, UserError
+from onetrainer.families.registry import FAMILY_LABELS
 from onetrainer.messages.words import format_size
 from onetrainer.model_files import (
     DESCRIPTIONS,
-    FAMILIES,
     NAMES,
     ModelFile,
     inspect_model,
@@ -147,7 +147,7 @@ def _model_facts(model: ModelFile, name: str) -> Iterable[tuple[str, str]]:
             prediction = f"{_PREDICTIONS[model.prediction]}, from {model.prediction_source}"
         elif model.kind == "sd2":
             prediction = _UNKNOWN_PREDICTION
-        elif model.kind in FAMILIES:
+        elif model.kind in FAMILY_LABELS:
             prediction = f"{_PREDICTIONS['epsilon']}, the default, as the file does not say"
         yield "Prediction", prediction
         yield "Zero terminal SNR", {None: "", True: "yes", False: "no"}[model.zero_terminal_snr]

@@ -9,7 +9,7 @@ from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.run.model import FamilyName, PredictionChoice, ZeroSnrChoice
 from onetrainer.errors import UserError
 from onetrainer.families.registry import FAMILY_LABELS
-from onetrainer.model_files import DESCRIPTIONS, FAMILIES, ModelFile, inspect_model, require_vae
+from onetrainer.model_files import DESCRIPTIONS, ModelFile, inspect_model, require_vae
 from onetrainer.tensor_files.table import PICKLE_SUFFIXES
 
 Precision = Literal["keep", "fp32", "fp16", "bf16"]
@@ -93,7 +93,7 @@ def examine(request: ConvertRequest) -> ModelFile:
         _require_suffix(target)
     else:
         model_format(target, request.to)
-    family = request.family or next((name for name in FAMILIES if name == model.kind), None)
+    family = request.family or next((name for name in FAMILY_LABELS if name == model.kind), None)
     if request.vae and family:
         require_vae(inspect_model(Path(request.vae)), family)
     return model
@@ -139,7 +139,7 @@ def _kind_and_options(model: ModelFile, request: ConvertRequest) -> tuple[str, S
             return what, _LORA_OPTIONS
         case "embedding":
             return what, _EMBEDDING_OPTIONS
-        case kind if kind in FAMILIES or request.family:
+        case kind if kind in FAMILY_LABELS or request.family:
             return what, _MODEL_OPTIONS
     raise UserError(
         f"{model.path.name}: this is {DESCRIPTIONS[model.kind]}",

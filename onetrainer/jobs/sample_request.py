@@ -19,7 +19,6 @@ from onetrainer.families.spec import Prediction
 from onetrainer.jobs.options import add_options, request_values, validate_request
 from onetrainer.model_files import (
     DESCRIPTIONS,
-    FAMILIES,
     ModelFile,
     inspect_model,
     require_family,
@@ -31,7 +30,7 @@ from onetrainer.model_files import (
 )
 from onetrainer.model_files.hub import is_hub_name
 
-NOT_ADDITIONS = ("vae", "unet", "text-encoder", *FAMILIES)
+NOT_ADDITIONS = ("vae", "unet", "text-encoder", *FAMILY_LABELS)
 
 MAX_STRENGTH = 100
 MAX_SEED = 2**63 - 1
@@ -183,7 +182,9 @@ def size_of(request: SampleRequest, family: FamilyName, prediction: Prediction) 
 
 def _family(request: SampleRequest, model: ModelFile) -> FamilyName:
     # For a model of no known family, `require_family` reports what it is.
-    detected = next((name for name in FAMILIES if name == model.kind), next(iter(FAMILIES)))
+    detected = next(
+        (name for name in FAMILY_LABELS if name == model.kind), next(iter(FAMILY_LABELS))
+    )
     family = request.family or detected
     require_family(model, family, has_custom_vae=bool(request.vae))
     require_published_size(model)

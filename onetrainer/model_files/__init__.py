@@ -11,11 +11,10 @@ from onetrainer.model_files.choices import (
 )
 from onetrainer.model_files.folders import weight_files
 from onetrainer.model_files.inspection import inspect_model, inspect_table
-from onetrainer.model_files.kinds import DESCRIPTIONS, FAMILIES, NAMES, Kind, Layout, ModelFile
+from onetrainer.model_files.kinds import DESCRIPTIONS, NAMES, Kind, Layout, ModelFile
 
 __all__ = [
     "DESCRIPTIONS",
-    "FAMILIES",
     "NAMES",
     "Kind",
     "Layout",

@@ -83,7 +83,7 @@ class Adapter:
 
     def title(self) -> str:
         """Return the usual name: "a LoRA", "a DoRA", "a LoKr" …"""
-        known = [_TITLES[word] for word in self.algorithms if word in _TITLES]
+        known = [_TITLES[name] for name in self.algorithms if name in _TITLES]
         has_magnitudes = "DoRA" in self.algorithms
         if len(known) == 1:
             return known[0] + (" with DoRA" if has_magnitudes else "")
@@ -97,7 +97,7 @@ class Adapter:
         )
         # Full matrices have no rank, so alpha has no meaning.
         without = (*_WITHOUT_ALPHA, *(() if self.ranks else ("LoKr",)))
-        has_alpha = any(word not in without for word in self.algorithms)
+        has_alpha = any(name not in without for name in self.algorithms)
         alphas = ", ".join(f"{alpha:g}" for alpha in self.alphas) or "not stored: equals the rank"
         ranks = ", ".join(str(rank) for rank in self.ranks)
         if "LoKr" in self.algorithms and not ranks:
@@ -122,7 +122,7 @@ def adapter_of(table: TensorTable) -> Adapter:
     return Adapter(
         naming=_first(_NAMINGS, min(entries, default="")) or "unknown",
         algorithms=_algorithms(entries),
-        layers={word: parts[word] for _, word in reversed(_COMPONENTS) if word in parts},
+        layers={name: parts[name] for _, name in reversed(_COMPONENTS) if name in parts},
         ranks=sorted({entry.shape[0] for entry in downs.values()}),
         alphas=_alphas(table),
         factors=_sides(entries, _FIRST_OF_LOKR, 0),

@@ -2,9 +2,9 @@
 
 from onetrainer.config.run.model import FamilyName, PredictionChoice, ZeroSnrChoice
 from onetrainer.errors import UserError
-from onetrainer.families.registry import base_of
+from onetrainer.families.registry import FAMILY_LABELS, base_of
 from onetrainer.families.spec import Prediction
-from onetrainer.model_files.kinds import DESCRIPTIONS, FAMILIES, NAMES, PREDICTS, ModelFile
+from onetrainer.model_files.kinds import DESCRIPTIONS, NAMES, PREDICTS, ModelFile
 
 _COMPONENTS_AND_ADDITIONS = ("lora", "embedding", "vae", "unet", "text-encoder")
 
@@ -77,7 +77,7 @@ def require_vae(model: ModelFile, family: FamilyName) -> None:
     Raises:
         UserError: If it is not.
     """
-    is_whole = model.kind in FAMILIES and "VAE" not in model.missing
+    is_whole = model.kind in FAMILY_LABELS and "VAE" not in model.missing
     if model.kind == "vae" or is_whole:
         owner = model.kind if is_whole else model.made_for
         if owner is not None and owner.startswith("sdxl") != family.startswith("sdxl"):
@@ -87,7 +87,7 @@ def require_vae(model: ModelFile, family: FamilyName) -> None:
                 'Choose another file as "Custom VAE" (model.vae), or none to use the model\'s own',
             )
         return
-    suffix = " without a VAE" if model.kind in FAMILIES else ""
+    suffix = " without a VAE" if model.kind in FAMILY_LABELS else ""
     raise UserError(
         f"{model.path.name}: this is {DESCRIPTIONS[model.kind].partition(',')[0]}{suffix}",
         "Expected a VAE, or a model with one",
@@ -171,7 +171,7 @@ def _allowed_choices(model: ModelFile | None) -> list[str]:
 
 def _wrong_kind(model: ModelFile, family: FamilyName) -> UserError:
     what = f"{model.path.name}: this is {DESCRIPTIONS[model.kind]}"
-    if model.kind in FAMILIES:
+    if model.kind in FAMILY_LABELS:
         return UserError(
             what,
             f'The chosen family is "{family}"',

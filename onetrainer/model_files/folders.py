@@ -8,7 +8,8 @@ from typing import Any
 
 from onetrainer.errors import UserError
 from onetrainer.families import registry
-from onetrainer.model_files.kinds import FAMILIES, Kind
+from onetrainer.families.registry import FAMILY_LABELS
+from onetrainer.model_files.kinds import Kind
 from onetrainer.model_files.prediction_hints import PredictionHints, hints_in_scheduler
 from onetrainer.model_files.tensors import recognize, with_channels
 from onetrainer.tensor_files import TensorTable, read_table
@@ -82,9 +83,9 @@ def _pipeline_at(path: Path, index: Mapping[str, Any]) -> Folder:
     kind = with_channels(base, channels)
     scheduler = path / "scheduler" / "scheduler_config.json"
     hints = PredictionHints()
-    if kind in FAMILIES and scheduler.is_file():
+    if kind in FAMILY_LABELS and scheduler.is_file():
         hints = hints_in_scheduler(_read_json(scheduler), path.name)
-    if kind not in FAMILIES:
+    if kind not in FAMILY_LABELS:
         return Folder(kind, (), hints, channels)
     # The UNet does not show which of the XL encoders it needs.
     encoders = list(_ENCODERS) if base == "sdxl" else ["text_encoder"]

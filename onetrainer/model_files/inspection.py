@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from onetrainer.errors import UserError
+from onetrainer.families.registry import FAMILY_LABELS
 from onetrainer.model_files.adapter_keys import is_magnitude_key
 from onetrainer.model_files.folders import folder_at
-from onetrainer.model_files.kinds import FAMILIES, ModelFile
+from onetrainer.model_files.kinds import ModelFile
 from onetrainer.model_files.prediction_hints import hints_in_file
 from onetrainer.model_files.sizes import is_unusual_size
 from onetrainer.model_files.tensors import recognize
@@ -46,7 +47,7 @@ def inspect_table(table: TensorTable) -> ModelFile:
     """Recognize a single file from its header."""
     recognized = recognize(table.entries, table.metadata)
     hints = hints_in_file(table)
-    family = next((name for name in FAMILIES if name == recognized.kind), None)
+    family = next((name for name in FAMILY_LABELS if name == recognized.kind), None)
     return ModelFile(
         table.path,
         "single-file",

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from onetrainer.families.registry import FAMILY_LABELS, FamilyTexts
+from onetrainer.families.registry import FamilyTexts
 from onetrainer.families.spec import Prediction
 
 Layout = Literal["folder", "single-file"]
 Kind = str
 """The name of a family, of another model that is known, or one of `DESCRIPTIONS`."""
 
-FAMILIES = FAMILY_LABELS
 NAMES = FamilyTexts(
     lambda spec: spec.label,
     {

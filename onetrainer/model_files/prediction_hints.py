@@ -100,8 +100,8 @@ def _prediction_of_metadata(metadata: Mapping[str, str]) -> tuple[Prediction | N
     return None, ""
 
 
-def _of_base_version(word: str) -> Prediction | None:
+def _of_base_version(version: str) -> Prediction | None:
     """Return the prediction of sd-scripts' base version; that of "sd_v1" is unknown."""
-    if word.endswith("_v"):
+    if version.endswith("_v"):
         return "v_prediction"
-    return "epsilon" if word == "sd_v2" else None
+    return "epsilon" if version == "sd_v2" else None
