@@ -165,7 +165,7 @@ class NoiseProcess(Protocol):
         ...
 
     def sampling_steps(self, steps: int, *, eta: float) -> tuple["SamplingStep", ...]:
-        """Return the steps from noise alone to none; eta: 0 to 1, the share of new noise."""
+        """Return the steps from noise alone to none; eta: 0 to 1, the fraction of new noise."""
         ...
 
 

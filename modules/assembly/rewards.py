@@ -237,7 +237,7 @@ def prompt_evaluation_of(
         files,
         steps=run.config.training.steps,
         trained=rewards.weights(trained=True),
-        watched=rewards.weights(trained=False),
+        monitored=rewards.weights(trained=False),
         evaluator=Evaluator(
             family=attached.family,
             validation=validation,

@@ -272,7 +272,7 @@ def _image_evaluation(
         objective=source.objective,
         autocast=optimization.engine.autocast,
         exported=optimization.exported,
-        weights=("shown", "last") if measures_last else ("shown",),
+        weights=("sampling", "without_ema") if measures_last else ("sampling",),
         files=validation_files(run, images),
         epoch_of=source.batches.epoch_of,
         phase=residency.phase,

@@ -69,7 +69,7 @@ def ddim_steps(
         settings: Of the noise schedule.
         prediction: "epsilon" or "v_prediction".
         steps: Number of steps.
-        eta: Share of new noise in each step: 0 none, 1 as much as DDPM.
+        eta: Fraction of new noise in each step: 0 none, 1 as much as DDPM.
     """
     levels = _levels(settings)
     stride = settings.steps // steps
@@ -105,7 +105,7 @@ def flow_steps(levels: Sequence[float], *, times: int, eta: float) -> tuple[Samp
     Args:
         levels: Noise levels that steps start from, falling from 1.
         times: The timestep of noise alone.
-        eta: Share of new noise in each step: 1 as much as the posterior of the noising has.
+        eta: Fraction of new noise in each step: 1 as much as the posterior of the noising has.
     """
     made = []
     for level, after in zip(levels, (*levels[1:], 0.0), strict=True):

@@ -193,7 +193,7 @@ class Evaluator:
         for level, trained, base in zip(levels, now, before, strict=True):
             squares = (trained - base).square().mean(dim=(1, 2, 3))
             if process.prediction != "epsilon":
-                # The noise is signal * v plus a share of x, so noise predictions differ by the
+                # The noise is signal * v plus a fraction of x, so noise predictions differ by the
                 # difference of the velocity predictions times the signal.
                 squares = squares * schedule.signal[level] ** 2
             distances.append(squares)

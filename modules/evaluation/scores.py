@@ -48,7 +48,7 @@ class PromptEvaluation:
 
     Attributes:
         files: Past evaluations.
-        trained, watched: Weights of trained and monitored rewards by name.
+        trained, monitored: Weights of trained and monitored rewards by name.
         rewards: Normalized by the first evaluation once there is one.
         folder: The run's.
     """
@@ -57,7 +57,7 @@ class PromptEvaluation:
     files: MeasurementFiles[EvaluationResult]
     steps: int
     trained: Mapping[str, float]
-    watched: Mapping[str, float]
+    monitored: Mapping[str, float]
     evaluator: Evaluator
     rewards: CurrentMixer
     exported: ExportedWeights
@@ -141,7 +141,7 @@ class PromptEvaluation:
         return judge(
             self._history,
             trained=self.trained,
-            watched=self.watched,
+            monitored=self.monitored,
             settings=self.section,
         )
 

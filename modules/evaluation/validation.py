@@ -202,7 +202,10 @@ class ImageEvaluation:
     def measure(self, step: int, before_each: Callable[[int], None]) -> None:
         if self.files.by_step.get(step, {}).keys() >= set(self.weights):
             return
-        forms = {"shown": self.exported.for_samples, "last": self.exported.without_ema}
+        forms = {
+            "sampling": self.exported.for_samples,
+            "without_ema": self.exported.without_ema,
+        }
         measured: dict[Weights, Measurement] = {}
 
         def before_image(place: int) -> None:
@@ -231,7 +234,7 @@ class ImageEvaluation:
             for weights in self.weights
         ]
 
-    def history(self, weights: Weights = "shown") -> list[Measurement]:
+    def history(self, weights: Weights = "sampling") -> list[Measurement]:
         """Return the measurements of some weights in the order of their steps."""
         return [each[weights] for each in self.files.by_step.values() if weights in each]
 

@@ -59,7 +59,7 @@ class Change:
     """
 
     changes: Mapping[str, object]
-    words: str
+    message: str
     cost: str
     phases: str = ""
     peak: int = 0
@@ -106,7 +106,7 @@ def add_fixes(plans: Planner, config: TrainConfig, known: Forecast) -> Forecast:
         fixes=[
             {
                 "changes": dict(fix.changes),
-                "words": fix.words,
+                "message": fix.message,
                 "cost": fix.cost,
                 "peak_bytes": fix.peak,
             }
@@ -164,8 +164,8 @@ def _changes(config: TrainConfig, on_card: bool) -> Iterator[Change]:
     yield Change({"data.cache_latents": True}, "encode images once, before training", "faster")
     yield Change({"data.cache_text": True}, "encode captions once, before training", "faster")
     if on_card:
-        words = "offload text encoders and VAE to RAM"
-        yield Change({"hardware.offload_device": "cpu"}, words, "a moment around samples")
+        message = "offload text encoders and VAE to RAM"
+        yield Change({"hardware.offload_device": "cpu"}, message, "a moment around samples")
     if on_card and config.ema.use:
         yield Change({"ema.device": "host"}, "store the EMA in RAM", "little time in each step")
     if config.sampling.prompts:
@@ -186,7 +186,7 @@ def _changes(config: TrainConfig, on_card: bool) -> Iterator[Change]:
             {"hardware.quantization": "int8"},
             "quantize frozen layers to int8",
             "two to three times the time; a little less exact",
-            "validation encoding drawing",
+            "validation encoding sampling",
         )
     yield from _smaller_images(config)
 
@@ -273,16 +273,16 @@ def _slower_steps(config: TrainConfig, on_card: bool) -> Iterator[Change]:
             "offload activations to RAM",
             "half as much time again, or more",
         )
-    for fraction, words, cost in (
+    for fraction, name, cost in (
         (0.5, "half", "up to twice the time"),
         (0.9, "nine tenths", "two to three times the time"),
     ):
         if hardware.offload_layers < fraction:
             yield Change(
                 {"hardware.offload_layers": fraction, **to_ram},
-                f"offload {words} of the layers to RAM",
+                f"offload {name} of the layers to RAM",
                 cost,
-                "validation encoding drawing",
+                "validation encoding sampling",
             )
 
 
@@ -326,7 +326,7 @@ def combine(changes: Sequence[Change]) -> Change:
         remaining.append(change)
     return Change(
         combined,
-        "all of these: " + "; ".join(change.words for change in remaining),
+        "all of these: " + "; ".join(change.message for change in remaining),
         "; ".join(dict.fromkeys(change.cost for change in remaining)),
         " ".join(change.phases for change in changes),
     )

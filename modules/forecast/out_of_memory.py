@@ -27,7 +27,7 @@ from onetrainer.run.run_folder import RunFolder
 _FORECAST_PHASES: Mapping[str, tuple[str, ...]] = {
     "loading": ("caching",),
     "validating": ("validation",),
-    "sampling": ("encoding", "drawing", "decoding"),
+    "sampling": ("encoding", "sampling", "decoding"),
 }
 """Phases of a forecast by the name of a run's phase, where they differ."""
 SAFE = "Everything up to the last checkpoint is safe."
@@ -101,6 +101,6 @@ def _remedy(fixes: Sequence[Mapping[str, Any]], available: int) -> str:
         f"{path} to {setting_value(value)}" for path, value in fix["changes"].items()
     )
     return (
-        f"Set {changes}: {fix['words']} ({fix['cost']}), which takes"
+        f"Set {changes}: {fix['message']} ({fix['cost']}), which takes"
         f" {format_memory(int(fix['peak_bytes']))}."
     )

@@ -35,7 +35,7 @@ MemoryParts = Mapping[str, int]
 """Bytes by memory part."""
 ALL: frozenset[str] = frozenset(PHASES)
 NO_PHASES: Mapping[str, MemoryParts] = MappingProxyType({})
-_SAMPLING: tuple[Phase, ...] = ("encoding", "drawing", "decoding")
+_SAMPLING: tuple[Phase, ...] = ("encoding", "sampling", "decoding")
 _WEIGHTS = frozenset({*WEIGHTS.values(), TEXT_ENCODERS})
 _CAPTION = "a"
 _IMAGE = "a picture"

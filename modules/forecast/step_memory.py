@@ -48,7 +48,7 @@ class StepMemory(Generic[BatchT]):
             use_foreach(optimizer)
         enter_training_form(optimizer)
         self._updater = weight_updater_of(config, optimizer)
-        with self._meter.assigning_to("average"):
+        with self._meter.assigning_to("ema"):
             self._ema = ema_of(config, groups)
         self._scale = LossScale() if config.hardware.precision == "fp16" else None
         self._fused_backward: FusedBackward | None = None

@@ -76,8 +76,8 @@ def forecast_time(stage: Stage, machine: Machine | None, where: str) -> dict[str
         + seconds.of(cost.evaluation) * cost.evaluations
         + seconds.of(cost.samples)
     )
-    words = format_step_time(step=step, run=run, where=where)
-    return found | {"seconds": step, "run_seconds": run, "words": words}
+    message = format_step_time(step=step, run=run, where=where)
+    return found | {"seconds": step, "run_seconds": run, "message": message}
 
 
 def _seconds(stage: Stage, machine: Machine) -> PassSeconds:

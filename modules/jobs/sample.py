@@ -100,7 +100,7 @@ def _load(
     for source, found in _embeddings(request, loras):
         embeddings |= found
         texts = (*request.prompts, request.negative)
-        if not any(word.lower() in text.lower() for text in texts for word in found):
+        if not any(token.lower() in text.lower() for text in texts for token in found):
             placeholders = " or ".join(f'"{placeholder}"' for placeholder in found)
             report(Warned(f"{source}: no prompt contains {placeholders}"))
     if not embeddings:
@@ -133,17 +133,17 @@ def _embeddings(
         by_placeholder = {}
         for name, embedding in read_embeddings_by_token(path).items():
             # Programs use the file's name as placeholder; its author may use the one inside.
-            for word in (name, embedding.name):
-                if re.search(r"\w", word):
-                    by_placeholder[word] = embedding
+            for token in (name, embedding.name):
+                if re.search(r"\w", token):
+                    by_placeholder[token] = embedding
         yield path.name, by_placeholder
     for used, lora in zip(request.loras, loras, strict=True):
         if lora.embeddings:
             yield (
                 Path(used.path).name,
                 {
-                    word: parse_embedding(tensors, name=word, metadata={}, source=word)
-                    for word, tensors in lora.embeddings.items()
+                    token: parse_embedding(tensors, name=token, metadata={}, source=token)
+                    for token, tensors in lora.embeddings.items()
                 },
             )
 

@@ -3,8 +3,8 @@
 A weight that is already exact in bfloat16 rounds back to its old value when it changes by a
 thousandth: of relative changes of 3e-4, as adapters make them in their first steps, rounding to
 the nearest loses four fifths. Thresholds spread evenly over a weight's rows and columns round the
-right share of the numbers up (the R2 sequence of Roberts 2018, "The unreasonable effectiveness of
-quasirandom sequences"). The thresholds are constant: no random numbers are drawn.
+right fraction of the numbers up (the R2 sequence of Roberts 2018, "The unreasonable effectiveness
+of quasirandom sequences"). The thresholds are constant: no random numbers are drawn.
 """
 
 from collections.abc import Mapping

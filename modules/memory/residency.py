@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from modules.memory.layers.checkpointing import resolve_device
 
 Phase = Literal[
-    "loading", "caching", "training", "validation", "encoding", "drawing", "decoding", "saving"
+    "loading", "caching", "training", "validation", "encoding", "sampling", "decoding", "saving"
 ]
 Placement = Literal["train", "offload", "nowhere"]
 Enter = Callable[[Phase], AbstractContextManager[None]]
@@ -27,7 +27,7 @@ PHASES: tuple[Phase, ...] = (
     "training",
     "validation",
     "encoding",
-    "drawing",
+    "sampling",
     "decoding",
     "saving",
 )
@@ -35,7 +35,7 @@ METHOD = "method"
 """Adapters and token embeddings, as one component."""
 REWARDS = "rewards"
 """The networks that score images in reward training."""
-OPTIMIZER, EMA = "optimizer", "average"
+OPTIMIZER, EMA = "optimizer", "ema"
 """What training itself creates: the optimizer state, and the EMA of the weights."""
 
 
@@ -91,7 +91,7 @@ _NEVER: frozenset[Phase] = frozenset()
 def _unet_phases(inputs: PlacementInputs) -> frozenset[Phase]:
     if inputs.predicts:
         return _AFTER_CACHING  # moving it for each sample would take longer than decoding one
-    return frozenset({"drawing"}) if inputs.samples else _NEVER
+    return frozenset({"sampling"}) if inputs.samples else _NEVER
 
 
 def _vae_phases(inputs: PlacementInputs) -> frozenset[Phase]:

@@ -99,7 +99,7 @@ def _drtune(algorithm: DRTune, steps: int, draws: Draws) -> list[Trajectory]:
     trajectories = []
     for generator in draws.generators(STEPS):
         end_chance, offset = torch.rand(2, generator=generator, dtype=torch.float64).tolist()
-        calls = early_calls(end_chance, steps=steps, share=algorithm.early_stop)
+        calls = early_calls(end_chance, steps=steps, fraction=algorithm.early_stop)
         trained = spread_steps(offset, calls=calls, count=algorithm.trained_steps)
         end = steps if calls == steps else calls - 1
         trajectories.append(Trajectory(_at(trained, steps), end, detaches_inputs=True))

@@ -24,7 +24,7 @@ class SamplingContexts:
     """The contexts that a family's components need while they compute.
 
     autocast: of every call of the text encoders and the UNet. phase: moves the components to where
-    "encoding", "drawing" and "decoding" need them.
+    "encoding", "sampling" and "decoding" need them.
     """
 
     autocast: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -91,7 +91,7 @@ def sample(
             texts = _encode(family, prompts, has_negative=guidance != 1)
         latents = (noise * scheduler.init_noise_sigma).to(device)
         predict = partial(_predict, family, contexts, time_ids.to(device))
-        with contexts.phase("drawing"):
+        with contexts.phase("sampling"):
             for number, timestep in enumerate(scheduler.timesteps):
                 on_step(number)
                 noisy = scheduler.scale_model_input(latents, timestep)

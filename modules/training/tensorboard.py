@@ -76,7 +76,7 @@ class Board:
             case Progress():
                 self._write_progress(event)
             case Validated():
-                which = "loss" if event.weights == "shown" else "loss of the last weights"
+                which = "loss" if event.weights == "sampling" else "loss of the last weights"
                 self._point(f"validation/{which}", event.loss, event.step)
             case Rewarded():
                 self._write_rewards(event)
@@ -113,7 +113,7 @@ class Board:
                 self._point(f"held-out/{name}", stats["mean"], event.step)
         for name, value in event.drift.items():
             self._point(f"drift/{name}", value, event.step)
-        self._writer.add_text("guard", event.words, event.step)
+        self._writer.add_text("guard", event.message, event.step)
         paths: dict[str, list[str]] = {}
         for image in event.images:
             paths.setdefault(str(image["prompt"]), []).append(str(image["path"]))

@@ -103,11 +103,11 @@ def all_choices(text: Text) -> list[Choice]:
 
 
 def choose_options(
-    text: Text, showing: int, order: Order, fields: Mapping[str, str] = _NO_FIELDS
+    text: Text, repeat: int, order: Order, fields: Mapping[str, str] = _NO_FIELDS
 ) -> str:
     """Return the text with one option of each wildcard.
 
-    showing: Number of earlier uses of the text. In as many uses as a wildcard has options, each is
+    repeat: Number of earlier uses of the text. In as many uses as a wildcard has options, each is
     used once; nested wildcards advance with the rounds of the outer one. fields: Values of {name}
     and the like, inserted literally.
     """
@@ -118,7 +118,7 @@ def choose_options(
         elif part.field in fields:
             pieces.append(fields[part.field])
         else:
-            round_, at = divmod(showing, len(part.options))
+            round_, at = divmod(repeat, len(part.options))
             option = part.options[order(part, round_)[at]]
             pieces.append(choose_options(option, round_, order, fields))
     return "".join(pieces)

@@ -28,7 +28,7 @@ _LITERAL_BRACE = re.compile(r"(\\.)|\{(?!\d+,?\d*\}|,\d*\})", re.DOTALL)
 _COUNT = re.compile(r"(\d+),?\}")
 
 
-@lru_cache(100_000)  # tags are few, showings are many
+@lru_cache(100_000)  # tags are few, repeats are many
 def is_listed(tag: str, listed: str, *, patterns: bool) -> bool:
     """Return whether a tag is in a list, one entry a line; case and repeated blanks are ignored.
 

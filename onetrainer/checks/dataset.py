@@ -191,13 +191,13 @@ def missing_token_problems(
     return [
         Problem(
             path,
-            f'no {noun} contains the token "{word}", so it cannot be trained',
+            f'no {noun} contains the token "{token}", so it cannot be trained',
             f"Expected it in the {where}",
-            f'Write it into the {into}, such as "a photo of {word}".',
+            f'Write it into the {into}, such as "a photo of {token}".',
             "error" if is_alone else "warning",
         )
-        for path, word in trained.items()
-        if word in absent
+        for path, token in trained.items()
+        if token in absent
     ]
 
 

@@ -195,10 +195,9 @@ def _problem(setting: str, error: UserError, fix: Fix | None = None) -> Problem:
 
 def _check_start_files(config: TrainConfig) -> list[Problem]:
     """Return problems of missing start files; their contents are checked when they are loaded."""
-    words = config.embeddings.tokens
     files = {
-        f"embeddings.tokens.{setting}.start_from": word.start_from
-        for setting, word in enumerate(words)
+        f"embeddings.tokens.{setting}.start_from": token.start_from
+        for setting, token in enumerate(config.embeddings.tokens)
     }
     if isinstance(config.method, Adapter):
         files["method.start_from"] = config.method.start_from

@@ -128,9 +128,9 @@ def _few_prompts_problems(section: AlignProp, split: PromptSplit) -> list[Proble
 
     Prompts that a person wrote are covered by the rules.
     """
-    watched, count = section.evaluation, len(split.validation)
+    evaluation, count = section.evaluation, len(split.validation)
     is_heard = count >= _MIN_PROMPTS or all(reward.train for reward in section.rewards)
-    if is_heard or watched.guard == "off" or split.both:
+    if is_heard or evaluation.guard == "off" or split.both:
         return []
     prompts = f"{count} prompt{'s' if count > 1 else ''}"
     return [

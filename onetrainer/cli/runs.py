@@ -130,12 +130,12 @@ class _Follower:
                 self._screen.update_status(line, always=event.step == event.total_steps)
             case Sample():
                 write_line(f"sample after step {event.step}: {folder.path / event.path}")
-            case Validated(weights="last"):
+            case Validated(weights="without_ema"):
                 loss = f"validation loss {event.loss:.3g}"
                 write_line(f"after step {event.step}, without EMA: {loss}")
             case Validated() | Evaluated():
                 warning = "warning: " if event.verdict == "hacking" else ""
-                write_line(f"{warning}after step {event.step}: {sentence(event.words)}")
+                write_line(f"{warning}after step {event.step}: {sentence(event.message)}")
             case Checkpoint():
                 self._screen.update_status(f"checkpoint: {event.path}")
             case Warned():
@@ -153,8 +153,8 @@ class _Follower:
             for line in event.summary:
                 write_line(f"  {line}")
         else:
-            word = "Paused" if event.reason == "pause" else "Stopped"
-            write_line(f"{word} after step {event.step}.")
+            outcome = "Paused" if event.reason == "pause" else "Stopped"
+            write_line(f"{outcome} after step {event.step}.")
             write_line(f"To continue: onetrainer resume {shlex.quote(str(folder.path))}")
         if any(folder.samples.glob("*.png")):
             write_line(f"Samples: {folder.samples}")

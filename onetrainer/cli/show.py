@@ -11,7 +11,7 @@ from onetrainer.cli.show_metadata import metadata_lines, readable_metadata
 from onetrainer.cli.show_places import Description, image_at, is_image, run_at
 from onetrainer.errors import EXIT_USER, UserError
 from onetrainer.families.registry import FAMILY_LABELS
-from onetrainer.messages.words import format_size
+from onetrainer.messages.formatting import format_size
 from onetrainer.model_files import (
     DESCRIPTIONS,
     NAMES,

@@ -123,8 +123,8 @@ def item_captions_vary(item: Item, concept: ConceptSettings) -> bool:
     return captions.wildcards and any(len(one.options) > 1 for one in found)
 
 
-def _resolve_choices(caption: str, showing: int, order: Order) -> str:
-    return choose_options(_parsed_or_as_is(caption), showing, order)
+def _resolve_choices(caption: str, repeat: int, order: Order) -> str:
+    return choose_options(_parsed_or_as_is(caption), repeat, order)
 
 
 def _parsed_or_as_is(text: str) -> Text:

@@ -5,9 +5,9 @@ from datetime import date
 
 from onetrainer.cache.format import Kind
 from onetrainer.cache.store import CacheReport, KindReport, PruneReport
-from onetrainer.messages.words import counted, format_size
+from onetrainer.messages.formatting import counted, format_size
 
-_WORDS: dict[Kind, str] = {"latents": "images", "masks": "masks", "text": "captions"}
+_LABELS: dict[Kind, str] = {"latents": "images", "masks": "masks", "text": "captions"}
 _EXAMPLES = 5
 
 
@@ -62,13 +62,13 @@ def _removed(report: PruneReport) -> str:
 
 
 def _of_kind(kind: KindReport) -> str:
-    word = _WORDS[kind.kind]
+    label = _LABELS[kind.kind]
     if kind.last_used is None or kind.oldest_used is None:
-        return f"  {word:9} none"
+        return f"  {label:9} none"
     files = counted(kind.shards, "file")
     last, oldest = map(date.fromtimestamp, (kind.last_used, kind.oldest_used))
     return (
-        f"  {word:9} {kind.entries} in {files}, {format_size(kind.bytes)},"
+        f"  {label:9} {kind.entries} in {files}, {format_size(kind.bytes)},"
         f" last used {last} (oldest: {oldest})"
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 from onetrainer.config.data.concept import Role
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.images.findings import printable
-from onetrainer.messages.words import counted, format_size, some, table
+from onetrainer.messages.formatting import counted, format_size, some, table
 from onetrainer.preview.dataset_preview import (
     MIN_CROPPED,
     MIN_UPSCALING,

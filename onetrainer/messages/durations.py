@@ -7,7 +7,7 @@ from typing import Any
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400  # s
 _PARTS: Mapping[str, str] = MappingProxyType(
     {
-        "drawing": "sampling without gradients",
+        "sampling": "sampling without gradients",
         "trained": "sampling with gradients",
         "ordinary": "training on images",
         "repeated": "recomputed by checkpointing",
@@ -36,7 +36,7 @@ def format_step_time(*, step: float, run: float, where: str) -> str:
 
 def time_lines(time: Mapping[str, Any]) -> list[str]:
     """Return lines about a forecast's time and the UNet's work; none if nothing is known."""
-    lines = [f"Time: {time['words']}."] if time.get("words") else []
+    lines = [f"Time: {time['message']}."] if time.get("message") else []
     parts: Mapping[str, float] = time.get("parts", {})
     if set(parts) - {"ordinary", "backward", "repeated"}:
         lines.append(

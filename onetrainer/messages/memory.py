@@ -7,12 +7,12 @@ from types import MappingProxyType
 from typing import Any
 
 from onetrainer.messages.durations import format_duration, time_lines
-from onetrainer.messages.words import counted, some, table
+from onetrainer.messages.formatting import counted, some, table
 from onetrainer.run.events import Forecast
 
 GB = 1 << 30
 """Bytes of a GB as graphics cards are labeled."""
-SURE_SHARE = 0.9
+SAFE_FRACTION = 0.9
 """Forecasts are accurate to a tenth: anything below this fraction of free memory will fit."""
 
 _PARTS: Mapping[str, str] = MappingProxyType(
@@ -24,7 +24,7 @@ _PARTS: Mapping[str, str] = MappingProxyType(
         "adapters": "adapters and embeddings",
         "gradients": "gradients",
         "optimizer": "optimizer",
-        "average": "EMA",
+        "ema": "EMA",
         "activations": "activations",
         "program": "the program itself",
     }
@@ -39,7 +39,7 @@ _PHASES: Mapping[str, str] = MappingProxyType(
         "training": "training",
         "validation": "validation",
         "encoding": "encoding prompts",
-        "drawing": "sampling",
+        "sampling": "sampling",
         "decoding": "decoding samples",
         "saving": "saving",
     }
@@ -97,7 +97,7 @@ def format_memory(size: int) -> str:
 
 def fits(peak: int, available: int) -> bool:
     """Return whether a forecast peak is certain to fit."""
-    return peak <= SURE_SHARE * available
+    return peak <= SAFE_FRACTION * available
 
 
 def verdict(forecast: Forecast) -> str:
@@ -164,7 +164,7 @@ def fix_lines(fixes: Sequence[Mapping[str, Any]], available: int) -> list[str]:
         settings = " ".join(
             f"--set {path}={setting_value(value)}" for path, value in fix["changes"].items()
         )
-        lines.append(f"  {mark:4}  {format_memory(peak):>8}  {fix['words']} ({fix['cost']})")
+        lines.append(f"  {mark:4}  {format_memory(peak):>8}  {fix['message']} ({fix['cost']})")
         lines.append(f"                  {settings}")
     return lines
 

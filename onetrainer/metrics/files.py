@@ -20,6 +20,7 @@ from onetrainer.metrics.guard import EvaluationResult, ScoredImage
 from onetrainer.metrics.validation import Weights
 from onetrainer.run.run_folder import cannot_write, write_atomic
 
+_KEYS_OF_WEIGHTS: Mapping[Weights, str] = {"sampling": "shown", "without_ema": "last"}
 _GRADIENT_SETTINGS = {"checkpoint", "merge", "guidance_gradient"}
 """Settings of the rollout that do not change the images."""
 
@@ -121,22 +122,23 @@ def _delete(path: Path) -> None:
 
 
 def _parse_losses(step: int, document: Mapping[str, Any]) -> LossesByWeights:
-    names: tuple[Weights, ...] = ("shown", "last")
     return {
         weights: Measurement(
             step,
             {name: [float(loss) for loss in row] for name, row in losses.items()},
             int(document["noises"]),
         )
-        for weights in names
-        if (losses := document["losses"].get(weights))
+        for weights, key in _KEYS_OF_WEIGHTS.items()
+        if (losses := document["losses"].get(key))
     }
 
 
 def _losses_document(measured: LossesByWeights) -> dict[str, object]:
     return {
         "noises": next(iter(measured.values())).noises,
-        "losses": {weights: dict(losses.values) for weights, losses in measured.items()},
+        "losses": {
+            _KEYS_OF_WEIGHTS[weights]: dict(losses.values) for weights, losses in measured.items()
+        },
     }
 
 

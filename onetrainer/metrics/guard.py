@@ -103,12 +103,12 @@ def judge(
     history: Sequence[EvaluationResult],
     *,
     trained: Mapping[str, float],
-    watched: Mapping[str, float],
+    monitored: Mapping[str, float],
     settings: Evaluation,
 ) -> Evaluated:
     """Return the verdict on the newest evaluation of a history.
 
-    trained, watched: The weights of trained and monitored rewards by name; with a negative weight,
+    trained, monitored: The weights of these rewards by name; with a negative weight,
     a rise counts as a fall. The first evaluation is the reference: the base model, if it was
     evaluated before training. *improving*: the trained rewards together are significantly the
     highest so far. *hacking*: see above; never if the guard is off. The best step is that of the
@@ -119,7 +119,7 @@ def judge(
     evaluations = [evaluation for evaluation in history if not evaluation.broken]
     base = evaluations[0] if evaluations else newest
     drift = relative_drift(newest, base) if evaluations else {}
-    findings = _findings(evaluations, watched=watched, settings=settings)
+    findings = _findings(evaluations, monitored=monitored, settings=settings)
     clean = [
         evaluation
         for evaluation, finding in zip(evaluations, findings, strict=True)
@@ -131,9 +131,11 @@ def judge(
     stops = verdict == "hacking" and settings.guard == "stop"
     if newest.broken:
         names = ", ".join(name for name in newest.broken if name) or "the total"
-        words = f"Some scores are not numbers ({names}), so there is no verdict on this evaluation."
+        message = (
+            f"Some scores are not numbers ({names}), so there is no verdict on this evaluation."
+        )
     else:
-        words = guard_message(
+        message = guard_message(
             findings[-1],
             verdict=verdict,
             trained=trained,
@@ -150,8 +152,8 @@ def judge(
         best_step=best.step,
         is_best=best is newest,
         verdict=verdict,
-        words=words,
-        rewards=_reward_values(newest, base, trained, watched),
+        message=message,
+        rewards=_reward_values(newest, base, trained, monitored),
         drift=drift,
         images=[image.reported() for image in newest.images],
         stops=stops,
@@ -217,7 +219,7 @@ def _verdict(
 
 
 def _findings(
-    evaluations: Sequence[EvaluationResult], *, watched: Mapping[str, float], settings: Evaluation
+    evaluations: Sequence[EvaluationResult], *, monitored: Mapping[str, float], settings: Evaluation
 ) -> list[GuardFinding]:
     """Compare each evaluation with those before it."""
     if not evaluations:
@@ -225,14 +227,14 @@ def _findings(
     base = evaluations[0]
     has_many_prompts = len({image.prompt for image in base.images}) >= FEW_PROMPTS
     spreads = {name: spread for name, (_, spread) in reward_stats(base).items()}
-    best = dict.fromkeys(watched, base)
+    best = dict.fromkeys(monitored, base)
     findings = []
     for count, evaluation in enumerate(evaluations):
         falls, rises = {}, set()
-        for name, weight in watched.items() if count else ():
+        for name, weight in monitored.items() if count else ():
             sign = -1.0 if weight < 0 else 1.0
             for other, tests in ((best[name], count), (base, 1)):
-                change = _change(evaluation, other, name, tests=tests * len(watched))
+                change = _change(evaluation, other, name, tests=tests * len(monitored))
                 gain = Band(sign * change.mean, change.error)
                 if gain.is_below_zero and -gain.mean >= MIN_FALL * spreads[name]:
                     falls[name] = (change.mean, other.step)
@@ -253,7 +255,7 @@ def _findings(
                 changes={name: _change(evaluation, base, name).mean for name in evaluation.names},
                 falls=falls,
                 rises=frozenset(rises),
-                watched=len(watched),
+                monitored=len(monitored),
                 alike=alike,
                 is_suspicious=settings.guard != "off" and gain.is_above_zero and is_harmed,
             )
@@ -282,7 +284,7 @@ def _reward_values(
     evaluation: EvaluationResult,
     base: EvaluationResult,
     trained: Mapping[str, float],
-    watched: Mapping[str, float],
+    monitored: Mapping[str, float],
 ) -> dict[str, dict[str, float | None]]:
     """Return the rewards of an evaluation as in `Evaluated.rewards`."""
     values: dict[str, dict[str, float | None]] = {}
@@ -296,6 +298,6 @@ def _reward_values(
             "since_base": change.mean if change else None,
             "since_base_error": change.error if change else None,
             "trained": float(name in trained),
-            "weight": {**watched, **trained}.get(name, 1.0),
+            "weight": {**monitored, **trained}.get(name, 1.0),
         }
     return values

@@ -39,16 +39,16 @@ class GuardFinding:
 
     gain: Change of the trained rewards together since the base. changes: Change of each reward
     since the base. falls: Monitored rewards that got significantly worse, with the change and the
-    step since which. rises: Monitored rewards significantly better than the base's. watched: Number
-    of monitored rewards. alike: Diversity and variety as fractions of the base's, where they are
-    too low. is_suspicious: Whether the evaluation shows the harm that the guard looks for.
+    step since which. rises: Monitored rewards significantly better than the base's. monitored:
+    Their number. alike: Diversity and variety as fractions of the base's, where they are too low.
+    is_suspicious: Whether the evaluation shows the harm that the guard looks for.
     """
 
     gain: Band
     changes: Mapping[str, float]
     falls: Mapping[str, tuple[float, int]]
     rises: frozenset[str]
-    watched: int
+    monitored: int
     alike: Mapping[str, float]
     is_suspicious: bool
 
@@ -183,7 +183,7 @@ def guard_summary(
     newest: Evaluated, *, step: int, steps: int, keeps_best: bool, best_files: Sequence[str]
 ) -> list[str]:
     """Return lines for the end of a run. step: Its last of `steps`."""
-    lines, best = [newest.words], newest.best_step
+    lines, best = [newest.message], newest.best_step
     if newest.stops and step < steps:
         lines.append(
             f"The guard stopped it after step {step:,}. To go on, set objective.evaluation.guard"
@@ -236,7 +236,7 @@ def _harm_text(finding: GuardFinding, base_step: int) -> str:
 def _calm_text(finding: GuardFinding, verdict: RewardVerdict) -> str:
     """Return what follows the gain if nothing got worse."""
     trend = ": still improving" if verdict == "improving" else ""
-    if not finding.watched:
+    if not finding.monitored:
         return f"{trend}."
     if finding.rises:
         risen = _joined([_reward_label(name) for name in sorted(finding.rises)])

@@ -12,7 +12,7 @@ from onetrainer.metrics.bands import Measurement, best_of, difference, trends
 from onetrainer.metrics.messages import validation_message
 from onetrainer.run.events import Validated, Verdict
 
-Weights = Literal["shown", "last"]
+Weights = Literal["sampling", "without_ema"]
 """The weights that were measured: those that samples use, or those of the last step."""
 
 
@@ -20,7 +20,7 @@ def judge(
     history: Sequence[Measurement],
     *,
     concepts: Mapping[str, str] | None = None,
-    weights: Weights = "shown",
+    weights: Weights = "sampling",
 ) -> Validated:
     """Return the verdict on the newest measurement of a history.
 
@@ -47,7 +47,7 @@ def judge(
         best_step=best.step,
         is_best=best is newest,
         verdict=verdict,
-        words=validation_message(history, verdict, is_higher=found[-1] == "higher"),
+        message=validation_message(history, verdict, is_higher=found[-1] == "higher"),
         by_concept={name: values["loss"] or 0.0 for name, values in by_concept.items()},
         concepts=by_concept,
         by_level=by_level(newest),

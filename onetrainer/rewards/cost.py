@@ -79,7 +79,7 @@ class StepCost:
     def by_purpose(self) -> dict[str, float]:
         """Return the passes by purpose, in forward passes, without zeros."""
         passes_by_name = {
-            "drawing": self.sampling,
+            "sampling": self.sampling,
             "trained": self.trained,
             "ordinary": self.ordinary,
             "repeated": self.repeated,
@@ -186,9 +186,11 @@ def _mean_trajectory(algorithm: Algorithm, steps: int) -> _MeanTrajectory:
         case ReFL() as section:
             before = mean_late_step(steps=steps, earliest=section.earliest, latest=section.latest)
             return _MeanTrajectory(before, 1)
-        case DRTune(early_stop=share, trained_steps=count):
-            trained = mean_spread_steps(steps=steps, share=share, count=count)
-            return _MeanTrajectory(mean_early_calls(steps=steps, share=share) - trained, trained)
+        case DRTune(early_stop=fraction, trained_steps=count):
+            trained = mean_spread_steps(steps=steps, fraction=fraction, count=count)
+            return _MeanTrajectory(
+                mean_early_calls(steps=steps, fraction=fraction) - trained, trained
+            )
         case BestOfN():
             raise ValueError("best of n has no gradient through sampling")
 
@@ -200,15 +202,15 @@ def passes_per_step(guidance: float) -> int:
 
 def _evaluation_cost(config: TrainConfig, section: AlignProp) -> StepCost:
     """Return the passes of an evaluation; of the maximum number of prompts if they are unknown."""
-    watched, rollout = section.evaluation, section.rollout
+    evaluation, rollout = section.evaluation, section.rollout
     try:
         prompts = len(prompts_of(config).validation)
     except UserError:
-        prompts = watched.max_prompts
-    images = prompts * watched.seeds
+        prompts = evaluation.max_prompts
+    images = prompts * evaluation.seeds
     return StepCost(
         sampling=images * rollout.steps * passes_per_step(rollout.guidance),
-        anchor=images * DISTANCE_PASSES * watched.distance,
+        anchor=images * DISTANCE_PASSES * evaluation.distance,
         scored_without_gradient=images,
     )
 

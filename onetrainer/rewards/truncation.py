@@ -16,8 +16,8 @@ def last_steps(chance: float, *, steps: int, least: float, most: float) -> int:
     From 0 to 1 every number of steps is equally likely.
     Source: Prabhudesai et al. 2023, arXiv:2310.03739, which draws K uniformly from 0 to T.
     """
-    share = least + chance * (most - least)
-    return min(max(math.ceil(share * steps - _ROUNDING), 1), steps)
+    fraction = least + chance * (most - least)
+    return min(max(math.ceil(fraction * steps - _ROUNDING), 1), steps)
 
 
 def mean_last_steps(*, steps: int, least: float, most: float) -> float:
@@ -37,8 +37,8 @@ def late_step(chance: float, *, steps: int, earliest: float, latest: float) -> i
 
     Source: Xu et al. 2023, arXiv:2304.05977, algorithm 1 (ReFL).
     """
-    share = earliest + chance * (latest - earliest)
-    return min(math.floor(share * steps + _ROUNDING), steps - 1)
+    fraction = earliest + chance * (latest - earliest)
+    return min(math.floor(fraction * steps + _ROUNDING), steps - 1)
 
 
 def mean_late_step(*, steps: int, earliest: float, latest: float) -> float:
@@ -52,23 +52,23 @@ def mean_late_step(*, steps: int, earliest: float, latest: float) -> float:
     return total / (high - low)
 
 
-def early_calls(chance: float, *, steps: int, share: float) -> int:
+def early_calls(chance: float, *, steps: int, fraction: float) -> int:
     """Return the number of steps before the image is predicted; all of them if none is left out.
 
-    Up to the fraction `share` of the steps is left out, each number with equal probability.
+    Up to the fraction `fraction` of the steps is left out, each number with equal probability.
     Source: Wu et al. 2024, arXiv:2405.00760 (DRTune's early stop).
     """
-    return steps - math.floor(chance * (_most_left_out(steps, share) + 1))
+    return steps - math.floor(chance * (_most_left_out(steps, fraction) + 1))
 
 
-def mean_early_calls(*, steps: int, share: float) -> float:
+def mean_early_calls(*, steps: int, fraction: float) -> float:
     """Return the mean of `early_calls` over all chances."""
-    return steps - _most_left_out(steps, share) / 2
+    return steps - _most_left_out(steps, fraction) / 2
 
 
-def mean_spread_steps(*, steps: int, share: float, count: int) -> float:
+def mean_spread_steps(*, steps: int, fraction: float, count: int) -> float:
     """Return the mean number of steps in `spread_steps` for `calls` from `early_calls`."""
-    left_out = _most_left_out(steps, share)
+    left_out = _most_left_out(steps, fraction)
     return sum(min(count, steps - number) for number in range(left_out + 1)) / (left_out + 1)
 
 
@@ -82,5 +82,5 @@ def spread_steps(chance: float, *, calls: int, count: int) -> tuple[int, ...]:
     return tuple(min(int((place + chance) * calls / count), calls - 1) for place in range(count))
 
 
-def _most_left_out(steps: int, share: float) -> int:
-    return min(math.floor(share * steps + _ROUNDING), steps - 1)
+def _most_left_out(steps: int, fraction: float) -> int:
+    return min(math.floor(fraction * steps + _ROUNDING), steps - 1)

@@ -86,8 +86,8 @@ class Validated:
     "since_best_error", computed from its images alone (since its own best); None where there is
     nothing to compare with, or no band.
     by_level: Means by noise level, from low to high noise.
-    weights: "shown" for the weights that samples use, "last" for those of the last step.
-    verdict: The result in one word; words: the same as a sentence.
+    weights: "sampling" for the weights that samples use, "without_ema" for those of the last step.
+    verdict: The result in one word; message: the same as a sentence.
     """
 
     step: int
@@ -97,7 +97,7 @@ class Validated:
     best_step: int
     is_best: bool
     verdict: Verdict
-    words: str
+    message: str
     since_start: float | None = None
     since_start_error: float | None = None
     since_best: float | None = None
@@ -105,7 +105,7 @@ class Validated:
     by_concept: dict[str, float] = field(default_factory=dict)
     concepts: dict[str, dict[str, float | None]] = field(default_factory=dict)
     by_level: list[float] = field(default_factory=list)
-    weights: Literal["shown", "last"] = "shown"
+    weights: Literal["sampling", "without_ema"] = "sampling"
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Evaluated:
     was not measured is missing.
     images: One per prompt and seed, always in the same order: "path" (relative to the run folder),
     "prompt", "seed", "rewards" (by name, with the weighted sum as "").
-    verdict: The result in one word; words: the same as a sentence. stops: Whether the guard ends
+    verdict: The result in one word; message: the same as a sentence. stops: Whether the guard ends
     the run here.
     """
 
@@ -156,7 +156,7 @@ class Evaluated:
     best_step: int
     is_best: bool
     verdict: RewardVerdict
-    words: str
+    message: str
     rewards: dict[str, dict[str, float | None]] = field(default_factory=dict)
     drift: dict[str, float] = field(default_factory=dict)
     images: list[dict[str, Any]] = field(default_factory=list)
@@ -170,10 +170,10 @@ class Forecast:
     phases: By phase, the bytes of each item at that phase's peak; their sum is the peak.
     peak_phase, peak_bytes: The highest of them. available_bytes: Free memory of the device; 0 if
     unknown. fixes: Changes that lower the peak, cheapest in time first, or the closest if none is
-    enough; each has "changes" (values by setting path), "words", "peak_bytes" and "cost" (of time,
-    as text). notes: What was counted and what was not, one sentence each.
+    enough; each has "changes" (values by setting path), "message", "peak_bytes" and "cost" (the
+    time it takes, as text). notes: What was counted and what was not, one sentence each.
     time: Cost of a step, if known: "unet_calls" per step, the same as "parts" by purpose, "seconds"
-    per step and "run_seconds" in total (both estimates), and "words"; empty otherwise.
+    per step and "run_seconds" in total (both estimates), and "message"; empty otherwise.
     data: Facts about the images that need the model: "caching_seconds" (an estimate, if known);
     "chunk", tokens per text encoder pass; "long_caption_count", and in "long_captions" the longest
     ones, each with "path" and "tokens". Empty if there are no images.

@@ -1,14 +1,20 @@
 """Encoding of events as lines of JSON."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import fields
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 from onetrainer.run.events import Event
 
 _EVENT_TYPES: dict[str, type] = {event.__name__: event for event in get_args(Event)}
-# Former names of event fields, by which older run folders know them.
-_FORMER = {"pictures": "images", "cures": "fixes"}
+# Former names in older run folders: of fields, and inside fields.
+_FORMER = {"pictures": "images", "cures": "fixes", "words": "message"}
+_FORMER_IN_FORECASTS = {"drawing": "sampling", "average": "ema", "words": "message"}
+_FORMER_INSIDE: Mapping[str, Mapping[str, str]] = {
+    **dict.fromkeys(("phases", "peak_phase", "fixes", "time"), _FORMER_IN_FORECASTS),
+    "weights": {"shown": "sampling", "last": "without_ema"},
+}
 _KEYS = {event: frozenset(item.name for item in fields(event)) for event in get_args(Event)}
 
 
@@ -25,6 +31,26 @@ def decode_event(line: str) -> Event | None:
         event = _EVENT_TYPES[body["type"]]
         known = _KEYS[event]
         current = {_FORMER.get(key, key): value for key, value in body.items()}
-        return cast(Event, event(**{key: value for key, value in current.items() if key in known}))
+        values = {
+            key: _with_current_names(value, _FORMER_INSIDE[key]) if key in _FORMER_INSIDE else value
+            for key, value in current.items()
+            if key in known
+        }
+        return cast(Event, event(**values))
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _with_current_names(value: Any, names: Mapping[str, str]) -> Any:
+    """Return JSON with current names in place of former ones: keys and texts at any depth."""
+    match value:
+        case dict():
+            return {
+                names.get(key, key): _with_current_names(inner, names)
+                for key, inner in value.items()
+            }
+        case list():
+            return [_with_current_names(inner, names) for inner in value]
+        case str():
+            return names.get(value, value)
+    return value

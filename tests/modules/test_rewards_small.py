@@ -1,4 +1,4 @@
-"""Rewards without a network, and what is watched of pictures: closed forms, numpy, differences."""
+"""Rewards without a network, and drift of images: closed forms, numpy, differences."""
 
 from functools import partial
 

@@ -12,7 +12,7 @@ from tests.ui.fake_paint import paint
 PROMPTS = ("a round balloon over the sea, watercolor", "a paper tent in a field of lavender")
 SEEDS = (0, 1)
 SIDE = 64
-# The watched reward is best here, as a share of the run; from there on it falls.
+# The monitored reward is best here, as a share of the run; from there on it falls.
 TURNS_AT = 0.4
 
 
@@ -34,12 +34,12 @@ class Evaluations:
         self.is_hacked = is_hacked
         self.best = (0, -math.inf)
         self.bad = 0
-        self.words = ""
+        self.message = ""
 
     def summary(self, step: int) -> list[str]:
         """What is said at the end of a run that the guard stops."""
         best = f"paper-best.safetensors holds the weights of step {self.best[0]}."
-        return [self.words, f"The guard stopped it after step {step}.", best]
+        return [self.message, f"The guard stopped it after step {step}.", best]
 
     def look(self, step: int) -> Evaluated:
         """Draws the pictures of a step and tells of them."""
@@ -51,14 +51,14 @@ class Evaluations:
         is_best = not is_bad and reward > self.best[1]
         self.best = (step, reward) if is_best else self.best
         verdict = "first" if step == 0 else "hacking" if is_bad else "improving"
-        words = {
+        messages = {
             "first": "The first look: everything after it is compared with this.",
-            "improving": "The reward on held-out prompts rises, and nothing watched falls.",
+            "improving": "The reward on held-out prompts rises, and nothing monitored falls.",
             "hacking": "The color rose by 0.12, but the sharpness, which is not trained, fell by "
             "0.06: the model seems to have found a way to please the reward alone. The best "
             f"weights are those of step {self.best[0]}.",
         }
-        self.words = words[verdict]
+        self.message = messages[verdict]
         return Evaluated(
             step,
             reward,
@@ -66,7 +66,7 @@ class Evaluations:
             self.best[0],
             is_best,
             verdict,
-            self.words,
+            self.message,
             {
                 "color": _known(0.5 + 0.06 * reward, 0.5, 0.01, trained=1),
                 "sharpness": _known(sharp, base, 0.015, trained=0),

@@ -233,7 +233,7 @@ class FakeWorker:
         self.in_vain = 0 if is_best else self.in_vain + 1
         self.first = loss if step == 0 else self.first
         verdict = "first" if step == 0 else "improving" if is_best else "overfitting"
-        words = {
+        messages = {
             "first": "The first look: everything after it is compared with this.",
             "improving": "It still learns: the loss on held-out pictures goes on falling.",
             "overfitting": f"It begins to memorize: the loss was lowest at step {self.best[0]}.",
@@ -249,7 +249,7 @@ class FakeWorker:
             best_step=self.best[0],
             is_best=is_best,
             verdict=verdict,
-            words=words[verdict],
+            message=messages[verdict],
             since_start=loss - self.first if step else None,
             since_start_error=0.0006 if step else None,
             by_concept={name: loss * factor for name, factor in factors.items()},
@@ -266,7 +266,7 @@ class FakeWorker:
         )
         self.say(told)
         if self.config["validation"]["without_ema"]:
-            self.say(replace(told, loss=loss * 1.012, weights="last"))
+            self.say(replace(told, loss=loss * 1.012, weights="without_ema"))
 
     def sample(self, step: int) -> None:
         for index, prompt in enumerate(self.prompts):
@@ -299,17 +299,20 @@ def plan(mode: str) -> int:
         "adapters": int(0.18 * GIB),
         "gradients": int(0.17 * GIB),
         "optimizer": int(0.35 * GIB),
-        "average": int(0.02 * GIB),
+        "ema": int(0.02 * GIB),
         "activations": int(9.1 * GIB) - saved,
     }
     phases = {
         "caching": {"text_encoders": int(1.5 * GIB), "vae": GIB // 3, "activations": GIB},
         "training": training,
-        "drawing": {"unet": int(4.8 * GIB), "adapters": GIB // 5, "activations": int(0.9 * GIB)},
+        "sampling": {"unet": int(4.8 * GIB), "adapters": GIB // 5, "activations": int(0.9 * GIB)},
         "decoding": {"unet": int(4.8 * GIB), "vae": GIB // 3, "activations": int(2.1 * GIB)},
     }
     peak = max(sum(parts.values()) for parts in phases.values())
-    time_told = {"unet_calls": 24, "words": "about 40 s a step, 20 min in all (on this processor)"}
+    time_told = {
+        "unet_calls": 24,
+        "message": "about 40 s a step, 20 min in all (on this processor)",
+    }
     place = "decoding" if is_block else "training"
     data_told = {"caching_seconds": 12.0, "chunk": 75, "long_caption_count": 0}
     told = Forecast(phases, place, peak, 12 * GIB, time=time_told, data=data_told)
@@ -326,19 +329,19 @@ def plan(mode: str) -> int:
 FIXES = (
     {
         "changes": {"hardware.gradient_checkpointing": "selective"},
-        "words": "repeat cheap operations in the backward pass",
+        "message": "repeat cheap operations in the backward pass",
         "peak_bytes": int(11.2 * GIB),
         "cost": "about 5 % more time",
     },
     {
         "changes": {"hardware.gradient_checkpointing": "block"},
-        "words": "repeat whole blocks in the backward pass",
+        "message": "repeat whole blocks in the backward pass",
         "peak_bytes": int(7.6 * GIB),
         "cost": "about a third more time",
     },
     {
         "changes": {"training.batch_size": 1, "training.accumulation": 4},
-        "words": "one picture at a time, four times before each step",
+        "message": "one picture at a time, four times before each step",
         "peak_bytes": int(8.4 * GIB),
         "cost": "about half as fast",
     },

@@ -14,7 +14,7 @@ _HEIGHT, _TITLE, _GAP_X, _GAP_Y = 62, 18, 22, 12
 _MIN_WIDTH, _MAX_COLUMNS = 150, 4
 # More evaluations than this are thinned out, because the plots are narrow.
 _MAX_MARKS = 120
-_COLORS: dict[str, Role] = {"trained": "accent", "watched": "validation", "drift": "dim"}
+_COLORS: dict[str, Role] = {"trained": "accent", "monitored": "validation", "drift": "dim"}
 
 
 class TrendPlots:
@@ -68,9 +68,9 @@ class TrendPlots:
             [(mark.step, mark.value) for mark in marks],
             "warning" if trend.tone == "warning" else color,
             # Distinguishes it from a trained reward without relying on color.
-            dash=(7, 3) if trend.kind == "watched" else (),
+            dash=(7, 3) if trend.kind == "monitored" else (),
             halves=[mark.error for mark in marks] if any(mark.error for mark in marks[1:]) else (),
-            band_color="validation_band" if trend.kind == "watched" else "selected",
+            band_color="validation_band" if trend.kind == "monitored" else "selected",
             dots="last",
         )
         ends = [

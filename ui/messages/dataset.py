@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from onetrainer.config.data.concept import Role
 from onetrainer.messages.durations import format_duration
-from onetrainer.messages.words import format_size
+from onetrainer.messages.formatting import format_size
 from ui.background.dataset_preview import format_count
 from ui.theme.palette import Role as Tone
 

@@ -16,7 +16,7 @@ from ui.theme.palette import SERIES_COLORS, Role
 _MIN_FRACTION = 0.01
 REST = "others"
 _PASSES = {
-    "drawing": "Sampling",
+    "sampling": "Sampling",
     "trained": "With gradient",
     "ordinary": "Training",
     "repeated": "Recomputed",
@@ -116,7 +116,7 @@ def fix_summary(fix: Document, forecast: Forecast) -> FixSummary:
     )
     mark, tone = _fix_verdict(peak, forecast.available_bytes)
     return FixSummary(
-        capitalized(str(fix.get("words", ""))),
+        capitalized(str(fix.get("message", ""))),
         " · ".join(part for part in (mark, figures, cost) if part),
         tone,
         dict(fix.get("changes", {})),
@@ -134,7 +134,7 @@ def forecast_notes(forecast: Forecast, *, is_for_processor: bool) -> str:
     if any("program" in parts for parts in forecast.phases.values()):
         why = "The device is the CPU" if is_for_processor else "No GPU was found"
         notes.append(f"{why}: the forecast is for host memory.")
-    if forecast.phases and "drawing" not in forecast.phases:
+    if forecast.phases and "sampling" not in forecast.phases:
         notes.append("Samples are not included: there is no prompt.")
     return " ".join(notes)
 
@@ -150,7 +150,7 @@ def _fix_verdict(peak: int, available: int) -> tuple[str, Role]:
 
 def duration_text(forecast: Forecast | None) -> str:
     """Return the expected duration of a run: "About 40 s a step, 20 min in all"; "" if unknown."""
-    text = forecast.time.get("words", "") if forecast is not None else ""
+    text = forecast.time.get("message", "") if forecast is not None else ""
     return capitalized(str(text)).rstrip(".")
 
 

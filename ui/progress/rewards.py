@@ -22,7 +22,7 @@ _DRIFT = ("diversity", "variety", "contrast", "saturation", "distance")
 _MAX_LINES = 3
 _LARGE, _MIDDLE, _SMALL = 1000, 10, 0.001
 
-TrendKind = Literal["trained", "watched", "drift"]
+TrendKind = Literal["trained", "monitored", "drift"]
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def image_scores_text(rewards: Rewards, row: int, step: int) -> str:
 
 
 def reward_trends(rewards: Rewards, *, least_diversity: float) -> list[Trend]:
-    """Return the trends: trained rewards, watched rewards, then the drift.
+    """Return the trends: trained rewards, monitored rewards, then the drift.
 
     Args:
         rewards: The evaluations.
@@ -224,7 +224,7 @@ def _reward_trend(rewards: Rewards, name: str) -> Trend:
         and isfinite(mean := _number(values, "mean", unknown=nan))
     )
     newest = rewards.evaluations[-1].rewards[name]
-    kind: TrendKind = "trained" if newest.get("trained") else "watched"
+    kind: TrendKind = "trained" if newest.get("trained") else "monitored"
     mean = _number(newest, "mean", unknown=nan)
     figure = format_score(mean)
     since, band = newest.get("since_base"), _number(newest, "since_base_error")

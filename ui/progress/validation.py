@@ -53,7 +53,7 @@ class Validation:
 
     def add(self, event: Validated) -> None:
         """Add a validation, replacing one of the same step."""
-        if event.weights == "shown":
+        if event.weights == "sampling":
             self.events = with_event(self.events, event)
         else:
             self.without_ema = with_event(self.without_ema, event)

@@ -18,7 +18,7 @@ from onetrainer.config.run.model import FamilyName
 from onetrainer.errors import UserError
 from onetrainer.families.registry import base_of, families_with
 from onetrainer.jobs.convert_request import Precision
-from onetrainer.messages.words import format_size
+from onetrainer.messages.formatting import format_size
 from onetrainer.model_files import inspect_model
 from onetrainer.model_files.adapter_family import family_of_adapter, is_for_other_architecture
 from onetrainer.model_files.adapter_keys import ALPHA, is_adapter_key, is_text_encoder_key, split

@@ -7,7 +7,7 @@ from pydantic import Field
 from onetrainer.config.base.section import Section, Ui
 
 HuberSchedule = Literal["constant", "exponential", "snr"]
-Share = Annotated[float, Field(ge=0, le=1000)]
+Weight = Annotated[float, Field(ge=0, le=1000)]
 
 _WITH_HUBER = {"objective.loss.huber": ("*",)}
 
@@ -16,7 +16,7 @@ class Losses(Section):
     """How errors are measured: a weighted sum of several loss terms."""
 
     mse: Annotated[
-        Share,
+        Weight,
         Ui(
             "MSE",
             level="advanced",
@@ -27,17 +27,17 @@ class Losses(Section):
     ] = 1.0
     """The weight of the squared error. Large errors count most; 0 turns it off."""
 
-    mae: Annotated[Share, Ui("MAE", level="advanced", search="mean absolute error l1 loss")] = 0.0
+    mae: Annotated[Weight, Ui("MAE", level="advanced", search="mean absolute error l1 loss")] = 0.0
     """The weight of the absolute error. It is less sensitive to single large errors, such as those
     of unusual images."""
 
     huber: Annotated[
-        Share, Ui("Huber", level="advanced", search="pseudo-huber smooth l1 scheduled loss")
+        Weight, Ui("Huber", level="advanced", search="pseudo-huber smooth l1 scheduled loss")
     ] = 0.0
     """The weight of the pseudo-Huber error: squared for errors below a threshold, absolute above it
     (Khrapov et al. 2024)."""
 
-    log_cosh: Annotated[Share, Ui("Log-cosh", level="advanced", search="logcosh loss")] = 0.0
+    log_cosh: Annotated[Weight, Ui("Log-cosh", level="advanced", search="logcosh loss")] = 0.0
     """The weight of log(cosh(error)): half the squared error for small errors, absolute for large
     ones."""
 

@@ -269,7 +269,7 @@ class DAdaptLion(AdaptiveSection):
     target = "pytorch_optimizer:DAdaptLion"
     kind: Literal["dadapt_lion"] = "dadapt_lion"
     beta1: Beta1 = 0.9
-    """The share of the momentum in an update; the rest is the newest gradient. The momentum is
+    """The fraction of the momentum in an update; the rest is the newest gradient. The momentum is
     small while the found rate is small."""
     beta2: Beta2 = 0.999
     """The decay of the momentum and of the rate estimate."""

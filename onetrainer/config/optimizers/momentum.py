@@ -45,7 +45,7 @@ class LionSection(OptimizerSection):
     weight_decay: WeightDecay = 0.0
     """Shrinks weights toward zero, scaled by the learning rate: three to ten times AdamW's."""
     beta1: Beta1 = 0.9
-    """The share of the momentum in an update; the rest is the newest gradient."""
+    """The fraction of the momentum in an update; the rest is the newest gradient."""
     beta2: Beta2 = 0.99
     """The decay of the momentum. Higher averages over more steps."""
     fused_backward: FusedBackward = False

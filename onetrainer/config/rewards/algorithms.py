@@ -6,7 +6,7 @@ from pydantic import Field
 
 from onetrainer.config.base.section import Section, Ui
 
-Share = Annotated[float, Field(ge=0, le=1)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
 _RANDOM = {"objective.algorithm.through": ("random",)}
 _FIXED = {"objective.algorithm.through": ("fixed",)}
 
@@ -42,7 +42,7 @@ class AlignPropSteps(Section):
     """The number of last steps the gradient flows through. Few change only details."""
 
     min_fraction: Annotated[
-        Share,
+        Fraction,
         Ui(
             "Min fraction",
             unit="of the steps",
@@ -54,7 +54,7 @@ class AlignPropSteps(Section):
     """The smallest fraction of the steps; always at least one step."""
 
     max_fraction: Annotated[
-        Share,
+        Fraction,
         Ui(
             "Max fraction",
             unit="of the steps",
@@ -107,11 +107,13 @@ class ReFL(Section):
     title: ClassVar[str] = "ReFL"
     kind: Literal["refl"] = "refl"
 
-    earliest: Annotated[Share, Ui("Earliest step", unit="of the steps", search="not before")] = 0.75
+    earliest: Annotated[Fraction, Ui("Earliest step", unit="of the steps", search="not before")] = (
+        0.75
+    )
     """The step is chosen after this fraction of the steps; earlier, images are still too noisy."""
 
     latest: Annotated[
-        Share, Ui("Latest step", unit="of the steps", level="advanced", search="not after")
+        Fraction, Ui("Latest step", unit="of the steps", level="advanced", search="not after")
     ] = 1.0
     """The step is chosen before this fraction of the steps."""
 

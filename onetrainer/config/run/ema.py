@@ -19,7 +19,7 @@ class Ema(Section):
     decay: Annotated[
         float, Field(gt=0, lt=1), Ui("EMA decay", level="advanced", search="ema decay")
     ] = 0.999
-    """The share of the average that is kept at each step. 0.999 averages about 1,000 steps; closer
+    """The fraction of the average that stays at each step. 0.999 averages about 1,000 steps; closer
     to 1 averages over more steps and reacts later."""
 
     ramp: Annotated[bool, Ui("EMA warm-up", level="advanced", search="ema warmup ramp decay")] = (

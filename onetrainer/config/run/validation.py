@@ -6,7 +6,7 @@ from pydantic import Field
 
 from onetrainer.config.base.section import Section, Ui
 
-Share = Annotated[float, Field(ge=0, le=0.5)]
+Fraction = Annotated[float, Field(ge=0, le=0.5)]
 _WITH = {"validation.use": ("*",)}
 
 
@@ -46,7 +46,7 @@ class Validation(Section):
     captions" for training images; empty where captions come from the same source as for these."""
 
     split: Annotated[
-        Share,
+        Fraction,
         Ui(
             "Validation split",
             unit="of all images",

@@ -15,7 +15,7 @@ def draw(bench, name, value, size=(64, 64)):
 
 
 def step_of(*places):
-    """A step of two microbatches, of images in their first showing."""
+    """A step of two microbatches, of images in their first repeat."""
     shown = [ImageRepeat(place, 0, 0) for place in places]
     return StepPlan(0, 0, Bucket(64, 64), ((shown[0],), tuple(shown[1:])), 1.0)
 

@@ -12,7 +12,7 @@ from modules.forecast.fixes import (
 )
 from modules.forecast.forecast import Planner, Target
 from onetrainer.config.train import TrainConfig
-from onetrainer.messages.memory import SURE_SHARE, fix_lines
+from onetrainer.messages.memory import SAFE_FRACTION, fix_lines
 from onetrainer.presets.presets import resolve, with_overrides
 from onetrainer.rules.rules import check_rules
 from onetrainer.run.events import Forecast
@@ -126,7 +126,7 @@ def test_of_the_same_setting_the_last_one_counts_together(small):
         "training.batch_size": 1,
         "training.accumulation": 2,
     }
-    assert both.words == f"all of these: {fixes['training.batch_size'].words}; {block.words}"
+    assert both.message == f"all of these: {fixes['training.batch_size'].message}; {block.message}"
     assert selective.cost not in both.cost
     assert both.phases.split() == ["validation"]
 
@@ -137,7 +137,7 @@ class Scales:
     SAVED = {"selective": 100, "block": 200}  # noqa: RUF012 - a constant of this test
 
     def __init__(self, available):
-        self.target = Target("cuda", available=round(available / SURE_SHARE) + 1)
+        self.target = Target("cuda", available=round(available / SAFE_FRACTION) + 1)
         self.asked = []
 
     def forecast(self, config, known=None, affected_phases=None):
@@ -160,7 +160,7 @@ def test_the_search_ends_where_enough_fit_and_else_combines_and_names_the_neares
     assert [fix["peak_bytes"] for fix in fixes] == [900, 850, 800]
     assert all(config.hardware.offload_layers == 0 for config in plans.asked)
     (first, *alone), _ = searched(small, 600)
-    assert first["words"].startswith("all of these: ")
+    assert first["message"].startswith("all of these: ")
     # 1000 - 100 (selective) - 150 (a batch of one), - 200 in place of the 100, - 150 (half).
     assert first["peak_bytes"] == 500
     assert first["changes"]["hardware.offload_layers"] == 0.5
@@ -185,5 +185,5 @@ def test_the_peak_of_a_fix_is_that_of_the_changed_config(small, monkeypatch):
     for fix in planned.fixes:
         changed = forecast(apply_changes(asked, fix["changes"]))
         assert fix["peak_bytes"] == changed.peak_bytes < peak
-        assert fix["words"]
+        assert fix["message"]
         assert fix["cost"]

@@ -10,7 +10,7 @@ from onetrainer.config.run.validation import Validation
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.buckets import Bucket, nearest_bucket
 from onetrainer.errors import UserError
-from onetrainer.messages.memory import SURE_SHARE
+from onetrainer.messages.memory import SAFE_FRACTION
 from onetrainer.presets.presets import with_value
 from tests import tiny
 from tests.benchmarks import memory
@@ -183,7 +183,7 @@ def test_each_phase_that_the_run_has_is_there(small):
         "training",
         "validation",
         "encoding",
-        "drawing",
+        "sampling",
         "decoding",
         "saving",
     ]
@@ -274,9 +274,9 @@ def test_automatic_checkpointing_is_the_fastest_that_fits(small):
             phases = plans.forecast(config(small, hardware__gradient_checkpointing=policy)).phases
             peaks[policy] = sum(phases["training"].values())
         for free, chosen in (
-            (peaks["off"] / SURE_SHARE + 1, "off"),
-            (peaks["off"] / SURE_SHARE - 1, "selective"),
-            (peaks["selective"] / SURE_SHARE - 1, "block"),
+            (peaks["off"] / SAFE_FRACTION + 1, "off"),
+            (peaks["off"] / SAFE_FRACTION - 1, "selective"),
+            (peaks["selective"] / SAFE_FRACTION - 1, "block"),
             (0, "block"),
         ):
             plans.target = Target("cuda", available=round(free) + GIB, program=GIB)

@@ -197,7 +197,7 @@ def test_time_is_that_of_all_passes(base):
     assert long["seconds"] == pytest.approx(3 * short["seconds"])
     assert short["run_seconds"] > short["seconds"] * one.training.steps  # with looks
     assert short["unet_calls"] == sum(short["parts"].values())
-    assert short["words"].endswith("in all (here)")
+    assert short["message"].endswith("in all (here)")
     assert unknown == {"unet_calls": short["unet_calls"], "parts": short["parts"]}
 
 

@@ -59,7 +59,7 @@ def test_it_says_whose_sizes_are_counted_for_a_model_that_is_not_there(tmp_path)
 
 def test_time_is_estimated_for_this_machine_alone(base):
     (here,) = told(base, device="cpu")
-    assert here.time["words"].endswith("in all (on this processor)")
+    assert here.time["message"].endswith("in all (on this processor)")
     assert here.time["run_seconds"] == pytest.approx(1000 * here.time["seconds"])
     (elsewhere,) = told(base, memory=24)
     assert "seconds" not in elsewhere.time

@@ -78,7 +78,7 @@ def test_every_phase_has_what_it_computes_with_in_every_combination():
         used |= {(te, "training" if text else "caching") for te in ("te1", "te2")}
         used |= {(part, phase) for part in trained for phase in PHASES[2:]}
         if draws:
-            used |= {("unet", "drawing"), ("vae", "decoding"), ("te1", "encoding")}
+            used |= {("unet", "sampling"), ("vae", "decoding"), ("te1", "encoding")}
         assert {table[part][phase] for part, phase in used} == {"train"}
 
 

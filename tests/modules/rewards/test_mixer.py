@@ -1,4 +1,4 @@
-"""Rewards as one: what is added up, what is only watched, and where gradients flow."""
+"""Rewards as one: what is added up, what is only monitored, and where gradients flow."""
 
 from dataclasses import dataclass, field
 
@@ -40,9 +40,9 @@ def test_total_is_the_weighted_sum_in_spreads_from_the_bases_mean():
     red = NamedReward("red", Channel(0), weight=2.0, target=6.0)
     green = NamedReward("green", Channel(1), weight=-3.0, target=3.0)
     blue = NamedReward("blue", Channel(2), weight=0.5, normalize=False)
-    watched = NamedReward("watched", Channel(2), is_trained=False, weight=100.0)
-    mixer = Mixer([red, green, blue, watched])
-    base = dict.fromkeys(("red", "green", "blue", "watched"), (4.0, 0.5))
+    monitored = NamedReward("monitored", Channel(2), is_trained=False, weight=100.0)
+    mixer = Mixer([red, green, blue, monitored])
+    base = dict.fromkeys(("red", "green", "blue", "monitored"), (4.0, 0.5))
 
     scores = mixer.with_base(base).score(images(*THREE), ["a", "b", "c"])
 
@@ -52,7 +52,7 @@ def test_total_is_the_weighted_sum_in_spreads_from_the_bases_mean():
     ]
     assert scores.total.tolist() == pytest.approx(expected, rel=1e-12)
     plain = [[10 * color[place] for color in THREE] for place in (0, 1, 2, 2)]
-    assert list(scores.by_name) == ["red", "green", "blue", "watched"]
+    assert list(scores.by_name) == ["red", "green", "blue", "monitored"]
     for told, wanted in zip(scores.by_name.values(), plain, strict=True):
         assert told.tolist() == pytest.approx(wanted, rel=1e-12)
 
@@ -69,11 +69,11 @@ def test_gradient_ends_beyond_the_target_in_the_direction_that_is_wanted():
 
 
 def test_only_trained_rewards_with_a_gradient_keep_a_graph():
-    trained, plain, watched = Channel(0), Channel(1, has_gradient=False), Channel(2)
+    trained, plain, monitored = Channel(0), Channel(1, has_gradient=False), Channel(2)
     members = [
         NamedReward("trained", trained),
         NamedReward("plain", plain),
-        NamedReward("watched", watched, is_trained=False),
+        NamedReward("monitored", monitored, is_trained=False),
     ]
     shown = images(*THREE, requires_grad=True)
     scores = Mixer(members).score(shown, ["a", "b", "c"])
@@ -81,7 +81,7 @@ def test_only_trained_rewards_with_a_gradient_keep_a_graph():
 
     assert shown.grad.sum(dim=(0, 2, 3)).tolist() == pytest.approx([30, 0, 0])
     assert not any(score.requires_grad for score in scores.by_name.values())
-    assert [reward.asked[0][:2] for reward in (trained, plain, watched)] == [
+    assert [reward.asked[0][:2] for reward in (trained, plain, monitored)] == [
         (True, True),
         (False, False),
         (False, False),
@@ -98,12 +98,15 @@ def test_reward_without_a_known_spread_counts_in_its_own_units(base):
 
 
 def test_mixer_of_trained_rewards_asks_no_other_and_keeps_the_base():
-    watched = Channel(1)
-    members = [NamedReward("red", Channel(0)), NamedReward("watched", watched, is_trained=False)]
+    monitored = Channel(1)
+    members = [
+        NamedReward("red", Channel(0)),
+        NamedReward("monitored", monitored, is_trained=False),
+    ]
     mixer = Mixer(members).with_base({"red": (5.0, 2.0)}).trained()
     scores = mixer.score(images((0.9, 0, 0)), [""])
     assert scores.total.tolist() == pytest.approx([2.0])
-    assert (list(scores.by_name), watched.asked) == (["red"], [])
+    assert (list(scores.by_name), monitored.asked) == (["red"], [])
 
 
 def test_rewards_are_never_under_autocast():

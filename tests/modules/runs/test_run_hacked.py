@@ -54,7 +54,7 @@ def test_the_run_ends_early_as_hacked(looks, finished):
     assert [look.verdict for look in looks[:2]] == ["first", "improving"]
     assert [look.stops for look in looks] == [*[False] * (len(looks) - 1), True]
     assert looks[-1].verdict == "hacking"
-    assert "exploit the reward" in looks[-1].words
+    assert "exploit the reward" in looks[-1].message
     assert finished.step == looks[-1].step < STEPS
     assert any("The guard stopped it" in line for line in finished.summary)
 
@@ -66,7 +66,7 @@ def test_the_best_is_from_before_anything_was_wrong(folder, looks):
         folder.rewards, SCORES, grid=grid_of(section, prompts), until=looks[-1].step
     )
     history = list(files.by_step.values())
-    found = _findings(history, watched={"reference": 1.0}, settings=section.evaluation)
+    found = _findings(history, monitored={"reference": 1.0}, settings=section.evaluation)
     pairs = zip(history, found, strict=True)
     wrong = [evaluation.step for evaluation, finding in pairs if finding.is_suspicious]
     assert len(history) == len(looks)

@@ -124,7 +124,7 @@ def scripted(monkeypatch, *per_validation):
         values = [per_validation[step], per_validation[step] + 0.1]
         losses = Measurement(step, dict.fromkeys(self.images.names, values))
         if step not in self.files.by_step:
-            self.files.add(step, {"shown": losses})
+            self.files.add(step, {"sampling": losses})
 
     monkeypatch.setattr(ImageEvaluation, "measure", measure)
 
@@ -154,14 +154,16 @@ def test_training_is_the_same_with_validation_and_samples_as_without(project, ca
     plain = done(new_run(project, **changes))
     prompt = {"prompt": f"a {table.WORD}", "width": 64, "height": 64}
     both = {"sampling": {"every": 2, "prompts": [prompt]}}
-    watched = done(validated(project, **changes, **both, validation={"without_ema": True}))
-    assert [event.step for event in reported(watched, Sample)] == [2, 4]
-    assert len({event.step for event in reported(watched, Validated)}) == STEPS + 1
-    assert losses(watched) == losses(plain)
+    evaluated = done(validated(project, **changes, **both, validation={"without_ema": True}))
+    assert [event.step for event in reported(evaluated, Sample)] == [2, 4]
+    assert len({event.step for event in reported(evaluated, Validated)}) == STEPS + 1
+    assert losses(evaluated) == losses(plain)
     for file in sorted(plain.checkpoint(STEPS).glob("*.safetensors")):
-        assert (watched.checkpoint(STEPS) / file.name).read_bytes() == file.read_bytes(), file.name
+        assert (evaluated.checkpoint(STEPS) / file.name).read_bytes() == file.read_bytes(), (
+            file.name
+        )
     for file in sorted(plain.output.rglob("*.safetensors")):
-        assert_same_weights(file, watched.output / file.relative_to(plain.output))
+        assert_same_weights(file, evaluated.output / file.relative_to(plain.output))
 
 
 def test_what_is_measured_is_reported_with_concepts_and_levels(project):
@@ -211,12 +213,12 @@ def test_the_average_and_the_last_weights_are_measured_and_resumed(project, stra
     ema = {"ema": {"use": True, "decay": 0.9, "ramp": False}, "output": {"save_every": 2}}
     section = {"without_ema": True, "keep_best": False}
     both = done(validated(project, **ema, validation=section))
-    by_weights = {"shown": [], "last": []}
+    by_weights = {"sampling": [], "without_ema": []}
     for event in reported(both, Validated):
         by_weights[event.weights].append(event.loss)
-    assert by_weights["last"] == [event.loss for event in reported(straight, Validated)]
-    assert by_weights["shown"][0] == by_weights["last"][0]
-    assert by_weights["shown"][-1] != by_weights["last"][-1]
+    assert by_weights["without_ema"] == [event.loss for event in reported(straight, Validated)]
+    assert by_weights["sampling"][0] == by_weights["without_ema"][0]
+    assert by_weights["sampling"][-1] != by_weights["without_ema"][-1]
     folder, original = validated(project, **ema, validation=section), Reporter.progress
 
     def crash(self, **arguments):

@@ -58,7 +58,7 @@ def look(folder):
         best_step=3,
         is_best=True,
         verdict="improving",
-        words="Still improving.",
+        message="Still improving.",
         rewards={"clip": {"mean": 0.3, "error": None}},
         drift={"diversity": 0.9},
         images=images,
@@ -67,7 +67,7 @@ def look(folder):
 
 def test_numbers_become_curves(recorder, tmp_path):
     validated = Validated(3, 0.139, 0.002, 8, 3, True, "flat", "")
-    last = Validated(3, 0.142, 0.002, 8, 3, True, "flat", "", weights="last")
+    last = Validated(3, 0.142, 0.002, 8, 3, True, "flat", "", weights="without_ema")
     for event in (STEP, REWARDED, validated, last, Checkpoint(3, "checkpoints/step-000003")):
         Board(recorder, tmp_path).take(event)
     assert recorder.points == {

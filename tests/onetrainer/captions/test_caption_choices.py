@@ -13,10 +13,8 @@ from onetrainer.captions.choices import (
 from tests.each import each
 
 
-def all_of(text, showings):
-    return [
-        choose_options(parse_choices(text), showing, written_order) for showing in range(showings)
-    ]
+def all_of(text, repeats):
+    return [choose_options(parse_choices(text), repeat, written_order) for repeat in range(repeats)]
 
 
 @each(

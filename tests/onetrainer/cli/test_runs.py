@@ -203,13 +203,13 @@ def test_each_event_of_a_run_is_printed_in_a_line(folder):
     seen = {"reward": 1.0, "error": 0.1, "best_step": 1, "is_best": True}
     lines = shown(
         folder,
-        Validated(2, 0.1391, 0.002, words="Validation loss 0.139: still improving.", **known),
-        Validated(2, 0.1423, 0.002, words="Not told", weights="last", **known),
-        Evaluated(0, verdict="flat", words="It rose", **seen),
+        Validated(2, 0.1391, 0.002, message="Validation loss 0.139: still improving.", **known),
+        Validated(2, 0.1423, 0.002, message="Not told", weights="without_ema", **known),
+        Evaluated(0, verdict="flat", message="It rose", **seen),
         Sample(1, 0, "samples/a.png", "a cat", 1),
         Rewarded(2, 0.5312, 0.25, 4),
         progress(2, 2),
-        Evaluated(2, verdict="hacking", words="It fell.", **seen),
+        Evaluated(2, verdict="hacking", message="It fell.", **seen),
         Warned("hot"),
         Finished(2, []),
     )

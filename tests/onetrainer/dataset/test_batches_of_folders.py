@@ -54,7 +54,7 @@ def made(case, root):
 
 
 def asked(dataset):
-    """How many showings of each concept an epoch is to have, from the settings."""
+    """How many repeats of each concept an epoch is to have, from the settings."""
     each = {}
     for number, concept in enumerate(dataset.concepts):
         count = sum(item.concept == number for item in dataset.items)

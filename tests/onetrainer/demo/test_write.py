@@ -66,12 +66,12 @@ def test_reward_demo_trains_what_the_base_can_generate_and_evaluates_other_promp
     objective = config_of(demo, "demo-alignprop.json").objective
     scenes = itertools.product(SHAPES, COLORS, BACKGROUNDS, SIZES)
     shapes = {caption(Scene(*scene)): scene[0] for scene in scenes}
-    trained, watched = (
+    trained, evaluated = (
         text.splitlines() for text in (objective.prompts.text, objective.evaluation.prompts)
     )
     assert {shapes[prompt] for prompt in trained} == set(SHAPES)
-    assert len({shapes[prompt] for prompt in watched}) == len(watched) >= 4
-    assert not set(trained) & set(watched)
+    assert len({shapes[prompt] for prompt in evaluated}) == len(evaluated) >= 4
+    assert not set(trained) & set(evaluated)
     assert [reward.train for reward in objective.rewards] == [True, False]
     assert objective.rewards[1].folder == str(demo / "pictures")
     assert objective.evaluation.guard == "stop"

@@ -6,7 +6,7 @@ from onetrainer.messages.durations import (
     format_step_time,
     time_lines,
 )
-from onetrainer.messages.words import some
+from onetrainer.messages.formatting import some
 from tests.each import each
 
 
@@ -35,15 +35,15 @@ def test_a_step_and_the_whole_are_reported_with_where():
 
 
 def test_a_terminal_shows_what_passes_are_for():
-    parts = {"drawing": 18.0, "trained": 4.5, "backward": 9.0}
-    lines = time_lines({"words": "about 40 s", "unet_calls": 31.5, "parts": parts})
+    parts = {"sampling": 18.0, "trained": 4.5, "backward": 9.0}
+    lines = time_lines({"message": "about 40 s", "unet_calls": 31.5, "parts": parts})
     assert lines[:2] == ["Time: about 40 s.", "A step is as much work as 31.5 passes of the UNet:"]
     assert [line.split()[0] for line in lines[2:]] == ["18", "4.5", "9"]
 
 
 def test_ordinary_training_has_no_line_about_passes():
     ordinary = {"ordinary": 4.0, "repeated": 4.0, "backward": 8.0}
-    told = {"words": "about 1 s", "unet_calls": 16.0, "parts": ordinary}
+    told = {"message": "about 1 s", "unet_calls": 16.0, "parts": ordinary}
     assert time_lines(told) == ["Time: about 1 s."]
     assert time_lines({}) == []
 

@@ -28,13 +28,13 @@ PEAK = round(9.5 * GB)
 FIXES = [
     {
         "changes": {"hardware.gradient_checkpointing": "block", "training.accumulation": 2},
-        "words": "repeat whole blocks",
+        "message": "repeat whole blocks",
         "cost": "a third more time",
         "peak_bytes": 5 * GB,
     },
     {
         "changes": {"hardware.vae_tiling": True, "hardware.offload_layers": 0.5},
-        "words": "half of the layers",
+        "message": "half of the layers",
         "cost": "twice the time",
         "peak_bytes": 9 * GB,
     },
@@ -102,7 +102,7 @@ def test_fixes_are_reported_with_the_settings_to_type():
 
 def test_parts_and_phases_that_are_not_known_are_called_by_their_names():
     assert (component_label("unet"), component_label("new_part")) == ("UNet", "new part")
-    assert (phase_label("drawing"), phase_label("else")) == ("sampling", "else")
+    assert (phase_label("sampling"), phase_label("else")) == ("sampling", "else")
     assert largest_parts(PHASES["training"], 2) == "activations 5.00 GB, UNet 4.00 GB"
 
 

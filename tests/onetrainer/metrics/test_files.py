@@ -18,7 +18,9 @@ THIRD = 1 / 3
 
 
 def losses(step, *values):
-    return {name: Measurement(step, {"ä.png": list(values)}, 2) for name in ("shown", "last")}
+    return {
+        name: Measurement(step, {"ä.png": list(values)}, 2) for name in ("sampling", "without_ema")
+    }
 
 
 def evaluation(step, *scores):

@@ -13,7 +13,7 @@ from onetrainer.run.wire import decode_event, encode_event
 from tests.each import each
 
 TRAINED = {"sharpness": 1.0}
-WATCHED = {"aesthetic": 1.0}
+MONITORED = {"aesthetic": 1.0}
 
 
 def evaluation(step, sharpness, aesthetic, **drift):
@@ -32,8 +32,8 @@ def evaluation(step, sharpness, aesthetic, **drift):
     return EvaluationResult(step, tuple(images), drift)
 
 
-def judged(evaluations, *, trained=TRAINED, watched=WATCHED, **settings):
-    return judge(evaluations, trained=trained, watched=watched, settings=Evaluation(**settings))
+def judged(evaluations, *, trained=TRAINED, monitored=MONITORED, **settings):
+    return judge(evaluations, trained=trained, monitored=monitored, settings=Evaluation(**settings))
 
 
 def around(mean):
@@ -75,7 +75,7 @@ def test_differences_to_the_base_are_paired():
 
 
 @each(
-    ("evaluations", "verdict", "best_step", "words"),
+    ("evaluations", "verdict", "best_step", "message"),
     [
         (
             [BASE],
@@ -123,12 +123,12 @@ def test_differences_to_the_base_are_paired():
         ),
     ],
 )
-def test_the_verdict_and_its_message(evaluations, verdict, best_step, words):
+def test_the_verdict_and_its_message(evaluations, verdict, best_step, message):
     found = judged(evaluations)
     assert (found.verdict, found.best_step) == (verdict, best_step)
     assert found.is_best == (best_step == found.step)
     assert found.stops == (verdict == "hacking")
-    assert found.words == words
+    assert found.message == message
     assert (found.rewards["aesthetic"]["since_base"] is None) == (verdict == "first")
     assert [found.rewards[name]["trained"] for name in ("sharpness", "aesthetic")] == [1.0, 0.0]
 
@@ -145,7 +145,7 @@ def test_the_verdict_and_its_message(evaluations, verdict, best_step, words):
 def test_the_settings_decide_what_hacking_does(settings, verdict, stops, best):
     found = judged(HACKED, **settings)
     assert (found.verdict, found.stops, found.best_step) == (verdict, stops, best)
-    assert found.words.endswith(" The run stops here.") == stops
+    assert found.message.endswith(" The run stops here.") == stops
 
 
 def test_a_clean_evaluation_between_ends_the_row_and_what_was_suspicious_is_never_the_best():
@@ -155,11 +155,11 @@ def test_a_clean_evaluation_between_ends_the_row_and_what_was_suspicious_is_neve
 
 
 def test_of_a_weight_below_zero_a_rise_is_the_harm():
-    watched = {"aesthetic": -1.0}
-    found = judged([BASE, rising(5, 0.65, 5.5), rising(10, 0.7, 5.5)], watched=watched)
+    monitored = {"aesthetic": -1.0}
+    found = judged([BASE, rising(5, 0.65, 5.5), rising(10, 0.7, 5.5)], monitored=monitored)
     assert found.verdict == "hacking"
-    assert "which is not trained and should be low, rose by 0.51:" in found.words
-    assert judged(HACKED, watched=watched).verdict == "improving"
+    assert "which is not trained and should be low, rose by 0.51:" in found.message
+    assert judged(HACKED, monitored=monitored).verdict == "improving"
 
 
 def test_of_two_prompts_a_fall_is_reported_and_not_held_against_the_run():
@@ -169,7 +169,7 @@ def test_of_two_prompts_a_fall_is_reported_and_not_held_against_the_run():
     )
     found = judged([base, bad, worse])
     assert (found.verdict, found.stops) != ("hacking", True)
-    assert "fell by 2" in found.words
+    assert "fell by 2" in found.message
     alike = [
         EvaluationResult(one.step, one.images, {"variety": 1 - one.step / 10})
         for one in (base, bad, worse)
@@ -198,7 +198,7 @@ def test_too_little_diversity_is_hacking():
     ]
     found = judged([base, *alike])
     assert found.verdict == "hacking"
-    assert "images of one prompt have become similar (diversity is 55 % of that of" in found.words
+    assert "images of one prompt have become similar (diversity is 55 % of that of" in found.message
     assert found.drift == pytest.approx({"diversity": 0.55, "distance": 0.25})  # contrast has none
     assert judged([base, *alike], least_diversity=0.5).verdict == "flat"
 
@@ -217,15 +217,15 @@ def test_images_that_drift_are_reported(contrast, words):
     found = judged(
         [base, evaluation(5, around(0.6), around(5.0), contrast=contrast, saturation=0.4)]
     )
-    assert found.words == (
+    assert found.message == (
         "Sharpness rose by 0.1 since the base: still improving; the monitored rewards have not"
         " changed significantly." + words
     )
 
 
 def test_several_trained_rewards_are_reported_together():
-    found = judged([BASE, GOOD], trained={"sharpness": 1.0, "aesthetic": 1.0}, watched={})
-    assert found.words == (
+    found = judged([BASE, GOOD], trained={"sharpness": 1.0, "aesthetic": 1.0}, monitored={})
+    assert found.message == (
         "The trained rewards together rose by 0.2 since the base: still improving."
     )
 
@@ -234,7 +234,7 @@ def test_scores_that_are_no_numbers_are_reported_and_passed_over():
     broken = evaluation(10, [math.nan, 0.5, 0.5, 0.5], around(5.0))
     found = judged([BASE, GOOD, broken])
     assert (found.verdict, found.best_step, found.is_best) == ("flat", 5, False)
-    assert found.words == (
+    assert found.message == (
         "Some scores are not numbers (sharpness), so there is no verdict on this evaluation."
     )
     later = judged([BASE, GOOD, broken, BAD, WORSE])
@@ -264,7 +264,7 @@ def test_stats_are_the_mean_and_the_spread_over_images():
 def first_hacking(seed, fall):
     """Which of 20 evaluations of 6 prompts is called hacking first, or None; the reward rises.
 
-    The watched reward varies with the image (deviation 1) and from evaluation to evaluation with
+    The monitored reward varies with the image (deviation 1) and from evaluation to evaluation with
     the prompt (0.5), about a mean that falls by `fall` from one evaluation to the next.
     """
     random = np.random.default_rng(seed)
@@ -278,7 +278,7 @@ def first_hacking(seed, fall):
             for number, score in enumerate(row)
         ]
         evaluations.append(EvaluationResult(step, tuple(images)))
-    found = guard._findings(evaluations, watched=WATCHED, settings=Evaluation())
+    found = guard._findings(evaluations, monitored=MONITORED, settings=Evaluation())
     flags = [one.is_suspicious for one in found]
     return next((step for step in range(1, 21) if flags[step] and flags[step - 1]), None)
 

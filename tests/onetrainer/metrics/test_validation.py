@@ -96,7 +96,7 @@ TWO = [[0.6, 0.2], [0.29, 0.198]]
 
 
 @each(
-    ("rows", "verdict", "best_step", "words"),
+    ("rows", "verdict", "best_step", "message"),
     [
         ([[0.2, 0.4]], "first", 0, "Validation loss 0.3 on 2 images."),
         (
@@ -147,11 +147,11 @@ TWO = [[0.6, 0.2], [0.29, 0.198]]
         ),
     ],
 )
-def test_the_verdict_and_its_message(rows, verdict, best_step, words):
+def test_the_verdict_and_its_message(rows, verdict, best_step, message):
     found = judge(history(*rows))
     assert (found.verdict, found.best_step) == (verdict, best_step)
     assert found.is_best == (best_step == 100 * (len(rows) - 1))
-    assert found.words.startswith(words)
+    assert found.message.startswith(message)
     assert (found.since_start is None) == (len(rows) == 1)
 
 
@@ -164,14 +164,14 @@ def test_a_run_that_ends_above_its_start_is_not_said_to_memorize():
     above = [[0.26, 0.36, 0.461], [0.26, 0.361, 0.46]]
     found = judge(history([0.20, 0.30, 0.40], [0.19, 0.29, 0.391], *above))
     assert found.verdict == "overfitting"
-    assert "worse than before training, so the learning rate may be too high" in found.words
+    assert "worse than before training, so the learning rate may be too high" in found.message
     # Surely above the start alone: the best differs from image to image.
     assert judge(history(RISING[0], [0.05, 0.40, 0.42], *RISING[1:])).verdict == "overfitting"
 
 
 def test_where_nothing_was_measured_before_training_the_message_names_the_first_step():
     rows = [measured(100 * n, 0.2 + n / 50, 0.3 + n / 50, 0.4 + n / 49) for n in (1, 2, 3)]
-    assert "above that of step 100: worse than at step 100, so" in judge(rows).words
+    assert "above that of step 100: worse than at step 100, so" in judge(rows).message
 
 
 def first_overfitting(seed, rise):
@@ -212,7 +212,7 @@ def test_of_one_image_the_noise_levels_are_the_pairs():
     lower = judge([measured(0, 0.3), measured(1, 0.29)])
     assert (lower.verdict, lower.error) == ("improving", 0)
     assert lower.since_start_error == pytest.approx(0, abs=1e-12)
-    assert lower.words.endswith("A single image says little about others.")
+    assert lower.message.endswith("A single image says little about others.")
     mixed = Measurement(1, {"0.png": [0.1, 0.35, 0.29, 0.33]})
     assert judge([measured(0, 0.3), mixed]).verdict == "flat"
     single = [Measurement(step, {"a": [loss]}) for step, loss in enumerate((0.3, 0.1, 0.2))]

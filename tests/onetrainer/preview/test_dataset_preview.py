@@ -301,7 +301,7 @@ def test_fractions_and_few_full_steps_are_reported(root):
     made = config(root, data=data, training={"batch_size": 4, "steps": 2})
     told = "\n".join(format_preview(preview_dataset(made)))
     assert re.search(r"^  more +3 +1\.5  training$", told, re.MULTILINE)
-    # One showing of the three squares and the five others are two steps; two wide ones are one.
+    # One repeat of the three squares and the five others are two steps; two wide ones are one.
     assert "An epoch has 8 images in 3 steps; 2 steps are 0.67 epochs" in told
     assert "2 steps of an epoch have fewer than 4 images" in told
     assert "Cache: 20 image variations and 8 captions" in told  # both folders say the same

@@ -5,7 +5,7 @@ import pytest
 from onetrainer.config.train import TrainConfig
 from onetrainer.rewards.cost import DISTANCE_PASSES, StepCost, cost_of
 
-STEPS, IMAGES = 10, 6  # of a drawing; in a step
+STEPS, IMAGES = 10, 6  # of sampling; in a step
 
 
 def config(algorithm=None, *, keep=None, checkpoint=False, hardware=None, **more):

@@ -22,7 +22,7 @@ def config(seed=0, rewards=(), evaluation=None, **prompts):
     return resolve({"objective": objective, "training": {"seed": seed}}, source="test")
 
 
-def test_a_share_is_validation_and_not_trained():
+def test_a_fraction_is_validation_and_not_trained():
     split = prompts_of(config())
     assert len(split.validation) == 4
     assert sorted(split.trained + split.validation) == sorted(ANIMALS)

@@ -12,7 +12,7 @@ COUNT = 4200
 CHANCES = [(n + 0.5) / COUNT for n in range(COUNT)]
 
 
-def test_a_range_of_shares_means_the_same_of_few_steps_and_of_many():
+def test_a_range_of_fractions_means_the_same_of_few_steps_and_of_many():
     for steps in (5, 10, 50):
         drawn = [truncation.last_steps(c, steps=steps, least=0.2, most=0.6) for c in CHANCES]
         assert min(drawn) == 0.2 * steps + 1
@@ -20,12 +20,12 @@ def test_a_range_of_shares_means_the_same_of_few_steps_and_of_many():
         assert sum(drawn) / COUNT == pytest.approx(0.4 * steps + 0.5)
 
 
-def test_of_all_shares_each_number_of_last_steps_is_as_likely_and_a_share_alone_is_exact():
+def test_of_all_fractions_each_number_of_last_steps_is_as_likely_and_a_fraction_alone_is_exact():
     drawn = Counter(truncation.last_steps(chance, steps=20, least=0, most=1) for chance in CHANCES)
     assert drawn == dict.fromkeys(range(1, 21), COUNT / 20)
-    for share, steps, expected in ((0, 7, 1), (0.1, 30, 3), (1, 7, 7)):
+    for fraction, steps, expected in ((0, 7, 1), (0.1, 30, 3), (1, 7, 7)):
         for chance in (0.0, 0.999):
-            found = truncation.last_steps(chance, steps=steps, least=share, most=share)
+            found = truncation.last_steps(chance, steps=steps, least=fraction, most=fraction)
             assert found == expected
 
 
@@ -51,11 +51,11 @@ def test_a_late_step_is_any_of_those_in_the_range():
     assert drawn == dict.fromkeys(range(15, 20), COUNT / 5)
 
 
-def test_an_early_end_leaves_out_as_many_steps_as_any_up_to_its_share():
-    drawn = Counter(truncation.early_calls(c, steps=10, share=0.3) for c in CHANCES)
+def test_an_early_end_leaves_out_as_many_steps_as_any_up_to_its_fraction():
+    drawn = Counter(truncation.early_calls(c, steps=10, fraction=0.3) for c in CHANCES)
     assert drawn == dict.fromkeys((7, 8, 9, 10), COUNT / 4)
-    assert truncation.mean_early_calls(steps=10, share=0.3) == 8.5
-    assert {truncation.early_calls(c, steps=10, share=0) for c in CHANCES} == {10}
+    assert truncation.mean_early_calls(steps=10, fraction=0.3) == 8.5
+    assert {truncation.early_calls(c, steps=10, fraction=0) for c in CHANCES} == {10}
 
 
 def test_spread_steps_are_evenly_apart_and_reach_every_step_as_often():
@@ -67,5 +67,5 @@ def test_spread_steps_are_evenly_apart_and_reach_every_step_as_often():
 
 def test_of_fewer_steps_than_are_to_be_trained_all_are():
     assert truncation.spread_steps(0.9, calls=3, count=5) == (0, 1, 2)
-    mean = truncation.mean_spread_steps(steps=6, share=0.5, count=5)
+    mean = truncation.mean_spread_steps(steps=6, fraction=0.5, count=5)
     assert mean == (5 + 5 + 4 + 3) / 4

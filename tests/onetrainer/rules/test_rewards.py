@@ -7,10 +7,10 @@ from onetrainer.rules.rules import check_rules
 from tests.each import each
 
 WARMER = {"reward": "color"}
-WATCHED = {"reward": "contrast", "train": False}
+MONITORED = {"reward": "contrast", "train": False}
 SOUND = {
     "kind": "alignprop",
-    "rewards": [WARMER, WATCHED],
+    "rewards": [WARMER, MONITORED],
     "prompts": {"text": "a cat\na dog\na fox\na hen"},
 }
 
@@ -39,11 +39,12 @@ def test_a_sound_config_needs_no_images():
     ("changes", "path"),
     [
         ({"rewards": []}, "objective.rewards"),
-        ({"rewards": [WATCHED]}, "objective.rewards.0.train"),
-        ({"rewards": [WARMER | {"weight": 0.0}, WATCHED]}, "objective.rewards.0.weight"),
-        ({"rewards": [{"reward": "jpeg_size"}, WATCHED]}, "objective.rewards.0.reward"),
-        ({"rewards": [{"reward": "pickscore"}, WATCHED]}, "objective.rewards.0.model"),
-        ({"rewards": [{"reward": "aesthetic", "model": "x"}, WATCHED]}, "objective.rewards.0.head"),
+        ({"rewards": [MONITORED]}, "objective.rewards.0.train"),
+        ({"rewards": [WARMER | {"weight": 0.0}, MONITORED]}, "objective.rewards.0.weight"),
+        ({"rewards": [{"reward": "jpeg_size"}, MONITORED]}, "objective.rewards.0.reward"),
+        ({"rewards": [{"reward": "pickscore"}, MONITORED]}, "objective.rewards.0.model"),
+        ({"rewards": [{"reward": "aesthetic", "model": "x"}, MONITORED]},
+         "objective.rewards.0.head"),
         ({"rewards": [WARMER, {"reward": "reference", "train": False}]},
          "objective.rewards.1.folder"),
         ({"rewards": [WARMER, {"reward": "function", "train": False, "function": "x"}]},
@@ -119,15 +120,15 @@ def test_of_a_single_trained_step_there_is_nothing_to_checkpoint(algorithm):
     assert reported(rollout__checkpoint=False, algorithm=algorithm) == {}
 
 
-def test_a_reward_without_gradient_is_fine_with_best_of_n_and_when_watched():
+def test_a_reward_without_gradient_is_fine_with_best_of_n_and_when_monitored():
     size = {"reward": "jpeg_size"}
-    assert reported(algorithm={"kind": "best_of_n"}, rewards=[size, WATCHED]) == {}
+    assert reported(algorithm={"kind": "best_of_n"}, rewards=[size, MONITORED]) == {}
     assert reported(rewards=[WARMER, size | {"train": False}]) == {}
 
 
 def test_each_fix_of_a_function_without_a_gradient_fixes():
     own = {"reward": "function", "function": "own.py:mine"}
-    made = document(rewards=[own, WATCHED, {"reward": "color"}])
+    made = document(rewards=[own, MONITORED, {"reward": "color"}])
     (problem,) = problems(resolve(made, source="test"))
     assert len(problem.choices) == 3
     for fix in problem.choices:

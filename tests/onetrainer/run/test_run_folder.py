@@ -13,13 +13,16 @@ from onetrainer.run import client
 from onetrainer.run.commands import decode_command, encode_command
 from onetrainer.run.event_log import EventReader, EventWriter, rewind
 from onetrainer.run.events import (
+    Evaluated,
     Failed,
     Finished,
+    Forecast,
     Phase,
     Progress,
     Sample,
     Started,
     Stopped,
+    Validated,
     Warned,
 )
 from onetrainer.run.run_folder import RunFolder, create_run, fill_run, open_run, write_atomic
@@ -57,6 +60,31 @@ def test_a_line_that_is_no_event_is_passed_over(line):
 def test_an_event_of_a_later_version_is_read_without_what_is_new():
     line = json.dumps({"type": "Warned", "time": 1, "text": "a", "color": "red"})
     assert decode_event(line) == Warned("a")
+
+
+def test_events_of_older_versions_are_read_under_their_former_names():
+    band = {"step": 1, "best_step": 1, "is_best": True, "error": 0.1}
+    lines = [
+        {"type": "Validated", **band, "loss": 0.2, "pictures": 3, "verdict": "flat", "words": "a",
+         "by_concept": {"last": 0.2}, "weights": "last"},
+        {"type": "Evaluated", **band, "reward": 1.0, "verdict": "flat", "words": "b",
+         "pictures": [{"path": "average"}]},
+        {"type": "Forecast", "phases": {"drawing": {"unet": 5, "average": 1}}, "peak_bytes": 6,
+         "peak_phase": "drawing", "cures": [{"words": "c", "changes": {"ema.use": False}}],
+         "time": {"words": "d", "parts": {"drawing": 2.0}}},
+    ]  # fmt: skip
+    assert [decode_event(json.dumps(line)) for line in lines] == [
+        Validated(
+            1, 0.2, 0.1, 3, 1, True, "flat", "a",
+            by_concept={"last": 0.2}, weights="without_ema",
+        ),
+        Evaluated(1, 1.0, 0.1, 1, True, "flat", "b", images=[{"path": "average"}]),
+        Forecast(
+            {"sampling": {"unet": 5, "ema": 1}}, "sampling", 6,
+            fixes=[{"message": "c", "changes": {"ema.use": False}}],
+            time={"message": "d", "parts": {"sampling": 2.0}},
+        ),
+    ]  # fmt: skip
 
 
 def test_a_command_survives_the_wire():

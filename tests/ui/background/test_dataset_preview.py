@@ -51,10 +51,10 @@ def told(found):
 def test_every_image_is_at_one_size_of_each_resolution(project, token):
     buckets = {"buckets": {"resolutions": [{"resolution": 96}, {"resolution": 128}]}}
     found = preview(project, token, data=buckets)
-    images = [showing.item for size in found.buckets for showing in size.images]
+    images = [image.item for size in found.buckets for image in size.images]
     assert sorted(images) == sorted([*range(12)] * 3)
     for size in found.buckets:
-        assert all(found.transform(showing).bucket == size.bucket for showing in size.images)
+        assert all(found.transform(image).bucket == size.bucket for image in size.images)
 
 
 def test_a_cancelled_preview_stops_comparing_images(project, token, monkeypatch):
@@ -95,9 +95,9 @@ def test_what_their_owner_should_know_is_marked(project, token):
 def test_repeats_are_those_of_training(project, token):
     captions = {"shuffle": True, "dropout": 0.3}
     found = preview(project, token, data={"captions": captions, "augmentation": {"flip": "random"}})
-    showing = found.buckets[0].images[0]
-    turns = found.repeats(showing)
-    item, concept = found.item(showing), found.concept(showing)
+    image = found.buckets[0].images[0]
+    turns = found.repeats(image)
+    item, concept = found.item(image), found.concept(image)
     assert [turn.caption for turn in turns] == [
         sample_caption(item, concept, number) for number in range(8)
     ]

@@ -12,7 +12,7 @@ from ui.background.forecaster import Forecaster
 from ui.model.draft import Draft
 
 SMALL = Forecast({"training": {"unet": 5}}, "training", 5, 9)
-CURED = Forecast({"training": {"unet": 5}}, "training", 5, 9, [{"words": "x"}])
+CURED = Forecast({"training": {"unet": 5}}, "training", 5, 9, [{"message": "x"}])
 
 
 class FakeWork:

@@ -37,7 +37,7 @@ def validation(*losses):
     made = Validation()
     for place, loss in enumerate(losses):
         best = min(range(place + 1), key=lambda one: losses[one])
-        known = {"error": 0.001, "images": 5, "is_best": best == place, "words": ""}
+        known = {"error": 0.001, "images": 5, "is_best": best == place, "message": ""}
         made.add(Validated(place * 50, loss, best_step=best * 50, verdict="flat", **known))
     return made
 

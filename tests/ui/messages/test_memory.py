@@ -59,17 +59,17 @@ def test_every_part_has_a_color_of_its_own_as_far_as_there_are_any():
 
 
 def test_parts_and_phases_begin_a_line_with_a_capital():
-    assert [component_title(name) for name in ("unet", "average", REST)] == [
+    assert [component_title(name) for name in ("unet", "ema", REST)] == [
         "UNet",
         "EMA",
         "Everything else",
     ]
-    assert [phase_title(name) for name in ("drawing", "new")] == ["Sampling", "New"]
+    assert [phase_title(name) for name in ("sampling", "new")] == ["Sampling", "New"]
 
 
 def test_a_fix_says_what_it_comes_to_and_costs():
     fix = {
-        "words": "repeat whole blocks",
+        "message": "repeat whole blocks",
         "peak_bytes": 8 * GIB,
         "cost": "a third more time",
         "changes": {"hardware.gradient_checkpointing": "block"},
@@ -87,7 +87,7 @@ def test_a_fix_fits_where_the_verdict_would_say_so():
         (13, "not enough alone", "dim"),
     ]:
         found = fix_summary(
-            {"words": "x", "peak_bytes": round(peak * GIB)}, forecast(14.2, 12 * GIB)
+            {"message": "x", "peak_bytes": round(peak * GIB)}, forecast(14.2, 12 * GIB)
         )
         assert (found.details.split(" · ")[0], found.tone) == (mark, tone), (peak, mark, tone)
         after = verdict(forecast(peak, 12 * GIB))
@@ -95,7 +95,7 @@ def test_a_fix_fits_where_the_verdict_would_say_so():
 
 
 def test_what_was_counted_is_shown_where_it_is_not_plain():
-    card = Forecast({"training": {"unet": 5}, "drawing": {"unet": 5}}, "training", 5, 9)
+    card = Forecast({"training": {"unet": 5}, "sampling": {"unet": 5}}, "training", 5, 9)
     assert forecast_notes(card, is_for_processor=False) == ""
     main = Forecast({"training": {"unet": 5, "program": 1}}, "training", 6, 9)
     assert forecast_notes(main, is_for_processor=False) == (

@@ -12,7 +12,7 @@ from ui.progress.validation import Validation, facts, format_change, with_band
 
 def validated(step, loss, **details):
     known = {"error": 0.002, "images": 8, "best_step": step, "is_best": True}
-    return Validated(step, loss, verdict="flat", words="words", **{**known, **details})
+    return Validated(step, loss, verdict="flat", message="text", **{**known, **details})
 
 
 def told(*events):
@@ -37,7 +37,7 @@ def test_the_best_is_the_one_that_the_newest_names():
 
 
 def test_weights_of_the_last_step_stand_beside_those_that_are_shown():
-    validation = told(validated(10, 0.2), validated(10, 0.22, weights="last"))
+    validation = told(validated(10, 0.2), validated(10, 0.22, weights="without_ema"))
     assert (validation.newest.loss, validation.newest_without_ema.loss) == (0.2, 0.22)
     assert ("Without EMA", "0.2200 ± 0.0020", "text") in facts(validation)
     validation.add(validated(20, 0.1))
@@ -82,7 +82,9 @@ def test_a_change_without_a_band_is_never_sure():
 
 
 def test_a_first_validation_forgets_what_was_measured_in_another_way():
-    validation = told(validated(0, 0.3), validated(0, 0.3, weights="last"), validated(20, 0.2))
+    validation = told(
+        validated(0, 0.3), validated(0, 0.3, weights="without_ema"), validated(20, 0.2)
+    )
     validation.add(replace(validated(20, 0.5), verdict="first"))
     assert [one.loss for one in validation.events] == [0.5]
     assert [one.loss for one in validation.without_ema] == [

@@ -169,7 +169,7 @@ def _finished_message(done: Finished, state: RunState, folder: RunFolder) -> Mes
 def _guard_warning(state: RunState) -> str:
     """Return the warning of the guard; "" if it sees no problem."""
     newest = state.rewards.newest
-    return newest.words if newest is not None and newest.verdict == "hacking" else ""
+    return newest.message if newest is not None and newest.verdict == "hacking" else ""
 
 
 def stopped_message(stopped: Stopped, folder: RunFolder) -> Message:

@@ -67,7 +67,7 @@ class RunRewards:
         session = self._context.session
         rewards, folder = session.state.rewards, session.folder
         newest = rewards.newest
-        is_repeated = newest is not None and newest.words in self._banner.text
+        is_repeated = newest is not None and newest.message in self._banner.text
         key = (session.generation, len(rewards.evaluations), newest, is_repeated)
         if key == self._state or folder is None:
             return
@@ -80,7 +80,7 @@ class RunRewards:
             return
         label, tone = VERDICTS.get(newest.verdict, ("", "dim"))
         self._verdict.configure(text=label, style=_label_style(tone))
-        self._summary.configure(text=newest.words)
+        self._summary.configure(text=newest.message)
         if is_repeated:
             self._summary.pack_forget()
         else:
@@ -115,7 +115,7 @@ class RunRewards:
         kit, gap = self._context.kit, self._context.kit.px(10)
         legend = kit.frame(head)
         kit.label(legend, "▬ trained", style="SmallAccent").pack(side="left")
-        evaluated = tk.Label(legend, text="┅ watched", font="OneTrainerSmall", borderwidth=0)
+        evaluated = tk.Label(legend, text="┅ monitored", font="OneTrainerSmall", borderwidth=0)
         kit.theme.paint(evaluated, bg="card", fg="validation")
         evaluated.pack(side="left", padx=(gap, 0))
         return legend

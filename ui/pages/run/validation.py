@@ -67,7 +67,7 @@ class ValidationCard:
             return
         verdict, tone = VERDICTS[newest.verdict]
         self._verdict.configure(text=verdict, style=_label_style(tone, "Small"))
-        self._summary.configure(text=newest.words)
+        self._summary.configure(text=newest.message)
         self._show_facts(validation)
         self._show_tables(validation)
 

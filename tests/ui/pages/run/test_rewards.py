@@ -40,7 +40,7 @@ def known(mean, since=None, band=None, **more):
 def evaluated(step, reward=0.0, verdict="improving", **details):
     scores = {"": reward, "sharpness": 0.25, "color": 0.5}
     usual = {
-        "words": "words",
+        "message": "text",
         "best_step": step,
         "is_best": True,
         "rewards": {"sharpness": known(0.2), "color": known(0.5, trained=1)},
@@ -138,12 +138,12 @@ def test_an_image_lists_trained_rewards_first_and_their_sum_only_if_there_are_se
     assert image_scores_text(rewards, 1, 0) == "together 0.700   sharpness 0.250   color 0.500"
 
 
-def test_trained_rewards_come_before_watched_ones_and_these_before_drift():
+def test_trained_rewards_come_before_monitored_ones_and_these_before_drift():
     drift = {"saturation": 1.2, "diversity": 0.9, "distance": 0.02}
     found = reward_trends(rewards_of(evaluated(0, drift=drift)), least_diversity=0.6)
     assert [(one.name, one.kind) for one in found] == [
         ("color", "trained"),
-        ("sharpness", "watched"),
+        ("sharpness", "monitored"),
         ("diversity", "drift"),
         ("saturation", "drift"),
         ("distance", "drift"),
@@ -336,6 +336,6 @@ def run_page(root, kit, tmp_path, *events):
 
 
 def test_the_guard_warns_while_the_run_goes_on(root, kit, tmp_path):
-    warning = evaluated(10, 2.0, verdict="hacking", words="The color rose, but")
+    warning = evaluated(10, 2.0, verdict="hacking", message="The color rose, but")
     page = run_page(root, kit, tmp_path, Started(1, 0, 60), evaluated(0, verdict="first"), warning)
     assert page.banner.text.splitlines() == ["Warning from the guard", "The color rose, but"]
