@@ -27,10 +27,8 @@ from ui.messages.problems import implied_change_message
 from ui.model.draft import Draft
 from ui.model.form_fields import find_setting, page_of, pages
 from ui.model.window_state import read_state, write_state
-from ui.pages.preview.page import PreviewPage
 from ui.pages.registry import PAGES, SETTINGS_PAGES, make_view
 from ui.pages.samples.page import SamplesPage
-from ui.pages.settings.page import SettingsPage
 from ui.shell.shell import Shell
 from ui.theme.theme import Theme, pair
 from ui.widgets.scroller import bind_wheel
@@ -130,11 +128,8 @@ class App:
     def jump(self, path: str) -> None:
         """Go to a setting and focus it."""
         self.show_page(page_of(path))
-        view = self.view(self.page)
-        if isinstance(view, SettingsPage):
-            view.reveal(path)
-            if not view.has_help_column:
-                self._explain(path)
+        if not self.view(self.page).reveal(path):
+            self._explain(path)
 
     def jump_to_problem(self, by: int = 1) -> None:
         """Go to the next problem, or to the previous one for -1."""
@@ -147,8 +142,7 @@ class App:
     def commit(self) -> None:
         """Pass everything that is being typed to the draft."""
         for view in self._views.values():
-            if isinstance(view, SettingsPage):
-                view.commit()
+            view.commit()
 
     def switch_mode(self) -> None:
         """Switch between dark and light."""
@@ -318,9 +312,8 @@ class App:
     def _close(self) -> None:
         self.save_state()
         self.context.forecasts.close()
-        preview = self._views.get("preview")
-        if isinstance(preview, PreviewPage):
-            preview.close()
+        for view in self._views.values():
+            view.close()
         self.pump.stop()
         self.root.destroy()
 

@@ -4,7 +4,6 @@ import tkinter as tk
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from onetrainer.run.commands import CommandName
 from ui.background.forecaster import Forecaster
@@ -102,7 +101,7 @@ class Context:
     pages: tuple[Page, ...]
 
 
-class View(Protocol):
+class View:
     """One page."""
 
     name: str
@@ -110,3 +109,13 @@ class View(Protocol):
 
     def refresh(self) -> None:
         """Update the page; called only while it is displayed."""
+
+    def reveal(self, path: str) -> bool:
+        """Scroll to a setting and focus it; return whether the page shows its help as well."""
+        return False
+
+    def commit(self) -> None:
+        """Write everything typed to the draft."""
+
+    def close(self) -> None:
+        """End background work, because the window closes."""

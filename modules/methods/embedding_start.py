@@ -87,7 +87,7 @@ def _from_file(family: Family, token: EmbeddingToken) -> Embedding:
         raise UserError(
             f'{path.name}: its vectors replace the text encoders\' output, but "{token.token}"'
             " replaces their input",
-            'Expected input vectors, or a token whose place is "output"',
-            'Set the token\'s place to "output", or choose another file',
+            "Expected the file of an input embedding",
+            f'Choose another file, or train "{token.token}" as an output embedding',
         )
     return Embedding(token.token, vectors)

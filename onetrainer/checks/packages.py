@@ -31,7 +31,7 @@ def missing_board() -> Problem:
     return Problem(
         "output.tensorboard",
         f'TensorBoard needs the package "{BOARD_PACKAGE}", which is not installed',
-        "It comes with an extra of this program",
+        f'It comes with the extra "{BOARD_EXTRA}" of this program',
         f"Install it with: {install_command(BOARD_EXTRA)}; or turn it off.",
         fix=Fix("output.tensorboard", value=False),
     )
@@ -45,7 +45,7 @@ def missing_quantizer(kind: Quantization) -> Problem | None:
     return Problem(
         "hardware.quantization",
         f'{kind} needs the package "{package}", which is not installed',
-        "It comes with an extra of this program",
+        f'It comes with the extra "{QUANTIZER_EXTRA}" of this program',
         f"Install it with: {install_command(QUANTIZER_EXTRA)}; or set it to none.",
         fix=Fix("hardware.quantization", "none"),
     )

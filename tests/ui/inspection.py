@@ -117,7 +117,7 @@ def _state(app: App, timing: Timing) -> Answer:
         "sample_place": [samples._prompt, samples._step]
         if isinstance(samples, SamplesPage)
         else [],
-        "sample_shown": samples.viewer.shown_step if isinstance(samples, SamplesPage) else -1,
+        "sample_shown": samples.viewer._drawn_step if isinstance(samples, SamplesPage) else -1,
         "cost": _texts(_card(page, CostCard), "_time", "_note", "_passes")
         if isinstance(page, SettingsPage)
         else [],

@@ -82,11 +82,6 @@ class Viewer:
             return self._book.at(self._prompt, steps[0]) if steps else None
         return self._book.nearest(self._prompt, self._step)
 
-    @property
-    def shown_step(self) -> int:
-        """Step of the visible image; -1 for none."""
-        return self._drawn_step
-
     def _bind(self) -> None:
         canvas, line = self.canvas, self.timeline.canvas
         canvas.bind("<Configure>", lambda _: self._draw())

@@ -40,7 +40,7 @@ def missing_packages(section: Reconstruction) -> Problem | None:
     return Problem(
         "objective.lpips",
         f"LPIPS needs {' and '.join(missing)}, which cannot be found",
-        "They come with an extra of this program",
+        f'They come with the extra "{LPIPS_EXTRA}" of this program',
         f"Install them with: {install_command(LPIPS_EXTRA)}; or set it to 0.",
         fix=Fix("objective.lpips", 0.0),
     )

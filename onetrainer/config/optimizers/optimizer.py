@@ -32,7 +32,7 @@ def missing_package(section: Optimizer) -> Problem | None:
     return Problem(
         "optimizer.kind",
         f'{section.title} needs the package "{package}", which is not installed',
-        "It comes with an extra of this program",
+        f'It comes with the extra "{section.extra}" of this program',
         f"Install it with: {install_command(section.extra)}",
     )
 

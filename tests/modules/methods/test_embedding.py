@@ -132,7 +132,7 @@ def test_an_output_token_goes_on_from_a_file(tmp_path, has_input):
     [
         ("sd2", "input", ("vectors",), f"vectors of {tiny.WIDTH} numbers"),
         ("sdxl", "output", ("outputs",), f"vectors of {tiny.WIDTH} numbers"),
-        ("sd15", "input", ("outputs",), 'place is "output"'),
+        ("sd15", "input", ("outputs",), "as an output embedding"),
     ],
 )
 def test_a_file_that_does_not_fit_is_refused(tmp_path, base, place, sides, words):

@@ -2,12 +2,12 @@
 
 import tkinter as tk
 
-from ui.context import Context
+from ui.context import Context, View
 from ui.messages.keys import KEYS
 from ui.widgets.scroller import Scroller
 
 
-class KeysPage:
+class KeysPage(View):
     """Keyboard shortcuts of the window."""
 
     name = "keys"
@@ -30,6 +30,3 @@ class KeysPage:
         for line, (keys, description) in enumerate((*KEYS, *pages)):
             kit.label(inner, keys, style="Mono").grid(row=line, column=0, sticky="w")
             kit.label(inner, description).grid(row=line, column=1, sticky="w", pady=kit.px(4))
-
-    def refresh(self) -> None:
-        """Do nothing: the page never changes."""

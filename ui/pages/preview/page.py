@@ -4,7 +4,7 @@ import tkinter as tk
 from functools import partial
 from typing import Protocol
 
-from ui.context import Context
+from ui.context import Context, View
 from ui.pages.preview.check import CheckTab
 from ui.pages.preview.plan import PlanTab
 from ui.widgets.widgets import Button
@@ -21,7 +21,7 @@ class Tab(Protocol):
         """Show the current state."""
 
 
-class PreviewPage:
+class PreviewPage(View):
     """Page with two tabs."""
 
     name = "preview"

@@ -5,7 +5,7 @@ from tkinter import ttk
 
 import customtkinter
 
-from ui.context import Context
+from ui.context import Context, View
 from ui.pages.run.banner import RunBanner
 from ui.pages.run.buttons import RunButtons
 from ui.pages.run.chart import RunChart
@@ -16,7 +16,7 @@ from ui.pages.run.validation import ValidationCard
 from ui.widgets.scroller import Scroller
 
 
-class RunPage:
+class RunPage(View):
     """Everything about the current run, or the last one."""
 
     name = "run"

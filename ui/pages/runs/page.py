@@ -7,7 +7,7 @@ from tkinter import ttk
 from typing import Literal
 
 from onetrainer.run.history import RunSummary, find_runs
-from ui.context import Context
+from ui.context import Context, View
 
 _COLUMNS: tuple[tuple[str, str, int, Literal["w", "e"]], ...] = (
     ("name", "Name", 180, "w"),
@@ -24,7 +24,7 @@ def in_words(run: RunSummary) -> str:
     return "Stopped unexpectedly" if run.standing == "broken off" else run.standing.capitalize()
 
 
-class RunsPage:
+class RunsPage(View):
     """Table of runs, with buttons to show, reuse and open one."""
 
     name = "runs"

@@ -4,7 +4,7 @@ import tkinter as tk
 
 import customtkinter
 
-from ui.context import Context
+from ui.context import Context, View
 from ui.progress.samples import SampleBook
 from ui.widgets.gallery import Gallery
 from ui.widgets.viewer import Viewer
@@ -21,7 +21,7 @@ def extent(book: SampleBook) -> str:
     return f"{text}  ·  {f'{times} times' if times != 1 else 'once'}"
 
 
-class SamplesPage:
+class SamplesPage(View):
     """Samples that follow the newest step until the user selects an earlier one."""
 
     name = "samples"

@@ -3,7 +3,7 @@
 import tkinter as tk
 
 from onetrainer.config.fields import Setting
-from ui.context import Context
+from ui.context import Context, View
 from ui.forms.form import Form
 from ui.forms.row import FormContext
 from ui.model.form_fields import PagePlan, settings_on
@@ -27,7 +27,7 @@ _MARGIN = 28
 _FROM_EDGE, _FROM_MESSAGE = 60, 120
 
 
-class SettingsPage:
+class SettingsPage(View):
     """Page built from its plan, so that a new config setting appears by itself."""
 
     def __init__(self, context: Context, parent: tk.Misc, *, plan: PagePlan) -> None:
@@ -100,8 +100,8 @@ class SettingsPage:
         self._update_switch()
         self._settle(anchor, before)
 
-    def reveal(self, path: str) -> None:
-        """Scroll to a setting and focus it."""
+    def reveal(self, path: str) -> bool:
+        """Scroll to a setting and focus it; return whether the page shows its help as well."""
         row, setting = self.form.reveal(path), self.form.list_card(path)
         if row is not None:
             # In a narrow window the message with the help covers the foot of the page.
@@ -111,6 +111,7 @@ class SettingsPage:
         elif setting is not None:
             self._scroller.show(setting.outer)
             setting.add_button.take_focus()
+        return self.has_help_column
 
     def commit(self) -> None:
         """Write everything typed to the draft."""

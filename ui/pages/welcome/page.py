@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from tkinter import ttk
 
-from ui.context import Context
+from ui.context import Context, View
 from ui.pages.welcome.icons import Draw, draw_demo, draw_images, draw_preset
 from ui.widgets.scroller import Scroller
 from ui.widgets.widgets import ButtonKind, wrap_in_card
@@ -31,7 +31,7 @@ class Way:
     icon: Draw
 
 
-class WelcomePage:
+class WelcomePage(View):
     """Try the demo, train on images, or open a preset."""
 
     name = "welcome"
