@@ -15,7 +15,7 @@ from modules.trainer import StepAbandoned
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.caption_caching import encodes_text_each_step
-from onetrainer.rewards.prompts import PromptSplit, prompts_of
+from onetrainer.rewards.prompts import prompts_of
 from onetrainer.run.events import Phase
 
 _SECONDS_PER_REPORT = 0.1
@@ -87,7 +87,10 @@ def prepare_prompts(run: Run, family: Family) -> RewardPrompts:
     config, section = run.config, run.config.objective
     assert isinstance(section, AlignProp)
     split, size = prompts_of(config), (section.rollout.width, section.rollout.height)
-    texts = None if encodes_text_each_step(config) else _encoded(run, family, split)
+    every = list(dict.fromkeys([EMPTY, *split.trained, *split.validation]))
+    texts = None
+    if not encodes_text_each_step(config):
+        texts = EncodedPrompts.of(family, _with_progress(run, every))
     evaluation = section.evaluation
     return RewardPrompts(
         batches=PromptBatches(
@@ -114,11 +117,6 @@ def denoising_fraction(config: TrainConfig) -> float:
     """Return the fraction of denoising steps on images."""
     section = config.objective
     return section.keep.denoising_share if isinstance(section, AlignProp) else 1.0
-
-
-def _encoded(run: Run, family: Family, split: PromptSplit) -> EncodedPrompts:
-    every = list(dict.fromkeys([EMPTY, *split.trained, *split.validation]))
-    return EncodedPrompts.of(family, _with_progress(run, every))
 
 
 def _with_progress(run: Run, prompts: list[str]) -> Iterator[str]:

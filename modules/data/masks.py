@@ -68,17 +68,16 @@ def _cut_mask(item: Item, transform: ImageTransform, file: BinaryIO) -> Tensor:
     try:
         with open_image(file, item.mask) as image:
             exif_orientation = orientation(image, file)
-            gray = _opacity(image) if item.mask == item.path else _brightness(image)
+            if item.mask == item.path:
+                gray = _normalized(image.convert("RGBA").getchannel("A"), 255)
+            else:
+                gray = _brightness(image)
     except ImageError as error:
         if item.mask == item.path:
             raise
         raise ImageError(item.path, f'its mask "{item.mask.name}": {error.reason}') from error
     cropped = crop_image(apply_orientation(gray, exif_orientation), transform, "masks")
     return torch.from_numpy(np.array(cropped, dtype=np.float32))[None, None]
-
-
-def _opacity(image: Image.Image) -> Image.Image:
-    return _normalized(image.convert("RGBA").getchannel("A"), 255)
 
 
 def _brightness(image: Image.Image) -> Image.Image:

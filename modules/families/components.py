@@ -149,21 +149,24 @@ def load_weights(
     """Load the weights of a file or folder into an empty network, one tensor at a time."""
     shapes = canonical_shapes(network, component)
     try:
-        with open_tensors(_weight_files(path, component)) as reader:
+        files = weight_files(path, component.weights) if path.is_dir() else [path]
+        with open_tensors(files) as reader:
             component_recipes = _recipes(reader, path, component, list(shapes))
             state = read_component(reader, component_recipes, shapes, dtype=dtype, device=device)
     except MissingTensorsError as error:
-        raise _missing_error(path, component.folder, error.names) from error
+        label = component.folder.replace("_", " ")
+        raise UserError(
+            f"{path.name}: {len(error.names)} tensors of the {label} are"
+            f" missing or have another shape, first {error.names[0]}",
+            "Expected a complete model",
+            "Choose another file; this one may be for another model family",
+        ) from error
     expected = network.state_dict().keys()
     renamed = {
         name if name in expected else name.removeprefix(TEXT_LEVEL): tensor
         for name, tensor in state.items()
     }
     network.load_state_dict(renamed, assign=True)
-
-
-def _weight_files(path: Path, component: ComponentSpec) -> list[Path]:
-    return weight_files(path, component.weights) if path.is_dir() else [path]
 
 
 def _recipes(
@@ -180,12 +183,3 @@ def canonical_shapes(model: nn.Module, component: ComponentSpec) -> dict[str, to
     """Return the shapes of a model's tensors, names of text encoders with `text_model.`."""
     state: Mapping[str, Tensor] = model.state_dict()
     return {canonical_name(component, name): tensor.shape for name, tensor in state.items()}
-
-
-def _missing_error(path: Path, component: str, names: list[str]) -> UserError:
-    return UserError(
-        f"{path.name}: {len(names)} tensors of the {component.replace('_', ' ')} are missing or"
-        f" have another shape, first {names[0]}",
-        "Expected a complete model",
-        "Choose another file; this one may be for another model family",
-    )

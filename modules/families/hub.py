@@ -59,7 +59,13 @@ def fetch(
         return Path(folder)
     except (HTTPError, OSError, HFValidationError) as error:
         if revision is not None and isinstance(error, LocalEntryNotFoundError):
-            raise _missing_revision_error(name, revision, offline=offline) from error
+            remedy = "Turn off model.offline" if offline else "Check the network and the login"
+            raise UserError(
+                f"{name}: the version this run started with ({revision}) is not on this computer,"
+                f" and {'offline mode is on' if offline else 'the hub did not provide it'}",
+                "A run must be resumed with exactly the model it started with",
+                f"{remedy}; if the hub no longer has this version, start a new run",
+            ) from error
         raise _hub_error(name, error, offline=offline) from error
 
 
@@ -117,16 +123,6 @@ def _require_diffusers_model(name: str, names: list[str]) -> list[str]:
             "Choose another model, or one of its single files",
         )
     return chosen
-
-
-def _missing_revision_error(name: str, revision: str, *, offline: bool) -> UserError:
-    remedy = "Turn off model.offline" if offline else "Check the network and the login"
-    return UserError(
-        f"{name}: the version this run started with ({revision}) is not on this computer, and "
-        + ("offline mode is on" if offline else "the hub did not provide it"),
-        "A run must be resumed with exactly the model it started with",
-        f"{remedy}; if the hub no longer has this version, start a new run",
-    )
 
 
 def _hub_error(name: str, error: Exception, *, offline: bool) -> UserError:

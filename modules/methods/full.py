@@ -137,7 +137,12 @@ class Full(OwnWeights):
                 for name, (parameter, _) in chosen.items()
             }
         if components and not groups:
-            raise _no_layer_error()
+            raise UserError(
+                "method: no layer is chosen for training",
+                "Expected a component with trainable layers",
+                "Train the UNet or a text encoder, or choose other layers (method.targets,"
+                " method.layers)",
+            )
         named = {name: weight for group in groups for name, weight in group.parameters.items()}
         dtype = WEIGHT_DTYPES[section.weights]
         for name, weight in named.items():
@@ -224,11 +229,3 @@ def _groups(
         )
         for lr in rates
     ]
-
-
-def _no_layer_error() -> UserError:
-    return UserError(
-        "method: no layer is chosen for training",
-        "Expected a component with trainable layers",
-        "Train the UNet or a text encoder, or choose other layers (method.targets, method.layers)",
-    )

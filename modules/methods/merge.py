@@ -76,15 +76,11 @@ def _merge(layer: Layer, module: nn.Module, adapters: Sequence[tuple[LoraFile, f
             if bias is not None:
                 bias = merged_bias(bias, tensors, strength)
         except (ValueError, RuntimeError) as error:  # RuntimeError: torch's, of shapes
-            raise _misfit_error(layer, tuple(weight.shape), error) from error
+            raise UserError(
+                f"{layer.component}.{layer.path}: the LoRA does not fit this layer ({error})",
+                f"Expected an adapter for a weight of shape {tuple(weight.shape)}",
+                "Choose a LoRA that was trained on this model family",
+            ) from error
     parameters["weight"].copy_(weight)
     if bias is not None:
         parameters["bias"].copy_(bias)
-
-
-def _misfit_error(layer: Layer, shape: tuple[int, ...], error: Exception) -> UserError:
-    return UserError(
-        f"{layer.component}.{layer.path}: the LoRA does not fit this layer ({error})",
-        f"Expected an adapter for a weight of shape {shape}",
-        "Choose a LoRA that was trained on this model family",
-    )

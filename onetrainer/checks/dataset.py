@@ -23,7 +23,7 @@ from onetrainer.metrics.messages import FEW_IMAGES
 from onetrainer.rules.data import is_same_folder, masks_path, sibling_path, subfolders_path
 
 if TYPE_CHECKING:
-    from onetrainer.dataset.items import DatasetIndex, Item
+    from onetrainer.dataset.items import DatasetIndex
 
 _SHOWN_IMAGES = 5
 
@@ -136,29 +136,25 @@ def _split_problems(
         ]
     problems = []
     if dataset.validation is not None and len(dataset.validation) < FEW_IMAGES:
-        problems.append(_few_images_problem(validation_path, len(dataset.validation)))
+        count = len(dataset.validation)
+        images = f"{count} image{'s' if count > 1 else ''}"
+        problems.append(
+            warning(
+                validation_path or "validation.split",
+                f"only {images} would be used for validation, too few for a reliable loss",
+                f"Expected at least {FEW_IMAGES}; ten or more are better",
+                "Put more images into the folder."
+                if validation_path
+                else "Increase the validation split, or choose a folder of validation images.",
+            )
+        )
     if isinstance(config.objective, AlignProp):
         return problems  # tokens are trained with prompts
     trained = [item for item in dataset.items if not item.is_prior]
-    return problems + missing_token_problems(config, _caption_texts(concepts, trained))
-
-
-def _caption_texts(concepts: Sequence[ConceptSettings], items: "Sequence[Item]") -> list[str]:
-    """Return all texts that captions of the items may contain."""
-    used = {item.concept for item in items}
+    used = {item.concept for item in trained}
     always = [text for n in used for text in (concepts[n].trigger, concepts[n].captions.template)]
-    return [*always, *(caption for item in items for caption in item.captions)]
-
-
-def _few_images_problem(validation_path: str, count: int) -> Problem:
-    images = f"{count} image{'s' if count > 1 else ''}"
-    return warning(
-        validation_path or "validation.split",
-        f"only {images} would be used for validation, too few for a reliable loss",
-        f"Expected at least {FEW_IMAGES}; ten or more are better",
-        "Put more images into the folder."
-        if validation_path
-        else "Increase the validation split, or choose a folder of validation images.",
+    return problems + missing_token_problems(
+        config, [*always, *(caption for item in trained for caption in item.captions)]
     )
 
 

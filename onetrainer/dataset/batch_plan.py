@@ -219,7 +219,10 @@ def concept_slices(
     buckets = all_buckets(items, dataset.concepts)
     counts = Counter(item.concept for item in items)
     per_epoch = {
-        number: _per_epoch(dataset.concepts[number], count) for number, count in counts.items()
+        number: Fraction(concept.images)
+        if (concept := dataset.concepts[number]).images
+        else concept.repeats * count
+        for number, count in counts.items()
     }
     trained = sum(
         (per_epoch[n] for n in per_epoch if dataset.concepts[n].role == "train"), Fraction(0)
@@ -282,10 +285,6 @@ def all_buckets(
             known[key] = buckets_of(item, concepts[item.concept])
         result.append(known[key])
     return result
-
-
-def _per_epoch(concept: ConceptSettings, count: int) -> Fraction:
-    return Fraction(concept.images) if concept.images else concept.repeats * count
 
 
 def _chunks(values: Sequence[T], length: int) -> tuple[tuple[T, ...], ...]:

@@ -140,7 +140,8 @@ def split(
     validation_items = [item for item in items if item.role == "validation"]
     validation: tuple[Item, ...] | None = None
     if section.use and validation_items:
-        excluded = _of_same_files(trained, validation_items)
+        places = real_paths(validation_items)
+        excluded = [item for item, position in _with_places(trained) if position in places]
         ordered = sorted(validation_items, key=lambda item: _split_key(item, section, concepts))
         chosen = set(ordered[: section.max_images or len(ordered)])
         validation = tuple(item for item in validation_items if item in chosen)
@@ -153,7 +154,16 @@ def split(
     else:
         excluded = []
     if trained and len(excluded) == len(trained):
-        raise _nothing_left(len(excluded), has_folder=bool(validation_items))
+        raise UserError(
+            f"all {len(excluded)} images are used for validation, so none is left for training"
+            if len(excluded) > 1
+            else "the only image is used for validation, so none is left for training",
+            "Expected training images besides the validation images",
+            "Choose another folder of validation images (validation.folder)"
+            if validation_items
+            else "Add images, choose a folder of validation images (validation.folder), or turn off"
+            " validation.use",
+        )
     selected = real_paths(validation or ())
     kept = [item for item in items if item.is_prior]
     # Validation images must not be trained on, not even as prior images.
@@ -235,7 +245,12 @@ def select_validation(
             selected.update(places)
     if not selected:
         if len(ordered) == 1:
-            raise _all_alike(len(items))
+            raise UserError(
+                f"all {len(items)} images look nearly the same, so they cannot be split",
+                "Expected some that look different",
+                "Add images, choose a folder of validation images (validation.folder), or turn off"
+                " validation.keep_similar",
+            )
         smallest = min(ordered, key=len)
         selected.update(smallest)
     return [item for position, item in enumerate(items) if position in selected]
@@ -268,12 +283,6 @@ def _with_places(items: Iterable[Item]) -> list[tuple[Item, str]]:
     return result
 
 
-def _of_same_files(items: Sequence[Item], others: Sequence[Item]) -> list[Item]:
-    """Return the items whose files are also those of other items."""
-    places = real_paths(others)
-    return [item for item, position in _with_places(items) if position in places]
-
-
 def _with_same_files(items: Sequence[Item], groups: Sequence[int]) -> list[int]:
     """Return the groups, with duplicates and links in the group of the first occurrence."""
     first: dict[str, int] = {}
@@ -293,25 +302,3 @@ def _unlike(name: str, used_names: set[str]) -> str:
     if name not in used_names:
         return name
     return next(other for n in numbers(2) if (other := f"{name} ({n})") not in used_names)
-
-
-def _nothing_left(count: int, *, has_folder: bool) -> UserError:
-    return UserError(
-        f"all {count} images are used for validation, so none is left for training"
-        if count > 1
-        else "the only image is used for validation, so none is left for training",
-        "Expected training images besides the validation images",
-        "Choose another folder of validation images (validation.folder)"
-        if has_folder
-        else "Add images, choose a folder of validation images (validation.folder), or turn off"
-        " validation.use",
-    )
-
-
-def _all_alike(count: int) -> UserError:
-    return UserError(
-        f"all {count} images look nearly the same, so they cannot be split",
-        "Expected some that look different",
-        "Add images, choose a folder of validation images (validation.folder), or turn off"
-        " validation.keep_similar",
-    )

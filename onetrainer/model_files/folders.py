@@ -97,7 +97,14 @@ def _pipeline_at(path: Path, index: Mapping[str, Any]) -> Folder:
             _read_json(path / name / "config.json")
             stem = DIFFUSERS_WEIGHTS if name == "vae" else TRANSFORMERS_WEIGHTS
             tables += _tables(path / name, stem)
-    _check_tokenizer(path / "tokenizer")
+    tokenizer = path / "tokenizer"
+    has_both = (tokenizer / "vocab.json").is_file() and (tokenizer / "merges.txt").is_file()
+    if not has_both and not (tokenizer / "tokenizer.json").is_file():
+        raise UserError(
+            f"{tokenizer}: the tokenizer's vocabulary is missing",
+            "Expected vocab.json and merges.txt, or tokenizer.json",
+            INCOMPLETE,
+        )
     return Folder(kind, missing, hints, channels, None, tuple(tables))
 
 
@@ -185,16 +192,6 @@ def _variant_of(folder: Path, stem: str, suffix: str) -> Path | None:
     """Return the file `stem` + `suffix`, or the first one with a variant between; None if none."""
     names = [folder / f"{stem}{suffix}", *sorted(folder.glob(f"{stem}.*{suffix}"))]
     return next((name for name in names if name.is_file()), None)
-
-
-def _check_tokenizer(folder: Path) -> None:
-    has_both = (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file()
-    if not has_both and not (folder / "tokenizer.json").is_file():
-        raise UserError(
-            f"{folder}: the tokenizer's vocabulary is missing",
-            "Expected vocab.json and merges.txt, or tokenizer.json",
-            INCOMPLETE,
-        )
 
 
 def _read_json(path: Path) -> dict[str, Any]:

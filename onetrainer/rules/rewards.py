@@ -275,7 +275,7 @@ def _memory_problems(config: TrainConfig, section: AlignProp) -> Iterator[Proble
             "Turn it off.",
             fix=Fix("optimizer.fused_backward", value=False),
         )
-    if config.data.cache_text and _trains_text(config):
+    if config.data.cache_text and (config.embeddings.tokens or trains_text_encoder(config)):
         yield warning(
             "data.cache_text",
             "prompts cannot be cached while a text encoder or an embedding is trained",
@@ -305,7 +305,3 @@ def _trains_several_steps(algorithm: Algorithm) -> bool:
             return count > 1
         case AlignPropSteps() | DraftLv():
             return True
-
-
-def _trains_text(config: TrainConfig) -> bool:
-    return bool(config.embeddings.tokens) or trains_text_encoder(config)

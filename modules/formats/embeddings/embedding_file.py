@@ -110,7 +110,13 @@ def parse_embedding(
     for key, tensor in renamed.items():
         side = outputs if key.endswith(OUTPUT) else vectors
         side[encoders.get(key.removesuffix(OUTPUT), "te")] = _rows(source, key, tensor)
-    _check_lengths(source, [*vectors.values(), *outputs.values()])
+    lengths = {len(rows) for rows in (*vectors.values(), *outputs.values())}
+    if len(lengths) > 1:
+        raise UserError(
+            f"{source}: the text encoders have {' and '.join(map(str, sorted(lengths)))} vectors",
+            "Expected the same number for each encoder",
+            "Choose another file; this one is damaged",
+        )
     return Embedding(metadata.get("name", name), vectors, outputs, metadata)
 
 
@@ -215,16 +221,6 @@ def _rows(source: str, key: str, tensor: Tensor) -> Tensor:
             "Choose another file; this one may hold something else",
         )
     return rows
-
-
-def _check_lengths(source: str, tensors: Iterable[Tensor]) -> None:
-    lengths = {len(rows) for rows in tensors}
-    if len(lengths) > 1:
-        raise UserError(
-            f"{source}: the text encoders have {' and '.join(map(str, sorted(lengths)))} vectors",
-            "Expected the same number for each encoder",
-            "Choose another file; this one is damaged",
-        )
 
 
 def _foreign_error(source: str, names: Iterable[str]) -> UserError:

@@ -42,7 +42,12 @@ def diffusers_tensors(
         "lora_B.weight": _reshape_projection(base, layer, up),
     }
     if DORA in tensors:
-        _require_outputs(path, layer, tensors[DORA], len(up))
+        if tensors[DORA].shape[0] != len(up):
+            raise UserError(
+                f"{path.name}: {layer.path} has DoRA scales of its inputs",
+                "diffusers' naming supports only those of outputs",
+                "Choose kohya's or ComfyUI's naming",
+            )
         is_linear = renamed["lora_B.weight"].ndim == 2  # (out, rank)
         shape = (-1,) if is_linear else (1, -1, 1, 1)
         renamed["lora_magnitude_vector.weight"] = tensors[DORA].reshape(shape)
@@ -64,15 +69,6 @@ def _reshape_projection(base: str, layer: Layer, matrix: Tensor) -> Tensor:
     )
 
 
-def _require_outputs(path: Path, layer: Layer, scale: Tensor, outputs: int) -> None:
-    if scale.shape[0] != outputs:
-        raise UserError(
-            f"{path.name}: {layer.path} has DoRA scales of its inputs",
-            "diffusers' naming supports only those of outputs",
-            "Choose kohya's or ComfyUI's naming",
-        )
-
-
 def from_magnitude(scale: Tensor) -> Tensor:
     """Reshape a magnitude, (out,) or (1, out, 1, 1), to (out, 1) or (out, 1, 1, 1)."""
     return scale.reshape(-1, *[1] * max(scale.ndim - 1, 1))
@@ -91,7 +87,11 @@ def add_alphas(layers: Mapping[Layer, dict[str, Tensor]], metadata: Mapping[str,
         default = settings.get(f"{component}.lora_alpha", settings.get("lora_alpha"))
         pattern = settings.get(f"{component}.alpha_pattern", settings.get("alpha_pattern")) or {}
         alpha = next(
-            (value for path, value in pattern.items() if _pattern_matches(path, layer.path)),
+            (
+                value
+                for path, value in pattern.items()
+                if f".{layer.path}".endswith("." + path.removeprefix("^"))
+            ),
             default,
         )
         if alpha is None or rank is None or ALPHA in tensors:
@@ -99,8 +99,3 @@ def add_alphas(layers: Mapping[Layer, dict[str, Tensor]], metadata: Mapping[str,
         if settings.get(f"{component}.use_rslora", settings.get("use_rslora")):
             alpha *= math.sqrt(rank)  # its scale is alpha / sqrt(rank)
         tensors[ALPHA] = torch.tensor(float(alpha))
-
-
-def _pattern_matches(pattern: str, path: str) -> bool:
-    """Return whether a pattern of peft, the end of a path, matches; `text_model.` is optional."""
-    return f".{path}".endswith("." + pattern.removeprefix("^"))

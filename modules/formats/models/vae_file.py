@@ -58,23 +58,18 @@ def write_vae_folder(path: Path, config: Config, tensors: Tensors, *, dtype: tor
         UserError: As `write_vae_file`, and if the path holds something other than a VAE.
     """
     weights = _cast(tensors, dtype)
-    _refuse_foreign(path)
-    require_space(path, byte_count(weights) + SMALL_FILES)
-    with atomic_folder(path) as folder:
-        write_safetensors(folder / f"{DIFFUSERS_WEIGHTS}.safetensors", weights, TORCH_FILE)
-        with atomic_write(folder / CONFIG) as file:
-            text = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-            file.write(text.encode("utf-8"))
-
-
-def _refuse_foreign(path: Path) -> None:
-    """Raise UserError unless the path may be replaced: only folders that look like a VAE."""
     if path.is_file() or (path.is_dir() and any(path.iterdir()) and not (path / CONFIG).is_file()):
         raise UserError(
             f"{path}: this is not a VAE",
             f"Expected an empty folder, or one with {CONFIG}",
             "Choose another name",
         )
+    require_space(path, byte_count(weights) + SMALL_FILES)
+    with atomic_folder(path) as folder:
+        write_safetensors(folder / f"{DIFFUSERS_WEIGHTS}.safetensors", weights, TORCH_FILE)
+        with atomic_write(folder / CONFIG) as file:
+            text = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+            file.write(text.encode("utf-8"))
 
 
 def _cast(tensors: Tensors, dtype: torch.dtype) -> dict[str, LazyTensor]:

@@ -41,7 +41,7 @@ def adapter_metadata(
         arguments |= {"conv_dim": rank, "conv_alpha": alpha}
     known = {
         "ss_network_module": kind.network_module,
-        "ss_base_model_version": _base_model_version(base, prediction),
+        "ss_base_model_version": family_spec(base).kohya_versions.get(prediction, base),
         "ss_v2": str(base == "sd2"),
         **dimensions,
     }
@@ -52,8 +52,3 @@ def _common(values: Iterable[float | None]) -> str:
     """Return the value all have in common; "Dynamic", as in sd-scripts, if they differ."""
     distinct = {str(value) for value in values}
     return distinct.pop() if len(distinct) == 1 else "Dynamic"
-
-
-def _base_model_version(base: str, prediction: Prediction) -> str:
-    """Return kohya's name of the base, or ours if it has none."""
-    return family_spec(base).kohya_versions.get(prediction, base)
