@@ -24,6 +24,7 @@ from ui.pages.samples.page import SamplesPage
 from ui.pages.settings.cost_card import CostCard
 from ui.pages.settings.memory_card import MemoryCard
 from ui.pages.settings.page import SettingsPage
+from ui.widgets import widgets
 from ui.widgets.widgets import Button, focused
 
 Answer = dict[str, object]
@@ -91,10 +92,20 @@ def _answer(app: App, timing: Timing, question: dict[str, str]) -> Answer:
         "load": lambda: _load(app, question["path"]),
         "begin": lambda: _begin(app, question["path"], question["mode"]),
         "mode": lambda: os.environ.update(FAKE_WORKER=question["mode"]) or {},
+        "ignore clicks": lambda: _ignore_clicks(app, math.inf),
+        "take clicks": lambda: _ignore_clicks(app, 0),
         "forget gaps": timing.forget,
         "forget errors": lambda: _forget_errors(app),
     }
     return questions[question["ask"]]()
+
+
+def _ignore_clicks(app: App, seconds: float) -> Answer:
+    """How long buttons that take another's place ignore clicks; those there begin anew."""
+    widgets._IGNORE_CLICKS_S = seconds
+    for button in app.kit.buttons.values():
+        button._ignores_clicks_until = 0.0
+    return {}
 
 
 def _state(app: App, timing: Timing) -> Answer:
