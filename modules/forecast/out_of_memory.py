@@ -21,7 +21,7 @@ from onetrainer.messages.memory import (
 )
 from onetrainer.presets.presets import resolve
 from onetrainer.run.event_log import read_all
-from onetrainer.run.events import Event, Failed, Forecast, Phase, Progress
+from onetrainer.run.events import Event, Failed, Phase, Progress
 from onetrainer.run.run_folder import RunFolder
 
 _FORECAST_PHASES: Mapping[str, tuple[str, ...]] = {
@@ -49,7 +49,8 @@ def explain_out_of_memory(config: TrainConfig, phase: str, target: Target | None
     with Planner(target) as plans:
         config = plans.resolve_checkpointing(config)
         known = plans.forecast(config)
-        phase = _forecast_phase(known, phase)
+        names = [name for name in _FORECAST_PHASES.get(phase, (phase,)) if name in known.phases]
+        phase = max(names or [known.peak_phase], key=lambda name: sum(known.phases[name].values()))
         parts = known.phases[phase]
         needed = sum(parts.values())
         what = f"there is not enough memory for {phase_label(phase)}"
@@ -83,12 +84,6 @@ def _whole_device(config: TrainConfig) -> Target:
     if choose_device(config.hardware.device).type == "cuda":
         return Target("cuda", available=torch.cuda.mem_get_info()[1])
     return Target("cpu", available=psutil.virtual_memory().total)
-
-
-def _forecast_phase(known: Forecast, phase: str) -> str:
-    """Return the largest of the forecast's phases that a run's phase may be."""
-    names = [name for name in _FORECAST_PHASES.get(phase, (phase,)) if name in known.phases]
-    return max(names or [known.peak_phase], key=lambda name: sum(known.phases[name].values()))
 
 
 def _remedy(fixes: Sequence[Mapping[str, Any]], available: int) -> str:

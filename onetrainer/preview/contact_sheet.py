@@ -94,22 +94,15 @@ def check_folder(folder: Path, plan: DatasetPreview) -> None:
             )
 
 
-def _most_cropped(plan: DatasetPreview, bucket: Bucket) -> list[tuple[Item, ImageTransform]]:
-    """Return the images of a bucket, the most cropped first."""
+def _draw_sheet(plan: DatasetPreview, bucket: Bucket) -> "Image":
+    from PIL import Image, ImageDraw
+
     concepts = plan.dataset.concepts
     entries = [
         (item, image_transform(item, concepts[item.concept], number))
         for item, number in plan.images_of(bucket)
     ]
-    return nlargest(
-        MAX_PER_SHEET, entries, key=lambda bucket_preview: cropped_fraction(*bucket_preview)
-    )
-
-
-def _draw_sheet(plan: DatasetPreview, bucket: Bucket) -> "Image":
-    from PIL import Image, ImageDraw
-
-    images = _most_cropped(plan, bucket)
+    images = nlargest(MAX_PER_SHEET, entries, key=lambda entry: cropped_fraction(*entry))
     scale = min(1.0, SIDE / max(bucket.width, bucket.height))
     wide, high = SIDE + GAP, round(bucket.height * scale) + LABEL + GAP
     columns = min(COLUMNS, len(images))

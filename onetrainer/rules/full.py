@@ -35,18 +35,6 @@ def problems(config: TrainConfig) -> list[Problem]:
             return [*_objective_problems(config)]
 
 
-def _trained_components(
-    config: TrainConfig, method: Full
-) -> dict[str, Unet | TextEncoder | TextEncoder2]:
-    """Return the components that are trained, by their settings' paths."""
-    found: dict[str, Unet | TextEncoder | TextEncoder2] = {
-        "method.unet": method.unet,
-    }
-    encoders = encoder_settings(method, config.model.family)
-    found |= {f"method.{name}": settings for name, settings in encoders.items()}
-    return {path: component for path, component in found.items() if component.train}
-
-
 def _precision_problems(config: TrainConfig, method: Full | Vae) -> Iterator[Problem]:
     if method.weights == "fp32":
         return
@@ -83,7 +71,10 @@ def _rate_problems(config: TrainConfig, method: Full) -> Iterator[Problem]:
     has_rate = "lr" in type(section).model_fields
     if section.is_adaptive or section.high_lr > ADAM_HIGH_LR or not has_rate:
         return
-    components = _trained_components(config, method)
+    found: dict[str, Unet | TextEncoder | TextEncoder2] = {"method.unet": method.unet}
+    encoders = encoder_settings(method, config.model.family)
+    found |= {f"method.{name}": settings for name, settings in encoders.items()}
+    components = {path: component for path, component in found.items() if component.train}
     rates = {f"{path}.lr": component.lr for path, component in components.items()}
     uses_common_rate = None in rates.values()
     rates |= {f"method.layers.{index}.lr": rule.lr for index, rule in enumerate(method.layers)}

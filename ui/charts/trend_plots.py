@@ -92,13 +92,10 @@ class TrendPlots:
         figure = self._pen.text(frame.right, top, trend.figure, "ne", trend.tone)
         self.canvas.itemconfigure(figure, tags="figure")
         room = round(self.canvas.bbox(figure)[0] - px(8) - frame.left)
-        name = shorten(trend.name, room, self._measure)
+        name = shorten(trend.name, room, tkinter.font.nametofont(FONT, self.canvas).measure)
         self._pen.text(frame.left, top, name, "nw", line.color)
         self.canvas.create_line(frame.left, foot, frame.right, foot, fill=edge)
         self._pen.lines(frame, [line], trend.base)
-
-    def _measure(self, text: str) -> int:
-        return tkinter.font.nametofont(FONT, self.canvas).measure(text)
 
     def _moved(self, event: "tk.Event[tk.Canvas]") -> None:
         self.canvas.delete("pointer")

@@ -286,6 +286,16 @@ def wrap_in_card(kit: Kit, width: int, *labels: ttk.Label) -> int:
     return room
 
 
+def while_visible(widget: tk.Misc, refresh: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that refreshes only while a widget is displayed."""
+
+    def refresh_if_visible() -> None:
+        if widget.winfo_ismapped():
+            refresh()
+
+    return refresh_if_visible
+
+
 def focused(widget: tk.Misc) -> tk.Misc | None:
     """Return the widget that has the focus; None also for widgets that Tk creates itself.
 

@@ -23,6 +23,7 @@ from ui.messages.problems import capitalized, problem_text
 from ui.theme.palette import Role
 from ui.widgets.grid import Box, Grid
 from ui.widgets.tooltip import Tooltip
+from ui.widgets.widgets import while_visible
 
 if TYPE_CHECKING:
     from onetrainer.checks.image_check import CheckResult
@@ -55,12 +56,12 @@ class CheckTab:
         self.check: BackgroundQuery[CheckResult] = BackgroundQuery(
             context.draft, kit.jobs, check_images, depends_on=DEPENDS_ON
         )
-        self.check.listen(self._updated)
         self._shown: CheckResult | None = None
         self._groups: list[FindingGroup] = []
         self._group = 0
         self._findings: list[Finding] = []
         self.outer: tk.Widget = kit.frame(parent, ground="window")
+        self.check.listen(while_visible(self.outer, self.refresh))
         self._make_head()
         self._body = kit.frame(self.outer, ground="window")
         self._body.grid_columnconfigure(0, minsize=kit.px(_LEFT))
@@ -114,10 +115,6 @@ class CheckTab:
             self._context.act.commit()
             self.check.start()
         self.refresh()
-
-    def _updated(self) -> None:
-        if self.outer.winfo_ismapped():
-            self.refresh()
 
     def _make_head(self) -> None:
         kit = self._context.kit

@@ -9,7 +9,7 @@ from ui.context import Context
 from ui.messages.dataset import Fact, facts, model_facts
 from ui.messages.memory import failure_text
 from ui.widgets.tooltip import Tooltip
-from ui.widgets.widgets import Kit
+from ui.widgets.widgets import Kit, while_visible
 
 _LABEL, _WORDS = 92, 176
 _STYLES = {"warning": "SmallWarning", "dim": "SmallDim"}
@@ -36,7 +36,7 @@ class OverviewCard:
         self._rows.outer.pack(anchor="w")
         self._estimate_button = kit.button(inner, _COUNT, self._clicked, name="count caching")
         self._estimate_button.describe(_ABOUT_COUNT)
-        context.forecasts.listen(self._updated)
+        context.forecasts.listen(while_visible(self.outer, self.refresh))
 
     @property
     def facts(self) -> list[Fact]:
@@ -85,10 +85,6 @@ class OverviewCard:
         else:
             self._context.act.commit()
             forecasts.start()
-
-    def _updated(self) -> None:
-        if self.outer.winfo_ismapped():
-            self.refresh()
 
 
 class FactRows:

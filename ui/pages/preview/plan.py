@@ -20,6 +20,7 @@ from ui.messages.problems import problem_text
 from ui.pages.preview.image import ImagePanel
 from ui.pages.preview.overview_card import OverviewCard
 from ui.widgets.grid import Box, Grid
+from ui.widgets.widgets import while_visible
 
 _LEFT = 320
 _GAP = 14
@@ -42,11 +43,11 @@ class PlanTab:
         self.query: BackgroundQuery[PreviewData] = BackgroundQuery(
             context.draft, kit.jobs, compute_preview, depends_on=DEPENDS_ON
         )
-        self.query.listen(self._updated)
         self._shown: PreviewData | None = None
         self._bucket_index = 0
         self._pending = ""
         self.outer: tk.Widget = kit.frame(parent, ground="window")
+        self.query.listen(while_visible(self.outer, self.refresh))
         # A page is refreshed before it is mapped, and the query waits until it is.
         self.outer.bind("<Map>", lambda _event: self.refresh(), add="+")
         self._message = _Message(context, self.outer, self._reload)
@@ -103,10 +104,6 @@ class PlanTab:
     def _reload(self) -> None:
         self._context.images.clear()
         self.query.start()
-
-    def _updated(self) -> None:
-        if self.outer.winfo_ismapped():
-            self.refresh()
 
     def _show_message(self, error: UserError | None) -> None:
         self._body.pack_forget()

@@ -12,7 +12,6 @@ from ui.pages.run.banner import RunBanner
 from ui.pages.run.reward_grid import RewardGrid
 from ui.progress.rewards import VERDICTS, image_scores_text, reward_trends, sample_book
 from ui.progress.samples import SampleBook
-from ui.theme.palette import Role
 from ui.widgets.scroller import Scroller
 from ui.widgets.viewer import Viewer
 
@@ -79,7 +78,7 @@ class RunRewards:
         if newest is None:
             return
         label, tone = VERDICTS.get(newest.verdict, ("", "dim"))
-        self._verdict.configure(text=label, style=_label_style(tone))
+        self._verdict.configure(text=label, style=f"Small{tone.capitalize()}.Card.TLabel")
         self._summary.configure(text=newest.message)
         if is_repeated:
             self._summary.pack_forget()
@@ -174,7 +173,3 @@ def _least_diversity(config: Path) -> float:
         return float(known["least_diversity"])
     except (OSError, ValueError, KeyError, TypeError):
         return Evaluation().least_diversity
-
-
-def _label_style(tone: Role) -> str:
-    return f"Small{tone.capitalize()}.Card.TLabel"

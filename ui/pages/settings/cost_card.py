@@ -12,7 +12,7 @@ from ui.charts.bar_table import BarRow, BarTable
 from ui.context import Context
 from ui.messages.memory import duration_text, labeled_passes, passes_title
 from ui.pages.settings.objective_card import REWARDS
-from ui.widgets.widgets import wrap_in_card
+from ui.widgets.widgets import while_visible, wrap_in_card
 
 PAGES = (REWARDS, "hardware")
 
@@ -40,7 +40,7 @@ class CostCard:
         kit.name(self._outer, f"cost {page}")
         self._document: Document | None = None
         self._outer.grid_remove()
-        context.forecasts.listen(self._updated)
+        context.forecasts.listen(while_visible(self._outer, self.refresh))
 
     def wrap(self, width: int) -> None:
         """Wrap the text to a card of a width in pixels."""
@@ -90,10 +90,6 @@ class CostCard:
 
         config = self._context.draft.valid_config()
         return {} if config is None else cost_of(_without_files(config)).step.by_purpose()
-
-    def _updated(self) -> None:
-        if self._outer.winfo_ismapped():
-            self.refresh()
 
 
 def _without_files(config: TrainConfig) -> TrainConfig:

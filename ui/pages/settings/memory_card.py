@@ -21,7 +21,7 @@ from ui.messages.memory import (
 from ui.messages.problems import capitalized
 from ui.progress.run_state import format_bytes
 from ui.theme.palette import Role
-from ui.widgets.widgets import Button, wrap_in_card
+from ui.widgets.widgets import Button, while_visible, wrap_in_card
 
 # The page with all details, and those with the verdict only.
 FULL, SHORT = "hardware", ("method", "training", "rewards")
@@ -51,7 +51,7 @@ class MemoryCard:
         self._result = kit.frame(inner)
         self._make_result(self._result)
         self._make_foot(inner, page)
-        context.forecasts.listen(self._updated)
+        context.forecasts.listen(while_visible(self._outer, self.refresh))
 
     def _make_head(self, inner: tk.Misc, page: str) -> None:
         kit = self._context.kit
@@ -124,7 +124,8 @@ class MemoryCard:
         summary, forecasts = verdict(forecast), self._context.forecasts
         # An outdated verdict is shown without color.
         tone: Role = "dim" if forecasts.is_outdated else summary.tone
-        self._verdict.configure(text=summary.text, style=_heading(tone))
+        kind = "" if tone == "text" else tone.capitalize()
+        self._verdict.configure(text=summary.text, style=f"Heading{kind}.Card.TLabel")
         notes = forecast_notes(forecast, is_for_processor=forecasts.is_for_processor)
         self._about.configure(text=f"{summary.details} {notes}".rstrip())
         if self._intro.winfo_manager():
@@ -180,10 +181,6 @@ class MemoryCard:
             return
         self._context.act.commit()
         forecasts.start()
-
-    def _updated(self) -> None:
-        if self._outer.winfo_ismapped():
-            self.refresh()
 
 
 class FixRow:
@@ -262,7 +259,3 @@ class FixRow:
         applied = draft.last_change
         offer = Offer("Undo", "undo fix", draft.undo, lambda: draft.last_change is applied)
         act.show_message(f"{self._fix.text}: applied.", offer)
-
-
-def _heading(tone: Role) -> str:
-    return "Heading.Card.TLabel" if tone == "text" else f"Heading{tone.capitalize()}.Card.TLabel"
