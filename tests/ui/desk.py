@@ -210,13 +210,6 @@ class Desk:
         self._hands.click()
         self._settle()
 
-    def click_twice(self, x: int, y: int) -> None:
-        """Two clicks, the second one before anything of the first can be seen."""
-        self._hands.point(x, y)
-        self._hands.click()
-        self._hands.click()
-        self._settle()
-
     def park(self) -> None:
         """The pointer in the last corner of the screen, where no menu opens under it."""
         self._hands.point(10_000, 10_000)

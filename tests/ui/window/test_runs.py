@@ -267,10 +267,12 @@ def test_a_double_click_does_not_press_what_came_in_its_place_and_a_hanging_run_
     place = desk.widget("resume")
     desk.ask("mode", mode="hang")
     desk.ask("ignore clicks")  # until further notice: a busy machine takes long between the two
-    desk.click_twice(place["x"] + place["width"] - 15, place["y"] + 10)
-    desk.wait_state(is_running=True)
+    point = place["x"] + place["width"] - 15, place["y"] + 10
+    desk.click_at(*point)
+    desk.wait(lambda: desk.widget("pause")["shown"], "what comes in its place")
+    desk.click_at(*point)
     desk.rest(10)
-    assert desk.widget("pause")["text"] == "Pause"
+    assert [desk.widget(name)["text"] for name in ("pause", "stop")] == ["Pause", "Stop"]
     desk.ask("take clicks")
     began = time.monotonic()
     desk.click("stop")
