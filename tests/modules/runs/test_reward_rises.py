@@ -10,6 +10,7 @@ from modules.assembly.rewards import reward_objective, rollout_of
 from modules.data.prompts import EMPTY, EncodedPrompts, PromptBatches
 from modules.evaluation.prompts import Evaluator, ValidationPrompts
 from modules.families.registry import load_family
+from modules.methods.model_source import ModelSource
 from modules.optim.build import build_optimizer
 from modules.rewards.measures import Measure, color
 from modules.rewards.mixer import Mixer, NamedReward
@@ -106,7 +107,7 @@ IN_LONG = [pytest.param(*pair, marks=pytest.mark.long) for pair in EVERY if pair
 @pytest.mark.parametrize(("family", "method"), [*FEW, *IN_LONG])
 def test_twenty_updates_raise_the_reward_of_validation_prompts(family, method, folders, demo):
     config, loaded = config_of(family, method, folders[family]), family_of(family, method, demo)
-    attached = attach(config, loaded)
+    attached = attach(config, loaded, ModelSource.of(config.model))
     texts = None
     if not encodes_text_each_step(config):
         texts = EncodedPrompts.of(loaded, [EMPTY, *PROMPTS, *VALIDATION])

@@ -272,7 +272,8 @@ def test_the_best_checkpoint_is_kept_and_becomes_the_file_of_a_run_that_ended_th
     project, case, monkeypatch
 ):
     changes = CASES[case]
-    expected = done(new_run(project, **changes | {"training": {"steps": 2}}))
+    training = {**changes.get("training", {}), "steps": 2}
+    expected = done(new_run(project, **changes | {"training": training}))
     scripted(monkeypatch, 0.9, 0.7, 0.5, 0.6, 0.8)
     folder = done(validated(project, **changes, output={"keep_checkpoints": 1}))
     assert steps_of(folder) == [2, 4]
