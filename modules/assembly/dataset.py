@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic, time
 
 from modules.assembly.validation_set import validation_images
-from modules.data.batches import BatchSource
+from modules.data.batches import Batches, BatchSource
 from modules.data.cache import (
     CachingStopped,
     EncodeOptions,
@@ -20,22 +20,20 @@ from modules.data.cache import (
     encoder_digests,
 )
 from modules.data.encoded_items import EncodedImages, EncodedTexts, TransformTable
-from modules.data.loader import Loader
 from modules.data.shards import Store
 from modules.evaluation.validation import ValidationImages
 from modules.families.prompts.prompts import CHUNK
-from modules.interfaces import Batch, Family
+from modules.interfaces import Family
 from onetrainer.cache.store import prune
 from onetrainer.captions.placeholder_tokens import missing_tokens
 from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.batch_plan import BatchPlan, concept_slices
-from onetrainer.dataset.caption_caching import caches_captions
-from onetrainer.dataset.caption_sampling import captions_vary, plain_caption, sample_caption
+from onetrainer.dataset.caption_caching import caches_captions, captions_of_run
+from onetrainer.dataset.caption_sampling import plain_caption, sample_caption
 from onetrainer.dataset.dataset import Dataset, read_dataset, uses_images_only
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.near_duplicates import AnalysisCancelled, near_duplicate_groups
-from onetrainer.dataset.transforms import bucket_at
 from onetrainer.families.registry import family_spec
 from onetrainer.images.image_index import ImageIndex
 from onetrainer.run.event_log import EventWriter
@@ -48,43 +46,6 @@ COMPARING = "looking for similar images"
 GB = 10**9
 _SECONDS_PER_REPORT = 0.1
 _WARNED_IMAGES = 20
-
-
-@dataclass(frozen=True)
-class Batches:
-    """Microbatches of each step, a function of the step alone."""
-
-    batch_source: BatchSource
-    plan: BatchPlan
-    loader: Loader
-
-    def at(self, step: int) -> Iterator[Batch]:
-        """Return the microbatches of a step, which are prefetched."""
-        return self.loader.at(step)
-
-    def epoch_of(self, step: int) -> int:
-        """Return the epoch of a step, from 0."""
-        return self.plan.epoch_of(step)
-
-    @property
-    def trained(self) -> tuple[Item, ...]:
-        """The images without those for prior preservation."""
-        return tuple(item for item in self.batch_source.images.items if not item.is_prior)
-
-    def close(self) -> None:
-        """Stop prefetching, and end this run's use of the cache."""
-        self.loader.close()
-        self.batch_source.images.store.close()
-
-    def sizes(self) -> set[tuple[int, int]]:
-        """Return every width and height of the images' buckets, in pixels."""
-        concepts = self.batch_source.concepts
-        return {
-            (bucket.width, bucket.height)
-            for item in self.batch_source.images.items
-            for number in range(len(concepts[item.concept].resolutions))
-            for bucket in [bucket_at(item, concepts[item.concept], number)]
-        }
 
 
 @dataclass(frozen=True)
@@ -137,110 +98,82 @@ def prepare_images(
         CachingStopped: If asked to stop in the meantime.
     """
     store = Store(Path(config.data.cache_folder or cache))
+    start_time, start_clock = time(), monotonic()
     try:
-        encoding = _Encoding(config, family, digests, store, events, should_stop)
-        return _prepare(encoding, past_warnings=past_warnings, first_step=first_step)
+        dataset, trained, measured = _read_and_encode(
+            config, family, store=store, digests=digests, events=events, should_stop=should_stop
+        )
+        plan = BatchPlan(
+            concept_slices(dataset, is_cached=config.data.cache_latents, kept=trained.usable),
+            batch_size=config.training.batch_size,
+            accumulation=config.training.accumulation,
+            seed=config.training.seed,
+        )
+        texts = None
+        if caches_captions(config):
+            plain = measured.items if measured else ()
+            steps = range(first_step, config.training.steps)
+            texts = encode_captions(
+                family,
+                captions_of_run(dataset.concepts, trained.items, plain, plan, steps),
+                store=store,
+                digests=digests,
+                progress=progress_report(events, CAPTIONS),
+                should_stop=should_stop,
+            )
+        # If the clock was set back in the meantime, entries used now carry an earlier date.
+        start_time = min(start_time, time() - (monotonic() - start_clock))
+        _limit_cache(config, store.folder, since=start_time, events=events)
+        images = _images_of(config, dataset, plan, trained, measured, texts)
+        for text in _warnings(config, family, dataset, images, measured):
+            if text not in past_warnings:
+                events.write(Warned(text))
     except BaseException:
         store.close()
         raise
+    return images
 
 
-def _prepare(encoding: "_Encoding", *, past_warnings: Collection[str], first_step: int) -> Images:
-    config, events, folder = encoding.config, encoding.events, encoding.store.folder
-    start_time, start_clock = time(), monotonic()
-    with closing(ImageIndex(folder)) as memory:
-        dataset = _read(config, memory, events, encoding.should_stop)
-        trained, measured = encoding.images(dataset, memory)
-    plan = BatchPlan(
-        concept_slices(dataset, is_cached=config.data.cache_latents, kept=trained.usable),
-        batch_size=config.training.batch_size,
-        accumulation=config.training.accumulation,
-        seed=config.training.seed,
-    )
-    texts = None
-    if caches_captions(config):
-        steps = range(first_step, config.training.steps)
-        texts = encoding.captions(_captions(dataset, trained, measured, plan, steps))
-    # If the clock was set back in the meantime, entries used now carry an earlier date.
-    start_time = min(start_time, time() - (monotonic() - start_clock))
-    _limit_cache(config, folder, since=start_time, events=events)
+def _images_of(
+    config: TrainConfig,
+    dataset: Dataset,
+    plan: BatchPlan,
+    trained: EncodedImages,
+    measured: EncodedImages | None,
+    texts: EncodedTexts | None,
+) -> Images:
+    """Return the batches of encoded images. measured: the validation images."""
     batch_source = BatchSource(
-        trained, texts, dataset.concepts, _caption_sampler(dataset), config.data.latents
+        trained,
+        texts,
+        dataset.concepts,
+        lambda item, repeat: sample_caption(item, dataset.concept_of(item), repeat),
+        config.data.latents,
     )
-    validation = None
-    if measured is not None:
-        measured_shelf = replace(batch_source, images=measured, caption_of=_plain_captions(dataset))
-        validation = validation_images(config, dataset, measured_shelf)
-    encoded = [trained] if measured is None else [trained, measured]
-    skipped = [str(image) for image in dataset.skipped]
-    skipped += [str(image) for images in encoded for image in images.skipped]
-    notes = [*dataset.notes, *(note for images in encoded for note in images.warnings)]
-    notes += damage_notes(encoding.store)
-    if not uses_images_only(config):
-        notes += _long_caption_warnings(encoding.family, batch_source)
-        notes += _missing_token_warnings(config, batch_source)
-    for text in _warnings(skipped, notes):
-        if text not in past_warnings:
-            events.write(Warned(text))
-    loader = Loader(
+    batches = Batches(
         batch_source,
         plan,
         threads=config.data.loader_threads,
         steps=config.training.steps,
         with_pixels=isinstance(config.objective, Reconstruction),
     )
-    new = sum(images.new for images in encoded)
+    validation = None
+    if measured is not None:
+
+        def plain(item: Item, _repeat: int) -> str:
+            return plain_caption(item, dataset.concept_of(item))
+
+        source = replace(batch_source, images=measured, caption_of=plain)
+        validation = validation_images(config, dataset, source)
+    skipped = [*dataset.skipped, *trained.skipped, *(measured.skipped if measured else ())]
     return Images(
-        Batches(batch_source, plan, loader),
-        skipped,
-        digest=_digest(batch_source, batch_source.images.digest_lines()),
-        identity=_digest(batch_source, batch_source.images.identity_lines()),
+        batches,
+        list(map(str, skipped)),
+        digest=_digest(batch_source, trained.digest_lines()),
+        identity=_digest(batch_source, trained.identity_lines()),
         validation=validation,
-        new=new,
+        new=trained.new + (measured.new if measured else 0),
     )
-
-
-@dataclass(frozen=True)
-class _Encoding:
-    """Encodes a run's images and captions, and reports progress."""
-
-    config: TrainConfig
-    family: Family
-    digests: EncoderDigests
-    store: Store
-    events: EventWriter
-    should_stop: Callable[[], bool]
-
-    def images(
-        self, dataset: Dataset, memory: ImageIndex
-    ) -> tuple[EncodedImages, EncodedImages | None]:
-        """Return the training images, and the validation images if there are any."""
-        encode = partial(
-            encode_images,
-            self.family,
-            store=self.store,
-            file_digests=memory,
-            digests=self.digests,
-            options=options_of(self.config),
-            should_stop=self.should_stop,
-        )
-        transforms = TransformTable(dataset.items, dataset.concepts, is_plain=False)
-        trained = encode(transforms, progress=_progress(self.events))
-        if dataset.validation is None:
-            return trained, None
-        transforms = TransformTable(dataset.validation, dataset.concepts, is_plain=True)
-        return trained, encode(transforms, progress=_progress(self.events, VALIDATION))
-
-    def captions(self, captions: Sequence[str]) -> EncodedTexts:
-        """Encode captions."""
-        return encode_captions(
-            self.family,
-            captions,
-            store=self.store,
-            digests=self.digests,
-            progress=_progress(self.events, CAPTIONS),
-            should_stop=self.should_stop,
-        )
 
 
 def sizes_of(config: TrainConfig, images: Images) -> set[tuple[int, int]]:
@@ -250,26 +183,47 @@ def sizes_of(config: TrainConfig, images: Images) -> set[tuple[int, int]]:
     return images.batches.sizes() | {*validation, *samples}
 
 
-def _read(
+def _read_and_encode(
     config: TrainConfig,
-    memory: ImageIndex,
+    family: Family,
+    *,
+    store: Store,
+    digests: EncoderDigests,
     events: EventWriter,
     should_stop: Callable[[], bool],
-) -> Dataset:
-    """Read the dataset; group near duplicates only if the validation split depends on them."""
-    validation = config.validation
-    is_compared = validation.use and validation.keep_similar
+) -> tuple[Dataset, EncodedImages, EncodedImages | None]:
+    """Return the dataset, its encoded training images, and the validation images if there are any.
 
-    def group_similar(items: Sequence[Item]) -> Sequence[int]:
-        progress = _progress(events, COMPARING)
-        try:
-            return near_duplicate_groups(items, memory, progress, should_stop=should_stop)
-        except AnalysisCancelled as error:
-            raise CachingStopped from error
+    Near duplicates are grouped only if the validation split depends on them.
+    """
+    is_compared = config.validation.use and config.validation.keep_similar
+    with closing(ImageIndex(store.folder)) as memory:
 
-    return read_dataset(
-        config, headers=memory, group_similar=group_similar if is_compared else None
-    )
+        def group_similar(items: Sequence[Item]) -> Sequence[int]:
+            progress = progress_report(events, COMPARING)
+            try:
+                return near_duplicate_groups(items, memory, progress, should_stop=should_stop)
+            except AnalysisCancelled as error:
+                raise CachingStopped from error
+
+        grouping = group_similar if is_compared else None
+        dataset = read_dataset(config, headers=memory, group_similar=grouping)
+        encode = partial(
+            encode_images,
+            family,
+            store=store,
+            file_digests=memory,
+            digests=digests,
+            options=options_of(config),
+            should_stop=should_stop,
+        )
+        transforms = TransformTable(dataset.items, dataset.concepts, is_plain=False)
+        trained = encode(transforms, progress=progress_report(events))
+        if dataset.validation is None:
+            return dataset, trained, None
+        transforms = TransformTable(dataset.validation, dataset.concepts, is_plain=True)
+        measured = encode(transforms, progress=progress_report(events, VALIDATION))
+        return dataset, trained, measured
 
 
 def options_of(config: TrainConfig) -> EncodeOptions:
@@ -284,46 +238,6 @@ def options_of(config: TrainConfig) -> EncodeOptions:
     )
 
 
-def _caption_sampler(dataset: Dataset) -> Callable[[Item, int], str]:
-    def caption(item: Item, repeat: int) -> str:
-        return sample_caption(item, dataset.concepts[item.concept], repeat)
-
-    return caption
-
-
-def _plain_captions(dataset: Dataset) -> Callable[[Item, int], str]:
-    def caption(item: Item, _turn: int) -> str:
-        return plain_caption(item, dataset.concepts[item.concept])
-
-    return caption
-
-
-def _captions(
-    dataset: Dataset,
-    trained: EncodedImages,
-    measured: EncodedImages | None,
-    plan: BatchPlan,
-    steps: range,
-) -> list[str]:
-    """Return every caption that the steps or the validation need, once, the empty one first."""
-    captions = {"": None}
-    for item in measured.items if measured else ():
-        captions[plain_caption(item, dataset.concepts[item.concept])] = None
-    if any(captions_vary(concept.captions) for concept in dataset.concepts):
-        planned = (image for step in steps for image in plan.at(step).images)
-        caption = _caption_sampler(dataset)
-        sampled = {caption(trained.items[image.item], image.repeat): None for image in planned}
-        return list(captions | sampled)
-    for item in trained.items:
-        concept = dataset.concepts[item.concept]
-        without_dropout = concept.captions.model_copy(update={"dropout": 0.0})
-        concept = replace(concept, captions=without_dropout)
-        # An item's repeats use its captions in turn.
-        for repeat in range(len(item.captions)):
-            captions[sample_caption(item, concept, repeat)] = None
-    return list(captions)
-
-
 def _limit_cache(config: TrainConfig, folder: Path, *, since: float, events: EventWriter) -> None:
     """Remove the entries unused for longest if the cache is larger than its limit."""
     if not config.data.cache_limit:
@@ -334,31 +248,39 @@ def _limit_cache(config: TrainConfig, folder: Path, *, since: float, events: Eve
         events.write(Phase("caching", detail=freed))
 
 
-def _long_caption_warnings(family: Family, batch_source: BatchSource) -> list[str]:
-    """Warn of captions that other programs truncate."""
-    captions = {caption for item in batch_source.images.items for caption in item.captions}
-    counts = [family.count_tokens(caption) for caption in captions]
-    long = [count for count in counts if count > CHUNK]
-    if not long:
-        return []
-    noun = f"{len(long)} caption{'s' if len(long) > 1 else ''}"
-    return [
-        f"{noun} longer than {CHUNK} tokens (the longest has {max(long)}): encoded in chunks of"
-        f" {CHUNK}, nothing is cut"
-    ]
-
-
-def _missing_token_warnings(config: TrainConfig, batch_source: BatchSource) -> list[str]:
-    """Warn of placeholder tokens that no caption contains."""
-    tokens = [each.token for each in config.embeddings.tokens]
-    captions = [
+def _warnings(
+    config: TrainConfig,
+    family: Family,
+    dataset: Dataset,
+    images: Images,
+    measured: EncodedImages | None,
+) -> Iterator[str]:
+    """Yield the warnings about images, captions and the cache."""
+    for text in images.skipped[:_WARNED_IMAGES]:
+        yield f"left out: {text}"
+    if (rest := len(images.skipped) - _WARNED_IMAGES) > 0:
+        yield f"{rest} more images are left out; the summary names them all"
+    trained = images.batches.batch_source.images
+    yield from (*dataset.notes, *trained.warnings, *(measured.warnings if measured else ()))
+    yield from damage_notes(trained.store)
+    if uses_images_only(config):
+        return
+    captions = {caption for item in trained.items for caption in item.captions}
+    long = [count for count in map(family.count_tokens, captions) if count > CHUNK]
+    if long:
+        noun = f"{len(long)} caption{'s' if len(long) > 1 else ''}"
+        yield (
+            f"{noun} longer than {CHUNK} tokens (the longest has {max(long)}): encoded in chunks of"
+            f" {CHUNK}, nothing is cut"
+        )
+    # Placeholder tokens may come from the trigger words or the template.
+    texts = [
         caption
-        for item in batch_source.images.items
-        if not item.is_prior
-        for caption in (*item.captions, plain_caption(item, batch_source.concepts[item.concept]))
+        for item in images.batches.trained
+        for caption in (*item.captions, plain_caption(item, dataset.concept_of(item)))
     ]
-    missing = missing_tokens(captions, tokens)
-    return [f'no caption contains "{token}", so its embedding is not trained' for token in missing]
+    for token in missing_tokens(texts, [each.token for each in config.embeddings.tokens]):
+        yield f'no caption contains "{token}", so its embedding is not trained'
 
 
 def _digest(batch_source: BatchSource, lines: Iterable[str]) -> str:
@@ -379,7 +301,7 @@ def _digest(batch_source: BatchSource, lines: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def _progress(events: EventWriter, detail: str = "") -> Callable[[int, int], None]:
+def progress_report(events: EventWriter, detail: str = "") -> Callable[[int, int], None]:
     """Return a callback that reports caching progress a few times a second."""
     last = -_SECONDS_PER_REPORT
 
@@ -390,11 +312,3 @@ def _progress(events: EventWriter, detail: str = "") -> Callable[[int, int], Non
             events.write(Phase("caching", done, total, detail))
 
     return report
-
-
-def _warnings(skipped: list[str], notes: list[str]) -> list[str]:
-    warnings = [f"left out: {text}" for text in skipped[:_WARNED_IMAGES]]
-    rest = len(skipped) - _WARNED_IMAGES
-    if rest > 0:
-        warnings.append(f"{rest} more images are left out; the summary names them all")
-    return warnings + notes

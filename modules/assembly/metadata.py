@@ -13,8 +13,8 @@ from types import MappingProxyType
 
 from pydantic.fields import FieldInfo
 
-from modules.assembly.dataset import Batches
 from modules.assembly.kohya_metadata import data_terms, objective_terms, schedule_term
+from modules.data.batches import Batches
 from modules.formats.embeddings.modelspec import FileKind, Layout, ModelSpec, comma_separated
 from modules.formats.lora.lora_metadata import layout_of
 from modules.interfaces import Family

@@ -3,10 +3,10 @@
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from time import monotonic
 
-from modules.assembly.dataset import Batches
+from modules.assembly.dataset import progress_report
 from modules.assembly.run_context import Run
+from modules.data.batches import Batches
 from modules.data.cache import CachingStopped
 from modules.data.prompts import EMPTY, EncodedPrompts, PromptBatches
 from modules.evaluation.prompts import ValidationPrompts
@@ -16,9 +16,6 @@ from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.caption_caching import encodes_text_each_step
 from onetrainer.rewards.prompts import prompts_of
-from onetrainer.run.events import Phase
-
-_SECONDS_PER_REPORT = 0.1
 
 
 @dataclass(frozen=True)
@@ -87,10 +84,10 @@ def prepare_prompts(run: Run, family: Family) -> RewardPrompts:
     config, section = run.config, run.config.objective
     assert isinstance(section, AlignProp)
     split, size = prompts_of(config), (section.rollout.width, section.rollout.height)
-    every = list(dict.fromkeys([EMPTY, *split.trained, *split.validation]))
     texts = None
     if not encodes_text_each_step(config):
-        texts = EncodedPrompts.of(family, _with_progress(run, every))
+        prompts = _with_progress(run, (*split.trained, *split.validation))
+        texts = EncodedPrompts.of(family, prompts)
     evaluation = section.evaluation
     return RewardPrompts(
         batches=PromptBatches(
@@ -119,12 +116,11 @@ def denoising_fraction(config: TrainConfig) -> float:
     return section.keep.denoising_share if isinstance(section, AlignProp) else 1.0
 
 
-def _with_progress(run: Run, prompts: list[str]) -> Iterator[str]:
-    last_report = -_SECONDS_PER_REPORT
-    for done, prompt in enumerate(prompts):
+def _with_progress(run: Run, prompts: Iterable[str]) -> Iterator[str]:
+    every = dict.fromkeys([EMPTY, *prompts])
+    report = progress_report(run.events, "prompts")
+    for done, prompt in enumerate(every):
         if run.inbox.is_leaving():
             raise CachingStopped
-        if monotonic() - last_report >= _SECONDS_PER_REPORT:
-            last_report = monotonic()
-            run.events.write(Phase("caching", done, len(prompts), "prompts"))
+        report(done, len(every))
         yield prompt

@@ -1,6 +1,6 @@
-"""Batches of encoded images and captions for a step's microbatches."""
+"""Batches of encoded images and captions: of single microbatches, and of a run in order."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,13 +8,16 @@ import torch
 from torch import Tensor
 
 from modules.data.encoded_items import EncodedImages, EncodedTexts, TransformKey
-from modules.data.texts import concatenate, pad
-from modules.interfaces import Batch, Conditioning, LatentMoments
+from modules.data.prefetch import prefetch
+from modules.data.prompts import padded
+from modules.interfaces import Batch, LatentMoments
 from modules.memory.to_device import to_device
 from onetrainer.concepts.concepts import ConceptSettings
-from onetrainer.dataset.batch_plan import StepPlan
+from onetrainer.dataset.batch_plan import BatchPlan, StepPlan, all_buckets
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import size_conditioning
+
+_Reading = tuple[int, Callable[[], Batch]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,9 @@ def read_batch(
         batch_source.caption_of(images.items[repeat.item], repeat.repeat) for repeat in plan.images
     )
     own = captions[offset : offset + len(repeats)]
-    conditioning = _conditioning(batch_source.texts, own, captions)
+    texts, conditioning = batch_source.texts, None
+    if texts is not None:
+        conditioning, _ = padded(texts.conditioning, own, among=captions)
     pixels = None
     if with_pixels or not images.is_cached:
         pixels = torch.cat([images.pixels(*key) for key in keys])
@@ -83,18 +88,84 @@ def read_batch(
     return finish
 
 
-def _conditioning(
-    texts: EncodedTexts | None, own: Sequence[str], captions: Sequence[str]
-) -> Conditioning | None:
-    """Return the conditioning of some captions, padded to the longest of the whole step.
+class Batches:
+    """The microbatches of each step, the same with any number of threads.
 
-    captions: those of the step, since padding must not depend on microbatch size.
+    The calling thread plans them; other threads only read them.
     """
-    if texts is None:
-        return None
-    tokens = max(texts.tokens(caption) for caption in captions)
-    empty = texts.conditioning("")
-    return concatenate([pad(texts.conditioning(caption), empty, tokens) for caption in own])
+
+    def __init__(
+        self,
+        batch_source: BatchSource,
+        plan: BatchPlan,
+        *,
+        threads: int,
+        steps: int,
+        with_pixels: bool = False,
+    ) -> None:
+        """Set up the batches. threads: 0 reads within the steps. steps: of the run."""
+        self.batch_source = batch_source
+        self.plan = plan
+        self._threads = threads
+        self._steps = steps
+        self._with_pixels = with_pixels
+        self._next = -1
+        self._stream: Generator[_Reading, None, None] | None = None
+
+    def epoch_of(self, step: int) -> int:
+        """Return the epoch of a step, from 0."""
+        return self.plan.epoch_of(step)
+
+    @property
+    def trained(self) -> tuple[Item, ...]:
+        """The images without those for prior preservation."""
+        return tuple(item for item in self.batch_source.images.items if not item.is_prior)
+
+    def sizes(self) -> set[tuple[int, int]]:
+        """Return every width and height of the images' buckets, in pixels."""
+        every = all_buckets(self.batch_source.images.items, self.batch_source.concepts)
+        return {(bucket.width, bucket.height) for buckets in every for bucket in buckets}
+
+    def at(self, step: int) -> Iterator[Batch]:
+        """Iterate over the microbatches of a step; fast if it follows the last one.
+
+        Raises UserError if an image or the cache has changed.
+        """
+        if step != self._next or self._stream is None:
+            self.stop()
+            self._stream = prefetch(
+                self._read, self._microbatches(step), threads=self._threads, most=self._threads
+            )
+        # Restart from here unless this one is iterated to its end.
+        self._next = -1
+        for _ in self.plan.at(step).microbatches:
+            of_step, finish = next(self._stream)
+            assert of_step == step
+            yield finish()
+        self._next = step + 1
+
+    def close(self) -> None:
+        """End prefetching, and this run's use of the cache."""
+        self.stop()
+        self.batch_source.images.store.close()
+
+    def stop(self) -> None:
+        """End prefetching."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _microbatches(self, step: int) -> Iterator[tuple[StepPlan, int]]:
+        """Iterate over the microbatches from a step on."""
+        while step < self._steps:
+            plan = self.plan.at(step)
+            yield from ((plan, number) for number in range(len(plan.microbatches)))
+            step += 1
+
+    def _read(self, microbatch: tuple[StepPlan, int]) -> _Reading:
+        plan, number = microbatch
+        finish = read_batch(self.batch_source, plan, number, with_pixels=self._with_pixels)
+        return plan.step, finish
 
 
 def _moments(

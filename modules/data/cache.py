@@ -1,12 +1,11 @@
 """Encoding of all images, masks and captions into the cache, before training."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,7 +13,7 @@ from modules.data.cache_entries import FORMAT, entry_types
 from modules.data.encode_missing import EncodingJob, MissingEntries
 from modules.data.encoded_items import EncodedImages, EncodedTexts, TransformTable
 from modules.data.prefetch import WorkQueue
-from modules.data.shards import DamagedEntry, EntryLocations, Store, entry_key
+from modules.data.shards import DamagedEntry, Store, entry_key
 from modules.data.vae_batches import VaeBatches
 from modules.interfaces import Family, LatentMoments
 from onetrainer.config.data.data import Conditioning
@@ -124,17 +123,24 @@ def encode_images(
         entries.encode()
     reporter.finish()
     blanks = _blanks(job, encode) if conditioning != "blank" else {}
-    locations: dict[str, EntryLocations] = {}
-    if options.caches_latents:
+    if job.caches:
         for kind in dict.fromkeys(entries.entry_type.kind for entries in missing):
             store.seal(kind)
-        locations = {entries.entry_type.name: entries.locations() for entries in missing}
+        for entries in missing:
+            entries.locate()
     _require_some(transforms, job.failed)
-    warnings = []
-    if job.vae.size < options.batch:
-        count = f"{job.vae.size if job.vae.size > 1 else 'one'} at a time"
-        warnings = [f"not enough memory to encode {options.batch} images at once; used {count}"]
-    return _usable(job, missing, locations, warnings=warnings, blanks=blanks, encode=encode)
+    usable = [index for index in range(len(transforms.items)) if index not in job.failed]
+    return EncodedImages(
+        transforms=transforms.of_images(usable),
+        usable=tuple(usable),
+        skipped=tuple(job.failed[index] for index in sorted(job.failed)),
+        warnings=job.vae.warnings,
+        entries={entries.entry_type.name: entries.of_images(usable) for entries in missing},
+        store=store,
+        blanks=blanks,
+        encode=encode,
+        new=len({index for entries in missing for index in entries.new_images()} - set(job.failed)),
+    )
 
 
 def encode_captions(
@@ -156,7 +162,16 @@ def encode_captions(
     keys = [entry_key("text", FORMAT, caption, digests.text, precisions) for caption in rows]
     reporter.total = len(keys)
     for _ in range(_TRIES):
-        _encode_missing(family, list(rows), store=store, keys=keys, reporter=reporter)
+        missing = set(store.locate("text", keys).missing)
+        with closing(WorkQueue[None](threads=1, most=1)) as writer:
+            for row, caption in enumerate(rows):
+                reporter.check_stop()
+                if row in missing:
+                    tensors = _caption(family, caption)
+                    writer.submit(partial(store.put, "text", keys[row], tensors))
+                    list(writer.excess())
+                reporter.advance()
+            list(writer.remaining())
         store.seal("text")
         locations = store.locate("text", keys)
         if not locations.missing:
@@ -176,27 +191,6 @@ def damage_notes(store: Store) -> list[str]:
         return []
     entries = f"{count} cache entries were" if count > 1 else "a cache entry was"
     return [f"{entries} damaged ({store.damaged[0]}) and will be encoded again if needed"]
-
-
-def _encode_missing(
-    family: Family,
-    captions: Sequence[str],
-    *,
-    store: Store,
-    keys: Sequence[bytes],
-    reporter: "_Progress",
-) -> None:
-    """Encode the captions without an entry; a thread writes the last one meanwhile."""
-    missing = set(store.locate("text", keys).missing)
-    with closing(WorkQueue[None](threads=1, most=1)) as writer:
-        for row, caption in enumerate(captions):
-            reporter.check_stop()
-            if row in missing:
-                tensors = _caption(family, caption)
-                writer.submit(partial(store.put, "text", keys[row], tensors))
-                list(writer.excess())
-            reporter.advance()
-        list(writer.remaining())
 
 
 class _Progress:
@@ -269,40 +263,6 @@ def _blanks(job: EncodingJob, encode: Callable[[Tensor], LatentMoments]) -> dict
             job.store.put("latents", key, cached)
         blanks[size] = cached["mean"][None]
     return blanks
-
-
-def _usable(
-    job: EncodingJob,
-    missing: Sequence[MissingEntries],
-    locations: Mapping[str, EntryLocations],
-    *,
-    warnings: Sequence[str],
-    blanks: Mapping[Bucket, Tensor],
-    encode: Callable[[Tensor], LatentMoments],
-) -> EncodedImages:
-    """Return the images without those that failed."""
-    every = job.transforms
-    usable = [index for index in range(len(every.items)) if index not in job.failed]
-    rows = np.array([row for index in usable for row in every.rows_of(index)], np.int64)
-    items = [every.items[index] for index in usable]
-    new = {index for entries in missing for index in entries.new_images()}
-    return EncodedImages(
-        transforms=TransformTable(items, every.concepts, is_plain=every.is_plain),
-        usable=tuple(usable),
-        skipped=tuple(job.failed[index] for index in sorted(job.failed)),
-        warnings=tuple(warnings),
-        entry_types={entries.entry_type.name: entries.entry_type for entries in missing},
-        keys={entries.entry_type.name: entries.keys[rows] for entries in missing},
-        contents={entries.entry_type.name: entries.contents[usable] for entries in missing},
-        store=job.store,
-        locations={
-            name: replace(each, shard=each.shard[rows], row=each.row[rows])
-            for name, each in locations.items()
-        },
-        blanks=blanks,
-        encode=encode,
-        new=len(new.intersection(usable)),
-    )
 
 
 def _precision(module: nn.Module) -> str:

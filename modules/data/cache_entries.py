@@ -69,42 +69,27 @@ _TRAINED = (
 
 def entry_types(conditioning: Conditioning) -> tuple[EntryType, ...]:
     """Return the entry types of a dataset. conditioning: the input of inpainting models."""
-    match conditioning:
-        case "blank":
-            return _TRAINED
-        case "masks":
-            return (
-                *_TRAINED,
-                EntryType(
-                    INPAINT_MASK, "masks", False, lambda item: (item.mask,), decode_inpaint_mask
-                ),
-                EntryType(
-                    MASKED_IMAGE,
-                    "latents",
-                    True,
-                    lambda item: (item.path, item.mask),
-                    decode_masked_image,
-                ),
-            )
-        case "files":
-            return (
-                *_TRAINED,
-                EntryType(
-                    INPAINT_MASK,
-                    "masks",
-                    False,
-                    lambda item: (item.mask if item.conditioning else None,),
-                    decode_inpaint_mask,
-                ),
-                EntryType(
-                    MASKED_IMAGE,
-                    "latents",
-                    True,
-                    lambda item: (item.conditioning,),
-                    decode_conditioning,
-                    reads_mask=False,
-                ),
-            )
+    if conditioning == "blank":
+        return _TRAINED
+    is_masked = conditioning == "masks"
+    return (
+        *_TRAINED,
+        EntryType(
+            INPAINT_MASK,
+            "masks",
+            False,
+            lambda item: (item.mask if is_masked or item.conditioning else None,),
+            decode_inpaint_mask,
+        ),
+        EntryType(
+            MASKED_IMAGE,
+            "latents",
+            True,
+            lambda item: (item.path, item.mask) if is_masked else (item.conditioning,),
+            decode_masked_image if is_masked else decode_conditioning,
+            reads_mask=is_masked,
+        ),
+    )
 
 
 def content(item: Item, path: Path, read: Callable[[Path], Read]) -> Read:

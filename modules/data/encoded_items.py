@@ -9,7 +9,6 @@ from typing import NoReturn
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from modules.data.cache_entries import INPAINT_MASK, LATENTS, MASK, MASKED_IMAGE, EntryType, content
@@ -29,9 +28,6 @@ from onetrainer.dataset.transforms import (
 from onetrainer.errors import UserError
 from onetrainer.images.image_file import ImageError
 
-KEY_BYTES = 32
-Keys = NDArray[np.uint8]
-"""A key per row, (rows, 32)."""
 TransformKey = tuple[int, int]
 """An image's index and the number of its transform."""
 
@@ -58,9 +54,10 @@ class TransformTable:
         """Number of rows."""
         return int(self.starts[-1])
 
-    def row(self, index: int, number: int) -> int:
-        """Return the row of an image's transform."""
-        return int(self.starts[index]) + number
+    def of_images(self, indices: Sequence[int]) -> "TransformTable":
+        """Return the transforms of some images."""
+        items = [self.items[index] for index in indices]
+        return TransformTable(items, self.concepts, is_plain=self.is_plain)
 
     def rows_of(self, index: int) -> range:
         """Return the rows of an image's transforms."""
@@ -94,26 +91,35 @@ class EntryLost(UserError):
 
 
 @dataclass(frozen=True)
+class EncodedEntries:
+    """The images' entries of one type.
+
+    keys: of each row of the transforms; zeros where there is no entry. contents: digests of each
+    image's files. locations: of each row's entry; None if all is encoded whenever it is used.
+    """
+
+    entry_type: EntryType
+    keys: Sequence[bytes]
+    contents: Sequence[bytes]
+    locations: EntryLocations | None
+
+
+@dataclass(frozen=True)
 class EncodedImages:
     """Images whose encodings can be read, by their index and the number of the transform.
 
     transforms: of the images that could be encoded. usable: their indices among all. skipped: those
-    that could not. warnings: other problems. entry_types: by name. keys: of each type's rows, zeros
-    where there is no entry. contents: of each type's images, digests of their files. locations: of
-    these rows' entries; empty if nothing is cached, and all is encoded whenever it is used. blanks:
-    latents of empty images, the input of inpainting models where all is masked, (1, 4, h, w); empty
-    if it always is. encode: the VAE. new: the number of images of which something was encoded now.
+    that could not. warnings: other problems. entries: by the names of their types. blanks: latents
+    of empty images, the input of inpainting models where all is masked, (1, 4, h, w); empty if it
+    always is. encode: the VAE. new: the number of images of which something was encoded now.
     """
 
     transforms: TransformTable
     usable: tuple[int, ...]
     skipped: tuple[Skipped, ...]
     warnings: tuple[str, ...]
-    entry_types: Mapping[str, EntryType]
-    keys: Mapping[str, Keys]
-    contents: Mapping[str, Keys]
+    entries: Mapping[str, EncodedEntries]
     store: Store
-    locations: Mapping[str, EntryLocations]
     blanks: Mapping[Bucket, Tensor]
     encode: Callable[[Tensor], LatentMoments]
     new: int = 0
@@ -126,7 +132,7 @@ class EncodedImages:
     @property
     def is_cached(self) -> bool:
         """Whether the VAE is no longer needed."""
-        return LATENTS in self.locations
+        return self.entries[LATENTS].locations is not None
 
     def moments(self, index: int, number: int) -> LatentMoments:
         """Return the VAE's posterior of a transformed image: (1, 4, h, w) each, float32.
@@ -177,10 +183,8 @@ class EncodedImages:
         """Yield the digest of each image's encodings, whether they are cached or not."""
         for index in range(len(self.items)):
             rows = self.transforms.rows_of(index)
-            digest = hashlib.sha256()
-            for name in self.entry_types:
-                digest.update(self.keys[name][rows.start : rows.stop].tobytes())
-            yield digest.hexdigest()
+            keys = (each.keys[row] for each in self.entries.values() for row in rows)
+            yield hashlib.sha256(b"".join(keys)).hexdigest()
 
     def identity_lines(self) -> Iterator[str]:
         """Yield the digest of each image's files and transforms, independent of the VAE.
@@ -188,16 +192,16 @@ class EncodedImages:
         Equal on every device, and in every precision.
         """
         for index in range(len(self.items)):
-            digest = hashlib.sha256()
-            for name in self.entry_types:
-                digest.update(self.contents[name][index].tobytes())
+            contents = (each.contents[index] for each in self.entries.values())
+            digest = hashlib.sha256(b"".join(contents))
             for row in self.transforms.rows_of(index):
                 _, number = self.transforms.locate(row)
                 digest.update(repr(self.transforms.transform(index, number).key()).encode())
             yield digest.hexdigest()
 
     def _has_entry(self, name: str, index: int) -> bool:
-        return name in self.entry_types and bool(self.entry_types[name].files(self.items[index]))
+        entries = self.entries.get(name)
+        return entries is not None and bool(entries.entry_type.files(self.items[index]))
 
     def _unencoded(self, name: str, index: int, number: int) -> Tensor | None:
         """Return an entry that needs no VAE, (1, 1, h, w); None if the image has none."""
@@ -208,14 +212,16 @@ class EncodedImages:
         return self._decoded(name, index, number)
 
     def _gather(self, name: str, tensor: str, keys: Sequence[TransformKey]) -> Tensor:
-        rows = [self.transforms.row(index, number) for index, number in keys]
+        locations = self.entries[name].locations
+        assert locations is not None, "they are cached"
+        rows = [self.transforms.rows_of(index)[number] for index, number in keys]
         try:
-            return self.store.gather(self.locations[name], rows, tensor)
+            return self.store.gather(locations, rows, tensor)
         except DamagedEntry as error:
             _raise_lost(self.store, error)
 
     def _decoded(self, name: str, index: int, number: int) -> Tensor:
-        item, entry_type = self.items[index], self.entry_types[name]
+        item, entry_type = self.items[index], self.entries[name].entry_type
         try:
             paths = entry_type.files(item)
             files = [io.BytesIO(content(item, path, Path.read_bytes)) for path in paths]
@@ -238,19 +244,12 @@ class EncodedTexts:
 
     def conditioning(self, caption: str) -> Conditioning:
         """Return a caption's conditioning: (1, T, D) and (1, P), on the CPU."""
-        tensors = self._read(caption)
-        pooled = tensors.get("pooled")
-        return Conditioning(tensors["hidden"][None], None if pooled is None else pooled[None])
-
-    def tokens(self, caption: str) -> int:
-        """Return the length of a caption's conditioning in tokens, with padding: its T."""
-        return len(self._read(caption)["hidden"])
-
-    def _read(self, caption: str) -> dict[str, Tensor]:
         try:
-            return self.store.read(self.locations, self.rows[caption])
+            tensors = self.store.read(self.locations, self.rows[caption])
         except DamagedEntry as error:
             _raise_lost(self.store, error)
+        pooled = tensors.get("pooled")
+        return Conditioning(tensors["hidden"][None], None if pooled is None else pooled[None])
 
 
 def _raise_lost(store: Store, error: DamagedEntry) -> NoReturn:

@@ -1,17 +1,40 @@
-"""The prompts of each step of reward training, as batches."""
+"""Conditioning of several texts, and the prompts of each step of reward training, as batches."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from modules.data.texts import concatenate, pad
 from modules.interfaces import Conditioning, Family, PromptBatch
 from modules.seeds import derive
 from onetrainer.seeds import shuffled
 
 EMPTY = ""
+
+
+def padded(
+    encoded: Callable[[str], Conditioning], texts: Sequence[str], *, among: Iterable[str]
+) -> tuple[Conditioning, Conditioning]:
+    """Return the conditioning of texts and of the empty one, padded to the longest of `among`.
+
+    That is all texts of a step, since padding must not depend on the microbatch size. Texts are
+    encoded in chunks of one length, 77 tokens for CLIP, and padded with that of the empty prompt:
+    models know it as the end of the text, whereas zeros would be unknown to them.
+    """
+    empty = encoded(EMPTY)
+    tokens = max(encoded(text).hidden.shape[1] for text in among)
+
+    def pad(one: Conditioning) -> Tensor:
+        missing = tokens - one.hidden.shape[1]
+        padding = empty.hidden.repeat(1, missing // empty.hidden.shape[1], 1)
+        return torch.cat([one.hidden, padding], dim=1) if missing else one.hidden
+
+    rows = [encoded(text) for text in texts]
+    pooled = [one.pooled for one in rows if one.pooled is not None]
+    hidden = torch.cat([pad(one) for one in rows])
+    whole = Conditioning(hidden, torch.cat(pooled) if pooled else None)
+    return whole, Conditioning(pad(empty), empty.pooled)
 
 
 @dataclass(frozen=True)
@@ -38,10 +61,7 @@ class EncodedPrompts:
         self, prompts: Sequence[str], *, among: Sequence[str]
     ) -> tuple[Conditioning, Conditioning]:
         """Return that of the prompts and of the empty one, padded to the longest of `among`."""
-        empty = self.encoded[EMPTY]
-        tokens = max(self.encoded[prompt].hidden.shape[1] for prompt in (*among, *prompts))
-        rows = [pad(self.encoded[prompt], empty, tokens) for prompt in prompts]
-        return concatenate(rows), pad(empty, empty, tokens)
+        return padded(self.encoded.__getitem__, prompts, among=(*among, *prompts))
 
 
 @dataclass(frozen=True)

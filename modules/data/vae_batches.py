@@ -22,7 +22,15 @@ class VaeBatches:
     def __init__(self, encode: Callable[[Tensor], LatentMoments], size: int) -> None:
         """Set up the batches. encode: the VAE. size: images per batch, as long as memory allows."""
         self._encode = encode
-        self.size = size
+        self._wanted = self.size = size
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """A warning if there was too little memory for the batch size."""
+        if self.size == self._wanted:
+            return ()
+        count = f"{self.size if self.size > 1 else 'one'} at a time"
+        return (f"not enough memory to encode {self._wanted} images at once; used {count}",)
 
     def encode(self, images: Sequence[Tensor]) -> Iterator[tuple[int, LatentMoments]]:
         """Encode images, each (3, H, W), on the VAE's device, in batches.

@@ -10,8 +10,7 @@ from onetrainer.config.data.data import Conditioning
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.batch_plan import BatchPlan, all_buckets
 from onetrainer.dataset.buckets import Bucket
-from onetrainer.dataset.caption_caching import caches_captions
-from onetrainer.dataset.caption_sampling import captions_vary, plain_caption, sample_caption
+from onetrainer.dataset.caption_caching import caches_captions, captions_of_run
 from onetrainer.dataset.dataset import Dataset
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import bucket_at, transform_count, variations
@@ -52,7 +51,10 @@ class CachePlan:
 def plan_cache(config: TrainConfig, dataset: Dataset, batches: BatchPlan) -> CachePlan:
     """Return what a run will cache."""
     latents, cells, size = _latent_estimate(config, dataset)
-    captions = _cached_captions(config, dataset, batches) if caches_captions(config) else set()
+    captions: list[str] = []
+    if caches_captions(config):
+        steps, validation = range(config.training.steps), dataset.validation or ()
+        captions = captions_of_run(dataset.concepts, dataset.items, validation, batches, steps)
     folder = cache_folder(config)
     return CachePlan(
         folder=folder,
@@ -130,20 +132,6 @@ def _passes_and_bytes(item: Item, sees: Conditioning, channels: int) -> tuple[in
 def _area(bucket: Bucket, side: int) -> int:
     """Return the number of latent pixels."""
     return (bucket.width // side) * (bucket.height // side)
-
-
-def _cached_captions(config: TrainConfig, dataset: Dataset, batches: BatchPlan) -> set[str]:
-    """Return all captions of the run; random ones need only be sampled for few steps."""
-    concepts = dataset.concepts
-    found = {plain_caption(item, concepts[item.concept]) for item in dataset.validation or ()} | {
-        ""
-    }
-    if any(captions_vary(concept.captions) for concept in concepts):
-        repeats = (one for step in range(config.training.steps) for one in batches.at(step).images)
-        items = ((dataset.items[one.item], one.repeat) for one in repeats)
-    else:
-        items = ((item, repeat) for item in dataset.items for repeat in range(len(item.captions)))
-    return found | {sample_caption(item, concepts[item.concept], repeat) for item, repeat in items}
 
 
 def _caption_bytes(config: TrainConfig, captions: Iterable[str]) -> int:

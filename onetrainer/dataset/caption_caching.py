@@ -1,12 +1,17 @@
-"""Decide whether captions are encoded once before training or in every step."""
+"""Decide whether captions are encoded once before training or in every step, and which."""
 
-from onetrainer.concepts.concepts import concepts_of
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from onetrainer.concepts.concepts import ConceptSettings, concepts_of
 from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.methods.encoders import encoder_settings
 from onetrainer.config.methods.full import Vae
 from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.train import TrainConfig
-from onetrainer.dataset.caption_sampling import captions_vary
+from onetrainer.dataset.batch_plan import BatchPlan
+from onetrainer.dataset.caption_sampling import captions_vary, plain_caption, sample_caption
+from onetrainer.dataset.items import Item
 
 MAX_VARYING_CAPTIONS = 10_000
 """Most randomly varied captions to cache: 1.2 GB for SD 1.5 in 16 bits, 3.2 GB for SDXL.
@@ -30,8 +35,13 @@ def encodes_text_each_step(config: TrainConfig) -> bool:
 
     That is so if their encodings change, caching is off, or there are too many to cache.
     """
-    changes = trains_text_encoder(config) or bool(config.embeddings.tokens)
-    return changes or not config.data.cache_text or _shows_too_many(config)
+    if trains_text_encoder(config) or config.embeddings.tokens or not config.data.cache_text:
+        return True
+    training = config.training
+    used = training.steps * training.batch_size * training.accumulation
+    return used > MAX_VARYING_CAPTIONS and any(
+        captions_vary(concept.captions) for concept in concepts_of(config)
+    )
 
 
 def caches_captions(config: TrainConfig) -> bool:
@@ -39,9 +49,27 @@ def caches_captions(config: TrainConfig) -> bool:
     return not isinstance(config.objective, Reconstruction) and not encodes_text_each_step(config)
 
 
-def _shows_too_many(config: TrainConfig) -> bool:
-    training = config.training
-    used = training.steps * training.batch_size * training.accumulation
-    return used > MAX_VARYING_CAPTIONS and any(
-        captions_vary(one.captions) for one in concepts_of(config)
-    )
+def captions_of_run(
+    concepts: Sequence[ConceptSettings],
+    trained: Sequence[Item],
+    validation: Iterable[Item],
+    plan: BatchPlan,
+    steps: range,
+) -> list[str]:
+    """Return every caption that steps or the validation need, once, the empty one first.
+
+    trained: the images that the plan is of. Only captions that vary depend on the steps.
+    """
+    captions = ["", *(plain_caption(item, concepts[item.concept]) for item in validation)]
+    if any(captions_vary(concept.captions) for concept in concepts):
+        for image in (image for step in steps for image in plan.at(step).images):
+            item = trained[image.item]
+            captions.append(sample_caption(item, concepts[item.concept], image.repeat))
+        return list(dict.fromkeys(captions))
+    for item in trained:
+        concept = concepts[item.concept]
+        without_dropout = concept.captions.model_copy(update={"dropout": 0.0})
+        concept = replace(concept, captions=without_dropout)
+        # An item's repeats use its captions in turn.
+        captions += [sample_caption(item, concept, n) for n in range(len(item.captions))]
+    return list(dict.fromkeys(captions))

@@ -14,11 +14,9 @@ from time import process_time
 
 import torch
 
-from modules.assembly.dataset import Batches
-from modules.data.batches import BatchSource
+from modules.data.batches import Batches, BatchSource
 from modules.data.cache import EncodeOptions, encode_captions, encode_images, encoder_digests
 from modules.data.encoded_items import TransformTable
-from modules.data.loader import Loader
 from modules.data.shards import Store
 from modules.methods.adapters.adapters import Adapters
 from modules.objectives.denoising import Denoising
@@ -126,14 +124,14 @@ class _Ours:
         optimizer = build_optimizer(AdamW(), method.parameter_groups())
         portions = concept_slices(dataset, is_cached=True)
         plan = BatchPlan(portions, batch_size=batch_size, accumulation=1, seed=0)
-        loader = Loader(batch_source, plan, threads=2, steps=10**9)
+        batches = Batches(batch_source, plan, threads=2, steps=10**9)
         self.events = EventWriter(folder / "events.jsonl")
         self.inbox = Inbox(folder / "commands.jsonl")
         self.state = TrainState()
         self.parts = {
             "state": self.state,
             "seed": 0,
-            "batches": Batches(batch_source, plan, loader),
+            "batches": batches,
             "objective": Denoising(family, section=DenoisingSection(), device=CPU),
             "method": method,
             "engine": Engine(

@@ -60,7 +60,6 @@ def test_cached_caption_is_what_the_family_encodes(bench):
     for caption in ("", "thing 0", "thing 3"):
         hidden = bench.family.inner.encode_text([caption]).hidden
         assert torch.equal(texts.conditioning(caption).hidden, hidden)
-        assert texts.tokens(caption) == hidden.shape[1]
     assert texts.conditioning("").hidden.shape == (1, 77, tiny.WIDTH)
 
 

@@ -5,8 +5,8 @@ import threading
 import pytest
 import torch
 
-from modules.data import loader as loading
-from modules.data.loader import Loader
+from modules.data import batches as loading
+from modules.data.batches import Batches
 from modules.data.prefetch import prefetch
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.config.data.captions import Captions
@@ -25,7 +25,7 @@ def content(batch):
 
 
 def loader_of(batch_source, *, threads, with_pixels=False):
-    return Loader(
+    return Batches(
         batch_source,
         planned(batch_source, 1, 2),
         threads=threads,
