@@ -98,9 +98,8 @@ def encode_images(
     or conditioning images cannot, are skipped.
 
     transforms: of the images; those of validation images are plain. file_digests: remembers
-    digests of files. progress: called with (done, total) after each image. should_stop: called
-    before each image; CachingStopped is raised if it returns True. Raises UserError if no image of
-    a role is usable, or the disk is full.
+    digests of files. progress: called with (done, total) after each image. Raises CachingStopped if
+    should_stop returns True, and UserError if no image of a role is usable, or the disk is full.
     """
     reporter = _Progress(progress, should_stop)
     encode = torch.no_grad()(lambda pixels: family.encode_images(pixels))

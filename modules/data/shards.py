@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from modules.formats.files.tensor_source import DTYPES
-from onetrainer.cache.errors import writing
+from onetrainer.cache.database import writing
 from onetrainer.cache.format import (
     KINDS,
     SHARD_BYTES,

@@ -1,18 +1,20 @@
-"""The SQLite file of the cache index: its tables, and how damage is repaired.
+"""The SQLite file of the cache index: its tables, leases, and how damage is repaired.
 
 Several processes may use it at once. Everything in it but the times of last use can be rebuilt
-from the shards.
+from the shards. A lease tells since when a program uses the folder: its entries are not pruned.
 """
 
+import errno
+import os
+import socket
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from onetrainer.cache.errors import cannot_write
-from onetrainer.cache.leases import LEASES
 from onetrainer.errors import UserError
 
 INDEX_NAME = "index.sqlite"
@@ -33,13 +35,22 @@ CREATE TABLE entries (
     kind TEXT NOT NULL, key BLOB NOT NULL, shard INTEGER NOT NULL, row INTEGER NOT NULL,
     used INTEGER NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID;
 CREATE INDEX entries_of_shards ON entries (shard);
-{LEASES}
+CREATE TABLE leases (
+    id TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, born REAL NOT NULL,
+    started INTEGER NOT NULL, seen INTEGER NOT NULL);
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {VERSION};
 """
 _TRANSIENT_ERRORS = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 """Errors that do not mean that the index is damaged."""
 
+_REMOTE_LEASE_S = 24 * 3600
+"""Age up to which a lease from another computer is trusted, as its process cannot be checked."""
+
+_START_TOLERANCE_S = 2.0
+"""Tolerance of a process's start time: clocks are adjusted meanwhile."""
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _DAMAGE_ERRORS = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 _Result = TypeVar("_Result")
 
@@ -189,3 +200,83 @@ def _version(connection: sqlite3.Connection) -> int:
 def _code(error: sqlite3.DatabaseError) -> int:
     """Return SQLite's primary error code; 0 if there is none."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def write_lease(connection: sqlite3.Connection, name: str, started: int) -> None:
+    """Write or renew this process's lease, which began at a time in seconds since 1970."""
+    pid = os.getpid()
+    row = (name, socket.gethostname(), pid, _process_start_time(pid) or 0.0, started)
+    connection.execute(
+        "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)", (*row, int(time.time()))
+    )
+
+
+def end_lease(connection: sqlite3.Connection, name: str) -> None:
+    """Remove a lease."""
+    connection.execute("DELETE FROM leases WHERE id = ?", (name,))
+
+
+def in_use_since(connection: sqlite3.Connection) -> int | None:
+    """Return when the earliest active lease began; None if there is none."""
+    return min((started for _, started in _active_leases(connection)), default=None)
+
+
+def other_computers(connection: sqlite3.Connection) -> list[str]:
+    """Return the names of other computers with active leases."""
+    return sorted({host for host, _ in _active_leases(connection)} - {socket.gethostname()})
+
+
+def _active_leases(connection: sqlite3.Connection) -> list[tuple[str, int]]:
+    """Return host and start of active leases, and remove those of programs that were killed."""
+    active = []
+    for name, host, pid, born, started, seen in connection.execute("SELECT * FROM leases"):
+        if host == socket.gethostname():
+            now_born = _process_start_time(pid)
+            is_alive = now_born is not None and abs(now_born - born) < _START_TOLERANCE_S
+        else:
+            is_alive = time.time() - seen < _REMOTE_LEASE_S
+        if is_alive:
+            active.append((host, started))
+        else:
+            end_lease(connection, name)
+    return active
+
+
+def _process_start_time(pid: int) -> float | None:
+    """Return when a process began, in seconds since 1970; None if there is no such process."""
+    import psutil  # only here: it takes a while to load
+
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.Error:
+        return None
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Convert OSError to the UserError of a cache folder that cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+
+
+def cannot_write(folder: Path, error: OSError | sqlite3.DatabaseError) -> UserError:
+    """Return the error of a cache folder that is full or not writable."""
+    if isinstance(error, OSError):
+        is_full, reason = error.errno in _DISK_FULL, error.strerror or str(error)
+    else:
+        code = getattr(error, "sqlite_errorcode", 0)
+        is_full, reason = code == sqlite3.SQLITE_FULL, f"its index: {error}"
+    if is_full:
+        return UserError(
+            f"{folder}: the disk is full, so encoded images cannot be cached",
+            "An image of 512 px takes 0.13 MB",
+            'Free space, for example by "onetrainer cache --prune", or choose another "Cache'
+            ' folder"',
+        )
+    return UserError(
+        f"{folder}: the cache folder cannot be written ({reason})",
+        "A writable folder is needed",
+        'Choose another "Cache folder"',
+    )

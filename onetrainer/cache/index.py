@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
-from onetrainer.cache.database import Database
+from onetrainer.cache.database import Database, end_lease, other_computers, write_lease
 from onetrainer.cache.format import (
     KINDS,
     SHARD_NAME,
@@ -23,7 +23,6 @@ from onetrainer.cache.format import (
     intact_rows,
     read_shard,
 )
-from onetrainer.cache.leases import end_lease, other_computers, write_lease
 
 _SHARDS_AT_ONCE = 100
 _KEYS_AT_ONCE = 500  # SQLite takes 999 values in one question at least

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from onetrainer.cache.errors import cannot_write
+from onetrainer.cache.database import cannot_write
 from onetrainer.cache.format import (
     SHARD_BYTES,
     SHARD_ENTRIES,

@@ -11,10 +11,9 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from onetrainer.cache.database import INDEX_NAME
+from onetrainer.cache.database import INDEX_NAME, in_use_since, other_computers
 from onetrainer.cache.format import KINDS, PART_NAME, SHARD_NAME, Kind
 from onetrainer.cache.index import CacheIndex
-from onetrainer.cache.leases import in_use_since, other_computers
 from onetrainer.cache.merge import merge
 from onetrainer.errors import UserError
 

@@ -9,7 +9,8 @@ from itertools import combinations
 
 from onetrainer.captions.caption_rules import caption_problems
 from onetrainer.concepts.concepts import PRIOR_ROLES, ConceptSettings, concepts_of
-from onetrainer.config.data.concept import CaptionSource
+from onetrainer.config.data.concept import Concept
+from onetrainer.config.data.data import Data
 from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
@@ -25,13 +26,26 @@ _ROLE_LABELS = {
 }
 
 
-def problems(config: TrainConfig) -> list[Problem]:
-    """Return problems of folders, their roles, their captions and image sizes."""
+def problems(config: TrainConfig) -> Iterator[Problem]:
+    """Yield problems of folders, their roles, their captions and image sizes."""
     concepts = concepts_of(config)
-    found = [*_training_problems(config), *_duplicate_folders(concepts), *_role_problems(config)]
+    # The rules of reward training check whether it needs images.
+    if not isinstance(config.objective, AlignProp) and not has_images(config):
+        if concepts:
+            yield Problem(
+                "data.folder",
+                "none of the folders has training images",
+                'Expected at least one folder with the role "training"',
+                "Choose a folder, or change the role of another one.",
+            )
+        elif not any(concept.use for concept in config.data.concepts):
+            yield Problem("data.folder", "no image folder is chosen", "Expected a folder", CHOOSE)
+    yield from _duplicate_folders(concepts)
+    yield from _role_problems(config)
     if not isinstance(config.objective, Reconstruction):
-        found += [*_caption_problems(config), *_conditioning_problems(config, concepts)]
-    return [*found, *_size_problems(config)]
+        yield from _caption_problems(config)
+        yield from _conditioning_problems(config, concepts)
+    yield from _size_problems(config)
 
 
 def has_images(config: TrainConfig) -> bool:
@@ -61,21 +75,6 @@ def masks_path(config: TrainConfig, concept: ConceptSettings) -> str:
 def is_same_folder(first: ConceptSettings, second: ConceptSettings) -> bool:
     """Return whether two concepts name the same folder; links are not followed."""
     return os.path.normpath(first.folder) == os.path.normpath(second.folder)
-
-
-def _training_problems(config: TrainConfig) -> Iterator[Problem]:
-    # The rules of reward training check whether it needs images.
-    if isinstance(config.objective, AlignProp) or has_images(config):
-        return
-    if concepts_of(config):
-        yield Problem(
-            "data.folder",
-            "none of the folders has training images",
-            'Expected at least one folder with the role "training"',
-            "Choose a folder, or change the role of another one.",
-        )
-    elif not any(concept.use for concept in config.data.concepts):
-        yield Problem("data.folder", "no image folder is chosen", "Expected a folder", CHOOSE)
 
 
 def _duplicate_folders(concepts: tuple[ConceptSettings, ...]) -> Iterator[Problem]:
@@ -154,28 +153,25 @@ def _caption_problems(config: TrainConfig) -> Iterator[Problem]:
     data = config.data
     yield from caption_problems(data.captions, "data.captions")
     if data.folder:
-        source, text, file = data.caption_source, data.caption_text, data.caption_list
-        yield from _source_problems("data", source, text, file, has_trigger=bool(data.trigger))
+        yield from _source_problems("data", data)
     for index, concept in enumerate(data.concepts):
         if concept.use and concept.folder:
             path = f"data.concepts.{index}"
-            source, text, file = concept.caption_source, concept.caption_text, concept.caption_list
-            yield from _source_problems(path, source, text, file, has_trigger=bool(concept.trigger))
+            yield from _source_problems(path, concept)
             if concept.own_captions:
                 yield from caption_problems(concept.captions, f"{path}.captions")
 
 
-def _source_problems(
-    path: str, source: CaptionSource, text: str, file: str, *, has_trigger: bool = False
-) -> Iterator[Problem]:
-    if source == "text" and not text.strip() and not has_trigger:
+def _source_problems(path: str, section: Data | Concept) -> Iterator[Problem]:
+    is_empty = not section.caption_text.strip() and not section.trigger
+    if section.caption_source == "text" and is_empty:
         yield Problem(
             f"{path}.caption_text",
             "the caption of all images is empty",
             "Expected a description of the images",
             "Write one, or choose another source of captions.",
         )
-    if source == "list" and not file:
+    if section.caption_source == "list" and not section.caption_list:
         yield Problem(
             f"{path}.caption_list",
             "no caption list is chosen",
@@ -191,13 +187,12 @@ def _conditioning_problems(
     if not sees_masked or config.data.conditioning != "masks":
         return
     if concepts and all(concept.masks == "off" for concept in concepts if not concept.is_prior):
-        yield Problem(
+        yield warning(
             "data.conditioning",
             "masks are off, so there are no masked images to see",
             "Expected masks to be on (data.masks)",
             "Choose a source of masks, or use blank conditioning.",
-            "warning",
-            Fix("data.conditioning", "blank"),
+            to="blank",
         )
 
 

@@ -30,10 +30,7 @@ def problems(config: TrainConfig) -> Iterator[Problem]:
             " it would shrink to almost nothing",
             "Expected it off, or another optimizer",
             "Turn it off, or choose another optimizer.",
-            choices=(
-                Fix("embeddings.preserve_norm", value=False),
-                Fix("optimizer.kind", "adamw"),
-            ),
+            choices=(Fix("embeddings.preserve_norm", False), Fix("optimizer.kind", "adamw")),
         )
     yield from _sample_problems(config)
     if config.embeddings.bundle and tokens and not isinstance(config.method, Adapter):

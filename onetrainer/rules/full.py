@@ -2,14 +2,11 @@
 
 from collections.abc import Iterator
 
-from onetrainer.config.base.components import TextEncoder, TextEncoder2, Unet
-from onetrainer.config.methods.adapter_section import AdapterSection
-from onetrainer.config.methods.embedding import EmbeddingOnly
-from onetrainer.config.methods.encoders import encoder_settings
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, warning
 from onetrainer.families.registry import FAMILY_LABELS, base_of, family_spec
+from onetrainer.rules.method import trained_components
 
 HIGH_LR = 1e-4
 HIGH_VAE_LR = 1e-3
@@ -20,24 +17,26 @@ ADAM_HIGH_LR = 1e-2
 BF16_BITS = 8
 
 
-def problems(config: TrainConfig) -> list[Problem]:
-    """Return problems of full fine-tuning and VAE fine-tuning."""
-    match config.method:
-        case Full() as method:
-            return [
-                *_objective_problems(config),
-                *_precision_problems(config, method),
-                *_rate_problems(config, method),
-            ]
-        case Vae() as method:
-            return [*_vae_problems(config), *_precision_problems(config, method)]
-        case AdapterSection() | EmbeddingOnly():
-            return [*_objective_problems(config)]
+def problems(config: TrainConfig) -> Iterator[Problem]:
+    """Yield problems of full fine-tuning and VAE fine-tuning."""
+    method = config.method
+    if isinstance(method, Vae):
+        yield from _vae_problems(config)
+    elif config.objective.kind == "reconstruction":
+        yield Problem(
+            "objective.kind",
+            "reconstruction is the objective of VAE training, which this method does not do",
+            'Expected "denoising", or the method "vae"',
+            "Choose denoising.",
+            fix=Fix("objective.kind", "denoising"),
+        )
+    if isinstance(method, Full | Vae) and method.weights != "fp32":
+        yield from _precision_problems(config, method)
+    if isinstance(method, Full):
+        yield from _rate_problems(config, method)
 
 
 def _precision_problems(config: TrainConfig, method: Full | Vae) -> Iterator[Problem]:
-    if method.weights == "fp32":
-        return
     if not method.stochastic_rounding:
         yield warning(
             "method.stochastic_rounding",
@@ -71,11 +70,8 @@ def _rate_problems(config: TrainConfig, method: Full) -> Iterator[Problem]:
     has_rate = "lr" in type(section).model_fields
     if section.is_adaptive or section.high_lr > ADAM_HIGH_LR or not has_rate:
         return
-    found: dict[str, Unet | TextEncoder | TextEncoder2] = {"method.unet": method.unet}
-    encoders = encoder_settings(method, config.model.family)
-    found |= {f"method.{name}": settings for name, settings in encoders.items()}
-    components = {path: component for path, component in found.items() if component.train}
-    rates = {f"{path}.lr": component.lr for path, component in components.items()}
+    components = trained_components(config, method)
+    rates = {f"method.{name}.lr": component.lr for name, component in components.items()}
     uses_common_rate = None in rates.values()
     rates |= {f"method.layers.{index}.lr": rule.lr for index, rule in enumerate(method.layers)}
     if uses_common_rate:
@@ -102,12 +98,11 @@ def _vae_problems(config: TrainConfig) -> Iterator[Problem]:
         )
     section = config.optimizer
     if not section.is_adaptive and HIGH_VAE_LR < section.lr <= section.high_lr:
-        yield Problem(
+        yield warning(
             "optimizer.lr",
             f"{section.lr:g} is a very high learning rate for a VAE decoder",
             "Rates between 1e-6 and 1e-4 usually work well",
             "Lower it, or images lose their colors.",
-            "warning",
         )
     if config.embeddings.tokens:
         yield Problem(
@@ -131,15 +126,4 @@ def _vae_problems(config: TrainConfig) -> Iterator[Problem]:
             "Expected a weight above 0 for l1, l2 or lpips",
             "Set one to 1.",
             fix=Fix("objective.l1", 1),
-        )
-
-
-def _objective_problems(config: TrainConfig) -> Iterator[Problem]:
-    if config.objective.kind == "reconstruction":
-        yield Problem(
-            "objective.kind",
-            "reconstruction is the objective of VAE training, which this method does not do",
-            'Expected "denoising", or the method "vae"',
-            "Choose denoising.",
-            fix=Fix("objective.kind", "denoising"),
         )

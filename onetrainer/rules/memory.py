@@ -1,26 +1,22 @@
 """Rules of precision, quantization and offloading."""
 
-import re
 from collections.abc import Iterator
 
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, warning
 from onetrainer.families.registry import FAMILY_LABELS, base_of, family_spec
-from onetrainer.families.spec import FamilySpec
-
-_OFFLOADS = {"hardware.offload_layers": "layers", "hardware.offload_activations": "activations"}
+from onetrainer.rules.method import pattern_problems
 
 
-def problems(config: TrainConfig) -> list[Problem]:
-    """Return problems of precision, quantization and offloading."""
-    return [
-        *_vae_precision(config),
-        *_quantization(config),
-        *_patterns(config),
-        *_offload(config),
-        *_prefetch(config),
-    ]
+def problems(config: TrainConfig) -> Iterator[Problem]:
+    """Yield problems of precision, quantization and offloading."""
+    yield from _vae_precision(config)
+    yield from _quantization(config)
+    for number, layers in enumerate(config.hardware.quantized_layers):
+        yield from pattern_problems(f"hardware.quantized_layers.{number}.pattern", layers.pattern)
+    yield from _offload(config)
+    yield from _prefetch(config)
 
 
 def _vae_precision(config: TrainConfig) -> Iterator[Problem]:
@@ -28,37 +24,35 @@ def _vae_precision(config: TrainConfig) -> Iterator[Problem]:
     if precision == "auto":
         return
     if isinstance(config.method, Vae):
-        yield Problem(
+        yield warning(
             path,
             f"a VAE that is trained uses the weight precision ({config.method.weights})",
             "This setting is for a VAE that is not trained",
             'Choose "auto".',
-            "warning",
-            Fix(path, "auto"),
+            to="auto",
         )
-    elif precision == "fp16" and (spec := family_spec(config.model.family)).fp16_vae:
-        yield _vae_overflow(path, spec, has_own=bool(config.model.vae))
-
-
-def _vae_overflow(path: str, spec: FamilySpec, *, has_own: bool) -> Problem:
+        return
+    spec = family_spec(config.model.family)
+    if precision != "fp16" or not spec.fp16_vae:
+        return
     family = FAMILY_LABELS[base_of(spec.name)]
     what = f"{family}'s VAE exceeds the range of fp16, and images turn black"
-    if not has_own:
-        return Problem(
+    if config.model.vae:
+        yield warning(
+            path,
+            what,
+            f"Only a VAE made for fp16 ({spec.fp16_vae}) works",
+            'Choose "auto" unless the VAE of model.vae is one.',
+            to="auto",
+        )
+    else:
+        yield Problem(
             path,
             what,
             f"Expected fp32 or bf16 with {family}, or a VAE made for fp16 (model.vae)",
             'Choose "auto", which is fp32.',
             choices=(Fix(path, "auto"), Fix(path, "bf16")),
         )
-    return Problem(
-        path,
-        what,
-        f"Only a VAE made for fp16 ({spec.fp16_vae}) works",
-        'Choose "auto" unless the VAE of model.vae is one.',
-        "warning",
-        Fix(path, "auto"),
-    )
 
 
 def _quantization(config: TrainConfig) -> Iterator[Problem]:
@@ -86,25 +80,14 @@ def _quantization(config: TrainConfig) -> Iterator[Problem]:
             )
 
 
-def _patterns(config: TrainConfig) -> Iterator[Problem]:
-    for number, layers in enumerate(config.hardware.quantized_layers):
-        try:
-            re.compile(layers.pattern)
-        except re.error as error:
-            yield Problem(
-                f"hardware.quantized_layers.{number}.pattern",
-                f'"{layers.pattern}" is not a regular expression ({error})',
-                "Expected a part of the layers' names",
-                "Put a backslash before special characters: . * + ? ( ) [ ]",
-            )
-
-
 def _offload(config: TrainConfig) -> Iterator[Problem]:
     hardware = config.hardware
-    fractions = dict(zip(_OFFLOADS, (hardware.offload_layers, hardware.offload_activations),
-                      strict=True))  # fmt: skip
-    for path, what in _OFFLOADS.items():
-        if not fractions[path]:
+    offloads = (
+        ("hardware.offload_layers", "layers", hardware.offload_layers),
+        ("hardware.offload_activations", "activations", hardware.offload_activations),
+    )
+    for path, what, fraction in offloads:
+        if not fraction:
             continue
         if hardware.device == "cpu":
             yield warning(
@@ -123,15 +106,11 @@ def _offload(config: TrainConfig) -> Iterator[Problem]:
                 "Set the offload device to RAM, or set this to 0.",
                 choices=(Fix("hardware.offload_device", "cpu"), Fix(path, 0.0)),
             )
-    if hardware.offload_layers and hardware.device != "cpu":
-        yield from _offloaded_layers(config)
-
-
-def _offloaded_layers(config: TrainConfig) -> Iterator[Problem]:
-    path, hardware = "hardware.offload_layers", config.hardware
+    if not hardware.offload_layers or hardware.device == "cpu":
+        return
     if isinstance(config.method, Full):
         yield warning(
-            path,
+            "hardware.offload_layers",
             "trained weights in RAM are updated by the CPU, which makes every step slower",
             "Their optimizer state is in RAM, too",
             "Lower it as far as the memory allows.",

@@ -20,16 +20,13 @@ EMBEDDING_LR_FACTOR = 10
 MIN_MULTIPLIER, MAX_MULTIPLIER = 0.1, 2.0
 
 
-def problems(config: TrainConfig) -> list[Problem]:
-    """Return problems of the optimizer."""
-    return [
-        *_rate_problems(config),
-        *_component_rate_problems(config),
-        *_clipping_problems(config),
-        *_fused_backward_problems(config),
-        *_adafactor_problems(config),
-        *_option_problems(config),
-    ]
+def problems(config: TrainConfig) -> Iterator[Problem]:
+    """Yield problems of the optimizer."""
+    yield from _rate_problems(config)
+    yield from _component_rate_problems(config)
+    yield from _gradient_problems(config)
+    yield from _adafactor_problems(config)
+    yield from _option_problems(config)
 
 
 def _rate_problems(config: TrainConfig) -> Iterator[Problem]:
@@ -108,34 +105,31 @@ def _component_rates(section: Section, path: str) -> Iterator[tuple[str, float]]
                     yield from _component_rates(entry, f"{inner_path}.{number}")
 
 
-def _clipping_problems(config: TrainConfig) -> Iterator[Problem]:
-    section = config.optimizer
-    # With a fused backward pass it is an error, reported below.
-    is_allowed = not section.clips_itself or _is_fused(section)
-    if not is_allowed and config.training.gradient_clipping > 0:
-        yield warning(
-            "training.gradient_clipping",
-            f"{section.title} limits its own updates and trains worse with gradient clipping",
-            "Expected 0 (off) with it",
-            "Set it to 0.",
-            to=0.0,
-        )
+def is_fused(section: Section) -> bool:
+    """Return whether an optimizer updates weights within the backward pass."""
+    return bool(dict(section).get("fused_backward", False))
 
 
-def _fused_backward_problems(config: TrainConfig) -> Iterator[Problem]:
-    if not _is_fused(config.optimizer):
+def _gradient_problems(config: TrainConfig) -> Iterator[Problem]:
+    section, training = config.optimizer, config.training
+    if not is_fused(section):
+        if section.clips_itself and training.gradient_clipping > 0:
+            yield warning(
+                "training.gradient_clipping",
+                f"{section.title} limits its own updates and trains worse with gradient clipping",
+                "Expected 0 (off) with it",
+                "Set it to 0.",
+                to=0.0,
+            )
         return
-    training = config.training
+    unfused = Fix("optimizer.fused_backward", False)
     if training.accumulation > 1:
         yield Problem(
             "training.accumulation",
             "a fused backward pass updates weights at once and cannot accumulate gradients",
             "Expected 1 with optimizer.fused_backward",
             "Set it to 1, or turn optimizer.fused_backward off.",
-            choices=(
-                Fix("training.accumulation", 1),
-                Fix("optimizer.fused_backward", False),
-            ),
+            choices=(Fix("training.accumulation", 1), unfused),
         )
     if training.gradient_clipping > 0:
         yield Problem(
@@ -148,10 +142,6 @@ def _fused_backward_problems(config: TrainConfig) -> Iterator[Problem]:
                 Fix("optimizer.fused_backward", False),
             ),
         )
-
-
-def _is_fused(section: Section) -> bool:
-    return bool(dict(section).get("fused_backward", False))
 
 
 def _adafactor_problems(config: TrainConfig) -> Iterator[Problem]:
@@ -176,10 +166,7 @@ def _adafactor_problems(config: TrainConfig) -> Iterator[Problem]:
                     f"{what} and ignores the schedule",
                     'Expected "constant" with it',
                     'Choose "constant", or "adafactor" as the optimizer.',
-                    choices=(
-                        Fix("schedule.kind", "constant"),
-                        Fix("optimizer.kind", "adafactor"),
-                    ),
+                    choices=(Fix("schedule.kind", "constant"), Fix("optimizer.kind", "adafactor")),
                 )
             elif warmup > 0:
                 name = "warmup_steps" if config.schedule.warmup_steps else "warmup_fraction"

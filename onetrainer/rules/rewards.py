@@ -1,7 +1,6 @@
 """Rules of reward training."""
 
 from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
 
 from onetrainer.concepts.concepts import concepts_of
 from onetrainer.config.methods.full import Vae
@@ -20,43 +19,31 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.caption_caching import trains_text_encoder
 from onetrainer.errors import CHOOSE, Fix, Problem, warning
 from onetrainer.families.registry import FAMILY_LABELS, base_of, family_spec
+from onetrainer.rules.optimizer import is_fused
 
 MIN_VALIDATION_IMAGES = 4  # the mean of fewer says too little
 
 
-@runtime_checkable
-class _HasFusedBackward(Protocol):
-    @property
-    def fused_backward(self) -> bool: ...
-
-
-def problems(config: TrainConfig) -> list[Problem]:
-    """Return problems of reward training; none with other objectives."""
+def problems(config: TrainConfig) -> Iterator[Problem]:
+    """Yield problems of reward training; none with other objectives."""
     section = config.objective
     if not isinstance(section, AlignProp) or isinstance(config.method, Vae):
-        return []
-    return [
-        *_model_problems(config),
-        *_reward_list_problems(section),
-        *_step_problems(section),
-        *_prompt_problems(config, section),
-        *_evaluation_problems(section),
-        *_memory_problems(config, section),
-    ]
+        return
+    yield from _model_problems(config, section)
+    yield from _reward_list_problems(section)
+    yield from _step_problems(section)
+    yield from _prompt_problems(config, section)
+    yield from _evaluation_problems(section)
+    yield from _memory_problems(config, section)
 
 
 def has_gradient(reward: Reward) -> bool:
     """Return whether a reward is differentiable."""
-    match reward.reward:
-        case "jpeg_size":
-            return False
-        case "function":
-            return reward.has_gradient
-        case _:
-            return True
+    is_function = reward.reward == "function"
+    return reward.has_gradient if is_function else reward.reward != "jpeg_size"
 
 
-def _model_problems(config: TrainConfig) -> Iterator[Problem]:
+def _model_problems(config: TrainConfig, section: AlignProp) -> Iterator[Problem]:
     spec = family_spec(config.model.family)
     if spec.sees_masked_image:
         base = base_of(config.model.family)
@@ -67,15 +54,14 @@ def _model_problems(config: TrainConfig) -> Iterator[Problem]:
             "Train the model it was made from, or choose denoising as the objective.",
             choices=(Fix("objective.kind", "denoising"), Fix("model.family", base)),
         )
-    rollout = config.objective.rollout if isinstance(config.objective, AlignProp) else None
-    if rollout is not None and min(rollout.width, rollout.height) < spec.smallest_side:
-        yield Problem(
+    rollout = section.rollout
+    if min(rollout.width, rollout.height) < spec.smallest_side:
+        label = FAMILY_LABELS[base_of(spec.name)]
+        yield warning(
             "objective.rollout.width",
-            f"{rollout.width} × {rollout.height} px is small for"
-            f" {FAMILY_LABELS[base_of(spec.name)]}",
+            f"{rollout.width} × {rollout.height} px is small for {label}",
             f"It was trained at {spec.side} px and works poorly below that",
             f"Set width and height to {spec.side}, if the memory allows.",
-            "warning",
         )
 
 
@@ -137,26 +123,22 @@ def _reward_problems(path: str, reward: Reward, section: AlignProp) -> Iterator[
 
 def _missing_files(path: str, reward: Reward) -> Iterator[Problem]:
     label = REWARD_LABELS[reward.reward]
-    if reward.reward in NETWORKS and not reward.model:
-        yield _unchosen(f"{path}.model", label, "model", "its folder, file or name on the Hub")
-    if reward.reward == "aesthetic" and not reward.head:
-        yield _unchosen(f"{path}.head", label, "head", "the file with the score's own weights")
-    if reward.reward == "reference" and not reward.folder:
-        yield _unchosen(f"{path}.folder", label, "folder", "the reference images")
+    for name, noun, is_missing in (
+        ("model", "its folder, file or name on the Hub", reward.reward in NETWORKS),
+        ("head", "the file with the score's own weights", reward.reward == "aesthetic"),
+        ("folder", "the reference images", reward.reward == "reference"),
+    ):
+        if is_missing and not getattr(reward, name):
+            what = f"no {name} is chosen for {label}"
+            yield Problem(f"{path}.{name}", what, f"Expected {noun}", "Choose it.")
     if reward.reward == "function" and ":" not in reward.function:
+        named = f'"{reward.function}" does not name a function'
         yield Problem(
             f"{path}.function",
-            f'"{reward.function}" does not name a function'
-            if reward.function
-            else "no function is set",
+            named if reward.function else "no function is set",
             'Expected "file.py:function" or "module:function"',
             "Enter the location of your function.",
         )
-
-
-def _unchosen(path: str, label: str, noun: str, what: str) -> Problem:
-    return Problem(path, f"no {noun} is chosen for {label}", f"Expected {what}",
-                   "Choose it.")  # fmt: skip
 
 
 def _step_problems(section: AlignProp) -> Iterator[Problem]:
@@ -228,16 +210,16 @@ def _prompt_problems(config: TrainConfig, section: AlignProp) -> Iterator[Proble
             "Expected a text file with one prompt per line",
             "Choose one, or write the prompts as a list.",
         )
-    uses = {
-        "prompts come from captions": prompts.source == "captions",
-        "some steps are denoising steps": section.keep.denoising_share > 0,
-        "validation is on": config.validation.use,
-    }
-    reasons = [reason for reason, applies in uses.items() if applies]
-    if reasons and not any(concept.role == "train" for concept in concepts_of(config)):
+    uses = (
+        ("prompts come from captions", prompts.source == "captions"),
+        ("some steps are denoising steps", section.keep.denoising_share > 0),
+        ("validation is on", config.validation.use),
+    )
+    reason = next((reason for reason, applies in uses if applies), "")
+    if reason and not any(concept.role == "train" for concept in concepts_of(config)):
         yield Problem(
             "data.folder",
-            f"no image folder is chosen, and {reasons[0]}",
+            f"no image folder is chosen, and {reason}",
             "Expected a folder of images with captions",
             CHOOSE,
         )
@@ -265,8 +247,7 @@ def _evaluation_problems(section: AlignProp) -> Iterator[Problem]:
 
 
 def _memory_problems(config: TrainConfig, section: AlignProp) -> Iterator[Problem]:
-    optimizer = config.optimizer
-    if isinstance(optimizer, _HasFusedBackward) and optimizer.fused_backward:
+    if is_fused(config.optimizer):
         yield Problem(
             "optimizer.fused_backward",
             "a fused backward pass changes weights that other sampling steps still need for their"
@@ -275,7 +256,8 @@ def _memory_problems(config: TrainConfig, section: AlignProp) -> Iterator[Proble
             "Turn it off.",
             fix=Fix("optimizer.fused_backward", value=False),
         )
-    if config.data.cache_text and (config.embeddings.tokens or trains_text_encoder(config)):
+    trains_text = config.embeddings.tokens or trains_text_encoder(config)
+    if config.data.cache_text and trains_text:
         yield warning(
             "data.cache_text",
             "prompts cannot be cached while a text encoder or an embedding is trained",
@@ -299,9 +281,11 @@ def _trains_several_steps(algorithm: Algorithm) -> bool:
     match algorithm:
         case BestOfN() | ReFL():
             return False
-        case AlignPropSteps(through="fixed", last_steps=count) | Draft(last_steps=count):
-            return count > 1
-        case DRTune(trained_steps=count):
+        case (
+            AlignPropSteps(through="fixed", last_steps=count)
+            | Draft(last_steps=count)
+            | DRTune(trained_steps=count)
+        ):
             return count > 1
         case AlignPropSteps() | DraftLv():
             return True

@@ -10,7 +10,7 @@ import torch
 
 from modules.data import shards
 from modules.data.shards import DamagedEntry, Store, entry_key
-from onetrainer.cache.errors import cannot_write
+from onetrainer.cache.database import cannot_write
 from onetrainer.cache.format import read_shard
 from onetrainer.cache.store import prune
 from onetrainer.errors import UserError

@@ -7,8 +7,7 @@ import pytest
 from modules.jobs import train as job
 from modules.jobs.train import train
 from modules.training.reporter import Reporter
-from onetrainer.cache.database import Database
-from onetrainer.cache.errors import cannot_write
+from onetrainer.cache.database import Database, cannot_write
 from onetrainer.errors import UserError
 from onetrainer.run.events import Checkpoint, Finished, Progress, Sample, Warned
 from tests import runs
