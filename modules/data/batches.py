@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from modules.data.encoded_items import EncodedImages, EncodedTexts, TransformKey
-from modules.data.prefetch import prefetch
 from modules.data.prompts import padded
 from modules.interfaces import Batch, LatentMoments
 from modules.memory.to_device import to_device
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.batch_plan import BatchPlan, StepPlan, all_buckets
 from onetrainer.dataset.items import Item
+from onetrainer.dataset.prefetch import prefetch
 from onetrainer.dataset.transforms import size_conditioning
 
 _Reading = tuple[int, Callable[[], Batch]]

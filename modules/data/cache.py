@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from modules.data.cache_entries import FORMAT, entry_types
 from modules.data.encode_missing import EncodingJob, MissingEntries
 from modules.data.encoded_items import EncodedImages, EncodedTexts, TransformTable
-from modules.data.prefetch import WorkQueue
 from modules.data.shards import DamagedEntry, Store, entry_key
 from modules.data.vae_batches import VaeBatches
 from modules.interfaces import Family, LatentMoments
 from onetrainer.config.data.data import Conditioning
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.items import EXAMPLES, Skipped
+from onetrainer.dataset.prefetch import WorkQueue
 from onetrainer.errors import UserError
 from onetrainer.images.image_index import ImageIndex
 

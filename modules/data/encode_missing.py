@@ -10,12 +10,12 @@ from torch import Tensor
 
 from modules.data.cache_entries import LATENTS, EntryType, content
 from modules.data.encoded_items import EncodedEntries, TransformTable
-from modules.data.prefetch import WorkQueue, prefetch
 from modules.data.shards import EntryLocations, Store, entry_key
 from modules.data.vae_batches import VaeBatches
 from onetrainer.cache.format import KEY_BYTES
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.items import Skipped
+from onetrainer.dataset.prefetch import WorkQueue, prefetch
 from onetrainer.images.image_file import ImageError
 from onetrainer.images.image_index import ImageIndex
 

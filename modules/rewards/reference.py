@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from modules.memory.to_device import to_device
 from modules.rewards.networks.clip import Clip
-from onetrainer.concepts.folder_listing import list_images
+from onetrainer.concepts.folder_listing import list_folder
 from onetrainer.errors import UserError
 from onetrainer.images.image_file import DEEP_MODES, ImageError, open_image, orientation
 
@@ -120,7 +120,9 @@ def reference_images(folder: Path) -> list[Tensor]:
             "Expected a folder with the reference images",
             "Check the path",
         )
-    paths = [image.path for image in list_images(folder, recursive=False) if not image.reason]
+    paths = [
+        image.path for image in list_folder(folder, recursive=False).images if not image.reason
+    ]
     if not paths:
         raise UserError(
             f"{folder}: no images in this folder",

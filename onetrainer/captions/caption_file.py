@@ -5,19 +5,16 @@ import re
 from pathlib import Path
 from typing import Literal
 
+from onetrainer.images.image_file import ImageError
+
 MAX_BYTES = 1 << 20
 """Largest caption file: a megabyte is some thousand times what a text encoder reads."""
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
-class CaptionError(Exception):
+class CaptionError(ImageError):
     """A caption that cannot be read; reason completes "image: …"."""
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path}: {reason}")
-        self.path = path
-        self.reason = reason
 
 
 def read_captions(path: Path, *, lines: Literal["each", "joined"]) -> tuple[tuple[str, ...], str]:

@@ -7,6 +7,7 @@ check of the settings.
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,13 +46,23 @@ def check_images(config: TrainConfig) -> list[Problem]:
         is_reported = is_plain or _is_reported_by_rules(config, concepts[number])
         problems += _index_problems(concepts[number], index, has_captions=not is_reported)
     if is_plain:
-        return [*problems, *_unused_by_vae(config), *_split_problems(config, concepts, indexes)]
-    problems += [
-        *_mask_problems(config, concepts, indexes),
-        *_conditioning_problems(config, indexes),
-    ]
-    problems += _shared_file_problems(concepts, indexes)
-    return problems + _split_problems(config, concepts, indexes)
+        unused = (("data.masks", "masks", "off"), ("data.class_folder", "class images", ""))
+        problems += [
+            warning(
+                setting,
+                f"a VAE is trained without {noun}",
+                "They have no effect",
+                "Remove them.",
+                to=empty,
+            )
+            for setting, noun, empty in unused
+            if getattr(config.data, setting.removeprefix("data.")) != empty
+        ]
+    else:
+        problems += _mask_problems(config, concepts, indexes)
+        problems += _conditioning_problems(config, indexes)
+        problems += _shared_file_problems(concepts, indexes)
+    return [*problems, *_split_problems(config, concepts, indexes)]
 
 
 def unreadable_problem(path: str, error: OSError) -> Problem:
@@ -118,44 +129,37 @@ def _subfolder_problems(concepts: Sequence[ConceptSettings], indexes: Indexes) -
 
 def _split_problems(
     config: TrainConfig, concepts: Sequence[ConceptSettings], indexes: Indexes
-) -> list[Problem]:
-    """Return problems of the validation split; none while a folder cannot be read."""
+) -> Iterator[Problem]:
+    """Yield problems of the validation split; none while a folder cannot be read."""
     from onetrainer.dataset.dataset import split
 
     is_whole = len(indexes) == len(concepts)
     if not is_whole or not any(concept.role == "train" for concept in concepts):
-        return []
-    validation_path = next(
-        (each.setting_path for each in concepts if each.role == "validation"), ""
-    )
+        return
+    folder = next((each.setting_path for each in concepts if each.role == "validation"), "")
     try:
         dataset = split(config, concepts, [indexes[number] for number in range(len(concepts))])
     except UserError as error:
-        return [
-            Problem(validation_path or "validation.use", error.what, error.expected, error.remedy)
-        ]
-    problems = []
+        yield Problem(folder or "validation.use", error.what, error.expected, error.remedy)
+        return
     if dataset.validation is not None and len(dataset.validation) < FEW_IMAGES:
         count = len(dataset.validation)
-        images = f"{count} image{'s' if count > 1 else ''}"
-        problems.append(
-            warning(
-                validation_path or "validation.split",
-                f"only {images} would be used for validation, too few for a reliable loss",
-                f"Expected at least {FEW_IMAGES}; ten or more are better",
-                "Put more images into the folder."
-                if validation_path
-                else "Increase the validation split, or choose a folder of validation images.",
-            )
+        yield warning(
+            folder or "validation.split",
+            f"only {count} image{'s' if count > 1 else ''} would be used for validation, too few"
+            " for a reliable loss",
+            f"Expected at least {FEW_IMAGES}; ten or more are better",
+            "Put more images into the folder."
+            if folder
+            else "Increase the validation split, or choose a folder of validation images.",
         )
     if isinstance(config.objective, AlignProp):
-        return problems  # tokens are trained with prompts
+        return  # tokens are trained with prompts
     trained = [item for item in dataset.items if not item.is_prior]
-    used = {item.concept for item in trained}
-    always = [text for n in used for text in (concepts[n].trigger, concepts[n].captions.template)]
-    return problems + missing_token_problems(
-        config, [*always, *(caption for item in trained for caption in item.captions)]
-    )
+    used = [concepts[number] for number in {item.concept for item in trained}]
+    texts = [text for each in used for text in (each.trigger, each.captions.template)]
+    texts += [caption for item in trained for caption in item.captions]
+    yield from missing_token_problems(config, texts)
 
 
 def missing_token_problems(
@@ -206,28 +210,26 @@ def _shared_file_problems(
     """
     from onetrainer.dataset.dataset import real_paths
 
-    if len(indexes) < 2:
-        return
     places = {number: real_paths(index.items) for number, index in indexes.items()}
-    for later in indexes:
-        for earlier in (number for number in indexes if number < later):
-            one, other = concepts[earlier], concepts[later]
-            both = [item for setting, item in places[later].items() if setting in places[earlier]]
-            if both and not is_same_folder(one, other):
-                yield from _shared_file_problem(one, other, [item.path.name for item in both])
+    pairs = sorted(combinations(indexes, 2), key=lambda pair: pair[1])
+    for earlier, later in pairs:
+        one, other = concepts[earlier], concepts[later]
+        both = [item.path.name for at, item in places[later].items() if at in places[earlier]]
+        if both and not is_same_folder(one, other):
+            yield from _shared_file_problem(one, other, both)
 
 
 def _shared_file_problem(
-    one: ConceptSettings, other: ConceptSettings, names: list[str]
+    one: ConceptSettings, other: ConceptSettings, both: list[str]
 ) -> Iterator[Problem]:
-    some = ", ".join(names[:_SHOWN_IMAGES]) + (" …" if len(names) > _SHOWN_IMAGES else "")
+    some = ", ".join(both[:_SHOWN_IMAGES]) + (" …" if len(both) > _SHOWN_IMAGES else "")
     roles = {one.role, other.role}
     if "validation" in roles:
         if roles & PRIOR_ROLES:
             measured, kept = (one, other) if one.role == "validation" else (other, one)
             yield Problem(
                 measured.setting_path,
-                f"{len(names)} of its images are also class images ({kept.setting_path}): {some}",
+                f"{len(both)} of its images are also class images ({kept.setting_path}): {some}",
                 "Expected images that are not used in training",
                 "Choose another folder, or leave it empty to split off some of the images.",
             )
@@ -235,30 +237,16 @@ def _shared_file_problem(
         trained, kept = (one, other) if one.role == "train" else (other, one)
         yield Problem(
             kept.setting_path,
-            f"{len(names)} of its images are also training images ({trained.setting_path}): {some}",
+            f"{len(both)} of its images are also training images ({trained.setting_path}): {some}",
             "Expected different images, so neither folder inside the other",
             "Move one of the folders out of the other, or do not include subfolders.",
         )
     else:
         yield warning(
             other.setting_path,
-            f"{len(names)} of its images are also in {one.setting_path}: {some}",
+            f"{len(both)} of its images are also in {one.setting_path}: {some}",
             "They are used as often as both together say",
             "Move one of the folders out of the other, if that is not intended.",
-        )
-
-
-def _unused_by_vae(config: TrainConfig) -> Iterator[Problem]:
-    data = config.data
-    unused = [("data.masks", "masks", "off")] if data.masks != "off" else []
-    unused += [("data.class_folder", "class images", "")] if data.class_folder else []
-    for setting, noun, empty in unused:
-        yield warning(
-            setting,
-            f"a VAE is trained without {noun}",
-            "They have no effect",
-            "Remove them.",
-            to=empty,
         )
 
 
@@ -327,11 +315,10 @@ def _conditioning_problems(config: TrainConfig, indexes: Indexes) -> Iterator[Pr
     items = [item for index in indexes.values() for item in index.items]
     if not any(item.conditioning is not None for item in items):
         example = items[0].path
-        yield Problem(
+        yield warning(
             "data.conditioning",
             "no image has a conditioning image",
             f'It is a file like "{example.stem}{CONDITIONING_SUFFIX}" next to "{example.name}"',
             "Add some, or choose another conditioning.",
-            "warning",
-            Fix("data.conditioning", "blank"),
+            to="blank",
         )

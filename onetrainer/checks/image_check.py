@@ -8,7 +8,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
@@ -235,21 +234,12 @@ def _duplicates(analysis: _Analysis, image_index: ImageIndex | None) -> Iterator
         elif _is_same_file(item.path, other.path, image_index):
             what = f"same file as {name}, which counts twice"
         else:
-            yield Finding(
-                "near-duplicate",
-                item.path,
-                f"nearly the same as {name}; together they count twice",
-                "Keep the better one, or both if they differ in what matters to you",
-                other.path,
-            )
+            what = f"nearly the same as {name}; together they count twice"
+            remedy = "Keep the better one, or both if they differ in what matters to you"
+            yield Finding("near-duplicate", item.path, what, remedy, other.path)
             continue
-        yield Finding(
-            "duplicate",
-            item.path,
-            what,
-            "Remove one of them; repeats of a folder use its images more often",
-            other.path,
-        )
+        remedy = "Remove one of them; repeats of a folder use its images more often"
+        yield Finding("duplicate", item.path, what, remedy, other.path)
 
 
 def _image_findings(
@@ -260,7 +250,13 @@ def _image_findings(
 ) -> Iterator[Finding]:
     """Yield the findings about single images."""
     is_plain = uses_images_only(config)
-    files = {} if is_plain else _caption_files(concepts, analysis.items)
+    bare = {item.concept for item in analysis.items if not any(item.captions) and not is_plain}
+    files = {
+        found.path: found.caption
+        for concept in (concepts[number] for number in sorted(bare))
+        if concept.caption_source == "files"
+        for found in list_folder(concept.folder, recursive=concept.recursive).images
+    }
     counts = Counter(item.concept for item in analysis.items)
     masked = {item.concept for item in analysis.items if item.mask is not None}
     # Of several images, that none has a mask is said once.
@@ -273,28 +269,13 @@ def _image_findings(
         yield no_mask_finding(concepts[number])
     for item, result in zip(analysis.items, analysis.features, strict=True):
         concept = concepts[item.concept]
-        findings = [size_findings(item, concept)]
+        yield from size_findings(item, concept)
         if item.concept not in without_masks:
-            findings.append(mask_findings(item, concept, image_index))
+            yield from mask_findings(item, concept, image_index)
         if result.detail is not None:
-            findings.append(detail_findings(item, concept, result.detail))
+            yield from detail_findings(item, concept, result.detail)
         if not is_plain:
-            findings.append(caption_findings(item, concept, files.get(item.path)))
-        yield from chain.from_iterable(findings)
-
-
-def _caption_files(
-    concepts: Sequence[ConceptSettings], items: Sequence[Item]
-) -> Mapping[Path, Path]:
-    """Return the caption files of images with empty captions."""
-    bare = {item.concept for item in items if not any(item.captions)}
-    return {
-        found.path: found.caption
-        for concept in (concepts[number] for number in sorted(bare))
-        if concept.caption_source == "files"
-        for found in list_folder(concept.folder, recursive=concept.recursive).images
-        if found.caption is not None
-    }
+            yield from caption_findings(item, concept, files.get(item.path))
 
 
 def _is_same_file(path: Path, other: Path, image_index: ImageIndex | None) -> bool:

@@ -1,10 +1,12 @@
 """Checks of a single image: size, detail, captions, mask."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.config.data.concept import CaptionSource
 from onetrainer.dataset.items import HeaderCache, Item, has_same_aspect, is_uncaptioned
 from onetrainer.dataset.transforms import plain_transform, upscale_factor
 from onetrainer.images.detail import Detail
@@ -29,20 +31,30 @@ MIN_STRONG_DETAIL = 0.8
 MAX_WORDS = 75
 """Words and punctuation of a caption that fit one chunk of a text encoder: about one token each."""
 
+_WAYS: Mapping[CaptionSource, str] = MappingProxyType(
+    {
+        "files": "Add a .txt file of the same name",
+        "names": "Name the file after what it shows",
+        "folders": "Put it into a folder that is named after what it shows",
+        "text": "Write the caption for all images (caption_text)",
+        "list": "Add a line for it to the caption list (caption_list)",
+    }
+)
+"""Ways to add a caption, by its source."""
+
 
 def size_findings(item: Item, concept: ConceptSettings) -> Iterator[Finding]:
     """Yield a finding if an image is too small for the size it is trained at."""
-    factor = upscale_factor(item, plain_transform(item, concept))
-    if factor <= MAX_UPSCALING:
-        return
-    bucket = plain_transform(item, concept).bucket
-    yield Finding(
-        "too-small",
-        item.path,
-        f"{item.width} × {item.height} pixels, enlarged {factor:.1f} times to"
-        f" {bucket.width} × {bucket.height}",
-        "Use a larger version, or train it at a smaller size (data.buckets.upscale_limit)",
-    )
+    transform = plain_transform(item, concept)
+    factor, bucket = upscale_factor(item, transform), transform.bucket
+    if factor > MAX_UPSCALING:
+        yield Finding(
+            "too-small",
+            item.path,
+            f"{item.width} × {item.height} pixels, enlarged {factor:.1f} times to"
+            f" {bucket.width} × {bucket.height}",
+            "Use a larger version, or train it at a smaller size (data.buckets.upscale_limit)",
+        )
 
 
 def detail_findings(item: Item, concept: ConceptSettings, detail: Detail) -> Iterator[Finding]:
@@ -74,15 +86,21 @@ def detail_findings(item: Item, concept: ConceptSettings, detail: Detail) -> Ite
 def caption_findings(item: Item, concept: ConceptSettings, file: Path | None) -> Iterator[Finding]:
     """Yield a finding if a caption is missing or long; file is the caption file, if any."""
     longest = max(item.captions, key=_words)
-    if is_uncaptioned(item, concept):
-        yield _uncaptioned(item, concept, file)
-    elif _words(longest) > MAX_WORDS:
-        yield Finding(
-            "caption-long",
-            item.path,
-            f"its caption has about {_words(longest)} words and punctuation marks",
-            f"Shorten it to {MAX_WORDS} for other programs; here nothing is truncated",
-        )
+    if not is_uncaptioned(item, concept):
+        if _words(longest) > MAX_WORDS:
+            yield Finding(
+                "caption-long",
+                item.path,
+                f"its caption has about {_words(longest)} words and punctuation marks",
+                f"Shorten it to {MAX_WORDS} for other programs; here nothing is truncated",
+            )
+    elif file is not None:
+        what = f"its caption file {file.name} is empty"
+        yield Finding("caption-empty", item.path, what, "Write a caption into it", file)
+    else:
+        instead = "trigger words only" if concept.trigger.strip() else "an empty one"
+        what = f"no caption, so it is trained with {instead}"
+        yield Finding("caption-missing", item.path, what, _WAYS[concept.caption_source])
 
 
 def mask_findings(
@@ -125,32 +143,6 @@ def _masks_wanted(concept: ConceptSettings) -> str:
         else "Make the parts to ignore transparent"
     )
     return f"{wanted}, unless the whole image is to be trained"
-
-
-def _uncaptioned(item: Item, concept: ConceptSettings, file: Path | None) -> Finding:
-    if file is not None:
-        return Finding(
-            "caption-empty",
-            item.path,
-            f"its caption file {file.name} is empty",
-            "Write a caption into it",
-            file,
-        )
-    ways = {
-        "files": "Add a .txt file of the same name",
-        "names": "Name the file after what it shows",
-        "folders": "Put it into a folder that is named after what it shows",
-        "text": "Write the caption for all images (caption_text)",
-        "list": "Add a line for it to the caption list (caption_list)",
-    }
-    return Finding(
-        "caption-missing",
-        item.path,
-        "no caption, so it is trained with trigger words only"
-        if concept.trigger.strip()
-        else "no caption, so it is trained with an empty one",
-        ways[concept.caption_source],
-    )
 
 
 def _words(caption: str) -> int:

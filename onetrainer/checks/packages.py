@@ -28,13 +28,7 @@ def package_problems(config: TrainConfig) -> list[Problem]:
 
 def missing_board() -> Problem:
     """Return the problem of TensorBoard's package if it is missing."""
-    return Problem(
-        "output.tensorboard",
-        f'TensorBoard needs the package "{BOARD_PACKAGE}", which is not installed',
-        f'It comes with the extra "{BOARD_EXTRA}" of this program',
-        f"Install it with: {install_command(BOARD_EXTRA)}; or turn it off.",
-        fix=Fix("output.tensorboard", value=False),
-    )
+    return _missing("output.tensorboard", "TensorBoard", BOARD_PACKAGE, BOARD_EXTRA, off=False)
 
 
 def missing_quantizer(kind: Quantization) -> Problem | None:
@@ -42,10 +36,15 @@ def missing_quantizer(kind: Quantization) -> Problem | None:
     package = QUANTIZERS.get(kind)
     if package is None or importlib.util.find_spec(package) is not None:
         return None
+    return _missing("hardware.quantization", kind, package, QUANTIZER_EXTRA, off="none")
+
+
+def _missing(path: str, user: str, package: str, extra: str, *, off: str | bool) -> Problem:
+    turn_off = "set it to none" if off == "none" else "turn it off"
     return Problem(
-        "hardware.quantization",
-        f'{kind} needs the package "{package}", which is not installed',
-        f'It comes with the extra "{QUANTIZER_EXTRA}" of this program',
-        f"Install it with: {install_command(QUANTIZER_EXTRA)}; or set it to none.",
-        fix=Fix("hardware.quantization", "none"),
+        path,
+        f'{user} needs the package "{package}", which is not installed',
+        f'It comes with the extra "{extra}" of this program',
+        f"Install it with: {install_command(extra)}; or {turn_off}.",
+        fix=Fix(path, off),
     )

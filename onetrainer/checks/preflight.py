@@ -112,55 +112,41 @@ def _check_model(config: TrainConfig) -> list[Problem]:
 
 def _check_choices(config: TrainConfig, model: ModelFile) -> list[Problem]:
     """Return the problems of settings about a model of the right family."""
-    setting, choice = _PREDICTION, str(config.model.prediction)
+    section, setting = config.model, _PREDICTION
     try:
-        prediction = resolve_prediction(model, config.model.prediction)
-        setting, choice = _ZERO_SNR, str(config.model.zero_terminal_snr)
-        zero_snr = resolve_zero_snr(model, config.model.zero_terminal_snr)
+        prediction = resolve_prediction(model, section.prediction)
+        setting = _ZERO_SNR
+        zero_snr = resolve_zero_snr(model, section.zero_terminal_snr)
     except UserError as error:
-        return [_unresolved_problem(setting, choice, error)]
+        choice = section.prediction if setting == _PREDICTION else section.zero_terminal_snr
+        if choice != "auto":
+            return [_problem(setting, error, Fix(setting, "auto"))]
+        either = tuple(Fix(setting, prediction) for prediction in ("v_prediction", "epsilon"))
+        return [replace(_problem(setting, error), choices=either)]
     try:
         require_predictable(prediction, zero_terminal_snr=zero_snr, model=model)
     except UserError as error:
-        return [_unpredictable_problem(model, error)]
-    return _override_warnings(config, model)
-
-
-def _unresolved_problem(setting: str, choice: str, error: UserError) -> Problem:
-    if choice != "auto":
-        return _problem(setting, error, Fix(setting, "auto"))
-    either = tuple(Fix(setting, prediction) for prediction in ("v_prediction", "epsilon"))
-    return replace(_problem(setting, error), choices=either)
-
-
-def _unpredictable_problem(model: ModelFile, error: UserError) -> Problem:
-    if not model.zero_terminal_snr:
-        return _problem(_ZERO_SNR, error, Fix(_ZERO_SNR, "auto"))
-    if model.zero_snr_is_sure:
-        return _problem(_PREDICTION, error, Fix(_PREDICTION, "v_prediction"))
-    return _problem(_ZERO_SNR, error)  # a person has to decide which of the two is wrong
-
-
-def _override_warnings(config: TrainConfig, model: ModelFile) -> list[Problem]:
-    """Return warnings about settings that override the model's metadata."""
-    problems = []
-    choice = config.model.prediction
-    if choice != "auto" and model.prediction not in (None, choice):
+        if not model.zero_terminal_snr:
+            return [_problem(_ZERO_SNR, error, Fix(_ZERO_SNR, "auto"))]
+        if model.zero_snr_is_sure:
+            return [_problem(_PREDICTION, error, Fix(_PREDICTION, "v_prediction"))]
+        return [_problem(_ZERO_SNR, error)]  # a person has to decide which of the two is wrong
+    overrides: list[tuple[str, str, str]] = []
+    if section.prediction != "auto" and model.prediction not in (None, section.prediction):
         says = f'says "{model.prediction}" ({model.prediction_source})'
-        problems.append(_override_warning(model, _PREDICTION, choice, says))
-    if config.model.zero_terminal_snr == "off" and model.zero_terminal_snr:
-        problems.append(_override_warning(model, _ZERO_SNR, "off", "asks for zero terminal SNR"))
-    return problems
-
-
-def _override_warning(model: ModelFile, setting: str, choice: str, says: str) -> Problem:
-    return warning(
-        setting,
-        f"{model.path.name}: the file {says}",
-        f'"{choice}" is set here and takes precedence',
-        'Choose "auto" if its images turn out as noise.',
-        to="auto",
-    )
+        overrides.append((_PREDICTION, section.prediction, says))
+    if section.zero_terminal_snr == "off" and model.zero_terminal_snr:
+        overrides.append((_ZERO_SNR, "off", "asks for zero terminal SNR"))
+    return [
+        warning(
+            setting,
+            f"{model.path.name}: the file {says}",
+            f'"{choice}" is set here and takes precedence',
+            'Choose "auto" if its images turn out as noise.',
+            to="auto",
+        )
+        for setting, choice, says in overrides
+    ]
 
 
 def _check_vae(config: TrainConfig) -> list[Problem]:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from onetrainer.checks.dataset import missing_token_problems
-from onetrainer.concepts.folder_listing import list_images
+from onetrainer.concepts.folder_listing import list_folder
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.rewards.reward import NETWORKS, Reward
 from onetrainer.config.train import TrainConfig, uses_images
 from onetrainer.errors import Fix, Problem, UserError, warning
 from onetrainer.model_files.hub import cached_folder, is_hub_name
-from onetrainer.rewards.prompts import PLACES, PromptSplit, prompts_of
+from onetrainer.rewards.prompts import PLACES, prompts_of
 from onetrainer.rules.data import has_images
 from onetrainer.trust import trusted_files
 
@@ -37,22 +37,29 @@ def check_rewards(config: TrainConfig) -> list[Problem]:
     if not isinstance(section, AlignProp):
         return []
     problems: list[Problem] = []
-    for setting, reward in enumerate(section.rewards):
-        path = f"objective.rewards.{setting}"
+    for number, reward in enumerate(section.rewards):
+        path = f"objective.rewards.{number}"
         problems += _file_problems(path, reward, is_offline=config.model.offline)
-    return problems + _prompt_problems(config, section)
+    return [*problems, *_prompt_problems(config, section)]
 
 
 def _file_problems(path: str, reward: Reward, *, is_offline: bool) -> Iterator[Problem]:
-    uses_network = reward.reward in (*NETWORKS, "reference")
-    if uses_network and reward.model:
+    if reward.reward in (*NETWORKS, "reference") and reward.model:
         yield from _network_problems(f"{path}.model", reward.model, is_offline=is_offline)
     if reward.reward == "image_reward" and reward.model:
         yield from _vocabulary_problems(f"{path}.model", reward.model)
     if reward.reward == "aesthetic" and reward.head and not Path(reward.head).is_file():
         yield _missing_path_problem(f"{path}.head", reward.head, "the file of the score's head")
-    if reward.reward == "reference" and reward.folder:
-        yield from _folder_problems(f"{path}.folder", reward.folder)
+    if reward.reward == "reference" and (folder := reward.folder):
+        if not Path(folder).is_dir():
+            yield _missing_path_problem(f"{path}.folder", folder, "a folder of reference images")
+        elif all(image.reason for image in list_folder(Path(folder), recursive=False).images):
+            yield Problem(
+                f"{path}.folder",
+                f"{folder}: this folder has no images",
+                "Expected reference images",
+                "Choose another folder.",
+            )
     if reward.reward == "function" and ":" in reward.function:
         problem = trusted_files.problem(reward.function, f"{path}.function")
         if problem is not None:
@@ -87,19 +94,7 @@ def _vocabulary_problems(path: str, model: str) -> Iterator[Problem]:
         )
 
 
-def _folder_problems(path: str, folder: str) -> Iterator[Problem]:
-    if not Path(folder).is_dir():
-        yield _missing_path_problem(path, folder, "a folder of reference images")
-    elif all(image.reason for image in list_images(Path(folder), recursive=False)):
-        yield Problem(
-            path,
-            f"{folder}: this folder has no images",
-            "Expected reference images",
-            "Choose another folder.",
-        )
-
-
-def _prompt_problems(config: TrainConfig, section: AlignProp) -> list[Problem]:
+def _prompt_problems(config: TrainConfig, section: AlignProp) -> Iterator[Problem]:
     source = section.prompts.source
     is_chosen = {
         "list": bool(section.prompts.text.strip()),
@@ -107,57 +102,42 @@ def _prompt_problems(config: TrainConfig, section: AlignProp) -> list[Problem]:
         "captions": has_images(config),
     }
     if not is_chosen[source]:
-        return []  # the rules say so
+        return  # the rules say so
     setting = PLACES[source]
     try:
         split = prompts_of(config)
     except UserError as error:
         what = str(error.what).removeprefix(f"{setting}: ")
-        return [Problem(setting, what, error.expected, error.remedy)]
-    few = _few_prompts_problems(section, split)
-    is_complete = not uses_images(config)
-    return [
-        *_overlap_problems(split),
-        *few,
-        *missing_token_problems(config, split.trained, are_prompts=True, is_complete=is_complete),
-    ]
-
-
-def _few_prompts_problems(section: AlignProp, split: PromptSplit) -> list[Problem]:
-    """Return a warning if there are too few validation prompts for the guard.
-
-    Prompts that a person wrote are covered by the rules.
-    """
-    evaluation, count = section.evaluation, len(split.validation)
-    is_heard = count >= _MIN_PROMPTS or all(reward.train for reward in section.rewards)
-    if is_heard or evaluation.guard == "off" or split.both:
-        return []
-    prompts = f"{count} prompt{'s' if count > 1 else ''}"
-    return [
-        warning(
+        yield Problem(setting, what, error.expected, error.remedy)
+        return
+    count = len(split.validation)
+    is_guarded = section.evaluation.guard != "off" and not all(
+        reward.train for reward in section.rewards
+    )
+    if split.both:
+        named = ", ".join(f'"{prompt}"' for prompt in split.both[:_SHOWN])
+        more = len(split.both) - _SHOWN
+        yield warning(
+            "objective.evaluation.prompts",
+            f"validation prompts are trained as well: {named}"
+            + (f" and {more} more" if more > 0 else ""),
+            "Expected other prompts: only they can show whether the model generalizes",
+            "Write other validation prompts, or more prompts to train.",
+        )
+    # Too few validation prompts that a person wrote are covered by the rules.
+    elif count < _MIN_PROMPTS and is_guarded:
+        prompts = f"{count} prompt{'s' if count > 1 else ''}"
+        yield warning(
             "objective.evaluation.prompts",
             f"only {prompts} would be used for validation, too few for the guard to notice a"
             " falling reward",
             f"Expected at least {_MIN_PROMPTS}; six are better",
             "Add validation prompts, or more prompts to train.",
         )
-    ]
-
-
-def _overlap_problems(split: PromptSplit) -> list[Problem]:
-    if not split.both:
-        return []
-    named = ", ".join(f'"{prompt}"' for prompt in split.both[:_SHOWN])
-    more = len(split.both) - _SHOWN
-    named += f" and {more} more" if more > 0 else ""
-    return [
-        warning(
-            "objective.evaluation.prompts",
-            f"validation prompts are trained as well: {named}",
-            "Expected other prompts: only they can show whether the model generalizes",
-            "Write other validation prompts, or more prompts to train.",
-        )
-    ]
+    is_complete = not uses_images(config)
+    yield from missing_token_problems(
+        config, split.trained, are_prompts=True, is_complete=is_complete
+    )
 
 
 def _missing_path_problem(path: str, setting: str, what: str) -> Problem:

@@ -86,11 +86,6 @@ class _Companions(NamedTuple):
     conditioning: Mapping[str, Path]
 
 
-def list_images(root: Path, *, recursive: bool) -> tuple[FolderImage, ...]:
-    """Return all images of a folder in the order of their paths."""
-    return list_folder(root, recursive=recursive).images
-
-
 def list_folder(root: Path, *, recursive: bool) -> FolderListing:
     """Return all images of a folder in the order of their paths, and the files without an image.
 

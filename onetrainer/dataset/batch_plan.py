@@ -7,7 +7,7 @@ microbatches nor the number of processes changes it.
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from threading import RLock
@@ -16,20 +16,9 @@ from typing import NamedTuple, TypeVar
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.dataset import Dataset
-from onetrainer.dataset.epoch_permutation import ConceptSlice, EpochPermutation
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import bucket_at, transform_number
 from onetrainer.seeds import derive, shuffled
-
-__all__ = [
-    "BatchPlan",
-    "ConceptSlice",
-    "ImageRepeat",
-    "StepPlan",
-    "all_buckets",
-    "buckets_of",
-    "concept_slices",
-]
 
 T = TypeVar("T")
 
@@ -67,6 +56,94 @@ class StepPlan:
     def images(self) -> tuple[ImageRepeat, ...]:
         """All images of the step in order."""
         return tuple(images for microbatch in self.microbatches for images in microbatch)
+
+
+@dataclass(frozen=True)
+class ConceptSlice:
+    """Consecutive dataset images that are used equally often: those of one concept.
+
+    Attributes:
+        first: index of the first image.
+        count: number of images.
+        per_epoch: images used per epoch; with a fraction, some epochs use one more.
+        seed: seed of the permutations.
+        transform_at: transform number of an image by (index, repeat).
+        bucket_at: bucket of an image by (index, transform number).
+        period: number of repeats after which buckets recur; 1 if they never change, 0 if unknown.
+    """
+
+    first: int
+    count: int
+    per_epoch: Fraction
+    seed: int
+    transform_at: Callable[[int, int], int]
+    bucket_at: Callable[[int, int], Bucket]
+    period: int = 0
+
+
+class EpochPermutation:
+    """The endless order of a slice: a permutation of all its images, then another one."""
+
+    def __init__(self, concept_slice: ConceptSlice) -> None:
+        self.concept_slice = concept_slice
+        self._order: tuple[int, list[int]] = (-1, [])
+        self._whole: dict[int, Counter[Bucket]] = {}
+
+    @property
+    def period(self) -> int:
+        """Number of epochs after which bucket counts recur; 0 for never."""
+        # Only for whole permutations: a part of one contains different images each time.
+        own = self.concept_slice
+        return 0 if own.per_epoch % own.count else own.period
+
+    def positions(self, epoch: int) -> range:
+        """Return the positions of an epoch within the endless order."""
+        each = self.concept_slice.per_epoch
+        return range(math.floor(epoch * each), math.floor((epoch + 1) * each))
+
+    def entries(self, epoch: int) -> Iterator[tuple[int, int, Bucket]]:
+        """Yield the index, repeat and bucket of each image of an epoch."""
+        for repeat, places in self._slices(epoch):
+            for index in places:
+                item = self.concept_slice.first + index
+                yield item, repeat, self._bucket_of(item, repeat)
+
+    def counts(self, epoch: int) -> Counter[Bucket]:
+        """Return the number of images of each bucket in an epoch."""
+        counts: Counter[Bucket] = Counter()
+        for repeat, places in self._slices(epoch):
+            counts.update(self._bucket_counts(places, repeat))
+        return counts
+
+    def _slices(self, epoch: int) -> Iterator[tuple[int, Sequence[int]]]:
+        """Yield the number of each permutation and the images that an epoch takes of it."""
+        count, positions = self.concept_slice.count, self.positions(epoch)
+        for number in range(positions.start // count, -(-positions.stop // count)):
+            low = max(positions.start - number * count, 0)
+            high = min(positions.stop - number * count, count)
+            # Epochs are shuffled separately, so a whole permutation needs no order here.
+            whole = (low, high) == (0, count)
+            yield number, range(count) if whole else self._permutation(number)[low:high]
+
+    def _permutation(self, number: int) -> list[int]:
+        if number != self._order[0]:
+            seed = derive(self.concept_slice.seed, "round", number)
+            self._order = number, shuffled(range(self.concept_slice.count), seed)
+        return self._order[1]
+
+    def _bucket_counts(self, places: Sequence[int], repeat: int) -> Counter[Bucket]:
+        own = self.concept_slice
+        is_whole = len(places) == own.count and bool(own.period)
+        if is_whole and repeat % own.period in self._whole:
+            return self._whole[repeat % own.period]
+        counts = Counter(self._bucket_of(own.first + index, repeat) for index in places)
+        if is_whole:
+            self._whole[repeat % own.period] = counts
+        return counts
+
+    def _bucket_of(self, item: int, repeat: int) -> Bucket:
+        own = self.concept_slice
+        return own.bucket_at(item, 0 if own.period == 1 else own.transform_at(item, repeat))
 
 
 class BatchPlan:
@@ -218,71 +295,50 @@ def concept_slices(
     items = dataset.items if kept is None else [dataset.items[index] for index in kept]
     buckets = all_buckets(items, dataset.concepts)
     counts = Counter(item.concept for item in items)
-    per_epoch = {
-        number: Fraction(concept.images)
-        if (concept := dataset.concepts[number]).images
-        else concept.repeats * count
-        for number, count in counts.items()
-    }
-    trained = sum(
-        (per_epoch[n] for n in per_epoch if dataset.concepts[n].role == "train"), Fraction(0)
-    )
+    per_epoch = {}
+    for number, count in counts.items():
+        concept = dataset.concepts[number]
+        per_epoch[number] = Fraction(concept.images or concept.repeats * count)
+    roles = {number: dataset.concepts[number].role for number in counts}
+    trained = sum((per_epoch[n] for n in counts if roles[n] == "train"), Fraction(0))
+
+    def transform_at(index: int, repeat: int) -> int:
+        item = items[index]
+        concept = dataset.concepts[item.concept]
+        return transform_number(item, concept, repeat, is_cached=is_cached)
+
     slices, first = [], 0
     for number, count in counts.items():
         concept = dataset.concepts[number]
-        transforms = _ConceptTransforms(concept, items, buckets, is_cached)
+        own = buckets[first : first + count]
         slices.append(
             ConceptSlice(
                 first=first,
                 count=count,
                 per_epoch=trained if concept.matches_training else per_epoch[number],
                 seed=derive(concept.seed, "rounds", concept.name),
-                transform_at=transforms.transform_at,
-                bucket_at=transforms.bucket_at,
-                period=transforms.period(range(first, first + count)),
+                transform_at=transform_at,
+                bucket_at=lambda index, number: buckets[index][number % len(buckets[index])],
+                period=1 if all(len(set(each)) == 1 for each in own) else len(concept.resolutions),
             )
         )
         first += count
     return slices
 
 
-@dataclass(frozen=True)
-class _ConceptTransforms:
-    """How the images of a concept are transformed; items and buckets are those of all concepts."""
-
-    concept: ConceptSettings
-    items: Sequence[Item]
-    buckets: Sequence[tuple[Bucket, ...]]
-    is_cached: bool
-
-    def transform_at(self, index: int, repeat: int) -> int:
-        return transform_number(self.items[index], self.concept, repeat, is_cached=self.is_cached)
-
-    def bucket_at(self, index: int, number: int) -> Bucket:
-        buckets = self.buckets[index]
-        return buckets[number % len(buckets)]
-
-    def period(self, indices: range) -> int:
-        is_same = all(len(set(self.buckets[index])) == 1 for index in indices)
-        return 1 if is_same else len(self.concept.resolutions)
-
-
-def buckets_of(item: Item, concept: ConceptSettings) -> tuple[Bucket, ...]:
-    """Return the bucket of an image at each resolution of its concept."""
-    return tuple(bucket_at(item, concept, number) for number in range(len(concept.resolutions)))
-
-
 def all_buckets(
     items: Iterable[Item], concepts: Sequence[ConceptSettings]
 ) -> list[tuple[Bucket, ...]]:
-    """Return the buckets of many images, see `buckets_of`."""
+    """Return the buckets of images at each resolution of their concepts."""
     # Many images have one size, and nothing else matters.
     known: dict[tuple[int, int, int], tuple[Bucket, ...]] = {}
     result = []
     for item in items:
         key = (item.concept, item.width, item.height)
         if key not in known:
-            known[key] = buckets_of(item, concepts[item.concept])
+            concept = concepts[item.concept]
+            numbers = range(len(concept.resolutions))
+            known[key] = tuple(bucket_at(item, concept, number) for number in numbers)
         result.append(known[key])
     return result
 

@@ -3,10 +3,9 @@
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import count as numbers
 from pathlib import Path
 
 from onetrainer.concepts.concepts import ConceptSettings, concepts_of
@@ -70,7 +69,9 @@ class Dataset:
             name = item.name
             if often[name] > 1:
                 name = f"{self.concept_of(item).name}/{name}"
-            names[item.concept, item.path] = unique = _unlike(name, used_names)
+            spelled = chain([name], (f"{name} ({number})" for number in count(2)))
+            unique = next(each for each in spelled if each not in used_names)
+            names[item.concept, item.path] = unique
             used_names.add(unique)
         return names
 
@@ -148,26 +149,27 @@ def split(
     elif section.use:
         grouping = group_similar if section.keep_similar else None
         groups = grouping(trained) if grouping is not None else range(len(trained))
-        groups = _with_same_files(trained, groups)
+        # Duplicates and links are in the group of their first occurrence.
+        first: dict[str, int] = {}
+        places = enumerate(_with_places(trained))
+        groups = [groups[first.setdefault(file, at)] for at, (_, file) in places]
         excluded = select_validation(trained, section, groups, concepts=concepts)
         validation = tuple(excluded)
     else:
         excluded = []
     if trained and len(excluded) == len(trained):
+        some = f"all {len(excluded)} images are" if len(excluded) > 1 else "the only image is"
         raise UserError(
-            f"all {len(excluded)} images are used for validation, so none is left for training"
-            if len(excluded) > 1
-            else "the only image is used for validation, so none is left for training",
+            f"{some} used for validation, so none is left for training",
             "Expected training images besides the validation images",
             "Choose another folder of validation images (validation.folder)"
             if validation_items
             else "Add images, choose a folder of validation images (validation.folder), or turn off"
             " validation.use",
         )
-    selected = real_paths(validation or ())
-    kept = [item for item in items if item.is_prior]
     # Validation images must not be trained on, not even as prior images.
-    left_out = {*excluded, *(item for item, position in _with_places(kept) if position in selected)}
+    priors = [item for item in items if item.is_prior]
+    left_out = {*excluded, *_of_same_files(priors, validation or ())}
     return Dataset(
         tuple(concepts),
         tuple(item for item in items if item.role != "validation" and item not in left_out),
@@ -185,12 +187,11 @@ def without_damaged(dataset: Dataset, damaged: Sequence[Skipped]) -> Dataset:
 
     Raises UserError if no training, prior or validation images are left where there were some.
     """
-    excluded = {skipped.path for skipped in damaged}
-    kept, selected = _without(dataset.items, excluded), _without(dataset.validation or (), excluded)
-    priors = {item.is_prior for item in dataset.items}
-    is_empty = priors != {item.is_prior for item in kept} or bool(
-        dataset.validation and not selected
-    )
+    paths = {skipped.path for skipped in damaged}
+    kept = tuple(item for item in dataset.items if item.path not in paths)
+    selected = tuple(item for item in dataset.validation or () if item.path not in paths)
+    is_empty = {item.is_prior for item in kept} != {item.is_prior for item in dataset.items}
+    is_empty = is_empty or bool(dataset.validation and not selected)
     if is_empty:
         some = "; ".join(map(str, damaged[:EXAMPLES]))
         raise UserError(
@@ -204,10 +205,6 @@ def without_damaged(dataset: Dataset, damaged: Sequence[Skipped]) -> Dataset:
         validation=None if dataset.validation is None else selected,
         skipped=(*dataset.skipped, *damaged),
     )
-
-
-def _without(items: Iterable[Item], excluded: Container[Path]) -> tuple[Item, ...]:
-    return tuple(item for item in items if item.path not in excluded)
 
 
 def _notes(concepts: Sequence[ConceptSettings], indexes: Sequence[DatasetIndex]) -> Iterator[str]:
@@ -234,14 +231,14 @@ def select_validation(
     """
     if len(items) < 2:
         return list(items)
-    count = validation_count(section, len(items))
+    most = validation_count(section, len(items))
     members: dict[int, list[int]] = {}
     for position, group in enumerate(groups):
         members.setdefault(group, []).append(position)
     ordered = sorted(members.values(), key=lambda at: _split_key(items[at[0]], section, concepts))
     selected: set[int] = set()
     for places in ordered:
-        if len(selected) + len(places) <= count:
+        if len(selected) + len(places) <= most:
             selected.update(places)
     if not selected:
         if len(ordered) == 1:
@@ -261,8 +258,8 @@ def validation_count(section: Validation, images: int) -> int:
 
     Images beyond "At most" remain in training, as they would be of no use otherwise.
     """
-    count = max(1, min(round(section.split * images), images // 2))
-    return min(count, section.max_images) if section.max_images else count
+    taken = max(1, min(round(section.split * images), images // 2))
+    return min(taken, section.max_images) if section.max_images else taken
 
 
 def real_paths(items: Iterable[Item]) -> dict[str, Item]:
@@ -283,10 +280,10 @@ def _with_places(items: Iterable[Item]) -> list[tuple[Item, str]]:
     return result
 
 
-def _with_same_files(items: Sequence[Item], groups: Sequence[int]) -> list[int]:
-    """Return the groups, with duplicates and links in the group of the first occurrence."""
-    first: dict[str, int] = {}
-    return [groups[first.setdefault(file, at)] for at, (_, file) in enumerate(_with_places(items))]
+def _of_same_files(items: Sequence[Item], others: Iterable[Item]) -> list[Item]:
+    """Return the items whose files are also those of other items."""
+    places = real_paths(others)
+    return [item for item, position in _with_places(items) if position in places]
 
 
 def _split_key(item: Item, section: Validation, concepts: Sequence[ConceptSettings]) -> bytes:
@@ -296,9 +293,3 @@ def _split_key(item: Item, section: Validation, concepts: Sequence[ConceptSettin
     if section.split_by == "folders" and concept.identity:
         name = f"{concept.identity}/{name}"
     return hashlib.sha256(f"{section.seed}:held-out:{name}".encode()).digest()
-
-
-def _unlike(name: str, used_names: set[str]) -> str:
-    if name not in used_names:
-        return name
-    return next(other for n in numbers(2) if (other := f"{name} ({n})") not in used_names)

@@ -2,12 +2,10 @@
 
 import os
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from onetrainer.captions.caption_file import CaptionError
 from onetrainer.captions.caption_list_file import CaptionEntry
 from onetrainer.captions.concept_captions import ConceptCaptions
 from onetrainer.concepts.concepts import PRIOR_ROLES, ConceptSettings
@@ -135,10 +133,19 @@ def index_concept(
     root = _readable_folder(concept)
     listing = list_folder(root, recursive=concept.recursive)
     captions = ConceptCaptions(concept, listing.images)
-    reader = _Reader(concept, number, captions, headers)
-    items = [item for image in listing.images if (item := reader.item(image)) is not None]
+    items: list[Item] = []
+    skipped: list[Skipped] = []
+    item_notes: list[str] = []
+    for image in listing.images:
+        try:
+            item, notes = _read_item(image, concept, number, captions, headers)
+        except ImageError as error:
+            skipped.append(Skipped(image.path, error.reason))
+        else:
+            items.append(item)
+            item_notes += notes
     if not items:
-        raise _no_images_error(root, reader.skipped, recursive=concept.recursive)
+        raise _no_images_error(root, skipped, recursive=concept.recursive)
     uncaptioned = sum(is_uncaptioned(item, concept) for item in items)
     if concept.require_captions and uncaptioned == len(items):
         raise _no_captions_error(concept, items, captions)
@@ -151,9 +158,9 @@ def index_concept(
     texts = listing.captions if concept.caption_source == "files" else ()
     return DatasetIndex(
         tuple(items),
-        tuple(reader.skipped),
+        tuple(skipped),
         uncaptioned,
-        (*notes, *reader.notes),
+        (*notes, *item_notes),
         orphans=(*texts, *listing.companion_images),
         unlisted=captions.unused,
         inner=listing.inner,
@@ -177,92 +184,62 @@ def has_same_aspect(companion: Header, item: Item) -> bool:
     return across <= max(item.width, item.height, companion.width, companion.height)
 
 
-class _Reader:
-    """Turns files into items, and collects what is skipped."""
-
-    def __init__(
-        self,
-        concept: ConceptSettings,
-        number: int,
-        captions: ConceptCaptions,
-        headers: HeaderCache | None,
-    ) -> None:
-        self._concept = concept
-        self._number = number
-        self._captions = captions
-        self._headers = headers
-        self.skipped: list[Skipped] = []
-        self.notes: list[str] = []
-
-    def item(self, image: FolderImage) -> Item | None:
-        """Return the item of a file; None if it is skipped."""
-        if image.reason:
-            self.skipped.append(Skipped(image.path, image.reason))
-            return None
-        try:
-            item, notes = self._read(image)
-        except (ImageError, CaptionError) as error:
-            self.skipped.append(Skipped(image.path, error.reason))
-            return None
-        self.notes += notes
-        return item
-
-    def _read(self, image: FolderImage) -> tuple[Item, list[str]]:
-        """Read an item and notes about it. Raises ImageError or CaptionError if it is unusable."""
-        captions = self._captions.of(image)
-        header = self._header(image.path)
-        _require_usable(image.path, header)
-        alpha = image.path if header.has_alpha else None
-        item = Item(
-            image.path,
-            captions.captions,
-            header.width,
-            header.height,
-            {"off": None, "files": image.mask, "alpha": alpha}[self._concept.masks],
-            image.conditioning if self._concept.conditioning == "files" else None,
-            self._concept.role,
-            self._number,
-            image.group,
-            image.name,
-            captions.focus,
-        )
-        notes = [captions.note] if captions.note else []
-        for path, noun in ((item.mask, "mask"), (item.conditioning, "conditioning image")):
-            if path is not None and path != item.path:
-                notes += self._companion_notes(path, noun, item)
-        return item, notes
-
-    def _companion_notes(self, path: Path, noun: str, item: Item) -> list[str]:
-        """Return notes about a mask or conditioning image. Raises ImageError."""
-        try:
-            companion = self._header(path)
-        except ImageError as error:
-            raise ImageError(item.path, f'its {noun} "{path.name}": {error.reason}') from error
-        if has_same_aspect(companion, item):
-            return []
-        return [
-            f"{path.name} ({companion.width} × {companion.height} pixels) has another aspect ratio"
-            f" than its image ({item.width} × {item.height}) and will be stretched"
-        ]
-
-    def _header(self, path: Path) -> Header:
-        cached = self._headers.cached_header(path) if self._headers is not None else None
-        if cached is not None:
-            return cached
-        header = read_header(path)
-        if self._headers is not None:
-            self._headers.store_header(path, header)
-        return header
-
-
-def _require_usable(path: Path, header: Header) -> None:
-    """Raise ImageError if an image's size is unusable."""
+def _read_item(
+    image: FolderImage,
+    concept: ConceptSettings,
+    number: int,
+    captions: ConceptCaptions,
+    headers: HeaderCache | None,
+) -> tuple[Item, list[str]]:
+    """Read an item and notes about it. Raises ImageError if it is unusable."""
+    if image.reason:
+        raise ImageError(image.path, image.reason)
+    own = captions.of(image)
+    header = _header(image.path, headers)
     width, height = header.width, header.height
     size = f"{width} × {height} pixels"
     if min(width, height) < MIN_SIDE:
-        raise ImageError(path, f"{size}, too small: each side needs at least {MIN_SIDE}")
+        raise ImageError(image.path, f"{size}, too small: each side needs at least {MIN_SIDE}")
     if max(width, height) > MAX_ASPECT * min(width, height):
-        raise ImageError(path, f"{size}, too long: more than {MAX_ASPECT} to 1")
+        raise ImageError(image.path, f"{size}, too long: more than {MAX_ASPECT} to 1")
+    alpha = image.path if header.has_alpha else None
+    item = Item(
+        image.path,
+        own.captions,
+        width,
+        height,
+        {"off": None, "files": image.mask, "alpha": alpha}[concept.masks],
+        image.conditioning if concept.conditioning == "files" else None,
+        concept.role,
+        number,
+        image.group,
+        image.name,
+        own.focus,
+    )
+    notes = [own.note] if own.note else []
+    for path, noun in ((item.mask, "mask"), (item.conditioning, "conditioning image")):
+        if path is None or path == item.path:
+            continue
+        try:
+            companion = _header(path, headers)
+        except ImageError as error:
+            raise ImageError(item.path, f'its {noun} "{path.name}": {error.reason}') from error
+        if not has_same_aspect(companion, item):
+            notes.append(
+                f"{path.name} ({companion.width} × {companion.height} pixels) has another aspect"
+                f" ratio than its image ({width} × {height}) and will be stretched"
+            )
+    return item, notes
+
+
+def _header(path: Path, headers: HeaderCache | None) -> Header:
+    cached = headers.cached_header(path) if headers is not None else None
+    if cached is not None:
+        return cached
+    header = read_header(path)
+    if headers is not None:
+        headers.store_header(path, header)
+    return header
 
 
 def _readable_folder(concept: ConceptSettings) -> Path:
@@ -293,20 +270,16 @@ def _no_images_error(root: Path, skipped: list[Skipped], *, recursive: bool) -> 
         return UserError(what, "At least one usable image is needed", "Replace or repair them")
     images = () if recursive else list_folder(root, recursive=True).images
     if images:
-        what = f"{root} has images only in subfolders: {_largest_folders(images)}"
+        counts = Counter(image.group for image in images)
+        some = ", ".join(f'"{group}" ({count})' for group, count in counts.most_common(EXAMPLES))
+        some += f" and {len(counts) - EXAMPLES} more" if len(counts) > EXAMPLES else ""
+        what = f"{root} has images only in subfolders: {some}"
         return UserError(what, remedy='Turn on "Include subfolders", or choose one of them')
     return UserError(
         f"{root} has no images",
         "PNG, JPEG, WebP, BMP, GIF, TIFF or AVIF files are needed",
         "Put some there, or choose another folder",
     )
-
-
-def _largest_folders(images: Sequence[FolderImage]) -> str:
-    """Return text that names the folders with the most images."""
-    counts = Counter(image.group for image in images)
-    some = ", ".join(f'"{group}" ({count})' for group, count in counts.most_common(EXAMPLES))
-    return some + (f" and {len(counts) - EXAMPLES} more" if len(counts) > EXAMPLES else "")
 
 
 # Folders without a choice of caption source, and what they have instead.
@@ -330,25 +303,22 @@ def _no_captions_error(
     what = f"{concept.folder}: {none} caption"
     other = _OTHER_CAPTIONS.get(concept.setting_path, "")
     without = 'turn off "Require captions" (data.require_captions) to train without'
-    if concept.caption_source == "list" and concept.caption_list is not None:
-        why, expected = _list_fault(concept.caption_list, captions, example.name)
-        remedy = f"Correct it,{other} choose another list, or {without}"
-        return UserError(f"{what}: {why}", expected, remedy)
-    return UserError(
-        what,
-        f'Each needs a text file, such as "{example.stem}.txt" for "{example.name}"',
-        f"Write captions,{other} or {without}",
-    )
-
-
-def _list_fault(path: Path, captions: ConceptCaptions, example: str) -> tuple[str, str]:
-    """Return why a caption list has no caption for any image, and what was expected."""
+    path = concept.caption_list
+    if concept.caption_source != "list" or path is None:
+        return UserError(
+            what,
+            f'Each needs a text file, such as "{example.stem}.txt" for "{example.name}"',
+            f"Write captions,{other} or {without}",
+        )
+    remedy = f"Correct it,{other} choose another list, or {without}"
     if captions.listed > len(captions.unused) or not captions.unused:
-        return f"all captions in {path} are empty", "A caption for each is needed"
+        why = f"{what}: all captions in {path} are empty"
+        return UserError(why, "A caption for each is needed", remedy)
     first, count = captions.unused[0], captions.listed
     entries = f"{count} entries" if count > 1 else "1 entry"
-    return (
-        f"{path} has {entries}, but none matches an image",
+    return UserError(
+        f"{what}: {path} has {entries}, but none matches an image",
         f'For example, it names "{first.file}" (line {first.line}), while an image here is called'
-        f' "{example}"',
+        f' "{example.name}"',
+        remedy,
     )

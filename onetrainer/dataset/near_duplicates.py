@@ -5,12 +5,13 @@ are confirmed by thumbnails. The thresholds were measured; see docs/image-previe
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onetrainer.dataset.items import Item, Skipped
+from onetrainer.dataset.prefetch import prefetch
 from onetrainer.images.features import (
     MIN_CONTRAST,
     THUMB,
@@ -116,21 +117,26 @@ def extract_features(
 
     progress is called with (done, total). Raises AnalysisCancelled if should_stop returns True.
     """
-    result: list[Features | ImageError] = []
-    pending: list[Future[Features | ImageError]] = []
-    with ThreadPoolExecutor(threads) as pool:
+
+    def extract(path: Path) -> Features | ImageError:
         try:
-            for path in paths:
-                pending.append(pool.submit(_extract, path, image_index))
-                if len(pending) >= _QUEUED * threads:
-                    _collect_result(pending, result, len(paths), progress, should_stop)
-            while pending:
-                _collect_result(pending, result, len(paths), progress, should_stop)
-        finally:
-            for future in pending:
-                future.cancel()
-            if image_index:
-                image_index.save()
+            return image_features(path, image_index)
+        except ImageError as error:
+            return error
+
+    result: list[Features | ImageError] = []
+    found = prefetch(extract, paths, threads=threads, most=_QUEUED * threads)
+    try:
+        with closing(found):
+            for one in found:
+                if should_stop and should_stop():
+                    raise AnalysisCancelled
+                result.append(one)
+                if progress:
+                    progress(len(result), len(paths))
+    finally:
+        if image_index:
+            image_index.save()
     return result
 
 
@@ -180,48 +186,10 @@ def similar_pairs(
             # Only later ones: earlier ones have been compared already.
             near = np.argwhere(np.bitwise_count(some ^ other[None, start:]) <= MAX_BITS) + start
             near = near[near[:, 1] > near[:, 0]]
-            for pair in _confirmed_pairs(thumbs, near, leaders, is_mirrored=bool(is_mirrored)):
+            for pair in _matching_pairs(thumbs, near, leaders, is_mirrored=bool(is_mirrored)):
                 _join(leaders, *pair)
                 result.append(pair)
     return result
-
-
-def _extract(path: Path, image_index: ImageIndex | None) -> Features | ImageError:
-    try:
-        return image_features(path, image_index)
-    except ImageError as error:
-        return error
-
-
-def _collect_result(
-    pending: list[Future[Features | ImageError]],
-    result: list[Features | ImageError],
-    total: int,
-    progress: Progress | None,
-    should_stop: Callable[[], bool] | None,
-) -> None:
-    """Move the first result from waiting to found."""
-    if should_stop and should_stop():
-        raise AnalysisCancelled
-    result.append(pending.pop(0).result())
-    if progress:
-        progress(len(result), total)
-
-
-def _confirmed_pairs(
-    thumbs: "NDArray[np.uint8]", near: "NDArray[np.int64]", leaders: list[int], *, is_mirrored: bool
-) -> Iterator[tuple[int, int]]:
-    """Yield the pairs that thumbnails confirm and that are not in one group yet.
-
-    near: (m, 2), indices of thumbs. leaders: read again for each pair, as it changes meanwhile.
-    """
-    import numpy as np
-
-    for part in range(0, len(near), _CHUNK):
-        chunk = near[part : part + _CHUNK]
-        is_new = [_leader(leaders, a) != _leader(leaders, b) for a, b in chunk.tolist()]
-        chunk = chunk[np.array(is_new, dtype=bool)]
-        yield from _matching_pairs(thumbs, chunk, leaders, is_mirrored=is_mirrored)
 
 
 def _join(leaders: list[int], first: int, second: int) -> None:
@@ -239,39 +207,39 @@ def _leader(leaders: list[int], index: int) -> int:
 
 
 def _matching_pairs(
-    thumbs: "NDArray[np.uint8]",
-    pairs: "NDArray[np.int64]",
-    leaders: list[int],
-    *,
-    is_mirrored: bool,
+    thumbs: "NDArray[np.uint8]", near: "NDArray[np.int64]", leaders: list[int], *, is_mirrored: bool
 ) -> Iterator[tuple[int, int]]:
     """Yield the pairs whose thumbnails match, also if one is a little closer crop.
 
-    thumbs: (n, THUMB, THUMB, 3). pairs: (m, 2), indices of thumbs.
+    Without those that are in one group already. thumbs: (n, THUMB, THUMB, 3). near: (m, 2), indices
+    of thumbs. leaders: read again for each pair, as it changes meanwhile.
     """
     import numpy as np
 
-    first, second = (thumbs[places].astype(np.float32) for places in (pairs[:, 0], pairs[:, 1]))
-    if is_mirrored:
-        second = second[:, :, ::-1]
-    are_plain = (_contrast(first) < MIN_CONTRAST) & (_contrast(second) < MIN_CONTRAST)
-    distance = np.abs(first - second).max((1, 2, 3))
-    correlation = _correlations(first, second)
     tries: dict[int, int] = {}
-    for index, (a, b) in enumerate(pairs.tolist()):
-        if _leader(leaders, a) == _leader(leaders, b):
-            continue
-        if are_plain[index]:
-            is_like = distance[index] < SAME_COLOR
-        elif (
-            correlation[index] >= MIN_CORRELATION or correlation[index] < _MIN_CANDIDATE_CORRELATION
-        ):
+    for part in range(0, len(near), _CHUNK):
+        pairs = near[part : part + _CHUNK]
+        is_new = [_leader(leaders, a) != _leader(leaders, b) for a, b in pairs.tolist()]
+        pairs = pairs[np.array(is_new, dtype=bool)]
+        first, second = (thumbs[places].astype(np.float32) for places in pairs.T)
+        if is_mirrored:
+            second = second[:, :, ::-1]
+        contrasts = (each.std((1, 2)).max(1) for each in (first, second))  # the highest of a color
+        are_plain = np.logical_and(*(contrast < MIN_CONTRAST for contrast in contrasts))
+        distance = np.abs(first - second).max((1, 2, 3))
+        correlation = _correlations(first, second)
+        tries.clear()
+        for index, (a, b) in enumerate(pairs.tolist()):
+            if _leader(leaders, a) == _leader(leaders, b):
+                continue
             is_like = correlation[index] >= MIN_CORRELATION
-        else:
-            tries[a] = tries.get(a, 0) + 1
-            is_like = tries[a] <= _MAX_CROP_TRIES and _is_part(first[index], second[index])
-        if is_like:
-            yield a, b
+            if are_plain[index]:
+                is_like = distance[index] < SAME_COLOR
+            elif not is_like and correlation[index] >= _MIN_CANDIDATE_CORRELATION:
+                tries[a] = tries.get(a, 0) + 1
+                is_like = tries[a] <= _MAX_CROP_TRIES and _is_part(first[index], second[index])
+            if is_like:
+                yield a, b
 
 
 def _is_part(a: "NDArray[np.float32]", b: "NDArray[np.float32]") -> bool:
@@ -296,12 +264,6 @@ def _blur(image: "NDArray[np.float32]") -> "NDArray[np.float32]":
         wide = np.pad(image, ((1, 1), (0, 0), (0, 0)), mode="edge")
         image = (0.25 * wide[:-2] + 0.5 * wide[1:-1] + 0.25 * wide[2:]).transpose(1, 0, 2)
     return image
-
-
-def _contrast(images: "NDArray[np.float32]") -> "NDArray[np.float32]":
-    """Return (n,): the highest contrast of any color, for images of (n, THUMB, THUMB, 3)."""
-    contrast: NDArray[np.float32] = images.std((1, 2)).max(1)
-    return contrast
 
 
 def _correlations(a: "NDArray[np.float32]", b: "NDArray[np.float32]") -> "NDArray[np.float32]":

@@ -64,15 +64,8 @@ class ImageTransform:
 
     def crop_key(self) -> tuple[str | int, ...]:
         """Return all values that decide which pixels are shown; the cache key of masks."""
-        crop = self.geometry
-        sizes = (
-            crop.width,
-            crop.height,
-            crop.left,
-            crop.top,
-            crop.bucket.width,
-            crop.bucket.height,
-        )
+        crop, bucket = self.geometry, self.bucket
+        sizes = (crop.width, crop.height, crop.left, crop.top, bucket.width, bucket.height)
         return (*sizes, int(self.flip), int(self.flip_vertical), repr(self.angle))
 
     def key(self) -> tuple[str | int, ...]:
@@ -153,45 +146,32 @@ def transform_number(item: Item, concept: ConceptSettings, repeat: int, *, is_ca
         return 0
     resolution_index = 0
     if count > 1:
-        resolution_index = shuffled(range(count), derive(concept.seed, "resolutions", item.name))[
-            repeat % count
-        ]
+        order = shuffled(range(count), derive(concept.seed, "resolutions", item.name))
+        resolution_index = order[repeat % count]
     if not is_cached:
         return resolution_index + count * (repeat if _has_variations(concept) else 0)
     done, within = divmod(repeat, count * variation_count)
-    order = shuffled(
-        range(variation_count),
-        derive(concept.seed, "variations", item.name, resolution_index, done),
-    )
+    seed = derive(concept.seed, "variations", item.name, resolution_index, done)
+    order = shuffled(range(variation_count), seed)
     return resolution_index + count * order[within // count]
 
 
 def bucket_at(item: Item, concept: ConceptSettings, number: int) -> Bucket:
     """Return the bucket of a transform without computing it."""
-    settings, magnification = concept.buckets, NO_MAGNIFICATION
-    if settings.upscale_limit:
-        augmentation = concept.augmentation
+    settings, augmentation = concept.buckets, concept.augmentation
+    limit, magnification = settings.upscale_limit, NO_MAGNIFICATION
+    if limit:
         magnification = Magnification(1 + augmentation.crop_jitter, augmentation.rotate)
     if settings.sizes:
         sizes = [Bucket(size.width, size.height) for size in settings.sizes]
         return fixed_bucket(
-            item.width,
-            item.height,
-            sizes,
-            limit=settings.upscale_limit,
-            magnification=magnification,
+            item.width, item.height, sizes, limit=limit, magnification=magnification
         )
     resolution = concept.resolutions[number % len(concept.resolutions)]
-    if not settings.upscale_limit:
-        return nearest_bucket(item.width, item.height, resolution, concept.step)
-    return limited_bucket(
-        item.width,
-        item.height,
-        resolution,
-        concept.step,
-        limit=settings.upscale_limit,
-        magnification=magnification,
-    )
+    shape = (item.width, item.height, resolution, concept.step)
+    if not limit:
+        return nearest_bucket(*shape)
+    return limited_bucket(*shape, limit=limit, magnification=magnification)
 
 
 def size_conditioning(item: Item, transform: ImageTransform) -> tuple[float, ...]:
@@ -237,15 +217,20 @@ def _build_transform(
     wide, high = scaled_size(item.width, item.height, bucket, magnification)
     across = crop_range(wide, bucket, magnification.angle, is_across=True)
     down = crop_range(high, bucket, magnification.angle, is_across=False)
+    is_moved = bool(augmentation.crop_jitter and not augmentation.fixed)
     if concept.buckets.crop == "focus":
-        x, y = _focus(item, concept, flips)
+        x, y = item.focus or (concept.buckets.focus_x, concept.buckets.focus_y)
+        x, y = 1 - x if flips[0] else x, 1 - y if flips[1] else y
         # No farther away than magnification permits, so that the point stays in the crop.
         offset = (numbers.across - 0.5, numbers.down - 0.5) if numbers else (0.0, 0.0)
         gained = magnification.zoom - 1
         left = _clamp(across, x * wide + (gained * offset[0] - 0.5) * bucket.width)
         top = _clamp(down, y * high + (gained * offset[1] - 0.5) * bucket.height)
-    elif numbers and _has_random_position(concept):
-        left, top = _at_fraction(across, numbers.across), _at_fraction(down, numbers.down)
+    elif numbers and (concept.buckets.crop == "random" or is_moved):
+        left, top = (
+            first + math.floor(fraction * (last - first + 1))
+            for (first, last), fraction in ((across, numbers.across), (down, numbers.down))
+        )
     else:
         left, top = sum(across) // 2, sum(down) // 2
     return ImageTransform(
@@ -265,21 +250,10 @@ def _amount(strength: float, fraction: float) -> float:
     return round(strength * fraction, DIGITS) + 0.0
 
 
-def _at_fraction(bounds: tuple[int, int], fraction: float) -> int:
-    first, last = bounds
-    return first + math.floor(fraction * (last - first + 1))
-
-
 def _clamp(bounds: tuple[int, int], place: float) -> int:
     """Return the allowed offset nearest to the wanted one."""
     first, last = bounds
     return min(max(math.floor(place + 0.5), first), last)
-
-
-def _focus(item: Item, concept: ConceptSettings, flips: tuple[bool, bool]) -> tuple[float, float]:
-    """Return the focus point in the flipped image, as fractions of its sides."""
-    x, y = item.focus or (concept.buckets.focus_x, concept.buckets.focus_y)
-    return (1 - x if flips[0] else x, 1 - y if flips[1] else y)
 
 
 def _sample_numbers(item: Item, concept: ConceptSettings, variation: int) -> _RandomNumbers | None:
@@ -334,14 +308,6 @@ def _has_random_changes(concept: ConceptSettings) -> bool:
         *(augmentation.contrast, augmentation.saturation, augmentation.hue),
     )
     return not augmentation.fixed and any(amounts)
-
-
-def _has_random_position(concept: ConceptSettings) -> bool:
-    """Return whether the position of the crop is random."""
-    augmentation = concept.augmentation
-    return concept.buckets.crop == "random" or bool(
-        augmentation.crop_jitter and not augmentation.fixed
-    )
 
 
 def _resolution_count(concept: ConceptSettings) -> int:

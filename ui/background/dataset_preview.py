@@ -102,7 +102,7 @@ def compute_preview(config: TrainConfig, token: CancelToken) -> PreviewData:
     # Imported late to keep the start of the window fast.
     from onetrainer.cache.run_entries import open_image_index
     from onetrainer.config.train import uses_images
-    from onetrainer.dataset.batch_plan import buckets_of
+    from onetrainer.dataset.batch_plan import all_buckets
     from onetrainer.dataset.near_duplicates import AnalysisCancelled
     from onetrainer.preview.dataset_preview import preview_dataset
 
@@ -118,10 +118,10 @@ def compute_preview(config: TrainConfig, token: CancelToken) -> PreviewData:
             raise UserError("this run trains on rewards only and uses no images")
         raise UserError("no image folder is selected")
     by_size: dict[Bucket, list[TransformedImage]] = {}
-    for index, item in enumerate(preview.dataset.items):
+    every = all_buckets(preview.dataset.items, preview.dataset.concepts)
+    for index, buckets in enumerate(every):
         if index % _CHECK_CANCEL_EVERY == 0:
             token.raise_if_cancelled()
-        buckets = buckets_of(item, preview.dataset.concept_of(item))
         for bucket in dict.fromkeys(buckets):
             by_size.setdefault(bucket, []).append(TransformedImage(index, buckets.index(bucket)))
     summaries = (

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from onetrainer.concepts.concepts import ConceptSettings
-from onetrainer.concepts.folder_listing import list_images
+from onetrainer.concepts.folder_listing import list_folder
 from onetrainer.errors import UserError
 
 _FIRST = 12
@@ -50,7 +50,7 @@ def summarize_folder(concept: ConceptSettings) -> FolderSummary:
             index = index_concept(concept, headers=recent_headers())
     except UserError:  # no usable image, which the setting reports as a problem
         return FolderSummary(
-            True, unusable=len(list_images(concept.folder, recursive=concept.recursive))
+            True, unusable=len(list_folder(concept.folder, recursive=concept.recursive).images)
         )
     first = [item.path for item in index.items[:_FIRST]]
     captions = len(index.items) - index.uncaptioned

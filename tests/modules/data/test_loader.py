@@ -7,9 +7,9 @@ import torch
 
 from modules.data import batches as loading
 from modules.data.batches import Batches
-from modules.data.prefetch import prefetch
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.config.data.captions import Captions
+from onetrainer.dataset.prefetch import prefetch
 from onetrainer.errors import UserError
 from tests.modules.data.test_batches import planned
 
