@@ -30,9 +30,10 @@ class ListMatch:
         """Return a note about entries that match no image; name is that of the list file."""
         if not self.unused:
             return ()
+        count = len(self.unused)
         some = ", ".join(f'"{one.file}" (line {one.line})' for one in self.unused[:_EXAMPLES])
-        more = f" and {len(self.unused) - _EXAMPLES} more" if len(self.unused) > _EXAMPLES else ""
-        noun = "an entry" if len(self.unused) == 1 else f"{len(self.unused)} entries"
+        more = f" and {count - _EXAMPLES} more" if count > _EXAMPLES else ""
+        noun = "an entry" if count == 1 else f"{count} entries"
         return (f"{name} has {noun} without an image: {some}{more}",)
 
 

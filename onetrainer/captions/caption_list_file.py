@@ -21,6 +21,7 @@ CAPTION_KEYS = ("caption", "captions", "text", "prompt")
 """Accepted names of columns and keys, in order of preference; they cover the usual list formats."""
 
 _NUMBERED = re.compile(r"caption_?(\d+)")
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _BROKEN = re.compile("[\x00\ud800-\udfff]")  # NUL, half an emoji
 _EXAMPLES = {
     ".csv": "file,caption in the first line and cat.png,a cat below",
@@ -55,7 +56,8 @@ def read_list(path: Path) -> tuple[list[CaptionEntry], str]:
         case ".jsonl":
             rows = _json_rows(path, text)
         case ".txt":
-            return _plain_entries(text), encoding
+            lines = enumerate(_LINE_END.split(text), 1)  # an empty one is an empty caption
+            return [CaptionEntry(line, "", (_clean(caption),)) for line, caption in lines], encoding
         case _:
             raise UserError(
                 f"{path} is not a caption list",
@@ -95,14 +97,8 @@ def _text(path: Path) -> tuple[str, str]:
     return decoded
 
 
-def _plain_entries(text: str) -> list[CaptionEntry]:
-    """Return an entry for each line, including empty ones."""
-    lines = re.split(r"\r\n|\r|\n", text)
-    return [CaptionEntry(number, "", (_clean(line),)) for number, line in enumerate(lines, 1)]
-
-
 def _json_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object]]]:
-    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
+    for number, line in enumerate(_LINE_END.split(text), 1):
         if not line.strip():
             continue
         try:
@@ -118,13 +114,14 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object
 def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object]]]:
     """Yield rows by column names from the first line; columns are separated by , or ; or tabs."""
     first = next((line for line in text.splitlines() if line.strip()), "")
+    stripped = text.lstrip("\r\n")
     reader = csv.reader(
-        io.StringIO(text.lstrip("\r\n"), newline=""),
+        io.StringIO(stripped, newline=""),
         delimiter=max(",;\t", key=first.count),
         skipinitialspace=True,
         strict=True,
     )
-    blank = len(re.split(r"\r\n|\r|\n", text[: len(text) - len(text.lstrip("\r\n"))])) - 1
+    blank = len(_LINE_END.findall(text[: len(text) - len(stripped)]))
     header: list[str] = []
     line = blank + 1
     try:

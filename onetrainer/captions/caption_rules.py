@@ -16,21 +16,19 @@ _MAX_LISTED = 5
 _SHOWN = 60  # characters
 
 
-def caption_problems(captions: Captions, path: str) -> list[Problem]:
-    """Return errors and warnings about a captions section, whose dotted path is `path`."""
-    problems = [*_template_problems(captions, path), *_mark_problems(captions, path)]
-    if captions.drop_tags != "off":
-        problems += _list_problems(captions, path)
+def caption_problems(captions: Captions, path: str) -> Iterator[Problem]:
+    """Yield errors and warnings about a captions section, whose dotted path is `path`."""
+    yield from _template_problems(captions, path)
+    yield from _mark_problems(captions, path)
+    if captions.drop_tags != "off" and captions.drop_listed != "none":
+        yield from _list_problems(captions, path)
     if captions.dropout == 1:
-        problems.append(
-            warning(
-                f"{path}.dropout",
-                "every caption is replaced by the empty prompt",
-                "Usual values are 0.05 to 0.15",
-                "Lower it, unless the captions should have no effect.",
-            )
+        yield warning(
+            f"{path}.dropout",
+            "every caption is replaced by the empty prompt",
+            "Usual values are 0.05 to 0.15",
+            "Lower it, unless the captions should have no effect.",
         )
-    return problems
 
 
 def _template_problems(captions: Captions, path: str) -> Iterator[Problem]:
@@ -109,18 +107,11 @@ def _mark_problems(captions: Captions, path: str) -> Iterator[Problem]:
 
 
 def _list_problems(captions: Captions, path: str) -> Iterator[Problem]:
-    if captions.drop_listed == "none":
-        return
     setting = f"{path}.listed_tags"
     lines = [line.strip() for line in captions.listed_tags.splitlines() if line.strip()]
     if not lines:
         effect = "no tag is dropped" if captions.drop_listed == "drop" else "it keeps no tag"
-        yield warning(
-            setting,
-            f"the list is empty, so {effect}",
-            "",
-            "Enter one tag per line.",
-        )
+        yield warning(setting, f"the list is empty, so {effect}", remedy="Enter one tag per line.")
     if not captions.listed_regex:
         mark = tag_separator(captions)
         if joined := [line for line in lines if mark in line]:

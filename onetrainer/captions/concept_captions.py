@@ -45,33 +45,30 @@ class ConceptCaptions:
 
     def of(self, found: FolderImage) -> ItemCaptions:
         """Return the captions of an image. Raises CaptionError if its file cannot be read."""
-        match self._concept.caption_source:
+        concept = self._concept
+        match concept.caption_source:
             case "files":
-                return self._beside(found)
+                if found.caption is None:
+                    return ItemCaptions(("",))
+                try:
+                    captions, encoding = read_captions(found.caption, lines=concept.captions.lines)
+                except CaptionError:
+                    if concept.uses_captions:
+                        raise
+                    return ItemCaptions(("",))
+                is_guess = encoding == "cp1252" and concept.uses_captions
+                note = _windows_text(found.caption.name) if is_guess else ""
+                return ItemCaptions(captions, note=note)
             case "names":
                 return ItemCaptions((found.stem,))
             case "folders":
                 own = found.group.rpartition("/")[2]
-                return ItemCaptions((own or normalize_name(folder_name(self._concept.folder)),))
+                return ItemCaptions((own or normalize_name(folder_name(concept.folder)),))
             case "text":
-                return ItemCaptions((" ".join(self._concept.caption_text.split()),))
+                return ItemCaptions((" ".join(concept.caption_text.split()),))
             case "list":
                 entry = self._listed.get(found.name)
                 return ItemCaptions(entry.captions, entry.focus) if entry else ItemCaptions(("",))
-
-    def _beside(self, found: FolderImage) -> ItemCaptions:
-        if found.caption is None:
-            return ItemCaptions(("",))
-        try:
-            captions, encoding = read_captions(found.caption, lines=self._concept.captions.lines)
-        except CaptionError:
-            if self._concept.uses_captions:
-                raise
-            return ItemCaptions(("",))
-        is_guess = encoding == "cp1252" and self._concept.uses_captions
-        return ItemCaptions(
-            captions or ("",), note=_windows_text(found.caption.name) if is_guess else ""
-        )
 
 
 def _windows_text(name: str) -> str:

@@ -16,22 +16,27 @@ def read_prompts(path: Path, *, place: str = "--prompts") -> list[str]:
 
     place is the option or setting that names the file. Raises UserError if it cannot be read.
     """
+    what, text = "", ""
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except FileNotFoundError as error:
-        raise _unreadable(path, place, "file not found") from error
-    except IsADirectoryError as error:
-        raise _unreadable(path, place, "this is a folder") from error
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        what = "file not found"
+    except IsADirectoryError:
+        what = "this is a folder"
     except OSError as error:
-        raise _unreadable(
-            path, place, f"this cannot be read ({error.strerror or error})"
-        ) from error
-    except ValueError as error:
-        raise _unreadable(path, place, "this is not a text file in UTF-8") from error
-    stripped = [line.strip() for line in lines]
+        what = f"this cannot be read ({error.strerror or error})"
+    except ValueError:
+        what = "this is not a text file in UTF-8"
+    stripped = [line.strip() for line in text.splitlines()]
     found = [line for line in stripped if line and not line.startswith("#")]
     if "\0" in "".join(found):
-        raise _unreadable(path, place, "this is not a text file")
+        what = "this is not a text file"
+    if what:
+        raise UserError(
+            f"{path}: {what}",
+            "Expected a UTF-8 text file with one prompt a line",
+            f"Choose another file for {place}",
+        )
     return found
 
 
@@ -51,11 +56,3 @@ def require_prompts(place: str, texts: Iterable[str]) -> None:
                 "LoRAs are given by their files, apart from the prompt",
                 f"Remove it from the prompt and use --lora {call['name']}.safetensors{strength}",
             )
-
-
-def _unreadable(path: Path, place: str, what: str) -> UserError:
-    return UserError(
-        f"{path}: {what}",
-        "Expected a UTF-8 text file with one prompt a line",
-        f"Choose another file for {place}",
-    )

@@ -25,6 +25,11 @@ class Tags:
     middle: tuple[Tag, ...]
     last: tuple[Tag, ...] = ()
 
+    def map(self, change: Callable[[str], str]) -> "Tags":
+        """Return the tags with a function applied to each; of several together, to each alone."""
+        parts = (self.first, self.middle, self.last)
+        return Tags(*(tuple(tuple(map(change, tag)) for tag in part) for part in parts))
+
 
 def changes_tags(captions: Captions, text: str) -> bool:
     """Return whether a caption must be split into tags; otherwise it stays as written."""
@@ -88,20 +93,7 @@ def capitalize_tags(tags: Tags, captions: Captions, seed: int, repeat: int, name
     if captions.capitals == "off":
         return tags
     numbers = draws(seed, "caption capitals", repeat, name)
-    return map_tags(tags, lambda tag: tuple(_capitals(part, captions, numbers) for part in tag))
-
-
-def lowercase_tags(tags: Tags) -> Tags:
-    """Return the tags in lower case."""
-    return map_tags(tags, lambda tag: tuple(part.lower() for part in tag))
-
-
-def map_tags(tags: Tags, change: Callable[[Tag], Tag]) -> Tags:
-    """Return the tags with a function applied to each."""
-    first, middle, last = (
-        tuple(change(tag) for tag in part) for part in (tags.first, tags.middle, tags.last)
-    )
-    return Tags(first, middle, last)
+    return tags.map(lambda tag: _capitals(tag, captions, numbers))
 
 
 def join_tags(tags: Tags, captions: Captions) -> str:
@@ -149,19 +141,17 @@ def _may_drop(tag: Tag, captions: Captions) -> bool:
 
 
 def _capitals(tag: str, captions: Captions, numbers: random.Random) -> str:
-    mode = captions.capitals
     is_written, which = numbers.random() < captions.capitals_chance, numbers.random()
     if not is_written:
         return tag
-    match _ANY[int(which * len(_ANY))] if mode == "any" else mode:
-        case "upper":
-            return tag.upper()
-        case "title":
-            return _LETTERS.sub(lambda word: _first_upper(word[0]), tag)
-        case "first":
-            return _LETTERS.sub(lambda word: _first_upper(word[0]), tag, count=1)
-    return "".join(letter.upper() if numbers.random() < 0.5 else letter for letter in tag)
+    is_any = captions.capitals == "any"
+    mode = _ANY[int(which * len(_ANY))] if is_any else captions.capitals
+    if mode == "upper":
+        return tag.upper()
+    if mode == "random":
+        return "".join(letter.upper() if numbers.random() < 0.5 else letter for letter in tag)
 
+    def first_upper(word: re.Match[str]) -> str:
+        return word[0][0].upper() + word[0][1:]
 
-def _first_upper(word: str) -> str:
-    return word[0].upper() + word[1:]
+    return _LETTERS.sub(first_upper, tag, count=1 if mode == "first" else 0)

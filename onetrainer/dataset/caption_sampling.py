@@ -41,7 +41,6 @@ from onetrainer.captions.tags import (
     drop_random_tags,
     join_tags,
     joining_separator,
-    lowercase_tags,
     shuffle_tags,
     split_tags,
     tag_separator,
@@ -62,9 +61,8 @@ def sample_caption(item: Item, concept: ConceptSettings, repeat: int) -> str:
     order = shuffled(range(count), derive(concept.seed, "caption round", round_, item.name))
     caption = item.captions[order[at]]
     if captions.wildcards:
-        caption = _resolve_choices(
-            caption, round_, _shuffled_orders(concept.seed, f"{order[at]}:{item.name}")
-        )
+        orders = _shuffled_orders(concept.seed, f"{order[at]}:{item.name}")
+        caption = choose_options(_parsed_or_as_is(caption), round_, orders)
 
     def arranged(tags: Tags) -> Tags:
         for change in (drop_random_tags, shuffle_tags, capitalize_tags):
@@ -72,16 +70,15 @@ def sample_caption(item: Item, concept: ConceptSettings, repeat: int) -> str:
         return tags
 
     text = _prepend_trigger(caption, concept, arranged)
-    return _fill_template(
-        text, item, concept, repeat, _shuffled_orders(concept.seed, f"template:{item.name}")
-    )
+    orders = _shuffled_orders(concept.seed, f"template:{item.name}")
+    return _fill_template(text, item, concept, repeat, orders)
 
 
 def plain_caption(item: Item, concept: ConceptSettings) -> str:
     """Return the first caption without random choices: with trigger, template, first wildcards."""
     caption = item.captions[0]
     if concept.captions.wildcards:
-        caption = _resolve_choices(caption, 0, written_order)
+        caption = choose_options(_parsed_or_as_is(caption), 0, written_order)
     text = _prepend_trigger(caption, concept, lambda tags: tags)
     return _fill_template(text, item, concept, 0, written_order)
 
@@ -91,19 +88,12 @@ def captions_vary(captions: Captions) -> bool:
 
     Dropout and several captions of one image do not count: those are known in advance.
     """
-    chance = captions.drop_chance
-    is_cut = {
-        "off": False,
-        "all": 0 < chance < 1,
-        "each": 0 < chance < 1,
-        "later": chance > 0,
-    }[captions.drop_tags]
-    chance = captions.capitals_chance
-    is_written = {
-        "off": False,
-        "random": chance > 0,
-        "any": chance > 0,
-    }.get(captions.capitals, 0 < chance < 1)
+    drop, capitals = captions.drop_chance, captions.capitals_chance
+    is_cut = (
+        captions.drop_tags != "off" and drop > 0 and (captions.drop_tags == "later" or drop < 1)
+    )
+    is_random = captions.capitals in ("random", "any")  # even if all tags are capitalized
+    is_written = captions.capitals != "off" and capitals > 0 and (is_random or capitals < 1)
     return captions.wildcards or captions.shuffle or is_cut or is_written
 
 
@@ -121,10 +111,6 @@ def item_captions_vary(item: Item, concept: ConceptSettings) -> bool:
     texts = [*map(_parsed_or_as_is, item.captions), _parsed_template(captions.template) or ()]
     found = [one for text in texts for one in all_choices(text)]
     return captions.wildcards and any(len(one.options) > 1 for one in found)
-
-
-def _resolve_choices(caption: str, repeat: int, order: Order) -> str:
-    return choose_options(_parsed_or_as_is(caption), repeat, order)
 
 
 def _parsed_or_as_is(text: str) -> Text:
@@ -163,7 +149,7 @@ def _prepend_trigger(
         same_tag = same_tag.replace(secondary, joining_separator(captions))
     tags = split_tags(rest, captions)
     if captions.lowercase:
-        tags, same_tag = lowercase_tags(tags), same_tag.lower()
+        tags, same_tag = tags.map(str.lower), same_tag.lower()
     text = join_tags(arranged(tags), captions)
     head = " ".join((trigger + same_tag).split())
     return joining_separator(captions).join(part for part in (head, text) if part)
@@ -214,11 +200,8 @@ def _fill_template(
     if not concept.captions.wildcards:
         repeat, order = 0, written_order
     written = " ".join(choose_options(template, repeat, order, fields).split())
-    return written if text else _drop_empty_parts(written, concept.captions)
-
-
-def _drop_empty_parts(text: str, captions: Captions) -> str:
-    """Remove the separators that surrounded the missing caption."""
-    mark = tag_separator(captions)
-    parts = (part.strip() for part in text.split(mark))
-    return joining_separator(captions).join(part for part in parts if part)
+    if text:
+        return written
+    # Without the separators that surrounded the missing caption.
+    parts = (part.strip() for part in written.split(tag_separator(concept.captions)))
+    return joining_separator(concept.captions).join(part for part in parts if part)

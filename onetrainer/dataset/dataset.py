@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain, count
 from pathlib import Path
 
 from onetrainer.concepts.concepts import ConceptSettings, concepts_of
@@ -141,8 +142,7 @@ def split(
     validation_items = [item for item in items if item.role == "validation"]
     validation: tuple[Item, ...] | None = None
     if section.use and validation_items:
-        places = real_paths(validation_items)
-        excluded = [item for item, position in _with_places(trained) if position in places]
+        excluded = _of_same_files(trained, validation_items)
         ordered = sorted(validation_items, key=lambda item: _split_key(item, section, concepts))
         chosen = set(ordered[: section.max_images or len(ordered)])
         validation = tuple(item for item in validation_items if item in chosen)

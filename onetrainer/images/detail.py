@@ -84,7 +84,11 @@ def _windowed_tiles(pixels: "NDArray[np.uint8]") -> "NDArray[np.float32]":
     """
     import numpy as np
 
-    rows, columns = (_starts(side) for side in pixels.shape)
+    def starts(side: int) -> list[int]:
+        count = min(_TILES, -(-side // TILE))
+        return [round(place * (side - TILE) / max(1, count - 1)) for place in range(count)]
+
+    rows, columns = map(starts, pixels.shape)
     tiles = [pixels[y : y + TILE, x : x + TILE] for y in rows for x in columns]
     fade = np.hanning(TILE + 2)[1:-1].astype(np.float32)
     window = np.outer(fade, fade)
@@ -94,11 +98,6 @@ def _windowed_tiles(pixels: "NDArray[np.uint8]") -> "NDArray[np.float32]":
     contrasts = (windowed**2).mean((1, 2)) ** 0.5
     contrasted: NDArray[np.float32] = windowed[contrasts >= _CONTRAST * _FADED]
     return contrasted
-
-
-def _starts(side: int) -> list[int]:
-    count = min(_TILES, -(-side // TILE))
-    return [round(place * (side - TILE) / max(1, count - 1)) for place in range(count)]
 
 
 def _power_spectra(tiles: "NDArray[np.float32]") -> "NDArray[np.float64]":

@@ -75,6 +75,8 @@ def image_features(path: Path, image_index: ImageIndex | None = None) -> Feature
     All pixels are decoded. Damage is recorded but tried again each time, as another version of
     Pillow may read more. Raises ImageError if the pixels cannot be read.
     """
+    from PIL import Image
+
     known = image_index.features(path, VERSION) if image_index else None
     if known:
         return unpack(known)
@@ -92,23 +94,17 @@ def image_features(path: Path, image_index: ImageIndex | None = None) -> Feature
         if image_index and not isinstance(error.__cause__, MemoryError):
             image_index.store_damage(path, VERSION, error.reason)
         raise
-    features = _compute_features(image, exif_orientation, path)
-    if image_index:
-        image_index.store_features(path, VERSION, features.pack())
-    return features
-
-
-def _compute_features(image: "Image", exif_orientation: int, path: Path) -> Features:
-    from PIL import Image
-
     try:
         box, gray = Image.Resampling.BOX, image.convert("L")
         thumb, small = image.resize((THUMB, THUMB), box), gray.resize((_HASH_SIDE, _HASH_SIDE), box)
         first, second = _hashes(apply_orientation(small, exif_orientation))
         upright = apply_orientation(thumb, exif_orientation)
-        return Features(first, second, upright.tobytes(), detail_of(gray))
+        features = Features(first, second, upright.tobytes(), detail_of(gray))
     except READ_ERRORS as error:  # memory, above all
         raise ImageError(path, f"cannot be analyzed ({error})") from error
+    if image_index:
+        image_index.store_features(path, VERSION, features.pack())
+    return features
 
 
 def _as_rgb(image: "Image") -> "Image":

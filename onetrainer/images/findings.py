@@ -17,36 +17,25 @@ note may be intended.
 MAX_LISTED = 20
 """Number of findings of a kind that are listed; JSON output contains all of them."""
 
-_SEVERITIES: Mapping[str, Severity] = MappingProxyType(
+# Headings and severities of the kinds of findings, in order of severity.
+_KINDS: Mapping[str, tuple[str, Severity]] = MappingProxyType(
     {
-        "unreadable": "error",
-        "leak": "error",
-        "near-duplicate": "note",
-        "caption-long": "note",
-        "mask-missing": "note",
-        "orphan": "note",
+        "unreadable": ("Unusable", "error"),
+        "leak": ("In training and validation", "error"),
+        "duplicate": ("Duplicate", "warning"),
+        "near-duplicate": ("Near-duplicate", "note"),
+        "too-small": ("Too small", "warning"),
+        "upscaled": ("Upscaled", "warning"),
+        "blurred": ("Blurred", "warning"),
+        "caption-missing": ("No caption", "warning"),
+        "caption-empty": ("Empty caption", "warning"),
+        "caption-long": ("Long caption", "note"),
+        "mask-missing": ("No mask", "note"),
+        "mask-shape": ("Mask with another aspect ratio", "warning"),
+        "orphan": ("Files without an image", "note"),
     }
 )
-"""Severities of kinds that are not warnings."""
-
-HEADLINES: Mapping[str, str] = MappingProxyType(
-    {
-        "unreadable": "Unusable",
-        "leak": "In training and validation",
-        "duplicate": "Duplicate",
-        "near-duplicate": "Near-duplicate",
-        "too-small": "Too small",
-        "upscaled": "Upscaled",
-        "blurred": "Blurred",
-        "caption-missing": "No caption",
-        "caption-empty": "Empty caption",
-        "caption-long": "Long caption",
-        "mask-missing": "No mask",
-        "mask-shape": "Mask with another aspect ratio",
-        "orphan": "Files without an image",
-    }
-)
-"""Headings of the kinds of findings, in order of severity."""
+HEADLINES: Mapping[str, str] = MappingProxyType({kind: head for kind, (head, _) in _KINDS.items()})
 
 
 @dataclass(frozen=True)
@@ -65,7 +54,7 @@ class Finding:
     @property
     def severity(self) -> Severity:
         """How much a finding of this kind matters."""
-        return _SEVERITIES.get(self.kind, "warning")
+        return _KINDS[self.kind][1]
 
     def __str__(self) -> str:
         return f"{self.path}: {sentence(self.what)} {sentence(self.remedy)}"

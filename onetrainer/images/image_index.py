@@ -119,8 +119,15 @@ class ImageIndex:
         """Write new facts, and remove the oldest if there are too many."""
         with self._lock, self._ignoring_failures():
             self._write()
-            if self._connection is not None:
-                _remove_oldest(self._connection)
+            if self._connection is None:
+                return
+            (count,) = self._connection.execute("SELECT count(*) FROM facts").fetchone()
+            if count > MAX_FACTS:  # a tenth to spare, so that it is seldom done
+                self._connection.execute(
+                    "DELETE FROM facts WHERE (place, kind) IN"
+                    " (SELECT place, kind FROM facts ORDER BY day LIMIT ?)",
+                    (count - MAX_FACTS + MAX_FACTS // 10,),
+                )
 
     def close(self) -> None:
         """Save and close the file."""
@@ -254,19 +261,6 @@ def _connect(file: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def _remove_oldest(connection: sqlite3.Connection) -> None:
-    """Remove the least recently used facts, with a tenth to spare so that it is seldom done."""
-    (count,) = connection.execute("SELECT count(*) FROM facts").fetchone()
-    if count <= MAX_FACTS:
-        return
-    excess = count - MAX_FACTS + MAX_FACTS // 10
-    connection.execute(
-        "DELETE FROM facts WHERE (place, kind) IN"
-        " (SELECT place, kind FROM facts ORDER BY day LIMIT ?)",
-        (excess,),
-    )
 
 
 def _path_hash(path: Path) -> bytes:
