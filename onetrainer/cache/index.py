@@ -6,7 +6,7 @@ of date, it is rebuilt from their headers.
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -73,7 +73,8 @@ class CacheIndex:
         self.damaged: list[str] = []
         self._lease: tuple[str, int] | None = None
         self.database = Database(folder, self._refill)
-        self._refresh_all()
+        for kind in KINDS:
+            self.refresh(kind)
 
     def close(self) -> None:
         """Close the file and end the lease of `renew_lease`."""
@@ -104,9 +105,18 @@ class CacheIndex:
         # First the index, then the folder: shards written in between just count as new.
         query = "SELECT name, size, mtime, ctime FROM shards WHERE kind = ?"
         known = {name: tuple(stamp) for name, *stamp in self.database.rows(query, (kind,))}
-        current = dict(_stamps(self.folder / kind))
+        folder = self.folder / kind
+        files = folder.iterdir() if folder.is_dir() else ()
+        shards = [path for path in files if SHARD_NAME.fullmatch(path.name)]
+        current = {path.name: stamp for path in shards if (stamp := file_stamp(path))}
         if lost := known.keys() - current.keys():
-            self.database.transact(partial(self._drop_lost, kind, lost))
+
+            def drop_lost(connection: sqlite3.Connection) -> None:
+                for name in lost:
+                    if not self.path(kind, name).exists():
+                        drop_shard(connection, kind, name)
+
+            self.database.transact(drop_lost)
         changed = [name for name, stamp in current.items() if known.get(name) != stamp]
         # In batches, as each transaction waits for the disk.
         for begin in range(0, len(changed), _SHARDS_AT_ONCE):
@@ -116,23 +126,22 @@ class CacheIndex:
 
     def find(self, kind: Kind, keys: Sequence[bytes]) -> Iterator[EntryLocation | None]:
         """Yield the location of each entry in the order of the keys; None if there is none."""
-        query = "SELECT key, name, row FROM entries JOIN shards ON shards.id = shard"
-        for batch in _batches(keys):
-            where = f"WHERE entries.kind = ? AND key IN ({_marks(batch)})"
-            rows = self.database.rows(f"{query} {where}", (kind, *batch))
+        for begin in range(0, len(keys), _KEYS_AT_ONCE):
+            batch = [bytes(key) for key in keys[begin : begin + _KEYS_AT_ONCE]]
+            query = (
+                "SELECT key, name, row FROM entries JOIN shards ON shards.id = shard"
+                f" WHERE entries.kind = ? AND key IN ({','.join('?' * len(batch))})"
+            )
+            rows = self.database.rows(query, (kind, *batch))
             found = {key: EntryLocation(name, row) for key, name, row in rows}
             yield from map(found.get, batch)
 
     def mark_used(self, kind: Kind, keys: Sequence[bytes]) -> None:
         """Record that entries are used now."""
         now = int(time.time())
-
-        def note(connection: sqlite3.Connection) -> None:
-            for batch in _batches(keys):
-                change = f"UPDATE entries SET used = ? WHERE kind = ? AND key IN ({_marks(batch)})"
-                connection.execute(f"{change} AND used < ?", (now, kind, *batch, now))
-
-        self.database.transact(note)
+        change = "UPDATE entries SET used = ? WHERE kind = ? AND key = ? AND used < ?"
+        rows = [(now, kind, bytes(key), now) for key in keys]
+        self.database.transact(lambda connection: connection.executemany(change, rows))
 
     def drop(self, kind: Kind, name: str, row: int, key: bytes) -> None:
         """Drop a damaged entry, so that it is encoded again."""
@@ -173,16 +182,8 @@ class CacheIndex:
     def _refill(self) -> None:
         if self._lease is not None:
             self.renew_lease()
-        self._refresh_all()
-
-    def _refresh_all(self) -> None:
         for kind in KINDS:
             self.refresh(kind)
-
-    def _drop_lost(self, kind: Kind, names: Iterable[str], connection: sqlite3.Connection) -> None:
-        for name in names:
-            if not self.path(kind, name).exists():
-                drop_shard(connection, kind, name)
 
     def _inspect(self, kind: Kind, name: str, *, is_known: bool) -> _Inspected | None:
         """Return a new or changed shard; None if it is not one.
@@ -273,21 +274,3 @@ def _store_inspected(
         for key, row in connection.execute(query, (number,)).fetchall():
             if places.get(key) != row:
                 connection.execute("DELETE FROM entries WHERE kind = ? AND key = ?", (kind, key))
-
-
-def _stamps(folder: Path) -> Iterator[tuple[str, _Stamp]]:
-    """Yield all files with a shard's name, with their size and times."""
-    for path in folder.iterdir() if folder.is_dir() else ():
-        stamp = file_stamp(path) if SHARD_NAME.fullmatch(path.name) else None
-        if stamp is not None:
-            yield path.name, stamp
-
-
-def _batches(keys: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """Yield keys, some at a time."""
-    for begin in range(0, len(keys), _KEYS_AT_ONCE):
-        yield [bytes(key) for key in keys[begin : begin + _KEYS_AT_ONCE]]
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ",".join("?" * len(values))

@@ -48,9 +48,13 @@ def merge(index: CacheIndex, kind: Kind, *, waste: float = 1.0) -> None:
         if shard.live:
             groups[shard.signature].append(shard)
     for group in groups.values():
-        wasteful = {} if is_kept else {one.id: one for one in group if _wastes(one, waste)}
-        some = wasteful | {one.id: one for one in _small(group)}
-        for batch in _batches(some[number] for number in sorted(some)):
+        wasteful = {
+            one.id
+            for one in group
+            if one.live < one.count and one.count - one.live >= waste * one.count and not is_kept
+        }
+        some = wasteful.union(one.id for one in _small(group))
+        for batch in _batches(one for one in group if one.id in some):
             if len(batch) > 1 or batch[0].id in wasteful:
                 _copy(index, kind, batch)
                 remove_unused(index, kind)  # at once, so that little room is needed meanwhile
@@ -77,11 +81,6 @@ def remove_unused(index: CacheIndex, kind: Kind) -> None:
             drop_shard(connection, kind, name)
 
     index.database.transact(remove)
-
-
-def _wastes(shard: IndexedShard, waste: float) -> bool:
-    unused = shard.count - shard.live
-    return unused > 0 and unused >= waste * shard.count
 
 
 def _small(group: Iterable[IndexedShard]) -> list[IndexedShard]:

@@ -95,23 +95,19 @@ def _latent_estimate(config: TrainConfig, dataset: Dataset) -> tuple[int, int, i
     spec = family_spec(config.model.family)
     sees = config.data.conditioning if spec.sees_masked_image else "blank"
     counts = [(transform_count(one), variations(one, is_cached=True)) for one in dataset.concepts]
-    latents = cells = size = 0
-
-    def add(item: Item, count: int, area: int) -> None:
-        nonlocal latents, cells, size
-        passes, each = _passes_and_bytes(item, sees, spec.latent_channels)
-        latents, cells, size = latents + count, cells + area * passes, size + area * each
-
+    every: list[tuple[Item, int, list[Bucket]]] = []
     sizes = all_buckets(dataset.items, dataset.concepts)
     for item, buckets in zip(dataset.items, sizes, strict=True):
         own, times = counts[item.concept]
-        add(
-            item,
-            own,
-            times * sum(_area(bucket, spec.latent_side) for bucket in buckets[: own // times]),
-        )
+        every.append((item, own, times * list(buckets[: own // times])))
     for item in dataset.validation or ():
-        add(item, 1, _area(bucket_at(item, dataset.concepts[item.concept], 0), spec.latent_side))
+        every.append((item, 1, [bucket_at(item, dataset.concept_of(item), 0)]))
+    latents = cells = size = 0
+    for item, count, own_buckets in every:
+        side = spec.latent_side
+        area = sum((one.width // side) * (one.height // side) for one in own_buckets)
+        passes, each = _passes_and_bytes(item, sees, spec.latent_channels)
+        latents, cells, size = latents + count, cells + area * passes, size + area * each
     return latents, cells, size
 
 
@@ -127,11 +123,6 @@ def _passes_and_bytes(item: Item, sees: Conditioning, channels: int) -> tuple[in
         return 1, 2 * latent + mask
     # The conditioning image and the mask of what is repainted, besides the loss mask.
     return 2, 3 * latent + 2 * mask
-
-
-def _area(bucket: Bucket, side: int) -> int:
-    """Return the number of latent pixels."""
-    return (bucket.width // side) * (bucket.height // side)
 
 
 def _caption_bytes(config: TrainConfig, captions: Iterable[str]) -> int:

@@ -139,7 +139,8 @@ def prune(
         evicted = 0
         if unused_s is not None:
             evicted = _evict(index, min(kept_since, int(time.time() - unused_s)))
-        _compact(index, waste=_WASTE)
+        for kind in KINDS:
+            merge(index, kind, waste=_WASTE)
         if limit_bytes is not None and _total_bytes(index) > limit_bytes:
             older += _remove_legacy_files(folder)
             evicted += _shrink(limit_bytes, index, kept_since)
@@ -212,7 +213,8 @@ def _shrink(limit_bytes: int, index: CacheIndex, kept_since: int) -> int:
     while True:
         excess = _total_bytes(index) - _unused_bytes(index) - limit_bytes
         evicted = _evict(index, kept_since, excess)
-        _compact(index, waste=0)
+        for kind in KINDS:
+            merge(index, kind, waste=0)
         count += evicted
         # Shards have headers, so a few more entries may have to go.
         if not evicted or _total_bytes(index) <= limit_bytes:
@@ -238,11 +240,6 @@ def _evict(index: CacheIndex, before: int, excess: int | None = None) -> int:
     return index.database.transact(
         lambda connection: connection.execute(deletion, (before, excess, excess)).rowcount
     )
-
-
-def _compact(index: CacheIndex, *, waste: float) -> None:
-    for kind in KINDS:
-        merge(index, kind, waste=waste)
 
 
 def _unused_bytes(index: CacheIndex) -> int:

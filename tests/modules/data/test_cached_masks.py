@@ -36,10 +36,10 @@ def test_batch_has_the_masks_of_its_images_and_ones_elsewhere(bench):
 
 def test_mask_of_a_changed_transform_is_cut_again_and_that_of_changed_colors_is_not(bench):
     draw(bench, "p0", 51)
-    plain = bench.encode(with_text=False).images.keys["mask"][0].tobytes()
+    plain = bench.encode(with_text=False).images.entries["mask"].keys[0]
     keys = []
     for change in ({"brightness": 0.5}, {"flip": "always"}, {"rotate": 5.0}):
         bench.set(augmentation=Augmentation(fixed=True, **change))
-        keys.append(bench.encode(with_text=False).images.keys["mask"][0].tobytes())
+        keys.append(bench.encode(with_text=False).images.entries["mask"].keys[0])
     assert keys[0] == plain
     assert len({plain, *keys}) == 3

@@ -66,7 +66,7 @@ def test_validation_folder_that_is_trained_or_kept_can_be_emptied(place):
     (found,) = problems(config(data=data, validation={"use": True, "folder": "/b/../a"}))
     assert (found.path, found.severity) == ("validation.folder", "error")
     assert found.fix == Fix("validation.folder", "")
-    assert problems(config(data={"folder": "/a"}, validation={"folder": "/a"})) == []
+    assert list(problems(config(data={"folder": "/a"}, validation={"folder": "/a"}))) == []
 
 
 def test_images_that_are_validation_and_kept_are_reported_where_they_are_validation():

@@ -17,7 +17,7 @@ def reported(family="sd15", document=None, model=None, **hardware):
         {"model": {"family": family, **(model or {})}, "hardware": hardware, **(document or {})},
         source="test",
     )
-    found = problems(config)
+    found = list(problems(config))
     assert all(problem in check_rules(config) for problem in found)
     return {problem.path: problem for problem in found}
 

@@ -8,7 +8,7 @@ from tests.each import each
 
 def found(family="sd15", **method):
     document = {"model": {"family": family}, "method": {"kind": "lora"} | method}
-    return problems(TrainConfig.model_validate(document))
+    return list(problems(TrainConfig.model_validate(document)))
 
 
 def places(family="sd15", **method):

@@ -25,7 +25,7 @@ def document(base=None, **changes):
 def reported(base=None, **changes):
     """Return the problems of a config by path."""
     config = resolve(document(base, **changes), source="test")
-    found = problems(config)
+    found = list(problems(config))
     assert all(problem in check_rules(config) for problem in found)
     return {problem.path: problem for problem in found}
 
@@ -133,7 +133,7 @@ def test_each_fix_of_a_function_without_a_gradient_fixes():
     assert len(problem.choices) == 3
     for fix in problem.choices:
         fixed = resolve(with_kind_or_value(made, fix), source="test")
-        assert problems(fixed) == [], fix
+        assert list(problems(fixed)) == [], fix
 
 
 def with_kind_or_value(made, fix):
@@ -146,7 +146,7 @@ def test_fixes_fix():
     made = document(algorithm={"kind": "draft", "last_steps": 30})
     (problem,) = problems(resolve(made, source="test"))
     fixed = with_value(made, problem.fix.path, problem.fix.value)
-    assert problems(resolve(fixed, source="test")) == []
+    assert list(problems(resolve(fixed, source="test"))) == []
 
 
 def test_the_size_of_images_counts_only_where_some_are_trained():
