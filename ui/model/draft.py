@@ -9,23 +9,26 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, ProblemsError
 from onetrainer.json_file import Document
 from onetrainer.presets import presets
-from onetrainer.presets.presets import Preset
+from onetrainer.presets.presets import Preset, value_at
 from onetrainer.rules.rules import check_rules
 from onetrainer.run.user_folder import user_folder
 from ui.model import preset_fields
 from ui.model.preset_origin import Source, require_outside_run
-from ui.model.variant_edits import AS_DEFAULT, Edits, edits_between, with_objective, with_variant
 from ui.model.variants import (
+    AS_DEFAULT,
+    Edits,
     Variants,
     defaults_in,
+    edits_between,
     is_variant_choice,
     migrated_document,
     section_alone,
     section_of,
     settings_by_path,
     settings_in,
-    value_in,
     variants_in,
+    with_choice,
+    with_objective,
     with_variants,
 )
 
@@ -77,8 +80,6 @@ class Draft:
         self._invalid: list[Problem] = []
         self._edits: Edits = {}
         self._base_as_chosen = (self.base, self.variants, *with_variants(self.base, self.variants))
-        # Objectives that were left for another one, the last one first.
-        self._left_objectives: list[str] = []
         self._by_path: dict[str, list[Problem]] = {}
         self._file_problems: list[Problem] = []
         self._checked_inputs: FileSettings | None = None
@@ -98,7 +99,7 @@ class Draft:
 
     def value(self, path: str) -> object:
         """Return the value at a path; list entries are numbered: "sampling.prompts.0.seed"."""
-        return value_in(self.document, path)
+        return value_at(self.document, path)
 
     def setting(self, path: str) -> Setting | None:
         """Return the setting at a path; None if the chosen variants lack it."""
@@ -107,14 +108,14 @@ class Draft:
     def base_value(self, path: str) -> object:
         """Return the loaded or saved value of a setting, converted to the chosen variants."""
         *_, base, variants = self._base_as_chosen
-        return variants.get(path) if is_variant_choice(path) else value_in(base, path)
+        return variants.get(path) if is_variant_choice(path) else value_at(base, path)
 
     def default(self, path: str) -> object:
         """Return the default of a setting in the chosen variants."""
         setting = self.setting(path)
         if setting is not None and is_variant_choice(path):
             return setting.default
-        return value_in(defaults_in(self.variants), path)
+        return value_at(defaults_in(self.variants), path)
 
     def set(self, path: str, value: object) -> None:
         """Change one setting; consecutive changes of one setting are undone as one.
@@ -141,25 +142,24 @@ class Draft:
 
     def reset(self, path: str) -> None:
         """Reset one setting to its loaded or saved value; for a variant, its whole section."""
-        if is_variant_choice(path):
-            section = f"{section_of(path)}."
-            self._begin_edit(path)
-            self._edits = {p: edit for p, edit in self._edits.items() if not p.startswith(section)}
-            self._choose(path, str(self.base_value(path)))
-            self._replaced()
-        else:
+        if not is_variant_choice(path):
             self.set(path, self.base_value(path))
+            return
+        self._begin_edit(path)
+        section = f"{section_of(path)}."
+        self._edits = {p: edit for p, edit in self._edits.items() if not p.startswith(section)}
+        self._choose(path, self.base_value(path))
+        self._replaced()
 
     def reset_all(self) -> None:
         """Reset every setting to its loaded or saved value; can be undone."""
+        kept = {p: self.value(p) for p in _REQUIRED if p in self.source.user_settings}
         document = self.base
-        for path in _REQUIRED:
-            if path in self.source.user_settings:
-                document = presets.with_value(document, path, self.value(path))
+        for path, value in kept.items():
+            document = presets.with_value(document, path, value)
         if document != self.document:
             self._push_undo("")
-            self.document = document
-            self._edits = edits_between(self.base, document)
+            self.document, self._edits = document, kept
             self._replaced()
 
     @property
@@ -265,11 +265,11 @@ class Draft:
         paths = (setting.path for setting in settings_in(self.variants))
         changed = [p for p in paths if self.value(p) != self.base_value(p)]
         changed += [p for p in self.source.user_settings if not self.is_default(p)]
-        replaced = [p for p in dict.fromkeys(changed) if self.value(p) != value_in(document, p)]
+        replaced = [p for p in dict.fromkeys(changed) if self.value(p) != value_at(document, p)]
         if (document, document, source) != (self.document, self.base, self.source):
             self._push_undo("", loaded=(self.base, self.source))
             self._redo.clear()
-        self.source = source
+        self.source, self._edits = source, {}
         self.base = self.document = document
         self._loaded()
         return replaced
@@ -278,6 +278,7 @@ class Draft:
         """Restore the draft of an earlier window."""
         self.source, self.base = source, migrated_document(base)
         self.document = migrated_document(document)
+        self._edits = edits_between(self.base, self.document)
         self._undo.clear()
         self._redo.clear()
         self._loaded()
@@ -299,15 +300,12 @@ class Draft:
         self.base = self.document
         # Relative paths have become absolute.
         for setting in self._edits:
-            if value_in(before, setting) != value_in(self.base, setting):
-                self._edits = {**self._edits, setting: value_in(self.base, setting)}
+            if value_at(before, setting) != value_at(self.base, setting):
+                self._edits = {**self._edits, setting: value_at(self.base, setting)}
         self._changed()
 
     def _loaded(self) -> None:
         self.load_count += 1
-        self._edits = edits_between(self.base, self.document)
-        self._left_objectives = [str(value_in(self.base, "objective.kind"))]
-        self.variants = variants_in(self.document)
         self._changed()
 
     def _begin_edit(self, path: str) -> None:
@@ -317,29 +315,27 @@ class Draft:
 
     def _edit(self, path: str, value: object) -> None:
         """Change one setting and remember that, for other variants."""
-        if is_variant_choice(path) and isinstance(value, str):
+        if is_variant_choice(path):
             self._edits = {**self._edits, path: value}
             self._choose(path, value)
-        else:
-            self.document = presets.with_value(self.document, path, value)
-            variants = variants_in(self.document)
-            known = settings_by_path(variants)
-            owner = next((each for each in known if f"{path}.".startswith(f"{each}.")), path)
-            whole = value_in(self.document, owner)
-            is_default = whole == value_in(defaults_in(variants), owner)
-            self._edits = {**self._edits, owner: AS_DEFAULT if is_default else whole}
+            return
+        self.document = presets.with_value(self.document, path, value)
+        variants = variants_in(self.document)
+        known = settings_by_path(variants)
+        owner = next((each for each in known if f"{path}.".startswith(f"{each}.")), path)
+        whole = value_at(self.document, owner)
+        is_default = whole == value_at(defaults_in(variants), owner)
+        self._edits = {**self._edits, owner: AS_DEFAULT if is_default else whole}
 
-    def _choose(self, path: str, kind: str) -> None:
+    def _choose(self, path: str, kind: object) -> None:
         """Choose a variant; with a method, an objective that it supports."""
-        section = section_of(path)
-        document = with_variant(self.document, self.base, section, kind, self._edits)
-        self.implied_change = None
+        self.implied_change, before = None, self.value("objective.kind")
+        self.document = with_choice(self.document, self.base, self._edits, path, kind)
         if path == "method.kind":
-            document = with_objective(document, self.base, self._edits, self._left_objectives)
-            objective = str(value_in(document, "objective.kind"))
-            if objective != self.value("objective.kind"):
-                self.implied_change = Fix("objective.kind", objective)
-        self.document = document
+            self.document = with_objective(self.document, self.base, self._edits)
+            objective = self.value("objective.kind")
+            if objective != before:
+                self.implied_change = Fix("objective.kind", str(objective))
 
     def _push_undo(self, path: str, *, loaded: tuple[Document, Source] | None = None) -> None:
         self._undo.append(Snapshot(path, self.document, self._edits, loaded))
@@ -355,19 +351,14 @@ class Draft:
         before = back.pop()
         loaded = (self.base, self.source) if before.loaded is not None else None
         forth.append(Snapshot(before.path, self.document, self._edits, loaded))
-        self.document = before.document
+        self.document, self._edits = before.document, before.edits
         if before.loaded is not None:
             self.base, self.source = before.loaded
-            self._loaded()
-        else:
-            self._changed()
-        self._edits = before.edits
+            self.load_count += 1
+        self._changed()
 
     def _changed(self) -> None:
-        before, self.variants = self.variants, variants_in(self.document)
-        left = dict(before)["objective"]
-        if left != dict(self.variants)["objective"]:
-            self._left_objectives.insert(0, left)
+        self.variants = variants_in(self.document)
         known_base, known_variants, *_ = self._base_as_chosen
         if known_base is not self.base or known_variants != self.variants:
             converted = with_variants(self.base, self.variants)

@@ -8,8 +8,9 @@ from pathlib import PurePath
 from onetrainer.config.fields import Setting
 from onetrainer.config.run.schedule import Point
 from onetrainer.json_file import Document
+from onetrainer.presets.presets import value_at
 from ui.model.form_fields import display_text
-from ui.model.variants import entries_of, value_in
+from ui.model.variants import entries_of
 
 _NUMBERED = re.compile(r"^(.*?)(?:-(\d+))?([>\])}]*)$", re.DOTALL)
 _DIGITS = 4
@@ -35,7 +36,7 @@ def entry_summary(setting: Setting, entry: Document) -> list[str]:
     """Return what distinguishes an entry: its paths and its values that are not defaults."""
     found = []
     for inner in entries_of(setting):
-        value = value_in(entry, inner.path)
+        value = value_at(entry, inner.path)
         if inner.ui.is_path and value:
             found.append(str(value))
         elif "." not in inner.path and inner.kind != "text" and value != inner.default:

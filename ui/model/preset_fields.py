@@ -15,7 +15,6 @@ from ui.model.variants import (
     defaults_in,
     entries_of,
     settings_by_path,
-    value_in,
     variants_in,
 )
 
@@ -89,8 +88,8 @@ def portable_config(config: TrainConfig) -> TrainConfig:
     variants = variants_in(plain)
     defaults = defaults_in(variants)
     for path, setting in settings_by_path(variants).items():
-        default = value_in(defaults, path)
-        if setting.ui.is_path and value_in(plain, path) == default:
+        default = presets.value_at(defaults, path)
+        if setting.ui.is_path and presets.value_at(plain, path) == default:
             whole = presets.with_value(whole, path, default)
     return presets.resolve(whole, source="")
 

@@ -1,8 +1,12 @@
-"""Settings that exist for the chosen variants of the sections."""
+"""Settings of the chosen variants, and edits that outlive the choice of another variant.
+
+A variant follows from the config that was opened, with all the edits made since in any variant.
+"""
 
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache, lru_cache
+from math import inf
 
 from pydantic import BaseModel
 
@@ -14,10 +18,16 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, UserError
 from onetrainer.json_file import Document
 from onetrainer.presets import presets
+from onetrainer.presets.presets import value_at
 from onetrainer.rules.rules import check_rules
 
 # Path and chosen variant of every section that has variants, in the order of the config.
 Variants = tuple[tuple[str, str], ...]
+
+AS_DEFAULT = object()
+"""Edit of a setting to its default, which differs between variants."""
+# Last edit of each setting: a value, or AS_DEFAULT.
+Edits = dict[str, object]
 
 # Users try a few combinations; each entry holds some hundred settings.
 _REMEMBERED = 64
@@ -100,18 +110,66 @@ def with_variants(document: Document, variants: Variants) -> tuple[Document, dic
     for setting in settings_in(variants):
         if is_variant_choice(setting.path):
             section = section_of(setting.path)
-            own[setting.path] = value_in(document, setting.path)
+            own[setting.path] = value_at(document, setting.path)
             if own[setting.path] != chosen[section]:
                 document = presets.with_variant(document, section, chosen[section])
     return document, own
 
 
-def section_with_variant(document: Document, variants: Variants, section: str, kind: str) -> object:
-    """Return a section of a document in one variant, after converting the sections around it."""
-    document = _with_around(document, variants, section)
-    if value_in(document, f"{section}.{KIND}") != kind:
-        document = presets.with_variant(document, section, kind)
-    return value_in(document, section)
+def edits_between(base: Document, document: Document) -> Edits:
+    """Return the edits that lead from the opened document to another one."""
+    variants = variants_in(document)
+    converted, own = with_variants(base, variants)
+    defaults = defaults_in(variants)
+    chosen = {f"{section}.{KIND}": kind for section, kind in variants}
+    edits: Edits = {path: chosen[path] for path in own if own[path] != chosen[path]}
+    for setting in settings_in(variants):
+        path, value = setting.path, value_at(document, setting.path)
+        if value != value_at(converted, path):
+            edits[path] = AS_DEFAULT if value == value_at(defaults, path) else value
+    return edits
+
+
+def with_choice(
+    document: Document, base: Document, edits: Edits, path: str, kind: object
+) -> Document:
+    """Return the document with a variant of a section as it follows from base and edits.
+
+    Args:
+        document: Is changed in this section only.
+        base: The opened document.
+        edits: Edits made since, in any variant.
+        path: The choice of the variant, such as "method.kind".
+        kind: The variant.
+    """
+    section = section_of(path)
+    chosen = {f"{outer}.{KIND}": kind for outer, kind in variants_in(document)}
+    wanted = {p: edit for p, edit in edits.items() if p.startswith(f"{section}.")}
+    wanted |= {p: kind for p, kind in chosen.items() if path.startswith(f"{section_of(p)}.")}
+    wanted[path] = kind
+    made = base
+    # Variants first, outer ones before inner ones: they decide which settings there are.
+    for place in sorted(wanted, key=lambda p: p.count(".") if is_variant_choice(p) else inf):
+        variants, edit = variants_in(made), wanted[place]
+        setting = settings_by_path(variants).get(place)
+        value = value_at(defaults_in(variants), place) if edit is AS_DEFAULT else edit
+        if setting is None or (setting.kind == "choice" and value not in setting.choices):
+            continue
+        if not is_variant_choice(place):
+            made = presets.with_value(made, place, presets.compatible_value(setting, value))
+        elif value != value_at(made, place):
+            made = presets.with_variant(made, section_of(place), str(value))
+    return presets.with_value(document, section, value_at(made, section))
+
+
+def with_objective(document: Document, base: Document, edits: Edits) -> Document:
+    """Return the document with an objective that its method supports, the user's own if it can."""
+    fix = required_objective(document)
+    if fix is None:
+        return document
+    kinds = (edits.get(fix.path, value_at(base, fix.path)), fix.value)
+    made = (with_choice(document, base, edits, fix.path, kind) for kind in kinds)
+    return next((one for one in made if required_objective(one) is None), document)
 
 
 def required_objective(document: Document) -> Fix | None:
@@ -130,49 +188,23 @@ def section_alone(document: Document, variants: Variants, section: str) -> Docum
     for path, kind in variants:
         if section.startswith(f"{path}."):
             found = presets.with_value(found, f"{path}.{KIND}", kind)
-    return presets.with_value(found, section, value_in(document, section))
-
-
-def with_defaults(document: Mapping[str, object]) -> Document:
-    """Return the document with missing settings at their defaults and unknown keys removed."""
-    return _merged(defaults_in(variants_in(document)), document)
+    return presets.with_value(found, section, value_at(document, section))
 
 
 def migrated_document(document: Document) -> Document:
-    """Return the document of an earlier window in the current layout."""
+    """Return the document of an earlier window in the current layout, with all settings."""
     with suppress(UserError):  # of a newer version: use what is known
         document = migrate(document, source="")
-    return with_defaults(document)
-
-
-def value_in(document: Mapping[str, object], path: str) -> object:
-    """Return the value at a path; list entries are numbered. None if there is none."""
-    value: object = document
-    for key in path.split("."):
-        if isinstance(value, Mapping):
-            value = value.get(key)
-        elif isinstance(value, list | tuple) and key.isdecimal() and int(key) < len(value):
-            value = value[int(key)]
-        else:
-            return None
-    return value
-
-
-def _with_around(document: Document, variants: Variants, section: str) -> Document:
-    for path, kind in variants:
-        is_around = section.startswith(f"{path}.")
-        if is_around and value_in(document, f"{path}.{KIND}") != kind:
-            document = presets.with_variant(document, path, kind)
-    return document
+    return _merged(defaults_in(variants_in(document)), document)
 
 
 def _merged(base: Mapping[str, object], over: Mapping[str, object]) -> Document:
+    """Return the base with the values of another document for its keys."""
     merged: Document = dict(base)
-    for key, value in over.items():
-        inner = merged.get(key)
-        if isinstance(inner, Mapping):
-            # A value in place of a section would leave nothing to edit.
-            merged[key] = _merged(inner, value) if isinstance(value, Mapping) else inner
-        elif key in merged:
+    for key in base.keys() & over.keys():
+        inner, value = base[key], over[key]
+        if not isinstance(inner, Mapping):
             merged[key] = value
+        elif isinstance(value, Mapping):  # a value in place of a section leaves nothing to edit
+            merged[key] = _merged(inner, value)
     return merged

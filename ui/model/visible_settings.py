@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from onetrainer.config.fields import Setting
+from onetrainer.presets.presets import value_at
 from ui.model.draft import Draft
 from ui.model.form_fields import edit_text
-from ui.model.variants import value_in
 
 # In a setting's `only_with`: every value except 0, off and empty.
 ANY = ("*",)
@@ -65,7 +65,7 @@ def _values(draft: Draft, path: str) -> list[object]:
     entries = draft.value(name)
     items = entries if isinstance(entries, list | tuple) else ()
     in_use = [e for e in items if isinstance(e, dict) and e.get("use") is not False]
-    return [value_in(entry, inner) for entry in in_use]
+    return [value_at(entry, inner) for entry in in_use]
 
 
 def is_visible(draft: Draft, setting: Setting, path: str, visibility: Visibility) -> bool:
