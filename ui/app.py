@@ -14,7 +14,7 @@ from ui.actions.keys import bind_keys
 from ui.actions.preset_actions import PresetActions
 from ui.actions.run_actions import RunActions
 from ui.background.error_log import ErrorLog
-from ui.background.forecaster import Forecaster, start_job
+from ui.background.forecaster import make_forecasts
 from ui.background.image_cache import ImageCache
 from ui.background.pump import Pump
 from ui.background.session import Session
@@ -205,7 +205,7 @@ class App:
             self.kit,
             self.draft,
             self.session,
-            Forecaster(self.draft, self.jobs, start_job),
+            make_forecasts(self.draft, self.jobs),
             images,
             self.window_state,
             self._make_actions(),
@@ -235,7 +235,9 @@ class App:
             attach=lambda folder: self.runs.attach(folder),
             open_path=lambda path: self.runs.open_path(path),
             choose_preset=lambda: self.presets.show_menu(),
-            load_file=lambda path: self.presets.load(path),
+            load_file=lambda path, preset=None: self.presets.load(path, preset),
+            open_preset=lambda: self.presets.open_file(),
+            reset_preset=lambda: self.presets.reset(),
             load_demo=lambda: self.presets.load_demo(),
             show_changes=lambda: self.presets.show_changes(),
             save_preset=lambda: self.presets.save(),
@@ -311,9 +313,8 @@ class App:
 
     def _close(self) -> None:
         self.save_state()
-        self.context.forecasts.close()
-        for view in self._views.values():
-            view.close()
+        for end in self.jobs.on_close:
+            end()
         self.pump.stop()
         self.root.destroy()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onetrainer.run.commands import CommandName
-from ui.background.forecaster import Forecaster
+from ui.background.forecaster import Forecasts
 from ui.background.image_cache import ImageCache
 from ui.background.session import Session
 from ui.model.draft import Draft
@@ -64,7 +64,9 @@ class Actions:
     attach: Callable[[Path], None]
     open_path: Callable[[Path], None]
     choose_preset: Callable[[], None]
-    load_file: Callable[[Path], object]
+    load_file: Callable[..., object]
+    open_preset: Callable[[], None]
+    reset_preset: Callable[[], None]
     load_demo: Callable[[], None]
     show_changes: Callable[[], None]
     save_preset: Callable[[], object]
@@ -94,7 +96,7 @@ class Context:
     kit: Kit
     draft: Draft
     session: Session
-    forecasts: Forecaster
+    forecasts: Forecasts
     images: ImageCache
     window_state: WindowState
     act: Actions
@@ -116,6 +118,3 @@ class View:
 
     def commit(self) -> None:
         """Write everything typed to the draft."""
-
-    def close(self) -> None:
-        """End background work, because the window closes."""

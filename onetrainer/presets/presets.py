@@ -296,10 +296,9 @@ def value_at(document: Mapping[str, Any], path: str) -> Any:
     """Return the value at a dotted path, numbers being list indexes; None if it is missing."""
     value: Any = document
     for key in path.split("."):
-        if isinstance(value, list | tuple) and key.isdecimal() and int(key) < len(value):
-            value = value[int(key)]
-        else:
-            value = value.get(key) if isinstance(value, Mapping) else None
+        if isinstance(value, list | tuple):
+            value = {str(index): item for index, item in enumerate(value)}
+        value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
 

@@ -24,8 +24,9 @@ from ui.pages.samples.page import SamplesPage
 from ui.pages.settings.cost_card import CostCard
 from ui.pages.settings.memory_card import MemoryCard
 from ui.pages.settings.page import SettingsPage
-from ui.widgets import widgets
-from ui.widgets.widgets import Button, focused
+from ui.widgets import button as buttons
+from ui.widgets.button import Button
+from ui.widgets.widgets import focused
 
 Answer = dict[str, object]
 _MOST_BYTES = 65536
@@ -102,7 +103,7 @@ def _answer(app: App, timing: Timing, question: dict[str, str]) -> Answer:
 
 def _ignore_clicks(app: App, seconds: float) -> Answer:
     """How long buttons that take another's place ignore clicks; those there begin anew."""
-    widgets._IGNORE_CLICKS_S = seconds
+    buttons._IGNORE_CLICKS_S = seconds
     for button in app.kit.buttons.values():
         button._ignores_clicks_until = 0.0
     return {}
@@ -128,7 +129,7 @@ def _state(app: App, timing: Timing) -> Answer:
         "sample_place": [samples._prompt, samples._step]
         if isinstance(samples, SamplesPage)
         else [],
-        "sample_shown": samples.viewer._drawn_step if isinstance(samples, SamplesPage) else -1,
+        "sample_shown": samples.viewer.shown_step if isinstance(samples, SamplesPage) else -1,
         "cost": _texts(_card(page, CostCard), "_time", "_note", "_passes")
         if isinstance(page, SettingsPage)
         else [],
@@ -191,18 +192,17 @@ def _validation(run: RunPage) -> str:
     card = run._validation
     lines = _texts(card, "_verdict", "_summary")
     if lines and card._details.winfo_manager():
-        shown = (pair for pair in card._facts if pair[0].winfo_manager())
-        lines += [f"{name.cget('text')}: {value.cget('text')}" for name, value in shown]
+        lines += card._facts.lines
     return "\n".join(lines)
 
 
 def _rewards(run: RunPage) -> str:
     part = run._rewards
-    if not part._grid.outer.winfo_manager():
+    if not part._grid_card.winfo_manager():
         return ""
     labels = (part._verdict, part._summary, part._scores)
-    lines = [str(label.cget("text")) for label in labels if label.winfo_manager()]
-    titles = [column.title for column in part._grid._columns]
+    lines = [label.text for label in labels if label.winfo_manager()]
+    titles = [column.title for column in part._columns]
     return "\n".join([run._chart._chart_name, *lines, *titles])
 
 
@@ -296,8 +296,9 @@ def _begin(app: App, path: str, mode: str) -> Answer:
     generation = app.session.generation + 1
     app.session.__init__()  # type: ignore[misc]  # others hold this very session
     app.session.generation = generation
-    app.context.forecasts.stop()
-    app.context.forecasts.forecast = app.context.forecasts.failed = None
+    for end in app.jobs.on_close:
+        end()
+    app.context.forecasts.answer = app.context.forecasts.failed = None
     app.window_state.advanced.clear()
     for view in app._views.values():
         if isinstance(view, SettingsPage):
@@ -306,7 +307,6 @@ def _begin(app: App, path: str, mode: str) -> Answer:
             view._switch.show(False)
             view._help.clear()
         if isinstance(view, PreviewPage):
-            view.close()
             view.check.check.answer = view.plan.query.answer = None
             view.check._groups, view.check._shown, view.plan._shown = [], None, None
     app.draft.restore({}, {}, Source())

@@ -10,7 +10,7 @@ from onetrainer.run.user_folder import user_folder
 from ui.context import Context, Offer
 from ui.dialogs.dialogs import Choice, ask, ask_name, list_changes, show_error, show_problems
 from ui.dialogs.file_dialogs import choose_preset
-from ui.dialogs.preset_list import MenuActions, PresetMenu
+from ui.dialogs.preset_list import PresetMenu
 from ui.model.draft import Draft
 from ui.model.form_fields import display_text, edit_text
 from ui.model.preset_origin import Source
@@ -24,10 +24,7 @@ class PresetActions:
     def __init__(self, context: Context, demo: Path) -> None:
         self._context = context
         self._demo = demo
-        actions = MenuActions(
-            self.open_file, self.save, self.save_as, self.reset, self.load, self.load_demo
-        )
-        self.menu = PresetMenu(context, demo, actions)
+        self.menu = PresetMenu(context, demo)
         self._is_making_demo = False
 
     def show_menu(self, anchor: tk.Misc | None = None) -> None:

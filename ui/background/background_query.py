@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
@@ -19,22 +19,42 @@ class QueryCancelledError(Exception):
     """Raised inside work whose answer is no longer needed."""
 
 
-class CancelToken:
-    """Reports progress of the work and signals it to stop; safe to use from any thread."""
+class Stoppable(Protocol):
+    """Something that a query has started, such as a process."""
 
-    def __init__(self, report: Callable[[int, int], None]) -> None:
-        """Create a token.
+    def stop(self) -> None:
+        """Ask it to stop."""
 
-        Args:
-            report: Called with the done and total amounts of work.
-        """
+
+Started = TypeVar("Started", bound=Stoppable)
+
+
+class CancelToken(Generic[Answer]):
+    """Reports progress of the work and signals it to stop; safe to use from any thread.
+
+    Args:
+        report: Called with the done and total amounts of work, and what is being done.
+        answer: Called with an answer that is already known before the work ends.
+    """
+
+    def __init__(
+        self,
+        report: Callable[[int, int, str], None],
+        answer: Callable[[Answer], None] = lambda _: None,
+    ) -> None:
         self._report = report
+        self.answer = answer
         self._cancelled = threading.Event()
+        self._lock = threading.Lock()
+        self._started: Stoppable | None = None
         self._reported_at = 0.0
 
     def cancel(self) -> None:
-        """Ask the work to stop at its next check."""
+        """Ask the work to stop at its next check, and stop what it has started."""
         self._cancelled.set()
+        with self._lock:
+            if self._started is not None:
+                self._started.stop()
 
     def is_cancelled(self) -> bool:
         """Return whether the answer is no longer needed."""
@@ -45,12 +65,19 @@ class CancelToken:
         if self.is_cancelled():
             raise QueryCancelledError
 
-    def progress(self, done: int, total: int) -> None:
-        """Report the amount of work done."""
+    def start(self, begin: Callable[[], Started]) -> Started:
+        """Start something; `cancel` waits until it is started, and stops it."""
+        with self._lock:
+            self.raise_if_cancelled()
+            self._started = started = begin()
+        return started
+
+    def progress(self, done: int, total: int, activity: str = "") -> None:
+        """Report the amount of work done, and what is being done."""
         now = time.monotonic()
         if now - self._reported_at >= _REPORT_INTERVAL_S or done >= total:
             self._reported_at = now
-            self._report(done, total)
+            self._report(done, total, activity)
 
 
 class BackgroundQuery(Generic[Answer]):
@@ -58,9 +85,11 @@ class BackgroundQuery(Generic[Answer]):
 
     Attributes:
         answer: The newest answer.
-        failed: Why there is no answer.
+        inputs_of_answer: The values that it depends on, by path.
+        failed: Why the newest query has no answer.
         done: Amount of finished work.
         total: Total amount of work; 0 while unknown.
+        activity: What the query is doing.
         revision: Number of changes so far.
     """
 
@@ -68,31 +97,35 @@ class BackgroundQuery(Generic[Answer]):
         self,
         draft: Draft,
         jobs: Jobs,
-        ask: Callable[[TrainConfig, CancelToken], Answer],
+        ask: Callable[[TrainConfig, CancelToken[Answer]], Answer],
         *,
         depends_on: tuple[str, ...],
+        keeps_answer: bool = False,
     ) -> None:
         """Create a query.
 
         Args:
             draft: The settings that the query is about.
-            jobs: Runs the work.
+            jobs: Runs the work, and stops it when it is closed.
             ask: Computes the answer in a thread.
             depends_on: Paths of sections and settings that the answer depends on.
+            keeps_answer: Whether an answer outlives the failure of a later query.
         """
         self._draft = draft
         self._jobs = jobs
         self._ask = ask
         self._depends_on = depends_on
-        self._token: CancelToken | None = None
-        self._inputs: tuple[object, ...] = ()
-        self._answer_inputs: tuple[object, ...] | None = None
+        self._keeps_answer = keeps_answer
+        self._token: CancelToken[Answer] | None = None
+        self._inputs: dict[str, object] = {}
         self._listeners: list[Callable[[], None]] = []
         self.answer: Answer | None = None
+        self.inputs_of_answer: dict[str, object] = {}
         self.failed: UserError | None = None
-        self.done = 0
-        self.total = 0
+        self.done = self.total = 0
+        self.activity = ""
         self.revision = 0
+        jobs.on_close.append(self.stop)
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call a function after each change."""
@@ -106,13 +139,12 @@ class BackgroundQuery(Generic[Answer]):
     @property
     def is_requested(self) -> bool:
         """Whether the current settings were queried, with or without an answer yet."""
-        asked = self._inputs if self.is_working else self._answer_inputs
-        return asked == self._current_inputs()
+        return self._inputs == self._current_inputs()
 
     @property
     def is_outdated(self) -> bool:
         """Whether the settings have changed since the answer."""
-        return self.answer is not None and self._answer_inputs != self._current_inputs()
+        return self.answer is not None and self.inputs_of_answer != self._current_inputs()
 
     def blocked_reason(self) -> str:
         """Return why no query can be started now; "" if one can."""
@@ -127,16 +159,18 @@ class BackgroundQuery(Generic[Answer]):
         if config is None:
             return
         self._inputs = self._current_inputs()
+
         # Threads never call listeners; results are handed over to the Tk thread.
-        token = CancelToken(
-            lambda done, total: self._jobs.post(lambda: self._report_progress(token, done, total))
+        token: CancelToken[Answer] = CancelToken(
+            lambda *report: self._jobs.post(lambda: self._hear(token, self._show, *report)),
+            lambda answer: self._jobs.post(lambda: self._hear(token, self._take, answer)),
         )
-        self._token = token
-        self.done = self.total = 0
+        self._token, self.failed = token, None
+        self._show(0, 0, "")
         self._jobs.run(
             lambda: self._ask(with_absolute_paths(config), token),
-            lambda answer: self._take(token, answer),
-            lambda error: self._fail(token, error),
+            lambda answer: self._hear(token, self._take, answer, is_end=True),
+            lambda error: self._hear(token, self._fail, error, is_end=True),
         )
         self._notify()
 
@@ -144,6 +178,7 @@ class BackgroundQuery(Generic[Answer]):
         """Cancel the query; an earlier answer stays."""
         if self._token is not None:
             self._cancel()
+            self._inputs = self.inputs_of_answer
             self._notify()
 
     def _cancel(self) -> None:
@@ -151,33 +186,35 @@ class BackgroundQuery(Generic[Answer]):
             self._token.cancel()
             self._token = None
 
-    def _current_inputs(self) -> tuple[object, ...]:
-        return tuple(self._draft.value(path) for path in self._depends_on)
+    def _current_inputs(self) -> dict[str, object]:
+        return {path: self._draft.value(path) for path in self._depends_on}
 
-    def _report_progress(self, token: CancelToken, done: int, total: int) -> None:
+    def _hear(
+        self,
+        token: CancelToken[Answer],
+        take: Callable[..., None],
+        *news: object,
+        is_end: bool = False,
+    ) -> None:
+        """Take news of the work, unless it was canceled."""
         if token is self._token:
-            self.done, self.total = done, total
+            self._token = None if is_end else token
+            take(*news)
             self._notify()
+            for defect in news:
+                if isinstance(defect, Exception) and not isinstance(defect, UserError):
+                    raise defect  # for the window's log
 
-    def _take(self, token: CancelToken, answer: Answer) -> None:
-        if token is not self._token:
-            return
-        self._token = None
-        # An answer for outdated settings is dropped; the page starts another query.
-        if self._inputs == self._current_inputs():
-            self.answer, self.failed, self._answer_inputs = answer, None, self._inputs
-        self._notify()
+    def _show(self, done: int, total: int, activity: str) -> None:
+        self.done, self.total, self.activity = done, total, activity
 
-    def _fail(self, token: CancelToken, error: Exception) -> None:
-        if token is not self._token or isinstance(error, QueryCancelledError):
-            return
-        self._token = None
-        if self._inputs == self._current_inputs():
-            failed = error if isinstance(error, UserError) else _unexpected_error(error)
-            self.answer, self.failed, self._answer_inputs = None, failed, self._inputs
-        self._notify()
-        if not isinstance(error, UserError):
-            raise error  # for the window's log
+    def _take(self, answer: Answer) -> None:
+        self.answer, self.inputs_of_answer = answer, self._inputs
+
+    def _fail(self, error: Exception) -> None:
+        if not self._keeps_answer:
+            self.answer = None
+        self.failed = error if isinstance(error, UserError) else _unexpected_error(error)
 
     def _notify(self) -> None:
         self.revision += 1

@@ -92,7 +92,7 @@ class PreviewData:
         return tuple(found if len({each[1:] for each in found}) > 1 else found[:1])
 
 
-def compute_preview(config: TrainConfig, token: CancelToken) -> PreviewData:
+def compute_preview(config: TrainConfig, token: CancelToken[PreviewData]) -> PreviewData:
     """Compute the preview of a config's data set; reads image headers only.
 
     Raises:

@@ -26,7 +26,7 @@ class FindingGroup:
     severity: str
 
 
-def check_images(config: TrainConfig, token: CancelToken) -> "CheckResult":
+def check_images(config: TrainConfig, token: "CancelToken[CheckResult]") -> "CheckResult":
     """Check every image of a config without changing it.
 
     Raises:
@@ -57,18 +57,6 @@ def finding_groups(findings: "Sequence[Finding]") -> list[FindingGroup]:
         if some:
             summaries.append(FindingGroup(key, title, len(some), some[0].severity))
     return summaries
-
-
-def findings_in(findings: "Sequence[Finding]", key: str) -> "list[Finding]":
-    """Return the findings of a group; all for ""."""
-    return [finding for finding in findings if key in ("", finding.kind)]
-
-
-def finding_title(finding: "Finding") -> str:
-    """Return the title of a finding's kind."""
-    from onetrainer.images.findings import HEADLINES
-
-    return HEADLINES[finding.kind]
 
 
 def result_text(checked: "CheckResult") -> str:

@@ -3,17 +3,22 @@
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 _MAX_CALLS = 16
+Key = TypeVar("Key")
 Result = TypeVar("Result")
 
 
 class Jobs:
-    """Runs functions in threads and delivers their results on demand."""
+    """Runs functions in threads and delivers their results on demand.
+
+    `on_close` lists functions that end work which must not outlive the window.
+    """
 
     def __init__(self) -> None:
         self._results: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self.on_close: list[Callable[[], None]] = []
 
     def run(
         self,
@@ -31,7 +36,7 @@ class Jobs:
                 result = work()
             except Exception as error:  # noqa: BLE001 - raised or handled in `deliver`
                 caught = error
-                self._results.put(lambda: _fail(caught, failed))
+                self._results.put(lambda: (failed or _raise)(caught))
                 return
             self._results.put(lambda: done(result))
 
@@ -52,7 +57,38 @@ class Jobs:
         return _MAX_CALLS
 
 
-def _fail(error: Exception, failed: Callable[[Exception], None] | None) -> None:
-    if failed is None:
-        raise error
-    failed(error)
+def _raise(error: Exception) -> None:
+    raise error
+
+
+class Latest(Generic[Key, Result]):
+    """Result of slow work for the newest key; results for earlier keys are dropped.
+
+    Args:
+        jobs: Runs the work.
+        work: Computes the result for a key in a thread.
+        changed: Called when the result is known.
+    """
+
+    def __init__(
+        self, jobs: Jobs, work: Callable[[Key], Result], changed: Callable[[], None]
+    ) -> None:
+        self._jobs = jobs
+        self._work = work
+        self._changed = changed
+        self._key: Key | None = None
+        self._result: Result | None = None
+
+    def get(self, key: Key | None) -> Result | None:
+        """Return the result for a key; None while it is unknown, and for None."""
+        if key != self._key:
+            self._key, self._result = key, None
+            if key is not None:
+                wanted = key
+                self._jobs.run(lambda: self._work(wanted), lambda found: self._take(wanted, found))
+        return self._result
+
+    def _take(self, key: Key, result: Result) -> None:
+        if key == self._key:
+            self._result = result
+            self._changed()

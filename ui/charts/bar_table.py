@@ -1,13 +1,11 @@
-"""Table of bars with name and value, such as the loss by concept, on one canvas."""
+"""Table of bars with name and value, such as the loss by concept."""
 
 import tkinter as tk
-import tkinter.font
 from dataclasses import dataclass
-from typing import Literal
 
-from ui.charts.panel import FONT, plain_canvas
-from ui.messages.line_breaks import shorten
 from ui.theme.palette import Role
+from ui.theme.theme import SMALL
+from ui.widgets.drawing import Drawing
 from ui.widgets.widgets import Kit
 
 _ROW, _BAR = 20, 8
@@ -37,54 +35,46 @@ class BarTable:
     """Bar table as tall as its rows; place `canvas`."""
 
     def __init__(self, kit: Kit, parent: tk.Misc, *, color: Role) -> None:
-        self._kit = kit
         self._color: Role = color
         self._rows: list[BarRow] = []
         self._mark = 0.0
-        self.canvas = plain_canvas(kit, parent, self._draw, width=kit.px(120))
-        self._font = tkinter.font.nametofont(FONT, parent)
+        self._drawing = Drawing(kit, parent, self._draw, width=kit.px(120))
+        self.canvas = self._drawing.canvas
 
     def show(self, rows: list[BarRow], *, mark: float = 0.0) -> None:
         """Draw rows. mark: position of a line across the bars, as a fraction; 0 for none."""
-        if (rows, mark) == (self._rows, self._mark):
-            return
-        self._rows, self._mark = rows, mark
-        self.canvas.configure(height=max(1, len(rows) * self._kit.px(_ROW)))
-        self._draw()
+        if (rows, mark) != (self._rows, self._mark):
+            self._rows, self._mark = rows, mark
+            self._drawing.set_height(max(1, len(rows) * self._drawing.kit.px(_ROW)))
+            self._draw()
 
     def _draw(self) -> None:
-        self.canvas.delete("all")
+        drawing, px, width = self._drawing, self._drawing.kit.px, self._drawing.width
+        drawing.begin()
         if not self._rows:
             return
-        px, measure = self._kit.px, self._font.measure
-        width = self.canvas.winfo_width()
-        name = min(max(measure(row.name) for row in self._rows), round(width * _MAX_NAME))
-        figure = max(measure(row.figure) for row in self._rows)
-        note = max(measure(row.note) for row in self._rows)
-        left = px(_INSET) + name + px(_GAP)
-        right = width - figure - px(_GAP) - (note + px(_GAP) if note else 0)
+        texts = [(row.name, row.figure, row.note) for row in self._rows]
+        name, figure, note = (
+            max(drawing.kit.theme.measure(text, SMALL) for text in column)
+            for column in zip(*texts, strict=True)
+        )
+        name = min(name, round(width * _MAX_NAME))
+        end = width - (note + px(_GAP) if note else 0)
+        left, right = px(_INSET) + name + px(_GAP), end - figure - px(_GAP)
         for index, row in enumerate(self._rows):
             y = index * px(_ROW) + px(_ROW) // 2
-            self._draw_text(px(_INSET), y, shorten(row.name, name, self._font.measure), "w", "text")
+            drawing.text(px(_INSET), y, row.name, anchor="w", room=name)
             if right - left >= px(_MIN_BAR):
                 self._draw_bar(row, y, left, right)
-            end = width - (note + px(_GAP) if note else 0)
-            self._draw_text(end, y, row.figure, "e", "text")
-            self._draw_text(width, y, row.note, "e", row.tone)
+            drawing.text(end, y, row.figure, anchor="e")
+            drawing.text(width, y, row.note, row.tone, anchor="e")
 
     def _draw_bar(self, row: BarRow, y: int, left: int, right: int) -> None:
-        palette, half = self._kit.theme.palette, self._kit.px(_BAR) // 2
+        half = self._drawing.kit.px(_BAR) // 2
+        self._drawing.box(left, y - half, right, y + half, "raised")
         end = left + round((right - left) * min(1.0, max(0.0, row.fraction)))
-        boxes: tuple[tuple[int, Role], ...] = ((right, "raised"), (end, self._color))
-        for edge, color in boxes:
-            if edge > left:
-                self.canvas.create_rectangle(
-                    left, y - half, edge, y + half, fill=palette[color], outline=""
-                )
+        if end > left:
+            self._drawing.box(left, y - half, end, y + half, self._color)
         if self._mark:
             x = left + round((right - left) * min(1.0, self._mark))
-            self.canvas.create_line(x, y - 2 * half, x, y + 2 * half, fill=palette.text)
-
-    def _draw_text(self, x: int, y: int, text: str, anchor: Literal["w", "e"], tone: Role) -> None:
-        color = self._kit.theme.palette[tone]
-        self.canvas.create_text(x, y, text=text, anchor=anchor, font=FONT, fill=color)
+            self._drawing.line((x, y - 2 * half, x, y + 2 * half), "text")

@@ -1,16 +1,14 @@
-"""Lines with bands, marks and axes of values by step, drawn on a canvas."""
+"""Lines with bands, marks and axes of values by step."""
 
 import math
-import tkinter as tk
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from ui.progress.curve import ticks
 from ui.theme.palette import Role
-from ui.widgets.widgets import Kit
+from ui.widgets.drawing import Drawing
 
-FONT = "OneTrainerSmall"
 DOT = 3
 # Dots closer together than this overlap and are left out.
 _DOT_GAP = 7
@@ -132,119 +130,95 @@ def tick_labels(values: list[float]) -> list[str]:
     return [f"{value:.{digits}f}" for value in values]
 
 
-def plain_canvas(
-    kit: Kit, parent: tk.Misc, draw: Callable[[], None], *, width: int, height: int = 1
-) -> tk.Canvas:
-    """Return a canvas in the color of a card that is redrawn when size or theme change."""
-    canvas = tk.Canvas(parent, highlightthickness=0, borderwidth=0, takefocus=0)
-    canvas.configure(width=width, height=height)
-    kit.theme.paint(canvas, bg="card")
-    for sequence in ("<Configure>", "<<ThemeChanged>>"):
-        canvas.bind(sequence, lambda _: draw())
-    return canvas
+def draw_panel(drawing: Drawing, panel: Panel) -> None:
+    """Draw a panel with its grid and legend, without the steps below it."""
+    frame, px = panel.frame, drawing.kit.px
+    # A low chart would otherwise have a single grid line.
+    most = max(3, int((frame.bottom - frame.top) / px(panel.row_gap)))
+    for value, label in zip(*frame.ticks(most), strict=True):
+        y = frame.y(value)
+        drawing.line((frame.left, y, frame.right, y), "line")
+        drawing.text(frame.left - px(8), y, label, "dim", anchor="e")
+    draw_lines(drawing, frame, panel.lines, panel.base)
+    for mark in panel.marks:
+        _draw_mark(drawing, frame, mark)
+    x = panel.legend_left
+    for text, role in panel.legend:
+        item = drawing.text(x, frame.top - px(6), text, role, anchor="sw")
+        x = drawing.canvas.bbox(item)[2] + px(12)
+        if x - px(12) > drawing.width:
+            drawing.canvas.delete(item)
 
 
-class Pen:
-    """Draws on a canvas in the colors of the theme."""
+def draw_steps(drawing: Drawing, frame: Frame) -> None:
+    """Write the steps below a frame."""
+    px = drawing.kit.px
+    most = max(2, int((frame.right - frame.left) / px(_COLUMN_GAP)))
+    for step in ticks(frame.first_step, frame.last_step, most):
+        if step == int(step):
+            drawing.text(frame.x(step), frame.bottom + px(6), f"{int(step):,}", "dim", anchor="n")
 
-    def __init__(self, kit: Kit, canvas: tk.Canvas) -> None:
-        self._kit = kit
-        self._canvas = canvas
 
-    def text(
-        self, x: float, y: float, text: str, anchor: Literal["e", "n", "nw", "ne", "sw"], role: Role
-    ) -> int:
-        """Write a text; return its item."""
-        color = self._kit.theme.palette[role]
-        return self._canvas.create_text(x, y, text=text, anchor=anchor, font=FONT, fill=color)
+def draw_lines(
+    drawing: Drawing, frame: Frame, lines: Sequence[Line], base: float | None = None
+) -> None:
+    """Draw bands, then the line of the base, then lines."""
+    for line in lines:
+        if line.halves and line.points:
+            _draw_band(drawing, frame, line)
+    if base is not None:
+        ends = (frame.left, frame.y(base), frame.right, frame.y(base))
+        drawing.line(ends, "border", dash=(2, 4))
+    for line in lines:
+        _draw_line(drawing, frame, line)
 
-    def dot(self, x: float, y: float, size: int, role: Role, *, tags: str = "") -> None:
-        """Draw a filled circle. size: radius, unscaled."""
-        half, color = self._kit.px(size), self._kit.theme.palette[role]
-        box = (x - half, y - half, x + half, y + half)
-        self._canvas.create_oval(box, fill=color, outline="", tags=tags)
 
-    def panel(self, panel: Panel) -> None:
-        """Draw a panel with its grid and legend, without the steps below it."""
-        frame, px, palette = panel.frame, self._kit.px, self._kit.theme.palette
-        # A low chart would otherwise have a single grid line.
-        most = max(3, int((frame.bottom - frame.top) / px(panel.row_gap)))
-        for value, label in zip(*frame.ticks(most), strict=True):
-            y = frame.y(value)
-            self._canvas.create_line(frame.left, y, frame.right, y, fill=palette.line)
-            self.text(frame.left - px(8), y, label, "e", "dim")
-        self.lines(frame, panel.lines, panel.base)
-        for mark in panel.marks:
-            self._mark(frame, mark)
-        x = panel.legend_left
-        for text, role in panel.legend:
-            item = self.text(x, frame.top - px(6), text, "sw", role)
-            x = self._canvas.bbox(item)[2] + px(12)
-            if x - px(12) > self._canvas.winfo_width():
-                self._canvas.delete(item)
+def _draw_band(drawing: Drawing, frame: Frame, line: Line) -> None:
+    upper, lower = [], []
+    for (step, value), half in zip(line.points, line.halves, strict=True):
+        top, bottom = frame.y(value + half), frame.y(value - half)
+        thin = 0.0 if bottom - top >= 1 else 0.5  # visible in any case
+        upper.append((frame.x(step), top - thin))
+        lower.append((frame.x(step), bottom + thin))
+    if len(upper) > 1:
+        color = drawing.kit.theme.palette[line.band_color]
+        drawing.canvas.create_polygon(*upper, *reversed(lower), fill=color, outline="")
+    else:
+        (x, top), (_, bottom), half = upper[0], lower[0], drawing.kit.px(DOT)
+        drawing.box(x - half, top, x + half, bottom, line.band_color)
 
-    def steps(self, frame: Frame) -> None:
-        """Write the steps below a frame."""
-        px = self._kit.px
-        most = max(2, int((frame.right - frame.left) / px(_COLUMN_GAP)))
-        for step in ticks(frame.first_step, frame.last_step, most):
-            if step == int(step):
-                self.text(frame.x(step), frame.bottom + px(6), f"{int(step):,}", "n", "dim")
 
-    def lines(self, frame: Frame, lines: Sequence[Line], base: float | None) -> None:
-        """Draw bands, then the line of the base, then lines."""
-        for line in lines:
-            if line.halves and line.points:
-                self._band(frame, line)
-        if base is not None:
-            y, color = frame.y(base), self._kit.theme.palette.border
-            self._canvas.create_line(frame.left, y, frame.right, y, fill=color, dash=(2, 4))
-        for line in lines:
-            self._line(frame, line)
+def _draw_line(drawing: Drawing, frame: Frame, line: Line) -> None:
+    px, points = drawing.kit.px, [(frame.x(step), frame.y(value)) for step, value in line.points]
+    is_thin = line.width == 1
+    if len(points) > 1:
+        drawing.canvas.create_line(
+            points,
+            fill=drawing.kit.theme.palette[line.color],
+            width=1 if is_thin else px(line.width),
+            joinstyle="bevel" if is_thin else "round",
+            dash=line.dash,
+        )
+    is_dense = len(points) > 1 and points[-1][0] - points[0][0] < px(_DOT_GAP) * len(points)
+    is_all = line.dots == "all" and not is_dense
+    marked = points if is_all or (len(points) == 1 and not is_thin) else []
+    for x, y in points[-1:] if line.dots == "last" else marked:
+        drawing.dot(x, y, px(DOT), line.color)
 
-    def _band(self, frame: Frame, line: Line) -> None:
-        color, upper, lower = self._kit.theme.palette[line.band_color], [], []
-        for (step, value), half in zip(line.points, line.halves, strict=True):
-            top, bottom = frame.y(value + half), frame.y(value - half)
-            thin = 0.0 if bottom - top >= 1 else 0.5  # visible in any case
-            upper.append((frame.x(step), top - thin))
-            lower.append((frame.x(step), bottom + thin))
-        if len(upper) > 1:
-            self._canvas.create_polygon(*upper, *reversed(lower), fill=color, outline="")
-        else:
-            (x, top), (_, bottom), half = upper[0], lower[0], self._kit.px(DOT)
-            self._canvas.create_rectangle(x - half, top, x + half, bottom, fill=color, outline="")
 
-    def _line(self, frame: Frame, line: Line) -> None:
-        px, points = self._kit.px, [(frame.x(step), frame.y(value)) for step, value in line.points]
-        is_thin = line.width == 1
-        if len(points) > 1:
-            self._canvas.create_line(
-                points,
-                fill=self._kit.theme.palette[line.color],
-                width=1 if is_thin else px(line.width),
-                joinstyle="bevel" if is_thin else "round",
-                dash=line.dash,
-            )
-        is_dense = len(points) > 1 and points[-1][0] - points[0][0] < px(_DOT_GAP) * len(points)
-        is_all = line.dots == "all" and not is_dense
-        marked = points if is_all or (len(points) == 1 and not is_thin) else []
-        for x, y in points[-1:] if line.dots == "last" else marked:
-            self.dot(x, y, DOT, line.color)
-
-    def _mark(self, frame: Frame, mark: Mark) -> None:
-        x, y, px = frame.x(mark.step), frame.y(mark.value), self._kit.px
-        palette = self._kit.theme.palette
-        match mark.shape:
-            case "ring":
-                size = px(DOT + 3)
-                box = (x - size, y - size, x + size, y + size)
-                self._canvas.create_oval(box, outline=palette.good, width=px(2))
-            case "diamond":
-                size = px(DOT + 2)
-                corners = (x - size, y, x, y - size, x + size, y, x, y + size)
-                self._canvas.create_polygon(corners, fill=palette.warning, outline=palette.card)
-            case "triangle":
-                size, foot = px(DOT), frame.bottom
-                triangle = (x - size, foot, x, foot - 2 * size, x + size, foot)
-                self._canvas.create_polygon(triangle, fill=palette.good)
+def _draw_mark(drawing: Drawing, frame: Frame, mark: Mark) -> None:
+    x, y, px = frame.x(mark.step), frame.y(mark.value), drawing.kit.px
+    canvas, palette = drawing.canvas, drawing.kit.theme.palette
+    match mark.shape:
+        case "ring":
+            size = px(DOT + 3)
+            box = (x - size, y - size, x + size, y + size)
+            canvas.create_oval(box, outline=palette["good"], width=px(2))
+        case "diamond":
+            size = px(DOT + 2)
+            corners = (x - size, y, x, y - size, x + size, y, x, y + size)
+            canvas.create_polygon(corners, fill=palette["warning"], outline=palette["card"])
+        case "triangle":
+            size, foot = px(DOT), frame.bottom
+            triangle = (x - size, foot, x, foot - 2 * size, x + size, foot)
+            canvas.create_polygon(triangle, fill=palette["good"])

@@ -57,16 +57,9 @@ class LossChart:
             return []
         means = smooth(points, self.strength)
         first, last = points[0].step, points[-1].step
-        frame = Frame(
-            px(_LEFT),
-            px(14),
-            width - px(_RIGHT),
-            height - px(30),
-            first if first > _NEAR_START * last else 0,
-            max(last, 2),
-            *self._range(points, means),
-            self.is_log,
-        )
+        sides = (px(_LEFT), px(14), width - px(_RIGHT), height - px(30))
+        start = first if first > _NEAR_START * last else 0
+        frame = Frame(*sides, start, max(last, 2), *self._range(points, means), self.is_log)
         events = [event for event in self._validation.events if math.isfinite(event.loss)]
         below = []
         if events and height >= px(_PANEL_FROM):
@@ -82,12 +75,11 @@ class LossChart:
             point, mean = points[index], means[index]
             return f"step {point.step:,}   loss {point.mean:.4g}   smoothed {mean:.4g}"
 
-        smoothed = [(point.step, mean) for point, mean in zip(points, means, strict=True)]
         samples = (step for step in self._marks if frame.first_step <= step <= frame.last_step)
         marks = tuple(Mark(step, 0.0, "triangle") for step in samples)
         lines = (
             Line(raw if len(points) > 1 else [], "plot", width=1),
-            Line(smoothed, "accent", label=label),
+            Line(_by_step(points, means), "accent", label=label),
         )
         return [Panel(frame, lines, marks, row_gap=44), *below]
 
@@ -173,27 +165,22 @@ class RewardChart:
 
         raw = Line([(point.step, point.mean) for point in points], "plot", width=1)
         smoothed = Line(
-            [(point.step, mean) for point, mean in zip(points, means, strict=True)],
+            _by_step(points, means),
             "accent",
             halves=spreads,
             band_color="selected",
             label=label,
         )
-        values = [(event.step, event.reward, event.error) for event in events]
-        evaluated = evaluation_line(values, event_label)
+        evaluated = evaluation_line(
+            [(event.step, event.reward, event.error) for event in events], event_label
+        )
         # A few outliers must not flatten the rest.
         ends = sorted(value for _, value in raw.points)
         ends = ends[int(_LOW_FRACTION * len(ends)) : math.ceil(_HIGH_FRACTION * len(ends))]
         steps = [point.step for point in points] + [event.step for event in events]
-        frame = Frame(
-            px(_LEFT),
-            px(26),
-            width - px(_RIGHT),
-            height - px(28),
-            0,
-            max(2, *steps),
-            *padded_range([*ends, *smoothed.ends(), *evaluated.ends()], 0.08),
-        )
+        sides = (px(_LEFT), px(26), width - px(_RIGHT), height - px(28))
+        values = [*ends, *smoothed.ends(), *evaluated.ends()]
+        frame = Frame(*sides, 0, max(2, *steps), *padded_range(values, 0.08))
         marks, legend = self._marks(events)
         if points:
             legend.insert(0, ("▬ each step ± spread", "accent"))
@@ -216,6 +203,10 @@ class RewardChart:
         if best is not None and best in events and len(events) > 1:
             marks.append(Mark(best.step, best.reward, "ring"))
         return tuple(marks), legend
+
+
+def _by_step(points: list[Point], means: list[float]) -> list[tuple[float, float]]:
+    return [(point.step, mean) for point, mean in zip(points, means, strict=True)]
 
 
 def evaluation_line(

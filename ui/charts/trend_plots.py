@@ -1,13 +1,12 @@
 """Small plots of evaluation metrics (rewards, diversity, drift) on one canvas."""
 
 import tkinter as tk
-import tkinter.font
 from collections.abc import Sequence
 
-from ui.charts.panel import DOT, FONT, Frame, Line, Pen, padded_range, plain_canvas
-from ui.messages.line_breaks import shorten
+from ui.charts.panel import DOT, Frame, Line, draw_lines, padded_range
 from ui.progress.rewards import Trend
 from ui.theme.palette import Role
+from ui.widgets.drawing import Drawing
 from ui.widgets.widgets import Kit
 
 _HEIGHT, _TITLE, _GAP_X, _GAP_Y = 62, 18, 22, 12
@@ -21,12 +20,11 @@ class TrendPlots:
     """Small plots in rows, as tall as needed; place `canvas`."""
 
     def __init__(self, kit: Kit, parent: tk.Misc) -> None:
-        self._kit = kit
         self._trends: Sequence[Trend] = ()
         self._plots: list[tuple[Trend, Frame]] = []
-        self.canvas = plain_canvas(kit, parent, self.draw, width=kit.px(_MIN_WIDTH))
-        kit.name(self.canvas, "reward trends")
-        self._pen = Pen(kit, self.canvas)
+        width = kit.px(_MIN_WIDTH)
+        self._drawing = Drawing(kit, parent, self.draw, width=width, name="reward trends")
+        self.canvas = self._drawing.canvas
         self.canvas.bind("<Motion>", self._moved)
         self.canvas.bind("<Leave>", lambda _: self.canvas.delete("pointer"))
 
@@ -38,10 +36,10 @@ class TrendPlots:
 
     def draw(self) -> None:
         """Redraw in the current size and colors."""
-        px, width = self._kit.px, self.canvas.winfo_width()
+        px, width = self._drawing.kit.px, self._drawing.width
         self._plots = []
         if not self._trends or width < px(_MIN_WIDTH) // 2:
-            self.canvas.delete("all")
+            self._drawing.begin()
             return
         columns = max(1, (width + px(_GAP_X)) // px(_MIN_WIDTH + _GAP_X))
         # Balance the number of plots in each row.
@@ -49,35 +47,30 @@ class TrendPlots:
         columns = -(-len(self._trends) // rows)
         rows = -(-len(self._trends) // columns)
         pitch = (width + px(_GAP_X)) / columns
-        height = rows * px(_HEIGHT + _GAP_Y) - px(_GAP_Y)
-        if int(self.canvas.cget("height")) != height:
-            self.canvas.configure(height=height)
+        self._drawing.set_height(rows * px(_HEIGHT + _GAP_Y) - px(_GAP_Y))
         # Only now, because changing the height may trigger another draw.
-        self.canvas.delete("all")
+        self._drawing.begin()
         self._plots = []
         for index, trend in enumerate(self._trends):
             row, column = divmod(index, columns)
             self._draw_plot(trend, column * pitch, row * px(_HEIGHT + _GAP_Y), pitch - px(_GAP_X))
 
     def _draw_plot(self, trend: Trend, left: float, top: float, width: float) -> None:
-        px, color = self._kit.px, _COLORS[trend.kind]
+        drawing, px = self._drawing, self._drawing.kit.px
         marks = list(trend.points[:: -(-len(trend.points) // _MAX_MARKS)])
         if marks[-1] is not trend.points[-1]:
             marks.append(trend.points[-1])
         line = Line(
             [(mark.step, mark.value) for mark in marks],
-            "warning" if trend.tone == "warning" else color,
+            "warning" if trend.tone == "warning" else _COLORS[trend.kind],
             # Distinguishes it from a trained reward without relying on color.
             dash=(7, 3) if trend.kind == "monitored" else (),
             halves=[mark.error for mark in marks] if any(mark.error for mark in marks[1:]) else (),
             band_color="validation_band" if trend.kind == "monitored" else "selected",
             dots="last",
         )
-        ends = [
-            end
-            for mark in trend.points
-            for end in (mark.value - mark.error, mark.value + mark.error)
-        ]
+        signs = (-1, 1)
+        ends = [mark.value + sign * mark.error for mark in trend.points for sign in signs]
         frame = Frame(
             left + px(2),
             top + px(_TITLE),
@@ -88,18 +81,17 @@ class TrendPlots:
             *padded_range(ends if trend.base is None else [*ends, trend.base], 0.12),
         )
         self._plots.append((trend, frame))
-        foot, edge = frame.bottom, self._kit.theme.palette.line
-        figure = self._pen.text(frame.right, top, trend.figure, "ne", trend.tone)
-        self.canvas.itemconfigure(figure, tags="figure")
-        room = round(self.canvas.bbox(figure)[0] - px(8) - frame.left)
-        name = shorten(trend.name, room, tkinter.font.nametofont(FONT, self.canvas).measure)
-        self._pen.text(frame.left, top, name, "nw", line.color)
-        self.canvas.create_line(frame.left, foot, frame.right, foot, fill=edge)
-        self._pen.lines(frame, [line], trend.base)
+        figure = drawing.text(
+            frame.right, top, trend.figure, trend.tone, anchor="ne", tags="figure"
+        )
+        room = self.canvas.bbox(figure)[0] - px(8) - frame.left
+        drawing.text(frame.left, top, trend.name, line.color, room=room)
+        drawing.line((frame.left, frame.bottom, frame.right, frame.bottom), "line")
+        draw_lines(drawing, frame, [line], trend.base)
 
     def _moved(self, event: "tk.Event[tk.Canvas]") -> None:
+        drawing, px = self._drawing, self._drawing.kit.px
         self.canvas.delete("pointer")
-        px, color = self._kit.px, self._kit.theme.palette.card
         for trend, frame in self._plots:
             top = frame.top - px(_TITLE)
             if not (frame.left <= event.x <= frame.right and top <= event.y <= frame.bottom):
@@ -107,8 +99,7 @@ class TrendPlots:
             points = [(point.step, point.value) for point in trend.points]
             near = Line(points, "text").nearest(frame, event.x)
             cover = (frame.left - 2, top, frame.right + 4, frame.top - 1)
-            self.canvas.create_rectangle(cover, fill=color, outline="", tags="pointer")
-            text = self._pen.text(frame.left, top, trend.text_at(near), "nw", "text")
-            self.canvas.itemconfigure(text, tags="pointer")
+            drawing.box(*cover, "card", tags="pointer")
+            drawing.text(frame.left, top, trend.text_at(near), tags="pointer")
             step, value = points[near]
-            self._pen.dot(frame.x(step), frame.y(value), DOT + 1, "text", tags="pointer")
+            drawing.dot(frame.x(step), frame.y(value), px(DOT + 1), "text", tags="pointer")

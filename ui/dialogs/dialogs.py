@@ -9,7 +9,8 @@ from tkinter import ttk
 from onetrainer.errors import Problem, UserError, sentence
 from ui.messages.problems import problem_text
 from ui.model.form_fields import find_setting, page_title
-from ui.widgets.widgets import Button, ButtonKind, Kit
+from ui.widgets.button import Button, ButtonKind
+from ui.widgets.widgets import Kit
 
 _WIDTH = 460
 _MAX_PROBLEMS = 8
@@ -57,24 +58,40 @@ class Dialog:
         line = self.kit.frame(self.body)
         line.pack(fill="x", pady=(self.kit.px(20), 0))
         self._buttons = [
-            self.kit.button(
-                line,
-                choice.label,
-                partial(self.close, choice.answer),
-                kind=choice.kind,
-                name=f"answer {choice.answer}",
-            )
+            self.add_button(line, choice.answer, choice.label, kind=choice.kind)
             for choice in reversed(choices)
         ]
         for button in reversed(self._buttons):
             button.widget.pack(side="right", padx=(self.kit.px(8), 0))
 
+    def add_button(
+        self,
+        parent: tk.Misc,
+        answer: str,
+        label: str,
+        *,
+        kind: ButtonKind = "plain",
+        name: str = "",
+    ) -> Button:
+        """Create a button that closes the dialog with an answer."""
+        close, name = partial(self.close, answer), f"answer {name or answer}"
+        return self.kit.button(parent, label, close, kind=kind, name=name)
+
+    def add_box(self) -> ttk.Frame:
+        """Add an empty frame."""
+        box = self.kit.frame(self.body)
+        box.pack(fill="x", pady=(self.kit.px(10), 0))
+        return box
+
+    def add_rest(self, count: int, most: int) -> None:
+        """Say how many lines of a list are left out."""
+        if count > most:
+            self.add_text(f"… and {count - most} more.")
+
     def close(self, answer: str) -> None:
         """Close the dialog with an answer; "" for none."""
         self.answer = answer
-        for name in [name for name in self.kit.named if name.startswith("answer ")]:
-            self.kit.named.pop(name)
-            self.kit.buttons.pop(name, None)
+        self.kit.forget(self.window)
         self.window.grab_release()
         self._guard.end()
         self.window.destroy()
@@ -195,14 +212,21 @@ def show_problems(
     dialog = Dialog(kit, root, title)
     choices = [Choice("", "Close")]
     if count == 1:
-        kit.label(dialog.body, _location(problems[0]), style="Bold").pack(
-            anchor="w", pady=(kit.px(10), 0)
-        )
+        place = kit.label(dialog.body, _location(problems[0]), style="Bold")
+        place.pack(anchor="w", pady=(kit.px(10), 0))
         dialog.add_text(problem_text(problems[0]))
         choices.insert(0, Choice("problem 0", "Go to setting", "primary"))
     else:
         dialog.add_text("Select one to go to its setting.")
-        _list_problems(dialog, problems)
+        box = dialog.add_box()
+        for index, problem in enumerate(problems[:_MAX_PROBLEMS]):
+            line = kit.frame(box)
+            line.pack(fill="x", pady=kit.px(3))
+            button = dialog.add_button(line, f"problem {index}", _location(problem))
+            button.widget.pack(anchor="w")
+            text = kit.label(line, problem_text(problem), style="SmallDim", wrap=_WIDTH)
+            text.pack(anchor="w", padx=kit.px(4), pady=(kit.px(3), 0))
+        dialog.add_rest(count, _MAX_PROBLEMS)
     dialog.add_buttons(choices)
     answer = dialog.wait()
     if answer:
@@ -222,21 +246,16 @@ def list_changes(kit: Kit, root: tk.Tk, name: str, changes: list[tuple[str, str,
         The path of the selected change, "reset" to undo all, or "".
     """
     dialog = Dialog(kit, root, f"Changes to “{name}”" if name else "Changes to the defaults")
-    box = kit.frame(dialog.body)
-    box.pack(fill="x", pady=(kit.px(10), 0))
+    box = dialog.add_box()
     for line, (path, old, new) in enumerate(changes[:_MAX_CHANGES]):
         setting = find_setting(path)
         label = setting.ui.label if setting else path
-        button = kit.button(box, label, partial(dialog.close, path), name=f"answer change {line}")
+        button = dialog.add_button(box, path, label, name=f"change {line}")
         button.widget.grid(row=line, column=0, sticky="w", pady=kit.px(2))
-        change = (
-            "entries changed"
-            if setting and setting.kind == "list"
-            else (f"{_cut(old)}  →  {_cut(new)}")
-        )
+        is_list = setting is not None and setting.kind == "list"
+        change = "entries changed" if is_list else f"{_cut(old)}  →  {_cut(new)}"
         kit.label(box, change).grid(row=line, column=1, sticky="w", padx=kit.px(12))
-    if len(changes) > _MAX_CHANGES:
-        dialog.add_text(f"… and {len(changes) - _MAX_CHANGES} more.")
+    dialog.add_rest(len(changes), _MAX_CHANGES)
     dialog.add_buttons([Choice("", "Close", "primary"), Choice("reset", "Reset all")])
     return dialog.wait()
 
@@ -250,39 +269,21 @@ def _cut(text: str) -> str:
 def ask_name(kit: Kit, root: tk.Tk, *, name: str, hint: str, description: str) -> tuple[str, str]:
     """Ask for the name and description of a preset; ("", "") if canceled."""
     dialog = Dialog(kit, root, "Save as preset")
-    dialog.add_text("Name")
-    name_text = tk.StringVar(dialog.window, name)
-    entry = ttk.Entry(dialog.body, textvariable=name_text, font="OneTrainerBody", width=46)
-    entry.pack(fill="x", pady=(kit.px(3), 0))
-    dialog.add_text("Description")
-    about = tk.StringVar(dialog.window, description)
-    second = ttk.Entry(dialog.body, textvariable=about, font="OneTrainerBody")
-    second.pack(fill="x", pady=(kit.px(3), 0))
+    texts, entries = [], []
+    for title, text in (("Name", name), ("Description", description)):
+        dialog.add_text(title)
+        texts.append(tk.StringVar(dialog.window, text))
+        entry = ttk.Entry(dialog.body, textvariable=texts[-1], font="OneTrainerBody", width=46)
+        entry.pack(fill="x", pady=(kit.px(3), 0))
+        entry.bind("<Return>", lambda _: dialog.close("save"))
+        entries.append(entry)
     dialog.add_text(hint, style="SmallDim")
     dialog.add_buttons([Choice("save", "Save", "primary"), Choice("", "Cancel")])
-    entry.selection_range(0, "end")
-    kit.name(entry, "answer name")
-    for field in (entry, second):
-        field.bind("<Return>", lambda _: dialog.close("save"))
-    if dialog.wait(entry) != "save":
+    entries[0].selection_range(0, "end")
+    kit.name(entries[0], "answer name")
+    if dialog.wait(entries[0]) != "save":
         return "", ""
-    return name_text.get().strip(), about.get().strip()
-
-
-def _list_problems(dialog: Dialog, problems: list[Problem]) -> None:
-    kit = dialog.kit
-    box = kit.frame(dialog.body)
-    box.pack(fill="x", pady=(kit.px(10), 0))
-    for index, problem in enumerate(problems[:_MAX_PROBLEMS]):
-        line = kit.frame(box)
-        line.pack(fill="x", pady=kit.px(3))
-        go, name = partial(dialog.close, f"problem {index}"), f"answer problem {index}"
-        kit.button(line, _location(problem), go, name=name).widget.pack(anchor="w")
-        kit.label(line, problem_text(problem), style="SmallDim", wrap=_WIDTH).pack(
-            anchor="w", padx=kit.px(4), pady=(kit.px(3), 0)
-        )
-    if len(problems) > _MAX_PROBLEMS:
-        dialog.add_text(f"… and {len(problems) - _MAX_PROBLEMS} more.")
+    return texts[0].get().strip(), texts[1].get().strip()
 
 
 def _location(problem: Problem) -> str:

@@ -31,30 +31,23 @@ def choose_folder(current: str) -> str:
 
 def choose_file(current: str) -> str:
     """Let the user choose a file; "" if canceled."""
-    return (
-        filedialog.askopenfilename(initialdir=_initial_folder(current), title="Select a file") or ""
-    )
+    return _choose_file(current, "Select a file")
 
 
 def choose_model(current: str) -> str:
     """Let the user choose a model file; "" if canceled."""
-    file_types: list[tuple[str, str | tuple[str, ...]]] = [
-        ("Models", MODEL_FILES),
-        ("All files", "*"),
-    ]
-    chosen = filedialog.askopenfilename(
-        initialdir=_initial_folder(current), filetypes=file_types, title="Select a model file"
-    )
-    return chosen or ""
+    return _choose_file(current, "Select a model file", ("Models", MODEL_FILES))
 
 
 def choose_preset(current: str) -> str:
     """Let the user choose a preset file; "" if canceled."""
-    file_types = [("Presets", "*.json"), ("All files", "*")]
-    chosen = filedialog.askopenfilename(
-        initialdir=_initial_folder(current), filetypes=file_types, title="Open a preset"
-    )
-    return chosen or ""
+    return _choose_file(current, "Open a preset", ("Presets", "*.json"))
+
+
+def _choose_file(current: str, title: str, *types: tuple[str, str | tuple[str, ...]]) -> str:
+    known = [*types, ("All files", "*")]
+    folder = _initial_folder(current)
+    return filedialog.askopenfilename(initialdir=folder, filetypes=known, title=title) or ""
 
 
 def _initial_folder(current: str) -> str:

@@ -2,7 +2,6 @@
 
 import tkinter as tk
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -16,28 +15,14 @@ _CURRENT = "  ✓  "
 MAX_LINES = 20
 # The first list has other lines as well.
 _MAX_OWN = 8
-Load = Callable[[Path, Preset | None], object]
-
-
-@dataclass(frozen=True)
-class MenuActions:
-    """Actions of the menu."""
-
-    open_file: Callable[[], object]
-    save: Callable[[], object]
-    save_as: Callable[[], object]
-    reset: Callable[[], object]
-    load: Load
-    load_demo: Callable[[], object]
 
 
 class PresetMenu:
     """Preset menu; filled each time it opens, because files come and go."""
 
-    def __init__(self, context: Context, demo: Path, actions: MenuActions) -> None:
+    def __init__(self, context: Context, demo: Path) -> None:
         self._context = context
         self._demo = demo
-        self._actions = actions
         self.menu = tk.Menu(context.root, tearoff=False)
         self._inner: list[tk.Menu] = []
 
@@ -62,7 +47,7 @@ class PresetMenu:
             self._add_presets(self.menu, own, most=_MAX_OWN)
         self._add_heading("Demos")
         demo = self._demo / "demo.json"
-        load_demo = self._actions.load_demo
+        load_demo = self._context.act.load_demo
         self._add_preset(self.menu, ("The demo", ""), load_demo, is_current=self._is_open(demo))
         self._add_list(self.menu, "Other demos", other_demos(self._demo))
         self._add_heading("Built-in presets")
@@ -70,13 +55,13 @@ class PresetMenu:
             self._add_list(self.menu, group.title, group.presets)
 
     def _add_file_lines(self) -> None:
-        draft, do = self._context.draft, self._actions
+        draft, act = self._context.draft, self._context.act
         name = draft.source.name
-        self._add("  Open a file…", do.open_file, keys="Ctrl+O")
-        self._add("  Save", do.save, keys="Ctrl+S", is_possible=draft.is_dirty)
-        self._add("  Save as…", do.save_as, keys="Ctrl+Shift+S")
+        self._add("  Open a file…", act.open_preset, keys="Ctrl+O")
+        self._add("  Save", act.save_preset, keys="Ctrl+S", is_possible=draft.is_dirty)
+        self._add("  Save as…", act.save_preset_as, keys="Ctrl+Shift+S")
         back = f"  Reset to “{name}”" if name else "  Reset to the defaults"
-        self._add(back, do.reset, is_possible=bool(draft.changed()))
+        self._add(back, act.reset_preset, is_possible=bool(draft.changed()))
 
     def _paint(self, menu: tk.Menu) -> None:
         menu.configure(font="OneTrainerBody", borderwidth=1, relief="solid", activeborderwidth=0)
@@ -98,9 +83,9 @@ class PresetMenu:
             palette = self._context.kit.theme.palette
             self.menu.entryconfigure(
                 "end",
-                foreground=palette.dim,
-                activeforeground=palette.dim,
-                activebackground=palette.card,
+                foreground=palette["dim"],
+                activeforeground=palette["dim"],
+                activebackground=palette["card"],
                 command=partial(self._context.act.show_message, "There are no changes."),
             )
 
@@ -123,7 +108,7 @@ class PresetMenu:
     def _add_presets(self, menu: tk.Menu, presets: Sequence[Preset], *, most: int) -> None:
         shown = presets if len(presets) <= most else presets[: most - 1]
         for preset in shown:
-            load = partial(self._actions.load, preset.path, preset)
+            load = partial(self._context.act.load_file, preset.path, preset)
             is_current = self._is_open(preset.path)
             self._add_preset(menu, menu_line(preset), load, is_current=is_current)
         self._add_list(menu, "More", presets[len(shown) :])

@@ -37,8 +37,20 @@ class Editor(Protocol):
         """Mark the value as wrong ("error"), unusual ("warning") or fine ("")."""
 
 
-def make_editor(kit: Kit, parent: tk.Misc, setting: Setting, changed: Changed) -> Editor:
-    """Create the editor for the type of a setting; `changed` is called at each change."""
+def make_editor(kit: Kit, parent: tk.Misc, setting: Setting, path: str, changed: Changed) -> Editor:
+    """Create the editor for the type of a setting, and name its controls by a path.
+
+    `changed` is called at each change.
+    """
+    made = _make_editor(kit, parent, setting, changed)
+    kit.name(made.focus, path)
+    if isinstance(made, EntryEditor):
+        for text, choose in _choosers(setting):
+            kit.name(made.add_chooser(text, choose), f"choose {text.lower().rstrip('…')} {path}")
+    return made
+
+
+def _make_editor(kit: Kit, parent: tk.Misc, setting: Setting, changed: Changed) -> Editor:
     match setting.kind:
         case "yes-no":
             return SwitchEditor(kit, parent, changed)
@@ -61,7 +73,7 @@ class EntryEditor:
         self._text = tk.StringVar(parent)
         self._text.trace_add("write", self._typed)
         self.is_wide = setting.kind == "text"
-        frame = kit.frame(parent)
+        self._frame = frame = kit.frame(parent)
         entry = ttk.Entry(frame, textvariable=self._text, font="OneTrainerBody")
         entry.pack(side="left", fill="x", expand=self.is_wide)
         if not self.is_wide:
@@ -70,8 +82,6 @@ class EntryEditor:
         self._unit = kit.label(frame, setting.ui.unit, style="Dim")
         if setting.ui.unit or setting.ui.zero:
             self._unit.pack(side="left", padx=(kit.px(8), 0))
-        for text, choose in _choosers(setting):
-            self._add_chooser(kit, frame, text, choose)
         entry.bind("<FocusOut>", self._normalize, add="+")
         self.widget: tk.Widget = frame
         self.focus: tk.Misc = entry
@@ -99,17 +109,17 @@ class EntryEditor:
             ]
         )
 
-    def _add_chooser(
-        self, kit: Kit, frame: ttk.Frame, text: str, choose: Callable[[str], str]
-    ) -> None:
+    def add_chooser(self, text: str, choose: Callable[[str], str]) -> ttk.Button:
+        """Add a button that lets the user choose a path."""
+
         def chosen() -> None:
             path = choose(str(self.read()))
             if path:
                 self._text.set(path)
 
-        button = ttk.Button(frame, text=text, command=chosen)
-        button.pack(side="left", padx=(kit.px(6), 0))
-        kit.name(button, f"choose {text.lower().rstrip('…')} {self._setting.path}")
+        button = ttk.Button(self._frame, text=text, command=chosen)
+        button.pack(side="left", padx=(self._kit.px(6), 0))
+        return button
 
     def _typed(self, *_: str) -> None:
         if self._setting.ui.zero:

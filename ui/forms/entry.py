@@ -1,17 +1,20 @@
 """Entry of a list: its rows, and the buttons that move, duplicate, fold and remove it."""
 
 import tkinter as tk
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from tkinter import ttk
 from typing import Protocol
 
 from onetrainer.config.fields import Setting
-from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Row, Slot, restore_tab_order, show_leads
+from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Row
+from ui.forms.rows import Rows, Slot
 from ui.messages.line_breaks import break_at_dots, shorten
 from ui.model.new_entries import entry_summary, entry_title
 from ui.model.variants import entries_of
-from ui.model.visible_settings import Visibility, is_visible
+from ui.model.visible_settings import Visibility
+from ui.widgets.placing import show
+from ui.widgets.widgets import Label
 
 # Number of settings side by side; entries with nested sections have wider ones.
 _MAX_COLUMNS, _OF_LONG = 4, 3
@@ -48,73 +51,36 @@ class Entry:
         self._context = context
         self._index = index
         self._kit = kit
-        self._names: dict[str, tk.Misc] = {}
         self.frame = kit.frame(parent)
-        line = tk.Frame(self.frame, height=1)
-        kit.theme.paint(line, bg="line")
-        line.pack(fill="x", pady=(0, kit.px(8)))
+        kit.divider(self.frame).pack(fill="x", pady=(0, kit.px(8)))
         self._title = self._make_head()
-        self._summary: ttk.Label = kit.label(self.frame, style="SmallDim", wrap=_WRAP)
+        self._summary = kit.label(self.frame, style="SmallDim", wrap=_WRAP)
         self._body = kit.frame(self.frame)
         self._body.pack(fill="x")
-        self._slots = self._make_slots()
-        self._is_in_order = True
-        self.register_names()
-
-    @property
-    def rows(self) -> Iterator[Row]:
-        """Existing rows."""
-        return (slot.row for slot in self._slots if slot.row is not None)
+        self.rows = Rows(context)
+        self.rows.slots = self._make_slots()
 
     @property
     def first_row(self) -> Row:
         """First row, where editing starts."""
-        return self._ensure_row(self._slots[0])
-
-    @property
-    def remove_button(self) -> tk.Misc:
-        """Button that removes the entry."""
-        return self._names[f"remove {self._prefix}".rstrip(".")]
-
-    def row(self, path: str) -> Row | None:
-        """Return the row of a setting, created if needed; None if it is not in this entry."""
-        if not path.startswith(self._prefix):
-            return None
-        slot = next((slot for slot in self._slots if slot.path == path), None)
-        if slot is None:
-            return None
-        is_new = slot.row is None
-        row = self._ensure_row(slot)
-        if is_new:
-            row.hide()
-        return row
-
-    def register_names(self) -> None:
-        """Register the controls by name again, after another list has used the names."""
-        for name, button in self._names.items():
-            self._kit.name(button, name)
-        for row in self.rows:
-            row.register_names()
+        return self.rows.ensure(self.rows.slots[0])
 
     def refresh(self, visibility: Visibility, *, is_open: bool) -> None:
         """Show the visible rows, numbers side by side."""
         self._show_head(is_open=is_open)
+        show(self._body, is_open, fill="x")
         if not is_open:
-            self._body.pack_forget()
             return
-        self._body.pack(fill="x")
-        index = 0
-        for slot in self._slots:
-            is_shown = is_visible(self._context.draft, slot.setting, slot.path, visibility)
-            if is_shown:
-                self._ensure_row(slot).show()
-            elif slot.row is not None:
-                slot.row.hide()
-            if slot.is_stacked:
-                self._place_box(slot.parent, index if is_shown else -1)
-                index += is_shown
-        show_leads(self._slots)
-        self._restore_tab_order()
+        shown = self.rows.refresh(visibility)
+        self.rows.restore_tab_order()
+        stacked = [slot.parent for slot in shown if slot.is_stacked]
+        for slot in self.rows.slots:
+            if slot.is_stacked and slot.parent not in stacked:
+                slot.parent.tk.call("grid", "remove", str(slot.parent))
+        for index, box in enumerate(stacked):
+            line, column = divmod(index, _OF_LONG if self._owner.can_fold else _MAX_COLUMNS)
+            if isinstance(box, ttk.Frame):
+                box.grid(row=line, column=column, sticky="nw", padx=(0, self._kit.px(10)))
 
     def hide(self) -> None:
         """Remove the entry from the card; it is kept for reuse."""
@@ -126,7 +92,7 @@ class Entry:
     def _prefix(self) -> str:
         return f"{self._owner.setting.path}.{self._index}."
 
-    def _make_head(self) -> ttk.Label:
+    def _make_head(self) -> Label:
         kit, owner, index = self._kit, self._owner, self._index
         head = kit.frame(self.frame)
         head.pack(fill="x")
@@ -136,7 +102,8 @@ class Entry:
             fold = ttk.Button(head, width=2, style="QuietCard.TButton")
             fold.configure(command=lambda: owner.fold(index))
             fold.pack(side="left", padx=(0, kit.px(4)))
-            self._names[f"fold {path}"] = self._fold = fold
+            kit.name(fold, f"fold {path}")
+            self._fold = fold
         full_title = kit.label(head, style="Bold")
         full_title.pack(side="left")
         if owner.can_fold:
@@ -152,25 +119,27 @@ class Entry:
         for text, command in actions:
             button = ttk.Button(head, text=text, style="QuietCard.TButton", command=command)
             buttons.append(button)
-            self._names[f"{text.lower()} {path}"] = button
+            kit.name(button, f"{text.lower()} {path}")
         for button in reversed(buttons):
             button.pack(side="right")
+        self.remove_button = buttons[-1]
         return full_title
 
     def _show_head(self, *, is_open: bool) -> None:
         """Show the title, and a summary where the entry is folded."""
         title = f"{self._owner.noun} {self._index + 1}"
         if self._fold is None:
-            self._title.configure(text=title)
+            self._title.say(title)
             return
         values = self._owner.values_of(self._index)
         name = entry_title(self._owner.setting, values)
         full_title = f"{title} · {name}" if name else title
         in_bold = partial(self._kit.theme.measure, font="OneTrainerBold")
-        self._title.configure(text=shorten(full_title, self._kit.px(_TITLE_ROOM), in_bold))
+        self._title.say(shorten(full_title, self._kit.px(_TITLE_ROOM), in_bold))
         self._fold.configure(text=_OPEN if is_open else _FOLDED)
+        gap = self._kit.px(8)
+        show(self._summary, not is_open, anchor="w", padx=(self._kit.px(34), 0), pady=(0, gap))
         if is_open:
-            self._summary.pack_forget()
             return
         problems = [p for p in self._context.draft.problems if p.path.startswith(self._prefix)]
         error_count = sum(problem.severity == "error" for problem in problems)
@@ -180,10 +149,7 @@ class Entry:
         lines += entry_summary(self._owner.setting, values) or ["Not filled in yet."]
         style = "SmallDanger" if error_count else "SmallWarning" if problems else "SmallDim"
         room, measure = self._kit.px(_WRAP), self._kit.theme.measure
-        text = break_at_dots("  ·  ".join(lines), room, measure)
-        self._summary.configure(text=text, style=f"{style}.Card.TLabel")
-        left = self._kit.px(34)
-        self._summary.pack(anchor="w", padx=(left, 0), pady=(0, self._kit.px(8)))
+        self._summary.say(break_at_dots("  ·  ".join(lines), room, measure), style)
 
     def _make_slots(self) -> list[Slot]:
         """Place all settings: text lines, then numbers side by side, then nested sections."""
@@ -219,28 +185,6 @@ class Entry:
         # Tk keeps the height of a frame whose last child is removed, so one child always stays.
         kit.frame(grid).grid(row=0, column=0, sticky="n")
         return grid
-
-    def _ensure_row(self, slot: Slot) -> Row:
-        if slot.row is None:
-            slot.row = Row(self._context, slot.parent, slot.setting, slot.path)
-            slot.row.place(slot.line, is_stacked=slot.is_stacked)
-            self._is_in_order = False
-        return slot.row
-
-    def _place_box(self, box: tk.Misc, index: int) -> None:
-        """Place a box among those side by side. place: its index; -1 hides it."""
-        if index < 0:
-            box.tk.call("grid", "remove", str(box))
-            return
-        line, column = divmod(index, _OF_LONG if self._owner.can_fold else _MAX_COLUMNS)
-        if isinstance(box, ttk.Frame):
-            box.grid(row=line, column=column, sticky="nw", padx=(0, self._kit.px(10)))
-
-    def _restore_tab_order(self) -> None:
-        if self._is_in_order:
-            return
-        self._is_in_order = True
-        restore_tab_order(self._slots)
 
 
 def side_by_side(settings: Sequence[Setting]) -> frozenset[str]:

@@ -10,6 +10,7 @@ from ui.forms.row import FormContext, Row
 from ui.model.form_fields import PagePlan, groups_in
 from ui.model.variants import Variants, section_of
 from ui.model.visible_settings import Visibility, sibling_path, switch_path
+from ui.widgets.placing import show_in_grid
 from ui.widgets.widgets import focused
 
 _GAP = 14
@@ -41,10 +42,7 @@ class Form:
         visibility = Visibility(self.with_advanced, self._revealed)
         self.hidden = sum(card.refresh(visibility) for card in self._cards)
         for card in self._cards:
-            if card.has_rows:
-                card.outer.grid()
-            else:
-                card.outer.grid_remove()
+            show_in_grid(card.outer, card.has_rows)
         is_left = focused_row is not None and focused(self._parent) is focused_row.editor.focus
         if focused_row is not None and is_left and not focused_row.is_shown:
             self._move_focus(focused_row)

@@ -2,7 +2,6 @@
 
 import tkinter as tk
 from collections.abc import Iterator
-from tkinter import ttk
 
 from onetrainer.config.fields import Setting
 from ui.forms.entry import Entry
@@ -11,6 +10,7 @@ from ui.messages.problems import problem_lines
 from ui.model.new_entries import entry_noun, with_new_entry, with_unique_name
 from ui.model.variants import entries_of
 from ui.model.visible_settings import Visibility
+from ui.widgets.placing import show
 from ui.widgets.widgets import focused
 
 # Up to this number, foldable entries are open when a config is opened.
@@ -43,9 +43,7 @@ class ListCard:
         title.pack(side="left")
         self.add_button = kit.button(head, "＋ Add", self.add, name=f"add {setting.path}")
         self.add_button.widget.pack(side="right")
-        self._help: ttk.Label = kit.label(
-            self._inner, setting.help_text, style="SmallDim", wrap=_WRAP
-        )
+        self._help = kit.label(self._inner, setting.help_text, style="SmallDim", wrap=_WRAP)
         self._help.pack(anchor="w", pady=(kit.px(2), kit.px(8)))
         self._empty = kit.label(
             self._inner,
@@ -60,12 +58,6 @@ class ListCard:
     def is_shown(self) -> bool:
         """Whether the list is on the page now."""
         return bool(self.outer.winfo_manager())
-
-    def register_names(self) -> None:
-        """Register the controls by name again after another variant has used the names."""
-        self._context.kit.name_button(self.add_button, f"add {self.setting.path}")
-        for entry in self._entries:
-            entry.register_names()
 
     def refresh(self, visibility: Visibility, *, is_shown: bool = True) -> None:
         """Show the entries of the draft."""
@@ -84,13 +76,10 @@ class ListCard:
         for index, entry in enumerate(self._entries[:count]):
             entry.refresh(visibility, is_open=self.is_open(index))
         problems = self._context.draft.problems_at(self.setting.path)
+        # Above the entries, which may be packed already.
+        show(self._message, bool(problems), anchor="w", after=self._help)
         if problems:
-            text, style = problem_lines(problems)
-            self._message.configure(text=text, style=style)
-            # Above the entries, which may be packed already.
-            self._message.pack(anchor="w", after=self._help)
-        else:
-            self._message.pack_forget()
+            self._message.say(*problem_lines(problems))
 
     def rows(self) -> Iterator[Row]:
         """Yield the existing rows of all entries."""
@@ -99,7 +88,7 @@ class ListCard:
 
     def row(self, path: str) -> Row | None:
         """Return the row of a setting of an entry, created if needed; None if there is none."""
-        matches = (entry.row(path) for entry in self._entries[: self._shown])
+        matches = (entry.rows.find(path) for entry in self._entries[: self._shown])
         return next((row for row in matches if row is not None), None)
 
     def is_open(self, index: int) -> bool:
@@ -130,7 +119,7 @@ class ListCard:
         values, index = with_new_entry(self.setting, self._current(), self._initial_values())
         self._shift(index, 1)
         self._open.add(index)
-        self._set(values)
+        self._context.draft.set(self.setting.path, values)
         self._entries[index].first_row.begin_editing()
 
     def duplicate(self, index: int) -> None:
@@ -139,7 +128,8 @@ class ListCard:
         copy = with_unique_name(self.setting, dict(values[index]), values)
         self._shift(index + 1, 1)
         self._open.add(index + 1)
-        self._set([*values[: index + 1], copy, *values[index + 1 :]])
+        values.insert(index + 1, copy)
+        self._context.draft.set(self.setting.path, values)
         self._entries[index + 1].first_row.take_focus()
 
     def remove(self, index: int) -> None:
@@ -147,7 +137,7 @@ class ListCard:
         values = self._current()
         self._open.discard(index)
         self._shift(index + 1, -1)
-        self._set(values[:index] + values[index + 1 :])
+        self._context.draft.set(self.setting.path, values[:index] + values[index + 1 :])
         if not self._shown:
             self.add_button.take_focus()
             return
@@ -163,7 +153,7 @@ class ListCard:
             values[index], values[target] = values[target], values[index]
             swapped = {index: target, target: index}
             self._open = {swapped.get(each, each) for each in self._open}
-            self._set(values)
+            self._context.draft.set(self.setting.path, values)
 
     def _shift(self, index: int, by: int) -> None:
         """Keep the entries from an index on folded or open as they move."""
@@ -195,25 +185,15 @@ class ListCard:
             row.commit()
         return self._values()
 
-    def _set(self, values: list[dict[str, object]]) -> None:
-        self._context.draft.set(self.setting.path, values)
-
-    def _release_focus(self, entry: Entry) -> None:
-        """Take the focus from an entry that disappears, such as when adding it is undone."""
-        focus = focused(entry.frame)
-        if focus is not None and str(focus).startswith(f"{entry.frame}."):
-            self.add_button.take_focus()
-
     def _show_count(self, count: int) -> None:
-        if count == 0:
-            self._empty.pack(anchor="w", pady=self._context.kit.px(4))
-        else:
-            self._empty.pack_forget()
+        show(self._empty, count == 0, anchor="w", pady=self._context.kit.px(4))
         for index, entry in enumerate(self._entries):
             is_packed = bool(entry.frame.winfo_manager())
             if index < count and not is_packed:
                 entry.frame.pack(fill="x")
             elif index >= count and is_packed:
-                self._release_focus(entry)
+                # Such as when adding it is undone.
+                if str(focused(entry.frame) or "").startswith(f"{entry.frame}."):
+                    self.add_button.take_focus()
                 entry.hide()
         self._shown = count

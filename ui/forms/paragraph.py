@@ -8,7 +8,6 @@ import customtkinter
 from onetrainer.config.fields import Setting
 from ui.model.form_fields import edit_text
 from ui.theme.palette import Role
-from ui.theme.theme import pair
 from ui.widgets.widgets import Kit
 
 _LINES, _LIST_LINES = 2, 5
@@ -116,7 +115,8 @@ class ParagraphEditor:
         if self._scrollbar is None:  # created late, because few texts are this long
             if not self._has_scrollbar:  # Tk calls this again while the scrollbar is created
                 self._has_scrollbar = True
-                self._scrollbar = _scrollbar(self.widget, self._text)
+                self._scrollbar = self._kit.scrollbar(self.widget, self._text.yview, width=12)
+                self._scrollbar.configure(height=40)  # minimum; it grows with the text
                 self._scrolled(*self._text.yview())
             return
         if is_whole:
@@ -135,19 +135,6 @@ class ParagraphEditor:
             box = box.master
         if box is not None:
             self._kit.on_wheel[box](steps)
-
-
-def _scrollbar(parent: tk.Misc, text: tk.Text) -> customtkinter.CTkScrollbar:
-    return customtkinter.CTkScrollbar(
-        parent,
-        command=text.yview,
-        width=12,
-        height=40,  # minimum; it grows with the text
-        fg_color=pair("card"),
-        bg_color=pair("card"),
-        button_color=pair("hover"),
-        button_hover_color=pair("border"),
-    )
 
 
 def _focus(target: tk.Misc | None) -> str:

@@ -1,20 +1,22 @@
 """Row of a form: label, editor and problems of one setting."""
 
 import tkinter as tk
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from tkinter import ttk
 from typing import Protocol
 
 from onetrainer.config.fields import Setting
-from onetrainer.errors import Fix, Problem
+from onetrainer.errors import Fix
 from ui.forms.editors import EntryEditor, add_help_tooltip, make_editor
 from ui.messages.problems import fix_label, problem_lines
 from ui.model.draft import Draft
 from ui.model.form_fields import display_text, unit_path
+from ui.widgets.button import Button
+from ui.widgets.placing import show_in_grid
 from ui.widgets.tooltip import Tooltip
-from ui.widgets.widgets import Button, Kit
+from ui.widgets.widgets import Kit, Label
 
 CHECK_AFTER_MS = 150
 LABEL_WIDTH = 206
@@ -68,48 +70,25 @@ class Row:
         self._fix_buttons: list[Button] = []
         self._fix_line: ttk.Frame | None = None
         kit = context.kit
-        self._lead: ttk.Label | None = None
+        self._lead: Label | None = None
         if setting.ui.lead:
             self._lead = kit.label(parent, setting.ui.lead, style="SmallDim", wrap=_LEAD_WRAP)
         self._parent = parent
         self._dot = kit.label(parent, style="Accent")
         self._label = kit.label(parent, setting.ui.label)
-        self.editor = make_editor(kit, parent, setting, self._changed)
+        self.editor = make_editor(kit, parent, setting, self.path, self._changed)
         self._unit_path = unit_path(self.path)
         self._reset = ttk.Button(
             parent, text="↺", width=2, style="QuietCard.TButton", command=self._reset_value
         )
-        self._message: ttk.Label = kit.label(parent, wrap=420)
+        kit.name(self._reset, f"reset {self.path}")
+        self._message = kit.label(parent, wrap=420)
         Tooltip(self._reset, kit.theme, self._reset_tooltip)
         for widget in (self._label, self.editor.focus):
             add_help_tooltip(kit, widget, setting)
         self.editor.focus.bind("<FocusIn>", lambda _: context.on_focus(setting, self.path), add="+")
         self.editor.focus.bind("<FocusOut>", lambda _: self._focus_left(), add="+")
         self.editor.focus.bind("<Return>", lambda _: self.commit(), add="+")
-        kit.name(self.editor.focus, self.path)
-        kit.name(self._reset, f"reset {self.path}")
-        self._names = {self.path: self.editor.focus, f"reset {self.path}": self._reset}
-        if setting.ui.is_path:  # its editor has named buttons
-            self._names |= self._names_of_buttons()
-
-    def register_names(self) -> None:
-        """Register the controls by name again after another variant has used the names."""
-        for name, widget in self._names.items():
-            self._context.kit.name(widget, name)
-        for index, button in enumerate(self._fix_buttons):
-            self._context.kit.name_button(button, self._fix_name(index))
-
-    def _names_of_buttons(self) -> dict[str, tk.Misc]:
-        """Register the controls of the editor by the path of this row, and return them."""
-        kit, found = self._context.kit, {}
-        for name, widget in kit.named_within(self.editor.widget).items():
-            is_editor = widget is self.editor.focus
-            own = name if is_editor else name.removesuffix(self.setting.path) + self.path
-            if own != name:
-                del kit.named[name]
-                kit.name(widget, own)
-            found[own] = widget
-        return found
 
     def raise_in_tab_order(self) -> None:
         """Move the row to the end of the Tab order."""
@@ -180,12 +159,8 @@ class Row:
 
     def show_lead(self, *, is_shown: bool) -> None:
         """Show or hide the lead of the group that starts with this row."""
-        if self._lead is None:
-            return
-        if is_shown:
-            self._lead.grid()
-        else:
-            self._lead.grid_remove()
+        if self._lead is not None:
+            show_in_grid(self._lead, is_shown)
 
     def refresh(self) -> None:
         """Show the draft's value and its problems."""
@@ -196,17 +171,16 @@ class Row:
             self.editor.set_unit(str(draft.value(self._unit_path)))
         problems = [] if self._is_new else draft.problems_at(self.path)
         self.editor.mark(problems[0].severity if problems else "")
-        self._show_problems(problems)
+        show_in_grid(self._message, bool(problems))
+        if problems:
+            self._message.say(*problem_lines(problems))
         offers = ([problem.fix] if problem.fix else [*problem.choices] for problem in problems)
         self._show_fixes(next((fixes for fixes in offers if fixes), []))
         # An entry added to a list has no base value.
         has_base = self.path == self.setting.path or draft.base_value(self.path) is not None
         is_changed = has_base and draft.is_changed(self.path)
-        self._dot.configure(text="•" if is_changed else " ")
-        if is_changed:
-            self._reset.grid()
-        else:
-            self._reset.grid_remove()
+        self._dot.say("•" if is_changed else " ")
+        show_in_grid(self._reset, is_changed)
 
     def commit(self) -> None:
         """Write what was typed to the draft now."""
@@ -230,7 +204,7 @@ class Row:
     @property
     def error(self) -> str:
         """Text of the problems shown below the editor."""
-        return str(self._message.cget("text")) if self._message.winfo_ismapped() else ""
+        return self._message.text if self._message.winfo_ismapped() else ""
 
     def _focus_left(self) -> None:
         self.commit()
@@ -243,52 +217,31 @@ class Row:
             self._label.after_cancel(self._waiting)
         self._waiting = self._label.after(CHECK_AFTER_MS, self.commit)
 
-    def _show_problems(self, problems: list[Problem]) -> None:
-        if not problems:
-            self._message.grid_remove()
-            return
-        text, style = problem_lines(problems)
-        self._message.configure(text=text, style=style)
-        self._message.grid()
-
     def _show_fixes(self, fixes: list[Fix]) -> None:
         """Show a button for each fix of a problem, or none."""
         if fixes == self._fixes:
             return
         self._fixes = fixes
-        if not fixes:
-            if self._fix_line is not None:
-                self._fix_line.grid_remove()
-            return
-        line = self._fix_line = self._fix_line or self._make_fix_line()
+        kit, gap = self._context.kit, self._context.kit.px(8)
+        if self._fix_line is None:  # created late, because most rows never need it
+            line = self._fix_line = kit.frame(self._parent)
+            line.grid(row=self.line + 4, column=2, sticky="w", pady=(kit.px(2), gap))
+            # The stacking order is the Tab order.
+            line.lift(self._message)
         while len(self._fix_buttons) < len(fixes):
             index = len(self._fix_buttons)
-            do, name = partial(self._apply_fix, index), self._fix_name(index)
-            self._fix_buttons.append(self._context.kit.button(line, "", do, name=name))
-        gap = self._context.kit.px(8)
+            do, name = partial(self._apply_fix, index), f"fix {self.path} {index or ''}".rstrip()
+            button = kit.button(self._fix_line, "", do, name=name)
+            # Three in a line would be wider than the page.
+            row, column = divmod(index, _FIXES_IN_ROW)
+            above = gap if row else 0
+            button.widget.grid(row=row, column=column, sticky="w", padx=(0, gap), pady=(above, 0))
+            self._fix_buttons.append(button)
         for index, button in enumerate(self._fix_buttons):
-            button.widget.grid_remove()
+            show_in_grid(button.widget, index < len(fixes))
             if index < len(fixes):
                 button.set_text(fix_label(fixes[index], self.path))
-                # Three in a line would be wider than the page.
-                row, column = divmod(index, _FIXES_IN_ROW)
-                above = gap if row else 0
-                button.widget.grid(
-                    row=row, column=column, sticky="w", padx=(0, gap), pady=(above, 0)
-                )
-        line.grid()
-
-    def _make_fix_line(self) -> ttk.Frame:
-        """Create the line of fix buttons, which most rows never need."""
-        kit = self._context.kit
-        line = kit.frame(self._parent)
-        line.grid(row=self.line + 4, column=2, sticky="w", pady=(kit.px(2), kit.px(8)))
-        # The stacking order is the Tab order.
-        line.lift(self._message)
-        return line
-
-    def _fix_name(self, index: int) -> str:
-        return f"fix {self.path}" + (f" {index}" if index else "")
+        show_in_grid(self._fix_line, bool(fixes))
 
     def _apply_fix(self, index: int) -> None:
         if index < len(self._fixes):
@@ -303,51 +256,3 @@ class Row:
     def _reset_tooltip(self) -> str:
         base = display_text(self._context.draft.base_value(self.path), self.setting) or "nothing"
         return f"Reset to {base}"
-
-
-@dataclass
-class Slot:
-    """Position of a setting on a card or in an entry.
-
-    Attributes:
-        path: Of the setting, which may be inside a list entry.
-        is_stacked: Whether it is side by side with others.
-        row: Its widgets, created when first needed.
-    """
-
-    setting: Setting
-    path: str
-    parent: tk.Misc
-    line: int
-    is_stacked: bool = False
-    row: Row | None = None
-
-
-def restore_tab_order(slots: Iterable[Slot]) -> None:
-    """Make Tab visit rows in reading order, not in the order of their creation."""
-    for slot in slots:
-        if slot.row is not None:
-            slot.row.raise_in_tab_order()
-
-
-def show_leads(slots: Iterable[Slot], of_card: Row | None = None) -> None:
-    """Show the leads of groups that have a visible row.
-
-    A group extends to the end of the section of its first setting.
-
-    Args:
-        slots: Positions of the settings in reading order.
-        of_card: Row whose lead is already shown at the top of the card; None for none.
-    """
-    lead: Row | None = None
-    section = ""
-    led: list[Row] = []
-    slots = list(slots)
-    for slot in slots:
-        if slot.setting.ui.lead:
-            lead, section = slot.row, slot.setting.path.rpartition(".")[0]
-        is_inside = slot.setting.path.startswith(f"{section}." if section else "")
-        if lead is not None and is_inside and slot.row is not None and slot.row.is_shown:
-            led.append(lead)
-    for row in (slot.row for slot in slots if slot.row is not None):
-        row.show_lead(is_shown=row in led and row is not of_card)

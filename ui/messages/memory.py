@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from onetrainer.errors import sentence
+from onetrainer.errors import UserError, sentence
 from onetrainer.json_file import Document
 from onetrainer.messages.durations import format_passes
 from onetrainer.messages.memory import component_label, fits, phase_label
-from onetrainer.run.events import Failed, Forecast
+from onetrainer.run.events import Forecast
 from ui.messages.problems import capitalized
 from ui.progress.run_state import format_bytes
 from ui.theme.palette import SERIES_COLORS, Role
@@ -164,7 +164,7 @@ def labeled_passes(parts: Mapping[str, float]) -> list[tuple[str, float]]:
     return [(_PASSES.get(name) or capitalized(name), count) for name, count in parts.items()]
 
 
-def failure_text(failed: Failed) -> str:
+def failure_text(failed: UserError) -> str:
     """Return why there is no forecast, without the log."""
     parts = (failed.what, failed.expected, failed.remedy)
     lines = (part.partition("\n")[0].rstrip(":") for part in parts if part)

@@ -5,6 +5,7 @@ from tkinter import ttk
 from onetrainer.errors import Problem
 from ui.context import Context
 from ui.progress.run_state import RunState, format_speed, format_time
+from ui.widgets.placing import show
 
 
 class Footer:
@@ -36,23 +37,16 @@ class Footer:
         """Show the status of the run; nothing without one."""
         self._is_running = state is not None and state.status in ("starting", "running")
         self._show_message()
-        if state is None:
-            self._run.pack_forget()
-            self._bar.pack_forget()
-            return
-        self._run.configure(text=_run_line(name, state))
-        self._bar.set(state.fraction)
-        if not self._run.winfo_manager():
-            self._bar.pack(side="right", padx=(0, self._pad))
-            self._run.pack(side="right", padx=self._pad / 2)
+        show(self._bar, state is not None, side="right", padx=(0, self._pad))
+        show(self._run, state is not None, side="right", padx=self._pad / 2)
+        if state is not None:
+            self._run.configure(text=_run_line(name, state))
+            self._bar.set(state.fraction)
 
     def _show_message(self) -> None:
         text = problems_line(self._found, is_running=self._is_running)
         self._problems.configure(text=text)
-        if not text:
-            self._problems.pack_forget()
-        elif not self._problems.winfo_manager():
-            self._problems.pack(side="left", padx=(self._gap[0], 0), pady=self._gap[1])
+        show(self._problems, bool(text), side="left", padx=(self._gap[0], 0), pady=self._gap[1])
 
 
 def problems_line(problems: list[Problem], *, is_running: bool) -> str:

@@ -6,6 +6,7 @@ from tkinter import ttk
 from ui.context import Context
 from ui.model.draft import Draft
 from ui.shell.nav import WIDTH
+from ui.widgets.placing import show
 
 _MAX_NAME_LENGTH = 34
 _MARGIN = 28
@@ -68,10 +69,8 @@ class Header:
         self.presets.set_text(f"{name}  ▾")
         changes = len(draft.changed())
         self._changes.configure(text=f"● {changes} change{'s' if changes != 1 else ''}")
-        if not changes:
-            self._changes.pack_forget()
-        elif not self._changes.winfo_manager():
-            self._changes.pack(side="left", padx=(self._gap, 0), before=self.save.widget)
+        pad = (self._gap, 0)
+        show(self._changes, bool(changes), side="left", padx=pad, before=self.save.widget)
         is_saved = bool(draft.source.name) and not draft.is_dirty
         self.save.enable("There are no changes." if is_saved else "")
         self.start.set_text("Checking…" if is_checking else "▶  Start")

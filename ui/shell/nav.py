@@ -11,7 +11,8 @@ import customtkinter
 from ui.context import Page
 from ui.theme.palette import Role
 from ui.theme.theme import pair
-from ui.widgets.widgets import Kit, focusable
+from ui.widgets.button import focusable
+from ui.widgets.widgets import Kit
 
 WIDTH = 196
 # Height of an entry, in a window of the usual height and in a low one.

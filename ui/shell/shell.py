@@ -10,6 +10,7 @@ from ui.shell.finder import Finder
 from ui.shell.footer import Footer
 from ui.shell.header import Header
 from ui.shell.nav import Nav
+from ui.widgets.placing import show
 from ui.widgets.widgets import focused
 
 _MESSAGE_MS = 9000
@@ -27,7 +28,7 @@ class Shell:
         self.finder = Finder(kit, root, self.header.outer, plans, context.draft, act.jump)
         self.header.finish(self.finder.entry)
         self.header.outer.pack(fill="x")
-        _line(context, root).pack(fill="x")
+        kit.divider(root).pack(fill="x")
         middle = kit.frame(root, ground="window")
         self.nav = Nav(kit, middle, context.pages, act.show_page)
         self.nav.outer.pack(side="left", fill="y")
@@ -35,7 +36,7 @@ class Shell:
         self.footer = Footer(context)
         # Packed before the page, which would push it out of a low window.
         self.footer.outer.pack(fill="x", side="bottom")
-        _line(context, root).pack(fill="x", side="bottom")
+        kit.divider(root).pack(fill="x", side="bottom")
         middle.pack(fill="both", expand=True)
         right = kit.frame(middle, ground="window")
         right.pack(side="left", fill="both", expand=True)
@@ -102,17 +103,14 @@ class Shell:
 
     def _show_offer(self, offer: Offer | None) -> None:
         kit, before = self._context.kit, self._offer
-        if before is not None:
-            kit.named.pop(before.name, None)
         if before is not None and focused(self._accept) is self._accept:
             self._context.root.focus_set()  # a hidden button must not keep the focus
         self._offer = offer
-        if offer is None:
-            self._accept.pack_forget()
-            return
-        kit.name(self._accept, offer.name)
-        self._accept.configure(text=offer.label, command=offer.do)
-        self._accept.pack(side="left", padx=(0, kit.px(8)))
+        kit.forget(self._accept)
+        show(self._accept, offer is not None, side="left", padx=(0, kit.px(8)))
+        if offer is not None:
+            kit.name(self._accept, offer.name)
+            self._accept.configure(text=offer.label, command=offer.do)
 
     def _make_bar(self, parent: tk.Misc) -> tuple[ttk.Frame, ttk.Label, ttk.Button]:
         kit = self._context.kit
@@ -125,18 +123,14 @@ class Shell:
         return bar, message, ttk.Button(bar, style="Offer.TButton")
 
     def _make_foot(self) -> ttk.Button:
-        foot = self.nav.foot
-        mode = ttk.Button(foot, style="QuietSide.TButton", command=self._context.act.switch_mode)
-        keys = ttk.Button(
-            foot,
-            style="QuietSide.TButton",
-            text="Keys",
-            command=lambda: self._context.act.show_page("keys"),
-        )
+        foot, act, kit = self.nav.foot, self._context.act, self._context.kit
+        mode = ttk.Button(foot, style="QuietSide.TButton", command=act.switch_mode)
+        keys = ttk.Button(foot, style="QuietSide.TButton", text="Keys")
+        keys.configure(command=lambda: act.show_page("keys"))
         mode.pack(side="left")
-        keys.pack(side="left", padx=self._context.kit.px(4))
-        self._context.kit.name(mode, "mode")
-        self._context.kit.name(keys, "keys")
+        keys.pack(side="left", padx=kit.px(4))
+        kit.name(mode, "mode")
+        kit.name(keys, "keys")
         return mode
 
     def _mark_pages(self) -> None:
@@ -146,20 +140,9 @@ class Shell:
         changed = {page_of(path) for path in draft.changed()}
         for name in (page.name for page in self._context.pages):
             errors, warnings = found[name, "error"], found[name, "warning"]
-            if errors:
-                self.nav.mark(name, f"⚠ {errors}", "Danger")
-            elif warnings:
-                self.nav.mark(name, f"⚠ {warnings}", "Warning")
-            elif name in changed:
-                self.nav.mark(name, "●", "Accent")
-            else:
-                self.nav.mark(name, "")
+            mark = ("●", "Accent") if name in changed else ("", "Dim")
+            mark = (f"⚠ {warnings}", "Warning") if warnings else mark
+            self.nav.mark(name, *((f"⚠ {errors}", "Danger") if errors else mark))
         self.nav.mark("run", "▶" if session.is_running else "", "Good")
         count = len(session.state.samples)
         self.nav.mark("samples", str(count) if count else "")
-
-
-def _line(context: Context, parent: tk.Misc) -> tk.Frame:
-    line = tk.Frame(parent, height=1)
-    context.kit.theme.paint(line, bg="line")
-    return line

@@ -1,6 +1,6 @@
 """Colors of the window, dark and light."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Literal
 
 Mode = Literal["dark", "light"]
@@ -30,41 +30,12 @@ Role = Literal[
 ]
 
 
-@dataclass(frozen=True)
-class Palette:
-    """Colors of one appearance by role.
+Palette = Mapping[Role, str]
+"""Colors of one appearance by role.
 
-    Texts (text, dim, accent, danger, warning, good, validation) have a contrast of at least 4.5:1
-    on window, side, card and field; borders of fields have 3:1. `line` only divides and may be
-    fainter.
-    """
-
-    window: str
-    side: str
-    card: str
-    field: str
-    raised: str
-    hover: str
-    line: str
-    border: str
-    text: str
-    dim: str
-    accent: str
-    fill: str
-    fill_hover: str
-    on_fill: str
-    danger: str
-    danger_fill: str
-    warning: str
-    good: str
-    selected: str
-    plot: str
-    validation: str
-    validation_band: str
-
-    def __getitem__(self, role: Role) -> str:
-        return str(vars(self)[role])
-
+Texts (text, dim, accent, danger, warning, good, validation) have a contrast of at least 4.5:1 on
+window, side, card and field; borders of fields have 3:1. `line` only divides and may be fainter.
+"""
 
 # Of each role, dark and light.
 _COLORS: dict[Role, tuple[str, str]] = {
@@ -91,8 +62,8 @@ _COLORS: dict[Role, tuple[str, str]] = {
     "validation": ("#ff9f66", "#9a3f04"),
     "validation_band": ("#54392a", "#f7dcc8"),
 }
-DARK = Palette(**{role: dark for role, (dark, _) in _COLORS.items()})
-LIGHT = Palette(**{role: light for role, (_, light) in _COLORS.items()})
+DARK: Palette = {role: dark for role, (dark, _) in _COLORS.items()}
+LIGHT: Palette = {role: light for role, (_, light) in _COLORS.items()}
 
 # Colors of the parts of a whole, distinguishable with any color vision, in their order in a bar.
 # Both appearances use the same hues; each has 3:1 on a card. The last, a gray, is for the rest.

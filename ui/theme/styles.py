@@ -25,15 +25,15 @@ def restyle(style: ttk.Style, palette: Palette, px: Px, arrow: str) -> None:
     _unite_combo_box(style, arrow)
     style.configure(
         ".",
-        background=palette.window,
-        foreground=palette.text,
+        background=palette["window"],
+        foreground=palette["text"],
         font="OneTrainerBody",
-        bordercolor=palette.border,
-        troughcolor=palette.field,
-        focuscolor=palette.accent,
-        selectbackground=palette.fill,
-        selectforeground=palette.on_fill,
-        insertcolor=palette.text,
+        bordercolor=palette["border"],
+        troughcolor=palette["field"],
+        focuscolor=palette["accent"],
+        selectbackground=palette["fill"],
+        selectforeground=palette["on_fill"],
+        insertcolor=palette["text"],
     )
     for ground in _GROUNDS:
         _labels(style, palette, ground)
@@ -46,7 +46,7 @@ def _labels(style: ttk.Style, palette: Palette, ground: Role) -> None:
     name = ground.capitalize()
     color = palette[ground]
     style.configure(f"{name}.TFrame", background=color)
-    style.configure(f"{name}.TLabel", background=color, foreground=palette.text)
+    style.configure(f"{name}.TLabel", background=color, foreground=palette["text"])
     tones: tuple[Role, ...] = ("dim", "accent", "danger", "warning", "good")
     for role in tones:
         for size, font in (("", "Body"), ("Small", "Small"), ("Heading", "Heading")):
@@ -65,148 +65,115 @@ def _unite_combo_box(style: ttk.Style, arrow: str) -> None:
     if _ARROW not in style.element_names():
         style.element_create(_ARROW, "image", arrow, sticky="")
     # The theme's combo box field lacks a right edge; that of an entry has one.
-    style.layout(
-        "TCombobox",
-        [
-            (
-                "Entry.field",
-                {
-                    "sticky": "nswe",
-                    "children": [
-                        (_ARROW, {"side": "right", "sticky": "ns"}),
-                        (
-                            "Combobox.padding",
-                            {
-                                "sticky": "nswe",
-                                "children": [("Combobox.textarea", {"sticky": "nswe"})],
-                            },
-                        ),
-                    ],
-                },
-            )
-        ],
-    )
+    inner = "Combobox.padding -sticky nswe -children {Combobox.textarea -sticky nswe}"
+    field = f"Entry.field -sticky nswe -children {{{_ARROW} -side right -sticky ns {inner}}}"
+    style.tk.call("ttk::style", "layout", "TCombobox", field)
 
 
 def _entries(style: ttk.Style, palette: Palette, px: Px) -> None:
+    accent, danger, field = palette["accent"], palette["danger"], palette["field"]
+    marked = [("invalid", danger), ("focus", accent)]
     for kind in ("TEntry", "TCombobox"):
         style.configure(
             kind,
-            fieldbackground=palette.field,
-            foreground=palette.text,
-            **_edges(palette.field) | {"bordercolor": palette.border},
-            insertcolor=palette.text,
+            fieldbackground=field,
+            foreground=palette["text"],
+            **_edges(field) | {"bordercolor": palette["border"]},
+            insertcolor=palette["text"],
             padding=(px(7), px(4)),
         )
         style.map(
             kind,
-            bordercolor=[
-                ("invalid", palette.danger),
-                ("focus", palette.accent),
-                ("alternate", palette.warning),
-            ],
-            lightcolor=[("invalid", palette.danger), ("focus", palette.accent)],
-            darkcolor=[("invalid", palette.danger), ("focus", palette.accent)],
-            foreground=[("disabled", palette.dim)],
-            fieldbackground=[("readonly", palette.field), ("disabled", palette.card)],
-            selectbackground=[("!focus", palette.field)],
-            selectforeground=[("!focus", palette.text)],
+            bordercolor=[*marked, ("alternate", palette["warning"])],
+            lightcolor=marked,
+            darkcolor=marked,
+            foreground=[("disabled", palette["dim"])],
+            fieldbackground=[("readonly", field), ("disabled", palette["card"])],
+            selectbackground=[("!focus", field)],
+            selectforeground=[("!focus", palette["text"])],
         )
+    # A selected value must not look like selected text.
     style.map(
         "TCombobox",
-        # A selected value must not look like selected text.
-        selectbackground=[("readonly", palette.field)],
-        selectforeground=[("readonly", palette.text)],
+        selectbackground=[("readonly", field)],
+        selectforeground=[("readonly", palette["text"])],
     )
 
 
 def _buttons(style: ttk.Style, palette: Palette, px: Px) -> None:
+    text, dim, raised = palette["text"], palette["dim"], palette["raised"]
+    focus, hover = ("focus", palette["accent"]), ("active", palette["hover"])
+    edges, room = _edges(raised), (px(12), px(4))
     style.configure(
         "TButton",
-        background=palette.raised,
-        foreground=palette.text,
-        **_edges(palette.raised),
-        padding=(px(12), px(4)),
+        background=raised,
+        foreground=text,
+        **edges,
+        padding=room,
         width=-1,
         relief="flat",
     )
     style.map(
         "TButton",
-        background=[("disabled", palette.card), ("active", palette.hover)],
-        foreground=[("disabled", palette.dim)],
-        bordercolor=[("focus", palette.accent)],
-        lightcolor=[("focus", palette.accent), ("active", palette.hover)],
-        darkcolor=[("focus", palette.accent), ("active", palette.hover)],
+        background=[("disabled", palette["card"]), hover],
+        foreground=[("disabled", dim)],
+        bordercolor=[focus],
+        lightcolor=[focus, hover],
+        darkcolor=[focus, hover],
     )
-    style.configure("Offer.TButton", foreground=palette.accent)
-    style.configure("Changes.QuietSide.TButton", foreground=palette.accent)
-    style.configure(
-        "Logo.TButton",
-        background=palette.side,
-        **_edges(palette.side),
-        font="OneTrainerHeading",
-        padding=(px(8), px(2)),
-    )
-    style.map("Logo.TButton", background=[("active", palette.raised)])
+    for name in ("Offer.TButton", "Changes.QuietSide.TButton"):
+        style.configure(name, foreground=palette["accent"])
+    side, room = _flat(palette["side"]), (px(8), px(2))
+    style.configure("Logo.TButton", **side, font="OneTrainerHeading", padding=room)
+    style.map("Logo.TButton", background=[("active", raised)])
     for role in _GROUNDS:
-        name = f"Quiet{role.capitalize()}.TButton"
-        style.configure(
-            name,
-            background=palette[role],
-            **_edges(palette[role]),
-            foreground=palette.dim,
-            padding=(px(5), px(2)),
-        )
+        name, active = f"Quiet{role.capitalize()}.TButton", ("active", raised)
+        style.configure(name, **_flat(palette[role]), foreground=dim, padding=(px(5), px(2)))
         style.map(
             name,
-            background=[("active", palette.raised)],
-            foreground=[("active", palette.text), ("disabled", palette.line)],
-            lightcolor=[("focus", palette.accent), ("active", palette.raised)],
-            darkcolor=[("focus", palette.accent), ("active", palette.raised)],
+            background=[active],
+            foreground=[("active", text), ("disabled", palette["line"])],
+            lightcolor=[focus, active],
+            darkcolor=[focus, active],
         )
 
 
 def _tables(style: ttk.Style, palette: Palette, px: Px) -> None:
+    card, text, hover = palette["card"], palette["text"], palette["hover"]
     style.configure(
-        "Treeview",
-        background=palette.card,
-        fieldbackground=palette.card,
-        foreground=palette.text,
-        **_edges(palette.card),
-        rowheight=px(32),
+        "Treeview", **_flat(card), fieldbackground=card, foreground=text, rowheight=px(32)
     )
     style.map(
         "Treeview",
-        background=[("selected", palette.selected)],
-        foreground=[("selected", palette.text)],
+        background=[("selected", palette["selected"])],
+        foreground=[("selected", text)],
     )
     style.configure(
         "Treeview.Heading",
-        background=palette.card,
-        foreground=palette.dim,
-        bordercolor=palette.line,
-        lightcolor=palette.card,
-        darkcolor=palette.card,
+        **_flat(card) | {"bordercolor": palette["line"]},
+        foreground=palette["dim"],
         font="OneTrainerSmall",
         padding=(px(6), px(5)),
         relief="flat",
     )
-    style.map("Treeview.Heading", background=[("active", palette.raised)])
+    style.map("Treeview.Heading", background=[("active", palette["raised"])])
     for way in ("Vertical", "Horizontal"):
         style.configure(
             f"{way}.TScrollbar",
-            background=palette.hover,
-            troughcolor=palette.card,
-            bordercolor=palette.card,
-            lightcolor=palette.hover,
-            darkcolor=palette.hover,
-            arrowcolor=palette.dim,
+            **_flat(hover) | {"bordercolor": card},
+            troughcolor=card,
+            arrowcolor=palette["dim"],
             arrowsize=px(11),
             gripcount=0,
         )
-        style.map(f"{way}.TScrollbar", background=[("disabled", palette.card)])
+        style.map(f"{way}.TScrollbar", background=[("disabled", card)])
 
 
 def _edges(color: str) -> dict[str, str]:
     """Return the options that give a widget a flat edge of one color."""
     return dict.fromkeys(("bordercolor", "lightcolor", "darkcolor"), color)
+
+
+def _flat(color: str) -> dict[str, str]:
+    """Return the options that give a widget a ground and an edge of one color."""
+    return {"background": color, **_edges(color)}

@@ -81,7 +81,7 @@ class Theme:
         self.mode = mode
         customtkinter.set_appearance_mode(mode)
         palette, size = self.palette, self.px(_ARROW)
-        arrow = smooth.chevron(size, self.scale, color=palette.dim, ground=palette.field)
+        arrow = smooth.chevron(size, self.scale, color=palette["dim"], ground=palette["field"])
         smooth.fill(self.root, self._arrow, arrow)
         restyle(ttk.Style(self.root), palette, self.px, self._arrow)
         self._set_options()
@@ -118,19 +118,19 @@ class Theme:
         """Color the widgets that Tk creates itself: lists of combo boxes, menus, dialogs."""
         palette = self.palette
         for pattern, color in (
-            ("*Menu.background", palette.card),
-            ("*Menu.foreground", palette.text),
-            ("*Menu.activeBackground", palette.fill),
-            ("*Menu.activeForeground", palette.on_fill),
-            ("*Menu.disabledForeground", palette.dim),
-            ("*TkFDialog*Canvas.background", palette.field),
-            ("*TkChooseDir*Canvas.background", palette.field),
+            ("*Menu.background", palette["card"]),
+            ("*Menu.foreground", palette["text"]),
+            ("*Menu.activeBackground", palette["fill"]),
+            ("*Menu.activeForeground", palette["on_fill"]),
+            ("*Menu.disabledForeground", palette["dim"]),
+            ("*TkFDialog*Canvas.background", palette["field"]),
+            ("*TkChooseDir*Canvas.background", palette["field"]),
         ):
             self.root.option_add(pattern, color)
         self.root.option_add("*TCombobox*Listbox.font", BODY)
         self.root.option_add("*TCombobox*Listbox.borderWidth", self.px(_LIST_MARGIN))
-        colors = ("-background", palette.field, "-foreground", palette.text)
-        chosen = ("-selectbackground", palette.fill, "-selectforeground", palette.on_fill)
+        colors = ("-background", palette["field"], "-foreground", palette["text"])
+        chosen = ("-selectbackground", palette["fill"], "-selectforeground", palette["on_fill"])
         self.root.tk.call("set", "::OneTrainerList", (*colors, *chosen))
         self.root.option_add("*Menu.font", BODY)
 

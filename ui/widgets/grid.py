@@ -7,11 +7,8 @@ import tkinter as tk
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import customtkinter
-
-from ui.theme.palette import Role
 from ui.theme.theme import pair
-from ui.widgets.thumbnails import Thumbnails
+from ui.widgets.drawing import Drawing
 from ui.widgets.widgets import Kit
 
 _RING = 2
@@ -38,15 +35,15 @@ class Box:
         return self.top + self.height
 
 
-Paint = Callable[[tk.Canvas, int, Box, bool], None]
+Paint = Callable[[int, Box, bool], None]
 
 
 class Grid:
     """Grid of cells that are painted on demand; place `outer`.
 
     Args:
-        paint: Draws the cell with an index into a box; the last argument is true for the selected
-            one.
+        paint: Draws the cell with an index into a box of `drawing`; the last argument is true for
+            the selected one.
         chosen: Called with the index when the user selects another cell.
         height: Height of a cell in pixels at 96 dpi.
         width: Width of a cell in pixels at 96 dpi; 0 fills the row, which makes the grid a list.
@@ -75,29 +72,17 @@ class Grid:
         self.count = 0
         self.current = -1
         self.outer = kit.frame(parent)
-        self.canvas = tk.Canvas(
-            self.outer, highlightthickness=_RING, borderwidth=0, takefocus=1, width=1, height=1
-        )
-        self.thumbnails = Thumbnails(kit, self.canvas)
-        ground: Role = "card"
-        kit.theme.paint(self.canvas, bg=ground, highlightbackground=ground, highlightcolor="accent")
-        self.canvas.configure(yscrollincrement=1)
-        self._bar = customtkinter.CTkScrollbar(
-            self.outer,
-            command=self._yview,
-            width=14,
-            fg_color=pair(ground),
-            bg_color=pair(ground),
-            button_color=pair("hover"),
-            button_hover_color=pair("border"),
-        )
+        self.drawing = Drawing(kit, self.outer, self._redraw, name=name)
+        self.canvas = self.drawing.canvas
+        kit.theme.paint(self.canvas, highlightbackground="card", highlightcolor="accent")
+        self.canvas.configure(highlightthickness=_RING, yscrollincrement=1, takefocus=1)
+        self._bar = kit.scrollbar(self.outer, self._yview)
         # The scrollbar always keeps its space, so that the width of the cells never changes.
         self._bar_shown = True
         self._bar.pack(side="right", fill="y")
         self.canvas.configure(yscrollcommand=self._bar_set)
         self.canvas.pack(side="left", fill="both", expand=True)
         self._bind()
-        kit.name(self.canvas, name)
 
     def show(self, count: int, current: int) -> None:
         """Show `count` cells and select the one at index `current`; -1 selects none."""
@@ -116,7 +101,7 @@ class Grid:
     def draw(self) -> None:
         """Draw the visible cells."""
         canvas = self.canvas
-        self.thumbnails.begin()
+        self.drawing.begin()
         if not self.count or canvas.winfo_width() <= 1:
             return
         columns = self._columns
@@ -125,11 +110,8 @@ class Grid:
         for index in range(first, min(self.count, below * columns)):
             box = self._box(index)
             if self.fills_current and index == self.current:
-                fill = self._kit.theme.palette.selected
-                canvas.create_rectangle(
-                    box.left, box.top, box.right, box.bottom, fill=fill, width=0
-                )
-            self._paint(canvas, index, box, index == self.current)
+                self.drawing.box(box.left, box.top, box.right, box.bottom, "selected")
+            self._paint(index, box, index == self.current)
 
     def take_focus(self) -> None:
         """Move the keyboard focus to the grid."""
@@ -160,8 +142,6 @@ class Grid:
 
     def _bind(self) -> None:
         canvas = self.canvas
-        canvas.bind("<Configure>", lambda _: self._resized())
-        canvas.bind("<<ThemeChanged>>", lambda _: self.draw())
         canvas.bind("<Button-1>", self._clicked)
         canvas.bind("<Double-Button-1>", lambda event: self._clicked(event, is_double=True))
         canvas.bind("<Triple-Button-1>", lambda _: "break")  # must not open a second time
@@ -250,7 +230,7 @@ class Grid:
     def _fit(self) -> None:
         self.canvas.configure(scrollregion=(0, 0, self._room[0], self._whole()))
 
-    def _resized(self) -> None:
+    def _redraw(self) -> None:
         self._fit()
         self._scroll_to_current()
         self.draw()
@@ -270,7 +250,6 @@ class Grid:
         is_needed = last - first < 0.999
         if is_needed != self._bar_shown:
             self._bar_shown = is_needed
-            face: Role = "hover" if is_needed else "card"
-            hover: Role = "border" if is_needed else "card"
-            self._bar.configure(button_color=pair(face), button_hover_color=pair(hover))
+            face, hover = (pair("hover"), pair("border")) if is_needed else (pair("card"),) * 2
+            self._bar.configure(button_color=face, button_hover_color=hover)
         self._bar.set(*self.canvas.yview())

@@ -4,10 +4,8 @@ import tkinter as tk
 from collections.abc import Callable
 from tkinter import ttk
 
-import customtkinter
-
 from ui.theme.palette import Role
-from ui.theme.theme import pair
+from ui.widgets.placing import show
 from ui.widgets.widgets import Kit
 
 _STEP = 60
@@ -33,15 +31,7 @@ class Scroller:
         self.canvas = tk.Canvas(self.outer, highlightthickness=0, borderwidth=0, takefocus=0)
         kit.theme.paint(self.canvas, bg=ground)
         self.canvas.configure(yscrollincrement=1)
-        self._bar = customtkinter.CTkScrollbar(
-            self.outer,
-            command=self.canvas.yview,
-            width=14,
-            fg_color=pair(ground),
-            bg_color=pair(ground),
-            button_color=pair("hover"),
-            button_hover_color=pair("border"),
-        )
+        self._bar = kit.scrollbar(self.outer, self.canvas.yview, ground=ground)
         self.canvas.configure(yscrollcommand=self._bar_set)
         self.inner: ttk.Frame = kit.frame(self.canvas, ground=ground)
         self._item = self.canvas.create_window(0, 0, window=self.inner, anchor="nw")
@@ -131,10 +121,7 @@ class Scroller:
         is_needed = float(last) - float(first) < 0.999
         if is_needed != self._bar_shown:
             self._bar_shown = is_needed
-            if is_needed:
-                self._bar.pack(side="right", fill="y", before=self.canvas)
-            else:
-                self._bar.pack_forget()
+            show(self._bar, is_needed, side="right", fill="y", before=self.canvas)
         self._bar.set(float(first), float(last))
         for notify in self.on_view:
             notify()
@@ -147,7 +134,7 @@ def bind_wheel(root: tk.Tk, kit: Kit) -> None:
         root.unbind_class("TCombobox", event)
 
     def scroll(event: "tk.Event[tk.Misc]") -> None:
-        steps = _steps(event)
+        steps = -1 if event.num == 4 or event.delta > 0 else 1
         widget: tk.Misc | None = event.widget if isinstance(event.widget, tk.Misc) else None
         while widget is not None:
             scroll_by_steps = kit.on_wheel.get(widget)
@@ -158,9 +145,3 @@ def bind_wheel(root: tk.Tk, kit: Kit) -> None:
 
     for sequence in ("<MouseWheel>", "<Button-4>", "<Button-5>"):
         root.bind_all(sequence, scroll)
-
-
-def _steps(event: "tk.Event[tk.Misc]") -> int:
-    if event.num in (4, 5):
-        return -1 if event.num == 4 else 1
-    return -1 if event.delta > 0 else 1

@@ -116,12 +116,12 @@ def paint(palette: Palette, ground: str, scale: float, *, is_on: bool, has_focus
 
     def layers(x: float, y: float) -> list[Layer]:
         to_line = math.hypot(max(0.0, abs(x) - reach), y)
-        ring = [(to_line - height / 2, palette.accent)] if has_focus else []
+        ring = [(to_line - height / 2, palette["accent"])] if has_focus else []
         return [
             *ring,
             (to_line - height / 2 + _RING * scale, ground),
-            (to_line - _TRACK * scale, palette.fill if is_on else palette.border),
-            (math.hypot(x - knob, y) - _KNOB * scale, palette.on_fill),
+            (to_line - _TRACK * scale, palette["fill"] if is_on else palette["border"]),
+            (math.hypot(x - knob, y) - _KNOB * scale, palette["on_fill"]),
         ]
 
     return smooth.paint(width, height, ground, layers)

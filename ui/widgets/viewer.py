@@ -3,11 +3,11 @@
 import tkinter as tk
 from collections.abc import Callable
 from pathlib import Path
-from tkinter import ttk
 
 from onetrainer.run.events import Sample
 from ui.background.image_cache import ImageCache
 from ui.progress.samples import SampleBook
+from ui.widgets.drawing import Drawing
 from ui.widgets.timeline import Timeline
 from ui.widgets.widgets import Kit
 
@@ -32,22 +32,21 @@ class Viewer:
         *,
         name: str = "",
     ) -> None:
-        self._kit = kit
         self._images = images
         self._moved = moved
         self._book = SampleBook()
         self._folder = Path()
         self._prompt = 0
         self._step = 0
-        self._drawn_step = -1
+        # Step of the visible image; -1 for none.
+        self.shown_step = -1
         self._is_comparing = False
         self._releasing = ""
-        self._image: object = None
         self._drawn_key: tuple[Path, int, int] | None = None
         self.outer, inner = kit.card(parent)
-        self._prompt_label: ttk.Label = kit.label(inner, style="Heading", wrap=480)
+        self._prompt_label = kit.label(inner, style="Heading", wrap=480)
         self._prompt_label.pack(anchor="w")
-        self._caption: ttk.Label = kit.label(inner, style="SmallDim")
+        self._caption = kit.label(inner, style="SmallDim")
         self._caption.pack(anchor="w", pady=(kit.px(1), kit.px(8)))
         self.timeline = Timeline(
             kit,
@@ -56,11 +55,18 @@ class Viewer:
             name=f"{name} timeline".strip(),
         )
         self.timeline.canvas.pack(side="bottom", fill="x", pady=(kit.px(8), 0))
-        self.canvas = tk.Canvas(inner, highlightthickness=0, takefocus=0, width=50, height=50)
-        kit.theme.paint(self.canvas, bg="card")
+        self._drawing = Drawing(
+            kit, inner, self._draw, width=50, height=50, name=f"{name} viewer".strip()
+        )
+        self.canvas = self._drawing.canvas
         self.canvas.pack(fill="both", expand=True)
-        kit.name(self.canvas, f"{name} viewer".strip())
-        self._bind()
+        line = self.timeline.canvas
+        line.bind("<Up>", lambda _: self._change_prompt(-1))
+        line.bind("<Down>", lambda _: self._change_prompt(1))
+        line.bind("<KeyPress-space>", lambda _: self._compare(True))
+        line.bind("<KeyRelease-space>", lambda _: self._compare(False))
+        self.canvas.bind("<ButtonPress-1>", lambda _: self._clicked())
+        self.canvas.bind("<ButtonRelease-1>", lambda _: self._compare(False))
 
     def show(self, folder: Path, book: SampleBook, prompt: int, step: int) -> None:
         """Show one sample of a run."""
@@ -82,16 +88,6 @@ class Viewer:
             return self._book.at(self._prompt, steps[0]) if steps else None
         return self._book.nearest(self._prompt, self._step)
 
-    def _bind(self) -> None:
-        canvas, line = self.canvas, self.timeline.canvas
-        canvas.bind("<Configure>", lambda _: self._draw())
-        line.bind("<Up>", lambda _: self._change_prompt(-1))
-        line.bind("<Down>", lambda _: self._change_prompt(1))
-        line.bind("<KeyPress-space>", lambda _: self._compare(True))
-        line.bind("<KeyRelease-space>", lambda _: self._compare(False))
-        canvas.bind("<ButtonPress-1>", lambda _: self._clicked())
-        canvas.bind("<ButtonRelease-1>", lambda _: self._compare(False))
-
     def _clicked(self) -> str:
         self.take_focus()
         # "break" also keeps customtkinter from moving the focus to the image.
@@ -103,52 +99,34 @@ class Viewer:
             return
         prompt = " ".join(sample.prompt.split()) or "(no prompt)"
         self._prompt_label.configure(text=prompt, wraplength=max(200, self.canvas.winfo_width()))
-        now = f"Step {sample.step:,}"
+        caption = f"Step {sample.step:,}  ·  seed {sample.seed}"
+        caption += "  ·  hold Space to compare with the first step"
         if self._is_comparing:
-            now += " · first step, for comparison"
-        self._caption.configure(
-            text=f"{now}  ·  seed {sample.seed}  ·  hold Space to compare with the first step"
-            if not self._is_comparing
-            else now
-        )
-        self.timeline.show(self._book.steps_of(self._prompt), self._nearest_step())
-        self._draw_image(sample)
-        self._load_neighbors()
-
-    def _draw_image(self, sample: Sample) -> None:
-        width, height = self.canvas.winfo_width(), self.canvas.winfo_height()
-        if width < 60 or height < 60:
-            return
-        key = (self._folder / sample.path, width, height)
-        if key == self._drawn_key:
-            return
-        # The previous image stays until this one is decoded, which avoids flicker.
-        image = self._images.get(*key, self._draw)
-        if image is None:
-            return
-        from PIL.ImageTk import PhotoImage
-
-        self._image = PhotoImage(image, master=self.canvas)
-        self._drawn_key = key
-        self._drawn_step = sample.step
-        self.canvas.delete("all")
-        self.canvas.create_image(width // 2, height // 2, image=self._image)
-
-    def _load_neighbors(self) -> None:
+            caption = f"Step {sample.step:,} · first step, for comparison"
+        self._caption.say(caption)
         steps = self._book.steps_of(self._prompt)
-        now = self._nearest_step()
-        if now not in steps:
-            return
-        index = steps.index(now)
-        width, height = self.canvas.winfo_width(), self.canvas.winfo_height()
-        for near in (index - 1, index + 1):
-            sample = self._book.at(self._prompt, steps[near]) if 0 <= near < len(steps) else None
-            if sample is not None and width >= 60:
-                self._images.get(self._folder / sample.path, width, height, _nothing)
+        nearest = self._book.nearest(self._prompt, self._step)
+        now = nearest.step if nearest else 0
+        self.timeline.show(steps, now)
+        width, height = self._drawing.width, self._drawing.height
+        if width >= 60 and height >= 60:
+            self._draw_image(sample, width, height)
+            index = steps.index(now)
+            # Their images are only decoded, for the next key.
+            for near in (*steps[max(0, index - 1) : index], *steps[index + 1 : index + 2]):
+                neighbor = self._book.at(self._prompt, near)
+                if neighbor is not None:
+                    self._images.get(self._folder / neighbor.path, width, height, _nothing)
 
-    def _nearest_step(self) -> int:
-        sample = self._book.nearest(self._prompt, self._step)
-        return sample.step if sample else 0
+    def _draw_image(self, sample: Sample, width: int, height: int) -> None:
+        key = (self._folder / sample.path, width, height)
+        # The previous image stays until this one is decoded, which avoids flicker.
+        image = self._images.get(*key, self._draw) if key != self._drawn_key else None
+        if image is not None:
+            self._drawn_key, self.shown_step = key, sample.step
+            self._drawing.forget()
+            self._drawing.begin()
+            self._drawing.image(key, image, width // 2, height // 2, 0)
 
     def _change_prompt(self, by: int) -> str:
         prompts = self._book.prompts

@@ -4,144 +4,42 @@ customtkinter draws buttons, cards and progress bars, ttk everything dense. The 
 reach customtkinter's own widgets; it does reach the ones made here.
 """
 
-import time
 import tkinter as tk
 from collections.abc import Callable
 from tkinter import ttk
-from typing import Literal
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 import customtkinter
 
 from ui.background.threads import Jobs
 from ui.theme.palette import Role
 from ui.theme.theme import Theme, pair
+from ui.widgets.button import Button, ButtonKind, Command
 from ui.widgets.switch import Switch, Switches
-from ui.widgets.tooltip import Tooltip
 
-ButtonKind = Literal["primary", "plain", "danger", "quiet"]
-Command = Callable[[], object]
-
-_RING = 2
-_ROOM = 13
 _CARD_PAD = 18
-# Longer than the interval of a double click.
-_IGNORE_CLICKS_S = 0.5
-_BUTTON_COLORS: dict[ButtonKind, tuple[Role, Role, Role]] = {
-    "primary": ("fill", "fill_hover", "on_fill"),
-    "plain": ("raised", "hover", "text"),
-    "danger": ("danger_fill", "danger_fill", "on_fill"),
-    "quiet": ("card", "raised", "text"),
-}
 
 
-class Button:
-    """Button that the Tab key reaches and whose tooltip says why it is disabled."""
+class Label(ttk.Label):
+    """Label whose text and style change together.
 
-    def __init__(
-        self,
-        kit: "Kit",
-        parent: tk.Misc,
-        text: str,
-        command: Command,
-        *,
-        kind: ButtonKind = "plain",
-        ground: Role = "card",
-        width: int = 0,
-        height: int = 30,
-    ) -> None:
-        face, hover, text_role = _BUTTON_COLORS[kind]
-        self._ground = ground
-        self._kind: ButtonKind = kind
-        self._face: Role = ground if kind == "quiet" else face
-        self._command = command
-        self._kit = kit
-        self._text_role = text_role
-        self.reason = ""
-        self._min_width = width
-        self._ignores_clicks_until = 0.0
-        self.widget = customtkinter.CTkButton(
-            parent,
-            text=text,
-            width=width or self._width(text),
-            height=height,
-            corner_radius=6,
-            border_width=_RING,
-            border_spacing=3,
-            fg_color=pair(self._face),
-            bg_color=pair(ground),
-            hover_color=pair(hover),
-            border_color=pair(self._face),
-            text_color=pair(text_role),
-            text_color_disabled=pair("dim"),
-            font=kit.theme.ctk_font(),
-            command=self._call,
-        )
-        self._help = ""
-        self._tooltip = Tooltip(self.widget, kit.theme, lambda: self.reason or self._help)
-        focusable(self.widget, self._call, self._show_focus)
+    wraps: whether `wrap_in_card` applies to it, with so many pixels less than the card: `inset`.
+    """
 
-    def describe(self, text: str) -> "Button":
-        """Set the tooltip and return the button."""
-        self._help = text
-        return self
+    ground = "Card"
+    wraps = False
+    inset = 0
 
-    def set_text(self, text: str) -> None:
-        """Change the label."""
-        if self.widget.cget("text") != text:
-            self.widget.configure(text=text, width=max(self._min_width, self._width(text)))
-
-    def set_kind(self, kind: ButtonKind) -> None:
-        """Change the appearance."""
-        if kind == self._kind:
-            return
-        face, hover, self._text_role = _BUTTON_COLORS[kind]
-        self._kind, self._face = kind, self._ground if kind == "quiet" else face
-        shown: Role = "raised" if self.reason else self._face
-        self.widget.configure(
-            fg_color=pair(shown),
-            border_color=pair(shown),
-            hover_color=pair(hover),
-            text_color=pair(self._text_role),
-        )
-
-    def enable(self, reason: str = "") -> None:
-        """Enable the button, or disable it for a reason."""
-        if reason == self.reason:
-            return
-        self.reason = reason
-        self.widget.configure(
-            state="disabled" if reason else "normal",
-            fg_color=pair("raised" if reason else self._face),
-            border_color=pair("raised" if reason else self._face),
-        )
-
-    def take_focus(self) -> None:
-        """Move the keyboard focus to the button."""
-        _canvas_of(self.widget).focus_set()
-
-    def ignore_clicks(self) -> None:
-        """Ignore clicks for a moment, because another button was here until now."""
-        self._ignores_clicks_until = time.monotonic() + _IGNORE_CLICKS_S
+    def say(self, text: str, style: str | None = None) -> None:
+        """Show a text, in another style if there is one: "SmallDim", or "" for the usual one."""
+        self.configure(text=text)
+        if style is not None:
+            self.configure(style=f"{style}.{self.ground}.TLabel".lstrip("."))
 
     @property
-    def is_enabled(self) -> bool:
-        """Whether a click has an effect."""
-        return not self.reason and time.monotonic() >= self._ignores_clicks_until
-
-    def _width(self, text: str) -> int:
-        """Return the width of the label plus padding, in pixels at 96 dpi."""
-        theme = self._kit.theme
-        return round(theme.measure(text) / theme.scale) + 2 * _ROOM
-
-    def _call(self) -> None:
-        if self.is_enabled:
-            self._command()
-
-    def _show_focus(self, has_focus: bool) -> None:
-        ring: Role = "accent" if self._text_role != "on_fill" else "text"
-        ignore_clicks: Role = "raised" if self.reason else self._face
-        self.widget.configure(border_color=pair(ring if has_focus else ignore_clicks))
+    def text(self) -> str:
+        """The shown text; "" while the label is hidden."""
+        return str(self.cget("text")) if self.winfo_manager() else ""
 
 
 class Kit:
@@ -151,8 +49,8 @@ class Kit:
         self.theme = theme
         self.jobs = jobs
         self._switches = Switches(theme)
-        self.named: dict[str, tk.Misc] = {}
-        self.buttons: dict[str, Button] = {}
+        self._named: dict[str, list[tk.Misc]] = {}
+        self._buttons: WeakValueDictionary[str, Button] = WeakValueDictionary()
         self.with_problem: WeakSet[tk.Misc] = WeakSet()
         self.on_wheel: WeakKeyDictionary[tk.Misc, Callable[[int], None]] = WeakKeyDictionary()
 
@@ -161,18 +59,32 @@ class Kit:
         return self.theme.px(length)
 
     def name(self, widget: tk.Misc, name: str) -> None:
-        """Register a control by name, for tests and assistive tools."""
-        self.named[name] = widget
+        """Register a control by name, for tests and assistive tools.
 
-    def name_button(self, button: Button, name: str) -> None:
-        """Register a button by name."""
-        self.name(button.widget, name)
-        self.buttons[name] = button
+        Controls of several variants may share a name, which then means the visible one.
+        """
+        others = [other for other in self._named.get(name, []) if other.winfo_exists()]
+        self._named[name] = [*others, widget]
 
-    def named_within(self, box: tk.Misc) -> dict[str, tk.Misc]:
-        """Return the named controls inside a widget."""
-        inside = f"{box}."
-        return {name: w for name, w in self.named.items() if str(w).startswith(inside)}
+    def forget(self, box: tk.Misc) -> None:
+        """Forget the names of a control and of those inside it."""
+        for name, widgets in list(self._named.items()):
+            left = [widget for widget in widgets if not f"{widget}.".startswith(f"{box}.")]
+            if left != widgets:
+                del self._named[name]
+                if left:
+                    self._named[name] = left
+
+    @property
+    def named(self) -> dict[str, tk.Misc]:
+        """Controls by name."""
+        return {name: _visible(widgets) for name, widgets in self._named.items()}
+
+    @property
+    def buttons(self) -> dict[str, Button]:
+        """Buttons by name."""
+        found = {name: self._buttons.get(str(widget)) for name, widget in self.named.items()}
+        return {name: button for name, button in found.items() if button is not None}
 
     def set_has_problem(self, widget: tk.Misc, is_troubled: bool) -> None:
         """Record whether a message about its value is shown below a control."""
@@ -193,9 +105,10 @@ class Kit:
         width: int = 0,
     ) -> Button:
         """Create a button; `name` registers it."""
-        made = Button(self, parent, text, command, kind=kind, ground=ground, width=width)
+        made = Button(self.theme, parent, text, command, kind=kind, ground=ground, width=width)
+        self._buttons[str(made.widget)] = made
         if name:
-            self.name_button(made, name)
+            self.name(made.widget, name)
         return made
 
     def label(
@@ -206,13 +119,32 @@ class Kit:
         style: str = "",
         ground: Role = "card",
         wrap: int = 0,
-    ) -> ttk.Label:
+    ) -> "Label":
         """Create a label. style: "Dim", "Small", "SmallDim", "Bold", "Heading", "Danger", …"""
-        full = f"{style}.{ground.capitalize()}.TLabel".lstrip(".")
-        label = ttk.Label(parent, text=text, style=full, justify="left")
+        label = Label(parent, text=text, justify="left")
+        label.ground = ground.capitalize()
+        label.say(text, style)
         if wrap:
             label.configure(wraplength=self.px(wrap))
+            label.wraps = True
         return label
+
+    def heading(
+        self, parent: tk.Misc, title: str = "", lead: str = "", *, ground: Role = "window"
+    ) -> tuple[ttk.Frame, "Label", "Label"]:
+        """Create title and lead of a page; return the frame to place and both labels."""
+        frame = self.frame(parent, ground=ground)
+        title_label = self.label(frame, title, style="Title", ground=ground)
+        lead_label = self.label(frame, lead, style="Dim", ground=ground)
+        title_label.pack(anchor="w")
+        lead_label.pack(anchor="w")
+        return frame, title_label, lead_label
+
+    def divider(self, parent: tk.Misc) -> tk.Frame:
+        """Create a thin line."""
+        line = tk.Frame(parent, height=1)
+        self.theme.paint(line, bg="line")
+        return line
 
     def frame(self, parent: tk.Misc, *, ground: Role = "card") -> ttk.Frame:
         """Create an empty frame with a background color of the theme."""
@@ -228,6 +160,58 @@ class Kit:
         inner = self.frame(outer)
         inner.pack(fill="both", expand=True, padx=self.px(_CARD_PAD), pady=self.px(14))
         return outer, inner
+
+    def wrap_in_card(self, box: tk.Misc, width: int) -> None:
+        """Wrap the labels of cards in a box to a width of the cards in pixels.
+
+        The width is passed in because a card that is as wide as its text never becomes narrower.
+        """
+        for widget in box.winfo_children():
+            if isinstance(widget, Label) and widget.wraps:
+                room = max(120, width - 2 * self.px(_CARD_PAD))
+                widget.configure(wraplength=room - widget.inset)
+            self.wrap_in_card(widget, width)
+
+    def titled_card(
+        self, parent: tk.Misc, title: str
+    ) -> tuple[customtkinter.CTkFrame, ttk.Frame, ttk.Frame]:
+        """Create a card with a title; return the frame to place, its head and the one to fill."""
+        outer, inner = self.card(parent)
+        head = self.frame(inner)
+        head.pack(fill="x")
+        self.label(head, title, style="Heading").pack(side="left")
+        return outer, head, inner
+
+    def empty_card(
+        self, parent: tk.Misc, title: str, text: str
+    ) -> tuple[customtkinter.CTkFrame, ttk.Frame]:
+        """Create a card for a page without contents; return it and the frame for its buttons."""
+        outer, inner = self.card(parent)
+        self.label(inner, title, style="Heading").pack(anchor="w")
+        pad = (self.px(6), self.px(12))
+        self.label(inner, text, wrap=520).pack(anchor="w", pady=pad)
+        line = self.frame(inner)
+        line.pack(anchor="w")
+        return outer, line
+
+    def scrollbar(
+        self,
+        parent: tk.Misc,
+        command: Callable[..., object],
+        *,
+        ground: Role = "card",
+        width: int = 14,
+    ) -> customtkinter.CTkScrollbar:
+        """Create a vertical scrollbar."""
+        return customtkinter.CTkScrollbar(
+            parent,
+            command=command,
+            width=width,
+            fg_color=pair(ground),
+            bg_color=pair(ground),
+            button_color=pair("hover"),
+            button_hover_color=pair("border"),
+        )
 
     def switch(
         self, parent: tk.Misc, command: Command, *, text: str = "", ground: Role = "card"
@@ -252,48 +236,11 @@ class Kit:
         return bar
 
 
-def focusable(widget: tk.Misc, press: Command, show: Callable[[bool], None]) -> None:
-    """Let Tab reach a customtkinter widget, and Space and Return press it.
-
-    customtkinter draws on an inner canvas, which it keeps out of the Tab order.
-    `show` is called with whether the widget has the focus.
-    """
-    canvas = _canvas_of(widget)
-    canvas.configure(takefocus=1)
-
-    def pressed(_: "tk.Event[tk.Canvas]") -> str:
-        press()
-        return "break"
-
-    for key in ("<space>", "<Return>", "<KP_Enter>"):
-        canvas.bind(key, pressed)
-    canvas.bind("<FocusIn>", lambda _: show(True))
-    canvas.bind("<FocusOut>", lambda _: show(False))
-
-
-def _canvas_of(widget: tk.Misc) -> tk.Canvas:
-    return next(child for child in widget.winfo_children() if isinstance(child, tk.Canvas))
-
-
-def wrap_in_card(kit: Kit, width: int, *labels: ttk.Label) -> int:
-    """Wrap labels to a card of a width in pixels, and return the width of a line.
-
-    The width is passed in because a card that is as wide as its text would never become narrower.
-    """
-    room = max(120, width - 2 * kit.px(_CARD_PAD))
-    for label in labels:
-        label.configure(wraplength=room)
-    return room
-
-
-def while_visible(widget: tk.Misc, refresh: Callable[[], None]) -> Callable[[], None]:
-    """Return a function that refreshes only while a widget is displayed."""
-
-    def refresh_if_visible() -> None:
-        if widget.winfo_ismapped():
-            refresh()
-
-    return refresh_if_visible
+def _visible(widgets: list[tk.Misc]) -> tk.Misc:
+    """Return the visible one of several controls with one name."""
+    if len(widgets) == 1:
+        return widgets[0]
+    return next((widget for widget in reversed(widgets) if widget.winfo_viewable()), widgets[-1])
 
 
 def focused(widget: tk.Misc) -> tk.Misc | None:

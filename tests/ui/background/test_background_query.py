@@ -60,14 +60,14 @@ def test_an_answer_is_of_the_settings_it_was_asked_of(query, jobs, answers, draf
     assert query.is_requested
 
 
-def test_an_answer_is_dropped_where_the_settings_have_changed_meanwhile(
+def test_an_answer_is_outdated_where_the_settings_have_changed_meanwhile(
     query, jobs, answers, draft
 ):
     query.start()
     draft.set("data.resolution", 128)
     answers.answers.put("of before")
     deliver_until(jobs, lambda: not query.is_working)
-    assert (query.answer, query.is_requested) == (None, False)
+    assert (query.is_outdated, query.is_requested) == (True, False)
 
 
 def test_what_is_cancelled_is_reported_so_and_changes_nothing(query, jobs, answers):

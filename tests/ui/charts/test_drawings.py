@@ -51,14 +51,14 @@ def test_parts_of_a_stacked_bar_are_proportional_to_their_size(kit, root):
     # Of 800 bytes in all; a pixel is the seam.
     assert (unet[0], unet[2]) == (0, pytest.approx(WIDTH * 300 / 800 - 1))
     assert (vae[0], vae[2]) == (pytest.approx(WIDTH * 3 / 8), pytest.approx(WIDTH / 2 - 1))
-    assert boxes(canvas, DARK.danger) == []  # it fits
+    assert boxes(canvas, DARK["danger"]) == []  # it fits
 
 
 def test_a_stacked_bar_marks_the_end_of_the_available_space(kit, root):
     stack = StackedBar(kit, root, has_legend=False)
     canvas = placed(root, stack.canvas)
     stack.show([("unet", "UNet", 1000)], {"unet": 0}, 750)
-    (edge,) = boxes(canvas, DARK.danger)
+    (edge,) = boxes(canvas, DARK["danger"])
     assert edge[0] == pytest.approx(WIDTH * 0.75)
 
 
@@ -66,7 +66,7 @@ def test_bars_of_a_table_are_proportional_to_their_fractions(kit, root):
     table = BarTable(kit, root, color="validation")
     canvas = placed(root, table.canvas)
     table.show([BarRow("a", 1.0, "0.4"), BarRow("b", 0.25, "0.1"), BarRow("c", 0.0, "0.0")])
-    first, second = boxes(canvas, DARK.validation)
+    first, second = boxes(canvas, DARK["validation"])
     full = first[2] - first[0]
     assert second[2] - second[0] == pytest.approx(full / 4, abs=1)
 
@@ -77,15 +77,15 @@ def test_a_long_name_is_cut_and_leaves_room_for_its_bar(kit, root):
     table.show([BarRow("a very long name of a folder " * 5, 1.0, "0.4")])
     words = [canvas.itemcget(item, "text") for item in canvas.find_all() if _is_text(canvas, item)]
     assert words[0].startswith("a very long") and words[0].endswith("…")
-    assert boxes(canvas, DARK.validation)
+    assert boxes(canvas, DARK["validation"])
 
 
 def test_validation_images_have_a_panel_with_a_scale_of_their_own(kit, root):
     chart = LossChart(kit, root)
     canvas = placed(root, chart.canvas)
     chart.show(curve(), [], validation(0.1438, 0.1402, 0.1411))
-    (line,) = boxes(canvas, DARK.accent)
-    found = boxes(canvas, DARK.validation)
+    (line,) = boxes(canvas, DARK["accent"])
+    found = boxes(canvas, DARK["validation"])
     dots = [box for box in found if len(box) == 4]
     assert len(dots) == 3
     assert min(box[1] for box in dots) > max(line[1::2])
@@ -99,7 +99,7 @@ def test_the_lowest_one_has_a_ring(kit, root):
     canvas = placed(root, chart.canvas)
     chart.show(curve(), [], validation(0.1438, 0.1402, 0.1411))
     rings = [i for i in canvas.find_all() if canvas.type(i) == "oval" and _outline(canvas, i)]
-    dots = [box for box in boxes(canvas, DARK.validation) if len(box) == 4]
+    dots = [box for box in boxes(canvas, DARK["validation"]) if len(box) == 4]
     (ring,) = (canvas.coords(item) for item in rings)
     assert (ring[0] + ring[2]) / 2 == pytest.approx((dots[1][0] + dots[1][2]) / 2)
     assert (ring[1] + ring[3]) / 2 == pytest.approx((dots[1][1] + dots[1][3]) / 2)
@@ -109,8 +109,8 @@ def test_both_panels_have_the_same_steps(kit, root):
     chart = LossChart(kit, root)
     canvas = placed(root, chart.canvas)
     chart.show(curve(), [50], validation(0.1438, 0.1402, 0.1411))
-    dots = [box for box in boxes(canvas, DARK.validation) if len(box) == 4]
-    (mark,) = (box for box in boxes(canvas, DARK.good) if len(box) == 6)
+    dots = [box for box in boxes(canvas, DARK["validation"]) if len(box) == 4]
+    (mark,) = (box for box in boxes(canvas, DARK["good"]) if len(box) == 6)
     assert mark[2] == pytest.approx((dots[1][0] + dots[1][2]) / 2)
 
 
@@ -118,8 +118,8 @@ def test_a_low_chart_shows_the_loss_of_training_alone(kit, root):
     chart = LossChart(kit, root)
     canvas = placed(root, chart.canvas, height=120)
     chart.show(curve(), [], validation(0.1438, 0.1402))
-    assert boxes(canvas, DARK.validation) == []
-    assert boxes(canvas, DARK.accent)
+    assert boxes(canvas, DARK["validation"]) == []
+    assert boxes(canvas, DARK["accent"])
 
 
 def _is_text(canvas, item):
@@ -127,4 +127,4 @@ def _is_text(canvas, item):
 
 
 def _outline(canvas, item):
-    return canvas.itemcget(item, "outline") == DARK.good
+    return canvas.itemcget(item, "outline") == DARK["good"]

@@ -1,7 +1,7 @@
 """The menu of presets: a newcomer finds the family, everybody their own first."""
 
-from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -11,7 +11,7 @@ from onetrainer.presets.presets import (
     find_presets,
 )
 from onetrainer.run.user_folder import user_folder
-from ui.actions.preset_actions import PresetActions
+from ui.dialogs.preset_list import PresetMenu
 from ui.dialogs.preset_menu import (
     family_groups,
     menu_line,
@@ -81,9 +81,9 @@ def test_the_first_part_of_a_description_stands_for_it():
 @pytest.fixture
 def make_menu(root, kit, tmp_path):
     def make(draft, *, said):
-        act = SimpleNamespace(show_message=said.append)
+        act = Mock(show_message=said.append)
         context = SimpleNamespace(root=root, kit=kit, draft=draft, act=act)
-        made = PresetActions(context, tmp_path / "demo").menu
+        made = PresetMenu(context, tmp_path / "demo")
         made.fill()
         return made
 
@@ -119,8 +119,8 @@ def test_the_menu_marks_the_preset_that_is_open_and_greys_no_heading(home, make_
     lists = [label.strip(" ✓") for kind, _, label in first if kind == "cascade"]
     assert lists == ["SD 1.5", "SD 2", "SDXL"]
     palette = made._context.kit.theme.palette
-    assert str(made.menu.cget("disabledforeground")) == palette.accent
-    assert str(made.menu.entrycget(1, "foreground")) == palette.dim
+    assert str(made.menu.cget("disabledforeground")) == palette["accent"]
+    assert str(made.menu.entrycget(1, "foreground")) == palette["dim"]
     made.menu.invoke(1)
     assert said == ["There are no changes."]
 
@@ -142,7 +142,7 @@ def test_every_built_in_preset_is_loaded_from_its_line(home, make_menu):
     draft = Draft()
     made = make_menu(draft, said=[])
     opened = []
-    made._actions = replace(made._actions, load=lambda path, preset: opened.append(preset.name))
+    made._context.act.load_file = lambda path, preset: opened.append(preset.name)
     made.fill()
     for menu in menus_within(made.menu)[1:]:
         for place in range(menu.index("end") + 1):

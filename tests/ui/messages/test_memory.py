@@ -1,6 +1,7 @@
 """A forecast of memory in words, colors and shares."""
 
-from onetrainer.run.events import Failed, Forecast
+from onetrainer.errors import UserError
+from onetrainer.run.events import Forecast
 from ui.messages.memory import (
     REST,
     colors_of,
@@ -106,5 +107,5 @@ def test_what_was_counted_is_shown_where_it_is_not_plain():
 
 
 def test_a_failure_is_reported_without_the_log():
-    failed = Failed("program", "the worker died", "", "The log is /tmp/x:\n  | Traceback")
+    failed = UserError("the worker died", "", "The log is /tmp/x:\n  | Traceback")
     assert failure_text(failed) == "The worker died. The log is /tmp/x."

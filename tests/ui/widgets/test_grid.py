@@ -15,7 +15,7 @@ class GridWindow:
         self.cells = Grid(
             kit,
             root,
-            lambda canvas, place, box, is_current: self.drawn.add(place),
+            lambda place, box, is_current: self.drawn.add(place),
             self.chosen.append,
             name="cells",
             height=40,

@@ -153,12 +153,12 @@ def test_a_disabled_button_says_why_and_does_nothing(kit, root):
 
 def test_the_knob_of_a_switch_is_round_and_light():
     for palette, is_on in product(PALETTES.values(), (True, False)):
-        rows = paint(palette, palette.window, 1.0, is_on=is_on, has_focus=False)
-        widths = [row.count(palette.on_fill) for row in rows]
+        rows = paint(palette, palette["window"], 1.0, is_on=is_on, has_focus=False)
+        widths = [row.count(palette["on_fill"]) for row in rows]
         assert widths == widths[::-1]
         assert max(widths) == sum(bool(width) for width in widths) >= 12
-        assert rows[0] == rows[-1] == [palette.window] * len(rows[0])
-        assert contrast(palette.on_fill, palette.fill if is_on else palette.border) >= 3
+        assert rows[0] == rows[-1] == [palette["window"]] * len(rows[0])
+        assert contrast(palette["on_fill"], palette["fill"] if is_on else palette["border"]) >= 3
 
 
 def test_the_list_of_a_combo_box_has_margins_and_follows_the_theme(forms, kit, root):
@@ -169,7 +169,7 @@ def test_the_list_of_a_combo_box_has_margins_and_follows_the_theme(forms, kit, r
         root.update()
         listed = f"{box}.popdown.f.l"
         assert root.tk.call(listed, "get", 0) == "  SD 1.5"
-        assert root.tk.call(listed, "cget", "-background") == kit.theme.palette.field
+        assert root.tk.call(listed, "cget", "-background") == kit.theme.palette["field"]
         assert int(root.tk.call(listed, "cget", "-borderwidth")) >= 4
         root.tk.call("ttk::combobox::Unpost", box)
         root.update()

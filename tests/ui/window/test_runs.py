@@ -276,9 +276,9 @@ def test_a_double_click_does_not_press_what_came_in_its_place_and_a_hanging_run_
     desk.ask("take clicks")
     began = time.monotonic()
     desk.click("stop")
-    is_offered = desk.widget("kill")["shown"]
+    is_offered = desk.widget("kill now")["shown"]
     assert not is_offered or time.monotonic() - began > KILL_AFTER
-    desk.wait(lambda: desk.widget("kill")["shown"], "the offer to kill")
-    desk.click("kill")
+    desk.wait(lambda: desk.widget("kill now")["shown"], "the offer to kill")
+    desk.click("kill now")
     desk.wait_state(status="died")
     assert "SIGKILL" in desk.state["banner"]

@@ -16,14 +16,12 @@ class KeysPage(View):
         kit = context.kit
         scroller = Scroller(kit, parent)
         self.outer: tk.Widget = scroller.outer
-        box = kit.frame(scroller.inner, ground="window")
+        box, _, _ = kit.heading(
+            scroller.inner, "Keys", "The whole program can be used without a mouse."
+        )
         box.pack(anchor="nw", padx=kit.px(28), pady=kit.px(21))
-        kit.label(box, "Keys", style="Title", ground="window").pack(anchor="w")
-        kit.label(
-            box, "The whole program can be used without a mouse.", style="Dim", ground="window"
-        ).pack(anchor="w", pady=(0, kit.px(14)))
         outer, inner = kit.card(box)
-        outer.pack(anchor="w")
+        outer.pack(anchor="w", pady=(kit.px(14), 0))
         inner.grid_columnconfigure(0, minsize=kit.px(220))
         inner.grid_columnconfigure(1, minsize=kit.px(380))
         pages = [(page.key, f"Go to {page.title}") for page in context.pages if page.key]

@@ -2,8 +2,6 @@
 
 import tkinter as tk
 from functools import partial
-from pathlib import Path
-from tkinter import ttk
 from typing import TYPE_CHECKING
 
 from onetrainer.errors import Problem, sentence
@@ -13,17 +11,16 @@ from ui.background.image_check import (
     FindingGroup,
     check_images,
     finding_groups,
-    finding_title,
-    findings_in,
     result_text,
 )
 from ui.context import Context
 from ui.messages.line_breaks import shorten, shorten_start
 from ui.messages.problems import capitalized, problem_text
 from ui.theme.palette import Role
+from ui.theme.theme import BOLD
 from ui.widgets.grid import Box, Grid
+from ui.widgets.placing import show, while_visible
 from ui.widgets.tooltip import Tooltip
-from ui.widgets.widgets import while_visible
 
 if TYPE_CHECKING:
     from onetrainer.checks.image_check import CheckResult
@@ -41,7 +38,6 @@ _ROW, _KIND_ROW = 96, 30
 _THUMB = 80
 _MAX_LINES = 2
 _TONES: dict[str, Role] = {"error": "danger", "warning": "warning"}
-_SMALL, _BOLD = "OneTrainerSmall", "OneTrainerBold"
 # Kinds of findings whose file is often no readable image.
 _NO_IMAGE = ("orphan", "unreadable")
 _NONE = "Select a finding first."
@@ -81,11 +77,8 @@ class CheckTab:
         self._button.set_text("Stop" if check.is_working else start_text)
         self._button.set_kind("plain" if check.is_working or check.answer else "primary")
         self._show_message()
-        if check.is_working:
-            self._bar.set(check.done / check.total if check.total else 0)
-            self._bar.pack(fill="x", pady=(self._context.kit.px(10), 0))
-        else:
-            self._bar.pack_forget()
+        self._bar.set(check.done / check.total if check.total else 0)
+        show(self._bar, check.is_working, fill="x", pady=(self._context.kit.px(10), 0))
         if check.answer is None or check.failed is not None:
             self._shown = None
             self._body.pack_forget()
@@ -106,7 +99,7 @@ class CheckTab:
             text, style = f"{result_text(check.answer)} {_OF_EARLIER}", "Warning"
         elif check.answer is not None:
             text, style = result_text(check.answer), ""
-        self._message.configure(text=text, style=f"{style}.Card.TLabel".lstrip("."))
+        self._message.say(text, style)
 
     def _clicked(self) -> None:
         if self.check.is_working:
@@ -126,7 +119,7 @@ class CheckTab:
             line, "Check now", self._clicked, name="check images", kind="primary"
         )
         self._button.widget.pack(side="left", padx=(0, kit.px(16)), anchor="n")
-        self._message: ttk.Label = kit.label(line, _INTRO, style="Dim", wrap=640)
+        self._message = kit.label(line, _INTRO, style="Dim", wrap=640)
         self._message.pack(side="left", fill="x", expand=True)
         kit.name(self._message, "check message")
         self._bar = kit.progress(inner)
@@ -159,7 +152,7 @@ class CheckTab:
         outer.grid(row=0, column=1, sticky="nsew")
         line = kit.frame(inner)
         line.pack(fill="x", pady=(0, kit.px(8)))
-        self._title: ttk.Label = kit.label(line, style="Heading")
+        self._title = kit.label(line, style="Heading")
         self._title.pack(side="left")
         # Created in reading order, which is the Tab order, but packed from the right.
         self._open = kit.button(line, "Open image", self._open_file, name="open finding")
@@ -199,9 +192,10 @@ class CheckTab:
     def _choose_group(self, index: int) -> None:
         self._group = index
         group = self._groups[index]
-        self._findings = findings_in(self._shown.findings, group.key) if self._shown else []
-        self._title.configure(text=group.title if self._findings else _CLEAN)
-        self._list.thumbnails.forget()
+        every = self._shown.findings if self._shown else []
+        self._findings = [each for each in every if group.key in ("", each.kind)]
+        self._title.say(group.title if self._findings else _CLEAN)
+        self._list.drawing.forget()
         self._list.show(len(self._findings), 0 if self._findings else -1)
         self._list.to_top()
         self._enable()
@@ -224,73 +218,46 @@ class CheckTab:
             path = self._chosen.path
             self._context.act.open_path(path if path.is_dir() else path.parent)
 
-    def _paint_group(self, canvas: tk.Canvas, index: int, box: Box, is_current: bool) -> None:
-        group, kit = self._groups[index], self._context.kit
-        middle, px, palette = box.top + box.height // 2, kit.px, kit.theme.palette
-        figure = f"{group.count:,}"
-        room = box.width - px(30) - kit.theme.measure(figure)
-        canvas.create_text(
-            box.left + px(8),
-            middle,
-            text=shorten(group.title, room, kit.theme.measure),
-            anchor="w",
-            font=_SMALL,
-            fill=palette.text,
-        )
-        canvas.create_text(
-            box.left + box.width - px(8),
-            middle,
-            text=figure,
-            anchor="e",
-            font=_SMALL,
-            fill=palette[_TONES.get(group.severity, "dim")],
-        )
+    def _paint_group(self, index: int, box: Box, is_current: bool) -> None:
+        group, drawing, px = self._groups[index], self._group_list.drawing, self._context.kit.px
+        middle, figure = box.top + box.height // 2, f"{group.count:,}"
+        room = box.width - px(30) - self._context.kit.theme.measure(figure)
+        drawing.text(box.left + px(8), middle, group.title, anchor="w", room=room)
+        tone = _TONES.get(group.severity, "dim")
+        drawing.text(box.right - px(8), middle, figure, tone, anchor="e")
 
-    def _paint(self, canvas: tk.Canvas, index: int, box: Box, is_current: bool) -> None:
+    def _paint(self, index: int, box: Box, is_current: bool) -> None:
         """Draw a finding: thumbnail, the image it is compared with, file name, problem, remedy."""
-        finding, kit = self._findings[index], self._context.kit
-        px, palette, measure = kit.px, kit.theme.palette, kit.theme.measure
-        left = box.left + px(8)
+        # Imported late to keep the start of the window fast.
+        from onetrainer.images.findings import HEADLINES
+
+        finding, kit, drawing = self._findings[index], self._context.kit, self._list.drawing
+        px, measure, canvas = kit.px, kit.theme.measure, self._list.canvas
+        left, side = box.left + px(8), px(_THUMB)
         for path in (finding.path, finding.other):
             if path is not None:
-                is_available = self._paint_thumb(path, left, box.top + px(8))
-                if not is_available and finding.kind in _NO_IMAGE:
-                    self._paint_suffix(canvas, path, left, box.top + px(8))
+                image = self._context.images.get(path, side, side, self._list.draw)
+                x, y = left + side // 2, box.top + px(8) + side // 2
+                is_drawn = drawing.image((path, side), image, x, y, side)
+                if not is_drawn and finding.kind in _NO_IMAGE:
+                    suffix = path.suffix or ("folder" if path.is_dir() else "file")
+                    drawing.text(x, y, suffix, "dim", anchor="center")
                 left += px(_THUMB + 6)
         left += px(8)
-        room = box.left + box.width - px(10) - left
-        tone = palette[_TONES.get(finding.severity, "dim")]
-        headline = finding_title(finding)
-        y = box.top + px(9)
-        canvas.create_text(
-            box.left + box.width - px(10), y, text=headline, anchor="ne", font=_SMALL, fill=tone
-        )
-        in_bold = partial(measure, font=_BOLD)
+        right, y, headline = box.right - px(10), box.top + px(9), HEADLINES[finding.kind]
+        drawing.text(right, y, headline, _TONES.get(finding.severity, "dim"), anchor="ne")
         short_path = f"{finding.path.parent.name}/{finding.path.name}"
-        name = shorten_start(short_path, room - measure(headline) - px(12), in_bold)
-        canvas.create_text(left, y, text=name, anchor="nw", font=_BOLD, fill=palette.text)
+        room = right - left - measure(headline) - px(12)
+        name = shorten_start(short_path, room, partial(measure, font=BOLD))
+        drawing.text(left, y, name, font=BOLD)
         y += px(20)
-        for text, color in (
-            (capitalized(sentence(finding.what)), palette.text),
-            (problem_text(Problem("data.folder", finding.remedy)), palette.dim),
-        ):
-            lines = shorten(text, round(room * _MAX_LINES * 0.94), measure)
-            item = canvas.create_text(
-                left, y, text=lines, anchor="nw", width=room, font=_SMALL, fill=color
-            )
+        remedy = problem_text(Problem("data.folder", finding.remedy))
+        lines: tuple[tuple[str, Role], ...] = (
+            (capitalized(sentence(finding.what)), "text"),
+            (remedy, "dim"),
+        )
+        for text, role in lines:
+            shown = shorten(text, round((right - left) * _MAX_LINES * 0.94), measure)
+            item = drawing.text(left, y, shown, role)
+            canvas.itemconfigure(item, width=right - left)
             y = canvas.bbox(item)[3] + px(2)
-
-    def _paint_thumb(self, path: Path, left: int, top: int) -> bool:
-        """Draw the thumbnail or its background; return whether there is a thumbnail."""
-        side = self._context.kit.px(_THUMB)
-        image = self._context.images.get(path, side, side, self._list.draw)
-        middle = left + side // 2, top + side // 2
-        return self._list.thumbnails.draw((path, side), image, *middle, side)
-
-    def _paint_suffix(self, canvas: tk.Canvas, path: Path, left: int, top: int) -> None:
-        """Write the file type in place of an image."""
-        kit = self._context.kit
-        half = kit.px(_THUMB) // 2
-        text = path.suffix or ("folder" if path.is_dir() else "file")
-        fill = kit.theme.palette.dim
-        canvas.create_text(left + half, top + half, text=text, font=_SMALL, fill=fill)

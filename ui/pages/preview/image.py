@@ -2,7 +2,6 @@
 
 import tkinter as tk
 from functools import partial
-from tkinter import ttk
 
 from ui.background.dataset_preview import (
     PreviewData,
@@ -14,7 +13,9 @@ from ui.background.dataset_preview import (
     transform_summary,
 )
 from ui.context import Context
+from ui.widgets.drawing import Drawing
 from ui.widgets.grid import Box, Grid
+from ui.widgets.placing import wrap_within
 
 _WHOLE = (204, 196)
 _SIDE = 108
@@ -33,21 +34,16 @@ class ImagePanel:
         self._transformed = TransformedImage(0, 0)
         self._repeats: tuple[Repeat, ...] = ()
         self._has_several_buckets = False
-        self._image: object = None
         self.outer, inner = kit.card(parent)
-        self._name: ttk.Label = kit.label(inner, style="Heading")
+        self._name = kit.label(inner, style="Heading")
         self._name.pack(anchor="w")
-        self._done: ttk.Label = kit.label(inner, style="SmallDim")
+        self._done = kit.label(inner, style="SmallDim")
         self._done.pack(anchor="w")
         body = kit.frame(inner)
         body.pack(fill="x", pady=(kit.px(8), kit.px(6)))
         width, height = (kit.px(length) for length in _WHOLE)
-        self._canvas = tk.Canvas(
-            body, highlightthickness=0, takefocus=0, width=width, height=height
-        )
-        kit.theme.paint(self._canvas, bg="card")
-        self._canvas.pack(side="left", padx=(0, kit.px(14)))
-        self._canvas.bind("<<ThemeChanged>>", lambda _: self._draw_whole())
+        self._whole = Drawing(kit, body, self._draw_whole, width=width, height=height)
+        self._whole.canvas.pack(side="left", padx=(0, kit.px(14)))
         self._cells = Grid(
             kit,
             body,
@@ -60,9 +56,9 @@ class ImagePanel:
         self._cells.fills_current = False
         self._cells.canvas.configure(height=kit.px(_CELL[1]))
         self._cells.outer.pack(side="left", fill="both", expand=True)
-        self._caption: ttk.Label = kit.label(inner, style="Small", wrap=640)
+        self._caption = kit.label(inner, style="Small", wrap=640)
         self._caption.pack(anchor="w")
-        inner.bind("<Configure>", self._wrap)
+        wrap_within(inner, self._caption, margin=0)
 
     def show(self, data: PreviewData, transformed: TransformedImage) -> None:
         """Show an image, with the given repeat selected."""
@@ -74,7 +70,7 @@ class ImagePanel:
         ]
         self._has_several_buckets = len({transform.bucket for transform in transforms}) > 1
         chosen = numbers.index(transformed.number) if transformed.number in numbers else 0
-        self._cells.thumbnails.forget()
+        self._cells.drawing.forget()
         self._cells.show(len(self._repeats), chosen)
         self._select_repeat(chosen)
 
@@ -87,86 +83,60 @@ class ImagePanel:
         name = item.name or item.path.name
         if len(data.preview.concepts) > 1:
             name = f"{data.concept(self._transformed).name}  ·  {name}"
-        self._name.configure(text=name)
+        self._name.say(name)
         text, is_unusual = transform_summary(item, transform)
-        style = "SmallWarning" if is_unusual else "SmallDim"
-        self._done.configure(text=text, style=f"{style}.Card.TLabel")
+        self._done.say(text, "SmallWarning" if is_unusual else "SmallDim")
         caption = caption_line(repeat.caption)
         if len(caption) > _MAX_WORDS:
             caption = f"{caption[:_MAX_WORDS]}…"
-        caption_text = (
-            f"{repeat_label(repeat, self._repeats)}: {caption}" if data.has_captions else ""
-        )
-        self._caption.configure(text=caption_text)
+        label = repeat_label(repeat, self._repeats)
+        self._caption.say(f"{label}: {caption}" if data.has_captions else "")
         self._draw_whole()
 
     def _draw_whole(self) -> None:
         from ui.background.preview_images import crop_overview
 
-        self._canvas.delete("all")
+        self._whole.begin()
         data, kit = self._data, self._context.kit
         if data is None:
             return
         item, transform = data.item(self._transformed), data.transform(self._transformed)
         width, height = (kit.px(length) for length in _WHOLE)
-        color = kit.theme.palette.accent
-        image = self._context.images.get_or_make(
-            ("whole", item.path, transform.key(), width, height, color),
-            partial(crop_overview, item, transform, (width, height), color),
-            self._draw_whole,
-        )
+        color = kit.theme.palette["accent"]
+        key = ("whole", item.path, transform.key(), width, height, color)
+        make = partial(crop_overview, item, transform, (width, height), color)
+        image = self._context.images.get_or_make(key, make, self._draw_whole)
         if image is not None:
-            from PIL.ImageTk import PhotoImage
+            self._whole.forget()
+            self._whole.image(key, image, width // 2, height // 2, 0)
 
-            self._image = PhotoImage(image, master=self._canvas)
-            self._canvas.create_image(width // 2, height // 2, image=self._image)
-
-    def _paint(self, canvas: tk.Canvas, index: int, box: Box, is_current: bool) -> None:
+    def _paint(self, index: int, box: Box, is_current: bool) -> None:
         """Draw the transformed image of a repeat and its caption."""
         from ui.background.preview_images import transformed_thumbnail
 
-        data, kit, repeat = self._data, self._context.kit, self._repeats[index]
+        data, px, repeat = self._data, self._context.kit.px, self._repeats[index]
         if data is None:
             return
-        palette, px = kit.theme.palette, kit.px
+        drawing = self._cells.drawing
         transformed = TransformedImage(self._transformed.item, repeat.number)
         item, transform = data.item(transformed), data.transform(transformed)
         if is_current:
-            canvas.create_rectangle(
-                box.left,
-                box.top,
-                box.left + box.width - px(4),
-                box.top + box.height,
-                fill=palette.selected,
-                outline="",
-            )
+            drawing.box(box.left, box.top, box.right - px(4), box.bottom, "selected")
         x, side = box.left + (box.width - px(4)) // 2, px(_SIDE)
-        y = box.top + px(6) + side // 2
         key = ("cut", item.path, transform.key(), side)
         image = self._context.images.get_or_make(
             key, partial(transformed_thumbnail, item, transform, side), self._cells.draw
         )
-        self._cells.thumbnails.draw(key, image, x, y, side)
+        drawing.image(key, image, x, box.top + px(6) + side // 2, side)
         label = repeat_label(repeat, self._repeats)
         if self._has_several_buckets:
             label = f"{label.partition(' ')[0]}  ·  {format_bucket(transform.bucket)}"
-        caption = caption_line(repeat.caption)
+        caption = caption_line(repeat.caption) if data.has_captions else ""
         if len(caption) > _CAPTION:
             caption = f"{caption[: _CAPTION - 1]}…"
-        caption = caption if data.has_captions else ""
-        for text, color, down in (
-            (label, palette.dim, 0),
-            (caption, palette.text, px(17)),
+        left, top = box.left + px(6), box.top + px(12) + side
+        for item_id in (
+            drawing.text(left, top, label, "dim"),
+            drawing.text(left, top + px(17), caption),
         ):
-            canvas.create_text(
-                box.left + px(6),
-                box.top + px(12) + side + down,
-                text=text,
-                anchor="nw",
-                width=box.width - px(14),
-                font="OneTrainerSmall",
-                fill=color,
-            )
-
-    def _wrap(self, event: "tk.Event[tk.Misc]") -> None:
-        self._caption.configure(wraplength=max(200, event.width))
+            drawing.canvas.itemconfigure(item_id, width=box.width - px(14))

@@ -7,7 +7,7 @@ from typing import Protocol
 from ui.context import Context, View
 from ui.pages.preview.check import CheckTab
 from ui.pages.preview.plan import PlanTab
-from ui.widgets.widgets import Button
+from ui.widgets.button import Button
 
 _LEAD = "What training will do with your images. The files are never changed."
 
@@ -32,10 +32,8 @@ class PreviewPage(View):
         self.outer: tk.Widget = kit.frame(parent, ground="window")
         head = kit.frame(self.outer, ground="window")
         head.pack(fill="x", padx=kit.px(28), pady=(kit.px(21), kit.px(12)))
-        heading = kit.frame(head, ground="window")
+        heading, _, _ = kit.heading(head, "Preview", _LEAD)
         heading.pack(side="left")
-        kit.label(heading, "Preview", style="Title", ground="window").pack(anchor="w")
-        kit.label(heading, _LEAD, style="Dim", ground="window").pack(anchor="w")
         choice = kit.frame(head, ground="window")
         choice.pack(side="right", anchor="s")
         body = kit.frame(self.outer, ground="window")
@@ -76,8 +74,3 @@ class PreviewPage(View):
         if answer is not None and answer is not self._last_check:
             self.plan.refresh_after_check()
         self._last_check = answer
-
-    def close(self) -> None:
-        """Cancel background queries, because the window closes."""
-        self.plan.query.stop()
-        self.check.check.stop()

@@ -3,7 +3,6 @@
 import tkinter as tk
 from collections.abc import Callable
 from functools import partial
-from tkinter import ttk
 
 from onetrainer.errors import Problem, UserError
 from ui.background.background_query import BackgroundQuery
@@ -20,7 +19,7 @@ from ui.messages.problems import problem_text
 from ui.pages.preview.image import ImagePanel
 from ui.pages.preview.overview_card import OverviewCard
 from ui.widgets.grid import Box, Grid
-from ui.widgets.widgets import while_visible
+from ui.widgets.placing import show, while_visible
 
 _LEFT = 320
 _GAP = 14
@@ -82,7 +81,7 @@ class PlanTab:
         if query.answer is not None and not query.is_outdated:
             self._show(query.answer)
             self._overview.refresh()
-        elif query.failed is not None and query.is_requested and not query.is_working:
+        elif query.failed is not None and query.is_requested:
             self._show_message(query.failed)
         elif self._shown is None or query.failed is not None:
             self._show_message(None)
@@ -144,9 +143,9 @@ class PlanTab:
         kit = self._context.kit
         outer, inner = kit.card(parent)
         outer.pack(fill="both", expand=True, pady=(0, kit.px(_GAP)))
-        self._title: ttk.Label = kit.label(inner, style="Heading")
+        self._title = kit.label(inner, style="Heading")
         self._title.pack(anchor="w")
-        self._bucket_summary: ttk.Label = kit.label(inner, style="SmallDim")
+        self._bucket_summary = kit.label(inner, style="SmallDim")
         self._bucket_summary.pack(anchor="w", pady=(0, kit.px(6)))
         thumbs = Grid(
             kit,
@@ -164,9 +163,9 @@ class PlanTab:
     def _show_bucket(self, index: int) -> None:
         self._bucket_index = index
         bucket = self._buckets[index]
-        self._title.configure(text=format_bucket(bucket.bucket))
-        self._bucket_summary.configure(text=bucket_summary(bucket))
-        self._thumbnails.thumbnails.forget()
+        self._title.say(format_bucket(bucket.bucket))
+        self._bucket_summary.say(bucket_summary(bucket))
+        self._thumbnails.drawing.forget()
         self._thumbnails.show(len(bucket.images), 0)
         self._thumbnails.to_top()
         self._show_image(0)
@@ -175,71 +174,46 @@ class PlanTab:
         if self._shown is not None:
             self.image.show(self._shown, self._buckets[self._bucket_index].images[index])
 
-    def _paint_bucket(self, canvas: tk.Canvas, index: int, box: Box, is_current: bool) -> None:
+    def _paint_bucket(self, index: int, box: Box, is_current: bool) -> None:
         """Draw the shape and size of a bucket, a bar, and the number of images."""
-        bucket, kit = self._buckets[index], self._context.kit
-        palette, px = kit.theme.palette, kit.px
-        middle = box.top + box.height // 2
-        longer = max(bucket.bucket.width, bucket.bucket.height)
-        wide = max(2, round(px(_GLYPH) * bucket.bucket.width / longer))
-        high = max(2, round(px(_GLYPH) * bucket.bucket.height / longer))
-        x = box.left + px(16)
-        canvas.create_rectangle(
-            x - wide // 2,
-            middle - high // 2,
-            x - wide // 2 + wide,
-            middle - high // 2 + high,
-            outline=palette.dim,
-        )
+        bucket, drawing = self._buckets[index], self._bucket_list.drawing
+        px, middle = self._context.kit.px, box.top + box.height // 2
+        size = bucket.bucket.width, bucket.bucket.height
+        wide, high = (max(2, length) for length in size_of(*size, px(_GLYPH)))
+        left, top = box.left + px(16) - wide // 2, middle - high // 2
+        drawing.box(left, top, left + wide, top + high, outline="dim")
         left = box.left + px(34)
-        canvas.create_text(
-            left,
-            middle,
-            text=format_bucket(bucket.bucket),
-            anchor="w",
-            font="OneTrainerSmall",
-            fill=palette.text,
-        )
+        drawing.text(left, middle, format_bucket(bucket.bucket), anchor="w")
         most = max(len(each.images) for each in self._buckets)
-        left, right = left + px(_SIZE_ROOM), box.left + box.width - px(_FIGURE_ROOM)
+        left, right = left + px(_SIZE_ROOM), box.right - px(_FIGURE_ROOM)
         end = left + max(px(2), round((right - left) * len(bucket.images) / most))
-        half = px(4)
-        canvas.create_rectangle(
-            left, middle - half, end, middle + half, fill=palette.fill, outline=""
-        )
-        canvas.create_text(
-            box.left + box.width - px(8),
-            middle,
-            text=f"{len(bucket.images):,}",
-            anchor="e",
-            font="OneTrainerSmall",
-            fill=palette.text,
-        )
+        drawing.box(left, middle - px(4), end, middle + px(4), "fill")
+        drawing.text(box.right - px(8), middle, f"{len(bucket.images):,}", anchor="e")
 
-    def _paint_thumb(self, canvas: tk.Canvas, index: int, box: Box, is_current: bool) -> None:
+    def _paint_thumb(self, index: int, box: Box, is_current: bool) -> None:
         from ui.background.preview_images import transformed_thumbnail
 
         if self._shown is None:
             return
-        kit, transformed = self._context.kit, self._buckets[self._bucket_index].images[index]
-        side = kit.px(_THUMB)
+        transformed = self._buckets[self._bucket_index].images[index]
+        side = self._context.kit.px(_THUMB)
         item, transform = self._shown.item(transformed), self._shown.transform(transformed)
-        key = ("cut", item.path, transform.key(), side)
+        key, drawing = ("cut", item.path, transform.key(), side), self._thumbnails.drawing
         image = self._context.images.get_or_make(
             key, partial(transformed_thumbnail, item, transform, side), self._thumbnails.draw
         )
         x, y = box.left + box.width // 2, box.top + box.height // 2
-        self._thumbnails.thumbnails.draw(key, image, x, y, side)
+        drawing.image(key, image, x, y, side)
         if is_current:
-            wide = size_of(transform.bucket.width, transform.bucket.height, side)
-            canvas.create_rectangle(
-                x - wide[0] // 2,
-                y - wide[1] // 2,
-                x + wide[0] // 2,
-                y + wide[1] // 2,
-                outline=kit.theme.palette.accent,
-                width=kit.px(3),
+            size = size_of(transform.bucket.width, transform.bucket.height, side)
+            left, top, right, bottom = (
+                x - size[0] // 2,
+                y - size[1] // 2,
+                x + size[0] // 2,
+                y + size[1] // 2,
             )
+            width = self._context.kit.px(3)
+            drawing.box(left, top, right, bottom, outline="accent", width=width)
 
 
 def size_of(width: int, height: int, side: int) -> tuple[int, int]:
@@ -259,14 +233,13 @@ class _Message:
         self._outer, inner = kit.card(parent)
         self._label = kit.label(inner, wrap=560)
         self._label.pack(anchor="w")
-        self._button = kit.button(
-            inner,
-            "Choose an image folder",
-            lambda: context.act.jump(_SETTING),
-            name="preview choose",
-            kind="primary",
+        choose = partial(context.act.jump, _SETTING)
+        self._buttons = (
+            kit.button(
+                inner, "Choose an image folder", choose, name="preview choose", kind="primary"
+            ),
+            kit.button(inner, "Refresh", reload, name="preview again"),
         )
-        self._refresh_button = kit.button(inner, "Refresh", reload, name="preview again")
 
     def show(self, error: UserError | None) -> None:
         self.text = "Reading the images …"
@@ -274,15 +247,10 @@ class _Message:
             problem = Problem(_SETTING, error.what, error.expected, error.remedy)
             self.text = problem_text(problem)
         has_folder = any(bool(self._draft.value(path)) for path in (_SETTING, _MORE))
-        for button, is_wanted in (
-            (self._button, not has_folder),
-            (self._refresh_button, has_folder),
-        ):
-            if error is not None and is_wanted:
-                button.widget.pack(anchor="w", pady=(self._kit.px(12), 0))
-            else:
-                button.widget.pack_forget()
-        self._label.configure(text=self.text)
+        for button, is_wanted in zip(self._buttons, (not has_folder, has_folder), strict=True):
+            is_shown = error is not None and is_wanted
+            show(button.widget, is_shown, anchor="w", pady=(self._kit.px(12), 0))
+        self._label.say(self.text)
         self._outer.pack(fill="x")
 
     def hide(self) -> None:

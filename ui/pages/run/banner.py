@@ -2,8 +2,6 @@
 
 import tkinter as tk
 from dataclasses import dataclass, field
-from pathlib import Path
-from tkinter import ttk
 
 from onetrainer.errors import sentence
 from onetrainer.run.events import Failed, Finished, Stopped
@@ -12,6 +10,7 @@ from ui.context import Context
 from ui.messages.problems import capitalized
 from ui.progress.run_state import RunState
 from ui.theme.palette import Role
+from ui.widgets.placing import show, wrap_within
 
 _MAX_LINES = 5
 
@@ -39,25 +38,24 @@ class RunBanner:
         self._stripe.pack(side="left", fill="y", padx=(0, kit.px(14)))
         column = kit.frame(inner)
         column.pack(side="left", fill="both", expand=True)
-        self._title: ttk.Label = kit.label(column, style="Heading")
+        self._title = kit.label(column, style="Heading")
         self._title.pack(anchor="w")
-        self._text: ttk.Label = kit.label(column, wrap=700)
-        self._log: ttk.Label = kit.label(column, style="Mono", wrap=860)
+        self._text = kit.label(column, wrap=700)
+        self._log = kit.label(column, style="Mono", wrap=860)
         self._buttons = kit.frame(column)
         self._open_output = kit.button(
             self._buttons, "Open output folder", self._show_output, name="open output"
         )
         self._open_log = kit.button(self._buttons, "Open log", self._show_log, name="open log")
         self._message: Message | None = None
-        column.bind("<Configure>", self._wrap)
+        wrap_within(column, self._text, self._log)
 
     @property
     def text(self) -> str:
         """Text of the banner; "" while it is hidden."""
         if not self._outer.winfo_manager():
             return ""
-        parts = (self._title, self._text, self._log)
-        return "\n".join(str(part.cget("text")) for part in parts if part.winfo_manager())
+        return "\n".join(part.text for part in (self._title, self._text, self._log) if part.text)
 
     def refresh(self) -> None:
         """Show the current message."""
@@ -70,37 +68,21 @@ class RunBanner:
             return
         kit = self._context.kit
         kit.theme.paint(self._stripe, bg=message.tone)
-        self._title.configure(text=message.title)
-        self._set_label(self._text, message.text)
-        self._set_label(self._log, "\n".join(message.log[-_MAX_LINES:]))
-        self._place_buttons(message)
-        if not self._outer.winfo_manager():
-            first = self._outer.master.winfo_children()[1]
-            self._outer.pack(fill="x", pady=(0, kit.px(14)), before=first)
-
-    def _set_label(self, label: ttk.Label, text: str) -> None:
-        label.configure(text=text)
-        label.pack_forget()
-        if text:
-            label.pack(anchor="w", pady=(self._context.kit.px(4), 0))
-
-    def _place_buttons(self, message: Message) -> None:
-        px = self._context.kit.px
+        self._title.say(message.title)
+        for label, text in (
+            (self._text, message.text),
+            (self._log, "\n".join(message.log[-_MAX_LINES:])),
+        ):
+            label.say(text)
+            label.pack_forget()  # packed again below, in this order
+            show(label, bool(text), anchor="w", pady=(kit.px(4), 0))
         self._buttons.pack_forget()
-        shown = (
-            (self._open_output, message.can_open_output),
-            (self._open_log, message.can_open_log),
-        )
-        for button, is_shown in shown:
-            button.widget.pack_forget()
-            if is_shown:
-                button.widget.pack(side="left", padx=(0, px(8)))
-        if any(is_shown for _, is_shown in shown):
-            self._buttons.pack(anchor="w", pady=(px(10), 0))
-
-    def _wrap(self, event: "tk.Event[tk.Misc]") -> None:
-        for label in (self._text, self._log):
-            label.configure(wraplength=max(200, event.width - 8))
+        can_open = message.can_open_output, message.can_open_log
+        for button, is_shown in zip((self._open_output, self._open_log), can_open, strict=True):
+            show(button.widget, is_shown, side="left", padx=(0, kit.px(8)))
+        show(self._buttons, any(can_open), anchor="w", pady=(kit.px(10), 0))
+        first = self._outer.master.winfo_children()[1]
+        show(self._outer, True, fill="x", pady=(0, kit.px(14)), before=first)
 
     def _show_output(self) -> None:
         folder = self._context.session.folder
@@ -153,14 +135,16 @@ def _message(context: Context) -> Message | None:
 def _finished_message(done: Finished, state: RunState, folder: RunFolder) -> Message:
     """Describe a run that ended by itself: its outputs and the verdict of the guard."""
     guard = _guard_warning(state)
+    lines, title = [guard, *done.summary], "Training finished"
     if state.is_guarded_end:
         title = "Training stopped by the guard"
-        lines = [guard, *done.summary]
     elif state.is_early_end:
-        title, lines = "Training ended early", [guard, *done.summary, _patience(folder)]
-    else:
-        title, lines = "Training finished", [guard, *done.summary]
-    lines += _paths(folder.path, done.outputs)
+        title = "Training ended early"
+        lines.append(
+            f"“Early stopping after” (validation.patience) in {folder.config} was reached. Raise "
+            "it there and choose “Resume” to train the remaining steps."
+        )
+    lines += [str(folder.path / output) for output in done.outputs]
     # The summary repeats the verdict of the guard.
     text = "\n".join(line for line in dict.fromkeys(lines) if line)
     return Message("warning" if guard else "good", title, text, can_open_output=True)
@@ -174,22 +158,10 @@ def _guard_warning(state: RunState) -> str:
 
 def stopped_message(stopped: Stopped, folder: RunFolder) -> Message:
     """Describe a run that was stopped or paused: what is saved and where."""
+    text = "No step was trained. “Resume” starts from the beginning."
     if stopped.step:
         text = f"Saved up to step {stopped.step:,}. “Resume” continues from there."
-    else:
-        text = "No step was trained. “Resume” starts from the beginning."
     title = "Paused" if stopped.reason == "pause" else "Stopped"
-    lines = [text, *_paths(folder.path, stopped.outputs)]
+    lines = [text, *(str(folder.path / output) for output in stopped.outputs)]
     has_output = folder.output.is_dir() and any(folder.output.iterdir())
     return Message("warning", title, "\n".join(lines), can_open_output=has_output)
-
-
-def _patience(folder: RunFolder) -> str:
-    return (
-        f"“Early stopping after” (validation.patience) in {folder.config} was reached. Raise it "
-        "there and choose “Resume” to train the remaining steps."
-    )
-
-
-def _paths(folder: Path, outputs: list[str]) -> list[str]:
-    return [str(folder / output) for output in outputs]

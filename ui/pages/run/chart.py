@@ -10,7 +10,8 @@ import customtkinter
 from ui.charts.run_charts import LossChart, RewardChart
 from ui.context import Context
 from ui.theme.theme import pair
-from ui.widgets.widgets import Button, focusable
+from ui.widgets.button import Button, focusable
+from ui.widgets.placing import show
 
 _MIN_SMOOTH, _MAX_SMOOTH = 0.0, 0.99
 _DRAW_EVERY_MS = 100
@@ -30,7 +31,7 @@ class RunChart:
         self.reward = RewardChart(kit, inner)
         self._head = kit.frame(inner)
         self._head.pack(fill="x", pady=(0, kit.px(6)))
-        self._title: ttk.Label = kit.label(self._head, "Loss", style="Heading")
+        self._title = kit.label(self._head, "Loss", style="Heading")
         self._title.pack(side="left")
         self._tabs = kit.frame(self._head)
         self._buttons: dict[ChartName, Button] = {
@@ -92,13 +93,9 @@ class RunChart:
         shown, hidden = (self.reward, self.loss) if is_reward else (self.loss, self.reward)
         hidden.canvas.pack_forget()
         self._slider.set(shown.strength)
-        shown.canvas.pack(fill="both", expand=True)
-        if has_rewards:
-            self._title.pack_forget()
-            self._tabs.pack(side="left")
-        else:
-            self._tabs.pack_forget()
-            self._title.pack(side="left")
+        show(shown.canvas, True, fill="both", expand=True)
+        show(self._title, not has_rewards, side="left")
+        show(self._tabs, has_rewards, side="left")
         for name, button in self._buttons.items():
             button.set_kind("plain" if name == self._chart_name else "quiet")
         self._fit()
@@ -109,12 +106,11 @@ class RunChart:
         has_tabs, is_loss = bool(self._tabs.winfo_manager()), self._chart_name == "loss"
         for part in (self._log.widget, self._smoothing, self._legend):
             part.pack_forget()
-        if is_loss:
-            self._log.widget.pack(side="right")
-        if width >= kit.px(_SMOOTHING_NEEDS):
-            self._smoothing.pack(side="right", padx=(0, kit.px(14 if is_loss else 0)))
-        if is_loss and width >= kit.px(_LEGEND_NEEDS) + has_tabs * kit.px(110):
-            self._legend.pack(side="left", padx=(kit.px(16), 0))
+        gap = (0, kit.px(14 if is_loss else 0))
+        has_legend = width >= kit.px(_LEGEND_NEEDS) + has_tabs * kit.px(110)
+        show(self._log.widget, is_loss, side="right")
+        show(self._smoothing, width >= kit.px(_SMOOTHING_NEEDS), side="right", padx=gap)
+        show(self._legend, is_loss and has_legend, side="left", padx=(kit.px(16), 0))
 
     def _make_legend(self) -> ttk.Frame:
         kit = self._context.kit

@@ -1,12 +1,11 @@
 """Key figures of a run: phase, progress, speed, time left, memory, loss or reward."""
 
 import tkinter as tk
-from tkinter import ttk
 
 from ui.background.session import Session
 from ui.progress.rewards import format_score
 from ui.progress.run_state import RunState, format_bytes, format_speed, format_time
-from ui.widgets.widgets import Kit
+from ui.widgets.widgets import Kit, Label
 
 _NONE = "—"
 
@@ -18,37 +17,33 @@ class RunFigures:
         self.outer, inner = kit.card(parent)
         top = kit.frame(inner)
         top.pack(fill="x")
-        self._phase: ttk.Label = kit.label(top, style="Heading")
+        self._phase = kit.label(top, style="Heading")
         self._phase.pack(side="left")
-        self._progress: ttk.Label = kit.label(top, style="Heading")
+        self._progress = kit.label(top, style="Heading")
         self._progress.pack(side="right")
         self._bar = kit.progress(inner, height=10)
         self._bar.pack(fill="x", pady=(kit.px(8), kit.px(12)))
         kit.name(self._bar, "progress")
         row = kit.frame(inner)
         row.pack(fill="x")
-        self._values: dict[str, ttk.Label] = {}
-        self._names: dict[str, ttk.Label] = {}
-        names = ("Step", "Epoch", "Speed", "Time left", "Memory", "Loss", "Learning rate")
-        for column, name in enumerate(names):
+        self._labels: list[tuple[Label, Label]] = []
+        for column, (name, text) in enumerate(_figures(RunState())):
             row.grid_columnconfigure(column, weight=1, uniform="figures")
-            self._names[name] = kit.label(row, name, style="SmallDim")
-            self._names[name].grid(row=0, column=column, sticky="w")
-            value = kit.label(row, _NONE, style="Heading")
-            value.grid(row=1, column=column, sticky="w")
-            self._values[name] = value
+            labels = kit.label(row, name, style="SmallDim"), kit.label(row, text, style="Heading")
+            for line, label in enumerate(labels):
+                label.grid(row=line, column=column, sticky="w")
+            self._labels.append(labels)
 
     def refresh(self, session: Session) -> None:
         """Show the current figures."""
         state = session.state
-        self._phase.configure(text=activity(session))
+        self._phase.say(activity(session))
         fraction = _progress(state)
-        self._progress.configure(text=f"{fraction:.0%}" if state.total_steps else "")
+        self._progress.say(f"{fraction:.0%}" if state.total_steps else "")
         self._bar.set(fraction)
-        self._names["Loss"].configure(text="Reward" if state.rewards.step else "Loss")
-        for name, text in _figures(state).items():
-            if self._values[name].cget("text") != text:
-                self._values[name].configure(text=text)
+        for labels, texts in zip(self._labels, _figures(state), strict=True):
+            for label, text in zip(labels, texts, strict=True):
+                label.say(text)
 
 
 def activity(session: Session) -> str:
@@ -75,28 +70,24 @@ def _progress(state: RunState) -> float:
     return state.fraction
 
 
-def _figures(state: RunState) -> dict[str, str]:
-    progress = state.progress
-    total = state.total_steps
+def _figures(state: RunState) -> list[tuple[str, str]]:
+    """Return names and texts of the figures."""
+    progress, rewarded, total = state.progress, state.rewards.step, state.total_steps
+    epoch = speed = left = memory = loss = rate = ""
+    if progress is not None:
+        epoch, speed = f"{progress.epoch:,}", format_speed(progress.steps_per_second)
+        if state.status == "running" and progress.eta_seconds >= 0:
+            left = format_time(progress.eta_seconds)
+        memory = format_bytes(progress.memory_bytes) if progress.memory_bytes else ""
+        loss = format_score(rewarded.reward) if rewarded else f"{progress.loss:.4f}"
+        rate = f"{progress.lr:.2e}".replace("e-0", "e-")
     figures = {
-        "Step": f"{state.step:,} / {total:,}" if total else _NONE,
-        "Epoch": _NONE,
-        "Speed": _NONE,
-        "Time left": _NONE,
-        "Memory": _NONE,
-        "Loss": _NONE,
-        "Learning rate": _NONE,
+        "Step": f"{state.step:,} / {total:,}" if total else "",
+        "Epoch": epoch,
+        "Speed": speed,
+        "Time left": left,
+        "Memory": memory,
+        "Reward" if rewarded else "Loss": loss,
+        "Learning rate": rate,
     }
-    if progress is None:
-        return figures
-    is_running = state.status == "running"
-    figures["Epoch"] = f"{progress.epoch:,}"
-    rewarded = state.rewards.step
-    figures["Loss"] = format_score(rewarded.reward) if rewarded else f"{progress.loss:.4f}"
-    figures["Learning rate"] = f"{progress.lr:.2e}".replace("e-0", "e-")
-    figures["Speed"] = format_speed(progress.steps_per_second) or _NONE
-    if is_running and progress.eta_seconds >= 0:
-        figures["Time left"] = format_time(progress.eta_seconds)
-    if progress.memory_bytes:
-        figures["Memory"] = format_bytes(progress.memory_bytes)
-    return figures
+    return [(name, text or _NONE) for name, text in figures.items()]

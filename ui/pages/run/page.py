@@ -1,7 +1,6 @@
 """Page of the run: activity, progress, charts and newest samples."""
 
 import tkinter as tk
-from tkinter import ttk
 
 import customtkinter
 
@@ -13,6 +12,7 @@ from ui.pages.run.figures import RunFigures
 from ui.pages.run.rewards import RunRewards
 from ui.pages.run.samples import NewestSamples
 from ui.pages.run.validation import ValidationCard
+from ui.widgets.placing import show
 from ui.widgets.scroller import Scroller
 
 
@@ -28,12 +28,9 @@ class RunPage(View):
         margin = kit.px(28)
         head = kit.frame(self.outer, ground="window")
         head.pack(fill="x", padx=margin, pady=(kit.px(21), kit.px(12)))
-        self._title: ttk.Label = kit.label(head, style="Title", ground="window")
         self._buttons = RunButtons(context, head)
-        self._buttons.outer.pack(side="right", anchor="s")
-        self._title.pack(anchor="w")
-        self._lead: ttk.Label = kit.label(head, style="Dim", ground="window")
-        self._lead.pack(anchor="w")
+        heading, self._title, self._lead = kit.heading(head)
+        heading.pack(side="left")
         self._empty = self._make_empty()
         # Scrolling keeps the chart readable below a banner.
         self._scroller = Scroller(kit, self.outer, fills=True)
@@ -42,10 +39,9 @@ class RunPage(View):
         self.banner = RunBanner(context, self._body)
         self._figures = RunFigures(kit, self._body)
         self._figures.outer.pack(fill="x", pady=(0, kit.px(14)))
-        self._validation = ValidationCard(context, self._body)
         lower = kit.frame(self._body, ground="window")
         lower.pack(fill="both", expand=True)
-        self._validation.place_below(lower, self._scroller)
+        self._validation = ValidationCard(context, self._body, lower, self._scroller)
         self._samples = NewestSamples(context, lower)
         self._samples.outer.pack(side="right", fill="y", padx=(kit.px(14), 0))
         left = kit.frame(lower, ground="window")
@@ -59,17 +55,14 @@ class RunPage(View):
         session = self._context.session
         folder = session.folder
         self._buttons.refresh()
+        show(self._empty, folder is None, anchor="nw", padx=self._context.kit.px(28))
+        show(self._scroller.outer, folder is not None, fill="both", expand=True)
         if folder is None:
-            self._title.configure(text="Run")
-            self._lead.configure(text="Progress, loss and samples of a run.")
-            self._scroller.outer.pack_forget()
-            self._empty.pack(anchor="nw", padx=self._context.kit.px(28))
+            self._title.say("Run")
+            self._lead.say("Progress, loss and samples of a run.")
             return
-        if not self._scroller.outer.winfo_manager():
-            self._empty.pack_forget()
-            self._scroller.outer.pack(fill="both", expand=True)
-        self._title.configure(text=folder.name)
-        self._lead.configure(text=str(folder.path))
+        self._title.say(folder.name)
+        self._lead.say(str(folder.path))
         self.banner.refresh()
         self._figures.refresh(session)
         self._validation.refresh()
@@ -79,16 +72,12 @@ class RunPage(View):
 
     def _make_empty(self) -> customtkinter.CTkFrame:
         kit = self._context.kit
-        outer, inner = kit.card(self.outer)
-        kit.label(inner, "No run yet", style="Heading").pack(anchor="w")
-        kit.label(
-            inner,
+        outer, line = kit.empty_card(
+            self.outer,
+            "No run yet",
             "“Start” checks the settings and trains in a separate process. This page shows its "
             "progress, speed, memory, loss and newest samples. Earlier runs are on the page Runs.",
-            wrap=520,
-        ).pack(anchor="w", pady=(kit.px(6), kit.px(12)))
-        line = kit.frame(inner)
-        line.pack(anchor="w")
+        )
         start = kit.button(line, "▶  Start", self._context.act.start, kind="primary")
         start.widget.pack(side="left", padx=(0, kit.px(8)))
         runs = kit.button(line, "Earlier runs", lambda: self._context.act.show_page("runs"))

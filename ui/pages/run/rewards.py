@@ -9,13 +9,27 @@ from onetrainer.config.rewards.evaluation import Evaluation
 from ui.charts.trend_plots import TrendPlots
 from ui.context import Context
 from ui.pages.run.banner import RunBanner
-from ui.pages.run.reward_grid import RewardGrid
-from ui.progress.rewards import VERDICTS, image_scores_text, reward_trends, sample_book
+from ui.progress.rewards import (
+    VERDICTS,
+    GridColumn,
+    Rewards,
+    grid_columns,
+    grid_rows,
+    image_scores_text,
+    reward_trends,
+    sample_book,
+)
 from ui.progress.samples import SampleBook
+from ui.theme.palette import Role
+from ui.theme.theme import SMALL
+from ui.widgets.image_table import Cell, Head, ImageTable, TableLook
+from ui.widgets.placing import show, toned, wrap_within
 from ui.widgets.scroller import Scroller
+from ui.widgets.timeline import Timeline
 from ui.widgets.viewer import Viewer
 
 _LEGEND_NEEDS = 500
+_GRID = TableLook("reward grid", 104, 8, 18, height=208, columns=3, takes_keys=True)
 
 
 class RunRewards:
@@ -40,22 +54,27 @@ class RunRewards:
         self._banner = banner
         self._left, self._samples = left, samples
         kit = context.kit
-        self._grid = RewardGrid(context, left.master, page, self.open)
-        self._card, inner = kit.card(left)
-        head = kit.frame(inner)
-        head.pack(fill="x")
-        kit.label(head, "Since the base", style="Heading").pack(side="left")
-        self._verdict: ttk.Label = kit.label(head, style="Small")
+        self._grid_card, inner = kit.card(left.master)
+        kit.label(inner, "Evaluation prompts", style="Heading").pack(anchor="w")
+        self._timeline = Timeline(kit, inner, self._select_step, name="evaluation timeline")
+        self._grid = ImageTable(kit, inner, context.images, self._chosen, _GRID, page)
+        self._grid.outer.pack(fill="both", expand=True, pady=(kit.px(4), 0))
+        self._columns: list[GridColumn] = []
+        # Evaluation in place of the newest; None for none.
+        self._step: int | None = None
+        self._card, head, inner = kit.titled_card(left, "Since the base")
+        self._verdict = kit.label(head, style="Small")
         self._verdict.pack(side="left", padx=(kit.px(12), 0))
         self._legend = self._make_legend(head)
-        self._summary: ttk.Label = kit.label(inner, wrap=500)
+        self._summary = kit.label(inner, wrap=500)
         self._plots = TrendPlots(kit, inner)
         self._plots.canvas.pack(fill="x", pady=(kit.px(8), 0))
-        inner.bind("<Configure>", self._wrap)
+        wrap_within(inner, self._summary)
+        inner.bind("<Configure>", self._fit_legend, add="+")
         self._viewer_box = kit.frame(left.master, ground="window")
         self._viewer: Viewer | None = None
         self._head = kit.frame(self._viewer_box, ground="window")
-        self._scores: ttk.Label = kit.label(self._head, style="Dim", ground="window")
+        self._scores = kit.label(self._head, style="Dim", ground="window")
         self._book = SampleBook()
         self._selected = (0, 0)
         self._state: tuple[object, ...] = ()
@@ -72,22 +91,19 @@ class RunRewards:
             return
         if key[0] != (self._state or (None,))[0]:
             self.close()
+            self._step = None
             self._least_diversity = _least_diversity(folder.config)
         self._state = key
-        self._show_grid(newest is not None)
+        self._show_cards(newest is not None)
         if newest is None:
             return
         label, tone = VERDICTS.get(newest.verdict, ("", "dim"))
-        self._verdict.configure(text=label, style=f"Small{tone.capitalize()}.Card.TLabel")
-        self._summary.configure(text=newest.message)
-        if is_repeated:
-            self._summary.pack_forget()
-        else:
-            self._summary.pack(
-                anchor="w", pady=(self._context.kit.px(2), 0), before=self._plots.canvas
-            )
+        self._verdict.say(label, toned(tone, "Small"))
+        self._summary.say(newest.message)
+        pad = (self._context.kit.px(2), 0)
+        show(self._summary, not is_repeated, anchor="w", pady=pad, before=self._plots.canvas)
         self._plots.show(reward_trends(rewards, least_diversity=self._least_diversity))
-        self._grid.show(folder.path, rewards)
+        self._show_grid(rewards, folder.path)
         self._book = sample_book(rewards)
         if self._viewer_box.winfo_manager():
             self._show_image(*self._selected)
@@ -103,21 +119,23 @@ class RunRewards:
 
     def close(self) -> None:
         """Show the chart again."""
-        if not self._viewer_box.winfo_manager():
-            return
-        self._scores.configure(text="")
-        self._viewer_box.pack_forget()
-        self._left.pack(side="left", fill="both", expand=True)
-        self._grid.take_focus()
+        if self._viewer_box.winfo_manager():
+            self._scores.say("")
+            self._viewer_box.pack_forget()
+            self._left.pack(side="left", fill="both", expand=True)
+            self._grid.canvas.focus_set()
 
     def _make_legend(self, head: tk.Misc) -> ttk.Frame:
         kit, gap = self._context.kit, self._context.kit.px(10)
         legend = kit.frame(head)
         kit.label(legend, "▬ trained", style="SmallAccent").pack(side="left")
-        evaluated = tk.Label(legend, text="┅ monitored", font="OneTrainerSmall", borderwidth=0)
+        evaluated = tk.Label(legend, text="┅ monitored", font=SMALL, borderwidth=0)
         kit.theme.paint(evaluated, bg="card", fg="validation")
         evaluated.pack(side="left", padx=(gap, 0))
         return legend
+
+    def _fit_legend(self, event: "tk.Event[tk.Misc]") -> None:
+        show(self._legend, event.width >= self._context.kit.px(_LEGEND_NEEDS), side="right")
 
     def _make_viewer(self) -> Viewer:
         kit = self._context.kit
@@ -141,29 +159,52 @@ class RunRewards:
             return
         self._selected = (row, sample.step)
         rewards = self._context.session.state.rewards
-        self._scores.configure(text=image_scores_text(rewards, *self._selected))
+        self._scores.say(image_scores_text(rewards, *self._selected))
         self._viewer.show(folder.path, self._book, *self._selected)
 
-    def _show_grid(self, has_evaluations: bool) -> None:
-        px = self._context.kit.px
-        if has_evaluations == bool(self._grid.outer.winfo_manager()):
-            return
-        if has_evaluations:
-            self._samples.pack_forget()
-            self._grid.outer.pack(side="right", fill="y", padx=(px(14), 0), before=self._left)
-            first = self._left.winfo_children()[0]
-            self._card.pack(side="bottom", fill="x", pady=(px(14), 0), before=first)
-        else:
-            self._grid.outer.pack_forget()
-            self._card.pack_forget()
-            self._samples.pack(side="right", fill="y", padx=(px(14), 0), before=self._left)
+    def _show_grid(self, rewards: Rewards, folder: Path) -> None:
+        """Show the grid; it follows the newest evaluation until the user selects another."""
+        if self._step is not None and rewards.at(self._step) is None:
+            self._step = None
+        self._columns = grid_columns(rewards, self._step)
+        rows = [
+            Head(" ".join(prompt.split()) or "(no prompt)", "dim", f" · seed {seed}")
+            for prompt, seed in grid_rows(rewards)
+        ]
+        colors: dict[bool, Role] = {True: "good", False: "text"}
+        heads = [Head(one.title, colors[one.title.startswith("best")]) for one in self._columns]
+        cells = [
+            [cell and Cell(folder / cell.path, cell.lines) for cell in row]
+            for row in zip(*(column.cells for column in self._columns), strict=True)
+        ]
+        self._grid.show(rows, heads, cells)
+        steps = [evaluation.step for evaluation in rewards.evaluations]
+        if len(steps) > 1:
+            self._timeline.show(steps, self._columns[-1].step)
+        pad = (self._context.kit.px(6), 0)
+        before = {"before": self._grid.outer}
+        show(self._timeline.canvas, len(steps) > 1, side="bottom", fill="x", pady=pad, **before)
 
-    def _wrap(self, event: "tk.Event[tk.Misc]") -> None:
-        self._summary.configure(wraplength=max(200, event.width - 8))
-        if event.width >= self._context.kit.px(_LEGEND_NEEDS):
-            self._legend.pack(side="right")
-        else:
-            self._legend.pack_forget()
+    def _select_step(self, step: int) -> None:
+        session = self._context.session
+        newest = session.state.rewards.newest
+        self._step = None if newest is None or step == newest.step else step
+        if session.folder is not None:
+            self._show_grid(session.state.rewards, session.folder.path)
+
+    def _chosen(self, row: int, column: int) -> None:
+        self.open(row, self._columns[column].step)
+
+    def _show_cards(self, has_evaluations: bool) -> None:
+        px = self._context.kit.px
+        if has_evaluations == bool(self._grid_card.winfo_manager()):
+            return
+        first = self._left.winfo_children()[0]
+        above = {"side": "bottom", "fill": "x", "pady": (px(14), 0), "before": first}
+        show(self._card, has_evaluations, **above)
+        beside = {"side": "right", "fill": "y", "padx": (px(14), 0), "before": self._left}
+        show(self._samples, not has_evaluations, **beside)
+        show(self._grid_card, has_evaluations, **beside)
 
 
 def _least_diversity(config: Path) -> float:

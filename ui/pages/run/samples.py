@@ -1,11 +1,13 @@
 """Newest sample of each prompt, next to the loss."""
 
 import tkinter as tk
+from collections.abc import Iterator
 
 from onetrainer.run.events import Sample
 from ui.context import Context
 from ui.progress.samples import SampleBook, thumbnail
-from ui.widgets.thumbnails import Thumbnails
+from ui.theme.theme import BODY
+from ui.widgets.drawing import Drawing
 
 _SIDE = 124
 # Smaller thumbnails are useless; rows that do not fit are only on the samples page.
@@ -24,14 +26,11 @@ class NewestSamples:
         self.outer, inner = kit.card(parent)
         kit.label(inner, "Newest samples", style="Heading").pack(anchor="w", pady=(0, kit.px(8)))
         width = _COLUMNS * kit.px(_SIDE) + kit.px(_GAP)
-        self._canvas = tk.Canvas(inner, width=width, height=50, highlightthickness=0, takefocus=0)
-        kit.theme.paint(self._canvas, bg="card")
-        self._thumbnails = Thumbnails(kit, self._canvas)
-        self._canvas.pack(fill="both", expand=True)
-        self._canvas.bind("<Configure>", lambda _: self._draw())
-        self._canvas.bind("<<ThemeChanged>>", lambda _: self._draw())
-        self._canvas.bind("<Button-1>", self._clicked)
-        kit.name(self._canvas, "newest samples")
+        self._drawing = Drawing(
+            kit, inner, self._draw, width=width, height=50, name="newest samples"
+        )
+        self._drawing.canvas.pack(fill="both", expand=True)
+        self._drawing.canvas.bind("<Button-1>", self._clicked)
         self._newest: list[Sample] = []
         self._state = (-1, -1)
 
@@ -45,57 +44,33 @@ class NewestSamples:
             self._draw()
 
     def _draw(self) -> None:
-        canvas, kit = self._canvas, self._context.kit
+        drawing, px = self._drawing, self._context.kit.px
         folder = self._context.session.folder
-        self._thumbnails.begin()
-        palette, px = kit.theme.palette, kit.px
+        drawing.begin()
         if not self._newest or folder is None:
-            canvas.create_text(
-                0,
-                px(4),
-                text="Samples appear here during training.",
-                anchor="nw",
-                width=px(240),
-                font="OneTrainerBody",
-                fill=palette.dim,
-            )
+            text = "Samples appear here during training."
+            item = drawing.text(0, px(4), text, "dim", font=BODY)
+            drawing.canvas.itemconfigure(item, width=px(240))
             return
-        side = self._side()
-        for index, sample in enumerate(self._shown()):
-            x, y = self._corner(index, side)
+        for sample, x, y, side in self._places():
             path = thumbnail(folder.path, sample)
             image = self._context.images.get(path, side, side, self._draw)
-            self._thumbnails.draw((path, side), image, x + side // 2, y + side // 2, side)
-            canvas.create_text(
-                x,
-                y + side + px(3),
-                text=f"step {sample.step:,}",
-                anchor="nw",
-                font="OneTrainerSmall",
-                fill=palette.dim,
-            )
+            drawing.image((path, side), image, x + side // 2, y + side // 2, side)
+            drawing.text(x, y + side + px(3), f"step {sample.step:,}", "dim")
 
-    def _shown(self) -> list[Sample]:
-        """Return as many samples as fit."""
-        px = self._context.kit.px
-        rows = max(1, self._canvas.winfo_height() // px(_MIN_SIDE + _WORDS + _GAP))
-        return self._newest[: rows * _COLUMNS]
-
-    def _side(self) -> int:
-        """Return the largest thumbnail size at which all rows fit."""
-        px = self._context.kit.px
-        rows = max(1, -(-len(self._shown()) // _COLUMNS))
-        room = self._canvas.winfo_height() // rows - px(_WORDS + _GAP)
-        return max(px(_MIN_SIDE), min(px(_SIDE), room))
-
-    def _corner(self, index: int, side: int) -> tuple[int, int]:
-        px = self._context.kit.px
-        row, column = divmod(index, _COLUMNS)
-        return column * (side + px(_GAP)), row * (side + px(_WORDS + _GAP))
+    def _places(self) -> Iterator[tuple[Sample, int, int, int]]:
+        """Yield as many samples as fit: left and upper edge, and side."""
+        px, height = self._context.kit.px, self._drawing.height
+        rows = max(1, height // px(_MIN_SIDE + _WORDS + _GAP))
+        shown = self._newest[: rows * _COLUMNS]
+        # The largest size at which all rows fit.
+        room = height // max(1, -(-len(shown) // _COLUMNS)) - px(_WORDS + _GAP)
+        side = max(px(_MIN_SIDE), min(px(_SIDE), room))
+        for index, sample in enumerate(shown):
+            row, column = divmod(index, _COLUMNS)
+            yield sample, column * (side + px(_GAP)), row * (side + px(_WORDS + _GAP)), side
 
     def _clicked(self, event: "tk.Event[tk.Canvas]") -> None:
-        side = self._side()
-        for index, sample in enumerate(self._shown()):
-            x, y = self._corner(index, side)
+        for sample, x, y, side in self._places():
             if x <= event.x <= x + side and y <= event.y <= y + side:
                 self._context.act.show_sample(sample.prompt_index, sample.step)

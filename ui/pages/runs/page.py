@@ -2,6 +2,8 @@
 
 import time
 import tkinter as tk
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tkinter import ttk
 from typing import Literal
@@ -35,27 +37,25 @@ class RunsPage(View):
         self._runs: dict[str, RunSummary] = {}
         self._state: tuple[object, ...] = ()
         self.outer: tk.Widget = kit.frame(parent, ground="window")
-        head = kit.frame(self.outer, ground="window")
+        head, _, self._lead = kit.heading(self.outer, "Runs")
         head.pack(fill="x", padx=kit.px(28), pady=(kit.px(21), kit.px(12)))
-        kit.label(head, "Runs", style="Title", ground="window").pack(anchor="w")
-        self._lead = kit.label(head, style="Dim", ground="window")
-        self._lead.pack(anchor="w")
         card, inner = kit.card(self.outer)
         card.pack(fill="both", expand=True, padx=kit.px(28), pady=(0, kit.px(20)))
         buttons = kit.frame(inner)
         buttons.pack(fill="x", pady=(0, kit.px(10)))
+        open_path, load_file = context.act.open_path, context.act.load_file
         self._buttons = [
-            kit.button(buttons, label, command, name=name)
-            for label, command, name in (
-                ("Show", self._show, "show run"),
-                ("Use settings", self._use, "use settings"),
-                ("Open folder", self._open, "open run folder"),
+            kit.button(buttons, label, partial(self._do, action), name=name)
+            for label, action, name in (
+                ("Show", context.act.attach, "show run"),
+                ("Use settings", lambda path: load_file(path / "config.json"), "use settings"),
+                ("Open folder", open_path, "open run folder"),
             )
         ]
         for button in self._buttons:
             button.widget.pack(side="left", padx=(0, kit.px(8)))
-        self._look = kit.button(buttons, "Refresh", self._refresh, kind="quiet")
-        self._look.widget.pack(side="right")
+        again = kit.button(buttons, "Refresh", self._refresh, kind="quiet")
+        again.widget.pack(side="right")
         self._tree = self._make_table(inner)
         self._empty = kit.label(
             inner, "No runs in this folder yet. Each start creates one.", style="Dim"
@@ -76,7 +76,7 @@ class RunsPage(View):
 
     def _refresh(self) -> None:
         folder = self._folder()
-        self._lead.configure(text=str(folder))
+        self._lead.say(str(folder))
         self._context.kit.jobs.run(lambda: find_runs(folder), self._fill)
 
     def _make_table(self, parent: tk.Misc) -> ttk.Treeview:
@@ -88,8 +88,8 @@ class RunsPage(View):
             tree.column(name, width=px(width), anchor=anchor, stretch=name == "name")
         tree.pack(fill="both", expand=True)
         tree.bind("<<TreeviewSelect>>", lambda _: self._enable())
-        tree.bind("<Double-Button-1>", lambda _: self._show())
-        tree.bind("<Return>", lambda _: self._show())
+        for sequence in ("<Double-Button-1>", "<Return>"):
+            tree.bind(sequence, lambda _: self._do(self._context.act.attach))
         self._context.kit.name(tree, "runs table")
         self._context.kit.on_wheel[tree] = lambda steps: tree.yview_scroll(steps, "units")
         return tree
@@ -121,17 +121,8 @@ class RunsPage(View):
         for button in self._buttons:
             button.enable("" if self._chosen() else _CHOOSE)
 
-    def _show(self) -> None:
+    def _do(self, action: Callable[[Path], object]) -> None:
+        """Do something with the folder of the chosen run."""
         run = self._chosen()
         if run is not None:
-            self._context.act.attach(run.path)
-
-    def _use(self) -> None:
-        run = self._chosen()
-        if run is not None:
-            self._context.act.load_file(run.path / "config.json")
-
-    def _open(self) -> None:
-        run = self._chosen()
-        if run is not None:
-            self._context.act.open_path(run.path)
+            action(run.path)

@@ -1,17 +1,18 @@
 """Page of samples: a large one with a slider over the steps, and a grid of all."""
 
 import tkinter as tk
-
-import customtkinter
+from functools import partial
 
 from ui.context import Context, View
-from ui.progress.samples import SampleBook
-from ui.widgets.gallery import Gallery
+from ui.progress.samples import SampleBook, thumbnail
+from ui.widgets.image_table import Cell, Head, ImageTable, TableLook
+from ui.widgets.placing import show
 from ui.widgets.viewer import Viewer
 from ui.widgets.widgets import focused
 
 _GRID_SHARE = 5
 _VIEWER_SHARE = 7
+_GALLERY = TableLook("gallery", 84, 6, 20)
 
 
 def extent(book: SampleBook) -> str:
@@ -30,16 +31,22 @@ class SamplesPage(View):
         self._context = context
         kit = context.kit
         self.outer: tk.Widget = kit.frame(parent, ground="window")
+        self._book = SampleBook()
+        self._is_newest = True
         self._prompt = 0
         self._step = -1
         self._count = -1
         self._generation = -1
-        head = kit.frame(self.outer, ground="window")
+        head, _, self._lead = kit.heading(self.outer, "Samples")
         head.pack(fill="x", padx=kit.px(28), pady=(kit.px(21), kit.px(12)))
-        kit.label(head, "Samples", style="Title", ground="window").pack(anchor="w")
-        self._lead = kit.label(head, style="Dim", ground="window")
-        self._lead.pack(anchor="w")
-        self._empty = self._make_empty()
+        self._empty, line = kit.empty_card(
+            self.outer,
+            "No samples yet",
+            "A run generates samples of its prompts at the start, at regular steps and at the "
+            "end. They appear here during training.",
+        )
+        edit = partial(context.act.show_page, "sampling")
+        kit.button(line, "Edit the sample prompts", edit).widget.pack(anchor="w")
         self._split = kit.frame(self.outer, ground="window")
         self._split.grid_rowconfigure(0, weight=1)
         self._split.grid_columnconfigure(0, weight=_VIEWER_SHARE, uniform="split")
@@ -52,7 +59,7 @@ class SamplesPage(View):
         kit.label(inner, "A row for each prompt, a column for each step.", style="SmallDim").pack(
             anchor="w", pady=(kit.px(1), kit.px(8))
         )
-        self.gallery = Gallery(kit, inner, context.images, self._chosen)
+        self.gallery = ImageTable(kit, inner, context.images, self._chosen, _GALLERY)
         self.gallery.outer.pack(fill="both", expand=True)
         # The page is mapped whenever it is opened.
         self.outer.bind("<Map>", lambda _: self._take_keys())
@@ -96,12 +103,31 @@ class SamplesPage(View):
             return
         steps = self._book.steps_of(self._prompt)
         self._is_newest = bool(steps) and self._step == steps[-1]
-        self._lead.configure(text=f"{folder.name}  ·  {extent(self._book)}")
+        self._lead.say(f"{folder.name}  ·  {extent(self._book)}")
         self.viewer.show(folder.path, self._book, self._prompt, self._step)
-        self.gallery.show(folder.path, self._book, self._prompt, self._step)
+        book, places = self._book, [(prompt, self._step) for prompt in self._book.prompts]
+        self.gallery.show(
+            [
+                Head(
+                    " ".join(sample.prompt.split()) or "(no prompt)",
+                    "accent" if prompt == self._prompt else "dim",
+                )
+                for prompt, step in places
+                if (sample := book.nearest(prompt, step))
+            ],
+            [Head(f"{one:,}", "accent" if one == self._step else "dim") for one in book.steps],
+            [
+                [
+                    Cell(thumbnail(folder.path, sample)) if (sample := book.at(row, step)) else None
+                    for step in book.steps
+                ]
+                for row in book.prompts
+            ],
+            (book.prompts.index(self._prompt), book.steps.index(self._step)),
+        )
 
-    def _chosen(self, prompt: int, step: int) -> None:
-        self._moved(prompt, step)
+    def _chosen(self, row: int, column: int) -> None:
+        self._moved(self._book.prompts[row], self._book.steps[column])
         self.viewer.take_focus()
 
     def _take_keys(self) -> None:
@@ -112,31 +138,12 @@ class SamplesPage(View):
         if self._count > 0 and not is_typing:
             self.viewer.take_focus()
 
-    _is_newest = True
-    _book = SampleBook()
-
     def _arrange(self, has_samples: bool) -> None:
-        kit = self._context.kit
-        if has_samples:
-            if self.outer.winfo_viewable() and not self._split.winfo_manager():
-                self._take_keys()
-            self._empty.pack_forget()
-            self._split.pack(fill="both", expand=True, padx=kit.px(28), pady=(0, kit.px(20)))
-        else:
-            self._lead.configure(text="The same prompts, sampled repeatedly during training.")
-            self._split.pack_forget()
-            self._empty.pack(anchor="nw", padx=kit.px(28))
-
-    def _make_empty(self) -> customtkinter.CTkFrame:
-        kit, act = self._context.kit, self._context.act
-        outer, inner = kit.card(self.outer)
-        kit.label(inner, "No samples yet", style="Heading").pack(anchor="w")
-        kit.label(
-            inner,
-            "A run generates samples of its prompts at the start, at regular steps and at the "
-            "end. They appear here during training.",
-            wrap=520,
-        ).pack(anchor="w", pady=(kit.px(6), kit.px(12)))
-        button = kit.button(inner, "Edit the sample prompts", lambda: act.show_page("sampling"))
-        button.widget.pack(anchor="w")
-        return outer
+        px = self._context.kit.px
+        if has_samples and self.outer.winfo_viewable() and not self._split.winfo_manager():
+            self._take_keys()
+        if not has_samples:
+            self._lead.say("The same prompts, sampled repeatedly during training.")
+        show(self._empty, not has_samples, anchor="nw", padx=px(28))
+        inside = {"fill": "both", "expand": True, "padx": px(28), "pady": (0, px(20))}
+        show(self._split, has_samples, **inside)

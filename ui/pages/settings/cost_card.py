@@ -1,7 +1,6 @@
 """Card with the estimated time of a step and its UNet passes."""
 
 import tkinter as tk
-from tkinter import ttk
 
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.rewards.generation import Prompts
@@ -12,7 +11,7 @@ from ui.charts.bar_table import BarRow, BarTable
 from ui.context import Context
 from ui.messages.memory import duration_text, labeled_passes, passes_title
 from ui.pages.settings.objective_card import REWARDS
-from ui.widgets.widgets import while_visible, wrap_in_card
+from ui.widgets.placing import show, show_in_grid, while_visible
 
 PAGES = (REWARDS, "hardware")
 
@@ -27,13 +26,11 @@ class CostCard:
     def __init__(self, context: Context, parent: tk.Misc, page: str, *, line: int) -> None:
         self._context = context
         kit = context.kit
-        self._outer, inner = kit.card(parent)
+        self._outer, _, inner = kit.titled_card(parent, "Time")
         self._outer.grid(row=line, column=0, sticky="ew", pady=(0, kit.px(14)))
-        kit.label(inner, "Time", style="Heading").pack(anchor="w")
-        self._time: ttk.Label = kit.label(inner, wrap=_WRAP)
-        self._note: ttk.Label = kit.label(inner, style="SmallDim", wrap=_WRAP)
-        self._passes: ttk.Label = kit.label(inner, style="SmallDim", wrap=_WRAP)
-        self._note.pack(anchor="w", pady=(kit.px(4), 0))
+        self._time = kit.label(inner, wrap=_WRAP)
+        self._note = kit.label(inner, style="SmallDim", wrap=_WRAP)
+        self._passes = kit.label(inner, style="SmallDim", wrap=_WRAP)
         self._passes.pack(anchor="w", pady=(kit.px(8), kit.px(2)))
         self._parts = BarTable(kit, inner, color="fill")
         self._parts.canvas.pack(fill="x")
@@ -42,54 +39,35 @@ class CostCard:
         self._outer.grid_remove()
         context.forecasts.listen(while_visible(self._outer, self.refresh))
 
-    def wrap(self, width: int) -> None:
-        """Wrap the text to a card of a width in pixels."""
-        wrap_in_card(self._context.kit, width, self._time, self._note, self._passes)
-
     def refresh(self) -> None:
         """Show the current values."""
-        self._show_time()
+        forecasts, px = self._context.forecasts, self._context.kit.px
+        duration, is_old = duration_text(forecasts.answer), forecasts.is_outdated
+        self._time.say(duration, "Dim" if is_old else "")
+        self._note.say(_OF_EARLIER if duration else _NOT_COUNTED)
+        has_note = is_old or not duration
+        above = {"anchor": "w", "before": self._passes}
+        show(self._note, has_note, pady=(0 if duration else px(4), 0), **above)
+        first = self._note if has_note else self._passes
+        show(self._time, bool(duration), anchor="w", pady=(px(4), 0), before=first)
         document = self._context.draft.document
         if document is not self._document:
             self._document = document
             self._show_passes()
 
-    def _show_time(self) -> None:
-        forecasts = self._context.forecasts
-        text_lines = duration_text(forecasts.forecast)
-        is_old = forecasts.is_outdated
-        style = "Dim.Card.TLabel" if is_old else "Card.TLabel"
-        self._time.configure(text=text_lines, style=style)
-        if text_lines and not self._time.winfo_manager():
-            self._time.pack(anchor="w", pady=(self._context.kit.px(4), 0), before=self._note)
-        note = _NOT_COUNTED if not text_lines else _OF_EARLIER if is_old else ""
-        self._note.configure(text=note)
-        if note and not self._note.winfo_manager():
-            self._note.pack(anchor="w", before=self._passes)
-        elif not note:
-            self._note.pack_forget()
-
     def _show_passes(self) -> None:
-        parts = self._passes_by_purpose()
-        if not parts:
-            self._outer.grid_remove()
-            return
-        whole = sum(parts.values())
-        self._passes.configure(text=passes_title(whole))
-        rows = [
-            BarRow(title, count / whole, format_passes(count))
-            for title, count in labeled_passes(parts)
-        ]
-        self._parts.show(rows)
-        self._outer.grid()
-
-    def _passes_by_purpose(self) -> dict[str, float]:
-        """Return the UNet passes of a step by purpose; {} for wrong settings or the VAE."""
         # Imported late, because opening the window does not need it.
         from onetrainer.rewards.cost import cost_of
 
         config = self._context.draft.valid_config()
-        return {} if config is None else cost_of(_without_files(config)).step.by_purpose()
+        # There are none for wrong settings and for the VAE.
+        parts = cost_of(_without_files(config)).step.by_purpose() if config is not None else {}
+        show_in_grid(self._outer, bool(parts))
+        if parts:
+            whole = sum(parts.values())
+            self._passes.say(passes_title(whole))
+            labeled = labeled_passes(parts)
+            self._parts.show([BarRow(one, n / whole, format_passes(n)) for one, n in labeled])
 
 
 def _without_files(config: TrainConfig) -> TrainConfig:

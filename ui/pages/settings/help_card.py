@@ -1,7 +1,6 @@
 """Card with the help of the focused setting."""
 
 import tkinter as tk
-from tkinter import ttk
 
 from onetrainer.config.fields import Setting
 from ui.context import Context
@@ -9,7 +8,6 @@ from ui.messages.line_breaks import break_at_dots
 from ui.messages.problems import join_list
 from ui.model.form_fields import display_text, find_setting
 from ui.model.visible_settings import ANY, sibling_path
-from ui.widgets.widgets import wrap_in_card
 
 _WRAP = 236
 
@@ -24,31 +22,25 @@ class HelpCard:
         outer, inner = kit.card(parent)
         outer.pack(fill="x")
         kit.name(outer, name)
-        self._title: ttk.Label = kit.label(inner, style="Heading", wrap=_WRAP)
+        self._title = kit.label(inner, style="Heading", wrap=_WRAP)
         self._title.pack(anchor="w")
-        self._line_width = kit.px(_WRAP)
-        self._text: ttk.Label = kit.label(inner, wrap=_WRAP)
+        self._text = kit.label(inner, wrap=_WRAP)
         self._text.pack(anchor="w", pady=(kit.px(6), kit.px(6)))
-        self._facts: ttk.Label = kit.label(inner, style="SmallDim", wrap=_WRAP)
+        self._facts = kit.label(inner, style="SmallDim", wrap=_WRAP)
         self._facts.pack(anchor="w")
         self.clear()
 
     def clear(self) -> None:
         """Show the placeholder text."""
         self.path = self._facts_text = ""
-        self._title.configure(text="About a setting")
+        self._title.say("About a setting")
         self._help_text = "Click a setting to see its help here."
-        self._break_lines()
-
-    def wrap(self, width: int) -> None:
-        """Wrap the text to a card of a width in pixels."""
-        self._line_width = wrap_in_card(self._kit, width, self._title, self._text, self._facts)
-        self._break_lines()
+        self.break_lines()
 
     def show(self, setting: Setting, path: str) -> None:
         """Show the help of a setting."""
         self.path = path
-        self._title.configure(text=setting.ui.label)
+        self._title.say(setting.ui.label)
         self._help_text = setting.help_text
         lines = []
         if setting.kind in ("integer", "number"):
@@ -63,12 +55,13 @@ class HelpCard:
         lines += [or_with_text(other, values) for other, values in setting.ui.or_with.items()]
         lines.append(f"Key: {path}")
         self._facts_text = "\n".join(lines)
-        self._break_lines()
+        self.break_lines()
 
-    def _break_lines(self) -> None:
-        measure = self._kit.theme.measure
+    def break_lines(self) -> None:
+        """Break long names to the width of the card."""
         for label, text in ((self._text, self._help_text), (self._facts, self._facts_text)):
-            label.configure(text=break_at_dots(text, self._line_width, measure))
+            room = int(str(label.cget("wraplength")))
+            label.say(break_at_dots(text, room, self._kit.theme.measure))
 
 
 def only_with_text(path: str, values: tuple[str, ...]) -> str:

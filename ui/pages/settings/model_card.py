@@ -1,56 +1,20 @@
-"""Facts about the base model, read from its headers in a thread."""
+"""Facts about the base model, read from its headers."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onetrainer.errors import UserError, sentence
 from onetrainer.presets.presets import expanded
-from ui.context import Context
 from ui.messages.problems import join_list
 from ui.progress.run_state import format_bytes
 
 if TYPE_CHECKING:
     from onetrainer.model_files import ModelFile
 
-Request = tuple[str, bool]
+NOTHING_CHOSEN = "Choose a file or a diffusers folder, or enter the name of a model on the Hub."
 
 
-class ModelLines:
-    """Lines of the model card; they are read again when another model is chosen."""
-
-    def __init__(self, context: Context, show: Callable[[], None]) -> None:
-        self._context = context
-        self._show = show
-        self._request: Request | None = None
-        self._lines: list[str] = []
-
-    def lines(self) -> list[str]:
-        """Return the known facts; start reading if the model has changed."""
-        draft = self._context.draft
-        value = draft.value("model.path")
-        path = value if isinstance(value, str) else ""
-        request = (path, draft.value("model.offline") is True)
-        if request != self._request:
-            self._request = request
-            self._lines = ["Reading …" if path else _NOTHING_CHOSEN]
-            if path:
-                self._context.kit.jobs.run(
-                    lambda: lines_of(path, is_offline=request[1]),
-                    lambda lines: self._loaded(request, lines),
-                )
-        return self._lines
-
-    def _loaded(self, request: Request, lines: list[str]) -> None:
-        if request == self._request:
-            self._lines = lines
-            self._show()
-
-
-_NOTHING_CHOSEN = "Choose a file or a diffusers folder, or enter the name of a model on the Hub."
-
-
-def lines_of(text: str, *, is_offline: bool) -> list[str]:
+def lines_of(text: str, is_offline: bool) -> list[str]:
     """Describe the model at a path, or a downloaded model by its name on the Hugging Face Hub."""
     # Imported late, because opening the window does not need it.
     from onetrainer.model_files.hub import cached_folder, is_hub_name

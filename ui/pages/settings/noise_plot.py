@@ -1,47 +1,27 @@
 """Plot of how often each noise level is trained."""
 
-import tkinter as tk
-
 from onetrainer.config.objectives.denoising import Denoising
 from onetrainer.config.objectives.timesteps import Timesteps
 from onetrainer.schedules.timestep_density import density
-from ui.context import Context
-from ui.pages.settings.small_plot import SmallPlot
+from ui.model.draft import Draft
+from ui.pages.settings.small_plot import PlotCurve
 
 SECTION = "objective.timesteps"
-_WIDTH = 360
+WIDTH = 360
 _STEPS = 1000
 _BIN = 10
-_TITLE = "How often each noise level is trained"
-_ENDS = ("low noise: fine detail", "pure noise: composition")
 
 
-class NoisePlot:
-    """Plot of the timestep density; a message replaces it while the settings are wrong."""
-
-    def __init__(self, context: Context, parent: tk.Misc) -> None:
-        self._context = context
-        self._plot = SmallPlot(context.kit, parent, name="plot of the noise", width=_WIDTH)
-        self.widget = self._plot.widget
-        self._drawn: tuple[object, ...] = ()
-
-    def draw(self) -> None:
-        """Draw the current draft, unless it is drawn already."""
-        draft, mode = self._context.draft, self._context.kit.theme.mode
-        value = draft.value(SECTION)
-        wanted = (str(value), mode)
-        if wanted == self._drawn:
-            return
-        self._drawn = wanted
-        config = draft.section_alone(SECTION)
-        objective = config.objective if config is not None else None
-        heights = density_bins(objective.timesteps) if isinstance(objective, Denoising) else []
-        if heights:
-            last = len(heights) - 1
-            curve = [(index / last, height) for index, height in enumerate(heights)]
-            self._plot.show(_TITLE, curve, _ENDS)
-        else:
-            self._plot.explain("Fix the numbers to see how often each noise level is trained.")
+def noise_curve(draft: Draft) -> PlotCurve | str:
+    """Return the timestep density, or a message while the settings are wrong."""
+    config = draft.section_alone(SECTION)
+    objective = config.objective if config is not None else None
+    heights = density_bins(objective.timesteps) if isinstance(objective, Denoising) else []
+    if not heights:
+        return "Fix the numbers to see how often each noise level is trained."
+    points = [(index / (len(heights) - 1), height) for index, height in enumerate(heights)]
+    ends = ("low noise: fine detail", "pure noise: composition")
+    return PlotCurve("How often each noise level is trained", points, ends)
 
 
 def density_bins(timesteps: Timesteps) -> list[float]:

@@ -2,10 +2,9 @@
 
 import tkinter as tk
 from dataclasses import dataclass
-from tkinter import ttk
 
 from ui.context import Context
-from ui.widgets.widgets import Button
+from ui.widgets.placing import show_in_grid
 
 # Pages with this card.
 LOSS, REWARDS = "loss", "rewards"
@@ -62,9 +61,9 @@ class ObjectiveCard:
         kit = context.kit
         self._outer, inner = kit.card(parent)
         self._outer.grid(row=line, column=0, sticky="ew", pady=(0, kit.px(14)))
-        self._title: ttk.Label = kit.label(inner, style="Heading")
-        self._text: ttk.Label = kit.label(inner, style="Dim", wrap=_WRAP)
-        self._button: Button = kit.button(inner, "", self._clicked, name=f"objective {page}")
+        self._title = kit.label(inner, style="Heading")
+        self._text = kit.label(inner, style="Dim", wrap=_WRAP)
+        self._button = kit.button(inner, "", self._clicked, name=f"objective {page}")
         inner.grid_columnconfigure(0, weight=1)
         self._text.grid(row=1, column=0, sticky="w")
         self._outer.grid_remove()
@@ -76,27 +75,23 @@ class ObjectiveCard:
         if message == self._shown:
             return
         self._shown = message
+        show_in_grid(self._outer, message is not None)
         if message is None:
-            self._outer.grid_remove()
             return
-        self._title.configure(text=message.title)
-        self._place(has_title=bool(message.title))
-        self._text.configure(text=message.text)
+        kit, has_title = self._context.kit, bool(message.title)
+        self._title.say(message.title)
+        self._text.say(message.text)
+        self._text.configure(wraplength=kit.px(_WRAP if has_title else _BESIDE))
         self._button.set_text(message.button)
-        self._button.set_kind("primary" if self._page == REWARDS and message.title else "plain")
+        self._button.set_kind("primary" if self._page == REWARDS and has_title else "plain")
         self._button.enable(message.reason)
-        self._outer.grid()
-
-    def _place(self, *, has_title: bool) -> None:
-        """Place the button below the text, or next to it without a title."""
-        kit = self._context.kit
+        # Below the text, or next to it without a title.
         if has_title:
             self._title.grid(row=0, column=0, sticky="w")
             self._button.widget.grid(row=2, column=0, sticky="w", padx=0, pady=(kit.px(10), 0))
         else:
             self._title.grid_remove()
             self._button.widget.grid(row=1, column=1, sticky="e", padx=(kit.px(8), 0), pady=0)
-        self._text.configure(wraplength=kit.px(_WRAP if has_title else _BESIDE))
 
     def _clicked(self) -> None:
         act, draft = self._context.act, self._context.draft

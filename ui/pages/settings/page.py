@@ -1,6 +1,7 @@
 """Page of settings: cards of rows, with help, summary and forecast next to them."""
 
 import tkinter as tk
+from functools import partial
 
 from onetrainer.config.fields import Setting
 from ui.context import Context, View
@@ -12,9 +13,9 @@ from ui.pages.settings.cost_card import PAGES as COST
 from ui.pages.settings.cost_card import CostCard
 from ui.pages.settings.help_card import HelpCard
 from ui.pages.settings.memory_card import FULL, SHORT, MemoryCard
-from ui.pages.settings.noise_plot import SECTION as NOISE
-from ui.pages.settings.noise_plot import NoisePlot
+from ui.pages.settings.noise_plot import SECTION, WIDTH, noise_curve
 from ui.pages.settings.objective_card import LOSS, REWARDS, ObjectiveCard
+from ui.pages.settings.small_plot import SmallPlot
 from ui.pages.settings.sticky_column import StickyColumn
 from ui.pages.settings.summary_card import SummaryCard
 from ui.widgets.scroller import Scroller
@@ -43,7 +44,7 @@ class SettingsPage(View):
         self._column.grid_columnconfigure(0, minsize=kit.px(_COLUMN))
         self._has_advanced = _has_advanced(plan)
         self._switch = self._make_head(plan)
-        plots = {NOISE: lambda card: NoisePlot(context, card)}
+        plots = {SECTION: self._make_plot}
         form_context = FormContext(kit, context.draft, self._show_help, plots, self._scroller.show)
         self._objective: ObjectiveCard | None = None
         if plan.name in (LOSS, REWARDS):
@@ -131,13 +132,16 @@ class SettingsPage(View):
 
     def _make_head(self, plan: PagePlan) -> Switch:
         kit = self._context.kit
-        head = kit.frame(self._column, ground="window")
+        head, _, _ = kit.heading(self._column, plan.title, plan.lead)
         head.grid(row=0, column=0, sticky="ew", pady=(0, kit.px(14)))
-        kit.label(head, plan.title, style="Title", ground="window").pack(anchor="w")
-        kit.label(head, plan.lead, style="Dim", ground="window").pack(anchor="w")
         switch = kit.switch(head, self._toggle_advanced, text="Advanced settings", ground="window")
         kit.name(switch.widget, f"advanced {plan.name}")
         return switch
+
+    def _make_plot(self, card: tk.Misc) -> SmallPlot:
+        kit, draft = self._context.kit, self._context.draft
+        inputs, curve = partial(draft.value, SECTION), partial(noise_curve, draft)
+        return SmallPlot(kit, card, inputs, curve, name="plot of the noise", width=WIDTH)
 
     def _update_switch(self) -> None:
         """Show the switch only if the page has advanced settings."""
@@ -175,8 +179,9 @@ class SettingsPage(View):
         is_wide = self._is_wide_enough(event.width)
         self._column.grid_columnconfigure(0, minsize=min(column, room))
         width = min(sidebar * 3 // 2, room - column - margin) if is_wide else min(column, room)
-        for card in (self._help, *self._cards):
-            card.wrap(width)
+        for box in (self._sticky.top, self._sticky.frame):
+            kit.wrap_in_card(box, width)
+        self._help.break_lines()
         if is_wide != self._is_wide:
             self._is_wide = is_wide
             space = self._sticky.space

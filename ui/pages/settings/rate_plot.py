@@ -1,51 +1,31 @@
 """Plot of the learning rate over the run."""
 
-import tkinter as tk
-
 from onetrainer.config.optimizers.optimizer_section import OptimizerSection
 from onetrainer.config.run.schedule import Schedule
 from onetrainer.schedules.learning_rate import lr_multiplier, warmup_steps
-from ui.context import Context
 from ui.model.draft import Draft
 from ui.model.form_fields import edit_text
 from ui.model.variants import section_at
-from ui.pages.settings.small_plot import SmallPlot
+from ui.pages.settings.small_plot import PlotCurve
 
-_WIDTH = 236
+INPUTS = ("schedule", "training.steps", "optimizer")
+WIDTH = 236
 _POINTS = 118  # one every two pixels
 
 
-class RatePlot:
-    """Plot of the learning rate; a message replaces it while the settings are wrong."""
-
-    def __init__(self, context: Context, parent: tk.Misc) -> None:
-        self._context = context
-        self._plot = SmallPlot(context.kit, parent, name="plot of the rate", width=_WIDTH)
-        self.widget = self._plot.widget
-        self._drawn: tuple[object, ...] = ()
-
-    def draw(self) -> None:
-        """Draw the current draft, unless it is drawn already."""
-        draft, mode = self._context.draft, self._context.kit.theme.mode
-        config, steps = draft.section_alone("schedule"), draft.value("training.steps")
-        rate, kind = draft.value("optimizer.lr"), draft.value("optimizer.kind")
-        schedule = config.schedule if config is not None else None
-        wanted = (schedule, steps, rate, kind, mode)
-        if wanted == self._drawn:
-            return
-        self._drawn = wanted
-        if draft.setting("optimizer.lr") is None:
-            self._plot.explain(f"{_name(draft)} chooses its learning rate, without a schedule.")
-            return
-        if schedule is None or not isinstance(steps, int) or steps < 1:
-            self._plot.explain("Fix the numbers to see the learning rate over the run.")
-            return
-        points = rate_points(schedule, steps=steps)
-        most = max(factor for _, factor in points)
-        highest = max(1.0, most)
-        curve = [(x, factor / highest) for x, factor in points]
-        full = rate * most if isinstance(rate, int | float) else None
-        self._plot.show(rate_title(draft, full), curve, ("first step", f"step {steps:,}"))
+def rate_curve(draft: Draft) -> PlotCurve | str:
+    """Return the learning rate over the run, or a message while the settings are wrong."""
+    if draft.setting("optimizer.lr") is None:
+        return f"{_name(draft)} chooses its learning rate, without a schedule."
+    config, steps = draft.section_alone("schedule"), draft.value("training.steps")
+    if config is None or not isinstance(steps, int) or steps < 1:
+        return "Fix the numbers to see the learning rate over the run."
+    points = rate_points(config.schedule, steps=steps)
+    most = max(factor for _, factor in points)
+    rate, highest = draft.value("optimizer.lr"), max(1.0, most)
+    full = rate * most if isinstance(rate, int | float) else None
+    curve = [(x, factor / highest) for x, factor in points]
+    return PlotCurve(rate_title(draft, full), curve, ("first step", f"step {steps:,}"))
 
 
 def rate_title(draft: Draft, full: float | None) -> str:

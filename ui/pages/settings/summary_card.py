@@ -1,8 +1,8 @@
 """Card that sums up the settings: model, data or run."""
 
 import tkinter as tk
+from functools import partial
 from pathlib import Path
-from tkinter import ttk
 from typing import Any, get_args
 
 from onetrainer.concepts.concepts import ConceptSettings
@@ -14,15 +14,17 @@ from onetrainer.families.registry import family_spec
 from onetrainer.presets.presets import expanded
 from onetrainer.rewards.prompts import prompts_of
 from ui.background.folder_summary import FolderSummary, summarize_folder
+from ui.background.threads import Latest
 from ui.context import Context
 from ui.messages.problems import join_list
 from ui.model.draft import Draft
 from ui.model.form_fields import section_name
 from ui.model.variants import settings_in
-from ui.pages.settings.model_card import ModelLines
-from ui.pages.settings.rate_plot import RatePlot
-from ui.widgets.thumbnails import Thumbnails
-from ui.widgets.widgets import wrap_in_card
+from ui.pages.settings.model_card import NOTHING_CHOSEN, lines_of
+from ui.pages.settings.rate_plot import INPUTS, WIDTH, rate_curve
+from ui.pages.settings.small_plot import SmallPlot
+from ui.widgets.drawing import Drawing
+from ui.widgets.placing import show
 
 _THUMBNAILS = 9
 _COLUMNS = 3
@@ -47,16 +49,23 @@ class SummaryCard:
         kit = context.kit
         outer, inner = kit.card(parent)
         kit.label(inner, _TITLES.get(page, "This run"), style="Heading").pack(anchor="w")
-        self._lines: ttk.Label = kit.label(inner, wrap=_WRAP)
+        self._lines = kit.label(inner, wrap=_WRAP)
         self._lines.pack(anchor="w", pady=(kit.px(6), 0))
-        self._canvas = tk.Canvas(inner, highlightthickness=0, width=1, height=1, takefocus=0)
-        kit.theme.paint(self._canvas, bg="card")
-        self._thumbnails = Thumbnails(kit, self._canvas)
-        self._folder: ConceptSettings | None = None
-        self._summary: FolderSummary | None = None
-        self._model = ModelLines(context, self._show)
-        self._plot = RatePlot(context, inner) if page == "training" else None
-        if self._plot is not None:
+        self._drawing = Drawing(kit, inner, self._draw)
+        self._summaries = Latest(kit.jobs, summarize_folder, self.refresh)
+        self._model: Latest[tuple[str, bool], list[str]] = Latest(
+            kit.jobs, lambda key: lines_of(*key), self.refresh
+        )
+        self._plot: SmallPlot | None = None
+        if page == "training":
+            self._plot = SmallPlot(
+                kit,
+                inner,
+                lambda: [context.draft.value(path) for path in INPUTS],
+                partial(rate_curve, context.draft),
+                name="plot of the rate",
+                width=WIDTH,
+            )
             self._plot.widget.pack(anchor="w")
         if page == "data":
             preview = kit.button(
@@ -70,62 +79,37 @@ class SummaryCard:
 
     def refresh(self) -> None:
         """Show the current draft."""
-        folder = first_folder(self._context.draft)
-        if folder != self._folder:
-            self._folder = folder
-            self._load_summary(folder)
-        self._show()
-
-    def wrap(self, width: int) -> None:
-        """Wrap the text to a card of a width in pixels."""
-        wrap_in_card(self._context.kit, width, self._lines)
-
-    def _show(self) -> None:
         draft = self._context.draft
+        folder = first_folder(draft)
+        summary = self._summaries.get(folder)
         match self._page:
             case "model":
-                lines = self._model.lines()
+                path, is_offline = draft.value("model.path"), draft.value("model.offline") is True
+                key = (path, is_offline) if isinstance(path, str) and path else None
+                lines = self._model.get(key) or ["Reading …" if key else NOTHING_CHOSEN]
             case "data":
-                lines = data_lines(self._folder, self._summary, other_folders(draft))
+                lines = data_lines(folder, summary, other_folders(draft))
+                self._draw()
             case _:
-                lines = run_lines(draft, self._summary)
-        self._lines.configure(text="\n".join(lines))
+                lines = run_lines(draft, summary)
+        self._lines.say("\n".join(lines))
         if self._plot is not None:
             self._plot.draw()
 
-    def _load_summary(self, folder: ConceptSettings | None) -> None:
-        self._summary = None
-        self._draw()
-        if folder is not None:
-            self._context.kit.jobs.run(
-                lambda: summarize_folder(folder),
-                lambda summary: self._summary_loaded(folder, summary),
-            )
-
-    def _summary_loaded(self, folder: ConceptSettings, summary: FolderSummary) -> None:
-        if folder == self._folder:
-            self._summary = summary
-            self._show()
-            self._draw()
-
     def _draw(self) -> None:
-        if self._page != "data":
-            return
-        self._thumbnails.begin()
-        first = self._summary.first[:_THUMBNAILS] if self._summary else []
-        if not first:
-            self._canvas.pack_forget()
-            return
-        kit = self._context.kit
+        summary = self._summaries.get(first_folder(self._context.draft))
+        first = summary.first[:_THUMBNAILS] if summary else []
+        kit, drawing = self._context.kit, self._drawing
+        drawing.begin()
+        show(drawing.canvas, bool(first), anchor="w", pady=(kit.px(10), 0))
         side, gap = kit.px(_SIDE), kit.px(6)
-        rows = -(-len(first) // _COLUMNS)
-        self._canvas.configure(width=_COLUMNS * (side + gap), height=rows * (side + gap))
-        self._canvas.pack(anchor="w", pady=(kit.px(10), 0))
+        drawing.canvas.configure(width=_COLUMNS * (side + gap))
+        drawing.set_height(-(-len(first) // _COLUMNS) * (side + gap))
         for index, path in enumerate(first):
             image = self._context.images.get(path, side, side, self._draw)
             row, column = divmod(index, _COLUMNS)
             center = (side + gap) * column + side // 2, (side + gap) * row + side // 2
-            self._thumbnails.draw((path, side), image, *center, side)
+            drawing.image((path, side), image, *center, side)
 
 
 def first_folder(draft: Draft) -> ConceptSettings | None:

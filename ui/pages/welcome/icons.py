@@ -1,54 +1,42 @@
 """Icons of the welcome page, drawn as vectors in the colors of the theme."""
 
-import tkinter as tk
 from collections.abc import Callable
 
-from ui.widgets.widgets import Kit
+from ui.theme.palette import Role
+from ui.widgets.drawing import Drawing
 
-Draw = Callable[[tk.Canvas, Kit], None]
+Draw = Callable[[Drawing], None]
 
 
-def draw_demo(canvas: tk.Canvas, kit: Kit) -> None:
+def draw_demo(drawing: Drawing) -> None:
     """Draw a play button."""
-    palette, px = kit.theme.palette, kit.px
-    canvas.create_oval(px(2), px(4), px(58), px(60), fill=palette.selected, outline="")
-    canvas.create_polygon(
-        (px(24), px(18), px(24), px(46), px(46), px(32)), fill=palette.accent, outline=""
-    )
+    px = drawing.kit.px
+    drawing.dot(px(30), px(32), px(28), "selected")
+    _fill(drawing, (24, 18, 24, 46, 46, 32))
 
 
-def draw_images(canvas: tk.Canvas, kit: Kit) -> None:
+def draw_images(drawing: Drawing) -> None:
     """Draw a stack of images."""
-    palette, px = kit.theme.palette, kit.px
-    for shift, color in ((16, palette.raised), (8, palette.hover), (0, palette.selected)):
-        canvas.create_rectangle(
-            px(2 + shift),
-            px(18 - shift),
-            px(56 + shift),
-            px(60 - shift),
-            fill=color,
-            outline=palette.card,
-            width=px(2),
-        )
-    hills = (8, 55, 24, 34, 33, 45, 39, 39, 50, 55)
-    canvas.create_polygon([px(number) for number in hills], fill=palette.accent, outline="")
-    canvas.create_oval(px(40), px(24), px(48), px(32), fill=palette.warning, outline="")
+    px = drawing.kit.px
+    stack: tuple[tuple[int, Role], ...] = ((16, "raised"), (8, "hover"), (0, "selected"))
+    for shift, role in stack:
+        box = (px(2 + shift), px(18 - shift), px(56 + shift), px(60 - shift))
+        drawing.box(*box, role, outline="card", width=px(2))
+    _fill(drawing, (8, 55, 24, 34, 33, 45, 39, 39, 50, 55))
+    drawing.dot(px(44), px(28), px(4), "warning")
 
 
-def draw_preset(canvas: tk.Canvas, kit: Kit) -> None:
+def draw_preset(drawing: Drawing) -> None:
     """Draw three sliders."""
-    palette, px = kit.theme.palette, kit.px
+    px = drawing.kit.px
     for y, knob in ((14, 40), (32, 18), (50, 50)):
-        for end, color in ((62, palette.hover), (knob, palette.accent)):
-            canvas.create_line(
-                px(4), px(y), px(end), px(y), fill=color, width=px(5), capstyle="round"
-            )
-        canvas.create_oval(
-            px(knob - 7),
-            px(y - 7),
-            px(knob + 7),
-            px(y + 7),
-            fill=palette.text,
-            outline=palette.card,
-            width=px(2),
-        )
+        drawing.line((px(4), px(y), px(62), px(y)), "hover", width=px(5), cap="round")
+        drawing.line((px(4), px(y), px(knob), px(y)), "accent", width=px(5), cap="round")
+        drawing.dot(px(knob), px(y), px(8), "card")
+        drawing.dot(px(knob), px(y), px(6), "text")
+
+
+def _fill(drawing: Drawing, corners: tuple[int, ...]) -> None:
+    color = drawing.kit.theme.palette["accent"]
+    scaled = [drawing.kit.px(number) for number in corners]
+    drawing.canvas.create_polygon(scaled, fill=color, outline="")

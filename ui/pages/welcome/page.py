@@ -7,8 +7,9 @@ from tkinter import ttk
 
 from ui.context import Context, View
 from ui.pages.welcome.icons import Draw, draw_demo, draw_images, draw_preset
+from ui.widgets.button import ButtonKind
+from ui.widgets.drawing import Drawing
 from ui.widgets.scroller import Scroller
-from ui.widgets.widgets import ButtonKind, wrap_in_card
 
 _ICON_WIDTH, _ICON_HEIGHT = 96, 64
 _GAP = 14
@@ -43,27 +44,19 @@ class WelcomePage(View):
         self.outer: tk.Widget = scroller.outer
         box = kit.frame(scroller.inner, ground="window")
         box.pack(fill="x", padx=kit.px(28), pady=kit.px(48))
-        kit.label(box, "What would you like to do?", style="Title", ground="window").grid(
-            row=0, column=0, columnspan=3, sticky="w"
-        )
-        kit.label(box, _LEAD, style="Dim", ground="window").grid(
-            row=1, column=0, columnspan=3, sticky="w", pady=(kit.px(4), kit.px(28))
-        )
-        self._icons: list[tuple[tk.Canvas, Draw]] = []
-        self._texts: list[ttk.Label] = []
+        head, _, lead = kit.heading(box, "What would you like to do?", _LEAD)
+        lead.pack(pady=(kit.px(4), 0))
+        head.grid(row=0, column=0, columnspan=3, sticky="w", pady=(0, kit.px(28)))
         for column, way in enumerate(self._ways()):
             self._add_card(box, column, way)
         kit.label(box, _KEYS, style="SmallDim", ground="window").grid(
             row=3, column=0, columnspan=3, sticky="w", pady=(kit.px(28), 0)
         )
-        box.bind("<<ThemeChanged>>", lambda _: self.refresh())
+        self._box = box
         box.bind("<Configure>", self._wrap)
 
     def refresh(self) -> None:
-        """Draw the icons in the current colors."""
-        for canvas, draw in self._icons:
-            canvas.delete("all")
-            draw(canvas, self._context.kit)
+        """Do nothing: the page never changes."""
 
     def _ways(self) -> tuple[Way, ...]:
         act = self._context.act
@@ -100,27 +93,19 @@ class WelcomePage(View):
     def _wrap(self, event: "tk.Event[tk.Misc]") -> None:
         """Wrap the text to cards that share the width of the page."""
         width = (event.width - 3 * self._context.kit.px(_GAP)) // 3
-        wrap_in_card(self._context.kit, width, *self._texts)
+        self._context.kit.wrap_in_card(self._box, width)
 
     def _add_card(self, box: ttk.Frame, column: int, way: Way) -> None:
         kit = self._context.kit
         box.grid_columnconfigure(column, weight=1, uniform="cards")
         outer, inner = kit.card(box)
         outer.grid(row=2, column=column, sticky="nsew", padx=_apart(kit.px(_GAP), column))
-        canvas = tk.Canvas(
-            inner,
-            width=kit.px(_ICON_WIDTH),
-            height=kit.px(_ICON_HEIGHT),
-            takefocus=0,
-            highlightthickness=0,
-        )
-        kit.theme.paint(canvas, bg="card")
-        canvas.pack(anchor="w", pady=(kit.px(6), kit.px(14)))
-        self._icons.append((canvas, way.icon))
+        width, height = kit.px(_ICON_WIDTH), kit.px(_ICON_HEIGHT)
+        icon = Drawing(kit, inner, lambda: way.icon(icon), width=width, height=height)
+        icon.canvas.pack(anchor="w", pady=(kit.px(6), kit.px(14)))
         kit.label(inner, way.title, style="Heading").pack(anchor="w")
         text = kit.label(inner, way.text, style="Dim", wrap=180)
         kit.name(text, f"text of way {column}")
-        self._texts.append(text)
         text.pack(anchor="w", pady=(kit.px(6), kit.px(16)))
         name = f"welcome {way.title.lower()}"
         button = kit.button(inner, way.button, way.go, kind=way.kind, name=name)

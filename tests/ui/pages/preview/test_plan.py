@@ -24,7 +24,7 @@ def context(root, kit, draft):
     resize(root, 1000, 700)
     forecasts = SimpleNamespace(
         listen=nothing,
-        forecast=None,
+        answer=None,
         failed=None,
         is_outdated=False,
         is_working=False,
@@ -107,7 +107,7 @@ def items_of_text(cells):
 def check_with(context, findings):
     part = shown(context, CheckTab)
     part.check.answer = CheckResult(findings, len(findings))
-    part.check._answer_inputs = part.check._current_inputs()
+    part.check.inputs_of_answer = part.check._current_inputs()
     part.refresh()
     context.root.update()
     return part

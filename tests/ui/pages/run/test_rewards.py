@@ -236,8 +236,8 @@ def test_the_bands_of_the_chart_are_as_high_as_spread_and_error(kit, root):
     steps = [Rewarded(step, 0.5, 0.4, 4) for step in range(1, 41)]
     chart.show(rewards_of(evaluated(0, 0.5, verdict="first"), *steps, evaluated(40, 0.5)))
     palette = kit.theme.palette
-    (spread,) = filled(chart.canvas, "polygon", palette.selected)
-    (band,) = filled(chart.canvas, "polygon", palette.validation_band)
+    (spread,) = filled(chart.canvas, "polygon", palette["selected"])
+    (band,) = filled(chart.canvas, "polygon", palette["validation_band"])
     # Both are constant: ±0.4 over pictures, and ±0.1 of the held-out mean.
     share = height_of(chart.canvas, spread) / height_of(chart.canvas, band)
     assert share == pytest.approx(0.4 / 0.1, rel=0.02)
@@ -251,7 +251,7 @@ def test_what_the_guard_saw_is_marked_in_its_color(kit, root):
             evaluated(0, verdict="first"), evaluated(5, 1.0), evaluated(10, 2.0, verdict="hacking")
         )
     )
-    assert len(filled(chart.canvas, "polygon", kit.theme.palette.warning)) == 1
+    assert len(filled(chart.canvas, "polygon", kit.theme.palette["warning"])) == 1
 
 
 def test_rewards_that_are_not_trained_differ_by_more_than_color(kit, root):

@@ -1,0 +1,61 @@
+"""Rows of a label and a value."""
+
+import tkinter as tk
+from collections.abc import Sequence
+from functools import partial
+
+from ui.messages.dataset import Fact
+from ui.widgets.placing import show_in_grid, toned
+from ui.widgets.tooltip import Tooltip
+from ui.widgets.widgets import Kit, Label
+
+
+class FactRows:
+    """Rows of facts; place `outer`. Rows are created once and reused.
+
+    Args:
+        label: Width of the labels in pixels at 96 dpi.
+        wrap: Width to which values are wrapped; 0 for none.
+    """
+
+    def __init__(self, kit: Kit, parent: tk.Misc, *, label: int, wrap: int = 0) -> None:
+        self._kit = kit
+        self._wrap = wrap
+        self.outer = kit.frame(parent)
+        self.outer.grid_columnconfigure(0, minsize=kit.px(label))
+        self._rows: list[tuple[Label, Label]] = []
+        self._facts: Sequence[Fact] = ()
+
+    @property
+    def lines(self) -> list[str]:
+        """The shown rows as text."""
+        return [f"{fact.label}: {fact.text}" for fact in self._facts]
+
+    def show(self, facts: Sequence[Fact]) -> None:
+        """Show facts."""
+        if facts == self._facts:
+            return
+        self._facts = facts
+        while len(self._rows) < len(facts):
+            self._rows.append(self._make(len(self._rows)))
+        for index, labels in enumerate(self._rows):
+            for widget in labels:
+                show_in_grid(widget, index < len(facts))
+            if index < len(facts):
+                fact = facts[index]
+                # The name of a folder may be long.
+                labels[0].say(fact.label if len(fact.label) <= 16 else f"{fact.label[:15]}…")
+                labels[1].say(fact.text, toned(fact.tone, "Small"))
+
+    def _make(self, index: int) -> tuple[Label, Label]:
+        kit = self._kit
+        label = kit.label(self.outer, style="SmallDim")
+        value = kit.label(self.outer, wrap=self._wrap)
+        label.grid(row=index, column=0, sticky="nw", pady=kit.px(1))
+        value.grid(row=index, column=1, sticky="nw", padx=(kit.px(8), 0), pady=kit.px(1))
+        for widget in (label, value):
+            Tooltip(widget, kit.theme, partial(self._more, index))
+        return label, value
+
+    def _more(self, index: int) -> str:
+        return "\n".join(self._facts[index].more) if index < len(self._facts) else ""

@@ -1,0 +1,48 @@
+"""Showing, hiding and wrapping of widgets."""
+
+import tkinter as tk
+from collections.abc import Callable
+from tkinter import ttk
+
+from ui.theme.palette import Role
+
+
+def show(widget: tk.Widget, is_shown: bool, **how: object) -> None:
+    """Pack a widget, or hide it. how: as for `pack`."""
+    if not is_shown:
+        widget.pack_forget()
+    elif not widget.winfo_manager():
+        widget.pack(**how)  # type: ignore[arg-type]  # Tk checks them
+
+
+def show_in_grid(widget: tk.Widget, is_shown: bool) -> None:
+    """Return a widget to its place in a grid, or hide it."""
+    if is_shown:
+        widget.grid()
+    else:
+        widget.grid_remove()
+
+
+def toned(tone: Role, font: str = "") -> str:
+    """Return the style of a label in a tone: "SmallWarning"; "Small" for ordinary text."""
+    return font if tone == "text" else f"{font}{tone.capitalize()}"
+
+
+def wrap_within(box: tk.Misc, *labels: ttk.Label, margin: int = 8) -> None:
+    """Keep labels wrapped to the width of a widget."""
+
+    def wrap(event: "tk.Event[tk.Misc]") -> None:
+        for label in labels:
+            label.configure(wraplength=max(200, event.width - margin))
+
+    box.bind("<Configure>", wrap, add="+")
+
+
+def while_visible(widget: tk.Misc, refresh: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that refreshes only while a widget is displayed."""
+
+    def refresh_if_visible() -> None:
+        if widget.winfo_ismapped():
+            refresh()
+
+    return refresh_if_visible
