@@ -1,7 +1,11 @@
 """What all tests share: those that need a graphics card are skipped where there is none."""
 
 import gc
+import os
+import sqlite3
 import warnings
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -26,3 +30,19 @@ def pytest_collection_finish() -> None:
     # would take a fifth of the time.
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """Nothing that tests write has to outlive a power failure: they read what the system holds."""
+
+    def connect(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection = original(*arguments, **options)
+        connection.execute("PRAGMA synchronous = OFF")
+        return connection
+
+    original = sqlite3.connect
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        patch.setattr(sqlite3, "connect", connect)
+        yield
