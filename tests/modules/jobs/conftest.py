@@ -2,8 +2,12 @@
 
 import pytest
 
+from modules import worker
 from modules.jobs.convert import convert
+from onetrainer.cli import jobs
+from onetrainer.errors import UserError
 from onetrainer.jobs.convert_request import ConvertRequest
+from onetrainer.run.wire import decode_event, encode_event
 from tests.modules.formats import small_models
 
 
@@ -60,3 +64,25 @@ def singles(tmp_path_factory, configs, folders):
         return path
 
     return Made(make)
+
+
+class _Here:
+    """A job without its process: what the worker does, and the events as they would arrive."""
+
+    def __init__(self, name, request):
+        self._name, self._request = name, request.model_dump_json()
+
+    def events(self):
+        made = []
+        try:
+            made.append(worker._run_job(self._name, self._request, made.append))
+        except UserError as error:
+            made.append(worker._user_failure(error))
+        return (decode_event(encode_event(event, time=0)) for event in made)
+
+
+@pytest.fixture
+def in_this_process(monkeypatch, tmp_path):
+    """Commands run their jobs here; what they write for a while is in the test's folder."""
+    monkeypatch.setattr(jobs, "Job", _Here)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

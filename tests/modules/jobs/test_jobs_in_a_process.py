@@ -8,12 +8,9 @@ from shlex import split
 
 import pytest
 
-from modules import worker
-from modules.jobs.sample import sample_job
 from onetrainer import ROOT
 from onetrainer.__main__ import main
-from onetrainer.cli import jobs
-from onetrainer.errors import EXIT_STOPPED, UserError
+from onetrainer.errors import EXIT_STOPPED
 from onetrainer.jobs.job import Job
 from onetrainer.jobs.sample_request import SampleRequest
 from onetrainer.run.events import Failed, Phase
@@ -55,29 +52,9 @@ def request(folder, **changes):
     return SampleRequest(**values | changes)
 
 
-class Here:
-    """The job without its process."""
-
-    def __init__(self, _name, request):
-        self._request = request
-
-    def events(self):
-        told = []
-        try:
-            told.append(sample_job(self._request, told.append))
-        except UserError as error:
-            told.append(worker._user_failure(error))
-        return iter(told)
-
-
-@pytest.fixture
-def in_this_process(monkeypatch, folder):
-    monkeypatch.setattr(jobs, "Job", Here)
-    monkeypatch.chdir(folder)
-
-
 @pytest.mark.usefixtures("in_this_process")
-def test_images_are_listed(folder, capfd):
+def test_images_are_listed(folder, monkeypatch, capfd):
+    monkeypatch.chdir(folder)
     assert main(["sample", "base", *SMALL, "--grid", "--out", "pictures"]) == 0
     names = ["00001-42.png", "00002-42.png", "00003-grid.png"]
     # On a slow machine what it is doing is told before.
@@ -100,7 +77,8 @@ def test_ctrl_c_ends_sampling_and_leaves_nothing_half_written(folder, tmp_path):
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_what_a_person_can_put_right_is_one_message_and_exit_code_2(capfd):
+def test_what_a_person_can_put_right_is_one_message_and_exit_code_2(folder, monkeypatch, capfd):
+    monkeypatch.chdir(folder)
     # LCM's limit is known to the engine alone, so that this comes from the job.
     assert main(["sample", "base", *SMALL, "--sampler", "lcm", "--steps", "60"]) == 2
     out, err = capfd.readouterr()

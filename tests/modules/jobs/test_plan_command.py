@@ -1,24 +1,24 @@
-"""`onetrainer plan` with the real job: once in a process of its own, else in this one."""
+"""`onetrainer plan` with the real job, in this process."""
 
 import json
 
 import pytest
 
 from modules.forecast import operator_costs
-from modules.jobs.plan import plan
 from onetrainer.__main__ import main
-from onetrainer.cli import jobs
 from tests.images import folder
 from tests.least_model import write_least_configs
 
 PEAK, FREE = "peak_bytes", "available_bytes"
 
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
+
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(operator_costs, "SECONDS_PER_RATE", 0.0)  # how fast is of no interest
 
 
 @pytest.fixture
@@ -32,26 +32,6 @@ def config(tmp_path):
     return str(path)
 
 
-class Here:
-    """The job without its process."""
-
-    def __init__(self, name, request):
-        assert name == "plan"
-        self._request = request
-
-    def events(self):
-        told = []
-        told.append(plan(self._request, told.append))
-        return iter(told)
-
-
-@pytest.fixture
-def in_this_process(monkeypatch):
-    monkeypatch.setattr(operator_costs, "SECONDS_PER_RATE", 0.0)  # how fast is of no interest
-    monkeypatch.setattr(jobs, "Job", Here)
-
-
-@pytest.mark.usefixtures("in_this_process")
 def test_a_table_and_a_verdict_are_printed(config, capfd):
     assert main(["plan", config]) == 0
     out = capfd.readouterr().out
@@ -59,7 +39,6 @@ def test_a_table_and_a_verdict_are_printed(config, capfd):
     assert any(line.startswith("It fits: ") for line in out.splitlines())
 
 
-@pytest.mark.usefixtures("in_this_process")
 def test_what_does_not_fit_is_an_answer_with_fixes_as_json(config, capfd):
     code = main(["plan", config, "--json", "--memory", "0.001", "--set", "data.resolution=128"])
     told = json.loads(capfd.readouterr().out)
