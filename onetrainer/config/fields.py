@@ -3,7 +3,7 @@
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen, MultipleOf
@@ -110,7 +110,16 @@ def settings(
             settings. None yields those of all variants, each path once, as the default variant
             or else the first one defines it.
     """
-    yield from _merged(_walk(section, prefix, selected, ()))
+    chosen = None if selected is None else tuple(sorted(selected.items()))
+    yield from _settings(section, prefix, chosen)
+
+
+@lru_cache(maxsize=256)  # collecting those of all variants takes a hundredth of a second
+def _settings(
+    section: type[BaseModel], prefix: str, selected: tuple[tuple[str, str], ...] | None
+) -> tuple[Setting, ...]:
+    chosen = None if selected is None else dict(selected)
+    return tuple(_merged(_walk(section, prefix, chosen, ())))
 
 
 def is_available(setting: Setting, selected: Mapping[str, str]) -> bool:
