@@ -194,7 +194,7 @@ def write_project(folder: Path, family: str) -> Path:
     tiny.write_folder(folder / "base", name=family, **v)
     write_least_weights(folder / "base")
     tiny.write_images(folder / "class", ("a square", "a circle"))
-    tiny.write_images(folder / "held-out", (f"a green {WORD}", "a circle"))
+    tiny.write_images(folder / "held-out", (f"a green {WORD}",))
     captions = (f"a {WORD} square", f"a blue {WORD}", f"{WORD}", f"night {WORD}")
     tiny.write_images(folder / "pictures", captions)
     Image.linear_gradient("L").resize((64, 64)).save(folder / "pictures/picture-0-masklabel.png")
@@ -214,7 +214,7 @@ def document_of(case: Case, device: str = "cpu") -> dict[str, Any]:
             "prompts": [{"prompt": f"a {WORD}", "width": 64, "height": 64}],
             "every": 0,
             "at_start": False,
-            "steps": 2,
+            "steps": 1,
         },
         "output": {"name": "made", "save_every": HALF, "keep_checkpoints": 9, "precision": "fp32"},
         "hardware": {"precision": case.precision, "device": device, "threads": 1},
