@@ -42,11 +42,17 @@ WIDTHS = {"sd15": (32,), "sd2": (24,), "sdxl": (32, 40)}  # of each text encoder
 WIDTH = WIDTHS["sd15"][0]
 PROJECTION = 48  # of SDXL's second encoder; other than its width, so that directions show
 TIME_WIDTH = 8  # of each of SDXL's six sizes
+layers_per_block = 2
+"""Of every UNet, as in the real ones; one in the tests that ask for `few_blocks`."""
+
+
+def configs(name: str = "sd15") -> dict[str, dict]:
+    """The configs of a family's components, with the real ones' blocks and tiny widths."""
+    return _configs(name, layers_per_block)
 
 
 @cache
-def configs(name: str = "sd15") -> dict[str, dict]:
-    """The configs of a family's components, with the real ones' blocks and tiny widths."""
+def _configs(name: str, layers: int) -> dict[str, dict]:
     base = base_of(name)
     real = {
         path.parent.name: json.loads(path.read_text())
@@ -60,6 +66,7 @@ def configs(name: str = "sd15") -> dict[str, dict]:
         "cross_attention_dim": sum(widths),
         "sample_size": 8,
         "in_channels": 9 if name.endswith("-inpainting") else 4,
+        "layers_per_block": layers,
     }
     if base == "sdxl":
         unet |= {
@@ -81,17 +88,14 @@ def configs(name: str = "sd15") -> dict[str, dict]:
     return tiny
 
 
-UNET, VAE = configs()["unet"], configs()["vae"]
-
-
 def components(seed: int = 0, name: str = "sd15") -> Components:
     """The networks, untrained, float32 on the CPU."""
-    return _components(seed, name).copy()
+    return _components(seed, name, layers_per_block).copy()
 
 
 @cache
-def _components(seed: int, name: str) -> Original[Components]:
-    tiny = configs(name)
+def _components(seed: int, name: str, layers: int) -> Original[Components]:
+    tiny = _configs(name, layers)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         made = Components(

@@ -69,6 +69,14 @@ def family() -> StableDiffusion:
     return tiny.family()
 
 
+@pytest.fixture(scope="module")
+def few_blocks() -> Iterator[None]:
+    """The UNets of a file's tests have one layer a block: for claims that hold of any layer."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiny, "layers_per_block", 1)
+        yield
+
+
 @pytest.fixture
 def no_network(monkeypatch) -> None:
     """Any attempt to connect fails the test."""

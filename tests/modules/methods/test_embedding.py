@@ -22,6 +22,8 @@ from onetrainer.errors import UserError
 from tests import tiny
 from tests.cases import cases
 
+pytestmark = pytest.mark.usefixtures("few_blocks")
+
 BASES = ("sd15", "sd2", "sdxl")
 OPTIONS = ExportOptions(torch.float32, {})
 

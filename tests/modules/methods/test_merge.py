@@ -14,6 +14,8 @@ from onetrainer.errors import UserError
 from tests import exports, tiny
 from tests.cases import cases
 
+pytestmark = pytest.mark.usefixtures("few_blocks")
+
 FRAME = torch.tensor([[64.0, 64, 0, 0, 64, 64]])
 
 

@@ -20,6 +20,8 @@ from tests.adapters import FRAME, KINDS, predict, section, shake
 from tests.cases import cases
 from tests.managed import Calls
 
+pytestmark = pytest.mark.usefixtures("few_blocks")
+
 CPU = torch.device("cpu")
 DROPOUTS = {"dropout": 0.5, "rank_dropout": 0.3, "module_dropout": 0.2}
 

@@ -23,6 +23,8 @@ from tests import pretend, tiny
 from tests.adapters import FRAME, KINDS, predict, section, shake
 from tests.cases import cases
 
+pytestmark = pytest.mark.usefixtures("few_blocks")
+
 QUANTIZATIONS = get_args(Kind)
 ENCODERS = {"sd15": ["te"], "sd2": ["te"], "sdxl": ["te1", "te2"]}
 PAIRS = [*((kind, "int8") for kind in KINDS), ("dora", "fp8"), ("lora", "nf4"), ("dora", "nf4")]

@@ -20,6 +20,8 @@ from onetrainer.config.rewards import algorithms
 from onetrainer.config.rewards.alignprop import AlignProp as Section
 from tests import adapters, exact, tiny
 
+pytestmark = pytest.mark.usefixtures("few_blocks")
+
 SEED, STEP, STEPS = 3, 5, 3
 PROMPTS = ("a cat", "a large dog", "a bird")
 WARM = NamedReward("color", Measure(lambda images: color(images, "warm")))

@@ -12,6 +12,8 @@ from modules.objectives.denoising import Denoising
 from onetrainer.config.objectives.denoising import Denoising as Section
 from tests import tiny
 
+pytestmark = pytest.mark.usefixtures("few_blocks")
+
 SEED, STEP = 3, 7
 
 

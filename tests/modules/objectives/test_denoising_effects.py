@@ -16,6 +16,8 @@ from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.config.objectives.denoising import Denoising as Section
 from tests import tiny
 
+pytestmark = pytest.mark.usefixtures("few_blocks")
+
 SEED, STEP, CPU = 3, 7, torch.device("cpu")
 FOUR = (0, 1, 2, 3)
 

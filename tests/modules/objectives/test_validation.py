@@ -14,6 +14,8 @@ from onetrainer.config.objectives.denoising import Denoising as Section
 from onetrainer.config.objectives.reconstruction import Reconstruction as ReconstructionSection
 from tests import tiny
 
+pytestmark = pytest.mark.usefixtures("few_blocks")
+
 LEVELS = (Fraction(1, 8), Fraction(3, 8), Fraction(7, 8))
 TIMESTEPS = torch.tensor([125, 375, 875])
 

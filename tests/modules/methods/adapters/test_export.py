@@ -17,6 +17,8 @@ from tests.adapters import KINDS, section, shake
 from tests.cases import cases
 from tests.exports import export
 
+pytestmark = pytest.mark.usefixtures("few_blocks")
+
 
 def trained(kind, **changes):
     family = tiny.family()
