@@ -9,12 +9,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from modules.memory.to_device import to_device
+from modules.memory.to_device import load_tensors, to_device
 
 if TYPE_CHECKING:
     from modules.diffusion.sampling_steps import SamplingStep
@@ -38,10 +38,40 @@ class Conditioning:
     hidden: Tensor
     pooled: Tensor | None = None
 
-    def to(self, device: torch.device, dtype: torch.dtype) -> "Conditioning":
-        """Return the conditioning on a device, in a dtype."""
+    def to(self, device: torch.device, dtype: torch.dtype | None = None) -> "Conditioning":
+        """Return the conditioning on a device, in a dtype if one is given."""
         pooled = None if self.pooled is None else to_device(self.pooled, device, dtype)
         return Conditioning(to_device(self.hidden, device, dtype), pooled)
+
+    def rows(self, rows: slice | list[int] | Tensor) -> "Conditioning":
+        """Return the conditioning of some images."""
+        return Conditioning(self.hidden[rows], None if self.pooled is None else self.pooled[rows])
+
+    def split(self) -> list["Conditioning"]:
+        """Return the conditioning of each image."""
+        count = len(self.hidden)
+        pooled = [None] * count if self.pooled is None else self.pooled.chunk(count)
+        return [Conditioning(*each) for each in zip(self.hidden.chunk(count), pooled, strict=True)]
+
+    def padded(self, empty: "Conditioning", tokens: int) -> "Conditioning":
+        """Return a text's conditioning with the empty prompt's appended, to so many tokens.
+
+        Texts are encoded in chunks of one length, 77 tokens for CLIP; models know the empty
+        prompt's chunk as the end of the text, whereas zeros would be unknown to them.
+        """
+        missing = tokens - self.hidden.shape[1]
+        if not missing:
+            return self
+        padding = empty.hidden.repeat(1, missing // empty.hidden.shape[1], 1)
+        return Conditioning(torch.cat([self.hidden, padding], dim=1), self.pooled)
+
+    @staticmethod
+    def joined(parts: Sequence["Conditioning"]) -> "Conditioning":
+        """Concatenate conditioning of one length T along B."""
+        pooled = [part.pooled for part in parts if part.pooled is not None]
+        return Conditioning(
+            torch.cat([part.hidden for part in parts]), torch.cat(pooled) if pooled else None
+        )
 
     def repeated(self, count: int) -> "Conditioning":
         """Return the conditioning of a single image `count` times."""
@@ -121,6 +151,9 @@ class PromptBatch:
     positions: tuple[int, ...]
     weight: float
     size: tuple[int, int]
+
+
+Microbatch = Batch | PromptBatch
 
 
 class Vocabulary(Protocol):
@@ -273,6 +306,11 @@ class ParameterGroup:
     stop_after: int = 0
 
 
+def named_parameters(groups: Iterable[ParameterGroup]) -> dict[str, nn.Parameter]:
+    """Return everything trainable by its name in checkpoints."""
+    return {name: weight for group in groups for name, weight in group.parameters.items()}
+
+
 @dataclass(frozen=True)
 class ExportOptions:
     """How an output file is written.
@@ -299,9 +337,13 @@ class Method(Protocol):
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return every trainable tensor by a name that is the same in every run of the config."""
-        ...
+        parameters = named_parameters(self.parameter_groups())
+        return {name: weight.detach() for name, weight in parameters.items()}
 
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Raise ValueError unless names and shapes are exactly those of `state_dict`."""
+        load_tensors(self.state_dict(), state, "trained weights")
+
     def train(self, mode: bool) -> None:
         """Switch everything trainable to training mode (dropout on) or to evaluation mode."""
         ...
@@ -319,8 +361,8 @@ class Method(Protocol):
         ...
 
     def after_step(self) -> None:
-        """Constrain the weights after an optimizer step, such as to their norm."""
-        ...
+        """Constrain the weights after an optimizer step, such as to their norm, if needed."""
+        return
 
     def export(self, path: Path, options: ExportOptions) -> list[Path]:
         """Write files for other programs, each complete or not at all; return the main one first.
@@ -385,13 +427,13 @@ class Probe:
     noise: Tensor
 
 
-ConsumedBatchT = TypeVar("ConsumedBatchT", contravariant=True)
+class Objective(Protocol):
+    """The training objective: loss and validation loss of microbatches.
 
+    Only objectives of reward training take prompts.
+    """
 
-class Objective(Protocol[ConsumedBatchT]):
-    """The training objective: loss and validation loss of microbatches."""
-
-    def loss(self, batch: ConsumedBatchT, *, seed: int, step: int) -> Loss: ...
+    def loss(self, batch: Microbatch, *, seed: int, step: int) -> Loss: ...
     def validation(self, batch: Batch, probe: Probe) -> Tensor:
         """Return the validation loss of one image under each noise of a probe, (K,), float32.
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 
 from modules import seeds
-from modules.interfaces import Method, Objective
-from modules.optim.construct import set_lr
-from modules.optim.optimizer_state import effective_lr
+from modules.interfaces import Method, Microbatch, Objective
+from modules.optim.build import effective_lr, set_lr
 
 if TYPE_CHECKING:
     from modules.optim.ema import Ema
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
     from modules.training.engine import Engine
     from modules.training.inbox import Inbox
     from modules.training.reporter import Reporter
-
-BatchT = TypeVar("BatchT")
-ProvidedBatchT = TypeVar("ProvidedBatchT", covariant=True)
 
 
 class Task(Protocol):
@@ -32,10 +28,10 @@ class Task(Protocol):
     def run(self, step: int) -> None: ...
 
 
-class StepBatches(Protocol[ProvidedBatchT]):
+class StepBatches(Protocol):
     """The microbatches of each step, a function of the step alone."""
 
-    def at(self, step: int) -> Iterable[ProvidedBatchT]: ...
+    def at(self, step: int) -> Iterable[Microbatch]: ...
     def epoch_of(self, step: int) -> int: ...
 
 
@@ -47,8 +43,8 @@ class StepAbandoned(Exception):
 
 
 @dataclass(frozen=True)
-class Trainer(Generic[BatchT]):
-    """Everything that the loop needs, for any type of microbatch.
+class Trainer:
+    """Everything that the loop needs.
 
     Attributes:
         lr_multiplier: Maps a step to a fraction of the full learning rate.
@@ -61,8 +57,8 @@ class Trainer(Generic[BatchT]):
     state: "TrainState"
     steps: int
     seed: int
-    batches: StepBatches[BatchT]
-    objective: Objective[BatchT]
+    batches: StepBatches
+    objective: Objective
     method: Method
     engine: "Engine"
     optimizer: torch.optim.Optimizer

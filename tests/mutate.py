@@ -42,8 +42,8 @@ FAULTS = (
     Fault(
         "min-SNR weights are clamped from below",
         "modules/diffusion/weights.py",
-        "(gamma / levels.snr).clamp(max=1)",
-        "(gamma / levels.snr).clamp(min=1)",
+        "(section.gamma / levels.snr).clamp(max=1)",
+        "(section.gamma / levels.snr).clamp(min=1)",
         ("tests/modules/diffusion/test_weights.py",),
     ),
     Fault(

@@ -9,8 +9,7 @@ from safetensors.torch import load, save
 from torch import nn
 
 from modules.interfaces import ParameterGroup
-from modules.optim.build import build_optimizer
-from modules.optim.construct import set_lr
+from modules.optim.build import build_optimizer, set_lr
 from modules.optim.optimizer_state import OptimizerProgress
 from modules.optim.update import WeightUpdater
 from onetrainer.config.optimizers.optimizer import Optimizer

@@ -1,16 +1,16 @@
 """A training so small that a test can run a dozen: all that moves weights, and no pictures."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from modules import seeds
 from modules.interfaces import ParameterGroup
-from modules.optim.build import build_optimizer
-from modules.optim.construct import set_lr
+from modules.optim.build import build_optimizer, set_lr
 from modules.optim.ema import Ema
-from modules.optim.freeze_schedule import FreezePoint, FreezeSchedule
+from modules.optim.freeze_schedule import FreezeSchedule
 from modules.optim.optimizer_state import OptimizerProgress
 from modules.optim.update import WeightUpdater
 from modules.training.checkpoints import CheckpointRecord, Checkpoints
@@ -73,9 +73,7 @@ class Training:
             device=device,
             precision=precision,
             updater=self.updater,
-            freeze_schedule=FreezeSchedule(
-                [FreezePoint(list(group.parameters.values()), end) for group, end in ends]
-            ),
+            freeze_schedule=FreezeSchedule([replace(group, stop_after=end) for group, end in ends]),
             gradient_clipping=clipping,
         )
         self.progress = OptimizerProgress(self.optimizer, self.weights)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from modules.interfaces import Batch, Family, Method, Objective
+from modules.interfaces import Family, Method, Objective
 from modules.methods.adapters.adapters import Adapters
 from modules.methods.embedding import Embeddings, tokens_in_vocabulary
 from modules.methods.full import Full, component_dtypes
@@ -89,9 +89,7 @@ def attach(
     return Attached(family, Joint(main, embeddings) if embeddings else main, notes)
 
 
-def objective_of(
-    config: TrainConfig, attached: Attached, *, device: torch.device
-) -> Objective[Batch]:
+def objective_of(config: TrainConfig, attached: Attached, *, device: torch.device) -> Objective:
     """Return the objective for images.
 
     Raises:

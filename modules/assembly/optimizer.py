@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
-from torch import nn
 
-from modules.interfaces import ParameterGroup
+from modules.interfaces import ParameterGroup, named_parameters
 from modules.optim.ema import Ema
-from modules.optim.freeze_schedule import FreezePoint, FreezeSchedule
+from modules.optim.freeze_schedule import FreezeSchedule
 from modules.optim.update import WeightUpdater
 from onetrainer.config.methods.adapter_section import AdapterSection
 from onetrainer.config.methods.embedding import EmbeddingOnly
@@ -46,19 +45,12 @@ def uses_fused_backward(config: TrainConfig) -> bool:
     return isinstance(section, _SupportsFusedBackward) and section.fused_backward
 
 
-def freeze_schedule_of(groups: Sequence[ParameterGroup]) -> FreezeSchedule:
-    """Return when which weights are frozen."""
-    return FreezeSchedule(
-        [FreezePoint(list(group.parameters.values()), group.stop_after) for group in groups]
-    )
-
-
 def require_training_to_the_end(config: TrainConfig, groups: Sequence[ParameterGroup]) -> None:
     """Raise UserError if all weights are frozen before the run ends.
 
     groups: Parameters that are really trained: a selected component may have no selected layer.
     """
-    end, steps = freeze_schedule_of(groups).end, config.training.steps
+    end, steps = FreezeSchedule(groups).end, config.training.steps
     if not 0 < end < steps:
         return
     settings = dict.fromkeys(_stop_after_setting(group.component) for group in groups)
@@ -89,8 +81,3 @@ def ema_of(config: TrainConfig, groups: Sequence[ParameterGroup]) -> Ema | None:
         every=section.every,
         location=section.device,
     )
-
-
-def named_parameters(groups: Sequence[ParameterGroup]) -> dict[str, nn.Parameter]:
-    """Return everything trainable by its name in checkpoints."""
-    return {name: weight for group in groups for name, weight in group.parameters.items()}

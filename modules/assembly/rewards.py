@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic
 
 import torch
 from torch import nn
@@ -17,9 +16,9 @@ from modules.assembly.run_context import Run
 from modules.data.prompts import PromptBatches
 from modules.evaluation.prompts import Evaluator
 from modules.evaluation.scores import CurrentMixer, PromptEvaluation
-from modules.interfaces import Batch, Objective, PromptBatch, Reward
+from modules.interfaces import Objective, Reward
+from modules.memory.eval_mode import inference_mode
 from modules.memory.precision import precision_of
-from modules.methods.layers.inference_mode import inference_mode
 from modules.objectives.alignprop import AlignProp
 from modules.objectives.best_of_n import BestOfN
 from modules.objectives.candidate_files import RoundFiles
@@ -29,7 +28,7 @@ from modules.optim.exported_weights import ExportedWeights
 from modules.rewards.load import make_rewards
 from modules.rewards.mixer import Mixer, NamedReward
 from modules.sampling.rollout import Rollout
-from modules.trainer import BatchT, StepAbandoned, StepBatches
+from modules.trainer import StepAbandoned, StepBatches
 from modules.training.engine import Engine
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.rewards.algorithms import BestOfN as BestOfNSection
@@ -41,11 +40,11 @@ from onetrainer.run.events import Phase
 
 
 @dataclass(frozen=True)
-class LossSource(Generic[BatchT]):
+class LossSource:
     """The batches of each step and the objective that turns them into a loss."""
 
-    batches: StepBatches[BatchT]
-    objective: Objective[BatchT]
+    batches: StepBatches
+    objective: Objective
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ def reward_objective(
     rounds: RoundFiles | None = None,
     reward_steps_before: Callable[[int], int] = lambda step: step,
     report: Callable[[int, int, int], None] = lambda *_: None,
-) -> Objective[Batch | PromptBatch]:
+) -> Objective:
     """Return the training objective of the config.
 
     rounds, reward_steps_before, report: See `BestOfN` and `Candidates`.
@@ -186,7 +185,7 @@ def reward_objective(
 
 def reward_loss_source(
     run: Run, attached: Attached, inputs: Inputs, rewards: LoadedRewards
-) -> LossSource[Batch | PromptBatch]:
+) -> LossSource:
     """Return the batches and the objective of a run."""
     prompts, images = inputs.prompts, inputs.images
     assert prompts is not None

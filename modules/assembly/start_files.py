@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from onetrainer.config.methods.adapters import Adapter
@@ -20,19 +21,20 @@ def with_start_files_copied(config: TrainConfig, folder: RunFolder) -> TrainConf
     Raises:
         UserError: If a file without a copy cannot be read, or the disk is full.
     """
+    return with_start_files(config, lambda file, setting: _copy_file(folder, file, setting=setting))
+
+
+def with_start_files(config: TrainConfig, change: Callable[[str, str], str]) -> TrainConfig:
+    """Return the config with other start files. change: Called with a file and its setting."""
     tokens = tuple(
         token.model_copy(
-            update={
-                "start_from": _copy_file(
-                    folder, token.start_from, setting=f"embeddings.tokens.{place}.start_from"
-                )
-            }
+            update={"start_from": change(token.start_from, f"embeddings.tokens.{place}.start_from")}
         )
         for place, token in enumerate(config.embeddings.tokens)
     )
     method = config.method
     if isinstance(method, Adapter):
-        start_file = _copy_file(folder, method.start_from, setting="method.start_from")
+        start_file = change(method.start_from, "method.start_from")
         method = method.model_copy(update={"start_from": start_file})
     embeddings = config.embeddings.model_copy(update={"tokens": tokens})
     return config.model_copy(update={"method": method, "embeddings": embeddings})

@@ -8,13 +8,7 @@ import torch
 from modules.assembly.inputs import Inputs
 from modules.assembly.metadata import ModelFacts, output_metadata
 from modules.assembly.method import Attached, objective_of
-from modules.assembly.optimizer import (
-    ema_of,
-    freeze_schedule_of,
-    named_parameters,
-    uses_fused_backward,
-    weight_updater_of,
-)
+from modules.assembly.optimizer import ema_of, uses_fused_backward, weight_updater_of
 from modules.assembly.rewards import (
     LoadedRewards,
     LossSource,
@@ -24,14 +18,15 @@ from modules.assembly.rewards import (
 from modules.assembly.run_context import Run
 from modules.assembly.validation_set import grid_of, validation_files, validation_record
 from modules.evaluation.validation import ImageEvaluation, ValidationImages
-from modules.interfaces import Batch, Method, PromptBatch
+from modules.interfaces import Method, named_parameters
 from modules.memory.residency import Residency
 from modules.optim.build import build_optimizer
 from modules.optim.ema import Ema
 from modules.optim.exported_weights import ExportedWeights
+from modules.optim.freeze_schedule import FreezeSchedule
 from modules.optim.optimizer_state import OptimizerProgress
 from modules.sampling.image_files import base_name
-from modules.trainer import BatchT, Task, Trainer
+from modules.trainer import Task, Trainer
 from modules.training.checkpoints import Checkpoints, TrainState
 from modules.training.engine import Engine
 from modules.training.evaluate_task import EvaluateTask, Evaluation, KeepBestTask
@@ -41,9 +36,13 @@ from onetrainer.schedules.learning_rate import lr_multiplier
 
 
 @dataclass(frozen=True)
-class _Optimization:
-    """What updates, saves and exports the trained weights."""
+class _Parts:
+    """What a run's tasks are made of; the last five update, save and export trained weights."""
 
+    run: Run
+    attached: Attached
+    inputs: Inputs
+    residency: Residency
     optimizer: torch.optim.Optimizer
     engine: Engine
     ema: Ema | None
@@ -79,7 +78,7 @@ class Tasks:
 class Assembled:
     """The trainer with its tasks."""
 
-    trainer: Trainer[Batch] | Trainer[Batch | PromptBatch]
+    trainer: Trainer
     tasks: Tasks
 
 
@@ -91,48 +90,40 @@ def assemble(
     residency: Residency,
 ) -> Assembled:
     """Build the trainer: create, restore, register hooks, in this order."""
-    optimization = _optimization(run, attached.method)
+    config, training = run.config, run.config.training
+    parts = _Parts(run, attached, inputs, residency, *_optimization(run, attached.method))
     if rewards is None:
         assert inputs.images is not None
-        objective = objective_of(run.config, attached, device=run.device)
+        objective = objective_of(config, attached, device=run.device)
         source = LossSource(inputs.images.batches, objective)
-        tasks = _tasks(run, attached, inputs, optimization, source, None, residency)
-        return Assembled(_trainer(run, attached.method, optimization, source, tasks), tasks)
-    reward_source = reward_loss_source(run, attached, inputs, rewards)
-    tasks = _tasks(run, attached, inputs, optimization, reward_source, rewards, residency)
-    return Assembled(_trainer(run, attached.method, optimization, reward_source, tasks), tasks)
-
-
-def _trainer(
-    run: Run, method: Method, optimization: _Optimization, source: LossSource[BatchT], tasks: Tasks
-) -> Trainer[BatchT]:
-    config = run.config
-    return Trainer(
+    else:
+        source = reward_loss_source(run, attached, inputs, rewards)
+    tasks = _tasks(parts, source, rewards)
+    precision = config.hardware.precision
+    trainer = Trainer(
         state=TrainState(run.first_step),
-        steps=config.training.steps,
-        seed=config.training.seed,
+        steps=training.steps,
+        seed=training.seed,
         batches=source.batches,
         objective=source.objective,
-        method=method,
-        engine=optimization.engine,
-        optimizer=optimization.optimizer,
-        lr_multiplier=lambda step: lr_multiplier(
-            config.schedule, step=step, steps=config.training.steps
-        ),
-        ema=optimization.ema,
+        method=attached.method,
+        engine=parts.engine,
+        optimizer=parts.optimizer,
+        lr_multiplier=lambda step: lr_multiplier(config.schedule, step=step, steps=training.steps),
+        ema=parts.ema,
         report=Reporter(
-            run.events,
-            device=run.device,
-            total_steps=config.training.steps,
-            precision=config.hardware.precision,
+            run.events, device=run.device, total_steps=training.steps, precision=precision
         ),
         inbox=run.inbox,
         tasks=tasks.in_order(),
         should_stop_early=tasks.should_stop_early,
     )
+    return Assembled(trainer, tasks)
 
 
-def _optimization(run: Run, method: Method) -> _Optimization:
+def _optimization(
+    run: Run, method: Method
+) -> tuple[torch.optim.Optimizer, Engine, Ema | None, Checkpoints, ExportedWeights]:
     """Build the optimizer, restore the newest checkpoint, then register backward hooks."""
     config, groups = run.config, method.parameter_groups()
     optimizer = build_optimizer(config.optimizer, groups)
@@ -141,7 +132,7 @@ def _optimization(run: Run, method: Method) -> _Optimization:
         device=run.device,
         precision=config.hardware.precision,
         updater=updater,
-        freeze_schedule=freeze_schedule_of(groups),
+        freeze_schedule=FreezeSchedule(groups),
         gradient_clipping=config.training.gradient_clipping,
     )
     ema = ema_of(config, groups)
@@ -161,32 +152,18 @@ def _optimization(run: Run, method: Method) -> _Optimization:
         engine.enable_fused_backward()
     method.train(True)
     exported = ExportedWeights(updater, ema, method.after_step)
-    return _Optimization(optimizer, engine, ema, checkpoints, exported)
+    return optimizer, engine, ema, checkpoints, exported
 
 
-def _tasks(
-    run: Run,
-    attached: Attached,
-    inputs: Inputs,
-    optimization: _Optimization,
-    source: LossSource[Batch] | LossSource[Batch | PromptBatch],
-    rewards: LoadedRewards | None,
-    residency: Residency,
-) -> Tasks:
+def _tasks(parts: _Parts, source: LossSource, rewards: LoadedRewards | None) -> Tasks:
+    run, attached, inputs = parts.run, parts.attached, parts.inputs
     evaluations: list[Evaluation] = []
     if inputs.validation is not None:
-        evaluations.append(
-            _image_evaluation(run, inputs.validation, optimization, source, residency)
-        )
+        evaluations.append(_image_evaluation(parts, inputs.validation, source))
     if rewards is not None:
         evaluations.append(
             prompt_evaluation_of(
-                run,
-                attached,
-                inputs,
-                rewards,
-                engine=optimization.engine,
-                exported=optimization.exported,
+                run, attached, inputs, rewards, engine=parts.engine, exported=parts.exported
             )
         )
     evaluate = tuple(
@@ -195,21 +172,13 @@ def _tasks(
     )
     # If both could, the evaluation of rewards decides which step is the best.
     deciding = next((each for each in reversed(evaluations) if each.keeps_best), None)
-    sample = _sample_task(run, attached, optimization, residency)
-    save = _save_task(run, attached, optimization, inputs, sample, deciding, residency)
-    return Tasks(evaluate, sample, save, deciding)
-
-
-def _sample_task(
-    run: Run, attached: Attached, optimization: _Optimization, residency: Residency
-) -> SampleTask:
-    return SampleTask(
+    sample = SampleTask(
         section=run.config.sampling,
         steps=run.config.training.steps,
         family=attached.family,
         method=attached.method,
-        engine=optimization.engine,
-        exported=optimization.exported,
+        engine=parts.engine,
+        exported=parts.exported,
         samples_last_weights=run.config.ema.use and run.config.ema.sample_both,
         folder=run.folder,
         events=run.events,
@@ -217,26 +186,21 @@ def _sample_task(
         config_digest=run.digest,
         model=base_name(run.config.model.path),
         clip_skip=run.config.model.clip_skip,
-        phase=residency.phase,
+        phase=parts.residency.phase,
     )
+    return Tasks(evaluate, sample, _save_task(parts, sample, deciding), deciding)
 
 
-def _save_task(
-    run: Run,
-    attached: Attached,
-    optimization: _Optimization,
-    inputs: Inputs,
-    sample: SampleTask,
-    deciding: Evaluation | None,
-    residency: Residency,
-) -> SaveTask:
+def _save_task(parts: _Parts, sample: SampleTask, deciding: Evaluation | None) -> SaveTask:
+    run, attached, inputs = parts.run, parts.attached, parts.inputs
+    model = ModelFacts.of(attached.family)
     return SaveTask(
         section=run.config.output,
         folder=run.folder,
         method=attached.method,
-        engine=optimization.engine,
-        exported=optimization.exported,
-        checkpoints=optimization.checkpoints,
+        engine=parts.engine,
+        exported=parts.exported,
+        checkpoints=parts.checkpoints,
         events=run.events,
         inbox=run.inbox,
         config_digest=run.digest,
@@ -244,36 +208,30 @@ def _save_task(
         data_identity=inputs.identity,
         validation=validation_record(inputs.validation, run.last),
         versions=run.versions,
-        metadata=partial(
-            output_metadata, run.config, ModelFacts.of(attached.family), inputs.facts()
-        ),
+        metadata=partial(output_metadata, run.config, model, inputs.facts()),
         thumbnail=sample.thumbnail,
         best_step=deciding.best_step if deciding else lambda: None,
-        phase=residency.phase,
+        phase=parts.residency.phase,
     )
 
 
 def _image_evaluation(
-    run: Run,
-    images: ValidationImages,
-    optimization: _Optimization,
-    source: LossSource[Batch] | LossSource[Batch | PromptBatch],
-    residency: Residency,
+    parts: _Parts, images: ValidationImages, source: LossSource
 ) -> ImageEvaluation:
-    section = run.config.validation
-    measures_last = run.config.ema.use and section.without_ema
+    config, section = parts.run.config, parts.run.config.validation
+    measures_last = config.ema.use and section.without_ema
     return ImageEvaluation(
         section=section,
-        steps=run.config.training.steps,
+        steps=config.training.steps,
         images=images,
-        grid=grid_of(run.config),
-        precision=run.config.hardware.precision,
-        at_once=run.config.training.batch_size,
+        grid=grid_of(config),
+        precision=config.hardware.precision,
+        at_once=config.training.batch_size,
         objective=source.objective,
-        autocast=optimization.engine.autocast,
-        exported=optimization.exported,
+        autocast=parts.engine.autocast,
+        exported=parts.exported,
         weights=("sampling", "without_ema") if measures_last else ("sampling",),
-        files=validation_files(run, images),
+        files=validation_files(parts.run, images),
         epoch_of=source.batches.epoch_of,
-        phase=residency.phase,
+        phase=parts.residency.phase,
     )

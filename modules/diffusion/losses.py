@@ -1,36 +1,24 @@
 """Elementwise losses between predictions and targets."""
 
 import math
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from modules.diffusion.schedule import NoiseLevels
+from onetrainer.config.objectives.loss import Losses
 
-HuberSchedule = Literal["constant", "exponential", "snr"]
 # Where log(cosh(x)) is |x| - log(2) to the last bit of a float64, and sinh still far from overflow.
 _STRAIGHT_FROM = 20.0
 
 
-@dataclass(frozen=True)
-class LossMix:
-    """Weights of the loss terms; 0 leaves one out."""
-
-    mse: float = 1.0
-    mae: float = 0.0
-    huber: float = 0.0
-    log_cosh: float = 0.0
-
-
 def errors(
-    mix: LossMix, predicted: Tensor, target: Tensor, *, threshold: Tensor | None = None
+    mix: Losses, predicted: Tensor, target: Tensor, *, threshold: Tensor | None = None
 ) -> Tensor:
     """Compute the weighted sum of the loss terms for every element, (B, C, h, w).
 
-    threshold: (B, 1, 1, 1), of the pseudo-Huber loss; required if the mix includes it.
+    threshold: (B, 1, 1, 1), of the pseudo-Huber loss; required with that loss.
     """
     terms = []
     if mix.mse:
@@ -66,23 +54,18 @@ def log_cosh(difference: Tensor) -> Tensor:
     return torch.log1p(2 * torch.sinh(near / 2) ** 2) + (difference - near).abs()
 
 
-def huber_thresholds(
-    levels: NoiseLevels, kind: HuberSchedule, *, threshold: float, scale: float
-) -> Tensor:
-    """Return the pseudo-Huber threshold at each timestep, (steps,), float32.
+def huber_thresholds(section: Losses, levels: NoiseLevels) -> Tensor | None:
+    """Return the pseudo-Huber threshold at each timestep, (steps,), float32; None without the loss.
 
     "constant": c everywhere. "exponential": c^(t / steps), falling from 1. "snr":
     (1 - c) / (1 + σ)² + c, where σ is noise over signal: from nearly 1 to c as σ → ∞, and finite
-    for noise alone.
+    for noise alone. c: the threshold of noise alone.
     Source: Khrapov et al. 2024, arXiv:2403.16728.
-
-    Args:
-        levels: Of the noise process.
-        kind: The variant.
-        threshold: c, the threshold of noise alone.
-        scale: A factor of all thresholds.
     """
-    match kind:
+    if not section.huber:
+        return None
+    threshold = section.huber_threshold
+    match section.huber_schedule:
         case "constant":
             table = torch.full_like(levels.signal, threshold)
         case "exponential":
@@ -92,7 +75,7 @@ def huber_thresholds(
             # 1 / (1 + σ), without the σ that is infinite for noise alone.
             fraction = levels.signal / (levels.signal + levels.noise)
             table = (1 - threshold) * fraction**2 + threshold
-    return table * scale
+    return table * section.huber_scale
 
 
 def _times(factor: float, term: Tensor) -> Tensor:

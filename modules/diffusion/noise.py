@@ -8,25 +8,11 @@ from torch.nn import functional
 
 from modules.diffusion.draws import Draws
 from modules.diffusion.schedule import NoiseLevels
+from onetrainer.config.objectives.noise import Noise as NoiseSection
 
 # Each level of a pyramid is coarser than the last by a random factor in this range, so that no
 # blob size is preferred.
 _MIN_COARSER, _MAX_COARSER = 2.0, 4.0
-
-
-@dataclass(frozen=True)
-class NoiseSettings:
-    """Strengths of what is mixed into plain noise; 0 leaves it out.
-
-    offset, perturbation, input_perturbation: standard deviations. pyramid_levels: number of
-    coarser noises, each `pyramid_discount` times as strong as the one before.
-    """
-
-    offset: float = 0.0
-    pyramid_levels: int = 0
-    pyramid_discount: float = 0.3
-    perturbation: float = 0.0
-    input_perturbation: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +24,7 @@ class Noise:
 
 
 def draw_noise(
-    settings: NoiseSettings, draws: Draws, *, shape: torch.Size, offset_growth: Tensor | None = None
+    settings: NoiseSection, draws: Draws, *, shape: torch.Size, offset_growth: Tensor | None = None
 ) -> Noise:
     """Draw the noise of a microbatch, float32, on the CPU.
 
@@ -46,7 +32,7 @@ def draw_noise(
     the perturbation. The model predicts all of it, but not the input perturbation.
 
     Args:
-        settings: Strengths.
+        settings: Strengths of what is mixed into plain noise.
         draws: The random draws of the microbatch.
         shape: (C, h, w).
         offset_growth: (B,), each image's fraction of the offset; None means all of it.

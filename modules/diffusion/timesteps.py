@@ -5,6 +5,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from onetrainer.config.objectives.timesteps import Timesteps, Uniform
+from onetrainer.schedules.timestep_density import density
+
+
+def timestep_table(section: Timesteps, *, steps: int) -> Tensor | None:
+    """Return the cumulative timestep distribution, (steps,), float64; None if it is uniform."""
+    return None if section == Uniform() else cumulative(density(section, steps))
+
 
 def uniform(count: int, *, steps: int, generator: torch.Generator) -> Tensor:
     """Sample timesteps uniformly from [0, steps): (count,), int64, on the generator's device."""

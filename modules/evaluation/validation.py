@@ -98,7 +98,7 @@ def measure(
     images: ValidationImages,
     grid: Grid,
     *,
-    objective: Objective[Batch],
+    objective: Objective,
     autocast: Callable[[], AbstractContextManager[object]],
     at_once: int,
     before_each: Callable[[int], None],
@@ -156,7 +156,7 @@ class ImageEvaluation:
     grid: Grid
     precision: Precision
     at_once: int
-    objective: Objective[Batch]
+    objective: Objective
     autocast: Callable[[], AbstractContextManager[object]]
     exported: ExportedWeights
     weights: tuple[Weights, ...]

@@ -8,13 +8,13 @@ from typing import Literal, Self
 import psutil
 import torch
 
+from modules.assembly.start_files import with_start_files
 from modules.forecast.model import (
     Model,
     Stage,
     build_model,
     is_same_model,
     staged,
-    without_start_files,
 )
 from modules.forecast.phases import ALL, NO_PHASES, measure_phases, training_alone
 from modules.memory.precision import choose_device
@@ -50,17 +50,23 @@ class Target:
     program: int = 0
 
 
-def target_of(config: TrainConfig) -> Target:
+def target_of(config: TrainConfig, *, is_all_free: bool = False) -> Target:
     """Return the device of this computer that the config selects, with its free memory.
+
+    is_all_free: Whether all memory counts as free, as after a failure, when what is free says
+    nothing.
 
     Raises:
         UserError: If the config selects a GPU that does not exist.
     """
     if choose_device(config.hardware.device).type == "cuda":
-        return Target("cuda", available=torch.cuda.mem_get_info()[0])
+        return Target("cuda", available=torch.cuda.mem_get_info()[1 if is_all_free else 0])
+    memory = psutil.virtual_memory()
+    if is_all_free:
+        return Target("cpu", available=memory.total)
     # A run loads the same libraries as this process.
     program = psutil.Process().memory_info().rss
-    return Target("cpu", available=psutil.virtual_memory().available, program=program)
+    return Target("cpu", available=memory.available, program=program)
 
 
 class Planner:
@@ -122,7 +128,7 @@ class Planner:
     @contextmanager
     def stage(self, config: TrainConfig) -> Iterator[Stage]:
         """Yield the run of a resolved config, ready for its first step."""
-        config = without_start_files(config)
+        config = with_start_files(config, lambda *_: "")  # which change no size that matters
         if self._model is None or not is_same_model(config, self._model[0]):
             self.__exit__()
             made = build_model(config, self.target.kind)

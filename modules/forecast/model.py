@@ -176,18 +176,6 @@ def _model_settings(config: TrainConfig) -> tuple[object, ...]:
     )
 
 
-def without_start_files(config: TrainConfig) -> TrainConfig:
-    """Return the config without files to start from, which change no size that matters."""
-    tokens = tuple(
-        token.model_copy(update={"start_from": ""}) for token in config.embeddings.tokens
-    )
-    method = config.method
-    if "start_from" in type(method).model_fields:
-        method = method.model_copy(update={"start_from": ""})
-    embeddings = config.embeddings.model_copy(update={"tokens": tokens})
-    return config.model_copy(update={"method": method, "embeddings": embeddings})
-
-
 def _config_folder(path: str) -> Path | None:
     """Return the folder with a model's own configs; None for files, whose sizes are published."""
     folder = cached_folder(path) if is_hub_name(path) else Path(path)

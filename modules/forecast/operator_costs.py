@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from statistics import median
-from time import perf_counter
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -19,6 +17,7 @@ from diffusers.models.resnet import ResnetBlock2D
 from torch import Tensor
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.benchmark import Timer
 from torch.utils.flop_counter import flop_registry
 
 OperatorKind = Literal["product", "convolution", "attention", "other"]
@@ -157,22 +156,22 @@ def measure_machine(device: torch.device, dtype: torch.dtype) -> Machine:
         large = _UNetBlocks(_HEADS * _HEAD, _PIXELS, device, dtype)
     with torch.no_grad():
         flops = {
-            (kind, each): _rate(_benchmark(kind, device, each), device)
+            (kind, each): _rate(_benchmark(kind, device, each))
             for each in {dtype, torch.float32}
             for kind in _MEASURED_VARIANTS
         }
         numbers = torch.zeros(_NUMBERS, device=device)
         other = torch.zeros_like(numbers)
         bytes_moved = 3 * numbers.numel() * numbers.element_size()
-        seconds = _duration(lambda: torch.add(numbers, other, out=numbers), device)
+        seconds = _duration(lambda: torch.add(numbers, other, out=numbers))
         bytes_per_second = bytes_moved / seconds
     with OperatorCounter() as work:
         small.compute()
-    call_seconds = _duration(small.compute, device) / work.operations.total()
+    call_seconds = _duration(small.compute) / work.operations.total()
     with OperatorCounter() as work:
         large.compute()
     ideal = Machine(flops, bytes_per_second, call_seconds)
-    slower = max(1.0, _duration(large.compute, device) / ideal.seconds(work))
+    slower = max(1.0, _duration(large.compute) / ideal.seconds(work))
     flops = {key: rate / slower for key, rate in flops.items()}
     return Machine(flops, bytes_per_second / slower, call_seconds)
 
@@ -224,29 +223,15 @@ def _benchmark(
             return lambda: functional.scaled_dot_product_attention(tokens, tokens, tokens)
 
 
-def _rate(compute: Callable[[], Tensor], device: torch.device) -> float:
+def _rate(compute: Callable[[], Tensor]) -> float:
     """Return floating-point operations per second."""
     with OperatorCounter() as work:
         compute()
     flops = sum(operation.flops * count for operation, count in work.operations.items())
-    return float(flops / _duration(compute, device))
+    return float(flops / _duration(compute))
 
 
-def _duration(compute: Callable[[], object], device: torch.device) -> float:
+def _duration(compute: Callable[[], object]) -> float:
     """Return the median duration of a computation under the current load, in seconds."""
-    compute()
-    taken: list[float] = []
-    until = perf_counter() + SECONDS_PER_RATE
-    while not taken or perf_counter() < until:
-        _wait(device)
-        start = perf_counter()
-        compute()
-        _wait(device)
-        taken.append(perf_counter() - start)
-    return median(taken)
-
-
-def _wait(device: torch.device) -> None:
-    """Wait for the GPU: the measured time must include its work."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    timer = Timer("run()", globals={"run": compute}, num_threads=torch.get_num_threads())
+    return float(timer.blocked_autorange(min_run_time=SECONDS_PER_RATE).median)

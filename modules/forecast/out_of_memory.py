@@ -3,12 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import psutil
-import torch
-
 from modules.forecast.fixes import add_fixes
-from modules.forecast.forecast import Planner, Target
-from modules.memory.precision import choose_device
+from modules.forecast.forecast import Planner, Target, target_of
 from onetrainer.config.migrate import migrate
 from onetrainer.config.train import TrainConfig
 from onetrainer.json_file import read_json
@@ -45,7 +41,7 @@ def explain_out_of_memory(config: TrainConfig, phase: str, target: Target | None
     config: Of the run. phase: A phase of events or of forecasts. target: None for this computer
     with all of its memory.
     """
-    target = target or _whole_device(config)
+    target = target or target_of(config, is_all_free=True)
     with Planner(target) as plans:
         config = plans.resolve_checkpointing(config)
         known = plans.forecast(config)
@@ -77,13 +73,6 @@ def phase_of(events: Sequence[Event]) -> str:
 
 
 _SHOULD_FIT = "That should fit: close other programs that use the device, or lower the batch size."
-
-
-def _whole_device(config: TrainConfig) -> Target:
-    """Return this computer with all of its memory; what is free after the failure says nothing."""
-    if choose_device(config.hardware.device).type == "cuda":
-        return Target("cuda", available=torch.cuda.mem_get_info()[1])
-    return Target("cpu", available=psutil.virtual_memory().total)
 
 
 def _remedy(fixes: Sequence[Mapping[str, Any]], available: int) -> str:

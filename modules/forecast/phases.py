@@ -21,7 +21,7 @@ from modules.forecast.rewards import (
     prompt_batch,
 )
 from modules.forecast.step_memory import StepMemory
-from modules.interfaces import Batch, LatentMoments, Objective, PromptBatch
+from modules.interfaces import Batch, LatentMoments, Microbatch, Objective
 from modules.memory.precision import autocast
 from modules.memory.residency import PHASES, Phase
 from modules.meta_device.device import DEVICE, HOST
@@ -92,9 +92,7 @@ def _training_steps(stage: Stage) -> Iterator[MemoryParts]:
             yield alone.peak()
         return
 
-    def steps(
-        trained: int, batch: Callable[[], Batch | PromptBatch]
-    ) -> StepMemory[Batch | PromptBatch]:
+    def steps(trained: int, batch: Callable[[], Microbatch]) -> StepMemory:
         objective = objective_with_trained_steps(config, attached, mixer, trained=trained)
         return StepMemory(stage, objective, batch)
 
@@ -139,7 +137,7 @@ def _validate(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
     )
     config, attached, mixer = stage.config, stage.model.attached, stage.model.mixer
     grid, at_once = grid_of(config), config.training.batch_size
-    objective: Objective[Batch] = (
+    objective: Objective = (
         objective_of(config, attached, device=DEVICE)
         if mixer is None
         else objective_with_trained_steps(config, attached, mixer, trained=1)

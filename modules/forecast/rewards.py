@@ -3,7 +3,7 @@
 from modules.assembly.method import Attached
 from modules.assembly.rewards import mixer_of, reward_objective
 from modules.data.prompts import EMPTY, EncodedPrompts, PromptBatches
-from modules.interfaces import Batch, Objective, PromptBatch
+from modules.interfaces import Objective, PromptBatch
 from modules.memory.precision import autocast, precision_of
 from modules.meta_device.device import DEVICE, META
 from modules.rewards.load import empty_rewards
@@ -69,7 +69,7 @@ def most_trained(config: TrainConfig) -> int:
 
 def objective_with_trained_steps(
     config: TrainConfig, attached: Attached, mixer: Mixer, *, trained: int
-) -> Objective[Batch | PromptBatch]:
+) -> Objective:
     """Return the config's objective with some trained sampling steps, after an untrained one."""
     section = config.objective
     assert isinstance(section, AlignProp)

@@ -1,14 +1,13 @@
 """Peak memory of a step: forward, backward, optimizer, EMA."""
 
 from collections.abc import Callable
-from typing import Generic
 
 import torch
 from torch import Tensor
 
 from modules.assembly.optimizer import ema_of, uses_fused_backward, weight_updater_of
 from modules.forecast.model import Stage
-from modules.interfaces import Objective
+from modules.interfaces import Microbatch, Objective
 from modules.memory.precision import autocast
 from modules.memory.scaling import LossScale
 from modules.meta_device.device import DEVICE
@@ -17,7 +16,6 @@ from modules.optim.build import build_optimizer
 from modules.optim.clipping import clip
 from modules.optim.exported_weights import enter_training_form
 from modules.optim.fused_backward import FusedBackward
-from modules.trainer import BatchT
 from onetrainer.config.optimizers.adam import PagedAdamW8bit
 
 LEAST_PAGED = 100_000
@@ -26,12 +24,10 @@ ENOUGH_MICROBATCHES = 2
 """The second microbatch meets the gradients of the first, as all later ones do."""
 
 
-class StepMemory(Generic[BatchT]):
+class StepMemory:
     """A run's steps; optimizer state and EMA live as long as this object."""
 
-    def __init__(
-        self, stage: Stage, objective: Objective[BatchT], batch: Callable[[], BatchT]
-    ) -> None:
+    def __init__(self, stage: Stage, objective: Objective, batch: Callable[[], Microbatch]) -> None:
         self._stage = stage
         self._meter = stage.model.meter
         self._objective = objective

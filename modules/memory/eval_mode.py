@@ -1,8 +1,9 @@
-"""Context manager for evaluation mode."""
+"""Evaluation mode of modules during training."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import nn
 
 
@@ -18,3 +19,18 @@ def eval_mode(*modules: nn.Module) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
+
+
+@contextmanager
+def inference_mode(networks: Collection[nn.Module]) -> Iterator[None]:
+    """Switch networks to evaluation mode without gradients within the context.
+
+    Afterwards autocast's cache is cleared: it would reuse casts of trained weights that were made
+    without gradients.
+    """
+    with eval_mode(*networks):
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            torch.clear_autocast_cache()

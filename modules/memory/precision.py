@@ -96,6 +96,20 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
     return torch.autocast(device.type, dtype=compute_dtype(precision))
 
 
+def uncached_autocast(device: torch.device) -> AbstractContextManager[object]:
+    """Return the current autocast without its cache, for computing with the base model's weights.
+
+    Autocast caches the casts of weights for its whole context: the training forward would use those
+    of the base model's weights (it does with torch 2.13).
+    """
+    return torch.autocast(
+        device.type,
+        dtype=torch.get_autocast_dtype(device.type),
+        enabled=torch.is_autocast_enabled(device.type),
+        cache_enabled=False,
+    )
+
+
 def apply_tf32(is_on: bool) -> None:
     """Allow or forbid GPUs to compute float32 products and convolutions in TF32.
 

@@ -1,6 +1,6 @@
 """Copies to a device and reads from it that wait for it no more often than needed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -27,6 +27,20 @@ def read_flags(flags: Sequence[Tensor]) -> list[bool]:
 def read_numbers(numbers: Sequence[Tensor]) -> list[float]:
     """Read scalars from any devices, with one read per device."""
     return list(map(float, _read(numbers)))
+
+
+def load_tensors(tensors: Mapping[str, Tensor], state: Mapping[str, Tensor], what: str) -> None:
+    """Copy a state into tensors; raise ValueError unless names and shapes are equal.
+
+    what: Name of the tensors, for the message.
+    """
+    if tensors.keys() != state.keys():
+        raise ValueError(f"other {what}: {sorted(tensors.keys() ^ state.keys())[:4]}")
+    for name, tensor in tensors.items():
+        if tensor.shape != state[name].shape:
+            raise ValueError(f"{name}: {state[name].shape} is not {tensor.shape}")
+    for name, tensor in tensors.items():
+        tensor.copy_(state[name])
 
 
 def _read(scalars: Sequence[Tensor]) -> list[float | bool]:

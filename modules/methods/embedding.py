@@ -15,11 +15,10 @@ from torch import Tensor, nn
 
 from modules.formats.embeddings.embedding_file import Embedding, write_embedding
 from modules.formats.embeddings.modelspec import embedding_metadata
-from modules.interfaces import ExportOptions, Family, ParameterGroup
+from modules.interfaces import ExportOptions, Family, Method, ParameterGroup, named_parameters
+from modules.memory.eval_mode import inference_mode
 from modules.memory.to_device import to_device
 from modules.methods.embedding_start import initial_embedding
-from modules.methods.layers.inference_mode import inference_mode
-from modules.optim.weights import load_tensors
 from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
 from onetrainer.config.methods.embedding import EmbeddingToken
 
@@ -67,8 +66,8 @@ class TrainedToken:
 
 
 @dataclass(frozen=True)
-class Embeddings:
-    """Trained placeholder tokens of a family; implements `modules.interfaces.Method`.
+class Embeddings(Method):
+    """Trained placeholder tokens of a family.
 
     Attributes:
         networks: Networks that gradients flow through on their way to the vectors.
@@ -111,14 +110,7 @@ class Embeddings:
         ]
 
     def extra_modules(self) -> nn.Module:
-        return nn.ParameterList(self._parameters().values())
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return {name: rows.detach() for name, rows in self._parameters().items()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Raise ValueError unless names and shapes are exactly those of `state_dict`."""
-        load_tensors(self.state_dict(), state, "tokens")
+        return nn.ParameterList(named_parameters(self.parameter_groups()).values())
 
     def train(self, mode: bool) -> None:
         """Switch the networks too: text encoders checkpoint their layers in training mode only."""
@@ -166,9 +158,6 @@ class Embeddings:
     def trained(self) -> tuple[Embedding, ...]:
         """Return copies of every token's embedding; EMA weights get the preserved norms too."""
         return tuple(self._embedding(token, {}) for token in self.tokens)
-
-    def _parameters(self) -> dict[str, nn.Parameter]:
-        return {name: rows for token in self.tokens for name, rows in token.parameters().items()}
 
     def _embedding(self, token: TrainedToken, metadata: Mapping[str, str]) -> Embedding:
         vectors, outputs = (

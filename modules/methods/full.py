@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from modules.formats.lora.lora_names import LoraComponent
 from modules.formats.models.component_shapes import canonical_name
-from modules.interfaces import ExportOptions, Family, ParameterGroup
-from modules.methods.layers.inference_mode import inference_mode
+from modules.interfaces import ExportOptions, Family, Method, ParameterGroup, named_parameters
+from modules.memory.eval_mode import inference_mode
 from modules.methods.layers.layer_rules import layer_name, require_all_used, rule_for
 from modules.methods.model_source import ModelSource
 from modules.methods.original_weights import OriginalWeights
-from modules.optim.weights import load_tensors
 from onetrainer.config.base.components import TextEncoder, TextEncoder2, Unet
 from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.config.methods.full import WeightPrecision
@@ -40,7 +39,7 @@ BLOCKS = (".attentions.", ".encoder.layers.")
 
 
 @dataclass(frozen=True)
-class OwnWeights:
+class OwnWeights(Method):
     """A family some of whose own weights are trained; all but attachment and files of a Method.
 
     Attributes:
@@ -64,17 +63,6 @@ class OwnWeights:
     def extra_modules(self) -> nn.Module:
         return nn.Module()  # everything that trains is the model's own
 
-    def state_dict(self) -> dict[str, Tensor]:
-        return {
-            name: parameter.detach()
-            for group in self.groups
-            for name, parameter in group.parameters.items()
-        }
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Raise ValueError unless names and shapes are exactly those of `state_dict`."""
-        load_tensors(self.state_dict(), state, "weights")
-
     def train(self, mode: bool) -> None:
         for module in self.trained:
             module.train(mode)
@@ -88,12 +76,9 @@ class OwnWeights:
     def merged(self) -> AbstractContextManager[None]:
         return inference_mode(self.trained)
 
-    def after_step(self) -> None:
-        """Do nothing: weights are not constrained."""
-
 
 class Full(OwnWeights):
-    """A family whose own weights are trained; implements `modules.interfaces.Method`."""
+    """A family whose own weights are trained."""
 
     @staticmethod
     def attach(
@@ -143,7 +128,7 @@ class Full(OwnWeights):
                 "Train the UNet or a text encoder, or choose other layers (method.targets,"
                 " method.layers)",
             )
-        named = {name: weight for group in groups for name, weight in group.parameters.items()}
+        named = named_parameters(groups)
         dtype = WEIGHT_DTYPES[section.weights]
         for name, weight in named.items():
             if weight.dtype != dtype:  # casting it now would round it twice

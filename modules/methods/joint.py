@@ -1,11 +1,11 @@
 """Textual inversion combined with another training method."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torch import Tensor, nn
+from torch import nn
 
 from modules.interfaces import ExportOptions, Method, ParameterGroup
 from modules.methods.embedding import Embeddings
@@ -15,8 +15,8 @@ PREFIX = "embeddings."
 
 
 @dataclass(frozen=True)
-class Joint:
-    """Another method and trained tokens; implements `modules.interfaces.Method`."""
+class Joint(Method):
+    """Another method and trained tokens."""
 
     main: Method
     embeddings: Embeddings
@@ -30,16 +30,6 @@ class Joint:
 
     def extra_modules(self) -> nn.Module:
         return nn.ModuleList([self.main.extra_modules(), self.embeddings.extra_modules()])
-
-    def state_dict(self) -> dict[str, Tensor]:
-        tokens = {PREFIX + name: rows for name, rows in self.embeddings.state_dict().items()}
-        return self.main.state_dict() | tokens
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Raise ValueError unless names and shapes are exactly those of `state_dict`."""
-        tokens = {name.removeprefix(PREFIX): t for name, t in state.items() if _is_token(name)}
-        self.main.load_state_dict({name: t for name, t in state.items() if not _is_token(name)})
-        self.embeddings.load_state_dict(tokens)
 
     def train(self, mode: bool) -> None:
         self.main.train(mode)
@@ -65,7 +55,3 @@ class Joint:
         bundle = self.embeddings.trained() if is_bundled else ()
         main = self.main.export(path, replace(options, bundle=bundle))
         return [*main, *self.embeddings.export_each(path, options)]
-
-
-def _is_token(name: str) -> bool:
-    return name.startswith(PREFIX)

@@ -12,7 +12,7 @@ from modules.interfaces import Family
 from modules.memory.quantize import Kind, quantize
 from modules.methods.adapters.layer_settings import component_settings
 from modules.methods.full import trained_components
-from modules.methods.layers.layer_rules import layer_name, similar_names
+from modules.methods.layers.layer_rules import layer_name, matched_names
 from onetrainer.checks.packages import missing_quantizer
 from onetrainer.config.methods.adapter_section import AdapterSection
 from onetrainer.config.methods.embedding import EmbeddingOnly
@@ -57,7 +57,14 @@ def quantize_family(
         for path, layer in module.named_modules()
         if type(layer) is nn.Linear
     ]
-    _require_all_used(patterns, names)
+    for place, pattern in enumerate(patterns):
+        matched_names(
+            f'hardware.quantized_layers.{place}.pattern: "{pattern}"',
+            pattern,
+            names,
+            what="frozen linear layers",
+            unmatched="layers of trained text encoders are not quantized",
+        )
     count = sum(
         quantize(module, kind, partial(_is_chosen, patterns, component), device=device)
         for component, module in frozen.items()
@@ -85,24 +92,3 @@ def unquantized_components(section: Method, base: str) -> frozenset[str]:
 def _is_chosen(patterns: Sequence[str], component: LoraComponent, path: str) -> bool:
     name = layer_name(component, path)
     return not patterns or any(re.search(pattern, name) for pattern in patterns)
-
-
-def _require_all_used(patterns: Sequence[str], names: Sequence[str]) -> None:
-    """Raise UserError for a pattern that matches none of the names."""
-    for place, pattern in enumerate(patterns):
-        where = f'hardware.quantized_layers.{place}.pattern: "{pattern}"'
-        try:
-            is_used = any(re.search(pattern, name) for name in names)
-        except re.error as error:
-            raise UserError(
-                f"{where} is not a regular expression ({error})",
-                "Expected a part of the layers' names",
-                "Put a backslash before special characters: . * + ? ( ) [ ]",
-            ) from error
-        if not is_used:
-            similar = similar_names(pattern, names)
-            raise UserError(
-                f"{where} matches none of the {len(names)} frozen linear layers",
-                "Expected names such as " + ", ".join(similar) if similar else "",
-                "Correct it, or remove it; layers of trained text encoders are not quantized",
-            )

@@ -19,7 +19,7 @@ DECODER = ("post_quant_conv.", "decoder.")
 
 
 class VaeDecoder(OwnWeights):
-    """A family whose VAE decoder is trained; implements `modules.interfaces.Method`."""
+    """A family whose VAE decoder is trained."""
 
     @staticmethod
     def attach(

@@ -19,10 +19,12 @@ from modules.interfaces import (
     Conditioning,
     Family,
     Loss,
+    Microbatch,
     Objective,
     Probe,
     PromptBatch,
 )
+from modules.memory.precision import uncached_autocast
 from modules.memory.to_device import to_device
 from modules.objectives.trajectories import repeated_last_step, trajectories_of
 from modules.rewards.mixer import Mixer
@@ -76,7 +78,7 @@ class AlignProp:
         section: Section,
         mixer: Callable[[], Mixer],
         rollout: Rollout,
-        denoising: Objective[Batch],
+        denoising: Objective,
         device: torch.device,
         base_model: Callable[[], AbstractContextManager[None]] = nullcontext,
         merged: Callable[[], AbstractContextManager[None]] = nullcontext,
@@ -90,7 +92,7 @@ class AlignProp:
         self._base_model = base_model
         self._merged = merged
 
-    def loss(self, batch: Batch | PromptBatch, *, seed: int, step: int) -> Loss:
+    def loss(self, batch: Microbatch, *, seed: int, step: int) -> Loss:
         """Compute the loss of a microbatch; call it under the engine's autocast.
 
         `per_item` is minus the reward; it and the scores are those of the images as generated.
@@ -123,7 +125,7 @@ class AlignProp:
         if conditioning is None:
             # In one call, so that all have the same length.
             both = self._family.encode_text((*batch.prompts, ""), among=batch.step_prompts)
-            conditioning, empty = _rows(both, slice(-1)), _rows(both, slice(-1, None))
+            conditioning, empty = both.rows(slice(-1)), both.rows(slice(-1, None))
         return _Inputs(conditioning, empty, batch.time_ids)
 
     def _generate(self, batch: PromptBatch, inputs: _Inputs, draws: Draws) -> _Generated:
@@ -217,15 +219,7 @@ class AlignProp:
     def _base_model_noise(
         self, latents: Tensor, steps: Sequence[int], batch: PromptBatch
     ) -> Tensor:
-        device = self._device.type
-        # Autocast would cache casts of the base model's weights for the whole context.
-        uncached = torch.autocast(
-            device,
-            dtype=torch.get_autocast_dtype(device),
-            enabled=torch.is_autocast_enabled(device),
-            cache_enabled=False,
-        )
-        with self._base_model(), torch.no_grad(), uncached:
+        with self._base_model(), torch.no_grad(), uncached_autocast(self._device):
             conditioning = batch.conditioning or self._family.encode_text(
                 batch.prompts, among=batch.step_prompts
             )
@@ -245,8 +239,3 @@ def _noise(draws: Draws, shape: torch.Size, position: int, number: int) -> Tenso
     """Draw the noise of an image's step, (4, h, w), float32, on the CPU."""
     generator = seeds.generator(draws.seed, NOISE, draws.step, draws.positions[position], number)
     return torch.randn(shape, generator=generator)
-
-
-def _rows(conditioning: Conditioning, rows: slice) -> Conditioning:
-    pooled = None if conditioning.pooled is None else conditioning.pooled[rows]
-    return Conditioning(conditioning.hidden[rows], pooled)

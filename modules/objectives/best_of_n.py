@@ -8,7 +8,7 @@ from torch import Tensor
 
 from modules import seeds
 from modules.data.prompts import time_ids_of
-from modules.interfaces import Batch, LatentMoments, Loss, Objective, Probe, PromptBatch
+from modules.interfaces import Batch, LatentMoments, Loss, Microbatch, Objective, Probe, PromptBatch
 from modules.objectives.candidate_files import Round, RoundFiles
 from modules.objectives.candidates import Candidates
 from onetrainer.seeds import shuffled
@@ -32,14 +32,14 @@ class BestOfN:
     """
 
     candidates: Candidates
-    denoising: Objective[Batch]
+    denoising: Objective
     steps: int
     rounds: RoundFiles | None
     reward_steps_before: Callable[[int], int] = lambda step: step
     _number: int = field(default=-1, init=False)
     _round: Round | None = field(default=None, init=False)
 
-    def loss(self, batch: Batch | PromptBatch, *, seed: int, step: int) -> Loss:
+    def loss(self, batch: Microbatch, *, seed: int, step: int) -> Loss:
         """Compute the loss of a microbatch; call it under the engine's autocast.
 
         The prompts of the batch are ignored; each of its positions in the step trains on one of

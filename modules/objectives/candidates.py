@@ -78,7 +78,8 @@ class Candidates:
                 self.report(step, start, len(candidates))
                 batch = candidates[start : start + self.prompts.batch_size]
                 rows = [candidate.prompt for candidate in batch]
-                finished = self._latents(batch, _rows(texts, rows), empty, (seed, number))
+                indices = to_device(torch.tensor(rows), texts.hidden.device)
+                finished = self._latents(batch, texts.rows(indices), empty, (seed, number))
                 images = self.rollout.decode(finished)
                 batch_scores = self.mixer().score(images, [prompts[row] for row in rows])
                 latents.append(finished)
@@ -140,14 +141,7 @@ class Candidates:
         if self.prompts.texts is not None:
             return self.prompts.texts.conditioning(prompts, among=prompts)
         both = self.family.encode_text((*prompts, EMPTY))
-        return _rows(both, list(range(len(prompts)))), _rows(both, [len(prompts)])
-
-
-def _rows(conditioning: Conditioning, rows: list[int]) -> Conditioning:
-    """Return the conditioning of some images."""
-    indices = to_device(torch.tensor(rows), conditioning.hidden.device)
-    pooled = None if conditioning.pooled is None else conditioning.pooled[indices]
-    return Conditioning(conditioning.hidden[indices], pooled)
+        return both.rows(slice(-1)), both.rows(slice(-1, None))
 
 
 def _require_numbers(best: Tensor, prompts: Sequence[str]) -> None:

@@ -8,21 +8,15 @@ import torch
 from torch import Tensor
 
 from modules.diffusion.draws import Draws
-from modules.diffusion.losses import errors
+from modules.diffusion.losses import errors, huber_thresholds
 from modules.diffusion.masks import MaskWeights, mask_weights, masked_mean
-from modules.diffusion.noise import draw_noise
+from modules.diffusion.noise import draw_noise, offset_growth
 from modules.diffusion.schedule import at
-from modules.diffusion.timesteps import uniform, weighted
-from modules.interfaces import Batch, Conditioning, Family, LatentMoments, Loss, Probe
+from modules.diffusion.timesteps import timestep_table, uniform, weighted
+from modules.diffusion.weights import weight_table
+from modules.interfaces import Batch, Conditioning, Family, LatentMoments, Loss, Microbatch, Probe
+from modules.memory.precision import uncached_autocast
 from modules.memory.to_device import to_device
-from modules.objectives.denoising_settings import (
-    growth_table,
-    loss_mix,
-    noise_settings,
-    threshold_table,
-    timestep_table,
-    weight_table,
-)
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.objectives.prior import OwnPrediction
 
@@ -70,15 +64,17 @@ class Denoising:
         self._device = device
         self._base_model = base_model
         self._process = family.process.to(device)
-        self._mix = loss_mix(section.loss)
-        self._noise = noise_settings(section.noise)
-        self._growth = growth_table(section.noise, family.process.levels)
-        self._timestep_table = timestep_table(section.timesteps, steps=family.process.levels.steps)
-        self._thresholds = threshold_table(section.loss, self._process.levels)
-        self._weights = weight_table(section.weighting, self._process)
+        self._mix = section.loss
+        self._noise = section.noise
+        levels, grows = self._process.levels, section.noise.offset_by_timestep
+        self._growth = offset_growth(family.process.levels).cpu() if grows else None
+        self._timestep_table = timestep_table(section.timesteps, steps=levels.steps)
+        self._thresholds = huber_thresholds(section.loss, levels)
+        self._weights = weight_table(section.weighting, levels, self._process.prediction)
 
-    def loss(self, batch: Batch, *, seed: int, step: int) -> Loss:
+    def loss(self, batch: Microbatch, *, seed: int, step: int) -> Loss:
         """Compute the loss of a microbatch; call it under the engine's autocast."""
+        assert isinstance(batch, Batch)
         draws = Draws(seed, step, batch.positions)
         task = self._task(batch.moments, draws)
         weights = self._mask_weights(batch, draws)
@@ -177,17 +173,8 @@ class Denoising:
             return None
         rows = [row for row, is_needed in enumerate(needs_base) if is_needed]
         indices = self._to_device(torch.tensor(rows))
-        device = self._device.type
-        # Autocast caches the casts of weights for the whole context: the training forward would
-        # use those of the base model's weights (it does with torch 2.13).
-        uncached = torch.autocast(
-            device,
-            dtype=torch.get_autocast_dtype(device),
-            enabled=torch.is_autocast_enabled(device),
-            cache_enabled=False,
-        )
         masked = self._inpainting_input(batch)
-        with self._base_model(), torch.no_grad(), uncached:
+        with self._base_model(), torch.no_grad(), uncached_autocast(self._device):
             predicted = self._family.predict(
                 task.noisy[indices],
                 self._process.network_times(task.timesteps[indices]),
@@ -209,12 +196,10 @@ class Denoising:
 
     def _conditioning_of(self, batch: Batch, rows: list[int]) -> Conditioning:
         """Return the base model's conditioning of some of the images."""
-        known = batch.conditioning
-        if known is None:
-            captions = [batch.captions[row] for row in rows]
-            return self._family.encode_text(captions, among=batch.step_captions)
-        pooled = None if known.pooled is None else known.pooled[rows]
-        return Conditioning(known.hidden[rows], pooled)
+        if batch.conditioning is not None:
+            return batch.conditioning.rows(rows)
+        captions = [batch.captions[row] for row in rows]
+        return self._family.encode_text(captions, among=batch.step_captions)
 
     def _with_base_targets(self, base: Tensor, batch: Batch, task: _Task) -> _Task:
         """Replace the targets of images that have the base model's prediction as theirs."""

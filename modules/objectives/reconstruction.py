@@ -1,13 +1,22 @@
 """The reconstruction objective of VAE training: decode an image's latent back to the image."""
 
+import importlib
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from modules.diffusion.draws import Draws
-from modules.interfaces import Batch, Family, Loss, Probe
+from modules.interfaces import Batch, Family, Loss, Microbatch, Probe
+from modules.memory.residency import move_module
 from modules.memory.to_device import to_device
-from modules.objectives.perceptual import PerItem, load_lpips
+from onetrainer.config.objectives.reconstruction import LPIPS_EXTRA
 from onetrainer.config.objectives.reconstruction import Reconstruction as ReconstructionSection
+from onetrainer.config.optimizers.optimizer import install_command
+from onetrainer.errors import UserError
+
+PerItem = Callable[[Tensor, Tensor], Tensor]
+"""From decoded and target images, (B, 3, H, W), float32, about [-1, 1], to distances, (B,)."""
 
 
 class Reconstruction:
@@ -27,20 +36,17 @@ class Reconstruction:
         self._device = device
         self._lpips = load_lpips(device) if section.lpips > 0 else None
 
-    def loss(self, batch: Batch, *, seed: int, step: int) -> Loss:
+    def loss(self, batch: Microbatch, *, seed: int, step: int) -> Loss:
         """Compute the loss of a microbatch, in float32 also under autocast.
 
         Raises:
             ValueError: The batch has no pixels.
         """
-        if batch.pixels is None:
-            raise ValueError("reconstruction needs the images' pixels")
+        assert isinstance(batch, Batch)
         with torch.autocast(self._device.type, enabled=False):
             draws = Draws(seed, step, batch.positions)
             latents = batch.moments.drawn(draws.normal("latent", batch.moments.mean.shape[1:]))
-            decoded = self._family.decode_unclamped(to_device(latents, self._device))
-            target = to_device(batch.pixels, self._device, torch.float32)
-            per_item = reconstruction_loss(decoded, target, self._section, lpips=self._lpips)
+            per_item = self._per_item(latents, batch)
             weighed = per_item
             if batch.loss_weights:
                 weighed = per_item * to_device(torch.tensor(batch.loss_weights), self._device)
@@ -52,13 +58,15 @@ class Reconstruction:
         Raises:
             ValueError: The batch has no pixels.
         """
+        with torch.autocast(self._device.type, enabled=False):
+            return self._per_item(batch.moments.mean, batch).expand(len(probe.levels))
+
+    def _per_item(self, latents: Tensor, batch: Batch) -> Tensor:
         if batch.pixels is None:
             raise ValueError("reconstruction needs the images' pixels")
-        with torch.autocast(self._device.type, enabled=False):
-            decoded = self._family.decode_unclamped(to_device(batch.moments.mean, self._device))
-            target = to_device(batch.pixels, self._device, torch.float32)
-            loss = reconstruction_loss(decoded, target, self._section, lpips=self._lpips)
-        return loss.expand(len(probe.levels))
+        decoded = self._family.decode_unclamped(to_device(latents, self._device))
+        target = to_device(batch.pixels, self._device, torch.float32)
+        return reconstruction_loss(decoded, target, self._section, lpips=self._lpips)
 
 
 def reconstruction_loss(
@@ -82,3 +90,31 @@ def reconstruction_loss(
     if lpips is not None:
         per_item = per_item + section.lpips * lpips(decoded, target)
     return per_item
+
+
+def load_lpips(device: torch.device) -> PerItem:
+    """Load LPIPS with VGG-16, frozen, float32 on the device; gradients flow to the images.
+
+    The package gets VGG-16's weights through torchvision, which downloads them once.
+    Source: Zhang et al. 2018, arXiv:1801.03924; the package's own weights, version 0.1.
+
+    Raises:
+        UserError: The package, or torchvision which it needs, is not installed.
+    """
+    try:
+        library = importlib.import_module("lpips")
+    except ImportError as error:
+        raise UserError(
+            f"objective.lpips: its package cannot be used ({error})",
+            "Expected the packages lpips and torchvision",
+            f"Install them with: {install_command(LPIPS_EXTRA)}; or set objective.lpips to 0",
+        ) from error
+    network = library.LPIPS(net="vgg", verbose=False)
+    move_module(network, device, torch.float32)
+    network.requires_grad_(False).eval()
+
+    def distance(decoded: Tensor, target: Tensor) -> Tensor:
+        per_item: Tensor = network(decoded, target).flatten()  # (B, 1, 1, 1) to (B,)
+        return per_item
+
+    return distance

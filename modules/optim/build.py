@@ -1,12 +1,14 @@
-"""Construction of the library's optimizer from the optimizer's config section."""
+"""Construction of the library's optimizer from its config section, and its learning rate."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+import importlib
+import importlib.util
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from modules.interfaces import ParameterGroup
-from modules.optim.construct import OptimizerGroup, construct, is_matrix
 from onetrainer.config.optimizers.momentum import Muon
 from onetrainer.config.optimizers.optimizer import Optimizer, require_package
 
@@ -15,21 +17,23 @@ _OWN_KEYS = {"kind", "lr", "other_lr_ratio", "fused_backward"}
 
 
 def build_optimizer(section: Optimizer, groups: Sequence[ParameterGroup]) -> torch.optim.Optimizer:
-    """Build the optimizer over the groups, each with its component's learning rate as `base_lr`.
+    """Build the optimizer over the groups.
+
+    Each parameter group has its component as "part", and as "base_lr" its component's full learning
+    rate, which the schedule multiplies.
 
     Raises:
         UserError: The optimizer's package is missing; names the command to install it.
     """
     require_package(section)
-    rate_groups = [
-        OptimizerGroup(group.component, list(group.parameters.values()), rate)
-        for group in groups
-        for rate in [(group.lr or section.lr) * group.lr_ratio]
-        if group.parameters
-    ]
-    if isinstance(section, Muon):
-        rate_groups = [half for group in rate_groups for half in _split_matrices(group, section)]
-    return construct(section.target, rate_groups, arguments_of(section))
+    module, name = section.target.split(":")
+    # The only place that imports optimizer libraries: some take seconds.
+    factory: Callable[..., torch.optim.Optimizer] = getattr(importlib.import_module(module), name)
+    if module.startswith("torchao") and not can_compile(groups):
+        factory = _uncompiled(factory)
+    made = [each for group in groups for each in _param_groups(section, group)]
+    # Some classes require a learning rate, though every group has its own.
+    return factory(made, lr=made[0]["lr"], **arguments_of(section))
 
 
 def arguments_of(section: Optimizer) -> dict[str, object]:
@@ -49,15 +53,74 @@ def arguments_of(section: Optimizer) -> dict[str, object]:
     return named | dict(section.options)
 
 
-def _split_matrices(rate_group: OptimizerGroup, section: Muon) -> list[OptimizerGroup]:
-    """Split a group into matrices, for Muon, and the rest; token embeddings are no matrices."""
-    has_matrices = rate_group.component != "embeddings"
-    matrices = [weight for weight in rate_group.parameters if has_matrices and is_matrix(weight)]
-    rest = [weight for weight in rate_group.parameters if not (has_matrices and is_matrix(weight))]
-    halves = (
-        replace(rate_group, parameters=matrices, is_matrix=True),
-        replace(
-            rate_group, parameters=rest, lr=rate_group.lr * section.other_lr_ratio, is_matrix=False
-        ),
-    )
-    return [half for half in halves if half.parameters]
+def is_matrix(parameter: nn.Parameter) -> bool:
+    """Return whether a parameter has more than one row and more than one column.
+
+    A convolution (o, i, h, w) counts as (o, i * h * w).
+    """
+    return parameter.ndim > 1 and 1 < parameter.shape[0] < parameter.numel()
+
+
+def can_compile(groups: Sequence[ParameterGroup]) -> bool:
+    """Return whether torch.compile is certain to work: on a GPU with Triton.
+
+    On the CPU it needs a C++ compiler, which few users have, and takes seconds.
+    """
+    is_on_card = all(weight.is_cuda for group in groups for weight in group.parameters.values())
+    return is_on_card and importlib.util.find_spec("triton") is not None
+
+
+def set_lr(optimizer: torch.optim.Optimizer, multiplier: float) -> None:
+    """Set every group's learning rate to a multiple of its full one."""
+    for group in optimizer.param_groups:
+        lr = group["base_lr"] * multiplier
+        # torchao keeps it as a tensor, so that a new rate needs no new compilation.
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(lr)
+        else:
+            group["lr"] = lr
+
+
+def effective_lr(optimizer: torch.optim.Optimizer) -> float | Tensor:
+    """Return the learning rate of the first group's coming step, a scalar.
+
+    Optimizers that find the rate themselves multiply it by their estimate d (Mishchenko & Defazio
+    2023, arXiv:2306.06101); some share one d among groups.
+    """
+    group = optimizer.param_groups[0]
+    shared: float | Tensor | None = group.get("shared_d")
+    estimate: float | Tensor = group.get("d", 1.0) if shared is None else shared
+    rate: float | Tensor = group["lr"] * estimate
+    # A copy, because the optimizer keeps writing to its own.
+    return rate.detach().clone() if isinstance(rate, Tensor) else float(rate)
+
+
+def _param_groups(section: Optimizer, group: ParameterGroup) -> list[dict[str, Any]]:
+    """Return a group; for Muon its matrices and the rest, as which token embeddings count."""
+    weights, lr = list(group.parameters.values()), (group.lr or section.lr) * group.lr_ratio
+    parts: list[tuple[list[nn.Parameter], float, dict[str, bool]]] = [(weights, lr, {})]
+    if isinstance(section, Muon):
+        matrices = [w for w in weights if group.component != "embeddings" and is_matrix(w)]
+        rest = [w for w in weights if group.component == "embeddings" or not is_matrix(w)]
+        parts = [
+            (matrices, lr, {"use_muon": True}),
+            (rest, lr * section.other_lr_ratio, {"use_muon": False}),
+        ]
+    return [
+        {"params": own, "lr": rate, "base_lr": rate, "part": group.component, **options}
+        for own, rate, options in parts
+        if own
+    ]
+
+
+def _uncompiled(factory: Any) -> Any:  # noqa: ANN401 - a class that is known at run time only
+    """Return the same optimizer class with steps that bypass torch.compile."""
+
+    class Uncompiled(factory):  # type: ignore[misc] # the base is chosen at run time
+        def step(self, closure: Callable[[], float] | None = None) -> float | None:
+            with torch.compiler.set_stance("force_eager"):
+                return super().step(closure)  # type: ignore[no-any-return] # base is Any
+
+    # Checkpoints identify the class by name, and may be resumed where it does compile.
+    Uncompiled.__name__ = factory.__name__
+    return Uncompiled

@@ -3,15 +3,15 @@
 Source: Polyak & Juditsky 1992; the ramp is that of TensorFlow's ExponentialMovingAverage.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from modules.memory.to_device import load_tensors
 from modules.optim.update import chunked
-from modules.optim.weights import load_tensors, restoring
 
 
 class Ema:
@@ -112,6 +112,22 @@ class Ema:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Restore the EMA. Raises ValueError if names or shapes differ from `state_dict`."""
         load_tensors(self._averages, state, "weights of the EMA")
+
+
+@contextmanager
+def restoring(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
+    """Allow overwriting the weights, and restore them bit for bit on exit.
+
+    The copies are in host memory, where there is more room.
+    """
+    # `copy`, because otherwise a weight in host memory would be its own copy.
+    copies = [weight.detach().to("cpu", copy=True) for weight in parameters]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for weight, value in zip(parameters, copies, strict=True):
+                weight.copy_(value)
 
 
 def _copy(weight: Tensor, location: Literal["device", "host"]) -> Tensor:

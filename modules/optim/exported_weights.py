@@ -12,9 +12,8 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from modules.optim.ema import Ema
+from modules.optim.ema import Ema, restoring
 from modules.optim.update import WeightUpdater
-from modules.optim.weights import restoring
 
 
 @dataclass(frozen=True)

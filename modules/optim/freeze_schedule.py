@@ -3,30 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch import nn
-
-
-@dataclass(frozen=True)
-class FreezePoint:
-    """Weights that are frozen from a step on.
-
-    after: how many steps they train; 0 means all.
-    """
-
-    parameters: Sequence[nn.Parameter]
-    after: int
+from modules.interfaces import ParameterGroup
 
 
 @dataclass(frozen=True)
 class FreezeSchedule:
-    """When each of the trained weights is frozen."""
+    """When each of the trained weights is frozen: `stop_after` of its group."""
 
-    points: Sequence[FreezePoint]
+    groups: Sequence[ParameterGroup]
 
     @property
     def end(self) -> int:
         """The step from which all weights are frozen; 0 if some train to the end."""
-        ends = [point.after for point in self.points]
+        ends = [group.stop_after for group in self.groups]
         return 0 if 0 in ends else max(ends, default=0)
 
     def apply(self, step: int) -> None:
@@ -36,8 +25,8 @@ class FreezeSchedule:
         it, and nothing is computed for it. Must not be called from `end` on, when no weight would
         have a gradient.
         """
-        due = [point for point in self.points if 0 < point.after <= step]
-        for weight in (weight for point in due for weight in point.parameters):
+        due = [group for group in self.groups if 0 < group.stop_after <= step]
+        for weight in (weight for group in due for weight in group.parameters.values()):
             if weight.requires_grad:
                 weight.requires_grad_(False)
                 weight.grad = None

@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from modules.formats.files.optimizer_state import Packer, unpack_entries, unpack_plain
 from modules.optim.update import EXTERNAL_KEYS
@@ -170,20 +171,6 @@ class OptimizerProgress:
         }
 
 
-def effective_lr(optimizer: torch.optim.Optimizer) -> float | Tensor:
-    """Return the learning rate of the first group's coming step, a scalar.
-
-    Optimizers that find the rate themselves multiply it by their estimate d (Mishchenko & Defazio
-    2023, arXiv:2306.06101); some share one d among groups.
-    """
-    group = optimizer.param_groups[0]
-    shared: float | Tensor | None = group.get("shared_d")
-    estimate: float | Tensor = group.get("d", 1.0) if shared is None else shared
-    rate: float | Tensor = group["lr"] * estimate
-    # A copy, because the optimizer keeps writing to its own.
-    return rate.detach().clone() if isinstance(rate, Tensor) else float(rate)
-
-
 def _switches(group: Mapping[str, Any]) -> dict[str, object]:
     """Return which of a group's settings are on, off, or empty, as JSON; leave out the others.
 
@@ -205,26 +192,12 @@ def _switch(value: object) -> object:
 
 
 def _to_device(value: object, device: torch.device) -> object:
-    match value:
-        case Tensor():
-            return value.to(device)
-        case list():
-            return [_to_device(entry, device) for entry in value]
-        case tuple():
-            return tuple(_to_device(entry, device) for entry in value)
-        case dict():
-            return {name: _to_device(entry, device) for name, entry in value.items()}
-    return value
+    return tree_map_only(Tensor, lambda tensor: tensor.to(device), value)
 
 
 def _copy(value: object) -> object:
     """Return a copy that is safe from later changes in place."""
-    match value:
-        case Tensor():
-            return value.detach().clone()
-        case list():
-            return [_copy(entry) for entry in value]
-    return value
+    return tree_map_only(Tensor, lambda tensor: tensor.detach().clone(), value)
 
 
 def _is_equal(first: object, second: object) -> bool:

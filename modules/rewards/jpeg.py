@@ -7,16 +7,15 @@ for the colors. Black et al. 2023, arXiv:2305.13301, use the size as a reward.
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
 from modules.memory.to_device import to_device
 from modules.rewards.measures import LUMA, luma
 
+Steps = tuple[tuple[int, ...], ...]
 _BLOCK = 8
 _LEVELS = 255
 _MIDDLE = 128  # of the levels: subtracted before the transform
@@ -46,47 +45,24 @@ _LUMA_BLOCK_BITS, _CHROMA_BLOCK_BITS = 2 + 4, 2 + 2
 _FIRST_BIT = 0.4
 
 
-@dataclass(frozen=True)
-class Compressibility:
-    """Minus the approximate bits per pixel of an image as JPEG, with a smooth gradient.
+def compressibility(images: Tensor, quality: int) -> Tensor:
+    """Compute minus the approximate bits per pixel of a JPEG, (B,), with a smooth gradient.
 
     quality: from 1 to 100, as libjpeg scales the tables.
     """
-
-    quality: int = 80
-
-    has_gradient: ClassVar[bool] = True
-
-    def extra_modules(self) -> nn.Module:
-        return nn.Module()
-
-    def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
-        del prompts
-        return -smooth_bits(images, self.quality)
+    return -smooth_bits(images, quality)
 
 
-@dataclass(frozen=True)
-class JpegSize:
-    """Minus the bits per pixel of the image's JPEG file, by Pillow; without a gradient.
+def jpeg_size(images: Tensor, quality: int) -> Tensor:
+    """Compute minus the bits per pixel of JPEG files by Pillow, (B,), without a gradient.
 
     Counts the whole file, with the header of about 600 bytes.
-    quality: from 1 to 100.
     """
-
-    quality: int = 80
-
-    has_gradient: ClassVar[bool] = False
-
-    def extra_modules(self) -> nn.Module:
-        return nn.Module()
-
-    def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
-        del prompts
-        if images.is_meta:  # in a forecast: nothing to encode
-            return images.new_zeros(len(images))
-        levels = (images.detach() * _LEVELS).round().to(torch.uint8)
-        rows = levels.permute(0, 2, 3, 1).contiguous().cpu()  # waits for the GPU: Pillow needs it
-        return _like(images, [-_file_bits(row, self.quality) for row in rows])
+    if images.is_meta:  # in a forecast: nothing to encode
+        return images.new_zeros(len(images))
+    levels = (images.detach() * _LEVELS).round().to(torch.uint8)
+    rows = levels.permute(0, 2, 3, 1).contiguous().cpu()  # waits for the GPU: Pillow needs it
+    return _like(images, [-_file_bits(row, quality) for row in rows])
 
 
 def smooth_bits(images: Tensor, quality: int) -> Tensor:
@@ -102,24 +78,31 @@ def smooth_bits(images: Tensor, quality: int) -> Tensor:
     """
     height, width = images.shape[-2:]
     y, cb, cr = color_planes(images)
-    bits = _plane_bits(y, luma_steps(quality), _LUMA_BLOCK_BITS)
+    luma_steps, chroma_steps = quantization_steps(quality)
+    bits = _plane_bits(y, luma_steps, _LUMA_BLOCK_BITS)
     for plane in (cb, cr):
         even = _padded(plane, 2)
         # The mean of each 2 x 2 pixels: chroma of 4:2:0.
         halves = even.reshape(len(even), even.shape[1] // 2, 2, even.shape[2] // 2, 2)
         half = halves.mean(dim=(2, 4))
-        bits = bits + _plane_bits(half, chroma_steps(quality), _CHROMA_BLOCK_BITS)
+        bits = bits + _plane_bits(half, chroma_steps, _CHROMA_BLOCK_BITS)
     return bits / (height * width)
 
 
-def luma_steps(quality: int) -> tuple[tuple[int, ...], ...]:
-    """Return the quantization steps of luma, 8 x 8, at a libjpeg quality."""
-    return _scaled(_LUMA_STEPS, quality)
+def quantization_steps(quality: int) -> tuple[Steps, Steps]:
+    """Return the quantization steps of luma and of chroma, 8 x 8, at a libjpeg quality.
 
+    As libjpeg's jpeg_quality_scaling and jpeg_add_quant_table compute them, baseline enforced.
+    """
+    percent = 5000 // quality if quality < 50 else 200 - 2 * quality
 
-def chroma_steps(quality: int) -> tuple[tuple[int, ...], ...]:
-    """Return the quantization steps of chroma, 8 x 8, at a libjpeg quality."""
-    return _scaled(_CHROMA_STEPS, quality)
+    def scaled(steps: Steps) -> Steps:
+        return tuple(
+            tuple(min(max((step * percent + 50) // 100, 1), _LEVELS) for step in row)
+            for row in steps
+        )
+
+    return scaled(_LUMA_STEPS), scaled(_CHROMA_STEPS)
 
 
 def color_planes(images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -149,7 +132,7 @@ def block_coefficients(plane: Tensor) -> Tensor:
     return (cosines @ blocks @ cosines.T).flatten(1, 2)
 
 
-def _plane_bits(plane: Tensor, steps: tuple[tuple[int, ...], ...], block_bits: int) -> Tensor:
+def _plane_bits(plane: Tensor, steps: Steps, block_bits: int) -> Tensor:
     """Approximate the bits of a plane, (B,)."""
     coefficients = block_coefficients(plane) / _like(plane, steps)
     first = coefficients[:, :, 0, 0]
@@ -157,14 +140,6 @@ def _plane_bits(plane: Tensor, steps: tuple[tuple[int, ...], ...], block_bits: i
     counted = torch.cat([change[:, :, None], coefficients.flatten(2)[:, :, 1:]], dim=2)
     bits = torch.log2(1 + (counted / _FIRST_BIT).square())
     return bits.sum(dim=(1, 2)) + block_bits * first.shape[1]
-
-
-def _scaled(steps: tuple[tuple[int, ...], ...], quality: int) -> tuple[tuple[int, ...], ...]:
-    """Scale as libjpeg's jpeg_quality_scaling and jpeg_add_quant_table do, baseline enforced."""
-    percent = 5000 // quality if quality < 50 else 200 - 2 * quality
-    return tuple(
-        tuple(min(max((step * percent + 50) // 100, 1), _LEVELS) for step in row) for row in steps
-    )
 
 
 def _cosine_matrix() -> list[list[float]]:

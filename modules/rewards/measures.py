@@ -8,7 +8,7 @@ everywhere, also for uniform, black and white images.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -37,8 +37,7 @@ class Measure:
     """A formula of the images alone, as a reward. formula: (B, 3, H, W) to (B,)."""
 
     formula: Callable[[Tensor], Tensor]
-
-    has_gradient: ClassVar[bool] = True
+    has_gradient: bool = True
 
     def extra_modules(self) -> nn.Module:
         return nn.Module()

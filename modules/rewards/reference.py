@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from modules.memory.to_device import to_device
+from modules.rewards.measures import Measure
 from modules.rewards.networks.clip import Clip
 from onetrainer.concepts.folder_listing import list_folder
 from onetrainer.errors import UserError
@@ -48,46 +49,31 @@ class ClipSimilarity:
         return self.clip.embed_images(images) @ to_device(self.target, images.device)
 
 
-@dataclass(frozen=True)
-class ColorSimilarity:
-    """Minus the mean distance to the references in color and layout; at most 0.
-
-    Half of it is the distance of colors: of each channel's mean and standard deviation; half that
-    of layouts: of the colors of 16 x 16 cells. Both as root mean squares, in [0, 1].
-    colors: of the references, (N, 6). layouts: (N, 3 * 16 * 16). Both float32.
-    """
-
-    colors: Tensor
-    layouts: Tensor
-
-    has_gradient: ClassVar[bool] = True
-
-    def extra_modules(self) -> nn.Module:
-        return nn.Module()
-
-    def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
-        color = _distance(_colors(images), to_device(self.colors, images.device))
-        layout = _distance(_layouts(images), to_device(self.layouts, images.device))
-        return -(color + layout) / 2
-
-
 def clip_similarity(clip: Clip, references: Sequence[Tensor]) -> ClipSimilarity:
     """Build the reward from references, (3, H, W), float32 in [0, 1], of any size and device."""
-    vectors = []
+    device = clip.vision.device
     with torch.no_grad():
-        for image in references:
-            vectors.append(clip.embed_images(image[None].to(clip.vision.device)))
+        vectors = [clip.embed_images(image[None].to(device)) for image in references]
     mean = torch.cat(vectors).mean(dim=0)
     return ClipSimilarity(clip, functional.normalize(mean, dim=0))
 
 
-def color_similarity(references: Sequence[Tensor]) -> ColorSimilarity:
-    """Build the reward from references, (3, H, W), float32 in [0, 1], of any size."""
-    images = [reference[None] for reference in references]
-    return ColorSimilarity(
-        torch.cat([_colors(image) for image in images]),
-        torch.cat([_layouts(image) for image in images]),
-    )
+def color_similarity(references: Sequence[Tensor]) -> Measure:
+    """Build minus the mean distance to the references in color and layout; at most 0.
+
+    Half of it is the distance of colors: of each channel's mean and standard deviation; half that
+    of layouts: of the colors of 16 x 16 cells. Both as root mean squares, in [0, 1].
+    references: (3, H, W), float32 in [0, 1], of any size.
+    """
+    colors = torch.cat([_colors(reference[None]) for reference in references])  # (N, 6)
+    layouts = torch.cat([_layouts(reference[None]) for reference in references])
+
+    def similarity(images: Tensor) -> Tensor:
+        color = _distance(_colors(images), to_device(colors, images.device))
+        layout = _distance(_layouts(images), to_device(layouts, images.device))
+        return -(color + layout) / 2
+
+    return Measure(similarity)
 
 
 def _distance(features: Tensor, targets: Tensor) -> Tensor:

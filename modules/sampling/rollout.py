@@ -151,9 +151,7 @@ class Rollout:
         if self._guidance != 1 and empty is None:
             raise ValueError("guidance needs the conditioning of no prompt")
         has_gradient = torch.is_grad_enabled()
-        unprompted = (
-            None if self._guidance == 1 or empty is None else _to_device(empty, self._device)
-        )
+        unprompted = None if self._guidance == 1 or empty is None else empty.to(self._device)
         images = self._images(start, conditioning, time_ids, trajectories)
         while any(image.step <= image.trajectory.last for image in images):
             with inference_mode() if _with_next(images, trained=False) else nullcontext():
@@ -204,7 +202,7 @@ class Rollout:
             self._family,
             latents,
             self._timesteps(steps),
-            [_to_device(conditioning, self._device)],
+            [conditioning.to(self._device)],
             to_device(time_ids, self._device),
         )
         rows = zip(entries, _rows(latents), _rows(predicted), strict=True)
@@ -217,7 +215,7 @@ class Rollout:
         time_ids: Tensor,
         trajectories: Sequence[Trajectory],
     ) -> list[_Image]:
-        texts = _texts(_to_device(conditioning, self._device))
+        texts = conditioning.to(self._device).split()
         sizes = _rows(to_device(time_ids, self._device))
         latents = _rows(to_device(start, self._device))
         images = zip(trajectories, latents, texts, sizes, strict=True)
@@ -289,29 +287,11 @@ def _predict(
 
     texts: one per image, concatenated in here, so that a checkpoint saves no copies of them.
     """
-    pooled = [text.pooled for text in texts if text.pooled is not None]
-    conditioning = Conditioning(
-        torch.cat([text.hidden for text in texts]), torch.cat(pooled) if pooled else None
-    )
-    return family.predict(latents, timesteps, conditioning, time_ids=time_ids)
+    return family.predict(latents, timesteps, Conditioning.joined(texts), time_ids=time_ids)
 
 
 def _decode(family: Family, latents: Tensor) -> Tensor:
     return (family.decode_latents(latents) + 1) / 2
-
-
-def _to_device(conditioning: Conditioning, device: torch.device) -> Conditioning:
-    pooled = None if conditioning.pooled is None else to_device(conditioning.pooled, device)
-    return Conditioning(to_device(conditioning.hidden, device), pooled)
-
-
-def _texts(conditioning: Conditioning) -> list[Conditioning]:
-    """Split conditioning by image, each as a batch of one."""
-    hidden = _rows(conditioning.hidden)
-    if conditioning.pooled is None:
-        return [Conditioning(each) for each in hidden]
-    pooled = _rows(conditioning.pooled)
-    return [Conditioning(each, row) for each, row in zip(hidden, pooled, strict=True)]
 
 
 def _rows(tensor: Tensor) -> tuple[Tensor, ...]:

@@ -150,24 +150,13 @@ def _encode(family: Family, prompts: Sequence[Prompt], *, has_negative: bool) ->
     return [
         _Texts(
             torch.tensor(group, device=family.process.levels.signal.device),
-            _join([_row(encoded[keys[index]], -1) for index in group]),
-            _join([_row(encoded[keys[index]], 0) for index in group]) if has_negative else None,
+            Conditioning.joined([encoded[keys[index]].rows(slice(-1, None)) for index in group]),
+            Conditioning.joined([encoded[keys[index]].rows(slice(1)) for index in group])
+            if has_negative
+            else None,
         )
         for group in groups.values()
     ]
-
-
-def _row(conditioning: Conditioning, index: int) -> Conditioning:
-    """Return one text's conditioning, with its batch dimension."""
-    pooled = None if conditioning.pooled is None else conditioning.pooled[index][None]
-    return Conditioning(conditioning.hidden[index][None], pooled)
-
-
-def _join(rows: Sequence[Conditioning]) -> Conditioning:
-    pooled = [row.pooled for row in rows if row.pooled is not None]
-    return Conditioning(
-        torch.cat([row.hidden for row in rows]), torch.cat(pooled) if pooled else None
-    )
 
 
 def _predict(
@@ -181,7 +170,7 @@ def _predict(
     """Compute the predictions with the prompts and with the negative ones in one call."""
     conditioning = texts.prompts
     if texts.negatives is not None:
-        conditioning = _join([texts.negatives, conditioning])
+        conditioning = Conditioning.joined([texts.negatives, conditioning])
         noisy = torch.cat([noisy, noisy])
     count = len(noisy)
     with contexts.autocast():

@@ -19,7 +19,6 @@ import torch
 from modules.assembly.method import attach, objective_of
 from modules.assembly.optimizer import (
     ema_of,
-    freeze_schedule_of,
     uses_fused_backward,
     weight_updater_of,
 )
@@ -32,6 +31,7 @@ from modules.interfaces import Batch, Conditioning, LatentMoments
 from modules.memory.precision import compute_dtype
 from modules.methods.model_source import ModelSource
 from modules.optim.build import build_optimizer
+from modules.optim.freeze_schedule import FreezeSchedule
 from modules.training.engine import Engine
 from onetrainer.config.train import TrainConfig
 from onetrainer.families.registry import family_spec
@@ -179,7 +179,7 @@ def train(config: TrainConfig, *, after_first_step, is_real: bool = False, at_en
             device=device,
             precision=config.hardware.precision,
             updater=weight_updater_of(config, optimizer),
-            freeze_schedule=freeze_schedule_of(groups),
+            freeze_schedule=FreezeSchedule(groups),
             gradient_clipping=config.training.gradient_clipping,
         )
         ema = ema_of(config, groups)

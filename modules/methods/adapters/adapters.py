@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from modules import seeds
 from modules.formats.embeddings.embedding_file import bundled_tensors
 from modules.formats.lora.lora_file import LoraFile, read_lora, write_lora
 from modules.formats.lora.lora_keys import AdapterTensors
 from modules.formats.lora.lora_names import Layer, LayerNames, LoraComponent
-from modules.interfaces import ExportOptions, Family, ParameterGroup
+from modules.interfaces import ExportOptions, Family, Method, ParameterGroup
 from modules.memory.residency import move_module
 from modules.methods.adapters.export import adapter_metadata, with_alpha_folded
 from modules.methods.adapters.kind import AdapterKind, AdapterModule, AdapterPlan
@@ -29,14 +29,13 @@ from modules.methods.adapters.merged import merged
 from modules.methods.adapters.registry import kind_of
 from modules.methods.adapters.start_file import load_start_file
 from modules.methods.layers.layer_presets import adapter_name, layer_names
-from modules.optim.weights import load_tensors
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.families.spec import Prediction
 
 
 @dataclass(frozen=True)
-class Adapters:
-    """Adapters attached to a family; implements `modules.interfaces.Method`.
+class Adapters(Method):
+    """Adapters attached to a family.
 
     Attributes:
         adapters: By component ("unet", "te" …), then by `adapter_name`; float32.
@@ -108,17 +107,6 @@ class Adapters:
     def extra_modules(self) -> nn.Module:
         return nn.ModuleList(self.adapters.values())
 
-    def state_dict(self) -> dict[str, Tensor]:
-        return {
-            name: parameter.detach()
-            for modules in self.adapters.values()
-            for name, parameter in modules.named_parameters()
-        }
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Raise ValueError unless names and shapes are exactly those of `state_dict`."""
-        load_tensors(self.state_dict(), state, "adapters")
-
     def train(self, mode: bool) -> None:
         for module in (*self.components.values(), *self.adapters.values()):
             module.train(mode)
@@ -137,9 +125,6 @@ class Adapters:
 
     def merged(self) -> AbstractContextManager[None]:
         return merged(self.components.values(), _adapters_by_name(self.adapters).values())
-
-    def after_step(self) -> None:
-        """Do nothing: adapters are not constrained after a step."""
 
     def export(self, path: Path, options: ExportOptions) -> list[Path]:
         """Write an adapter file; the options' metadata overrides the adapters' own."""
@@ -174,7 +159,7 @@ def make_adapter(name: str, plan: AdapterPlan, kind: AdapterKind, *, seed: int) 
     """
     # LyCORIS samples initial values from the global generator, whose state must not change.
     with torch.random.fork_rng(devices=[]):
-        adapter = kind.make(name, plan)
+        adapter = type(kind).module(name, plan, kind.section)
     adapter.initialize(seeds.generator(seed, f"lora-init {name}"))
     move_module(adapter, next(plan.module.parameters()).device, torch.float32)
     return adapter

@@ -14,7 +14,6 @@ from modules.formats.lora.lora_names import Layer
 from modules.memory.quantize import product_without_bias
 from modules.methods.adapters.kind import AdapterKind, AdapterModule, AdapterPlan
 from onetrainer.config.methods.ia3 import Ia3
-from onetrainer.model_files.adapter_keys import ALPHA
 
 FACTORS, ON_INPUT = "weight", "on_input"
 KEYS_VALUES = ("to_k", "to_v", "k_proj", "v_proj")
@@ -52,18 +51,11 @@ class Ia3Adapter(AdapterModule, IA3Module):  # type: ignore[misc] # LyCORIS has 
 class Ia3Kind(AdapterKind):
     """(IA)³, trained factors of activations."""
 
+    module = Ia3Adapter
+    keys = frozenset({FACTORS, ON_INPUT})
+    algo = "ia3"
     sizes = "method.targets and method.layers"
     section: Ia3
-
-    @staticmethod
-    def recognizes(tensors: AdapterTensors) -> bool:
-        return tensors.keys() - {ALPHA} == {FACTORS, ON_INPUT}
-
-    def make(self, name: str, plan: AdapterPlan) -> Ia3Adapter:
-        return Ia3Adapter(name, plan, self.section)
-
-    def arguments(self) -> dict[str, str]:
-        return {"algo": "ia3"}
 
     def dimensions(self, rank: str, alpha: str) -> dict[str, str]:
         return {}

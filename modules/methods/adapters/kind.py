@@ -8,8 +8,7 @@ seeds for each microbatch, and which gradient checkpointing restores: a recomput
 same. Source: kohya-ss/sd-scripts, networks/lora.py (which drops ranks for each image).
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Set
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -120,10 +119,13 @@ class LowRankModule(AdapterModule):
         self.dropout = nn.Dropout(section.dropout)
 
 
-class AdapterKind(ABC):
+class AdapterKind:
     """One kind of adapter with the settings of a config; a new kind is one subclass.
 
     Attributes:
+        module: The adapter of a layer.
+        keys: The tensors of a layer in a file, alpha aside.
+        algo: The value of "algo" in sd-scripts' metadata; "" for none.
         network_module: The name of the program that reads such files, in sd-scripts' metadata.
         large: Matrices with large initial values, which keep their precision in fp16 when scaled
             down; the first of them that an adapter has makes up for another alpha in its file.
@@ -133,6 +135,9 @@ class AdapterKind(ABC):
         skip_reason: What layers have in common on which an adapter has no effect.
     """
 
+    module: ClassVar[Callable[..., AdapterModule]]
+    keys: ClassVar[Set[str]]
+    algo: ClassVar[str] = ""
     network_module: ClassVar[str] = "lycoris.kohya"
     large: ClassVar[tuple[str, ...]] = ()
     zero_initialized: ClassVar[tuple[str, ...]] = ()
@@ -144,18 +149,14 @@ class AdapterKind(ABC):
     def __init__(self, section: Adapter) -> None:
         self.section = section
 
-    @staticmethod
-    @abstractmethod
-    def recognizes(tensors: AdapterTensors) -> bool:
-        """Return whether a layer's tensors in a file, alpha aside, are what this kind trains."""
+    @classmethod
+    def recognizes(cls, tensors: AdapterTensors) -> bool:
+        """Return whether a layer's tensors in a file are what this kind trains."""
+        return tensors.keys() - {ALPHA} == cls.keys
 
-    @abstractmethod
-    def make(self, name: str, plan: AdapterPlan) -> AdapterModule:
-        """Make an adapter on its layer's device, not attached and not initialized."""
-
-    @abstractmethod
     def arguments(self) -> dict[str, str]:
         """Return the network arguments of sd-scripts' metadata, in LyCORIS' names."""
+        return {"algo": self.algo} if self.algo else {}
 
     def dimensions(self, rank: str, alpha: str) -> dict[str, str]:
         """Return sd-scripts' metadata of sizes; rank, alpha: what all adapters have in common."""

@@ -8,10 +8,8 @@ from lycoris.functional.loha import diff_weight
 from lycoris.modules.loha import LohaModule
 from torch import Tensor, nn
 
-from modules.formats.lora.lora_keys import AdapterTensors
 from modules.methods.adapters.kind import AdapterKind, AdapterPlan, LowRankModule
 from onetrainer.config.methods.low_rank import LoHa
-from onetrainer.model_files.adapter_keys import ALPHA
 
 
 class LohaAdapter(LowRankModule, LohaModule):  # type: ignore[misc] # LyCORIS has no types
@@ -52,16 +50,9 @@ class LohaAdapter(LowRankModule, LohaModule):  # type: ignore[misc] # LyCORIS ha
 class LohaKind(AdapterKind):
     """LoHa, the elementwise product of two low-rank matrices."""
 
+    module = LohaAdapter
+    keys = frozenset({"hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b"})
+    algo = "loha"
     large = ("hada_w1_b",)
     zero_initialized = ("hada_w2_a",)
     section: LoHa
-
-    @staticmethod
-    def recognizes(tensors: AdapterTensors) -> bool:
-        return tensors.keys() - {ALPHA} == {"hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b"}
-
-    def make(self, name: str, plan: AdapterPlan) -> LohaAdapter:
-        return LohaAdapter(name, plan, self.section)
-
-    def arguments(self) -> dict[str, str]:
-        return {"algo": "loha"}

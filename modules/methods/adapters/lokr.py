@@ -75,22 +75,21 @@ class LokrAdapter(LowRankModule, LokrModule):  # type: ignore[misc] # LyCORIS ha
 class LokrKind(AdapterKind):
     """LoKr, the Kronecker product of a small matrix and a larger one."""
 
+    module = LokrAdapter
+    algo = "lokr"
     large = ("lokr_w1", "lokr_w1_a")
     zero_initialized = ("lokr_w2", "lokr_w2_b")
     sizes = "method.rank, factor, decompose_both and full_matrix"
     section: LoKr
 
-    @staticmethod
-    def recognizes(tensors: AdapterTensors) -> bool:
+    @classmethod
+    def recognizes(cls, tensors: AdapterTensors) -> bool:
         keys = tensors.keys() - {ALPHA}
         return bool(keys) and all(key.startswith(("lokr_w1", "lokr_w2")) for key in keys)
 
-    def make(self, name: str, plan: AdapterPlan) -> LokrAdapter:
-        return LokrAdapter(name, plan, self.section)
-
     def arguments(self) -> dict[str, str]:
         return {
-            "algo": "lokr",
+            **super().arguments(),
             "factor": str(self.section.factor),
             "decompose_both": str(self.section.decompose_both),
             "full_matrix": str(self.section.full_matrix),

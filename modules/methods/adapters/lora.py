@@ -6,6 +6,7 @@ arXiv:2402.09353 (DoRA).
 
 import math
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 from lycoris.functional.locon import bypass_forward_diff
@@ -17,7 +18,7 @@ from modules.formats.lora.lora_keys import AdapterTensors
 from modules.memory.quantize import StoredWeight, product_without_bias, stored_weight
 from modules.methods.adapters.kind import AdapterKind, AdapterPlan, LowRankModule
 from onetrainer.config.methods.low_rank import Dora, Lora
-from onetrainer.model_files.adapter_keys import ALPHA, DORA, DOWN, UP
+from onetrainer.model_files.adapter_keys import DORA, DOWN, UP
 
 
 class LoraAdapter(LowRankModule, LoConModule):  # type: ignore[misc] # LyCORIS has no types
@@ -75,20 +76,12 @@ class DoraAdapter(LoraAdapter):
 class LoraKind(AdapterKind):
     """LoRA, the product of two small matrices."""
 
+    module: ClassVar[type[LoraAdapter]] = LoraAdapter
+    keys = frozenset({DOWN, UP})
     network_module = "networks.lora"
     large = (DOWN,)
     zero_initialized = (UP,)
     section: Lora | Dora
-
-    @staticmethod
-    def recognizes(tensors: AdapterTensors) -> bool:
-        return tensors.keys() - {ALPHA} == {DOWN, UP}
-
-    def make(self, name: str, plan: AdapterPlan) -> LoraAdapter:
-        return LoraAdapter(name, plan, self.section)
-
-    def arguments(self) -> dict[str, str]:
-        return {}
 
     def lr_ratio(self, parameter: str) -> float:
         """Return LoRA+'s ratio for up matrices."""
@@ -98,16 +91,15 @@ class LoraKind(AdapterKind):
 class DoraKind(LoraKind):
     """DoRA, LoRA with trained norms of the changed weight."""
 
+    module = DoraAdapter
+    keys = frozenset({DOWN, UP, DORA})
     network_module = AdapterKind.network_module
     section: Dora
 
-    @staticmethod
-    def recognizes(tensors: AdapterTensors) -> bool:
+    @classmethod
+    def recognizes(cls, tensors: AdapterTensors) -> bool:
         """Return whether the norms are those of inputs."""
-        return tensors.keys() - {ALPHA} == {DOWN, UP, DORA} and tensors[DORA].shape[0] == 1
-
-    def make(self, name: str, plan: AdapterPlan) -> DoraAdapter:
-        return DoraAdapter(name, plan, self.section)
+        return super().recognizes(tensors) and tensors[DORA].shape[0] == 1
 
     def arguments(self) -> dict[str, str]:
         return {"algo": "lora", "dora_wd": "True", "wd_on_output": "False"}

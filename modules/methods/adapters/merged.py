@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from modules.formats.lora.lora_keys import AdapterTensors, rank_of
 from modules.memory.dither import cast_with_dither
+from modules.memory.eval_mode import inference_mode
 from modules.memory.quantize import QuantizedLinear
 from modules.methods.adapters.kind import AdapterModule
 from modules.methods.adapters.weight_formulas import merged_weight
-from modules.methods.layers.inference_mode import inference_mode
 from onetrainer.model_files.adapter_keys import ALPHA
 
 

@@ -101,19 +101,19 @@ class OftAdapter(AdapterModule, DiagOFTModule):  # type: ignore[misc] # LyCORIS 
 class OftKind(AdapterKind):
     """OFT, orthogonal rotations of a layer's outputs in blocks."""
 
+    module = OftAdapter
+    keys = frozenset({BLOCKS})
+    algo = "diag-oft"
     sizes = "method.block_size"
     skip_reason = "whose outputs cannot be divided into blocks larger than 1"
     section: Oft
 
-    @staticmethod
-    def recognizes(tensors: AdapterTensors) -> bool:
-        return tensors.keys() - {ALPHA} == {BLOCKS} and tensors[BLOCKS].ndim == 3
-
-    def make(self, name: str, plan: AdapterPlan) -> OftAdapter:
-        return OftAdapter(name, plan, self.section)
+    @classmethod
+    def recognizes(cls, tensors: AdapterTensors) -> bool:
+        return super().recognizes(tensors) and tensors[BLOCKS].ndim == 3
 
     def arguments(self) -> dict[str, str]:
-        return {"algo": "diag-oft", "constraint": str(self.section.constraint)}
+        return {**super().arguments(), "constraint": str(self.section.constraint)}
 
     def dimensions(self, rank: str, alpha: str) -> dict[str, str]:
         return {DIM: str(self.section.block_size)}

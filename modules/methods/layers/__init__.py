@@ -1,1 +1,1 @@
-"""Layers of a model: names, presets and rules; inference during training."""
+"""Layers of a model: names, presets and rules."""

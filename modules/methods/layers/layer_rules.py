@@ -42,21 +42,13 @@ def require_all_used(rules: Sequence[LayerRule], names: Iterable[str]) -> None:
     remaining = set(known)  # not matched by earlier rules
     for place, rule in enumerate(rules):
         where = f'method.layers.{place}.pattern: "{rule.pattern}"'
-        try:
-            matched = {name for name in known if re.search(rule.pattern, name)}
-        except re.error as error:
-            raise UserError(
-                f"{where} is not a regular expression ({error})",
-                "Expected a part of the layers' names",
-                "Put a backslash before special characters: . * + ? ( ) [ ]",
-            ) from error
-        if not matched:
-            similar = similar_names(rule.pattern, known)
-            raise UserError(
-                f"{where} matches none of the {len(known)} trainable layers",
-                "Expected names such as " + ", ".join(similar) if similar else "",
-                "Correct it, or remove it; layers of components that are not trained do not count",
-            )
+        matched = matched_names(
+            where,
+            rule.pattern,
+            known,
+            what="trainable layers",
+            unmatched="layers of components that are not trained do not count",
+        )
         if not matched & remaining:
             raise UserError(
                 f"{where} has no effect: earlier patterns match all {len(matched)} layers that it"
@@ -65,6 +57,32 @@ def require_all_used(rules: Sequence[LayerRule], names: Iterable[str]) -> None:
                 "Move it up, or remove it",
             )
         remaining -= matched
+
+
+def matched_names(
+    where: str, pattern: str, names: Sequence[str], *, what: str, unmatched: str
+) -> set[str]:
+    """Return the names that a pattern matches; raise UserError if it is invalid or matches none.
+
+    where, what, unmatched: The setting, what the names are of, and which of them are left out, for
+    the message.
+    """
+    try:
+        matched = {name for name in names if re.search(pattern, name)}
+    except re.error as error:
+        raise UserError(
+            f"{where} is not a regular expression ({error})",
+            "Expected a part of the layers' names",
+            "Put a backslash before special characters: . * + ? ( ) [ ]",
+        ) from error
+    if matched:
+        return matched
+    similar = similar_names(pattern, names)
+    raise UserError(
+        f"{where} matches none of the {len(names)} {what}",
+        "Expected names such as " + ", ".join(similar) if similar else "",
+        f"Correct it, or remove it; {unmatched}",
+    )
 
 
 def format_names(names: Sequence[str]) -> str:

@@ -1,14 +1,21 @@
-"""Reward heads: chains of linear layers."""
+"""Reward heads: chains of linear layers; and the LAION aesthetic score, a head on CLIP.
+
+Source of the score: LAION-AI/aesthetic-predictor and
+christophschuhmann/improved-aesthetic-predictor, 2022.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Size, Tensor, nn
 
 from modules.formats.files.tensor_source import TensorReader, open_tensors
+from modules.rewards.networks.clip import Clip
 from onetrainer.errors import UserError
 
 _WEIGHT = re.compile(r"(?:(?P<above>.*)\.)?weight")
@@ -28,6 +35,34 @@ class Head(nn.Sequential):
         first = self[0]
         assert isinstance(first, nn.Linear)
         return first.in_features
+
+
+@dataclass(frozen=True)
+class Aesthetic:
+    """How much people like an image's look, from about 1 to 10, by CLIP ViT-L/14's unit vector.
+
+    Raises UserError if the head was trained for another CLIP.
+    """
+
+    clip: Clip
+    head: Head
+
+    def __post_init__(self) -> None:
+        if self.head.width != self.clip.width:
+            raise UserError(
+                f"the head reads {self.head.width} numbers, this CLIP returns {self.clip.width}",
+                "The published heads were trained on CLIP ViT-L/14, which returns 768",
+                "Choose that CLIP as the network, or a head for this one",
+            )
+
+    has_gradient: ClassVar[bool] = True
+
+    def extra_modules(self) -> nn.Module:
+        return nn.ModuleList([self.clip.modules(), self.head]).eval()
+
+    def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
+        scores: Tensor = self.head(self.clip.embed_images(images))
+        return scores[:, 0]
 
 
 def empty_head(width: int, sizes: Sequence[int] = PUBLISHED) -> Head:

@@ -8,9 +8,10 @@ from diffusers.schedulers.scheduling_flow_match_euler_discrete import (
     FlowMatchEulerDiscreteScheduler,
 )
 
-from modules.diffusion import weights
 from modules.diffusion.flow import rectified_flow
 from modules.diffusion.schedulers import FLOW_SAMPLERS, step
+from modules.diffusion.weights import weight_table
+from onetrainer.config.objectives.weighting import P2, Debiased, MinSnr, NoiseLike, VelocityLike
 from onetrainer.errors import UserError
 
 SHIFTS = (1.0, 3.0)
@@ -97,16 +98,11 @@ def test_a_mistake_counts_the_same_as_noise_and_as_velocity():
         "flow": process.target(image, PREDICTED, timesteps)
         - process.target(LATENTS, NOISE, timesteps),
     }
-    for weigh in (
-        weights.debiased,
-        weights.noise_like,
-        lambda levels, kind: weights.min_snr(levels, kind, gamma=5.0),
-        lambda levels, kind: weights.p2(levels, kind, gamma=1.0, k=1.0),
-    ):
+    for section in (Debiased(), NoiseLike(), MinSnr(), P2()):
         as_noise, as_flow = (
-            (error**2).mean(dim=(1, 2, 3)) * weigh(process.levels, kind)[timesteps]
+            (error**2).mean(dim=(1, 2, 3)) * weight_table(section, process.levels, kind)[timesteps]
             for kind, error in errors.items()
         )
         torch.testing.assert_close(as_noise, as_flow, rtol=1e-4, atol=0)
-    plain = weights.velocity_like(process.levels, "flow", strength=0.5)
+    plain = weight_table(VelocityLike(strength=0.5), process.levels, "flow")
     assert torch.allclose(plain, process.levels.signal**2 + 0.5)

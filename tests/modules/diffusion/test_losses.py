@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from modules.diffusion.losses import LossMix, errors, huber_thresholds, log_cosh, pseudo_huber
+from modules.diffusion.losses import errors, huber_thresholds, log_cosh, pseudo_huber
 from modules.diffusion.schedule import NoiseLevels, ScheduleSettings, scaled_linear
+from onetrainer.config.objectives.loss import Losses
 
 DIFFERENCES = torch.tensor(
     [-100.0, -20.5, -3.0, -0.1, -1e-3, -1e-6, 0.0, 1e-6, 1e-3, 0.4, 2.0, 19.9, 50.0],
@@ -49,7 +50,7 @@ def test_gradients_are_those_of_the_formulas():
         "log_cosh": DIFFERENCES.tanh(),
     }
     for name, expected in cases.items():
-        mix = LossMix(**({"mse": 0.0} | {name: 3.0}))
+        mix = Losses(**({"mse": 0.0} | {name: 3.0}))
         ours = gradient(lambda x, mix=mix: errors(mix, x, zero, threshold=THRESHOLD))
         torch.testing.assert_close(ours, 3 * expected, rtol=1e-9, atol=1e-15)
 
@@ -57,7 +58,7 @@ def test_gradients_are_those_of_the_formulas():
 def test_gradients_equal_differences_of_the_values():
     inputs = torch.tensor([-2.0, -0.3, 0.05, 1.7], dtype=torch.float64, requires_grad=True)
     wanted = torch.zeros(4, dtype=torch.float64)
-    mix = LossMix(mse=0.5, mae=0.25, huber=2.0, log_cosh=1.5)
+    mix = Losses(mse=0.5, mae=0.25, huber=2.0, log_cosh=1.5)
     assert torch.autograd.gradcheck(
         lambda x: errors(mix, x, wanted, threshold=THRESHOLD), (inputs,)
     )
@@ -83,13 +84,18 @@ def test_pseudo_huber_goes_from_squared_to_absolute_errors():
 def test_a_mix_is_the_sum_of_its_parts():
     generator = torch.Generator().manual_seed(0)
     one, other = torch.randn(2, 3, 4, 8, 8, generator=generator).unbind(0)
-    mix = LossMix(mse=0.5, mae=2.0, log_cosh=3.0)
+    mix = Losses(mse=0.5, mae=2.0, log_cosh=3.0)
     parts = 0.5 * functional.mse_loss(one, other, reduction="none")
     parts = parts + 2 * functional.l1_loss(one, other, reduction="none")
     parts = parts + 3 * (one - other).cosh().log()
     torch.testing.assert_close(errors(mix, one, other), parts, rtol=1e-5, atol=1e-6)
-    plain = errors(LossMix(), one, other)
+    plain = errors(Losses(), one, other)
     assert torch.equal(plain, functional.mse_loss(one, other, reduction="none"))
+
+
+def thresholds(levels, kind, threshold, scale):
+    section = Losses(huber=1, huber_schedule=kind, huber_threshold=threshold, huber_scale=scale)
+    return huber_thresholds(section, levels)
 
 
 @pytest.mark.parametrize("zero_snr", [False, True])
@@ -97,7 +103,7 @@ def test_huber_thresholds_follow_their_schedules(zero_snr):
     schedule = scaled_linear(ScheduleSettings(zero_terminal_snr=zero_snr))
     c, scale = 0.01, 3.0
     tables = {
-        kind: huber_thresholds(schedule, kind, threshold=c, scale=scale).double() / scale
+        kind: thresholds(schedule, kind, c, scale).double() / scale
         for kind in ("constant", "exponential", "snr")
     }
     alphas = schedule.alphas_cumprod.double()
@@ -114,5 +120,5 @@ def test_huber_thresholds_follow_their_schedules(zero_snr):
 
 def test_a_threshold_belongs_to_its_image():
     schedule = NoiseLevels(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]))
-    table = huber_thresholds(schedule, "snr", threshold=0.2, scale=1.0)
+    table = thresholds(schedule, "snr", 0.2, 1.0)
     assert table.tolist() == pytest.approx([1.0, 0.2])

@@ -7,8 +7,9 @@ import torch
 
 from modules import seeds
 from modules.diffusion.draws import Draws
-from modules.diffusion.noise import NoiseSettings, draw_noise, offset_growth, pyramid
+from modules.diffusion.noise import draw_noise, offset_growth, pyramid
 from modules.diffusion.schedule import ScheduleSettings, scaled_linear
+from onetrainer.config.objectives.noise import Noise
 
 SHAPE = torch.Size((4, 16, 16))
 DRAWS = Draws(seed=3, step=7, positions=tuple(range(256)))
@@ -21,13 +22,13 @@ def normal(purpose, shape=SHAPE):
 
 
 def test_without_settings_it_is_plain_noise_and_all_of_it_is_wanted():
-    noise = draw_noise(NoiseSettings(), DRAWS, shape=SHAPE)
+    noise = draw_noise(Noise(), DRAWS, shape=SHAPE)
     assert torch.equal(noise.added, normal("noise"))
     assert noise.target is noise.added
 
 
 def test_everything_is_added_in_its_order():
-    settings = NoiseSettings(offset=0.1, perturbation=0.2, input_perturbation=0.3)
+    settings = Noise(offset=0.1, perturbation=0.2, input_perturbation=0.3)
     noise = draw_noise(settings, DRAWS, shape=SHAPE)
     wanted = normal("noise") + 0.1 * normal("offset-noise", (4, 1, 1))
     wanted = wanted + 0.2 * normal("perturbation-noise")
@@ -36,8 +37,8 @@ def test_everything_is_added_in_its_order():
 
 
 def test_offset_noise_moves_whole_channels_by_its_strength():
-    plain = draw_noise(NoiseSettings(), DRAWS, shape=SHAPE).added
-    moved = draw_noise(NoiseSettings(offset=0.1), DRAWS, shape=SHAPE).added - plain
+    plain = draw_noise(Noise(), DRAWS, shape=SHAPE).added
+    moved = draw_noise(Noise(offset=0.1), DRAWS, shape=SHAPE).added - plain
     assert float(moved.std(dim=(2, 3)).max()) < 1e-6
     # 1024 channels: the deviation of a standard deviation is 1 / sqrt(2 · 1024); five of these.
     assert float(moved[:, :, 0, 0].std()) == pytest.approx(0.1, rel=5 / math.sqrt(2048))
@@ -45,7 +46,7 @@ def test_offset_noise_moves_whole_channels_by_its_strength():
 
 def test_the_offset_grows_by_the_share_of_each_image():
     growth = torch.linspace(0, 1, len(DRAWS.positions))
-    settings = NoiseSettings(offset=0.1)
+    settings = Noise(offset=0.1)
     grown = draw_noise(settings, DRAWS, shape=SHAPE, offset_growth=growth).added
     expected = normal("noise") + growth.view(-1, 1, 1, 1) * 0.1 * normal("offset-noise", (4, 1, 1))
     torch.testing.assert_close(grown, expected)
@@ -116,8 +117,8 @@ def test_a_pyramid_ends_where_there_is_a_single_number():
 @pytest.mark.parametrize(
     "settings",
     [
-        NoiseSettings(offset=0.1, perturbation=0.1, input_perturbation=0.1),
-        NoiseSettings(pyramid_levels=5, pyramid_discount=0.6, input_perturbation=0.2),
+        Noise(offset=0.1, perturbation=0.1, input_perturbation=0.1),
+        Noise(pyramid_levels=5, pyramid_discount=0.6, input_perturbation=0.2),
     ],
 )
 def test_a_images_noise_is_the_same_in_every_microbatch(settings):

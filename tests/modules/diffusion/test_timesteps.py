@@ -7,8 +7,7 @@ import torch
 from pydantic import TypeAdapter
 
 from modules import seeds
-from modules.diffusion.timesteps import cumulative, uniform, weighted
-from modules.objectives.denoising_settings import timestep_table
+from modules.diffusion.timesteps import cumulative, timestep_table, uniform, weighted
 from onetrainer.config.objectives.timesteps import Timesteps, Uniform
 from onetrainer.schedules.timestep_density import density
 

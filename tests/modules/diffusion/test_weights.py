@@ -1,21 +1,24 @@
 """Weights of timesteps against the papers' formulas over diffusers' own ratios."""
 
+from functools import partial
+
 import pytest
 import torch
 from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 from diffusers.training_utils import compute_snr
 
-from modules.diffusion import weights
 from modules.diffusion.ddpm import ddpm
 from modules.diffusion.schedule import NoiseLevels, ScheduleSettings, scaled_linear
+from modules.diffusion.weights import weight_table
+from onetrainer.config.objectives.weighting import P2, Debiased, MinSnr, NoiseLike, VelocityLike
 
 EVERY = torch.arange(1000)
 WEIGHTINGS = {
-    "min_snr": lambda s, p: weights.min_snr(s, p, gamma=5.0),
-    "debiased": weights.debiased,
-    "p2": lambda s, p: weights.p2(s, p, gamma=1.0, k=1.0),
-    "velocity_like": lambda s, p: weights.velocity_like(s, p, strength=0.5),
-    "noise_like": weights.noise_like,
+    "min_snr": partial(weight_table, MinSnr(gamma=5.0)),
+    "debiased": partial(weight_table, Debiased()),
+    "p2": partial(weight_table, P2(exponent=1.0, k=1.0)),
+    "velocity_like": partial(weight_table, VelocityLike(strength=0.5)),
+    "noise_like": partial(weight_table, NoiseLike()),
 }
 # Each as its paper has it, for noise and for velocity, of the ratio of signal to noise.
 FORMULAS = {
@@ -96,7 +99,7 @@ def test_a_mistake_counts_the_same_as_noise_and_as_velocity(name):
 
 
 def test_min_snr_weighs_as_the_paper_says():
-    table = weights.min_snr(schedule(zero_snr=False), "epsilon", gamma=5.0)
+    table = WEIGHTINGS["min_snr"](schedule(zero_snr=False), "epsilon")
     ratio = ratios(zero_snr=False)
     assert (table[ratio <= 5] == 1).all()
     assert (table[ratio > 5] < 1).all()

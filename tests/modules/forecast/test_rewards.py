@@ -16,7 +16,7 @@ from modules.forecast.forecast import Planner
 from modules.forecast.operator_costs import Machine
 from modules.forecast.step_time import forecast_time
 from modules.objectives.trajectories import trajectories_of
-from modules.rewards.load import make_reward
+from modules.rewards.load import make_rewards
 from onetrainer.config.train import TrainConfig
 from onetrainer.rewards.cost import DISTANCE_PASSES, cost_of
 from tests import tiny
@@ -67,10 +67,9 @@ def counted(asked, *, layer):
     family = tiny.family()
     attached = attach(asked, family)
     section = asked.objective
-    rewards = [
-        make_reward(one, device=tiny.CPU, dtype=torch.float32, offline=True, report=lambda _: None)
-        for one in section.rewards
-    ]
+    rewards = make_rewards(
+        section.rewards, device=tiny.CPU, dtype=torch.float32, offline=True, report=print
+    )
     mixer = mixer_of(section, rewards)
     texts = EncodedPrompts.of(family, (EMPTY, "a cat", "a dog"))
     prompts = PromptBatches(("a cat", "a dog"), texts, IMAGES, 1, 0, (64, 64))

@@ -4,8 +4,9 @@ from typing import get_args
 
 import pytest
 
+from modules.interfaces import ParameterGroup
 from modules.optim.exported_weights import evaluation_form
-from modules.optim.freeze_schedule import FreezePoint, FreezeSchedule
+from modules.optim.freeze_schedule import FreezeSchedule
 from modules.training.checkpoints import newest_record
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.config.optimizers.optimizer import Optimizer, missing_package
@@ -84,4 +85,5 @@ def test_nothing_is_computed_for_what_has_stopped():
     ("ends", "last"), [((2, 3), 3), ((0, 3), 0), ((0, 0), 0), ((5,), 5), ((), 0)]
 )
 def test_the_end_of_all_is_that_of_the_last(ends, last):
-    assert FreezeSchedule([FreezePoint([], after) for after in ends]).end == last
+    groups = [ParameterGroup("unet", {}, stop_after=after) for after in ends]
+    assert FreezeSchedule(groups).end == last

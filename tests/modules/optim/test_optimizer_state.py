@@ -8,7 +8,8 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from modules.optim.optimizer_state import OptimizerProgress, effective_lr
+from modules.optim.build import effective_lr
+from modules.optim.optimizer_state import OptimizerProgress
 from modules.training.checkpoints import newest_record
 from onetrainer.config.optimizers.adafactor import Adafactor, AdafactorRelative
 from onetrainer.config.optimizers.adam import AdamW, Sgd

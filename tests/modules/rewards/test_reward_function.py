@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from modules.rewards.load import make_reward
+from modules.rewards.load import make_rewards
 from onetrainer.config.rewards.reward import Reward as Section
 from onetrainer.errors import UserError
 from onetrainer.trust.function_file import find_function
@@ -18,7 +18,7 @@ PROMPTS = ("a", "b")
 
 def load(spec, **options):
     section = Section(reward="function", function=spec, **options)
-    return make_reward(section, device=CPU, dtype=torch.float32, offline=True, report=print)
+    return make_rewards([section], device=CPU, dtype=torch.float32, offline=True, report=print)[0]
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import CLIPConfig, CLIPModel
 
-from modules.rewards.load import make_reward
+from modules.rewards.load import make_rewards
 from onetrainer.config.rewards.reward import Reward as Section
 from tests import pretend
 from tests.modules.rewards.networks.test_image_reward import WORDS, file_tensors
@@ -31,7 +31,9 @@ def models(tmp_path_factory):
 def scored(section, device, waits=lambda: []):
     """Scores, their gradient, and for what was waited meanwhile."""
     device = torch.device(device)
-    made = make_reward(section, device=device, dtype=torch.float32, offline=True, report=print)
+    made = make_rewards([section], device=device, dtype=torch.float32, offline=True, report=print)[
+        0
+    ]
     shown = torch.rand(2, 3, 40, 36, generator=torch.Generator().manual_seed(1)).to(device)
     shown.requires_grad_()
     before = len(waits())

@@ -5,7 +5,8 @@ import torch
 from PIL import Image
 
 from modules.rewards import measures
-from modules.rewards.load import make_reward
+from modules.rewards.jpeg import compressibility, jpeg_size
+from modules.rewards.load import make_rewards
 from onetrainer.config.rewards.reward import Reward as Section
 from tests.each import each
 
@@ -15,7 +16,7 @@ PROMPTS = ("a cat", "a red house by the sea")
 
 def reward(kind, **settings):
     section = Section(reward=kind, **settings)
-    return make_reward(section, device=CPU, dtype=torch.float32, offline=True, report=print)
+    return make_rewards([section], device=CPU, dtype=torch.float32, offline=True, report=print)[0]
 
 
 def images(count=2, height=40, width=32):
@@ -57,3 +58,11 @@ def test_rewards_without_a_network_are_the_formulas_of_their_name(kind):
     formula = getattr(measures, kind)
     wanted = formula(shown, "blue") if kind == "color" else formula(shown)
     assert torch.equal(reward(kind, color="blue").score(shown, PROMPTS), wanted)
+
+
+def test_only_the_true_file_size_has_no_gradient():
+    shown = images()
+    for kind, formula in (("compressibility", compressibility), ("jpeg_size", jpeg_size)):
+        made = reward(kind, quality=40)
+        assert torch.equal(made.score(shown, PROMPTS), formula(shown, 40))
+        assert made.has_gradient is (kind == "compressibility")

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from transformers import CLIPConfig, CLIPModel
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
-from modules.rewards.load import empty_reward, empty_rewards, make_reward, make_rewards
+from modules.rewards.load import empty_rewards, make_rewards
 from modules.rewards.networks import clip_load
 from modules.rewards.networks.clip_load import published_clip
 from modules.rewards.networks.clip_pixels import DEVIATION, clip_pixels
@@ -114,7 +114,7 @@ def in_open_clip(state):
 
 def reward(model, kind="clip", dtype=torch.float32, **settings):
     section = Section(reward=kind, model=str(model), **settings)
-    return make_reward(section, device=CPU, dtype=dtype, offline=True, report=print)
+    return make_rewards([section], device=CPU, dtype=dtype, offline=True, report=print)[0]
 
 
 def images(count=2, height=40, width=32, seed=0):
@@ -222,7 +222,9 @@ def test_rewards_of_one_network_share_it_and_score_as_alone(folder, tmp_path):
         alone = torch.nn.ModuleList([shared[0].extra_modules(), shared[1].extra_modules()])
         assert len([*networks.parameters()]) == len([*alone.parameters()])
     for one, section in zip(made, sections, strict=True):
-        own = make_reward(section, device=CPU, dtype=torch.float32, offline=True, report=print)
+        own = make_rewards([section], device=CPU, dtype=torch.float32, offline=True, report=print)[
+            0
+        ]
         assert torch.equal(one.score(images(), PROMPTS), own.score(images(), PROMPTS))
 
 
@@ -299,7 +301,7 @@ def test_published_networks_have_their_published_sizes(name, count):
 )
 def test_an_empty_reward_computes_without_numbers_or_files(kind):
     section = Section(reward=kind, model="nobody/nothing-at-all", head="missing.pth")
-    empty = empty_reward(section, dtype=torch.bfloat16)
+    empty = empty_rewards([section], dtype=torch.bfloat16)[0]
     shown = torch.zeros(2, 3, 64, 64, device="meta", requires_grad=True)
     scores = empty.score(shown, PROMPTS)
     assert scores.shape == (2,)
@@ -309,7 +311,7 @@ def test_an_empty_reward_computes_without_numbers_or_files(kind):
 
 
 def test_an_empty_reward_has_the_sizes_of_its_own_file(folder):
-    empty = empty_reward(Section(reward="clip", model=str(folder)), dtype=torch.float32)
+    empty = empty_rewards([Section(reward="clip", model=str(folder))], dtype=torch.float32)[0]
     full = reward(folder).extra_modules()
     assert [tensor.shape for tensor in empty.extra_modules().parameters()] == [
         tensor.shape for tensor in full.parameters()

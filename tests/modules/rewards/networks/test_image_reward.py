@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from modules.rewards.load import make_reward
+from modules.rewards.load import make_rewards
 from modules.rewards.networks.clip_pixels import clip_pixels
 from onetrainer.config.rewards.reward import Reward as Section
 from onetrainer.errors import UserError
@@ -79,7 +79,7 @@ def file(tmp_path_factory):
 
 def reward(model, dtype=torch.float32, **settings):
     section = Section(reward="image_reward", model=str(model), **settings)
-    return make_reward(section, device=CPU, dtype=dtype, offline=True, report=print)
+    return make_rewards([section], device=CPU, dtype=dtype, offline=True, report=print)[0]
 
 
 def by_hand(images, ids):
