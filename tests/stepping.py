@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -15,12 +16,19 @@ from modules.optim.optimizer_state import OptimizerProgress
 from modules.optim.update import WeightUpdater
 from modules.training.checkpoints import CheckpointRecord, Checkpoints
 from modules.training.engine import Engine
-from onetrainer.config.optimizers.optimizer import Optimizer
+from onetrainer.config.optimizers.optimizer import Optimizer, missing_package
 from onetrainer.config.run.hardware import Precision
 from onetrainer.run.run_folder import RunFolder
 
 CPU = torch.device("cpu")
 WARM_UP = 8
+SECTIONS = [
+    kind()
+    for kind in get_args(get_args(Optimizer)[0])
+    if not missing_package(kind()) and "paged" not in kind().kind  # that is for graphics cards
+]
+"""Every optimizer that is installed."""
+INDEPENDENT = [section for section in SECTIONS if section.updates_independently]
 
 
 class Net(nn.Module):

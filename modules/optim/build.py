@@ -44,11 +44,12 @@ def arguments_of(section: Optimizer) -> dict[str, object]:
     values = {key: value for key, value in section if key not in _OWN_KEYS}
     if betas := tuple(values.pop(name) for name in section.betas if name in values):
         values["betas"] = betas
+    names = dict(section.names)
     named = {
         argument: value
         for key, value in values.items()
         if value is not None
-        for argument in section.names.get(key, (key,))
+        for argument in names.get(key, (key,))
     }
     return named | dict(section.options)
 

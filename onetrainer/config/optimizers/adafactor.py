@@ -1,12 +1,9 @@
 """Settings of optimizers with factored squared gradients: Adafactor and CAME."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from onetrainer.config.base.section import Ui
 from onetrainer.config.optimizers.optimizer_section import (
     DECOUPLED,
     Beta1,
@@ -16,8 +13,10 @@ from onetrainer.config.optimizers.optimizer_section import (
     FusedBackward,
     Lr,
     OptimizerSection,
+    Options,
     SquareDecay,
     WeightDecay,
+    advanced,
 )
 
 _ClipThreshold = Annotated[
@@ -27,7 +26,7 @@ _ClipThreshold = Annotated[
         le=1000,
         description="The largest size an update may have, as a multiple of the learning rate.",
     ),
-    Ui("Clip threshold", level="advanced", search="clipping rms"),
+    advanced("Clip threshold", "clipping rms"),
 ]
 _OptionalBeta1 = Annotated[
     float | None,
@@ -37,7 +36,7 @@ _OptionalBeta1 = Annotated[
         description="The decay of the mean of the updates. Empty means none, which saves its"
         " memory.",
     ),
-    Ui("Beta 1", level="advanced", search="momentum betas"),
+    advanced("Beta 1", "momentum betas"),
 ]
 _LargestSquareDecay = Annotated[
     Beta2, Field(description="The largest decay of the mean of the squared gradient.")
@@ -49,27 +48,30 @@ _DecayRate = Annotated[
         le=0,
         description="How the decay of the squared gradient grows with the steps: 1 − step^rate.",
     ),
-    Ui("Decay rate", level="advanced"),
+    advanced("Decay rate"),
 ]
 _Eps1 = Annotated[
     float,
     Field(gt=0, le=1, description="Avoids division by small gradients."),
-    Ui("Epsilon 1", level="advanced", search="gradients"),
+    advanced("Epsilon 1", "gradients"),
 ]
 _Eps2 = Annotated[
     float,
     Field(
         gt=0, le=1, description="The smallest size of weights used when updates are scaled by them."
     ),
-    Ui("Epsilon 2", level="advanced", search="weights"),
+    advanced("Epsilon 2", "weights"),
 ]
-_ScaleParameter = Annotated[
-    bool, Ui("Scale parameter", level="advanced", search="scale_parameter weights")
-]
-_GIVEN_RATE: Mapping[str, object] = MappingProxyType(
-    {"relative_step": False, "warmup_init": False, **DECOUPLED}
+_ScaleParameter = Annotated[bool, advanced("Scale parameter", "scale_parameter weights")]
+_GIVEN_RATE: Options = (
+    ("relative_step", False),
+    ("warmup_init", False),
+    *DECOUPLED,
 )
-_RELATIVE_STEP: Mapping[str, object] = MappingProxyType({"relative_step": True, **DECOUPLED})
+_RELATIVE_STEP: Options = (
+    ("relative_step", True),
+    *DECOUPLED,
+)
 
 
 class Adafactor(OptimizerSection):
@@ -106,9 +108,9 @@ class AdafactorRelative(OptimizerSection):
     kind: Literal["adafactor_relative"] = "adafactor_relative"
     scale_parameter: _ScaleParameter = True
     """Scales updates with the size of the weights, as in the paper."""
-    warmup_init: Annotated[
-        bool, Ui("Warm-up init", level="advanced", search="warmup_init warm-up relative step")
-    ] = False
+    warmup_init: Annotated[bool, advanced("Warm-up init", "warmup_init warm-up relative step")] = (
+        False
+    )
     """Starts with a rate of one millionth and raises it by as much in each step, up to 10,000."""
     clip_threshold: Annotated[
         _ClipThreshold,
@@ -143,9 +145,7 @@ class Came(OptimizerSection):
     """The decay of the measure of instability. Higher averages over more steps."""
     clip_threshold: _ClipThreshold = 1.0
     eps1: _Eps1 = 1e-30
-    eps2: Annotated[float, Field(gt=0, le=1), Ui("Epsilon 2", level="advanced", search="steps")] = (
-        1e-16
-    )
+    eps2: Annotated[float, Field(gt=0, le=1), advanced("Epsilon 2", "steps")] = 1e-16
     """Avoids division by a small instability."""
     fused_backward: FusedBackward = False
 

@@ -1,12 +1,9 @@
 """Settings of AdamW, Adam and SGD: torch's, and those with 8-bit or 4-bit state."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from onetrainer.config.base.section import Ui
 from onetrainer.config.optimizers.optimizer_section import (
     BITS,
     AdamSection,
@@ -17,10 +14,12 @@ from onetrainer.config.optimizers.optimizer_section import (
     Momentum,
     Nesterov,
     OptimizerSection,
+    Options,
+    advanced,
 )
 
 # One kernel for all parameters, on the CPU too: a third of the time of torch's default.
-_FUSED: Mapping[str, object] = MappingProxyType({"fused": True})
+_FUSED: Options = (("fused", True),)
 
 
 class AdamW(AdamSection):
@@ -122,9 +121,7 @@ class Sgd8bit(SgdSection):
     target = "bitsandbytes.optim:SGD8bit"
     extra = BITS
     kind: Literal["sgd8bit"] = "sgd8bit"
-    momentum: Annotated[
-        float, Field(gt=0, lt=1), Ui("Momentum", level="advanced", search="beta")
-    ] = 0.9
+    momentum: Annotated[float, Field(gt=0, lt=1), advanced("Momentum", "beta")] = 0.9
     """The fraction of the last update that is added to the next."""
     fused_backward: FusedBackward = False
 

@@ -4,13 +4,10 @@ Schedule-free weights are averages (Defazio et al. 2024): those for training and
 differ, see `OptimizerSection.is_schedule_free`.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from onetrainer.config.base.section import Ui
 from onetrainer.config.optimizers.optimizer_section import (
     DECOUPLED,
     Beta1,
@@ -23,22 +20,22 @@ from onetrainer.config.optimizers.optimizer_section import (
     Lr,
     Momentum,
     OptimizerSection,
+    Options,
     SquareDecay,
     WeightDecay,
+    advanced,
 )
 
 _FoundRateDecay = Annotated[
     WeightDecay, Field(description="Shrinks weights toward zero, scaled by the found rate.")
 ]
-_FirstGuess = Annotated[
-    float, Field(gt=0, le=1), Ui("Initial D", level="advanced", search="d0 first guess rate")
-]
+_FirstGuess = Annotated[float, Field(gt=0, le=1), advanced("Initial D", "d0 first guess rate")]
 _Coefficient = Annotated[
     float,
     Field(
         gt=0, le=100, description="Multiplies the estimated rate: 0.5 is more careful, 2 is bolder."
     ),
-    Ui("D coefficient", level="advanced", search="d_coef share found rate"),
+    advanced("D coefficient", "d_coef share found rate"),
 ]
 _Beta3OfRate = Annotated[
     float | None,
@@ -47,7 +44,7 @@ _Beta3OfRate = Annotated[
         lt=1,
         description="The decay of the rate estimate. Empty means the square root of beta 2.",
     ),
-    Ui("Beta 3", level="advanced", search="betas"),
+    advanced("Beta 3", "betas"),
 ]
 _GrowthRate = Annotated[
     float | None,
@@ -57,11 +54,9 @@ _GrowthRate = Annotated[
         description="How much the rate may grow per step; 1.02 acts like a warm-up. Empty means no"
         " limit.",
     ),
-    Ui("Growth rate", level="advanced", search="growth_rate fastest"),
+    advanced("Growth rate", "growth_rate fastest"),
 ]
-_BiasCorrection = Annotated[
-    bool, Ui("Bias correction", level="advanced", search="use_bias_correction")
-]
+_BiasCorrection = Annotated[bool, advanced("Bias correction", "use_bias_correction")]
 # Between the newest weights and their average; neither end makes a method of it.
 _Interpolation = Annotated[
     float,
@@ -72,9 +67,7 @@ _Interpolation = Annotated[
         " long runs.",
     ),
 ]
-_InterpolationBeta = Annotated[
-    _Interpolation, Ui("Beta 1", level="advanced", search="momentum betas interpolation")
-]
+_InterpolationBeta = Annotated[_Interpolation, advanced("Beta 1", "momentum betas interpolation")]
 _StepPower = Annotated[
     float,
     Field(
@@ -82,7 +75,7 @@ _StepPower = Annotated[
         le=100,
         description="Gives later steps more weight in the average: their number to this power.",
     ),
-    Ui("Averaging power (r)", level="advanced", search="r averaging step"),
+    advanced("Averaging power (r)", "r averaging step"),
 ]
 _LrPower = Annotated[
     float,
@@ -91,12 +84,12 @@ _LrPower = Annotated[
         le=100,
         description="Gives warm-up steps less weight in the average: the rate to this power.",
     ),
-    Ui("Weight LR power", level="advanced", search="weight_lr_power rate"),
+    advanced("Weight LR power", "weight_lr_power rate"),
 ]
 
 # Its own rounding of bf16 weights draws from the global generator, which no resumed run could
 # repeat; rounding is done around the step for all optimizers alike.
-_PRODIGY_PLUS: Mapping[str, object] = MappingProxyType({"stochastic_rounding": False})
+_PRODIGY_PLUS: Options = (("stochastic_rounding", False),)
 
 
 class AdaptiveSection(OptimizerSection):
@@ -132,9 +125,9 @@ class Prodigy(AdaptiveSection):
     beta3: _Beta3OfRate = None
     bias_correction: _BiasCorrection = False
     """Corrects for means starting at zero. Recommended for images; starts more slowly."""
-    safeguard_warmup: Annotated[
-        bool, Ui("Safeguard during warm-up", level="advanced", search="safeguard_warmup")
-    ] = False
+    safeguard_warmup: Annotated[bool, advanced("Safeguard during warm-up", "safeguard_warmup")] = (
+        False
+    )
     """Excludes the schedule's warm-up from the estimate, which would be too large otherwise. Turn
     it on whenever there is a warm-up."""
     eps: DivisionEps = 1e-8
@@ -154,24 +147,15 @@ class ProdigyScheduleFree(AdaptiveSection):
     d0: _FirstGuess = 1e-6
     """The initial estimate of the rate. Raise it to 1e-5 if the rate does not grow."""
     d_coef: _Coefficient = 1.0
-    d_limiter: Annotated[
-        bool, Ui("D limiter", level="advanced", search="d_limiter growth limit")
-    ] = True
+    d_limiter: Annotated[bool, advanced("D limiter", "d_limiter growth limit")] = True
     """Limits the growth of the rate to a fifth per step, which keeps it from overshooting early."""
     prodigy_steps: Annotated[
         int,
         Field(ge=0, le=10_000_000),
-        Ui(
-            "Prodigy steps",
-            unit="steps",
-            level="advanced",
-            search="prodigy_steps freeze search until",
-        ),
+        advanced("Prodigy steps", "prodigy_steps freeze search until", unit="steps"),
     ] = 0
     """Freezes the rate from this step on and frees its memory; 0 means never."""
-    split_groups: Annotated[
-        bool, Ui("Split groups", level="advanced", search="split_groups rate each network")
-    ] = True
+    split_groups: Annotated[bool, advanced("Split groups", "split_groups rate each network")] = True
     """Finds a separate rate for each component, in place of one for all."""
     beta1: _InterpolationBeta = 0.9
     beta2: SquareDecay = 0.99
@@ -179,17 +163,15 @@ class ProdigyScheduleFree(AdaptiveSection):
     schedulefree_c: Annotated[
         float,
         Field(ge=0, le=1000),
-        Ui("Schedule-Free C", level="advanced", search="schedulefree_c averaging strength"),
+        advanced("Schedule-Free C", "schedulefree_c averaging strength"),
     ] = 0.0
     """Shortens the average: 6 to 12 for short, noisy runs, 50 to 200 for long ones; 0 means as
     published."""
     use_stableadamw: Annotated[
-        bool, Ui("StableAdamW", level="advanced", search="stableadamw clipping rms clip steps")
+        bool, advanced("StableAdamW", "stableadamw clipping rms clip steps")
     ] = True
     """Limits each update by its own size, in place of gradient clipping."""
-    factored: Annotated[bool, Ui("Factored state", level="advanced", search="adafactor memory")] = (
-        True
-    )
+    factored: Annotated[bool, advanced("Factored state", "adafactor memory")] = True
     """Factors squared gradients into a row and a column, which saves memory."""
     eps: DivisionEps = 1e-8
 
@@ -224,9 +206,7 @@ class ScheduleFreeSgd(OptimizerSection):
     lr: Lr = 0.1
     """The learning rate after warm-up: ten to fifty times SGD's. Use the constant schedule."""
     weight_decay: L2Decay = 0.0
-    momentum: Annotated[
-        _Interpolation, Ui("Momentum", level="advanced", search="beta interpolation")
-    ] = 0.9
+    momentum: Annotated[_Interpolation, advanced("Momentum", "beta interpolation")] = 0.9
     r: _StepPower = 0.0
     weight_lr_power: _LrPower = 2.0
     fused_backward: FusedBackward = False

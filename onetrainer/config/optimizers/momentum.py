@@ -1,12 +1,9 @@
 """Settings of relatives of Adam and of momentum: Lion, Muon, ADOPT and AdEMAMix."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from onetrainer.config.base.section import Ui
 from onetrainer.config.optimizers.optimizer_section import (
     BITS,
     DECOUPLED,
@@ -24,15 +21,7 @@ from onetrainer.config.optimizers.optimizer_section import (
     OptimizerSection,
     SquareDecay,
     WeightDecay,
-)
-
-# Its class has names of its own for what concerns the AdamW in it.
-_MUON_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "weight_decay": ("weight_decay", "adamw_wd"),
-        "betas": ("adamw_betas",),
-        "eps": ("adamw_eps",),
-    }
+    advanced,
 )
 
 
@@ -78,24 +67,24 @@ class Muon(OptimizerSection):
     title = "Muon"
     target = "pytorch_optimizer:Muon"
     options = DECOUPLED
-    names = _MUON_NAMES
+    # For what concerns the AdamW in it.
+    names = (
+        ("weight_decay", ("weight_decay", "adamw_wd")),
+        ("betas", ("adamw_betas",)),
+        ("eps", ("adamw_eps",)),
+    )
     kind: Literal["muon"] = "muon"
     lr: Lr = 1e-4
     """The learning rate after warm-up. With adjusted learning rates, AdamW's values fit."""
     other_lr_ratio: Annotated[
         float,
         Field(gt=0, le=1000),
-        Ui("AdamW learning rate ratio", level="advanced", search="adamw_lr auxiliary adam rest"),
+        advanced("AdamW learning rate ratio", "adamw_lr auxiliary adam rest"),
     ] = 1.0
     """The learning rate of all non-matrix weights (biases, norms, embeddings), as a multiple of the
     matrices'."""
     use_adjusted_lr: Annotated[
-        bool,
-        Ui(
-            "Adjusted learning rate",
-            level="advanced",
-            search="moonlight rms adjust lr steps large adamw's",
-        ),
+        bool, advanced("Adjusted learning rate", "moonlight rms adjust lr steps large adamw's")
     ] = True
     """Scales updates to the size of AdamW's (Liu et al. 2025, arXiv:2502.16982). Without it, the
     rates of the first publication fit, about 0.02."""
@@ -105,7 +94,7 @@ class Muon(OptimizerSection):
     nesterov: Nesterov = True
     """Looks ahead along the momentum before each step."""
     ns_steps: Annotated[
-        int, Field(ge=1, le=20), Ui("Newton-Schulz iterations", level="advanced", search="ns_steps")
+        int, Field(ge=1, le=20), advanced("Newton-Schulz iterations", "ns_steps")
     ] = 5
     """How exactly updates are orthogonalized; more takes more time."""
     beta1: Beta1 = 0.9
@@ -147,19 +136,12 @@ class AdEMAMixSection(OptimizerSection):
     beta2: SquareDecay = 0.999
     beta3: Beta3 = 0.9999
     """The decay of the slow mean of the gradient."""
-    alpha: Annotated[
-        float, Field(ge=0, le=100), Ui("Slow EMA weight", level="advanced", search="alpha mean")
-    ] = 5.0
+    alpha: Annotated[float, Field(ge=0, le=100), advanced("Slow EMA weight", "alpha mean")] = 5.0
     """The weight of the slow mean compared to the fast one."""
     ramp: Annotated[
         int | None,
         Field(ge=1, le=10_000_000),
-        Ui(
-            "Slow EMA warm-up",
-            unit="steps",
-            level="advanced",
-            search="t_alpha t_beta3 warmup ademamix ramp mean",
-        ),
+        advanced("Slow EMA warm-up", "t_alpha t_beta3 warmup ademamix ramp mean", unit="steps"),
     ] = None
     """Phases the slow mean in over so many steps; the paper uses all steps of the run. Empty means
     at once."""
@@ -173,7 +155,7 @@ class AdEMAMix(AdEMAMixSection):
     title = "AdEMAMix"
     target = "pytorch_optimizer:AdEMAMix"
     options = DECOUPLED
-    names = MappingProxyType({"ramp": ("t_alpha_beta3",)})
+    names = (("ramp", ("t_alpha_beta3",)),)
     kind: Literal["ademamix"] = "ademamix"
 
 
@@ -183,7 +165,7 @@ class AdEMAMix8bit(AdEMAMixSection):
     title = "AdEMAMix, 8-bit"
     target = "bitsandbytes.optim:AdEMAMix8bit"
     extra = BITS
-    names = MappingProxyType({"ramp": ("t_alpha", "t_beta3")})
+    names = (("ramp", ("t_alpha", "t_beta3")),)
     kind: Literal["ademamix8bit"] = "ademamix8bit"
 
 

@@ -3,18 +3,20 @@
 A section that gives a setting another sentence takes the bare type (`Beta1`) and writes it below.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from onetrainer.config.base.section import Section, Ui
 
+
+def advanced(label: str, search: str = "", *, unit: str = "") -> Ui:
+    """Return the display properties of an advanced setting."""
+    return Ui(label, unit=unit, level="advanced", search=search)
+
+
 Lr = Annotated[float, Field(gt=0, le=10), Ui("Learning rate", search="lr unet rate")]
-WeightDecay = Annotated[
-    float, Field(ge=0, le=10), Ui("Weight decay", level="advanced", search="l2 regularization")
-]
+WeightDecay = Annotated[float, Field(ge=0, le=10), advanced("Weight decay", "l2 regularization")]
 DecoupledDecay = Annotated[
     WeightDecay,
     Field(
@@ -25,12 +27,12 @@ L2Decay = Annotated[
     WeightDecay, Field(description="Shrinks weights toward zero, as part of the gradient (L2).")
 ]
 
-Beta1 = Annotated[float, Field(ge=0, lt=1), Ui("Beta 1", level="advanced", search="momentum betas")]
+Beta1 = Annotated[float, Field(ge=0, lt=1), advanced("Beta 1", "momentum betas")]
 GradientDecay = Annotated[
     Beta1,
     Field(description="The decay of the mean of the gradient. Higher averages over more steps."),
 ]
-Beta2 = Annotated[float, Field(ge=0, lt=1), Ui("Beta 2", level="advanced", search="betas")]
+Beta2 = Annotated[float, Field(ge=0, lt=1), advanced("Beta 2", "betas")]
 SquareDecay = Annotated[
     Beta2,
     Field(
@@ -38,10 +40,10 @@ SquareDecay = Annotated[
         " steps."
     ),
 ]
-Beta3 = Annotated[float, Field(ge=0, lt=1), Ui("Beta 3", level="advanced", search="betas")]
-Momentum = Annotated[float, Field(ge=0, lt=1), Ui("Momentum", level="advanced", search="beta")]
-Nesterov = Annotated[bool, Ui("Nesterov momentum", level="advanced")]
-Eps = Annotated[float, Field(gt=0, le=1), Ui("Epsilon", level="advanced", search="eps")]
+Beta3 = Annotated[float, Field(ge=0, lt=1), advanced("Beta 3", "betas")]
+Momentum = Annotated[float, Field(ge=0, lt=1), advanced("Momentum", "beta")]
+Nesterov = Annotated[bool, advanced("Nesterov momentum")]
+Eps = Annotated[float, Field(gt=0, le=1), advanced("Epsilon", "eps")]
 DivisionEps = Annotated[Eps, Field(description="Avoids division by small gradients.")]
 FusedBackward = Annotated[
     bool,
@@ -50,11 +52,12 @@ FusedBackward = Annotated[
         " known, and frees the gradient (step in backward). Saves the memory of all gradients, and"
         " cannot be combined with gradient accumulation or gradient clipping."
     ),
-    Ui("Fused backward pass", level="advanced", search="fused back pass backward memory vram step"),
+    advanced("Fused backward pass", "fused back pass backward memory vram step"),
 ]
 
-NOTHING: Mapping[str, object] = MappingProxyType({})
-DECOUPLED: Mapping[str, object] = MappingProxyType({"weight_decouple": True})
+Options = tuple[tuple[str, object], ...]
+"""Arguments of a class with their values."""
+DECOUPLED: Options = (("weight_decouple", True),)
 """Decoupled weight decay, as in AdamW, for libraries where it is optional."""
 BITS = "bits"
 """The extra with 8-bit and 4-bit states; those of tensors below 4,096 numbers stay in 32 bits."""
@@ -81,9 +84,9 @@ class OptimizerSection(Section):
     title: ClassVar[str]
     target: ClassVar[str]
     extra: ClassVar[str] = ""
-    options: ClassVar[Mapping[str, object]] = NOTHING
+    options: ClassVar[Options] = ()
     betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
-    names: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
+    names: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
     high_lr: ClassVar[float] = 1e-2
     updates_independently: ClassVar[bool]
     is_schedule_free: ClassVar[bool] = False

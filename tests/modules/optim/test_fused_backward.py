@@ -1,21 +1,18 @@
-"""The step in backward: the same weights as the normal step, with one gradient at a time."""
+"""The fused backward pass: the weights of the normal step, with one gradient at a time.
 
-from typing import get_args
+With the loss scale of fp16 what is right moves, and what overflows stays.
+"""
 
 import pytest
 import torch
 
+from modules.formats.files.optimizer_state import Packer
 from modules.seeds import derive
 from onetrainer.config.optimizers.adam import AdamW, Sgd
-from onetrainer.config.optimizers.optimizer import Optimizer, missing_package
-from tests.stepping import Training, equal
+from tests import pretend
+from tests.each import each
+from tests.stepping import INDEPENDENT, SECTIONS, Training, equal
 
-SECTIONS = [
-    kind()
-    for kind in get_args(get_args(Optimizer)[0])
-    if not missing_package(kind()) and "paged" not in kind().kind  # that is for graphics cards
-]
-ALONE = [section for section in SECTIONS if section.updates_independently]
 SEED = derive(0, "a test")
 
 
@@ -27,7 +24,7 @@ CASES = [
         id=f"{section.kind}-{'bf16' if rounds else 'fp32'}",
         marks=[] if rounds or isinstance(section, AdamW | Sgd) else pytest.mark.long,
     )
-    for section in ALONE
+    for section in INDEPENDENT
     for rounds in (False, True)
 ]
 
@@ -66,7 +63,7 @@ def test_a_group_that_is_replaced_after_the_hooks_is_found():
 
 def test_weights_without_a_gradient_count_like_those_of_the_normal_step():
     # Of Lion the step's number is the group's.
-    section = next(section for section in ALONE if section.kind == "lion")
+    section = next(section for section in INDEPENDENT if section.kind == "lion")
     results = []
     for way in (False, True):
         made = Training(section, in_backward=way).run(0, 2)
@@ -98,3 +95,109 @@ def test_what_needs_all_gradients_is_refused():
     made.engine.backward(made.loss(1))
     with pytest.raises(AssertionError):
         made.engine.backward(made.loss(1))
+
+
+INFINITE = float("inf")
+
+
+def training(section, **options):
+    """A training in fp16, whose weights are float32; `run` without steps hooks it."""
+    return Training(section, precision="fp16", **options).run(0, 0)
+
+
+def overflow_in(made, *names):
+    """From now on the gradients of these weights overflow; returns what ends that."""
+    return [made.weights[name].register_hook(lambda g: g * INFINITE) for name in names]
+
+
+def statistics(made, name):
+    """A copy of what the optimizer knows of a weight, taken apart into JSON and plain tensors."""
+    packer = Packer()
+    document = packer.pack(dict(made.optimizer.state.get(made.weights[name], {})), "state")
+    return document, {key: tensor.clone() for key, tensor in packer.tensors.items()}
+
+
+def same(one, other):
+    return one[0] == other[0] and equal(one[1], other[1])
+
+
+# After some steps all of them, and at first, when there is no state yet, three.
+FP16_CASES = [
+    pytest.param(
+        section,
+        earlier,
+        id=f"{section.kind}-{'later' if earlier else 'at first'}",
+        marks=[]
+        if earlier or section.kind in ("adamw", "adamw_8bit", "adafactor")
+        else pytest.mark.long,
+    )
+    for section in INDEPENDENT
+    for earlier in (0, 3)
+]
+
+
+@pytest.mark.parametrize(("section", "earlier"), FP16_CASES)
+def test_only_the_weight_that_overflows_stays_with_all_its_state(section, earlier):
+    made, other = (
+        Training(section, precision="fp16", in_backward=True).run(0, earlier) for _ in range(2)
+    )
+    name, before = "middle.weight", made.snapshot()
+    known, scale = statistics(made, name), made.engine.state_dict()["scale"]
+    overflow_in(made, name)
+    for run in (made, other):
+        run.step(earlier + 5)
+    # Its own gradient is changed alone, so that the others move as without the overflow.
+    assert equal(made.snapshot(), other.snapshot() | {name: before[name]})
+    assert same(statistics(made, name), known)
+    assert not same(statistics(other, name), known)
+    assert made.engine.state_dict()["scale"] == scale / 2
+
+
+# Those that count steps in their groups, and one that does not.
+COUNTING = ("adamw", "lion", "schedulefree_adamw", "muon")
+
+
+@each("section", [section for section in INDEPENDENT if section.kind in COUNTING])
+def test_an_overflow_of_everything_is_a_step_that_never_was(section):
+    # As the normal step: also what groups count, which bias corrections depend on.
+    results = []
+    for in_backward in (False, True):
+        made = Training(section, precision="fp16", in_backward=in_backward).run(0, 2)
+        ends = overflow_in(made, *made.weights)
+        made.step(2)
+        for end in ends:
+            end.remove()
+        for step in (3, 4):
+            made.step(step)
+        results.append((made.snapshot(), made.engine.state_dict()))
+    assert equal(results[0][0], results[1][0])
+    assert results[0][1] == results[1][1]
+
+
+def test_a_group_counts_a_step_in_which_any_of_its_weights_changed():
+    section = next(section for section in INDEPENDENT if section.kind == "lion")
+    made = Training(section, precision="fp16", in_backward=True).run(0, 2)
+    overflow_in(made, "middle.weight", *(name for name in made.weights if name.startswith("last")))
+    made.step(2)
+    assert [group["step"] for group in made.optimizer.param_groups] == [3, 2]
+
+
+@pytest.mark.parametrize("fused", [True, False], ids=["counted on the card", "counted by the host"])
+def test_a_step_reads_from_the_gpu_once_and_counts_right_wherever_it_counts(fused):
+    # torch's AdamW keeps its count of steps in main memory, unless it is fused.
+    with pretend.accelerator() as card:
+        made = Training(AdamW(), precision="fp16", in_backward=True, device=torch.device("cuda"))
+        for group in made.optimizer.param_groups:
+            group["fused"] = fused
+        made.run(0, 2)
+        known = statistics(made, "first.weight")
+        overflow_in(made, "first.weight")
+        card.syncs.clear()
+        made.step(3)
+        # Not what this test's own images wait for on their way to the card.
+        assert [sync.where.split(":")[0] for sync in card.syncs if "tests" not in sync.where] == [
+            "modules/optim/fused_backward.py"
+        ]
+        counts = {n: float(made.optimizer.state[w]["step"]) for n, w in made.weights.items()}
+        assert counts == {n: 2.0 if n == "first.weight" else 3.0 for n in made.weights}
+        assert same(statistics(made, "first.weight"), known)

@@ -1,7 +1,6 @@
 """What a checkpoint holds of an optimizer: everything it has written, and none of its settings."""
 
 import json
-from typing import get_args
 
 import pytest
 import torch
@@ -15,15 +14,8 @@ from onetrainer.config.optimizers.adafactor import Adafactor, AdafactorRelative
 from onetrainer.config.optimizers.adam import AdamW, Sgd
 from onetrainer.config.optimizers.adaptive import Prodigy, ProdigyScheduleFree
 from onetrainer.config.optimizers.momentum import Lion
-from onetrainer.config.optimizers.optimizer import Optimizer, missing_package
 from onetrainer.run.run_folder import create_run
-from tests.stepping import Training, equal
-
-SECTIONS = [
-    kind()
-    for kind in get_args(get_args(Optimizer)[0])
-    if not missing_package(kind()) and "paged" not in kind().kind  # that is for graphics cards
-]
+from tests.stepping import SECTIONS, Training, equal
 
 
 @pytest.fixture
