@@ -13,18 +13,22 @@ from types import MappingProxyType
 
 from pydantic.fields import FieldInfo
 
-from modules.assembly.kohya_metadata import data_terms, objective_terms, schedule_term
 from modules.data.batches import Batches
 from modules.formats.embeddings.modelspec import FileKind, Layout, ModelSpec, comma_separated
 from modules.formats.lora.lora_metadata import layout_of
 from modules.interfaces import Family
 from onetrainer import __version__
 from onetrainer.config.base.section import Section, Ui
+from onetrainer.config.data.data import Data
 from onetrainer.config.methods.adapter_section import AdapterSection
 from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.methods.encoders import ENCODER_SECTIONS, encoder_settings
 from onetrainer.config.methods.full import Full, Vae
+from onetrainer.config.objectives.denoising import Denoising
+from onetrainer.config.objectives.objective import Objective
+from onetrainer.config.objectives.weighting import Debiased, MinSnr, NoiseLike, VelocityLike
 from onetrainer.config.run.model import FamilyName
+from onetrainer.config.run.schedule import Constant, CosineRestarts, Schedule
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.transforms import bucket_at
@@ -147,7 +151,7 @@ def output_metadata(
         ours["onetrainer_dataset"] = dataset.digest
     if section.include_config:
         kohya |= {**_UNSUPPORTED, **_training_fields(config, model)}
-        kohya |= {**data_terms(config.data), **objective_terms(config.objective)}
+        kohya |= {**_data_fields(config.data), **_objective_fields(config.objective)}
         kohya |= _progress_fields(config, dataset, step)
         ours["onetrainer_config"] = _json(without_paths(config))
     spec = _spec(
@@ -230,7 +234,7 @@ def _training_fields(config: TrainConfig, model: ModelFacts) -> dict[str, object
         "unet_lr": rates.get("unet"),
         "text_encoder_lr": next((rates[name] for name in ENCODER_SECTIONS if name in rates), None),
         "optimizer": config.optimizer.target.replace(":", "."),
-        "lr_scheduler": schedule_term(config.schedule, warmup_steps=warmup),
+        "lr_scheduler": _schedule_name(config.schedule, warmup_steps=warmup),
         "lr_warmup_steps": warmup,
         "batch_size_per_device": training.batch_size,
         "gradient_accumulation_steps": training.accumulation,
@@ -243,6 +247,52 @@ def _training_fields(config: TrainConfig, model: ModelFacts) -> dict[str, object
         fields["sd_model_name"] = config.model.path
     trigger_words = comma_separated(config.metadata.trigger_words)
     return fields | ({"trigger_words": trigger_words} if trigger_words else {})
+
+
+def _objective_fields(objective: Objective) -> dict[str, object]:
+    """Return the fields that describe the loss."""
+    if not isinstance(objective, Denoising):
+        return {"loss_type": objective.kind}
+    noise, weighting, loss = objective.noise, objective.weighting, objective.loss
+    losses = {"l2": loss.mse, "l1": loss.mae, "huber": loss.huber, "log_cosh": loss.log_cosh}
+    return {
+        # All terms that are added up: "l2", "l1", "huber", "l2+huber".
+        "loss_type": "+".join(term for term, weight in losses.items() if weight),
+        "huber_schedule": loss.huber_schedule if loss.huber else None,
+        "huber_c": loss.huber_threshold if loss.huber else None,
+        "noise_offset": noise.offset or None,
+        "multires_noise_iterations": noise.pyramid_levels or None,
+        "multires_noise_discount": noise.pyramid_discount if noise.pyramid_levels else None,
+        "ip_noise_gamma": noise.input_perturbation or None,
+        "min_snr_gamma": weighting.gamma if isinstance(weighting, MinSnr) else None,
+        "debiased_estimation": isinstance(weighting, Debiased),
+        "scale_v_pred_loss_like_noise_pred": isinstance(weighting, NoiseLike),
+        "v_pred_like_loss": weighting.strength if isinstance(weighting, VelocityLike) else None,
+        "prior_loss_weight": objective.prior.weight,
+    }
+
+
+def _data_fields(data: Data) -> dict[str, object]:
+    """Return the fields for caption and image changes, of folders without settings of their own."""
+    captions, changes = data.captions, data.augmentation
+    colors = (changes.brightness, changes.contrast, changes.saturation, changes.hue)
+    return {
+        "caption_dropout_rate": captions.dropout,
+        "caption_tag_dropout_rate": captions.drop_chance if captions.drop_tags != "off" else 0.0,
+        "shuffle_caption": captions.shuffle,
+        "keep_tokens": captions.keep,
+        "color_aug": any(colors),
+        "flip_aug": changes.flip == "random",
+        "random_crop": data.buckets.crop == "random" or changes.crop_jitter > 0,
+        "bucket_no_upscale": data.buckets.upscale_limit == 1,
+    }
+
+
+def _schedule_name(schedule: Schedule, *, warmup_steps: int) -> str:
+    """Return kohya's name of the schedule; ours where it has none."""
+    if isinstance(schedule, Constant) and warmup_steps:
+        return "constant_with_warmup"
+    return "cosine_with_restarts" if isinstance(schedule, CosineRestarts) else schedule.kind
 
 
 def _rates(config: TrainConfig) -> dict[str, float]:

@@ -9,7 +9,7 @@ from modules.assembly.method import Attached, trained_component_dtypes, trained_
 from modules.families.layers import VAE
 from modules.interfaces import Family
 from modules.memory.layers.layers import LayerSettings, ManagedLayers, manage_layers
-from modules.memory.precision import precision_of
+from modules.memory.precision import storage_dtype
 from modules.memory.residency import (
     METHOD,
     REWARDS,
@@ -60,12 +60,12 @@ def storage_dtypes(config: TrainConfig) -> dict[str, torch.dtype]:
         # The method casts the decoder from the file's dtype.
         trained["vae"] = torch.float32
     return {
-        component: precision_of(
+        component: storage_dtype(
             component,
             precision=hardware.precision,
             vae_precision=hardware.vae_precision,
             trained_as=trained.get(component),
-        ).storage
+        )
         for component in ("unet", "vae", *placement_inputs_of(config).encoders)
     }
 

@@ -18,7 +18,7 @@ from modules.evaluation.prompts import Evaluator
 from modules.evaluation.scores import CurrentMixer, PromptEvaluation
 from modules.interfaces import Objective, Reward
 from modules.memory.eval_mode import inference_mode
-from modules.memory.precision import precision_of
+from modules.memory.precision import storage_dtype
 from modules.objectives.alignprop import AlignProp
 from modules.objectives.best_of_n import BestOfN
 from modules.objectives.candidate_files import RoundFiles
@@ -83,7 +83,7 @@ def load_rewards(run: Run) -> LoadedRewards | None:
     rewards = make_rewards(
         section.rewards,
         device=offload_device_of(hardware.offload_device, run.device),
-        dtype=precision_of("rewards", precision=hardware.precision).storage,
+        dtype=storage_dtype("rewards", precision=hardware.precision),
         offline=run.config.model.offline,
         report=lambda detail: run.events.write(Phase("loading", detail=detail)),
     )

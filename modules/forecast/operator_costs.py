@@ -152,8 +152,8 @@ def measure_machine(device: torch.device, dtype: torch.dtype) -> Machine:
     forward and backward. dtype: Of the UNet's matrix products.
     """
     with torch.random.fork_rng(devices=[]):
-        small = _UNetBlocks(_TINY, _TINY // 4, device, dtype)
-        large = _UNetBlocks(_HEADS * _HEAD, _PIXELS, device, dtype)
+        small = _unet_blocks(_TINY, _TINY // 4, device, dtype)
+        large = _unet_blocks(_HEADS * _HEAD, _PIXELS, device, dtype)
     with torch.no_grad():
         flops = {
             (kind, each): _rate(_benchmark(kind, device, each))
@@ -166,40 +166,35 @@ def measure_machine(device: torch.device, dtype: torch.dtype) -> Machine:
         seconds = _duration(lambda: torch.add(numbers, other, out=numbers))
         bytes_per_second = bytes_moved / seconds
     with OperatorCounter() as work:
-        small.compute()
-    call_seconds = _duration(small.compute) / work.operations.total()
+        small()
+    call_seconds = _duration(small) / work.operations.total()
     with OperatorCounter() as work:
-        large.compute()
+        large()
     ideal = Machine(flops, bytes_per_second, call_seconds)
-    slower = max(1.0, _duration(large.compute) / ideal.seconds(work))
+    slower = max(1.0, _duration(large) / ideal.seconds(work))
     flops = {key: rate / slower for key, rate in flops.items()}
     return Machine(flops, bytes_per_second / slower, call_seconds)
 
 
-class _UNetBlocks:
-    """A residual and a transformer block as in UNets, for one image."""
+def _unet_blocks(
+    width: int, side: int, device: torch.device, dtype: torch.dtype
+) -> Callable[[], object]:
+    """Return forward and backward of a residual and a transformer block, for one image."""
+    heads = width // _HEAD or 1
+    residual = ResnetBlock2D(in_channels=width, temb_channels=width, groups=_TINY // 2)
+    transformer = BasicTransformerBlock(width, heads, width // heads, cross_attention_dim=width)
+    for block in (residual, transformer):
+        block.to(device, dtype).requires_grad_(False)
+    image = torch.ones(1, width, side, side, device=device, dtype=dtype, requires_grad=True)
+    time = torch.ones(1, width, device=device, dtype=dtype)
+    text = torch.ones(1, _TEXT, width, device=device, dtype=dtype)
 
-    def __init__(self, width: int, side: int, device: torch.device, dtype: torch.dtype) -> None:
-        self._residual = ResnetBlock2D(
-            in_channels=width, temb_channels=width, groups=_TINY // 2
-        ).to(device, dtype)
-        heads = width // _HEAD or 1
-        self._transformer = BasicTransformerBlock(
-            width, heads, width // heads, cross_attention_dim=width
-        ).to(device, dtype)
-        self._residual.requires_grad_(False)
-        self._transformer.requires_grad_(False)
-        self._image = torch.ones(1, width, side, side, device=device, dtype=dtype)
-        self._image.requires_grad_()
-        self._time = torch.ones(1, width, device=device, dtype=dtype)
-        self._text = torch.ones(1, _TEXT, width, device=device, dtype=dtype)
+    def compute() -> object:
+        tokens = residual(image, time).flatten(2).transpose(1, 2)
+        made = transformer(tokens, encoder_hidden_states=text)
+        return torch.autograd.grad(made.sum(), image)
 
-    def compute(self) -> None:
-        """Run forward and backward."""
-        image = self._residual(self._image, self._time)
-        tokens = image.flatten(2).transpose(1, 2)
-        made = self._transformer(tokens, encoder_hidden_states=self._text)
-        torch.autograd.grad(made.sum(), self._image)
+    return compute
 
 
 def _benchmark(

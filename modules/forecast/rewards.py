@@ -4,7 +4,7 @@ from modules.assembly.method import Attached
 from modules.assembly.rewards import mixer_of, reward_objective
 from modules.data.prompts import EMPTY, EncodedPrompts, PromptBatches
 from modules.interfaces import Objective, PromptBatch
-from modules.memory.precision import autocast, precision_of
+from modules.memory.precision import autocast, storage_dtype
 from modules.meta_device.device import DEVICE, META
 from modules.rewards.load import empty_rewards
 from modules.rewards.mixer import Mixer
@@ -32,7 +32,7 @@ def empty_mixer(config: TrainConfig) -> Mixer | None:
     section = config.objective
     if not isinstance(section, AlignProp):
         return None
-    dtype = precision_of("rewards", precision=config.hardware.precision).storage
+    dtype = storage_dtype("rewards", precision=config.hardware.precision)
     # The JPEG reward needs numbers, and takes no device memory.
     plain = [
         each.model_copy(update={"reward": "brightness"}) if each.reward == "jpeg_size" else each

@@ -6,7 +6,6 @@ schedules and latents, and the adapters and token embeddings themselves.
 
 import warnings
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -15,47 +14,32 @@ from onetrainer.config.run.hardware import Precision, VaePrecision
 from onetrainer.errors import UserError
 
 
-@dataclass(frozen=True)
-class ComponentPrecision:
-    """The dtype that a component is stored in, and that of its products and convolutions."""
-
-    storage: torch.dtype
-    compute: torch.dtype
-
-
-def precision_of(
+def storage_dtype(
     component: str,
     *,
     precision: Precision,
     vae_precision: VaePrecision = "auto",
     trained_as: torch.dtype | None = None,
-) -> ComponentPrecision:
-    """Return the dtypes of a component.
+) -> torch.dtype:
+    """Return the dtype that a component is stored in.
 
     Frozen weights are stored in the dtype that they compute in, so that a step casts nothing.
     Trained ones are cast by autocast, except for a VAE's, which computes in its weights' dtype.
 
     Args:
-        component: "unet", a text encoder's name, "vae", "rewards" or "method".
+        component: "unet", a text encoder's name, "vae" or "rewards".
         precision: The compute precision of the run.
         vae_precision: The precision of the VAE; "auto" is float32.
         trained_as: The dtype of the component's own weights if they train; None if frozen.
     """
-    compute = compute_dtype(precision)
-    match component:
-        case "vae":
-            # float32 by default: VAEs were trained in it, and SDXL's overflows in fp16.
-            default = torch.float32 if vae_precision == "auto" else compute_dtype(vae_precision)
-            storage = trained_as or default
-            return ComponentPrecision(storage, storage)
-        case "rewards":
-            # Frozen networks; in fp16 small gradients of a reward would underflow.
-            dtype = torch.float32 if precision == "fp16" else compute
-            return ComponentPrecision(dtype, dtype)
-        case "method":
-            return ComponentPrecision(torch.float32, compute)
-        case _:
-            return ComponentPrecision(trained_as or compute, compute)
+    if trained_as is not None:
+        return trained_as
+    if component == "vae":
+        # float32 by default: VAEs were trained in it, and SDXL's overflows in fp16.
+        return torch.float32 if vae_precision == "auto" else compute_dtype(vae_precision)
+    if component == "rewards" and precision == "fp16":
+        return torch.float32  # small gradients of a reward would underflow
+    return compute_dtype(precision)
 
 
 def choose_device(name: Literal["auto", "cuda", "cpu"]) -> torch.device:

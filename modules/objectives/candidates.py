@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -21,12 +22,8 @@ START, NOISE = "candidate-start", "candidate-noise"
 """Seed purposes: initial noise, and the noise of steps."""
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """prompt: its prompt's index in the round. number: from 0, among those of the prompt."""
-
-    prompt: int
-    number: int
+_Candidate = tuple[int, int]
+"""The index of its prompt in the round; its number, from 0, among those of the prompt."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class Candidates:
             UserError: A prompt has too few images whose reward is a finite number.
         """
         prompts, each = self.prompts_of(number), self.section.candidates_per_prompt
-        candidates = [_Candidate(index, n) for index in range(len(prompts)) for n in range(each)]
+        candidates = list(product(range(len(prompts)), range(each)))
         latents: list[Tensor] = []
         scores: dict[str, list[Tensor]] = {}
         with self.merged():
@@ -77,7 +74,7 @@ class Candidates:
             for start in range(0, len(candidates), self.prompts.batch_size):
                 self.report(step, start, len(candidates))
                 batch = candidates[start : start + self.prompts.batch_size]
-                rows = [candidate.prompt for candidate in batch]
+                rows = [prompt for prompt, _ in batch]
                 indices = to_device(torch.tensor(rows), texts.hidden.device)
                 finished = self._latents(batch, texts.rows(indices), empty, (seed, number))
                 images = self.rollout.decode(finished)
@@ -120,10 +117,9 @@ class Candidates:
         seed, number = position
 
         def noise(index: int, step: int) -> Tensor:
-            each = batch[index]
-            return self._normal(seed, NOISE, number, each.prompt, each.number, step)
+            return self._normal(seed, NOISE, number, *batch[index], step)
 
-        starts = [self._normal(seed, START, number, each.prompt, each.number) for each in batch]
+        starts = [self._normal(seed, START, number, *each) for each in batch]
         return self.rollout.generate(
             torch.stack(starts),
             conditioning=conditioning,

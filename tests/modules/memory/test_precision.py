@@ -1,12 +1,14 @@
 import warnings
+from itertools import product
 
 import pytest
 import torch
 
 from modules.memory import precision
-from modules.memory.precision import ComponentPrecision, precision_of
+from modules.memory.precision import storage_dtype
 from onetrainer.errors import UserError
 from tests import tiny
+from tests.each import each
 
 FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -18,19 +20,16 @@ def test_autocast_is_off_for_fp32():
         assert torch.is_autocast_enabled("cpu")
 
 
-@pytest.mark.parametrize(("name", "dtype"), FORMATS.items())
-def test_networks_are_stored_and_computed_in_the_dtypes_that_are_asked_for(name, dtype):
+@each(("name", "dtype"), FORMATS.items())
+def test_components_are_stored_in_the_dtypes_that_are_asked_for(name, dtype):
     for component in ("unet", "te", "te1", "te2"):
-        assert precision_of(component, precision=name) == ComponentPrecision(dtype, dtype)
-    for stored in (torch.float32, torch.bfloat16):
-        found = precision_of("unet", precision=name, trained_as=stored)
-        assert found == ComponentPrecision(stored, dtype)
-    assert precision_of("method", precision=name).storage == torch.float32
-    fp32 = ComponentPrecision(torch.float32, torch.float32)
-    assert precision_of("vae", precision=name) == fp32
-    half = precision_of("vae", precision=name, vae_precision="bf16")
-    assert half == ComponentPrecision(torch.bfloat16, torch.bfloat16)
-    assert precision_of("vae", precision=name, trained_as=torch.float32) == fp32
+        assert storage_dtype(component, precision=name) == dtype
+    for component, stored in product(("unet", "vae"), (torch.float32, torch.bfloat16)):
+        assert storage_dtype(component, precision=name, trained_as=stored) == stored
+    assert storage_dtype("vae", precision=name) == torch.float32
+    assert storage_dtype("vae", precision=name, vae_precision="bf16") == torch.bfloat16
+    rewards = torch.float32 if name == "fp16" else dtype
+    assert storage_dtype("rewards", precision=name) == rewards
 
 
 @pytest.fixture
