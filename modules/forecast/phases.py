@@ -9,7 +9,6 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from modules.assembly.method import objective_of
 from modules.assembly.prompts import denoising_fraction
 from modules.assembly.validation_set import grid_of
 from modules.evaluation.validation import ValidationImages, measure
@@ -21,7 +20,7 @@ from modules.forecast.rewards import (
     prompt_batch,
 )
 from modules.forecast.step_memory import StepMemory
-from modules.interfaces import Batch, LatentMoments, Microbatch, Objective
+from modules.interfaces import Batch, LatentMoments, Microbatch
 from modules.memory.precision import autocast
 from modules.memory.residency import PHASES, Phase
 from modules.meta_device.device import DEVICE, HOST
@@ -86,16 +85,15 @@ def _training_steps(stage: Stage) -> Iterator[MemoryParts]:
     """Yield the memory at the peak of any type of step; their state exists in the context."""
     config, attached, mixer = stage.config, stage.model.attached, stage.model.mixer
     images = partial(_batch, stage)
-    if mixer is None:
-        plain = objective_of(config, attached, device=DEVICE)
-        with closing(StepMemory(stage, plain, images)) as alone:
-            yield alone.peak()
-        return
 
     def steps(trained: int, batch: Callable[[], Microbatch]) -> StepMemory:
         objective = objective_with_trained_steps(config, attached, mixer, trained=trained)
         return StepMemory(stage, objective, batch)
 
+    if mixer is None:
+        with closing(steps(0, images)) as alone:
+            yield alone.peak()
+        return
     most = most_trained(config)
     few = min(most, COUNTED_TRAINED_STEPS)
     prompts = partial(prompt_batch, config, attached)
@@ -137,18 +135,13 @@ def _validate(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
     )
     config, attached, mixer = stage.config, stage.model.attached, stage.model.mixer
     grid, at_once = grid_of(config), config.training.batch_size
-    objective: Objective = (
-        objective_of(config, attached, device=DEVICE)
-        if mixer is None
-        else objective_with_trained_steps(config, attached, mixer, trained=1)
-    )
     # All passes are alike, and the second one meets what the first one left in memory.
     levels = min(grid.levels * grid.noises, 2 * at_once)
     with _peak(stage, "validation", phases), torch.no_grad():
         measure(
             images,
             replace(grid, levels=levels, noises=1),
-            objective=objective,
+            objective=objective_with_trained_steps(config, attached, mixer, trained=1),
             autocast=partial(_autocast, stage),
             at_once=at_once,
             before_each=lambda _: None,

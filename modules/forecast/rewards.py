@@ -1,6 +1,6 @@
 """Reward training on the meta device: a few steps from which all are extrapolated."""
 
-from modules.assembly.method import Attached
+from modules.assembly.method import Attached, objective_of
 from modules.assembly.rewards import mixer_of, reward_objective
 from modules.data.prompts import EMPTY, EncodedPrompts, PromptBatches
 from modules.interfaces import Objective, PromptBatch
@@ -68,11 +68,15 @@ def most_trained(config: TrainConfig) -> int:
 
 
 def objective_with_trained_steps(
-    config: TrainConfig, attached: Attached, mixer: Mixer, *, trained: int
+    config: TrainConfig, attached: Attached, mixer: Mixer | None, *, trained: int
 ) -> Objective:
-    """Return the config's objective with some trained sampling steps, after an untrained one."""
+    """Return the config's objective.
+
+    trained: Number of trained sampling steps, after an untrained one, in reward training.
+    """
     section = config.objective
-    assert isinstance(section, AlignProp)
+    if not isinstance(section, AlignProp) or mixer is None:
+        return objective_of(config, attached, device=DEVICE)
     algorithm = _with_trained_steps(section.algorithm, trained, config.training.batch_size)
     untrained_steps = 0 if trained == section.rollout.steps else 1
     steps = {DraftLv: 2, ReFL: 2, BestOfN: 2}.get(type(algorithm), untrained_steps + trained)

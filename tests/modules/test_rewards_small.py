@@ -171,9 +171,3 @@ def test_diversity_equals_numpys_and_leaves_out_what_is_small():
     # Noise of single pixels, 16 in each area: a quarter of it is left.
     fine_noise = measures.diversity(noise(4, 3, 128, 128))
     assert float(fine_noise) == pytest.approx(numpy.mean(pairs) / 4, rel=0.05)
-
-
-def test_drift_has_the_measures_own_contrast_and_saturation():
-    shown = noise(2, 3, 8, 8)
-    assert torch.equal(measures.contrast(shown), measures.contrast(shown))
-    assert torch.equal(measures.saturation(shown), measures.saturation(shown))

@@ -11,6 +11,7 @@ from modules.interfaces import Batch, LatentMoments
 from modules.objectives.denoising import Denoising
 from onetrainer.config.objectives.denoising import Denoising as Section
 from tests import tiny
+from tests.each import each
 
 pytestmark = pytest.mark.usefixtures("few_blocks")
 
@@ -46,31 +47,49 @@ def per_item(family, batch):
         return objective.loss(batch, seed=SEED, step=STEP)
 
 
-def test_the_loss_is_the_mean_squared_error_of_the_noise(family):
+@each(
+    ("name", "prediction", "zero_snr"),
+    [
+        ("sd15", "epsilon", False),
+        ("sd2", "v_prediction", False),
+        ("sd2", "v_prediction", True),
+    ],
+)
+def test_the_loss_is_the_mean_squared_error_of_what_the_model_predicts(name, prediction, zero_snr):
+    family = tiny.family(name, prediction=prediction, zero_terminal_snr=zero_snr)
     batch = batch_of(family, (0, 1))
 
-    def normal(purpose, position):
-        generator = seeds.generator(SEED, purpose, STEP, position)
-        return torch.randn(4, 8, 8, generator=generator)
+    def generators(purpose):
+        return [seeds.generator(SEED, purpose, STEP, position) for position in (0, 1)]
 
-    latent, noise = (torch.stack([normal(name, p) for p in (0, 1)]) for name in ("latent", "noise"))
-    timesteps = torch.tensor(
-        [
-            int(torch.randint(0, 1000, (1,), generator=seeds.generator(SEED, "timestep", STEP, p)))
-            for p in (0, 1)
-        ]
+    latent, noise = (
+        torch.stack([torch.randn(4, 8, 8, generator=each) for each in generators(purpose)])
+        for purpose in ("latent", "noise")
     )
+    drawn = [int(torch.randint(0, 1000, (1,), generator=g)) for g in generators("timestep")]
+    timesteps = torch.tensor(drawn)
     scheduler = DDPMScheduler(
-        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", clip_sample=False
+        beta_start=0.00085,
+        beta_end=0.012,
+        beta_schedule="scaled_linear",
+        prediction_type=prediction,
+        rescale_betas_zero_snr=zero_snr,
     )
     latents = batch.moments.mean + batch.moments.std * latent
     noisy = scheduler.add_noise(latents, noise, timesteps)
+    velocity = scheduler.get_velocity(latents, noise, timesteps)
     with torch.no_grad():
         predicted = family.unet(noisy, timesteps, batch.conditioning.hidden).sample
-    expected = ((predicted - noise) ** 2).mean(dim=(1, 2, 3))
+    wanted = noise if prediction == "epsilon" else velocity
+    expected = ((predicted - wanted) ** 2).mean(dim=(1, 2, 3))
+    tolerance = (
+        {"rtol": 1e-4, "atol": 1e-5}
+        if prediction == "v_prediction"
+        else {"rtol": 1e-5, "atol": 1e-6}
+    )
     loss = per_item(family, batch)
-    torch.testing.assert_close(loss.per_item, expected, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(loss.value, expected.sum() * 0.25, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(loss.per_item, expected, **tolerance)
+    torch.testing.assert_close(loss.value, expected.sum() * 0.25, **tolerance)
 
 
 def test_an_image_has_the_same_loss_whatever_the_microbatch(family):
@@ -84,34 +103,6 @@ def test_captions_are_encoded_when_nothing_is_cached(family):
     cached = batch_of(family, (0,))
     noise_std = replace(cached, conditioning=None)
     torch.testing.assert_close(per_item(family, noise_std).value, per_item(family, cached).value)
-
-
-@pytest.mark.parametrize("zero_snr", [False, True])
-def test_velocity_is_the_target_of_models_that_predict_it(zero_snr):
-    family = tiny.family("sd2", prediction="v_prediction", zero_terminal_snr=zero_snr)
-    batch = batch_of(family, (0, 1))
-    scheduler = DDPMScheduler(
-        beta_start=0.00085,
-        beta_end=0.012,
-        beta_schedule="scaled_linear",
-        prediction_type="v_prediction",
-        rescale_betas_zero_snr=zero_snr,
-    )
-    drawn = [seeds.generator(SEED, "timestep", STEP, p) for p in (0, 1)]
-    timesteps = torch.tensor([int(torch.randint(0, 1000, (1,), generator=g)) for g in drawn])
-    latent, noise = (
-        torch.stack(
-            [torch.randn(4, 8, 8, generator=seeds.generator(SEED, n, STEP, p)) for p in (0, 1)]
-        )
-        for n in ("latent", "noise")
-    )
-    latents = batch.moments.mean + batch.moments.std * latent
-    noisy = scheduler.add_noise(latents, noise, timesteps)
-    with torch.no_grad():
-        predicted = family.unet(noisy, timesteps, batch.conditioning.hidden).sample
-    wanted = scheduler.get_velocity(latents, noise, timesteps)
-    expected = ((predicted - wanted) ** 2).mean(dim=(1, 2, 3))
-    torch.testing.assert_close(per_item(family, batch).per_item, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_sdxl_gets_sizes_and_pooled_text():
