@@ -342,7 +342,7 @@ class Method(Protocol):
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Raise ValueError unless names and shapes are exactly those of `state_dict`."""
-        load_tensors(self.state_dict(), state, "trained weights")
+        load_tensors(self.state_dict(), state, "weights")
 
     def train(self, mode: bool) -> None:
         """Switch everything trainable to training mode (dropout on) or to evaluation mode."""
