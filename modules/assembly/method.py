@@ -106,21 +106,17 @@ def objective_of(config: TrainConfig, attached: Attached, *, device: torch.devic
 
 
 def trained_component_dtypes(config: TrainConfig) -> dict[str, torch.dtype]:
-    """Return the dtype of each component whose own weights are trained."""
-    if isinstance(config.method, FullSection):
-        return component_dtypes(config.method, base_of(config.model.family))
-    return {}
+    """Return the dtype that each component whose own weights are trained is loaded in.
 
-
-def trained_component_names(config: TrainConfig) -> frozenset[str]:
-    """Return the components whose own weights are trained, rather than adapters or embeddings."""
+    Components of which only adapters or embeddings are trained do not count.
+    """
     match config.method:
         case FullSection() as method:
-            return frozenset(component_dtypes(method, base_of(config.model.family)))
+            return component_dtypes(method, base_of(config.model.family))
         case Vae():
-            return frozenset({"vae"})
+            return {"vae": torch.float32}  # the method casts the decoder from the file's dtype
         case AdapterSection() | EmbeddingOnly():
-            return frozenset()
+            return {}
 
 
 def needs_base_predictions(config: TrainConfig) -> bool:

@@ -1,7 +1,6 @@
 """Weight updates from the config: rounding, fused backward pass, freeze schedule, EMA."""
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -15,14 +14,6 @@ from onetrainer.config.methods.encoders import section_name
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
-
-
-@runtime_checkable
-class _SupportsFusedBackward(Protocol):
-    """Section of an optimizer that supports the fused backward pass."""
-
-    @property
-    def fused_backward(self) -> bool: ...
 
 
 def weight_updater_of(config: TrainConfig, optimizer: torch.optim.Optimizer) -> WeightUpdater:
@@ -41,8 +32,8 @@ def weight_updater_of(config: TrainConfig, optimizer: torch.optim.Optimizer) -> 
 
 def uses_fused_backward(config: TrainConfig) -> bool:
     """Return whether weights are updated during the backward pass."""
-    section = config.optimizer
-    return isinstance(section, _SupportsFusedBackward) and section.fused_backward
+    # Sections of optimizers that do not support it have no such setting.
+    return bool(getattr(config.optimizer, "fused_backward", False))
 
 
 def require_training_to_the_end(config: TrainConfig, groups: Sequence[ParameterGroup]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from modules.assembly.method import Attached, trained_component_dtypes, trained_component_names
+from modules.assembly.method import Attached, trained_component_dtypes
 from modules.families.layers import VAE
 from modules.interfaces import Family
 from modules.memory.layers.layers import LayerSettings, ManagedLayers, manage_layers
@@ -42,7 +42,7 @@ def placement_inputs_of(config: TrainConfig) -> PlacementInputs:
     ema: Placement = "train" if config.ema.device == "device" else "offload"
     return PlacementInputs(
         encoders=spec.encoder_names,
-        trained=trained_component_names(config),
+        trained=trained_component_dtypes(config).keys(),
         predicts=not isinstance(config.objective, Reconstruction),
         encodes_images=not config.data.cache_latents and uses_images(config),
         encodes_text=not uses_images_only(config) and encodes_text_each_step(config),
@@ -56,9 +56,6 @@ def placement_inputs_of(config: TrainConfig) -> PlacementInputs:
 def storage_dtypes(config: TrainConfig) -> dict[str, torch.dtype]:
     """Return the dtype that each component is loaded in."""
     hardware, trained = config.hardware, trained_component_dtypes(config)
-    if isinstance(config.method, Vae):
-        # The method casts the decoder from the file's dtype.
-        trained["vae"] = torch.float32
     return {
         component: storage_dtype(
             component,
