@@ -53,18 +53,6 @@ class Conditioning:
         pooled = [None] * count if self.pooled is None else self.pooled.chunk(count)
         return [Conditioning(*each) for each in zip(self.hidden.chunk(count), pooled, strict=True)]
 
-    def padded(self, empty: "Conditioning", tokens: int) -> "Conditioning":
-        """Return a text's conditioning with the empty prompt's appended, to so many tokens.
-
-        Texts are encoded in chunks of one length, 77 tokens for CLIP; models know the empty
-        prompt's chunk as the end of the text, whereas zeros would be unknown to them.
-        """
-        missing = tokens - self.hidden.shape[1]
-        if not missing:
-            return self
-        padding = empty.hidden.repeat(1, missing // empty.hidden.shape[1], 1)
-        return Conditioning(torch.cat([self.hidden, padding], dim=1), self.pooled)
-
     @staticmethod
     def joined(parts: Sequence["Conditioning"]) -> "Conditioning":
         """Concatenate conditioning of one length T along B."""

@@ -25,16 +25,13 @@ def padded(
     empty = encoded(EMPTY)
     tokens = max(encoded(text).hidden.shape[1] for text in among)
 
-    def pad(one: Conditioning) -> Tensor:
-        missing = tokens - one.hidden.shape[1]
+    def pad(one: Conditioning) -> Conditioning:
+        if not (missing := tokens - one.hidden.shape[1]):
+            return one
         padding = empty.hidden.repeat(1, missing // empty.hidden.shape[1], 1)
-        return torch.cat([one.hidden, padding], dim=1) if missing else one.hidden
+        return Conditioning(torch.cat([one.hidden, padding], dim=1), one.pooled)
 
-    rows = [encoded(text) for text in texts]
-    pooled = [one.pooled for one in rows if one.pooled is not None]
-    hidden = torch.cat([pad(one) for one in rows])
-    whole = Conditioning(hidden, torch.cat(pooled) if pooled else None)
-    return whole, Conditioning(pad(empty), empty.pooled)
+    return Conditioning.joined([pad(encoded(text)) for text in texts]), pad(empty)
 
 
 @dataclass(frozen=True)
