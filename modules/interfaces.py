@@ -47,12 +47,6 @@ class Conditioning:
         """Return the conditioning of some images."""
         return Conditioning(self.hidden[rows], None if self.pooled is None else self.pooled[rows])
 
-    def split(self) -> list["Conditioning"]:
-        """Return the conditioning of each image."""
-        count = len(self.hidden)
-        pooled = [None] * count if self.pooled is None else self.pooled.chunk(count)
-        return [Conditioning(*each) for each in zip(self.hidden.chunk(count), pooled, strict=True)]
-
     @staticmethod
     def joined(parts: Sequence["Conditioning"]) -> "Conditioning":
         """Concatenate conditioning of one length T along B."""
@@ -382,27 +376,6 @@ noise predictions.
 REWARD_PREFIX = "reward "
 
 
-class Reward(Protocol):
-    """A function that scores images."""
-
-    @property
-    def has_gradient(self) -> bool:
-        """Whether the score is differentiable with respect to the images."""
-        ...
-
-    def extra_modules(self) -> nn.Module:
-        """Return the reward's network; an empty module if it has none."""
-        ...
-
-    def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
-        """Score images, (B, 3, H, W), float32 in [0, 1]: (B,), float32, higher is better.
-
-        Never called under autocast. An image's score does not depend on the rest of the batch, up
-        to rounding.
-        """
-        ...
-
-
 @dataclass(frozen=True)
 class Probe:
     """Noise levels and noises of K validation measurements of one image, computed at once.
@@ -416,10 +389,7 @@ class Probe:
 
 
 class Objective(Protocol):
-    """The training objective: loss and validation loss of microbatches.
-
-    Only objectives of reward training take prompts.
-    """
+    """Loss and validation loss of microbatches; only reward training has some of prompts."""
 
     def loss(self, batch: Microbatch, *, seed: int, step: int) -> Loss: ...
     def validation(self, batch: Batch, probe: Probe) -> Tensor:

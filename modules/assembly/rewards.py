@@ -16,7 +16,7 @@ from modules.assembly.run_context import Run
 from modules.data.prompts import PromptBatches
 from modules.evaluation.prompts import Evaluator
 from modules.evaluation.scores import CurrentMixer, PromptEvaluation
-from modules.interfaces import Objective, Reward
+from modules.interfaces import Objective
 from modules.memory.eval_mode import inference_mode
 from modules.memory.precision import storage_dtype
 from modules.objectives.alignprop import AlignProp
@@ -26,6 +26,7 @@ from modules.objectives.candidates import Candidates
 from modules.objectives.denoising import Denoising
 from modules.optim.exported_weights import ExportedWeights
 from modules.rewards.load import make_rewards
+from modules.rewards.measures import Reward
 from modules.rewards.mixer import Mixer, NamedReward
 from modules.sampling.rollout import Rollout
 from modules.trainer import StepAbandoned, StepBatches

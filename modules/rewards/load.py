@@ -8,11 +8,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from modules.interfaces import Reward
 from modules.rewards import measures
 from modules.rewards.function import load_function
 from modules.rewards.jpeg import compressibility, jpeg_size
-from modules.rewards.measures import Measure
+from modules.rewards.measures import Measure, Reward
 from modules.rewards.networks.clip import PERCENT, Clip, TextScore
 from modules.rewards.networks.clip_load import Published, empty_clip, load_clip, published_clip
 from modules.rewards.networks.heads import Aesthetic, Head, empty_head, load_head

@@ -8,7 +8,7 @@ everywhere, also for uniform, black and white images.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,27 @@ _COLORS: Mapping[ColorName, tuple[float, float, float]] = MappingProxyType(
 _SMOOTH = 1e-3
 _SIDE = 32  # layout and colors count, not the noise of single pixels
 _FLAT = 1e-4  # the variance of a contrast of 0.01, too small to compare left and right
+
+
+class Reward(Protocol):
+    """A function that scores images."""
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether the score is differentiable with respect to the images."""
+        ...
+
+    def extra_modules(self) -> nn.Module:
+        """Return the reward's network; an empty module if it has none."""
+        ...
+
+    def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
+        """Score images, (B, 3, H, W), float32 in [0, 1]: (B,), float32, higher is better.
+
+        Never called under autocast. An image's score does not depend on the rest of the batch, up
+        to rounding.
+        """
+        ...
 
 
 @dataclass(frozen=True)

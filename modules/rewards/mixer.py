@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from modules.interfaces import Reward
+from modules.rewards.measures import Reward
 
 _ROUNDING = 1e-6  # a deviation below this fraction of the mean is float32's rounding
 

@@ -215,7 +215,8 @@ class Rollout:
         time_ids: Tensor,
         trajectories: Sequence[Trajectory],
     ) -> list[_Image]:
-        texts = conditioning.to(self._device).split()
+        text = conditioning.to(self._device)
+        texts = [text.rows(slice(index, index + 1)) for index in range(len(start))]
         sizes = _rows(to_device(time_ids, self._device))
         latents = _rows(to_device(start, self._device))
         images = zip(trajectories, latents, texts, sizes, strict=True)

@@ -6,10 +6,9 @@ import numpy
 import pytest
 import torch
 
-from modules.interfaces import Reward
 from modules.rewards import measures
 from modules.rewards.jpeg import smooth_bits
-from modules.rewards.measures import Measure
+from modules.rewards.measures import Measure, Reward
 from tests import pretend
 
 COLORS = ("warm", "cool", "red", "green", "blue")
