@@ -172,7 +172,7 @@ FAULTS = (
         "onetrainer/rules/full.py",
         'config.hardware.precision == "fp16"',
         'config.hardware.precision == "none"',
-        ("tests/onetrainer/rules/test_full.py",),
+        ("tests/onetrainer/rules/test_data_rules.py",),
     ),
     Fault(
         "undo makes the change again",
