@@ -11,7 +11,7 @@ from modules.data.batches import read_batch
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.config.data.buckets import Buckets, Size
 from onetrainer.config.data.captions import Captions
-from onetrainer.dataset.batch_plan import BatchPlan, ImageRepeat, concept_slices
+from onetrainer.dataset.batch_plan import BatchPlan, ImageRepeat, StepPlan, concept_slices
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.dataset import Dataset
 from onetrainer.dataset.items import index_concept
@@ -38,23 +38,24 @@ def test_batch_holds_images_captions_and_positions(bench, keeps):
     batch_source = bench.encode(caches_latents=keeps)
     items = batch_source.images.items
     for step in steps_of(planned(batch_source), 5):
-        batch = read_batch(batch_source, step, 0)()
+        batch = read_batch(batch_source, step, 0, with_pixels=True)()
         assert batch.captions == tuple(items[one.item].captions[0] for one in step.images)
         assert batch.positions == tuple(range(len(step.images)))
         assert batch.weight == 0.5
         for place, one in enumerate(step.images):
-            pixels = load_pixels(
-                items[one.item], image_transform(items[one.item], bench.concept, one.transform)
-            )
+            item = items[one.item]
+            transform = image_transform(item, bench.concept, one.transform)
+            pixels = load_pixels(item, transform)
+            assert torch.equal(batch.pixels[place], pixels)
             moments = bench.family.inner.encode_images(pixels[None])
             assert torch.equal(batch.moments.mean[place : place + 1], moments.mean)
             assert torch.equal(batch.moments.std[place : place + 1], moments.std)
             hidden = batch_source.texts.conditioning(batch.captions[place]).hidden
             assert torch.equal(batch.conditioning.hidden[place : place + 1], hidden)
-            expected = size_conditioning(
-                items[one.item], image_transform(items[one.item], bench.concept, one.transform)
-            )
-            assert batch.time_ids[place].tolist() == list(expected)
+            assert batch.time_ids[place].tolist() == list(size_conditioning(item, transform))
+        assert read_batch(batch_source, step, 0)().pixels is None
+        bare = read_batch(replace(batch_source, texts=None), step, 0)()
+        assert bare.conditioning is None and bare.captions == batch.captions
 
 
 def joined(batches):
@@ -113,13 +114,6 @@ def test_captions_are_those_of_the_repeat(bench):
         assert read_batch(batch_source, step, 0)().captions == tuple(
             str(one.repeat) for one in step.images
         )
-
-
-def test_without_encoded_text_the_captions_are_left_to_the_objective(bench):
-    batch_source = bench.encode(with_text=False)
-    batch = read_batch(batch_source, planned(batch_source).at(0), 0)()
-    assert batch.conditioning is None
-    assert all(batch.captions)
 
 
 @pytest.mark.parametrize("keeps", [True, False])
@@ -183,21 +177,19 @@ def test_a_role_of_which_nothing_can_be_read_is_reported(mixed, lost, words):
         bench.encode(items=items, concepts=concepts)
 
 
-@pytest.mark.parametrize("keeps", [True, False])
-def test_batch_holds_the_images_themselves_where_asked(bench, keeps):
-    bench.set(augmentation=Augmentation(flip="random"))
-    batch_source = bench.encode(with_text=False, caches_latents=keeps)
-    items = batch_source.images.items
-    for step in steps_of(planned(batch_source), 6):
-        batch = read_batch(batch_source, step, 0, with_pixels=True)()
-        shown = [
-            load_pixels(
-                items[one.item], image_transform(items[one.item], bench.concept, one.transform)
-            )
-            for one in step.images
-        ]
-        assert torch.equal(batch.pixels, torch.stack(shown))
-        assert read_batch(batch_source, step, 0)().pixels is None
+def test_batch_has_the_masks_of_its_images_and_ones_elsewhere(bench):
+    Image.new("L", (64, 64), 51).save(bench.folder / "p0-masklabel.png")
+    batch_source = bench.encode()
+    assert [batch_source.images.mask(place, 0) is None for place in range(5)] == [
+        False,
+        *[True] * 4,
+    ]
+    shown = [ImageRepeat(place, 0, 0) for place in (2, 4, 0)]
+    step = StepPlan(0, 0, Bucket(64, 64), ((shown[0],), tuple(shown[1:])), 1.0)
+    assert read_batch(batch_source, step, 0)().mask is None
+    mask = read_batch(batch_source, step, 1)().mask
+    assert mask.shape == (2, 1, 8, 8)
+    assert mask.mean(dim=(1, 2, 3)).tolist() == pytest.approx([1.0, 0.2])
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from modules.data.cache import CachingStopped, EncoderDigests, damage_notes
+from modules.data.cache import CachingStopped, EncoderDigests, damage_notes, weights_digest
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.dataset.items import index_concept
 from onetrainer.dataset.transforms import image_transform, transform_count
@@ -61,13 +61,6 @@ def test_cached_caption_is_what_the_family_encodes(bench):
         hidden = bench.family.inner.encode_text([caption]).hidden
         assert torch.equal(texts.conditioning(caption).hidden, hidden)
     assert texts.conditioning("").hidden.shape == (1, 77, tiny.WIDTH)
-
-
-def test_second_run_encodes_nothing(bench):
-    first = bench.encode()
-    bench.family.encoded()
-    assert same(first, bench.encode())
-    assert bench.family.encoded() == (0, 0)
 
 
 def test_changed_image_alone_is_encoded_again(bench):
@@ -225,7 +218,9 @@ def test_unchanged_images_are_not_read_again(bench, later, monkeypatch):
         raise AssertionError("an image was read")
 
     monkeypatch.setattr(ImageIndex, "read", refuse)
+    bench.family.encoded()
     assert same(first, bench.encode())
+    assert bench.family.encoded() == (0, 0)
 
 
 def test_large_images_are_encoded_first_and_those_of_a_size_together(bench):
@@ -273,5 +268,66 @@ def test_digest_lines_keep_images_transforms_and_encoders_apart(bench, family):
     bench.set(augmentation=Augmentation(flip="always"))
     lines.append(tuple(bench.encode().images.digest_lines()))
     lines.append(tuple(bench.encode(batch=4, threads=3).images.digest_lines()))
-    assert lines[2] == lines[3]
+    lines.append(tuple(bench.encode(caches_latents=False).images.digest_lines()))
+    assert lines[2] == lines[3] == lines[4]
     assert not set(lines[1]) & set(lines[2])
+
+
+def test_mask_of_a_changed_transform_is_cut_again_and_that_of_changed_colors_is_not(bench):
+    bench.add_beside("p0", "masklabel")
+    plain = bench.encode(with_text=False).images.entries["mask"].keys[0]
+    keys = []
+    for change in ({"brightness": 0.5}, {"flip": "always"}, {"rotate": 5.0}):
+        bench.set(augmentation=Augmentation(fixed=True, **change))
+        keys.append(bench.encode(with_text=False).images.entries["mask"].keys[0])
+    assert keys[0] == plain
+    assert len({plain, *keys}) == 3
+
+
+def test_nothing_is_encoded_before_it_is_asked_for_and_nothing_is_kept(bench):
+    bench.add_beside("p0", "masklabel")
+    images = bench.encode(caches_latents=False, with_text=False).images
+    assert bench.family.encoded() == (0, 0)
+    for _ in range(2):
+        assert not images.moments(0, 0).mean.requires_grad
+    assert bench.family.encoded() == (2, 0)
+    assert not [*(bench.cache / "latents").iterdir(), *(bench.cache / "masks").iterdir()]
+
+
+def test_every_repeat_may_be_another_variation(bench):
+    bench.set(augmentation=Augmentation(rotate=20))
+    images = bench.encode(caches_latents=False, with_text=False).images
+    seen = {images.pixels(0, number).sum().item() for number in range(1000, 1010)}
+    assert len(seen) == 10
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_an_image_that_cannot_be_decoded_is_left_out_in_every_run(bench, later, threads):
+    broken = bench.folder / "broken.png"
+    whole = next(bench.folder.glob("*.png")).read_bytes()
+    broken.write_bytes(whole[: len(whole) // 2])
+    bench.caption("broken", "an image")
+    for _ in range(2):  # the second run knows its digest
+        images = bench.encode(caches_latents=False, threads=threads).images
+        assert [one.path for one in images.skipped] == [broken]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_weights_digest_keeps_values_names_types_and_shapes_apart(dtype):
+    def module(value=1.0, name="a", dtype=dtype, shape=(2, 3)):
+        made = torch.nn.Module()
+        made.register_buffer(name, torch.full(shape, value, dtype=dtype))
+        made.register_buffer("count", torch.tensor(3))
+        return made
+
+    others = [{"value": 2.0}, {"name": "b"}, {"dtype": torch.float64}, {"shape": (3, 2)}]
+    different = {weights_digest(module(**change)) for change in [{}, *others]}
+    assert len(different) == 5
+    assert weights_digest(module()) == weights_digest(module())
+
+
+def test_weights_digest_does_not_depend_on_memory_layout():
+    plain, turned = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    turned.load_state_dict(plain.state_dict())
+    turned.weight.data = turned.weight.data.t().contiguous().t()
+    assert weights_digest(plain) == weights_digest(turned)

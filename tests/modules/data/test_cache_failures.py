@@ -2,6 +2,9 @@
 
 import errno
 import os
+import signal
+import time
+import warnings
 from dataclasses import replace
 
 import pytest
@@ -13,13 +16,11 @@ from modules.interfaces import Conditioning
 from onetrainer.cache.format import read_shard
 from onetrainer.dataset.transforms import image_transform
 from onetrainer.errors import UserError
+from tests.modules.data.test_cache import IMAGES, TEXTS, entry_files, same
 from tests.transforms import load_pixels
 
-IMAGES, TEXTS = 5, 5  # four distinct captions and the empty one
-
-
-def entry_files(bench, kind):
-    return sorted((bench.cache / kind).glob("*.safetensors"))
+ENTRIES = 3
+DEADLINE_S = 120.0
 
 
 def test_image_with_cut_off_pixels_is_skipped_and_the_run_goes_on(bench):
@@ -191,3 +192,55 @@ def test_caption_whose_encoding_is_not_a_number_is_reported_and_not_kept(bench, 
         with pytest.raises(UserError, match='caption "thing 2" is not a number') as error:
             bench.encode()
         assert "fp16" in error.value.remedy
+
+
+def encode_until_killed(bench):
+    """Encodes, and gets SIGKILL while it writes an entry after so many."""
+    write, written = shards.write_file, 0
+
+    def write_and_die(path, pieces):
+        nonlocal written
+        if written == ENTRIES:
+            data = b"".join(pieces)
+            path.with_name(path.name + ".part").write_bytes(data[: len(data) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(path, pieces)
+        written += 1
+
+    shards.write_file = write_and_die
+    bench.encode(threads=2)
+
+
+def exit_status(pid):
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return status
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_sigkill_costs_what_was_being_written_and_nothing_else(bench):
+    with warnings.catch_warnings():
+        # Python 3.12 warns of threads: of those here none holds a lock that the child needs.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if not pid:
+        try:
+            encode_until_killed(bench)
+        finally:
+            os._exit(1)
+    status = exit_status(pid)
+    assert status is not None
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    again = bench.encode()
+    images, texts = bench.family.encoded()
+    assert images + texts == IMAGES + TEXTS - ENTRIES
+    assert same(again, bench.encode(folder=bench.folder.parent / "other"))
+    assert again.images.store.damaged == []
+    assert entry_files(bench, "latents") != []

@@ -1,7 +1,6 @@
 """Images are mirrored, turned and recolored as their views say, and what lies beside them too."""
 
 import colorsys
-import io
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +10,7 @@ from PIL import Image
 
 from modules.data.images import decode_conditioning
 from onetrainer.dataset.buckets import Bucket, CropGeometry, Magnification
-from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import ImageTransform
-from onetrainer.images.image_file import ImageError
 from tests.each import each
 from tests.transforms import color, load_pixels, noise, pixels_of, saved, smooth, transform_of
 
@@ -141,11 +138,3 @@ def test_conditioning_image_of_another_size_lies_over_its_image(tmp_path):
     with item.conditioning.open("rb") as file:
         beside = decode_conditioning(item, transform, file)
     torch.testing.assert_close(beside, load_pixels(item, transform), rtol=0, atol=0.06)
-
-
-def test_damaged_conditioning_image_is_reported_as_its_images_fault(tmp_path):
-    item = Item(tmp_path / "a.png", ("",), 16, 16, conditioning=tmp_path / "a-condlabel.png")
-    with pytest.raises(ImageError) as error:
-        decode_conditioning(item, transform_of((16, 16)), io.BytesIO(b"no image"))
-    assert error.value.path == item.path
-    assert "a-condlabel.png" in error.value.reason

@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 from torch.nn.functional import avg_pool2d
 
+from modules.data.images import decode_conditioning
 from modules.data.masks import decode_mask
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.buckets import Magnification
@@ -127,12 +128,19 @@ def test_alpha_of_a_turned_image_is_its_mask(tmp_path):
     torch.testing.assert_close(made, expected, rtol=0, atol=1e-6)
 
 
-def test_damaged_mask_is_reported_as_its_images_fault(tmp_path):
-    item = Item(tmp_path / "a.png", ("",), 16, 16, tmp_path / "a-masklabel.png")
+@each(
+    ("decode", "role", "name"),
+    [
+        (decode_mask, "mask", "a-masklabel.png"),
+        (decode_conditioning, "conditioning", "a-condlabel.png"),
+    ],
+)
+def test_damaged_companion_is_reported_as_its_images_fault(tmp_path, decode, role, name):
+    item = Item(tmp_path / "a.png", ("",), 16, 16, **{role: tmp_path / name})
     with pytest.raises(ImageError) as error:
-        decode_mask(item, transform_of((16, 16)), io.BytesIO(b"no image"))
+        decode(item, transform_of((16, 16)), io.BytesIO(b"no image"))
     assert error.value.path == item.path
-    assert "a-masklabel.png" in error.value.reason
+    assert name in error.value.reason
 
 
 @each(
