@@ -55,34 +55,30 @@ def test_csv_is_read(tmp_path, content):
     ]
 
 
-def test_csv_of_other_separators_is_read(tmp_path):
-    german = written(tmp_path, "a.csv", "file;caption;focus_x;focus_y\na.png;x, y;0,25;0,5\n")
-    assert entries(german) == [(2, "a.png", ("x, y",), (0.25, 0.5))]
-    tabs = written(tmp_path, "b.csv", "file\tcaption\na.png\tx, y\n")
-    assert entries(tabs) == [(2, "a.png", ("x, y",), None)]
-
-
-def test_numbered_columns_are_several_captions(tmp_path):
-    path = written(tmp_path, "a.csv", "caption_10,file,caption_2,note\nten,a.png,two,n\n,b.png,,\n")
-    assert entries(path) == [(2, "a.png", ("two", "ten"), None), (3, "b.png", ("",), None)]
-
-
-def test_lines_within_quotes_keep_the_count(tmp_path):
-    path = written(tmp_path, "a.csv", '\n\nfile,caption\na.png,"x\ny"\nb.png,z\n')
-    assert entries(path) == [(4, "a.png", ("x y",), None), (6, "b.png", ("z",), None)]
-
-
-def test_jsonl_is_read(tmp_path):
-    content = lines(
-        {"file": "a.png", "caption": ["x ", "  y\nz"], "focus": [0, 0.5]},
-        {"file_name": "b.png", "text": "猫", "focus_x": 1, "focus_y": "0.5"},
-        {"file": "c.png", "caption": None, "other": {}},
-    )
-    assert entries(written(tmp_path, "list.jsonl", f"\n{content}\n")) == [
-        (2, "a.png", ("x", "y z"), (0.0, 0.5)),
-        (3, "b.png", ("猫",), (1.0, 0.5)),
-        (4, "c.png", ("",), None),
-    ]
+@each(
+    ("name", "content", "expected"),
+    [
+        # Other separators, of which German lists have decimal commas.
+        ("a.csv", "file;caption;focus_x;focus_y\na.png;x, y;0,25;0,5\n",
+         [(2, "a.png", ("x, y",), (0.25, 0.5))]),
+        ("a.csv", "file\tcaption\na.png\tx, y\n", [(2, "a.png", ("x, y",), None)]),
+        # Numbered columns are several captions; lines within quotes keep the count.
+        ("a.csv", "caption_10,file,caption_2,note\nten,a.png,two,n\n,b.png,,\n",
+         [(2, "a.png", ("two", "ten"), None), (3, "b.png", ("",), None)]),
+        ("a.csv", '\n\nfile,caption\na.png,"x\ny"\nb.png,z\n',
+         [(4, "a.png", ("x y",), None), (6, "b.png", ("z",), None)]),
+        ("list.jsonl",
+         "\n" + lines(
+             {"file": "a.png", "caption": ["x ", "  y\nz"], "focus": [0, 0.5]},
+             {"file_name": "b.png", "text": "猫", "focus_x": 1, "focus_y": "0.5"},
+             {"file": "c.png", "caption": None, "other": {}},
+         ) + "\n",
+         [(2, "a.png", ("x", "y z"), (0.0, 0.5)), (3, "b.png", ("猫",), (1.0, 0.5)),
+          (4, "c.png", ("",), None)]),
+    ],
+)  # fmt: skip
+def test_lists_are_read(tmp_path, name, content, expected):
+    assert entries(written(tmp_path, name, content)) == expected
 
 
 # --- faults
@@ -128,19 +124,34 @@ def test_missing_list_is_reported(tmp_path):
 # --- matching
 
 
+def rows(*pairs):
+    return "file,caption\n" + "".join(f"{file},{caption}\n" for file, caption in pairs)
+
+
 @each(
-    "file",
-    ["a.png", "sub/a.png", "pets/sub/a.png", r"pets\sub\a.png", "./sub/A.PNG", "sub/a", "a.jpg"],
-)
-def test_images_are_named_by_the_end_of_their_path(tmp_path, file):
-    found = matched(tmp_path, f"file,caption\n{file},x\n", "sub/a.png", "b.png")
-    assert found == ([("x",), None], [])
-
-
-@each("file", ["other/a.png", "c.png", "png", "aa.png", "a.v2", "cats/sub/a"])
-def test_entries_of_other_images_are_reported(tmp_path, file):
-    found = matched(tmp_path, f"file,caption\n{file},x\n", "sub/a.png", "b.png")
-    assert found == ([None, None], [file])
+    ("content", "names", "captions", "unused"),
+    [
+        # Images are named by the end of their path; letter case only decides between two.
+        *[
+            (rows((file, "x")), ("sub/a.png", "b.png"), ["x", None], [])
+            for file in ("a.png", "sub/a.png", "pets/sub/a.png", r"pets\sub\a.png",
+                         "./sub/A.PNG", "sub/a", "a.jpg")
+        ],
+        *[
+            (rows((file, "x")), ("sub/a.png", "b.png"), [None, None], [file])
+            for file in ("other/a.png", "c.png", "png", "aa.png", "a.v2", "cats/sub/a")
+        ],
+        (rows(("a.png", "x"), ("A.png", "y")), ("A.png", "a.png"), ["y", "x"], []),
+        (rows(("u\u0308.png", "x")), ("\u00fc.png",), ["x"], []),
+        # An image in the folder itself comes before one below, a full name before another ending.
+        (rows(("a.png", "x"), ("sub/a.png", "y")), ("a.png", "sub/a.png"), ["x", "y"], []),
+        (rows(("a.jpg", "x"), ("a.png", "y")), ("a.png",), ["y"], ["a.jpg"]),
+        (rows(("a.jpg", "x"), ("a.png", "y")), ("a.png", "a.webp"), ["y", "x"], []),
+    ],
+)  # fmt: skip
+def test_entries_are_matched_with_images(tmp_path, content, names, captions, unused):
+    found = matched(tmp_path, content, *names)
+    assert found == ([one and (one,) for one in captions], unused)
 
 
 def test_unused_entries_are_reported_by_name_and_line(tmp_path):
@@ -150,26 +161,6 @@ def test_unused_entries_are_reported_by_name_and_line(tmp_path):
     assert 'a.csv has 5 entries without an image: "v.png" (line 2)' in note
     assert "and 2 more" in note
     assert found.match(tmp_path, [f"{name}.png" for name in "vwxyz"]).notes("a.csv") == ()
-
-
-def test_image_in_the_folder_itself_comes_before_one_below(tmp_path):
-    found = matched(tmp_path, "file,caption\na.png,x\nsub/a.png,y\n", "a.png", "sub/a.png")
-    assert found == ([("x",), ("y",)], [])
-
-
-def test_full_name_comes_before_another_ending(tmp_path):
-    rows = "file,caption\na.jpg,x\na.png,y\n"
-    assert matched(tmp_path, rows, "a.png") == ([("y",)], ["a.jpg"])
-    assert matched(tmp_path, rows, "a.png", "a.webp") == ([("y",), ("x",)], [])
-
-
-def test_letter_case_decides_between_two(tmp_path):
-    found = matched(tmp_path, "file,caption\na.png,x\nA.png,y\n", "A.png", "a.png")
-    assert found == ([("y",), ("x",)], [])
-
-
-def test_composed_and_decomposed_names_are_the_same(tmp_path):
-    assert matched(tmp_path, "file,caption\nu\u0308.png,x\n", "\u00fc.png") == ([("x",)], [])
 
 
 @each("file", ["a.png", "a"])
@@ -194,15 +185,19 @@ def test_two_points_of_an_image_are_refused(tmp_path):
 # --- a caption a line
 
 
-@each("text", ["x\n\ny", "x\r\n\r\ny\r\n", "x\n\n y \n\n\n"])
-def test_txt_is_in_the_order_of_the_images(tmp_path, text):
-    found = matched(tmp_path, text, "a.png", "b.png", "c.png", list_name="list.txt")
-    assert found == ([("x",), ("",), ("y",)], [])
-
-
-def test_last_images_of_a_txt_may_be_without_caption(tmp_path):
-    found = matched(tmp_path, "x\n\n", "a.png", "b.png", list_name="list.txt")
-    assert found == ([("x",), ("",)], [])
+@each(
+    ("text", "captions"),
+    [
+        ("x\n\ny", ["x", "", "y"]),
+        ("x\r\n\r\ny\r\n", ["x", "", "y"]),
+        ("x\n\n y \n\n\n", ["x", "", "y"]),
+        ("x\n\n", ["x", ""]),  # the last images may be without a caption
+    ],
+)
+def test_txt_is_in_the_order_of_the_images(tmp_path, text, captions):
+    names = [f"{number}.png" for number in range(len(captions))]
+    found = matched(tmp_path, text, *names, list_name="list.txt")
+    assert found == ([(caption,) for caption in captions], [])
 
 
 @each(("text", "count"), [("x", 1), ("x\ny\nz\n", 3)])

@@ -73,10 +73,6 @@ def test_tags_before_the_mark_and_after_a_second_one_stay():
     assert {frozenset(tags(one)[2:-1]) for one in shown} >= {frozenset("abc"), frozenset()}
 
 
-def test_mark_is_taken_out_where_nothing_is_shuffled():
-    assert drawn("x|||a ||| b ||| c", keep_separator=" ||| ") == ["x, a, b, c"]
-
-
 def test_mark_outweighs_the_number_of_kept_tags():
     shown = drawn("x ||| a, b", 100, keep_separator="|||", keep=2, shuffle=True)
     assert set(shown) == {"x, a, b", "x, b, a"}
@@ -120,25 +116,6 @@ def test_protected_tags_do_not_count_among_later_ones():
     assert is_likely(left["b"], TURNS, 0.2)
 
 
-def test_listed_tags_are_never_dropped():
-    settings = {"drop_tags": "each", "drop_chance": 1.0, "drop_listed": "keep"}
-    shown = drawn("Red  Hat, b, c", listed_tags="c\n\n  red hat \n", **settings)
-    assert shown == ["Red Hat, c"]
-
-
-def test_only_listed_tags_are_dropped():
-    settings = {"drop_tags": "all", "drop_chance": 1.0, "drop_listed": "drop"}
-    assert drawn("a, b, c", listed_tags="b\nA", **settings) == ["c"]
-
-
-def test_patterns_match_whole_tags():
-    settings = {"drop_tags": "all", "drop_chance": 1.0, "drop_listed": "drop"}
-    shown = drawn(
-        "red hat, hat, hats, old hat", listed_tags=r"\w+ hat", listed_regex=True, **settings
-    )
-    assert shown == ["hat, hats"]
-
-
 # --- tags that stay together
 
 
@@ -154,13 +131,6 @@ def test_tags_of_the_secondary_separator_move_and_vanish_together():
     assert all(("a" in one) == ("b" in one) for one in shown)
     assert all("a, b" in one for one in shown if "a" in one)
     assert {tags(one)[0] for one in shown if one} == {"a", "c", "d"}
-
-
-def test_listed_tags_protect_those_that_stay_with_them():
-    settings = {"drop_tags": "all", "drop_chance": 1.0, "secondary_separator": ";;;"}
-    listed = {"listed_tags": "a"}
-    assert drawn("a;;;b, c", drop_listed="keep", **listed, **settings) == ["a, b"]
-    assert drawn("a;;;b, a, c", drop_listed="drop", **listed, **settings) == ["a, b, c"]
 
 
 # --- separators
@@ -186,19 +156,6 @@ def test_tags_are_split_and_joined_at_the_separator(separator, caption, shown):
 # --- letters
 
 
-@each(
-    ("mode", "expected"),
-    [
-        ("upper", "DON'T LOOK, (RED) HAT, ÉTÉ"),
-        ("title", "Don't Look, (Red) Hat, Été"),
-        ("first", "Don't look, (Red) hat, Été"),
-    ],
-)
-def test_capitals_are_written_as_reported(mode, expected):
-    shown = drawn("don't look, (red) hat, été", capitals=mode, capitals_chance=1.0)
-    assert shown == [expected]
-
-
 def test_capitals_come_with_their_chance_for_each_tag():
     left = counted(drawn("a, b, c", TURNS, capitals="upper", capitals_chance=0.2))
     assert all(is_likely(left[tag], TURNS, 0.2) for tag in "ABC")
@@ -211,7 +168,41 @@ def test_any_capitals_are_of_every_kind():
         assert is_likely(shown[spelling], TURNS, 0.25 + 0.25 / 16)
 
 
-def test_small_letters_come_before_capitals():
-    shown = drawn("A Red HAT, ÀB", 1, lowercase=True, capitals="first", capitals_chance=1.0)
-    assert shown == ["A red hat, Àb"]
-    assert drawn("A Red HAT,ÀB", lowercase=True) == ["a red hat,àb"]
+# --- what does not depend on chance
+
+ALL = {"drop_tags": "all", "drop_chance": 1.0}
+EACH = {"drop_tags": "each", "drop_chance": 1.0}
+KEPT, DROPPED = {"drop_listed": "keep"}, {"drop_listed": "drop"}
+TOGETHER = {"secondary_separator": ";;;"}
+WORDS = "don't look, (red) hat, été"
+
+
+@each(
+    ("caption", "settings", "shown"),
+    [
+        # Marks are taken out where nothing is shuffled.
+        ("x|||a ||| b ||| c", {"keep_separator": " ||| "}, "x, a, b, c"),
+        # Listed tags are never dropped, or they alone; patterns match whole tags.
+        ("Red  Hat, b, c", EACH | KEPT | {"listed_tags": "c\n\n  red hat \n"}, "Red Hat, c"),
+        ("a, b, c", ALL | DROPPED | {"listed_tags": "b\nA"}, "c"),
+        ("red hat, hat, hats, old hat",
+         ALL | DROPPED | {"listed_tags": r"\w+ hat", "listed_regex": True}, "hat, hats"),
+        # They protect those that stay with them.
+        ("a;;;b, c", ALL | KEPT | TOGETHER | {"listed_tags": "a"}, "a, b"),
+        ("a;;;b, a, c", ALL | DROPPED | TOGETHER | {"listed_tags": "a"}, "a, b, c"),
+        # Letters: small ones come before capitals.
+        *[
+            (WORDS, {"capitals": mode, "capitals_chance": 1.0}, shown)
+            for mode, shown in [
+                ("upper", "DON'T LOOK, (RED) HAT, ÉTÉ"),
+                ("title", "Don't Look, (Red) Hat, Été"),
+                ("first", "Don't look, (Red) hat, Été"),
+            ]
+        ],
+        ("A Red HAT, ÀB", {"lowercase": True, "capitals": "first", "capitals_chance": 1.0},
+         "A red hat, Àb"),
+        ("A Red HAT,ÀB", {"lowercase": True}, "a red hat,àb"),
+    ],
+)  # fmt: skip
+def test_captions_are_written_as_settings_say(caption, settings, shown):
+    assert drawn(caption, **settings) == [shown]
