@@ -15,6 +15,7 @@ from onetrainer.images import image_index as image_memory
 from onetrainer.images.findings import Finding, format_findings, summary
 from onetrainer.images.image_index import ImageIndex
 from onetrainer.presets import presets
+from tests.each import each
 from tests.onetrainer.generated_images import as_jpeg, leaves
 
 
@@ -59,13 +60,93 @@ def test_nothing_is_found_about_sound_images(images):
     assert summary(checked.findings, 3) == "3 images checked: no problems found."
 
 
-def test_unreadable_images_are_found_by_header_and_by_pixels(images):
+def soft(side):
+    return leaves(7, side).filter(ImageFilter.GaussianBlur(2))
+
+
+def copied(images):
+    shutil.copy(images.folder / "p1.png", images.folder / "p9.png")
+    (images.folder / "p9.txt").write_text("a thing")
+
+
+def damaged(images):
     whole = (images.folder / "p0.png").read_bytes()
-    (images.folder / "cut off.png").write_bytes(whole[: len(whole) // 2])
-    (images.folder / "text.png").write_bytes(b"hello")
-    for name in ("cut off.txt", "text.txt"):
-        (images.folder / name).write_text("a thing")
-    assert sorted(images.found()) == [("unreadable", "cut off.png"), ("unreadable", "text.png")]
+    for name, data in (("cut off", whole[: len(whole) // 2]), ("text", b"hello")):
+        (images.folder / f"{name}.png").write_bytes(data)
+        (images.folder / f"{name}.txt").write_text("a thing")
+
+
+def listed(images):
+    rows = [f'{{"file": "{name}.png", "caption": "a cat"}}' for name in ("p0", "p1", "p2", "p7")]
+    (images.folder.parent / "list.jsonl").write_text("\n".join(rows))
+    images.values["data.caption_list"] = str(images.folder.parent / "list.jsonl")
+
+
+def masked(images, *sizes):
+    for number, size in enumerate(sizes):
+        Image.new("L", size, 255).save(images.folder / f"p{number}-masklabel.png")
+
+
+def held(images, image):
+    images.values["validation.folder"] = str(images.folder.with_name("apart"))
+    images.add("../apart/h", image)
+
+
+def captions_of(words):
+    return lambda images: images.add("p0", leaves(0, 256), ", ".join(["word"] * words))
+
+
+HELD = {"validation.use": True}
+
+
+@each(
+    ("prepare", "values", "findings"),
+    [
+        (damaged, {}, ["error unreadable cut off.png", "error unreadable text.png"]),
+        # Copies, and validation images that are trained as well.
+        (copied, {}, ["warning duplicate p9.png p1.png | same file as p1.png"]),
+        (lambda images: images.add("again", as_jpeg(leaves(1, 256), 70)), {},
+         ["note near-duplicate p1.png again.png"]),
+        (lambda images: held(images, as_jpeg(leaves(2, 256), 60)), HELD,
+         ["error leak h.png p2.png"]),
+        (lambda images: held(images, leaves(9, 256)), HELD, []),
+        # Size and detail, at the size that is trained.
+        (lambda images: images.add("small", leaves(7, 128)), {},
+         ["warning too-small small.png | 128 × 128 pixels, enlarged 2.0 times to 256 × 256"]),
+        (lambda images: images.add("small", leaves(7, 128)),
+         {"data.buckets.upscale_limit": 1.0}, []),
+        (lambda images: images.add("soft", soft(256)), {}, ["warning blurred soft.png"]),
+        (lambda images: images.add("soft", soft(1024)), {}, []),
+        # Captions.
+        (lambda images: images.add("bare", leaves(7, 256), None), {},
+         ["warning caption-missing bare.png"]),
+        (lambda images: images.add("bare", leaves(7, 256), None),
+         {"objective.kind": "reconstruction", "method.kind": "vae"}, []),
+        (lambda images: images.add("blank", leaves(8, 256), " \n"), {},
+         ["warning caption-empty blank.png blank.txt"]),
+        (lambda images: [path.unlink() for path in images.folder.glob("*.txt")], {},
+         [f"warning caption-missing p{seed}.png" for seed in range(3)]),
+        (captions_of(38), {}, []),
+        (captions_of(39), {}, ["note caption-long p0.png"]),
+        (listed, {"data.caption_source": "list"},
+         ['note orphan list.jsonl | line 4 names "p7.png"']),
+        # Masks, and files of no image.
+        (lambda images: masked(images, (128, 128), (128, 100)), {"data.masks": "files"},
+         ["note mask-missing p2.png", "warning mask-shape p1-masklabel.png p1.png"]),
+        (lambda images: (images.folder / "lost.txt").touch(), {}, ["note orphan lost.txt"]),
+        (lambda images: Image.new("L", (9, 9)).save(images.folder / "gone-masklabel.png"), {},
+         ["note orphan gone-masklabel.png"]),
+    ],
+)  # fmt: skip
+def test_each_kind_of_problem_is_found(tmp_path, prepare, values, findings):
+    images = Images(tmp_path / "pictures")
+    prepare(images)
+    images.values |= values
+    found = images.check().findings
+    names = [(one.path.name, *([one.other.name] if one.other else [])) for one in found]
+    told = [" ".join((one.severity, one.kind, *own)) for one, own in zip(found, names, strict=True)]
+    assert sorted(told) == sorted(text.partition(" | ")[0] for text in findings)
+    assert all(text.partition(" | ")[2] in "".join(map(str, found)) for text in findings)
 
 
 @pytest.mark.parametrize(
@@ -108,45 +189,6 @@ def test_folder_that_is_in_another_one_as_well_is_reported(images):
     assert images.found() == []
 
 
-def test_copy_is_the_same_file_and_the_later_one_is_reported(images):
-    shutil.copy(images.folder / "p1.png", images.folder / "p9.png")
-    (images.folder / "p9.txt").write_text("a thing")
-    (finding,) = images.check().findings
-    assert (finding.kind, finding.severity) == ("duplicate", "warning")
-    assert (finding.path.name, finding.other.name) == ("p9.png", "p1.png")
-    assert "p1.png" in finding.what
-
-
-def test_image_saved_again_is_nearly_the_same(images):
-    images.add("again", as_jpeg(leaves(1, 256), 70))
-    (finding,) = images.check().findings
-    assert (finding.kind, finding.severity) == ("near-duplicate", "note")
-    assert {finding.path.name, finding.other.name} == {"again.png", "p1.png"}
-
-
-def test_small_image_is_reported_with_its_enlargement(images):
-    images.add("small", leaves(7, 128))
-    (finding,) = images.check().findings
-    assert (finding.kind, finding.path.name) == ("too-small", "small.png")
-    assert "128 × 128 pixels, enlarged 2.0 times to 256 × 256" in finding.what
-
-
-def test_limit_of_enlarging_makes_a_small_image_fit(images):
-    images.add("small", leaves(7, 128))
-    images.values["data.buckets.upscale_limit"] = 1.0
-    assert images.found() == []
-
-
-def test_blurred_image_is_found(images):
-    images.add("soft", leaves(7, 256).filter(ImageFilter.GaussianBlur(2)))
-    assert images.found() == [("blurred", "soft.png")]
-
-
-def test_blur_does_not_matter_where_an_image_is_made_much_smaller(images):
-    images.add("soft", leaves(7, 1024).filter(ImageFilter.GaussianBlur(2)))
-    assert images.found() == []
-
-
 @pytest.mark.parametrize("way", [Image.Resampling.NEAREST, Image.Resampling.BILINEAR])
 def test_enlarged_image_is_found_with_the_size_that_it_has(images, way):
     images.add("large", leaves(7, 200).resize((600, 600), way))
@@ -157,47 +199,6 @@ def test_enlarged_image_is_found_with_the_size_that_it_has(images, way):
     assert 150 <= width <= 260
 
 
-def test_missing_and_empty_captions_are_reported_apart(images):
-    images.add("bare", leaves(7, 256), caption=None)
-    images.add("blank", leaves(8, 256), caption=" \n")
-    assert images.found() == [("caption-missing", "bare.png"), ("caption-empty", "blank.png")]
-
-
-def test_no_caption_at_all_is_reported_of_each_image(images):
-    for path in images.folder.glob("*.txt"):
-        path.unlink()
-    assert images.found() == [("caption-missing", f"p{seed}.png") for seed in range(3)]
-
-
-@pytest.mark.parametrize(("words", "is_long"), [(38, False), (39, True)])
-def test_long_caption_is_reported_by_estimated_tokens(images, words, is_long):
-    images.add("p0", leaves(0, 256), caption=", ".join(["word"] * words))
-    assert images.found() == [("caption-long", "p0.png")] * is_long
-
-
-def test_files_of_no_image_are_reported(images):
-    (images.folder / "lost.txt").write_text("a thing")
-    Image.new("L", (256, 256)).save(images.folder / "gone-masklabel.png")
-    assert sorted(images.found()) == [("orphan", "gone-masklabel.png"), ("orphan", "lost.txt")]
-
-
-def test_lines_of_a_list_that_name_no_image_are_reported(images, tmp_path):
-    rows = [f'{{"file": "{name}.png", "caption": "a cat"}}' for name in ("p0", "p1", "p2", "p7")]
-    (tmp_path / "list.jsonl").write_text("\n".join(rows))
-    images.values |= {"data.caption_source": "list"}
-    images.values |= {"data.caption_list": str(tmp_path / "list.jsonl")}
-    (found,) = images.check().findings
-    assert (found.kind, found.path) == ("orphan", tmp_path / "list.jsonl")
-    assert 'line 4 names "p7.png"' in found.what
-
-
-def test_masks_are_missing_or_of_another_shape(images):
-    images.values["data.masks"] = "files"
-    Image.new("L", (128, 128), 255).save(images.folder / "p0-masklabel.png")
-    Image.new("L", (128, 100), 255).save(images.folder / "p1-masklabel.png")
-    assert images.found() == [("mask-missing", "p2.png"), ("mask-shape", "p1-masklabel.png")]
-
-
 def test_a_folder_without_any_mask_is_reported_once(images):
     images.values["data.masks"] = "files"
     (found,) = images.check().findings
@@ -206,26 +207,6 @@ def test_a_folder_without_any_mask_is_reported_once(images):
     for name in ("p1", "p2"):
         (images.folder / f"{name}.png").unlink()
     assert images.found("mask-missing") == [("mask-missing", "p0.png")]
-
-
-def validation(images, image):
-    images.values |= {
-        "validation.use": True,
-        "validation.folder": str(images.folder.with_name("apart")),
-    }
-    images.add("../apart/h", image)
-
-
-def test_validation_image_that_is_trained_too_is_a_leak(images):
-    validation(images, as_jpeg(leaves(2, 256), 60))
-    (finding,) = images.check().findings
-    assert (finding.kind, finding.severity) == ("leak", "error")
-    assert (finding.path.name, finding.other.name) == ("h.png", "p2.png")
-
-
-def test_other_validation_image_is_no_leak(images):
-    validation(images, leaves(9, 256))
-    assert images.found() == []
 
 
 @pytest.mark.parametrize("is_together", [True, False])
@@ -244,12 +225,6 @@ def test_folder_without_images_is_one_finding_next_to_others(images):
     images.values["data.folder"] = str(empty)
     with pytest.raises(UserError, match="there is no such folder"):
         images.check()
-
-
-def test_vae_needs_no_captions(images):
-    images.add("bare", leaves(7, 256), caption=None)
-    images.values |= {"objective.kind": "reconstruction", "method.kind": "vae"}
-    assert images.found() == []
 
 
 def test_second_check_reads_no_unchanged_image(images, tmp_path, monkeypatch):
