@@ -268,7 +268,7 @@ class App:
                 replaced = self.draft.load(locate(opening.preset))
                 self.root.after_idle(self.presets.report_replaced_changes, len(replaced))
             except UserError as error:
-                self.root.after_idle(partial(show_error, self.kit, self.root, error))
+                self.root.after_idle(partial(show_error, self.context, error))
         is_empty = not self.draft.value("model.path") and not self.draft.value("data.folder")
         self._attach_last_run()
         if self.session.is_running:

@@ -39,7 +39,7 @@ class Closing:
         try:
             session.send("stop")
         except UserError as error:
-            show_error(self._context.kit, self._context.root, error)
+            show_error(self._context, error)
             return
         self._context.act.show_page("run")
         self._context.act.show_message("Saving the run; the window closes when it is done …")
@@ -49,8 +49,7 @@ class Closing:
         context = self._context
         name = context.session.folder.name if context.session.folder else "The run"
         return ask(
-            context.kit,
-            context.root,
+            context,
             "Training is still running",
             f"“{name}” is at step {context.session.state.step}. It can continue without the "
             "window; the next window reconnects to it.",

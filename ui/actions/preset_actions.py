@@ -49,7 +49,7 @@ class PresetActions:
         try:
             replaced = self._context.draft.load(path, preset=preset)
         except UserError as error:
-            show_error(self._context.kit, self._context.root, error)
+            show_error(self._context, error)
             return []
         act.save_state_soon()
         # A page of settings already shows the values of the preset.
@@ -85,16 +85,14 @@ class PresetActions:
         try:
             context.draft.config()
         except ProblemsError as error:
-            show_problems(context.kit, context.root, error.problems, context.act.jump)
+            show_problems(context, error.problems)
             return False
         folder = user_folder() / "presets"
         source = context.draft.source
         name, description = suggested_name(source)
         hint = f"Saved in {folder}"
         while True:
-            name, description = ask_name(
-                context.kit, context.root, name=name, hint=hint, description=description
-            )
+            name, description = ask_name(context, name=name, hint=hint, description=description)
             if not name:
                 return False
             wrong = name_error(name)
@@ -121,7 +119,7 @@ class PresetActions:
             for path in draft.changed()
             for now in [_value_text(draft, path, draft.value(path))]
         ]
-        answer = list_changes(context.kit, context.root, draft.source.name, lines)
+        answer = list_changes(context, draft.source.name, lines)
         if answer == "reset":
             self.reset()
         elif answer:
@@ -151,23 +149,23 @@ class PresetActions:
         if not isinstance(error, UserError | OSError | ImportError):
             raise error
         what = error if isinstance(error, UserError) else UserError(f"The demo: {error}")
-        show_error(self._context.kit, self._context.root, what)
+        show_error(self._context, what)
 
     def _may_replace(self, path: Path) -> bool:
         choices = [Choice("yes", "Replace", "danger"), Choice("", "Cancel")]
         text = f"{path} already exists."
         context = self._context
-        return ask(context.kit, context.root, "Replace the preset?", text, choices) == "yes"
+        return ask(context, "Replace the preset?", text, choices) == "yes"
 
     def _save(self, path: Path, description: str) -> bool:
         try:
             self._context.draft.save(path, description=description)
         except ProblemsError as error:
             context = self._context
-            show_problems(context.kit, context.root, error.problems, context.act.jump)
+            show_problems(context, error.problems)
             return False
         except UserError as error:
-            show_error(self._context.kit, self._context.root, error)
+            show_error(self._context, error)
             return False
         self._context.act.show_message(f"Saved: {path}")
         return True

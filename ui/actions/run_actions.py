@@ -42,12 +42,12 @@ class RunActions:
         # Files may have been fixed since their last check; they are checked again below.
         errors = context.draft.value_errors
         if errors:
-            show_problems(context.kit, context.root, errors, context.act.jump)
+            show_problems(context, errors)
             return
         if context.session.state.status == "paused" and not self._confirm_new_run():
             return
         config, file_settings = context.draft.config(), context.draft.file_settings
-        if not confirm_functions(context.kit, context.root, config):
+        if not confirm_functions(context, config):
             context.act.show_message("Training was not started, and none of your code was run.")
             return
         self.is_checking = True
@@ -63,7 +63,7 @@ class RunActions:
         try:
             self._context.session.send(command)
         except UserError as error:
-            show_error(self._context.kit, self._context.root, error)
+            show_error(self._context, error)
         self._context.act.refresh()
 
     def kill(self) -> None:
@@ -78,7 +78,7 @@ class RunActions:
                 return
             self._context.session.resume()
         except UserError as error:
-            show_error(self._context.kit, self._context.root, error)
+            show_error(self._context, error)
         self._context.act.show_page("run")
         self._context.act.save_state_soon()
 
@@ -91,7 +91,7 @@ class RunActions:
         try:
             session.attach(folder)
         except UserError as error:
-            show_error(self._context.kit, self._context.root, error)
+            show_error(self._context, error)
             return
         self._context.act.show_page("run")
         self._context.act.save_state_soon()
@@ -124,15 +124,14 @@ class RunActions:
         if folder is None or context.session.has_worker:
             return True
         config = resolve(load_document(folder.config), source=str(folder.config))
-        return confirm_functions(context.kit, context.root, config)
+        return confirm_functions(context, config)
 
     def _confirm_new_run(self) -> bool:
         """Ask whether to start a new run or resume the paused one; return whether to start."""
         context = self._context
         name = context.session.folder.name if context.session.folder else "the run"
         answer = ask(
-            context.kit,
-            context.root,
+            context,
             f"Resume “{name}” or start a new run?",
             f"“{name}” is paused at step {context.session.state.step:,}. Resume continues with the "
             "settings it was started with; a new run uses the current settings.",
@@ -155,13 +154,13 @@ class RunActions:
         errors = [problem for problem in found if problem.severity == "error"]
         if errors:
             context.act.refresh()
-            show_problems(context.kit, context.root, errors, context.act.jump)
+            show_problems(context, errors)
             return
         try:
             context.session.start(config)
         except UserError as error:
             context.act.refresh()
-            show_error(context.kit, context.root, error)
+            show_error(context, error)
             return
         context.act.show_page("run")
         context.act.save_state_soon()
@@ -171,4 +170,4 @@ class RunActions:
         self._context.act.refresh()
         if not isinstance(error, UserError):
             raise error
-        show_error(self._context.kit, self._context.root, error)
+        show_error(self._context, error)

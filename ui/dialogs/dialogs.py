@@ -1,16 +1,15 @@
 """Modal dialogs for questions and messages; Escape closes each of them."""
 
 import tkinter as tk
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from tkinter import ttk
 
 from onetrainer.errors import Problem, UserError, sentence
+from ui.context import Context
 from ui.messages.problems import problem_text
 from ui.model.form_fields import find_setting, page_title
 from ui.widgets.button import Button, ButtonKind
-from ui.widgets.widgets import Kit
 
 _WIDTH = 460
 _MAX_PROBLEMS = 8
@@ -30,8 +29,9 @@ class Choice:
 class Dialog:
     """Modal window over the main window."""
 
-    def __init__(self, kit: Kit, root: tk.Tk, title: str) -> None:
-        self.kit = kit
+    def __init__(self, context: Context, title: str) -> None:
+        self.kit = kit = context.kit
+        root = context.root
         self._root = root
         self.answer = ""
         self.window = tk.Toplevel(root)
@@ -181,18 +181,18 @@ class _Guard:
             root.tk.call("focus", "-force", root.tk.call("focus", "-lastfor", window))
 
 
-def ask(kit: Kit, root: tk.Tk, title: str, text: str, choices: list[Choice]) -> str:
+def ask(context: Context, title: str, text: str, choices: list[Choice]) -> str:
     """Ask a question and return the answer; "" if the dialog was closed without one."""
-    dialog = Dialog(kit, root, title)
+    dialog = Dialog(context, title)
     dialog.add_text(text)
     dialog.add_buttons(choices)
     return dialog.wait()
 
 
-def show_error(kit: Kit, root: tk.Tk, error: UserError) -> None:
+def show_error(context: Context, error: UserError) -> None:
     """Show an error: what is wrong, what was expected, and what to do."""
     what, *details = str(error.what).splitlines() or [""]
-    dialog = Dialog(kit, root, "That did not work")
+    dialog = Dialog(context, "That did not work")
     dialog.add_text(sentence(what), style="")
     for part in [*details, error.expected, error.remedy]:
         if part:
@@ -201,15 +201,13 @@ def show_error(kit: Kit, root: tk.Tk, error: UserError) -> None:
     dialog.wait()
 
 
-def show_problems(
-    kit: Kit, root: tk.Tk, problems: list[Problem], jump: Callable[[str], None]
-) -> None:
+def show_problems(context: Context, problems: list[Problem]) -> None:
     """List the problems that prevent a start; each leads to its setting."""
     count = len(problems)
     title = (
         "Fix one setting before starting" if count == 1 else f"Fix {count} settings before starting"
     )
-    dialog = Dialog(kit, root, title)
+    dialog, kit = Dialog(context, title), context.kit
     choices = [Choice("", "Close")]
     if count == 1:
         place = kit.label(dialog.body, _location(problems[0]), style="Bold")
@@ -230,22 +228,22 @@ def show_problems(
     dialog.add_buttons(choices)
     answer = dialog.wait()
     if answer:
-        jump(problems[int(answer.removeprefix("problem "))].path)
+        context.act.jump(problems[int(answer.removeprefix("problem "))].path)
 
 
-def list_changes(kit: Kit, root: tk.Tk, name: str, changes: list[tuple[str, str, str]]) -> str:
+def list_changes(context: Context, name: str, changes: list[tuple[str, str, str]]) -> str:
     """List the changes of settings.
 
     Args:
-        kit: Creates the widgets.
-        root: The main window.
+        context: Of the main window.
         name: Name of the preset; "" for none.
         changes: Path, loaded value and current value of each changed setting.
 
     Returns:
         The path of the selected change, "reset" to undo all, or "".
     """
-    dialog = Dialog(kit, root, f"Changes to “{name}”" if name else "Changes to the defaults")
+    kit = context.kit
+    dialog = Dialog(context, f"Changes to “{name}”" if name else "Changes to the defaults")
     box = dialog.add_box()
     for line, (path, old, new) in enumerate(changes[:_MAX_CHANGES]):
         setting = find_setting(path)
@@ -266,9 +264,9 @@ def _cut(text: str) -> str:
     return text if len(text) <= _MAX_VALUE_LENGTH else f"…{text[-_MAX_VALUE_LENGTH:]}"
 
 
-def ask_name(kit: Kit, root: tk.Tk, *, name: str, hint: str, description: str) -> tuple[str, str]:
+def ask_name(context: Context, *, name: str, hint: str, description: str) -> tuple[str, str]:
     """Ask for the name and description of a preset; ("", "") if canceled."""
-    dialog = Dialog(kit, root, "Save as preset")
+    dialog, kit = Dialog(context, "Save as preset"), context.kit
     texts, entries = [], []
     for title, text in (("Name", name), ("Description", description)):
         dialog.add_text(title)

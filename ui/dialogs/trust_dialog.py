@@ -1,6 +1,5 @@
 """Question whether the user's own reward functions may be run, showing their code."""
 
-import tkinter as tk
 from collections.abc import Iterator
 
 from onetrainer.config.rewards.alignprop import AlignProp
@@ -8,8 +7,9 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.trust import trusted_files
 from onetrainer.trust.function_file import UserFunction, find_function
+from ui.context import Context
 from ui.dialogs.dialogs import Choice, Dialog, show_error
-from ui.widgets.widgets import Kit
+from ui.widgets.placing import give_focus
 
 _LINES, _COLUMNS = 14, 76
 # Lines of code shown in the dialog.
@@ -37,33 +37,32 @@ def untrusted_functions(config: TrainConfig) -> Iterator[str]:
             yield spec
 
 
-def confirm_functions(kit: Kit, root: tk.Tk, config: TrainConfig) -> bool:
+def confirm_functions(context: Context, config: TrainConfig) -> bool:
     """Ask for each function that is not allowed yet; return whether all may be run.
 
     Args:
-        kit: Creates the widgets.
-        root: The main window.
+        context: Of the main window.
         config: With absolute paths.
     """
-    return all(_confirm(kit, root, spec) for spec in untrusted_functions(config))
+    return all(_confirm(context, spec) for spec in untrusted_functions(config))
 
 
-def _confirm(kit: Kit, root: tk.Tk, spec: str) -> bool:
+def _confirm(context: Context, spec: str) -> bool:
     """Ask for one function, and again if its file changes while the dialog is open."""
     try:
         while (status := trusted_files.status_of(function := find_function(spec))) != "allowed":
-            if not _show_dialog(kit, root, function, _WHAT[status]):
+            if not _show_dialog(context, function, _WHAT[status]):
                 return False
             # Allow exactly the code that was shown; if it has changed, show it again.
             trusted_files.trust(function)
     except UserError as error:
-        show_error(kit, root, error)
+        show_error(context, error)
         return False
     return True
 
 
-def _show_dialog(kit: Kit, root: tk.Tk, function: UserFunction, explanation: str) -> bool:
-    dialog = Dialog(kit, root, f"Run “{function.name}”?")
+def _show_dialog(context: Context, function: UserFunction, explanation: str) -> bool:
+    dialog = Dialog(context, f"Run “{function.name}”?")
     dialog.add_text(explanation)
     for file in function.files:
         dialog.add_text(str(file), style="Bold")
@@ -75,39 +74,12 @@ def _show_dialog(kit: Kit, root: tk.Tk, function: UserFunction, explanation: str
 
 def _show_code(dialog: Dialog, code: str) -> None:
     """Show code in a read-only text box."""
-    kit = dialog.kit
-    box = tk.Text(
-        dialog.body,
-        width=_COLUMNS,
-        height=min(_LINES, code.count("\n") + 1),
-        wrap="none",
-        font="TkFixedFont",
-        relief="flat",
-        borderwidth=0,
-        highlightthickness=1,
-        padx=kit.px(8),
-        pady=kit.px(6),
-        takefocus=1,
-    )
-    kit.theme.paint(
-        box,
-        bg="field",
-        fg="text",
-        highlightcolor="accent",
-        highlightbackground="border",
-        selectbackground="fill",
-        selectforeground="on_fill",
-    )
+    kit, height = dialog.kit, min(_LINES, code.count("\n") + 1)
+    box = kit.text_box(dialog.body, width=_COLUMNS, height=height)
+    box.configure(wrap="none", font="TkFixedFont", takefocus=1)
     box.insert("1.0", code)
     box.configure(state="disabled")
     box.pack(fill="x", pady=(kit.px(10), 0))
-    box.bind("<Tab>", _focus_next)
+    box.bind("<Tab>", lambda _: give_focus(box.tk_focusNext()))
     kit.on_wheel[box] = lambda _: None  # Tk scrolls it
     kit.name(box, "answer code")
-
-
-def _focus_next(event: "tk.Event[tk.Misc]") -> str:
-    following = event.widget.tk_focusNext()
-    if following is not None:
-        following.focus_set()
-    return "break"

@@ -3,11 +3,10 @@
 import tkinter as tk
 from collections.abc import Callable
 
-import customtkinter
-
 from onetrainer.config.fields import Setting
 from ui.model.form_fields import edit_text
 from ui.theme.palette import Role
+from ui.widgets.placing import give_focus, show
 from ui.widgets.widgets import Kit
 
 _LINES, _LIST_LINES = 2, 5
@@ -33,41 +32,19 @@ class ParagraphEditor:
         self._least = _LIST_LINES if is_list else _LINES
         self._is_showing = False
         frame = kit.frame(parent)
-        text = tk.Text(
-            frame,
-            height=self._least,
-            width=20,
-            wrap="word",
-            font="OneTrainerBody",
-            relief="flat",
-            borderwidth=0,
-            highlightthickness=1,
-            padx=kit.px(7),
-            pady=kit.px(5),
-            undo=False,
-        )
-        kit.theme.paint(
-            text,
-            bg="field",
-            fg="text",
-            insertbackground="text",
-            highlightcolor="accent",
-            highlightbackground="border",
-            selectbackground="fill",
-            selectforeground="on_fill",
-        )
+        text = kit.text_box(frame, width=20, height=self._least)
         text.bind("<<Modified>>", self._modified)
         text.bind("<Configure>", lambda _: self._fit())
-        text.bind("<Tab>", lambda _: _focus(text.tk_focusNext()))
-        text.bind("<Shift-Tab>", lambda _: _focus(text.tk_focusPrev()))
+        text.bind("<Tab>", lambda _: give_focus(text.tk_focusNext()))
+        text.bind("<Shift-Tab>", lambda _: give_focus(text.tk_focusPrev()))
         if text.tk.call("tk", "windowingsystem") == "x11":
-            text.bind("<ISO_Left_Tab>", lambda _: _focus(text.tk_focusPrev()))
+            text.bind("<ISO_Left_Tab>", lambda _: give_focus(text.tk_focusPrev()))
         text.pack(side="left", fill="x", expand=True)
+        self._bar = kit.scrollbar(frame, text.yview, width=12)
+        self._bar.configure(height=40)  # minimum; it grows with the text
         text.configure(yscrollcommand=self._scrolled)
         kit.on_wheel[text] = self._wheel
         self._text = text
-        self._has_scrollbar = False
-        self._scrollbar: customtkinter.CTkScrollbar | None = None
         self.widget: tk.Widget = frame
         self.focus: tk.Misc = text
 
@@ -110,20 +87,9 @@ class ParagraphEditor:
     def _scrolled(self, first: float, last: float) -> None:
         # Tk passes strings despite the annotation.
         is_whole = float(first) <= 0 and float(last) >= 1
-        if self._scrollbar is None and (is_whole or int(self._text.cget("height")) < _MAX_LINES):
-            return
-        if self._scrollbar is None:  # created late, because few texts are this long
-            if not self._has_scrollbar:  # Tk calls this again while the scrollbar is created
-                self._has_scrollbar = True
-                self._scrollbar = self._kit.scrollbar(self.widget, self._text.yview, width=12)
-                self._scrollbar.configure(height=40)  # minimum; it grows with the text
-                self._scrolled(*self._text.yview())
-            return
-        if is_whole:
-            self._scrollbar.pack_forget()
-        elif not self._scrollbar.winfo_manager():
-            self._scrollbar.pack(side="right", fill="y", before=self._text)
-        self._scrollbar.set(float(first), float(last))
+        is_full = not is_whole and int(self._text.cget("height")) >= _MAX_LINES
+        show(self._bar, is_full, side="right", fill="y", before=self._text)
+        self._bar.set(float(first), float(last))
 
     def _wheel(self, steps: int) -> None:
         """Scroll the page where Tk cannot scroll the text any further."""
@@ -135,9 +101,3 @@ class ParagraphEditor:
             box = box.master
         if box is not None:
             self._kit.on_wheel[box](steps)
-
-
-def _focus(target: tk.Misc | None) -> str:
-    if target is not None:
-        target.focus_set()
-    return "break"

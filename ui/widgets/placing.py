@@ -46,3 +46,10 @@ def while_visible(widget: tk.Misc, refresh: Callable[[], None]) -> Callable[[], 
             refresh()
 
     return refresh_if_visible
+
+
+def give_focus(target: tk.Misc | None) -> str:
+    """Move the keyboard focus, as the whole effect of a key."""
+    if target is not None:
+        target.focus_set()
+    return "break"

@@ -13,7 +13,7 @@ import customtkinter
 
 from ui.background.threads import Jobs
 from ui.theme.palette import Role
-from ui.theme.theme import Theme, pair
+from ui.theme.theme import BODY, Theme, pair
 from ui.widgets.button import Button, ButtonKind, Command
 from ui.widgets.switch import Switch, Switches
 
@@ -212,6 +212,23 @@ class Kit:
             button_color=pair("hover"),
             button_hover_color=pair("border"),
         )
+
+    def text_box(self, parent: tk.Misc, *, width: int, height: int) -> tk.Text:
+        """Create a field for several lines. width, height: in characters."""
+        box = tk.Text(parent, width=width, height=height, wrap="word", font=BODY)
+        box.configure(relief="flat", borderwidth=0, highlightthickness=1)
+        box.configure(padx=self.px(7), pady=self.px(5))
+        self.theme.paint(
+            box,
+            bg="field",
+            fg="text",
+            insertbackground="text",
+            highlightcolor="accent",
+            highlightbackground="border",
+            selectbackground="fill",
+            selectforeground="on_fill",
+        )
+        return box
 
     def switch(
         self, parent: tk.Misc, command: Command, *, text: str = "", ground: Role = "card"

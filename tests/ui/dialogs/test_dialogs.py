@@ -7,8 +7,8 @@ from tests.ui.desk import once_asked
 from ui.dialogs.dialogs import Choice, Dialog, show_problems
 
 
-def make_dialog(kit, root, title):
-    dialog = Dialog(kit, root, title)
+def make_dialog(context, title):
+    dialog = Dialog(context, title)
     dialog.add_buttons([Choice("yes", "Yes")])
     return dialog
 
@@ -17,11 +17,11 @@ def grab_of(root):
     return str(root.tk.call("grab", "current", root))
 
 
-def test_the_window_does_not_close_while_a_dialog_waits(root, kit):
+def test_the_window_does_not_close_while_a_dialog_waits(root, context):
     closed = []
     root.protocol("WM_DELETE_WINDOW", lambda: closed.append("window"))
     before = root.protocol("WM_DELETE_WINDOW")
-    dialog = make_dialog(kit, root, "A question")
+    dialog = make_dialog(context, "A question")
     seen = []
 
     def try_to_close():
@@ -36,9 +36,9 @@ def test_the_window_does_not_close_while_a_dialog_waits(root, kit):
     assert root.protocol("WM_DELETE_WINDOW") == before
 
 
-def test_a_dialog_over_a_dialog_gives_the_pointer_back(root, kit):
-    first = make_dialog(kit, root, "The first")
-    second = make_dialog(kit, root, "The second")
+def test_a_dialog_over_a_dialog_gives_the_pointer_back(root, context):
+    first = make_dialog(context, "The first")
+    second = make_dialog(context, "The second")
     grabs = []
 
     def ask_in_between():
@@ -60,7 +60,7 @@ def test_a_dialog_over_a_dialog_gives_the_pointer_back(root, kit):
         (["optimizer.lr", "data.folder"], "answer problem 1", "Data › Images"),
     ],
 )
-def test_a_problem_of_the_list_leads_to_its_setting(root, kit, paths, answer, words):
+def test_a_problem_of_the_list_leads_to_its_setting(root, kit, context, paths, answer, words):
     went, seen = [], []
 
     def press():
@@ -68,6 +68,7 @@ def test_a_problem_of_the_list_leads_to_its_setting(root, kit, paths, answer, wo
         kit.buttons[answer].widget.invoke()
 
     once_asked(root, press)
-    show_problems(kit, root, [Problem(path, "wrong") for path in paths], went.append)
+    context.act.jump = went.append
+    show_problems(context, [Problem(path, "wrong") for path in paths])
     assert went == [paths[-1]]
     assert seen == [words]

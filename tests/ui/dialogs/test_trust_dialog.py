@@ -45,26 +45,26 @@ def answering(root, kit, seen, *answers, meanwhile=lambda: None):
     once_asked(root, answer)
 
 
-def test_yes_allows_the_very_code_that_was_shown(root, kit, own):
+def test_yes_allows_the_very_code_that_was_shown(root, kit, context, own):
     seen = []
     answering(root, kit, seen, "run")
-    assert confirm_functions(kit, root, config_with(f"{own}:mine"))
+    assert confirm_functions(context, config_with(f"{own}:mine"))
     assert seen == [CODE.rstrip("\n")]
     assert trusted_files.status(f"{own}:mine") == "allowed"
-    assert confirm_functions(kit, root, config_with(f"{own}:mine"))  # without a question
+    assert confirm_functions(context, config_with(f"{own}:mine"))  # without a question
 
 
-def test_no_allows_nothing(root, kit, own):
+def test_no_allows_nothing(root, kit, context, own):
     answering(root, kit, [], "")
-    assert not confirm_functions(kit, root, config_with(f"{own}:mine"))
+    assert not confirm_functions(context, config_with(f"{own}:mine"))
     assert trusted_files.status(f"{own}:mine") == "unknown"
 
 
-def test_a_file_that_changes_while_it_is_read_is_shown_again(root, kit, own):
+def test_a_file_that_changes_while_it_is_read_is_shown_again(root, kit, context, own):
     seen = []
     change = partial(own.write_text, CODE + "\nprint('and this')\n")
     answering(root, kit, seen, "run", "", meanwhile=change)
-    assert not confirm_functions(kit, root, config_with(f"{own}:mine"))
+    assert not confirm_functions(context, config_with(f"{own}:mine"))
     assert "and this" not in seen[0]
     assert "and this" in seen[1]
     assert trusted_files.status(f"{own}:mine") == "changed"
