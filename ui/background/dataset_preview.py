@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
+from onetrainer.messages.formatting import counted
 from ui.background.background_query import CancelToken, QueryCancelledError
 
 if TYPE_CHECKING:
@@ -136,16 +137,11 @@ def format_bucket(bucket: "Bucket") -> str:
     return f"{bucket.width} × {bucket.height}"
 
 
-def format_count(count: int, noun: str) -> str:
-    """Format a count with its noun: "1 image", "2,000 steps"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def bucket_summary(size: BucketSummary) -> str:
     """Return how many images and steps of an epoch a bucket has."""
-    images = format_count(len(size.images), "image")
+    images = counted(len(size.images), "image")
     repeats = f", {size.shown:,} shown" if size.shown != len(size.images) else ""
-    return f"{images}{repeats} in {format_count(size.steps, 'step')} of an epoch"
+    return f"{images}{repeats} in {counted(size.steps, 'step')} of an epoch"
 
 
 def repeat_label(repeat: Repeat, repeats: Sequence[Repeat]) -> str:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from onetrainer.config.data.concept import Role
 from onetrainer.messages.durations import format_duration
-from onetrainer.messages.formatting import format_size
-from ui.background.dataset_preview import format_count
+from onetrainer.messages.formatting import counted, format_size
 from ui.theme.palette import Role as Tone
 
 if TYPE_CHECKING:
@@ -60,18 +59,18 @@ def facts(preview: "DatasetPreview") -> list[Fact]:
             found.append(
                 Fact(
                     "",
-                    f"and {format_count(len(left), 'more folder')}",
+                    f"and {counted(len(left), 'more folder')}",
                     "dim",
                     more,
                     is_of_part=True,
                 )
             )
-    epoch_images = format_count(preview.images_per_epoch, "image")
-    epoch_steps = format_count(preview.steps_per_epoch, "step")
+    epoch_images = counted(preview.images_per_epoch, "image")
+    epoch_steps = counted(preview.steps_per_epoch, "step")
     found += [
         Fact("Epoch", f"{epoch_images}, {epoch_steps}", more=_partial_steps_note(preview)),
-        Fact("Run", f"{format_count(preview.steps, 'step')}, {_format_epochs(preview.epochs)}"),
-        Fact("Total", format_count(preview.images_used, "image")),
+        Fact("Run", f"{counted(preview.steps, 'step')}, {_format_epochs(preview.epochs)}"),
+        Fact("Total", counted(preview.images_used, "image")),
         *_warnings(preview),
         _cache_fact(preview),
     ]
@@ -123,14 +122,12 @@ def _warnings(preview: "DatasetPreview") -> Iterator[Fact]:
     if preview.uncaptioned and preview.captions:
         more = tuple(path.name for path in preview.without_caption)
         more += ("…",) if preview.uncaptioned > len(more) else ()
-        yield Fact("No caption", format_count(preview.uncaptioned, "image"), "warning", more)
+        yield Fact("No caption", counted(preview.uncaptioned, "image"), "warning", more)
     if preview.skipped:
         more = _first([str(item) for item in preview.skipped])
-        yield Fact("Skipped", format_count(len(preview.skipped), "image"), "warning", more)
+        yield Fact("Skipped", counted(len(preview.skipped), "image"), "warning", more)
     if preview.notes:
-        yield Fact(
-            "Notes", format_count(len(preview.notes), "note"), "warning", _first(preview.notes)
-        )
+        yield Fact("Notes", counted(len(preview.notes), "note"), "warning", _first(preview.notes))
 
 
 def _affected(
@@ -139,7 +136,7 @@ def _affected(
     if not changed.count:
         return []
     named = [(item.path, item.amount) for item in changed.most]
-    text = f"{format_count(changed.count, 'image')}, up to {format_amount(named[0][1])}"
+    text = f"{counted(changed.count, 'image')}, up to {format_amount(named[0][1])}"
     more = [f"{Path(path).name}: {format_amount(amount)}" for path, amount in named]
     more += ["…"] if changed.count > len(named) else []
     return [Fact(label, text, "warning", tuple(more))]
@@ -150,9 +147,9 @@ def _cache_fact(preview: "DatasetPreview") -> Fact:
     if not cache.bytes:
         return Fact("Cache", "off")
     is_tight = bool(cache.free_bytes) and cache.bytes >= cache.free_bytes
-    captions = format_count(cache.captions, "caption")
+    captions = counted(cache.captions, "caption")
     more = [
-        f"{format_count(cache.latents, 'image')} and {captions} are encoded",
+        f"{counted(cache.latents, 'image')} and {captions} are encoded",
         f"in {cache.folder}",
     ]
     if cache.free_bytes:
@@ -165,7 +162,7 @@ def _cache_fact(preview: "DatasetPreview") -> Fact:
 
 def _format_epochs(epochs: float) -> str:
     if epochs >= _WHOLE_NUMBERS_FROM:
-        return format_count(round(epochs), "epoch")
+        return counted(round(epochs), "epoch")
     text = f"{epochs:.2g}" if epochs < 1 else f"{epochs:.1f}".removesuffix(".0")
     return f"{text} epoch{'' if text == '1' else 's'}"
 

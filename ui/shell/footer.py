@@ -3,6 +3,7 @@
 from tkinter import ttk
 
 from onetrainer.errors import Problem
+from onetrainer.messages.formatting import counted
 from ui.context import Context
 from ui.progress.run_state import RunState, format_speed, format_time
 from ui.widgets.placing import show
@@ -53,9 +54,9 @@ def problems_line(problems: list[Problem], *, is_running: bool) -> str:
     """Return the number of problems, or that there are none; "" for none during a run."""
     kinds = [problem.severity for problem in problems]
     if "error" in kinds:
-        return f"⚠ {_count(kinds.count('error'), 'problem')} · F8 goes to the next"
+        return f"⚠ {counted(kinds.count('error'), 'problem')} · F8 goes to the next"
     if "warning" in kinds:
-        return f"⚠ {_count(kinds.count('warning'), 'warning')} · F8 goes to the next"
+        return f"⚠ {counted(kinds.count('warning'), 'warning')} · F8 goes to the next"
     if is_running:
         return ""
     return "Checking files…" if "pending" in kinds else "✓ Ready to start"
@@ -71,7 +72,3 @@ def _run_line(name: str, state: RunState) -> str:
         if progress.eta_seconds >= 0:
             parts.append(f"{format_time(progress.eta_seconds)} left")
     return "  ·  ".join(part for part in parts if part)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' if number != 1 else ''}"

@@ -3,6 +3,7 @@
 import tkinter as tk
 from tkinter import ttk
 
+from onetrainer.messages.formatting import counted
 from ui.context import Context
 from ui.model.draft import Draft
 from ui.shell.nav import WIDTH
@@ -68,7 +69,7 @@ class Header:
             name = "…" + name[-_MAX_NAME_LENGTH:]
         self.presets.set_text(f"{name}  ▾")
         changes = len(draft.changed())
-        self._changes.configure(text=f"● {changes} change{'s' if changes != 1 else ''}")
+        self._changes.configure(text=f"● {counted(changes, 'change')}")
         pad = (self._gap, 0)
         show(self._changes, bool(changes), side="left", padx=pad, before=self.save.widget)
         is_saved = bool(draft.source.name) and not draft.is_dirty

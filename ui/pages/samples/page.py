@@ -3,6 +3,7 @@
 import tkinter as tk
 from functools import partial
 
+from onetrainer.messages.formatting import counted
 from ui.context import Context, View
 from ui.progress.samples import SampleBook, thumbnail
 from ui.widgets.image_table import Cell, Head, ImageTable, TableLook
@@ -17,8 +18,8 @@ _GALLERY = TableLook("gallery", 84, 6, 20)
 
 def extent(book: SampleBook) -> str:
     """Format the number of samples: "2 prompts  ·  4 times". Times are not steps."""
-    prompts, times = len(book.prompts), len(book.steps)
-    text = f"{prompts} prompt{'s' if prompts != 1 else ''}"
+    times = len(book.steps)
+    text = counted(len(book.prompts), "prompt")
     return f"{text}  ·  {f'{times} times' if times != 1 else 'once'}"
 
 

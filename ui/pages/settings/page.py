@@ -4,6 +4,7 @@ import tkinter as tk
 from functools import partial
 
 from onetrainer.config.fields import Setting
+from onetrainer.messages.formatting import counted
 from ui.context import Context, View
 from ui.forms.form import Form
 from ui.forms.row import FormContext
@@ -92,11 +93,8 @@ class SettingsPage(View):
         for card in self._cards:
             card.refresh()
         hidden = self.form.hidden
-        label = (
-            "Advanced settings"
-            if self.form.with_advanced or not hidden
-            else (f"{hidden} advanced setting{'s' if hidden != 1 else ''}")
-        )
+        is_all = self.form.with_advanced or not hidden
+        label = "Advanced settings" if is_all else counted(hidden, "advanced setting")
         self._switch.say(label)
         self._update_switch()
         self._settle(anchor, before)

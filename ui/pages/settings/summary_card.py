@@ -11,6 +11,7 @@ from onetrainer.config.methods.encoders import ENCODER_SECTIONS
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.errors import UserError
 from onetrainer.families.registry import family_spec
+from onetrainer.messages.formatting import counted
 from onetrainer.presets.presets import expanded
 from onetrainer.rewards.prompts import prompts_of
 from ui.background.folder_summary import FolderSummary, summarize_folder
@@ -160,9 +161,8 @@ def data_lines(
     folder: ConceptSettings | None, summary: FolderSummary | None, others: int
 ) -> list[str]:
     """Describe the images of the first folder, and mention others."""
-    folders = f"folder{'s' if others > 1 else ''}"
     if folder is None and others:
-        return [f"Images of {others} {folders}"]
+        return [f"Images of {counted(others, 'folder')}"]
     if folder is None:
         return ["Choose a folder of images. Captions are .txt files with the same names."]
     if summary is None:
@@ -172,7 +172,7 @@ def data_lines(
     unusable = [f"{summary.unusable} cannot be used"] if summary.unusable else []
     if not summary.images:
         return unusable or ["No images in this folder."]
-    more = [f"and images of {others} more {folders}"] if others else []
+    more = [f"and images of {counted(others, 'more folder')}"] if others else []
     return [f"{summary.images:,} images", *_caption_lines(folder, summary), *unusable, *more]
 
 
@@ -212,10 +212,9 @@ def trained_lines(draft: Draft) -> list[str]:
     trained = [component for component, is_on in components.items() if is_on]
     tokens = draft.value("embeddings.tokens")
     count = len(tokens) if isinstance(tokens, list) else 0
-    new_tokens = f"{count} new token{'s' if count != 1 else ''}"
     title = method.choice_label(draft.value("method.kind"))
     trained_text = f"{title}: {join_list(trained) or 'no component'}" if components else title
-    return [trained_text, new_tokens] if count else [trained_text]
+    return [trained_text, counted(count, "new token")] if count else [trained_text]
 
 
 def _trainable_components(draft: Draft) -> dict[str, bool]:
@@ -251,10 +250,9 @@ def prompt_lines(draft: Draft) -> list[str]:
         split = prompts_of(config)
     except UserError:
         return []  # the form reports why
-    trained = len(split.trained)
     evaluated = f"{len(split.validation):,} for evaluation"
     evaluated += ", also trained on" if len(split.both) == len(split.validation) else ""
-    return [f"{trained:,} training prompt{'s' if trained > 1 else ''}, {evaluated}"]
+    return [f"{counted(len(split.trained), 'training prompt')}, {evaluated}"]
 
 
 def run_lines(draft: Draft, summary: FolderSummary | None) -> list[str]:
@@ -286,8 +284,7 @@ def run_lines(draft: Draft, summary: FolderSummary | None) -> list[str]:
         validation = validation_image_count(draft, summary.images)
         lines.append(how_often(images_seen, max(1, summary.images - validation), is_most=is_most))
         if validation:
-            count = f"{validation:,} image{'s' if validation > 1 else ''}"
-            lines.append(f"{count} for validation")
+            lines.append(f"{counted(validation, 'image')} for validation")
     prompts = value("sampling.prompts")
     if isinstance(prompts, list) and prompts:
         times = (value("sampling.at_start") is True) + (value("sampling.at_end") is True)
