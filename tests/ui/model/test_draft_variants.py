@@ -18,17 +18,6 @@ def test_another_variant_has_its_own_settings_and_values(draft):
     assert errors_of(draft) == []
 
 
-def test_a_variant_comes_back_as_it_was_left_whatever_was_done_meanwhile(draft):
-    draft.set("method.rank", 24)
-    draft.set("method.kind", "oft")
-    draft.set("training.steps", 77)
-    draft.undo()
-    draft.redo()
-    draft.set("method.kind", "lora")
-    assert draft.value("method.rank") == 24
-    assert draft.value("training.steps") == 77
-
-
 def test_no_change_is_made_by_way_of_a_variant_without_the_settings(home, tmp_path):
     draft = Draft()
     draft.load(write_project(tmp_path, method={"targets": "full", "rank": 24}))

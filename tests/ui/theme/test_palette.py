@@ -8,23 +8,15 @@ LEAST_TEXT = 4.5
 LEAST_BORDER = 3.0
 
 
-def test_every_text_can_be_read_on_every_ground():
-    for mode, palette in PALETTES.items():
-        for ground, text in product([*GROUNDS, "raised", "selected"], TEXTS):
-            assert contrast(palette[text], palette[ground]) >= LEAST_TEXT, (mode, ground, text)
-
-
-def test_text_on_filled_buttons_can_be_read():
-    for mode in PALETTES:
-        palette = PALETTES[mode]
-        for fill in ("fill", "fill_hover", "danger_fill"):
-            assert contrast(palette["on_fill"], palette[fill]) >= LEAST_TEXT
-
-
-def test_borders_of_fields_can_be_seen():
-    for mode, palette in PALETTES.items():
-        for ground in set(GROUNDS) - {"side"}:  # no field stands there
-            assert contrast(palette["border"], palette[ground]) >= LEAST_BORDER, (mode, ground)
+def test_every_text_and_edge_can_be_seen_on_every_ground():
+    seen = [
+        (LEAST_TEXT, TEXTS, [*GROUNDS, "raised", "selected"]),
+        (LEAST_TEXT, ["on_fill"], ["fill", "fill_hover", "danger_fill"]),
+        (LEAST_BORDER, ["border"], set(GROUNDS) - {"side"}),  # no field stands there
+    ]
+    for (mode, palette), (least, above, below) in product(PALETTES.items(), seen):
+        for role, ground in product(above, below):
+            assert contrast(palette[role], palette[ground]) >= least, (mode, role, ground)
 
 
 def test_parts_of_a_bar_can_be_seen_on_a_card():
