@@ -15,10 +15,10 @@ from onetrainer.run.user_folder import user_folder
 from ui.model import preset_fields
 from ui.model.preset_origin import Source, require_outside_run
 from ui.model.variants import (
-    AS_DEFAULT,
     Edits,
     Variants,
     defaults_in,
+    edited,
     edits_between,
     is_variant_choice,
     migrated_document,
@@ -27,8 +27,6 @@ from ui.model.variants import (
     settings_by_path,
     settings_in,
     variants_in,
-    with_choice,
-    with_objective,
     with_variants,
 )
 
@@ -124,32 +122,25 @@ class Draft:
         """
         if self.value(path) == value and type(self.value(path)) is type(value):
             return
-        self._begin_edit(path)
-        self._edit(path, value)
-        self._replaced()
+        self._change(path, *edited(self.document, self.base, self._edits, path, value))
 
     def set_all(self, values: Mapping[str, object]) -> None:
         """Change several settings as one undo step."""
-        before = self.document
-        self._push_undo("")
+        document, edits = self.document, self._edits
         for path, value in values.items():
-            if self.value(path) != value:
-                self._edit(path, value)
-        if self.document == before:
-            self._undo.pop()
-        else:
-            self._replaced()
+            if value_at(document, path) != value:
+                document, edits = edited(document, self.base, edits, path, value)
+        if document != self.document:
+            self._change("", document, edits)
 
     def reset(self, path: str) -> None:
         """Reset one setting to its loaded or saved value; for a variant, its whole section."""
         if not is_variant_choice(path):
             self.set(path, self.base_value(path))
             return
-        self._begin_edit(path)
         section = f"{section_of(path)}."
-        self._edits = {p: edit for p, edit in self._edits.items() if not p.startswith(section)}
-        self._choose(path, self.base_value(path))
-        self._replaced()
+        left = {p: edit for p, edit in self._edits.items() if not p.startswith(section)}
+        self._change(path, *edited(self.document, self.base, left, path, self.base_value(path)))
 
     def reset_all(self) -> None:
         """Reset every setting to its loaded or saved value; can be undone."""
@@ -158,9 +149,7 @@ class Draft:
         for path, value in kept.items():
             document = presets.with_value(document, path, value)
         if document != self.document:
-            self._push_undo("")
-            self.document, self._edits = document, kept
-            self._replaced()
+            self._change("", document, kept)
 
     @property
     def last_change(self) -> Snapshot | None:
@@ -308,42 +297,20 @@ class Draft:
         self.load_count += 1
         self._changed()
 
-    def _begin_edit(self, path: str) -> None:
-        """Push an undo step unless the setting was just edited."""
-        if not self._undo or self._undo[-1].path != path or self._redo:
+    def _change(self, path: str, document: Document, edits: Edits) -> None:
+        """Change the document; consecutive changes at one path are one undo step."""
+        if not path or not self._undo or self._undo[-1].path != path or self._redo:
             self._push_undo(path)
-
-    def _edit(self, path: str, value: object) -> None:
-        """Change one setting and remember that, for other variants."""
-        if is_variant_choice(path):
-            self._edits = {**self._edits, path: value}
-            self._choose(path, value)
-            return
-        self.document = presets.with_value(self.document, path, value)
-        variants = variants_in(self.document)
-        known = settings_by_path(variants)
-        owner = next((each for each in known if f"{path}.".startswith(f"{each}.")), path)
-        whole = value_at(self.document, owner)
-        is_default = whole == value_at(defaults_in(variants), owner)
-        self._edits = {**self._edits, owner: AS_DEFAULT if is_default else whole}
-
-    def _choose(self, path: str, kind: object) -> None:
-        """Choose a variant; with a method, an objective that it supports."""
-        self.implied_change, before = None, self.value("objective.kind")
-        self.document = with_choice(self.document, self.base, self._edits, path, kind)
-        if path == "method.kind":
-            self.document = with_objective(self.document, self.base, self._edits)
-            objective = self.value("objective.kind")
-            if objective != before:
-                self.implied_change = Fix("objective.kind", str(objective))
+        before, self.document, self._edits = self.document, document, edits
+        objective = str(self.value("objective.kind"))
+        is_implied = path == "method.kind" and objective != value_at(before, "objective.kind")
+        self.implied_change = Fix("objective.kind", objective) if is_implied else None
+        self._redo.clear()
+        self._changed()
 
     def _push_undo(self, path: str, *, loaded: tuple[Document, Source] | None = None) -> None:
         self._undo.append(Snapshot(path, self.document, self._edits, loaded))
         del self._undo[:-_DEEPEST_UNDO]
-
-    def _replaced(self) -> None:
-        self._redo.clear()
-        self._changed()
 
     def _move_in_history(self, back: list[Snapshot], forth: list[Snapshot]) -> None:
         if not back:

@@ -130,6 +130,23 @@ def edits_between(base: Document, document: Document) -> Edits:
     return edits
 
 
+def edited(
+    document: Document, base: Document, edits: Edits, path: str, value: object
+) -> tuple[Document, Edits]:
+    """Return document and edits with one setting changed; a method brings a fitting objective."""
+    if is_variant_choice(path):
+        edits = {**edits, path: value}
+        document = with_choice(document, base, edits, path, value)
+        return with_objective(document, base, edits) if path == "method.kind" else document, edits
+    document = presets.with_value(document, path, value)
+    variants = variants_in(document)
+    known = settings_by_path(variants)
+    owner = next((each for each in known if f"{path}.".startswith(f"{each}.")), path)
+    whole = value_at(document, owner)
+    is_default = whole == value_at(defaults_in(variants), owner)
+    return document, {**edits, owner: AS_DEFAULT if is_default else whole}
+
+
 def with_choice(
     document: Document, base: Document, edits: Edits, path: str, kind: object
 ) -> Document:
