@@ -17,6 +17,8 @@ from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
 from onetrainer.config.methods.embedding import EmbeddingToken
 from tests import adapters, tiny
 
+pytestmark = pytest.mark.usefixtures("few_blocks")
+
 PROMPTS = ("a cat", "a large dog")
 MIXER = Mixer((NamedReward("brightness", Measure(brightness)),))
 

@@ -7,6 +7,8 @@ from modules.interfaces import Conditioning
 from modules.sampling.rollout import Rollout, Trajectory
 from tests import pretend, tiny
 
+pytestmark = pytest.mark.usefixtures("few_blocks")
+
 STEPS = 3
 FRAME = [64.0, 64.0, 0.0, 0.0, 64.0, 64.0]
 

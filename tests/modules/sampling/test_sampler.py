@@ -22,7 +22,10 @@ from onetrainer.config.run.sampling import Prompt
 from tests import tiny
 
 # Of how diffusers reads a tensor; ours keeps it quiet, its own pipelines do not.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+    pytest.mark.usefixtures("few_blocks"),
+]
 
 PROMPT = Prompt(prompt="a cat", negative="a dog", seed=11, width=128, height=64)
 OTHERS = [
