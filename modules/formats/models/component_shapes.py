@@ -35,7 +35,7 @@ def shapes_of(component: ComponentSpec, config: Config) -> Mapping[str, Size]:
     return _shapes_of(component, json.dumps(config, sort_keys=True))
 
 
-@lru_cache(maxsize=8)  # building a UNet takes a second, even without weights
+@lru_cache(maxsize=32)  # building a UNet takes a second, even without weights
 def _shapes_of(component: ComponentSpec, config: str) -> Mapping[str, Size]:
     state: dict[str, Tensor] = build_empty(component, json.loads(config)).state_dict()
     return MappingProxyType(
