@@ -14,18 +14,19 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from time import strftime, time
 from typing import Any, TextIO
 
+from onetrainer.config.base.section import Section
 from onetrainer.errors import EXIT_DONE, EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, UserError
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.run.event_log import EventWriter
-from onetrainer.run.events import Event, Failed, Finished
+from onetrainer.run.events import Event, Failed, Finished, Report
 from onetrainer.run.run_folder import RunFolder, open_run
 from onetrainer.run.wire import encode_event
 
-Report = Callable[[Event], None]
 _OUT_OF_MEMORY_SIGNS = ("out of memory", "can't allocate memory", "cublas_status_alloc_failed")
 
 
@@ -111,33 +112,13 @@ def _job(name: str) -> int:
 
 def _run_job(name: str, text: str, report: Report) -> Finished:
     """Import a job, after the environment is set, and run it."""
-    match name:
-        case "convert":
-            with _importing():
-                from modules.jobs.convert import convert
-            from onetrainer.jobs.convert_request import ConvertRequest
+    with _importing():
+        from onetrainer.jobs.job import REQUESTS
 
-            return convert(ConvertRequest.model_validate_json(text), report)
-        case "sample":
-            with _importing():
-                from modules.jobs.sample import sample_job
-            from onetrainer.jobs.sample_request import SampleRequest
-
-            return sample_job(SampleRequest.model_validate_json(text), report)
-        case "plan":
-            with _importing():
-                from modules.jobs.plan import plan
-            from onetrainer.jobs.plan_request import PlanRequest
-
-            return plan(PlanRequest.model_validate_json(text), report)
-        case "cache":
-            with _importing():
-                from modules.jobs.cache import cache
-            from onetrainer.jobs.cache_request import CacheRequest
-
-            return cache(CacheRequest.model_validate_json(text), report)
-        case _:
-            raise ValueError(f"there is no job {name!r}")
+        request = REQUESTS[name].model_validate_json(text)
+        jobs = vars(import_module(f"modules.jobs.{name}"))
+    job: Callable[[Section, Report], Finished] = jobs[name]
+    return job(request, report)
 
 
 @contextmanager

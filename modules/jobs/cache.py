@@ -1,26 +1,19 @@
 """The caching job: encode a config's images and captions without training."""
 
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from modules.assembly.dataset import Images, digests_for, prepare_images
-from modules.assembly.placement import HOST, quantize, storage_dtypes
-from modules.families.hub import fetch
-from modules.families.registry import load_family
-from modules.interfaces import Family
-from modules.memory.precision import apply_tf32, choose_device, compute_dtype
-from onetrainer.config.train import TrainConfig, uses_images
+from modules.assembly.placement import HOST, quantize
+from modules.jobs.base_model import load_base, local_model, use_hardware
+from modules.memory.precision import choose_device
+from onetrainer.config.train import uses_images
 from onetrainer.errors import UserError
-from onetrainer.jobs.cache_request import CacheRequest
-from onetrainer.model_files.hub import is_hub_name
+from onetrainer.jobs.plan_request import CacheRequest
 from onetrainer.run.event_log import EventWriter
-from onetrainer.run.events import Event, Finished, Phase
-
-Report = Callable[[Event], None]
+from onetrainer.run.events import Finished, Report
 
 
 def cache(request: CacheRequest, report: Report) -> Finished:
@@ -38,10 +31,13 @@ def cache(request: CacheRequest, report: Report) -> Finished:
             "Expected images or captions to encode",
             "Choose a config with images.",
         )
-    apply_tf32(config.hardware.tf32)
-    if config.hardware.threads:
-        torch.set_num_threads(config.hardware.threads)
-    family = _load_encoders(config, report)
+    use_hardware(config.hardware)
+    device = choose_device(config.hardware.device)
+    path = local_model(config.model.path, report, offline=config.model.offline)
+    family, _ = load_base(config, path, report, device=device, components_device=HOST)
+    quantize(config, family, device=device)
+    for encoder in (family.vae, *family.text_encoders.values()):
+        nn.Module.to(encoder, device)  # the UNet is not needed
     with tempfile.TemporaryDirectory() as folder:
         # The caching code writes a run's event log; its events go on to the job's caller.
         events = EventWriter(Path(folder) / "events.jsonl", also=report)
@@ -57,30 +53,6 @@ def cache(request: CacheRequest, report: Report) -> Finished:
         images.batches.close()
         events.close()
     return Finished(0, [], _summary(images, request))
-
-
-def _load_encoders(config: TrainConfig, report: Report) -> Family:
-    """Load the model with its encoders on the device, in the dtypes of a run."""
-    section, device = config.model, choose_device(config.hardware.device)
-    if is_hub_name(section.path):
-        path = fetch(
-            section.path,
-            offline=section.offline,
-            report=lambda detail: report(Phase("loading", detail=detail)),
-        )
-        section = section.model_copy(update={"path": str(path)})
-    report(Phase("loading", detail="base model"))
-    family = load_family(
-        section,
-        compute_dtype=compute_dtype(config.hardware.precision),
-        device=device,
-        components_device=HOST,
-        dtypes=storage_dtypes(config),
-    )
-    quantize(config, family, device=device)
-    for encoder in (family.vae, *family.text_encoders.values()):
-        nn.Module.to(encoder, device)  # the UNet is not needed
-    return family
 
 
 def _summary(images: Images, request: CacheRequest) -> list[str]:

@@ -1,6 +1,5 @@
 """The conversion job: models here, LoRAs and embeddings in their own modules."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -13,7 +12,7 @@ from modules.formats.files.component_configs import MODELS, read_config
 from modules.formats.files.files import HASHES
 from modules.formats.files.tensor_source import PRECISIONS, LazyTensor, as_lazy
 from modules.formats.lora.convert_lora import convert_lora
-from modules.formats.lora.lora_names import NAMINGS
+from modules.formats.lora.lora_names import NAMINGS, Naming
 from modules.formats.models.extras import standard_extras_notes
 from modules.formats.models.model_folder import write_model_folder
 from modules.formats.models.single_file import write_single_file
@@ -32,9 +31,7 @@ from onetrainer.model_files import (
     resolve_prediction,
     resolve_zero_snr,
 )
-from onetrainer.run.events import Event, Finished, Phase
-
-Report = Callable[[Event], None]
+from onetrainer.run.events import Finished, Phase, Report
 
 # The VAE's latent scale; whether an empty negative prompt is zeros rather than encoded.
 VAE_SCALE, ZERO_EMPTY_PROMPT = "scaling_factor", "force_zeros_for_empty_prompt"
@@ -46,19 +43,37 @@ def convert(request: ConvertRequest, report: Report, *, configs: Path = MODELS) 
 
     Nothing is left half written.
 
-    request: The source, the target and options.
-    emit: Receives progress events.
     configs: Folder with each base's component configs, for sources without their own.
 
     Raises:
         UserError: If the source cannot be converted.
     """
-    target = Path(request.target)
-    report(Phase("loading", detail=f"loading {Path(request.source).name}"))
+    source, target = Path(request.source), Path(request.target)
+    report(Phase("loading", detail=f"loading {source.name}"))
     model_file = examine(request)
     report(Phase("saving", detail=target.name))
     try:
-        notes = _convert(model_file, target, request, report, configs=configs)
+        match model_file.kind:
+            case "lora" if not request.name:
+                notes = convert_lora(
+                    source,
+                    target,
+                    naming=_naming(request.to),
+                    family=request.family,
+                    precision=request.precision,
+                    overwrite=request.overwrite,
+                    bundle=request.bundle,
+                )
+            case "lora" | "embedding":
+                notes = convert_embedding(
+                    source,
+                    target,
+                    precision=request.precision,
+                    overwrite=request.overwrite,
+                    name=request.name,
+                )
+            case _:
+                notes = _convert_model(model_file, target, request, report, configs)
     except OSError as error:  # of writing; errors of reading have their own messages
         raise UserError(
             f"{target}: cannot write here ({(error.strerror or str(error)).lower()})",
@@ -68,36 +83,17 @@ def convert(request: ConvertRequest, report: Report, *, configs: Path = MODELS) 
     return Finished(0, [str(target)], notes)
 
 
-def _convert(
-    model_file: ModelFile, target: Path, request: ConvertRequest, report: Report, *, configs: Path
-) -> list[str]:
-    match model_file.kind:
-        case "lora" if not request.name:
-            return _convert_lora(model_file, target, request)
-        case "lora" | "embedding":
-            return convert_embedding(
-                model_file.path,
-                target,
-                precision=request.precision,
-                overwrite=request.overwrite,
-                name=request.name,
-            )
-        case kind:
-            own = next((name for name in FAMILY_LABELS if name == kind), None)
-    family = request.family or own
-    assert family is not None  # checked by `examine`
-    return _convert_model(
-        model_file, target, request, report, _describe(model_file, family, request, configs)
-    )
-
-
 def _convert_model(
     model_file: ModelFile,
     target: Path,
     request: ConvertRequest,
     report: Report,
-    description: Description,
+    configs: Path,
 ) -> list[str]:
+    own = next((name for name in FAMILY_LABELS if name == model_file.kind), None)
+    family = request.family or own
+    assert family is not None  # checked by `examine`
+    description = _describe(model_file, family, request, configs)
     target_format = model_format(target, request.to)
     vae = Path(request.vae) if request.vae else None
     dtype = PRECISIONS[request.precision]
@@ -208,20 +204,12 @@ def _unsaved_config_notes(description: Description) -> list[str]:
     return notes
 
 
-def _convert_lora(model_file: ModelFile, target: Path, request: ConvertRequest) -> list[str]:
-    naming = next((name for name in NAMINGS if name == (request.to or "kohya")), None)
+def _naming(name: str) -> Naming:
+    naming = next((known for known in NAMINGS if known == (name or "kohya")), None)
     if naming is None:
         raise UserError(
-            f'"{request.to}" is not a naming scheme of LoRA files',
+            f'"{name}" is not a naming scheme of LoRA files',
             "Expected one of " + ", ".join(NAMINGS),
             "Choose one of these, or leave it out.",
         )
-    return convert_lora(
-        model_file.path,
-        target,
-        naming=naming,
-        family=request.family,
-        precision=request.precision,
-        overwrite=request.overwrite,
-        bundle=request.bundle,
-    )
+    return naming

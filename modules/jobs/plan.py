@@ -1,6 +1,6 @@
 """The planning job: estimate a run's memory and time, and find settings that lower the memory."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +15,12 @@ from modules.memory.precision import choose_device, compute_dtype
 from onetrainer.config.train import TrainConfig
 from onetrainer.families.registry import FAMILY_LABELS
 from onetrainer.jobs.plan_request import PlanRequest, RecordedHeaders
-from onetrainer.messages.memory import GB, fits, notes
+from onetrainer.messages.memory import GB, checkpointing_label, fits
 from onetrainer.model_files.hub import cached_folder, is_hub_name
-from onetrainer.run.events import Event, Finished, Phase
+from onetrainer.run.events import Finished, Phase, Report
 
 
-def plan(request: PlanRequest, report: Callable[[Event], None]) -> Finished:
+def plan(request: PlanRequest, report: Report) -> Finished:
     """Emit the forecast once it is known, and again with fixes if the run does not fit."""
     machine, where = None, ""
     if request.memory:
@@ -33,12 +33,13 @@ def plan(request: PlanRequest, report: Callable[[Event], None]) -> Finished:
     headers = RecordedHeaders(request.headers)
     with Planner(target, headers) as plans:
         report(Phase("loading", detail="counting memory"))
+        is_automatic = request.config.hardware.gradient_checkpointing == "auto"
         config = plans.resolve_checkpointing(request.config)
         forecast = plans.forecast(config)
         with plans.stage(config) as stage:
             forecast = replace(
                 forecast,
-                notes=_notes(request.config, config, target),
+                notes=[*_notes(config, target, is_automatic=is_automatic)],
                 time=forecast_time(stage, machine, where),
                 data=forecast_dataset(stage, machine, headers),
             )
@@ -61,28 +62,18 @@ def _machine(config: TrainConfig) -> Machine:
         torch.set_num_threads(before)
 
 
-def _notes(asked: TrainConfig, resolved: TrainConfig, target: Target) -> list[str]:
-    """Return notes about a forecast.
-
-    Args:
-        asked: The config as given.
-        resolved: The same with automatic checkpointing resolved.
-        target: What the run is planned for.
-    """
-    is_automatic = asked.hardware.gradient_checkpointing == "auto"
-    return notes(
-        has_prompts=bool(asked.sampling.prompts),
-        has_no_gpu=target.kind == "cpu" and asked.hardware.device == "auto",
-        missing_model=_missing(asked.model.path),
-        family=FAMILY_LABELS[asked.model.family],
-        chosen=resolved.hardware.gradient_checkpointing if is_automatic else "",
-    )
-
-
-def _missing(path: str) -> str | None:
-    """Return the name of a model that is not on this disk; None if it is."""
-    if is_hub_name(path):
-        return path if cached_folder(path) is None else None
-    if not path:
-        return path
-    return None if Path(path).exists() else Path(path).name
+def _notes(config: TrainConfig, target: Target, *, is_automatic: bool) -> Iterator[str]:
+    """Yield what a forecast includes and what not. is_automatic: Whether checkpointing was."""
+    if target.kind == "cpu" and config.hardware.device == "auto":
+        yield "No GPU was found, so this is about RAM; --memory GB plans for a GPU of that size."
+    path = config.model.path
+    is_missing = cached_folder(path) is None if is_hub_name(path) else not Path(path).exists()
+    if not path or is_missing:
+        name = path if is_hub_name(path) else Path(path).name
+        what = f"{name} was not found" if path else "No base model is chosen"
+        yield f"{what}, so {FAMILY_LABELS[config.model.family]}'s published sizes are used."
+    if is_automatic:
+        chosen = checkpointing_label(config.hardware.gradient_checkpointing)
+        yield f"Automatic gradient checkpointing would be {chosen}."
+    if not config.sampling.prompts:
+        yield "Samples are not included, as there is no prompt."

@@ -7,19 +7,19 @@ import platform
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from importlib import metadata as packages
+from pathlib import Path
 
 import torch
 from pydantic_core import to_json
 
 from modules.assembly.inputs import Inputs, encoder_digests_of, prepare_inputs
-from modules.assembly.method import Attached, attach
+from modules.assembly.method import attach
 from modules.assembly.optimizer import require_training_to_the_end
 from modules.assembly.placement import (
     manage,
     offload_device_of,
     quantize,
     residency_of,
-    storage_dtypes,
 )
 from modules.assembly.rewards import load_rewards
 from modules.assembly.run_context import Run
@@ -27,20 +27,16 @@ from modules.assembly.start_files import with_start_files_copied
 from modules.assembly.trainer import Assembled, assemble
 from modules.data.cache import CachingStopped
 from modules.data.encoded_items import EntryLost
-from modules.families.hub import fetch
-from modules.families.registry import load_family
 from modules.forecast.forecast import Planner, target_of
-from modules.interfaces import Family
-from modules.memory.precision import apply_tf32, choose_device, compute_dtype
+from modules.jobs.base_model import load_base, local_model, use_hardware
+from modules.memory.precision import choose_device
 from modules.memory.residency import Residency
 from modules.methods.model_source import ModelSource
-from modules.training.checkpoints import CheckpointRecord, newest_record
+from modules.training.checkpoints import newest_record
 from modules.training.evaluate_task import export_best
 from modules.training.inbox import Inbox
 from modules.training.tensorboard import open_board
 from onetrainer.config.migrate import migrate
-from onetrainer.config.run.model import Model
-from onetrainer.config.train import TrainConfig
 from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, UserError
 from onetrainer.json_file import read_json
 from onetrainer.messages.memory import checkpointing_label
@@ -88,15 +84,27 @@ def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
 
     note: Why the start before failed. Raises EntryLost.
     """
-    config, digest = _read_config(folder)
-    apply_tf32(config.hardware.tf32)
-    if config.hardware.threads:
-        torch.set_num_threads(config.hardware.threads)
+    document = migrate(read_json(folder.config), source=str(folder.config))
+    config = resolve(document, source=str(folder.config))
+    # By which later changes are detected.
+    digest = hashlib.sha256(config.model_dump_json().encode()).hexdigest()
+    use_hardware(config.hardware)
     last = newest_record(folder)
-    _require_enough_steps(config, last)
+    if last is not None and last.step > config.training.steps:
+        raise UserError(
+            f"training.steps: {config.training.steps} steps, but the run has made {last.step}",
+            "Expected at least as many as the newest checkpoint has",
+            "Raise training.steps in the run's config.json, or start a new run.",
+        )
     # Steps after the checkpoint are repeated, so their events are removed.
     rewind(folder.events, last.events_size if last else 0)
     past_events = read_all(folder.events)
+    versions = {"python": platform.python_version()}
+    versions |= {name: packages.version(name) for name in PACKAGES}
+    # Of the base model that the run began with, if the model is the same.
+    base = last.versions.get(BASE_MODEL, "") if last else ""
+    if base.startswith(f"{config.model.path}@"):
+        versions[BASE_MODEL] = base
     with ExitStack() as stack:
         also = None
         if config.output.tensorboard:
@@ -106,7 +114,6 @@ def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
         events = EventWriter(folder.events, also=also)
         stack.callback(events.close)
         device = choose_device(config.hardware.device)
-        versions = _libraries() | _recorded_model_version(config.model, last)
         run = Run(folder, config, digest, versions, events, inbox, device, last, past_events)
         _report_start(run)
         if note:
@@ -115,14 +122,25 @@ def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
 
 
 def _prepare_and_train(run: Run) -> int:
-    _warn_of_slow_precision(run)
-    run, model = _locate_model(_resolve_checkpointing(run))
-    run.events.write(Phase("loading", detail="base model"))
-    family = _load_model(run.config, model, run.device)
+    if run.device.type == "cpu" and run.config.hardware.precision != "fp32":
+        run.warn(
+            f"training in {run.config.hardware.precision} on the CPU, which has no hardware"
+            " support for it; fp32 (hardware.precision) is usually several times faster there"
+        )
+    run, path = _locate_model(_resolve_checkpointing(run))
+    offload = offload_device_of(run.config.hardware.offload_device, run.device)
+    family, model = load_base(
+        run.config, path, run.events.write, device=run.device, components_device=offload
+    )
     for note in quantize(run.config, family, device=run.device):
         run.warn(note)
     digests = encoder_digests_of(run, family)
-    attached = _attach(run, family, model)
+    # Before images are encoded, so that errors show early.
+    source = ModelSource.of(model)
+    attached = attach(with_start_files_copied(run.config, run.folder), family, source)
+    require_training_to_the_end(run.config, attached.method.parameter_groups())
+    for note in attached.notes:
+        run.warn(note)
     rewards = load_rewards(run)
     layers = manage(run.config, attached.family, device=run.device)
     networks = None if rewards is None else rewards.networks
@@ -144,16 +162,14 @@ def _prepare_and_train(run: Run) -> int:
             raise
 
 
-def _has_other_data(last: CheckpointRecord, inputs: Inputs) -> bool:
-    """Return whether images or captions have changed since a checkpoint."""
-    if last.data_identity:
-        return last.data_identity != inputs.identity
-    return last.data_digest != inputs.digest
-
-
 def _train_and_finish(run: Run, assembled: Assembled, inputs: Inputs, residency: Residency) -> int:
     """Train to the end, generate samples, save; return the exit code."""
-    if run.last is not None and _has_other_data(run.last, inputs):
+    last = run.last
+    if last is not None and (
+        last.data_identity != inputs.identity
+        if last.data_identity
+        else last.data_digest != inputs.digest
+    ):
         run.warn(_CHANGED.format("prompts" if inputs.prompts else "images or captions"))
         if inputs.validation is not None:
             run.warn(_MAY_HAVE_TRAINED)
@@ -184,55 +200,18 @@ def _resolve_checkpointing(run: Run) -> Run:
     return replace(run, config=config)
 
 
-def _load_model(config: TrainConfig, model: Model, device: torch.device) -> Family:
-    """Load the base model with every component on the offload device.
-
-    Args:
-        config: The run's config.
-        model: Its model section with a local path.
-        device: The train device.
-    """
-    family = load_family(
-        model,
-        compute_dtype=compute_dtype(config.hardware.precision),
-        device=device,
-        components_device=offload_device_of(config.hardware.offload_device, device),
-        dtypes=storage_dtypes(config),
-    )
-    return family.with_tiling(is_on=config.hardware.vae_tiling)
-
-
-def _attach(run: Run, family: Family, base: Model) -> Attached:
-    """Attach the method. Before images are encoded, so that errors show early.
-
-    base: Section of the family's model with a local path.
-    """
-    config = with_start_files_copied(run.config, run.folder)
-    attached = attach(config, family, ModelSource.of(base))
-    require_training_to_the_end(run.config, attached.method.parameter_groups())
-    for note in attached.notes:
-        run.warn(note)
-    return attached
-
-
-def _locate_model(run: Run) -> tuple[Run, Model]:
-    """Return the run, and its model section with a local path; Hub models are downloaded.
+def _locate_model(run: Run) -> tuple[Run, Path]:
+    """Return the run, and the place of its model on this disk; Hub models are downloaded.
 
     The run then records the version of a Hub model. A resumed run requests the version it began
     with.
     """
     section = run.config.model
+    recorded = run.versions.get(BASE_MODEL, "").rpartition("@")[2] or None
+    path = local_model(section.path, run.events.write, offline=section.offline, revision=recorded)
     if not is_hub_name(section.path):
-        return run, section
-    recorded = run.versions.get(BASE_MODEL, "")
-    folder = fetch(
-        section.path,
-        offline=section.offline,
-        report=lambda detail: run.events.write(Phase("loading", detail=detail)),
-        revision=recorded.rpartition("@")[2] or None,
-    )
-    versions = run.versions | {BASE_MODEL: f"{section.path}@{folder.name}"}
-    return replace(run, versions=versions), section.model_copy(update={"path": str(folder)})
+        return run, path
+    return replace(run, versions=run.versions | {BASE_MODEL: f"{section.path}@{path.name}"}), path
 
 
 def _finish(run: Run, ending: str, assembled: Assembled, inputs: Inputs) -> int:
@@ -266,72 +245,24 @@ def _ensure_checkpoint(run: Run, assembled: Assembled) -> None:
 
 
 def _report_start(run: Run) -> None:
-    if run.last is not None:
+    last, total = run.last, run.config.training.steps
+    if last is not None:
         # The checkpoint's own event came after its events_size, and was removed with the rest.
-        path = run.folder.checkpoint(run.last.step).relative_to(run.folder.path)
-        run.events.write(Checkpoint(run.last.step, path.as_posix()))
-    total = run.config.training.steps
+        path = run.folder.checkpoint(last.step).relative_to(run.folder.path)
+        run.events.write(Checkpoint(last.step, path.as_posix()))
     run.events.write(Started(os.getpid(), run.first_step, total, run.versions))
-    if run.last is not None and run.last.config_digest not in (
-        run.digest,
-        _file_digest(run.folder),
-    ):
+    if last is None:
+        return
+    # The digest of config.json as the version of the program that wrote it computed it: that of
+    # the resolved config is another one where the version added or renamed settings.
+    written = hashlib.sha256(to_json(read_json(run.folder.config))).hexdigest()
+    if last.config_digest not in (run.digest, written):
         run.warn("config.json has changed since the checkpoint; the run continues with the new one")
-    if run.last is not None and _without_model_version(run.last.versions) != _without_model_version(
-        run.versions
-    ):
+    if last.versions | {BASE_MODEL: ""} != run.versions | {BASE_MODEL: ""}:
         run.warn("installed packages have changed since the checkpoint; results may differ")
-
-
-def _warn_of_slow_precision(run: Run) -> None:
-    precision = run.config.hardware.precision
-    if run.device.type == "cpu" and precision != "fp32":
-        run.warn(
-            f"training in {precision} on the CPU, which has no hardware support for it; fp32"
-            " (hardware.precision) is usually several times faster there"
-        )
 
 
 def _existing_samples(run: Run, step: int) -> set[int]:
     """Return the indices of a step's samples that were generated before the run was resumed."""
     samples = (event for event in run.past_events if isinstance(event, Sample))
     return {sample.prompt_index for sample in samples if sample.step == step}
-
-
-def _require_enough_steps(config: TrainConfig, last: CheckpointRecord | None) -> None:
-    if last is not None and last.step > config.training.steps:
-        raise UserError(
-            f"training.steps: {config.training.steps} steps, but the run has made {last.step}",
-            "Expected at least as many as the newest checkpoint has",
-            "Raise training.steps in the run's config.json, or start a new run.",
-        )
-
-
-def _read_config(folder: RunFolder) -> tuple[TrainConfig, str]:
-    """Return the run's config and its digest, by which later changes are detected."""
-    document = migrate(read_json(folder.config), source=str(folder.config))
-    config = resolve(document, source=str(folder.config))
-    return config, hashlib.sha256(config.model_dump_json().encode()).hexdigest()
-
-
-def _file_digest(folder: RunFolder) -> str:
-    """Return the digest of config.json as the version of the program that wrote it computed it.
-
-    The digest of the resolved config is another one where the version added or renamed settings.
-    """
-    return hashlib.sha256(to_json(read_json(folder.config))).hexdigest()
-
-
-def _libraries() -> dict[str, str]:
-    versions = {name: packages.version(name) for name in PACKAGES}
-    return {"python": platform.python_version(), **versions}
-
-
-def _recorded_model_version(section: Model, last: CheckpointRecord | None) -> dict[str, str]:
-    """Return the version of the base model that the run began with, if the model is the same."""
-    recorded = last.versions.get(BASE_MODEL, "") if last else ""
-    return {BASE_MODEL: recorded} if recorded.startswith(f"{section.path}@") else {}
-
-
-def _without_model_version(versions: dict[str, str]) -> dict[str, str]:
-    return {name: version for name, version in versions.items() if name != BASE_MODEL}

@@ -20,8 +20,8 @@ from onetrainer.cli.configs import startable
 from onetrainer.cli.jobs import run_job
 from onetrainer.cli.screen import print_result
 from onetrainer.errors import EXIT_DONE, UserError
-from onetrainer.jobs.cache_request import CacheRequest
 from onetrainer.jobs.options import validate_request
+from onetrainer.jobs.plan_request import CacheRequest
 from onetrainer.messages.cache import format_cache_report, format_prune_report
 from onetrainer.presets import presets
 from onetrainer.run.run_folder import RunFolder

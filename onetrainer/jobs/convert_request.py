@@ -155,7 +155,9 @@ def _as_options(names: Sequence[str]) -> str:
 def _refuse_overlap(target: Path, sources: Sequence[Path]) -> None:
     """Check that the target overlaps with no source and no target of a source's links."""
     resolved = target.resolve()
-    for path in [path for source in sources for path in (source, *_links_in(source))]:
+    # Also the symbolic links in a model's folder and in its component folders.
+    inside = (path for source in sources for part in ("*", "*/*") for path in source.glob(part))
+    for path in (*sources, *(path for path in inside if path.is_symlink())):
         protected = path.resolve()
         if protected == resolved or resolved in protected.parents or protected in resolved.parents:
             raise UserError(
@@ -163,10 +165,3 @@ def _refuse_overlap(target: Path, sources: Sequence[Path]) -> None:
                 "Expected a path separate from the sources",
                 "Choose another name",
             )
-
-
-def _links_in(folder: Path) -> list[Path]:
-    """Return the symbolic links in a model's folder and in its component folders."""
-    if not folder.is_dir():
-        return []
-    return [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if path.is_symlink()]

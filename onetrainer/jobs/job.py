@@ -8,18 +8,31 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from onetrainer.config.base.section import Section
 from onetrainer.errors import EXIT_STOPPED
+from onetrainer.jobs.convert_request import ConvertRequest
+from onetrainer.jobs.plan_request import CacheRequest, PlanRequest
+from onetrainer.jobs.sample_request import SampleRequest
 from onetrainer.run.client import WORKER, describe_exit, environment, log_tail
 from onetrainer.run.events import ENDINGS, Event, Failed, Finished, Stopped
 from onetrainer.run.wire import decode_event
 
 JobName = Literal["convert", "sample", "plan", "cache"]
+REQUESTS: Mapping[str, type[Section]] = MappingProxyType(
+    {
+        "convert": ConvertRequest,
+        "sample": SampleRequest,
+        "plan": PlanRequest,
+        "cache": CacheRequest,
+    }
+)
+"""What each job is asked for; the function of its name in `modules/jobs` takes it."""
 
 
 class Job:

@@ -1,4 +1,4 @@
-"""The request for a memory forecast."""
+"""Requests about the config of a run: to forecast its memory, and to encode its images."""
 
 import math
 import re
@@ -31,6 +31,16 @@ class PlanRequest(Section):
 
     fixes: bool = True
     """Also searches for settings that lower the peak if it does not fit."""
+
+
+class CacheRequest(Section):
+    """Images and captions to encode into the cache, for any run with the same settings."""
+
+    config: TrainConfig
+    """The run's settings, with absolute paths."""
+
+    folder: str
+    """The cache folder."""
 
 
 class RecordedHeaders:

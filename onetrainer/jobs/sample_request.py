@@ -1,9 +1,8 @@
 """The request to generate images: base model, additions to it, prompts and seeds."""
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -19,7 +18,6 @@ from onetrainer.families.spec import Prediction
 from onetrainer.jobs.options import add_options, request_values, validate_request
 from onetrainer.model_files import (
     DESCRIPTIONS,
-    ModelFile,
     inspect_model,
     require_family,
     require_made_for,
@@ -40,9 +38,6 @@ SIDE = Field(ge=64, le=4096, multiple_of=8)
 Strength = Annotated[float, Field(ge=-MAX_STRENGTH, le=MAX_STRENGTH)]
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
-
-
-Number = TypeVar("Number", int, float)
 
 
 class Lora(Section):
@@ -163,8 +158,16 @@ def model_section(request: SampleRequest, path: Path) -> Model:
     Raises:
         UserError: If the model's family is not the requested one, or unknown.
     """
+    model = inspect_model(path)
+    # For a model of no known family, `require_family` reports what it is.
+    detected = next(
+        (name for name in FAMILY_LABELS if name == model.kind), next(iter(FAMILY_LABELS))
+    )
+    family = request.family or detected
+    require_family(model, family, has_custom_vae=bool(request.vae))
+    require_published_size(model)
     return Model(
-        family=_family(request, inspect_model(path)),
+        family=family,
         path=str(path),
         vae=request.vae,
         prediction=request.prediction,
@@ -178,17 +181,6 @@ def size_of(request: SampleRequest, family: FamilyName, prediction: Prediction) 
     """Return width and height: the requested ones, or the side that the model was trained at."""
     side = family_spec(family).side_of(prediction)
     return request.width or side, request.height or side
-
-
-def _family(request: SampleRequest, model: ModelFile) -> FamilyName:
-    # For a model of no known family, `require_family` reports what it is.
-    detected = next(
-        (name for name in FAMILY_LABELS if name == model.kind), next(iter(FAMILY_LABELS))
-    )
-    family = request.family or detected
-    require_family(model, family, has_custom_vae=bool(request.vae))
-    require_published_size(model)
-    return family
 
 
 def require_additions(request: SampleRequest, family: FamilyName | None) -> None:
@@ -250,7 +242,11 @@ def _prompts(options: argparse.Namespace) -> list[str]:
 
 
 def _seeds(options: argparse.Namespace) -> list[int]:
-    seeds = [_seed(text) for text in options.seeds or ()] or [Prompt().seed]
+    usual = Prompt().seed
+    any_seed = f"Choose any; each gives a different image (default: {usual})"
+    seeds = [
+        _whole("--seed", text, 0, MAX_SEED, any_seed) for text in options.seeds or (str(usual),)
+    ]
     if options.count is None:
         return seeds
     if len(seeds) > 1:
@@ -258,40 +254,35 @@ def _seeds(options: argparse.Namespace) -> list[int]:
             "--seeds counts up from one seed, but --seed is repeated",
             remedy="Give --seed once, or leave --seeds out",
         )
-    first = seeds[0]
-    most = min(MAX_SEEDS, MAX_SEED - first + 1)
-    return [*range(first, first + _whole("--seeds", options.count, 1, most))]
+    most = min(MAX_SEEDS, MAX_SEED - seeds[0] + 1)
+    count = _whole("--seeds", options.count, 1, most, "Correct it, or leave it out")
+    return [*range(seeds[0], seeds[0] + count)]
 
 
-def _seed(text: str) -> int:
-    number = _number(int, text)
-    if number is None or not 0 <= number <= MAX_SEED:
-        is_random = number == -1  # in other programs
-        wrong = "does not mean a random seed" if is_random else "is not allowed"
-        raise UserError(
-            f"--seed: {format_value(text)} {wrong} here",
-            f"Expected a whole number from 0 to {MAX_SEED:,}",
-            f"Choose any; each gives a different image (default: {Prompt().seed})",
-        )
-    return number
-
-
-def _whole(option: str, text: str, low: int, high: int) -> int:
-    number = _number(int, text)
-    if number is None or not low <= number <= high:
-        raise UserError(
-            f"{option}: {format_value(text)} is not allowed here",
-            f"Expected a whole number from {low} to {high:,}",
-            "Correct it, or leave it out",
-        )
-    return number
+def _whole(option: str, text: str, low: int, high: int, remedy: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = low - 2  # not -1, which is a random seed in other programs
+    if low <= number <= high:
+        return number
+    is_random = option == "--seed" and number == -1
+    wrong = "does not mean a random seed" if is_random else "is not allowed"
+    raise UserError(
+        f"{option}: {format_value(text)} {wrong} here",
+        f"Expected a whole number from {low} to {high:,}",
+        remedy,
+    )
 
 
 def _lora(text: str) -> dict[str, object]:
     """Return a file and its strength from "style.safetensors:0.8", allowing for drive letters."""
     path, colon, suffix = text.rpartition(":")
-    strength = _number(float, suffix)
-    if not colon or not path or Path(text).exists() or strength is None:
+    try:
+        strength = float(suffix)
+    except ValueError:
+        return {"path": text}
+    if not colon or not path or Path(text).exists():
         return {"path": text}
     if not -MAX_STRENGTH <= strength <= MAX_STRENGTH:
         raise UserError(
@@ -300,11 +291,3 @@ def _lora(text: str) -> dict[str, object]:
             "Correct it, or leave it out for 1",
         )
     return {"path": path, "strength": strength}
-
-
-def _number(number_type: Callable[[str], Number], text: str) -> Number | None:
-    """Return the number, or None if the text is not one."""
-    try:
-        return number_type(text)
-    except ValueError:
-        return None

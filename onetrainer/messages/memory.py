@@ -61,33 +61,6 @@ def checkpointing_label(policy: str) -> str:
     return _CHECKPOINTING.get(policy, policy)
 
 
-def notes(
-    *, has_prompts: bool, has_no_gpu: bool, missing_model: str | None, family: str, chosen: str = ""
-) -> list[str]:
-    """Return sentences about what a forecast includes and what not.
-
-    Args:
-        has_prompts: whether there are sample prompts.
-        has_no_gpu: whether RAM is counted for lack of a GPU.
-        missing_model: path or Hub name of a model that is not on this computer; None if it is.
-        family: name of the model's family.
-        chosen: checkpointing policy that automatic checkpointing takes.
-    """
-    found = []
-    if has_no_gpu:
-        found.append(
-            "No GPU was found, so this is about RAM; --memory GB plans for a GPU of that size."
-        )
-    if missing_model is not None:
-        what = f"{missing_model} was not found" if missing_model else "No base model is chosen"
-        found.append(f"{what}, so {family}'s published sizes are used.")
-    if chosen:
-        found.append(f"Automatic gradient checkpointing would be {checkpointing_label(chosen)}.")
-    if not has_prompts:
-        found.append("Samples are not included, as there is no prompt.")
-    return found
-
-
 def format_memory(size: int) -> str:
     """Return a number of bytes as on the box of a GPU: "11.9 GB", "340 MB"."""
     if size >= GB // 10:

@@ -23,7 +23,6 @@ Some sections have variants: `optimizer.kind` selects one, and each has settings
 With `--set`, and in the window, another variant keeps the values of settings that both have.
 """
 _HEAD = ("| Setting | Values | Default | Description |", "|---|---|---|---|")
-_VARIANTS_HEAD = ("| Variant | Name | Description |", "|---|---|---|")
 
 
 @dataclass(frozen=True)
@@ -42,38 +41,54 @@ class Row:
     default: str
     entries: tuple["Row", ...] = ()
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What is equal for a setting that several variants share."""
+        return (self.path, *self.text)
+
 
 def render() -> str:
     """Return the page as Markdown."""
     lines = [INTRODUCTION]
     for key, field in TrainConfig.model_fields.items():
-        inner = as_section(field.annotation)
-        if variants(field):
-            lines += _union(key, field, depth=2)
-        elif inner is not None:
-            lines += _section(key, inner, depth=2)
+        lines += _chapter(key, {"": field}, depth=2)
     return "\n".join(lines)
 
 
-def _section(path: str, section: type[BaseModel], *, depth: int) -> Iterator[str]:
-    """Yield the lines of a section without variants, and of its subsections."""
-    yield from (f"{'#' * depth} {path}", "", _doc(section), "")
-    yield from _table(_rows(path, section))
-    yield from _inner(path, {"": section}, depth=depth)
+def _chapter(path: str, fields: Mapping[str, FieldInfo], *, depth: int) -> Iterator[str]:
+    """Yield the lines of a section and of its subsections, each once; none for other settings.
+
+    fields: By the variants of its parent that have it.
+    """
+    first = next(iter(fields.values()))
+    sections: dict[str, type[BaseModel]] = {**variants(first)}
+    if sections:
+        yield from _union(path, first, sections, depth=depth)
+    else:
+        inner = {kind: as_section(field.annotation) for kind, field in fields.items()}
+        sections = {kind: section for kind, section in inner.items() if section is not None}
+        if not sections:
+            return
+        yield from (f"{'#' * depth} {path}", "", _doc(next(iter(sections.values()))), "")
+        yield from _table(_merged({kind: _rows(path, each) for kind, each in sections.items()}))
+    for key in dict.fromkeys(key for each in sections.values() for key in each.model_fields):
+        own = {kind: each.model_fields.get(key) for kind, each in sections.items()}
+        having = {kind: field for kind, field in own.items() if field is not None}
+        yield from _chapter(f"{path}.{key}", having, depth=depth + 1)
 
 
-def _union(path: str, field: FieldInfo, *, depth: int) -> Iterator[str]:
+def _union(
+    path: str, field: FieldInfo, found: Mapping[str, type[BaseModel]], *, depth: int
+) -> Iterator[str]:
     """Yield the lines of a section with variants: their list, shared settings, own settings."""
-    found = variants(field)
-    description = " ".join((field.description or "").split())
-    yield from (f"{'#' * depth} {path}", "", description, "")
-    selected = f"Selected by `{path}.{KIND}`; `{default_variant(field)}` by default."
-    yield from (selected, "", *_VARIANTS_HEAD)
+    yield from (f"{'#' * depth} {path}", "", " ".join((field.description or "").split()), "")
+    yield f"Selected by `{path}.{KIND}`; `{default_variant(field)}` by default."
+    yield from ("", "| Variant | Name | Description |", "|---|---|---|")
     chapters = {kind: _rows(path, section) for kind, section in found.items()}
-    shared = _shared(list(chapters.values()))
-    own = {
-        kind: [row for row in rows if _key(row) not in shared] for kind, rows in chapters.items()
-    }
+    by_key: dict[tuple[str, ...], list[Row]] = {}
+    for row in (row for rows in chapters.values() for row in rows):
+        by_key.setdefault(row.key, []).append(row)
+    shared = {key: rows for key, rows in by_key.items() if len(rows) > 1}
     for kind, section in found.items():
         # The anchor that Markdown makes of the heading below.
         link = f"[`{kind}`](#{path.replace('.', '')}-{kind})"
@@ -83,44 +98,17 @@ def _union(path: str, field: FieldInfo, *, depth: int) -> Iterator[str]:
         yield from (f"Settings shared by several variants of {path}:", "")
         yield from _table([_joined(rows) for rows in shared.values()])
     for kind, section in found.items():
-        common = [row for row in chapters[kind] if _key(row) in shared]
-        has = _has(common, is_complete=not own[kind])
+        own = [row for row in chapters[kind] if row.key not in shared]
+        names = [
+            f"`{row.path}`" + (f" ({row.default})" if row.default else "")
+            for row in chapters[kind]
+            if row.key in shared
+        ]
+        has = "has these settings:" if own else "has no settings."
+        if names:
+            has = f"has {', '.join(names)}{', and these:' if own else '.'}"
         yield from (f"{'#' * (depth + 1)} {path} {kind}", "", f"{_title(kind, section)} {has}", "")
-        yield from _table(own[kind])
-    yield from _inner(path, found, depth=depth)
-
-
-def _has(common: list[Row], *, is_complete: bool) -> str:
-    """Return a sentence that lists a variant's shared settings; the rest follows in a table."""
-    defaults = (f" ({row.default})" if row.default else "" for row in common)
-    names = [f"`{row.path}`{default}" for row, default in zip(common, defaults, strict=True)]
-    if not names:
-        return "has no settings." if is_complete else "has these settings:"
-    return f"has {', '.join(names)}{'.' if is_complete else ', and these:'}"
-
-
-def _inner(path: str, owners: Mapping[str, type[BaseModel]], *, depth: int) -> Iterator[str]:
-    """Yield the lines of subsections of all variants, each path once. owners: variants by name."""
-    for key in dict.fromkeys(key for owner in owners.values() for key in owner.model_fields):
-        inner_path = f"{path}.{key}"
-        fields = {kind: o.model_fields[key] for kind, o in owners.items() if key in o.model_fields}
-        first = next(iter(fields.values()))
-        if variants(first):
-            yield from _union(inner_path, first, depth=depth + 1)
-            continue
-        parts = {kind: as_section(field.annotation) for kind, field in fields.items()}
-        inner = {kind: part for kind, part in parts.items() if part is not None}
-        if inner:
-            yield from (
-                f"{'#' * (depth + 1)} {inner_path}",
-                "",
-                _doc(next(iter(inner.values()))),
-                "",
-            )
-            yield from _table(
-                _merged({kind: _rows(inner_path, part) for kind, part in inner.items()})
-            )
-            yield from _inner(inner_path, inner, depth=depth + 1)
+        yield from _table(own)
 
 
 def _merged(chapters: Mapping[str, list[Row]]) -> list[Row]:
@@ -129,17 +117,14 @@ def _merged(chapters: Mapping[str, list[Row]]) -> list[Row]:
     rows: dict[tuple[str, ...], Row] = {}
     for kind, chapter in chapters.items():
         for row in chapter:
-            rows.setdefault(_key(row), row)
-            having.setdefault(_key(row), []).append(kind)
-    return [
-        row if len(having[key]) == len(chapters) else _only_of(row, having[key])
-        for key, row in rows.items()
-    ]
-
-
-def _only_of(row: Row, kinds: list[str]) -> Row:
-    listed = ", ".join(f"`{kind}`" for kind in kinds)
-    return replace(row, text=(row.text[0], f"{row.text[1]} Only in {listed}."))
+            rows.setdefault(row.key, row)
+            having.setdefault(row.key, []).append(f"`{kind}`")
+    for key, kinds in having.items():
+        if len(kinds) < len(chapters):
+            values, description = rows[key].text
+            only = f"{description} Only in {', '.join(kinds)}."
+            rows[key] = replace(rows[key], text=(values, only))
+    return [*rows.values()]
 
 
 def _rows(path: str, section: type[BaseModel]) -> list[Row]:
@@ -198,24 +183,12 @@ def _line(row: Row) -> str:
     return "| " + " | ".join(_escaped(cell) for cell in cells) + " |"
 
 
-def _shared(chapters: list[list[Row]]) -> dict[tuple[str, ...], list[Row]]:
-    """Return the rows that several variants share, by their key."""
-    found: dict[tuple[str, ...], list[Row]] = {}
-    for row in (row for rows in chapters for row in rows):
-        found.setdefault(_key(row), []).append(row)
-    return {key: rows for key, rows in found.items() if len(rows) > 1}
-
-
 def _joined(rows: list[Row]) -> Row:
     """Return one row for several variants; with the default if all agree."""
     defaults = {row.default for row in rows}
     first = rows[0]
     default = first.default if len(defaults) == 1 else "varies"
     return Row(first.path, first.text, default, first.entries)
-
-
-def _key(row: Row) -> tuple[str, ...]:
-    return (row.path, *row.text)
 
 
 def _title(kind: str, section: type[BaseModel]) -> str:

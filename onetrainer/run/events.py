@@ -1,5 +1,6 @@
 """Events of a worker: each one is a line of the run's events.jsonl."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -242,6 +243,8 @@ Event = (
     | Stopped
     | Failed
 )
+Report = Callable[[Event], None]
+"""Takes the events of a worker."""
 ENDINGS = (Finished, Stopped, Failed)
 
 

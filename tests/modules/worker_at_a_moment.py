@@ -14,7 +14,7 @@ import signal
 from pathlib import Path
 
 from modules import worker
-from modules.jobs import train
+from modules.jobs import base_model
 from modules.training import checkpoints
 from modules.training.engine import Engine
 from modules.training.inbox import Inbox
@@ -85,7 +85,7 @@ def main(folder: Path, what: str, steps: int) -> int:
         case "kill-saving":
             when_saving(steps, die)
         case "hear":
-            load_family, train.load_family = train.load_family, load
+            load_family, base_model.load_family = base_model.load_family, load
         case _:
             once_told(steps, ask)
     return worker.main([str(folder)])

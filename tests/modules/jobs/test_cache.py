@@ -6,7 +6,7 @@ from modules.jobs.cache import cache
 from modules.jobs.train import train
 from onetrainer.cache.store import cache_report
 from onetrainer.errors import UserError
-from onetrainer.jobs.cache_request import CacheRequest
+from onetrainer.jobs.plan_request import CacheRequest
 from onetrainer.presets.presets import load_document, resolve, with_absolute_paths
 from onetrainer.run.events import Phase
 from tests import runs

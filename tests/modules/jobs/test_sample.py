@@ -11,7 +11,7 @@ from PIL import Image
 
 from modules.formats.embeddings.embedding_file import Embedding, bundled_tensors, write_embedding
 from modules.formats.files.files import write_safetensors
-from modules.jobs.sample import sample_job
+from modules.jobs.sample import sample as sample_job
 from modules.sampling.image_files import to_image
 from modules.sampling.sampler import sample
 from onetrainer.config.run.sampling import Prompt
@@ -234,7 +234,7 @@ def test_a_negative_prompt_without_guidance_is_reported_to_have_no_effect(draw):
 def test_a_lora_for_another_base_is_refused_before_a_model_of_the_hub_is_loaded(
     draw, base, tmp_path, nothing_is_loaded, monkeypatch
 ):
-    monkeypatch.setattr("modules.jobs.sample.fetch", lambda *_arguments, **_options: base)
+    monkeypatch.setattr("modules.jobs.base_model.fetch", lambda *_arguments, **_options: base)
     name = "lora_unet_mid_block_attentions_0_transformer_blocks_0_attn2_to_k"
     tensors = {f"{name}.lora_down.weight": torch.ones(4, 1024),
                f"{name}.lora_up.weight": torch.ones(64, 4)}  # fmt: skip
@@ -255,12 +255,12 @@ def test_embeddings_of_another_width_are_reported_in_one_sentence_each(draw, tmp
 def test_a_model_of_the_hub_is_fetched_and_named_whole(draw, base, monkeypatch, tmp_path):
     asked = []
 
-    def fetch(name, *, offline, report):
+    def fetch(name, *, offline, report, revision):
         asked.append((name, offline))
         report("downloading")
         return base
 
-    monkeypatch.setattr("modules.jobs.sample.fetch", fetch)
+    monkeypatch.setattr("modules.jobs.base_model.fetch", fetch)
     (found,), told = draw(base="owner/model", offline=True)
     assert asked == [("owner/model", True)]
     assert change(found, draw()[0][0]) == 0

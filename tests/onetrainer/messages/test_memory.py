@@ -12,7 +12,6 @@ from onetrainer.messages.memory import (
     forecast_lines,
     format_memory,
     largest_parts,
-    notes,
     phase_label,
     setting_value,
     verdict,
@@ -102,6 +101,7 @@ def test_fixes_are_reported_with_the_settings_to_type():
 
 def test_parts_and_phases_that_are_not_known_are_called_by_their_names():
     assert (component_label("unet"), component_label("new_part")) == ("UNet", "new part")
+    assert checkpointing_label("block") == "full"
     assert (phase_label("sampling"), phase_label("else")) == ("sampling", "else")
     assert largest_parts(PHASES["training"], 2) == "activations 5.00 GB, UNet 4.00 GB"
 
@@ -119,23 +119,6 @@ def test_where_nothing_is_enough_the_nearest_is_reported():
 def test_what_was_counted_is_reported_below_the_verdict():
     told = replace(forecast(24), notes=["One.", "Two."])
     assert forecast_lines(told) == [*forecast_lines(forecast(24)), "One.", "Two."]
-
-
-def test_notes_say_what_is_counted_and_what_is_not():
-    plain = {"has_prompts": True, "has_no_gpu": False, "missing_model": None, "family": "SD 1.5"}
-    assert notes(**plain) == []
-    (samples,) = notes(**plain | {"has_prompts": False})
-    assert samples == "Samples are not included, as there is no prompt."
-    (card,) = notes(**plain | {"has_no_gpu": True})
-    assert "this is about RAM; --memory GB plans for a GPU" in card
-    (missing,) = notes(**plain | {"missing_model": "nope.safetensors"})
-    assert missing == "nope.safetensors was not found, so SD 1.5's published sizes are used."
-    assert notes(**plain | {"missing_model": ""})[0].startswith(
-        "No base model is chosen, so SD 1.5's"
-    )
-    (chosen,) = notes(**plain, chosen="block")
-    assert chosen == "Automatic gradient checkpointing would be full."
-    assert checkpointing_label("selective") == "selective"
 
 
 def test_values_are_as_a_config_file_has_them():
