@@ -53,8 +53,12 @@ def test_it_says_that_main_memory_is_counted_where_there_is_no_card(base):
 
 
 def test_it_says_whose_sizes_are_counted_for_a_model_that_is_not_there(tmp_path):
-    (found,) = told(str(tmp_path / "nope.safetensors"), memory=24)
-    assert found.notes[0] == "nope.safetensors was not found, so SD 1.5's published sizes are used."
+    for path, what in (
+        (str(tmp_path / "nope.safetensors"), "nope.safetensors was not found"),
+        ("", "No base model is chosen"),
+    ):
+        (found,) = told(path, memory=24)
+        assert found.notes[0] == f"{what}, so SD 1.5's published sizes are used."
 
 
 def test_time_is_estimated_for_this_machine_alone(base):
