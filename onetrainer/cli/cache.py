@@ -22,6 +22,7 @@ from onetrainer.cli.screen import print_result
 from onetrainer.errors import EXIT_DONE, UserError
 from onetrainer.jobs.options import validate_request
 from onetrainer.jobs.plan_request import CacheRequest
+from onetrainer.json_file import Document
 from onetrainer.messages.cache import format_cache_report, format_prune_report
 from onetrainer.presets import presets
 from onetrainer.run.run_folder import RunFolder
@@ -32,69 +33,58 @@ _DAY_S = 24 * 3600
 
 def cache(options: argparse.Namespace) -> int:
     """Report on a cache folder, prune it, or encode a config's images into it."""
+    folder = Path(options.config or "")
+    # A cache folder, rather than that of a run, or a config.
+    is_cache = bool(options.config) and folder.is_dir() and not RunFolder(folder).config.is_file()
     if options.encode:
+        if is_cache or options.config is None:
+            raise UserError(
+                "--encode needs a config, which names the images and the model",
+                "",
+                "Give a config file, a preset or a run's folder",
+            )
         return _encode(options)
     if not options.prune:
         for name, value in (("--limit", options.limit), ("--older-than", options.older_than)):
             if value is not None:
                 raise UserError(f"{name} requires --prune", "", "Add --prune, or leave it out")
-    folder, limit = _folder_of(options)
+    limit = _amount("--limit", options.limit, "GB", _GB)
+    if not is_cache:
+        config = presets.resolve(_document(options), source=options.config or "")
+        folder = cache_folder(config)
+        limit = round(config.data.cache_limit * _GB) or None if limit is None else limit
+    unused = _amount("--older-than", options.older_than, "days", _DAY_S)
+    report: CacheReport | PruneReport
     # A folder that is named directly has to be a cache; that of a config may not exist yet.
-    if not has_contents(folder) and (not _names_cache(options) or has_image_index(folder)):
+    if not has_contents(folder) and (not is_cache or has_image_index(folder)):
+        report = empty_prune(folder) if options.prune else empty_report(folder)
         lines = [f"{folder}: nothing is cached yet. Use --encode or start a run to fill it."]
-        return _print(
-            options, empty_prune(folder) if options.prune else empty_report(folder), lines
-        )
-    if not options.prune:
+    elif options.prune:
+        report = prune(folder, limit_bytes=limit, unused_s=unused, removes_older=True)
+        lines = format_prune_report(report, str(folder), limit)
+    else:
         report = cache_report(folder)
-        return _print(options, report, format_cache_report(report))
-    pruned = prune(
-        folder,
-        limit_bytes=limit,
-        unused_s=_amount("--older-than", options.older_than, "days", _DAY_S),
-        removes_older=True,
-    )
-    return _print(options, pruned, format_prune_report(pruned, str(folder), limit))
-
-
-def _print(options: argparse.Namespace, report: CacheReport | PruneReport, lines: list[str]) -> int:
+        lines = format_cache_report(report)
     return print_result({**asdict(report), "bytes": report.bytes}, lines, is_json=options.json)
 
 
 def _encode(options: argparse.Namespace) -> int:
-    if options.config is None or _names_cache(options):
-        raise UserError(
-            "--encode needs a config, which names the images and the model",
-            "",
-            "Give a config file, a preset or a run's folder",
-        )
-    document = presets.load(options.config, options.set, may_be_run=True)
-    config = presets.with_absolute_paths(startable(document, source=options.config))
+    config = startable(_document(options), source=options.config)
+    config = presets.with_absolute_paths(config)
     folder = cache_folder(config).absolute()
     request = validate_request(CacheRequest, {"config": config, "folder": str(folder)})
     code = run_job("cache", request, is_json=options.json)
-    return _print(options, cache_report(folder), []) if options.json and code == EXIT_DONE else code
+    if options.json and code == EXIT_DONE:
+        report = cache_report(folder)
+        print_result({**asdict(report), "bytes": report.bytes}, [], is_json=True)
+    return code
 
 
-def _folder_of(options: argparse.Namespace) -> tuple[Path, int | None]:
-    """Return the cache folder and the limit in bytes, of the option or the config."""
-    limit = _amount("--limit", options.limit, "GB", _GB)
-    if _names_cache(options):
-        return Path(options.config), limit
+def _document(options: argparse.Namespace) -> Document:
     if options.config is None:
-        document = presets.with_overrides({}, options.set)
-    else:
-        expected = "a cache folder, a config file or a preset"
-        document = presets.load(options.config, options.set, may_be_run=True, wanted=expected)
-    config = presets.resolve(document, source=options.config or "")
-    of_config = round(config.data.cache_limit * _GB) or None
-    return cache_folder(config), of_config if limit is None else limit
-
-
-def _names_cache(options: argparse.Namespace) -> bool:
-    """Return whether the options name a cache folder rather than that of a run, or a config."""
-    path = Path(options.config or "")
-    return options.config is not None and path.is_dir() and not RunFolder(path).config.is_file()
+        return presets.with_overrides({}, options.set)
+    expected = "a cache folder, a config file or a preset"
+    return presets.load(options.config, options.set, may_be_run=True, wanted=expected)
 
 
 def _amount(option: str, text: str | None, unit: str, factor: int) -> int | None:

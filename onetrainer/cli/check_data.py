@@ -50,13 +50,8 @@ def _chosen(place: str, changes: list[str]) -> tuple[TrainConfig, bool]:
     folder.
     """
     path = Path(presets.expanded(place))
-    try:
-        run = RunFolder(path)
-        is_run = run.config.is_file() and run.events.is_file()
-    except OSError:  # no permission; reported as for an image folder
-        is_run = False
     name = printable(str(path))
-    if path.is_dir() and not is_run:
+    if path.is_dir() and not RunFolder(path).is_run():
         try:
             str(path).encode()
         except UnicodeEncodeError as error:  # no config can hold such a name

@@ -9,7 +9,7 @@ from typing import Any
 from onetrainer.config.data.concept import Role
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.images.findings import printable
-from onetrainer.messages.formatting import counted, format_size, some, table
+from onetrainer.messages.formatting import counted, format_epochs, format_size, some, table
 from onetrainer.preview.dataset_preview import (
     MIN_CROPPED,
     MIN_UPSCALING,
@@ -104,7 +104,7 @@ def _run_length_lines(preview: DatasetPreview) -> list[str]:
     lines = [
         f"An epoch has {counted(preview.images_per_epoch, 'image')} in"
         f" {counted(preview.steps_per_epoch, 'step')}; {counted(preview.steps, 'step')} are"
-        f" {_epochs(preview.epochs)} with {counted(preview.images_used, 'image')}."
+        f" {format_epochs(preview.epochs)} with {counted(preview.images_used, 'image')}."
     ]
     if preview.small_steps:
         lines.append(
@@ -192,11 +192,3 @@ def _shortened(caption: str) -> str:
     if len(caption) <= _LETTERS:
         return caption
     return f"{caption[:_LETTERS].rstrip()} … ({counted(len(caption.split()), 'word')})"
-
-
-def _epochs(epochs: float) -> str:
-    """Return a number of epochs: "9.5 epochs"."""
-    text = f"{epochs:.2g}" if epochs < 1 else f"{epochs:,.1f}".removesuffix(".0")
-    if epochs >= 100:
-        text = f"{round(epochs):,}"
-    return f"{text} epoch{'' if text == '1' else 's'}"

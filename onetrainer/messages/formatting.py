@@ -1,4 +1,4 @@
-"""Sizes, counts, lists of names and tables as text."""
+"""Sizes, counts, epochs, lists of names and tables as text."""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,6 +16,14 @@ def format_size(size: int) -> str:
 def counted(count: int, noun: str, plural: str = "") -> str:
     """Return a number of things: "1 entry", "1,200 entries"."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def format_epochs(epochs: float) -> str:
+    """Return a number of epochs: "0.67 epochs", "1 epoch", "9.5 epochs", "1,200 epochs"."""
+    text = f"{epochs:.2g}" if epochs < 1 else f"{epochs:.1f}".removesuffix(".0")
+    if epochs >= 100:
+        text = f"{round(epochs):,}"
+    return f"{text} epoch{'' if text == '1' else 's'}"
 
 
 def some(names: Iterable[object], count: int, separator: str = ", ") -> str:

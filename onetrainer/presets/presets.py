@@ -63,7 +63,7 @@ def locate(
     if _is_file(path):
         return path
     run = RunFolder(path)
-    if _is_file(run.config) and _is_file(run.events):
+    if run.is_run():
         if may_be_run:
             return run.config
         raise UserError(

@@ -95,6 +95,7 @@ def check_folder(folder: Path, plan: DatasetPreview) -> None:
 
 
 def _draw_sheet(plan: DatasetPreview, bucket: Bucket) -> "Image":
+    """Draw the images of a bucket, the most cropped first, each with its name below."""
     from PIL import Image, ImageDraw
 
     concepts = plan.dataset.concepts
@@ -115,16 +116,11 @@ def _draw_sheet(plan: DatasetPreview, bucket: Bucket) -> "Image":
             sheet.paste(thumbnail(item, own, SIDE), (left, top))
         except ImageError as error:
             canvas.text((left, top), error.reason[:_MAX_CHARACTERS], fill=_INK)
-        label = _label(_name(plan, item), cropped_fraction(item, own))
+        # A unique name: the path below the folder, after its name if there are several.
+        name = f"{concepts[item.concept].name}/{item.name}" if len(concepts) > 1 else item.name
+        label = _label(printable(name), cropped_fraction(item, own))
         canvas.text((left, top + high - LABEL - GAP + 2), label, fill=_INK)
     return sheet
-
-
-def _name(plan: DatasetPreview, item: Item) -> str:
-    """Return a unique name: the path below the folder, after its name if there are several."""
-    concepts = plan.dataset.concepts
-    name = f"{concepts[item.concept].name}/{item.name}" if len(concepts) > 1 else item.name
-    return printable(name)
 
 
 def _label(name: str, fraction: float) -> str:

@@ -161,28 +161,20 @@ def preview_dataset(
     is_chosen = any(concept.role == "train" for concept in concepts_of(config))
     if not is_chosen or not uses_images(config):
         return None
-    group_similar = _CachedGroups(image_index, should_stop) if image_index is not None else None
-    dataset = read_dataset(config, headers=headers, group_similar=group_similar)
-    if image_index is not None:
-        damaged = cached_damage([*dataset.items, *(dataset.validation or ())], image_index)
-        dataset = without_damaged(dataset, damaged) if damaged else dataset
-    return build_preview(
-        config, dataset, near_duplicates_known=group_similar is not None and group_similar.is_sure
-    )
+    if image_index is None:
+        return build_preview(config, read_dataset(config, headers=headers))
+    is_known = False
 
-
-class _CachedGroups:
-    """Groups near-duplicates by cached features; is_sure: whether all were cached."""
-
-    def __init__(self, image_index: ImageIndex, should_stop: Callable[[], bool] | None) -> None:
-        self._image_index = image_index
-        self._should_stop = should_stop
-        self.is_sure = False
-
-    def __call__(self, items: Sequence[Item]) -> Sequence[int]:
-        groups = cached_groups(items, self._image_index, should_stop=self._should_stop)
-        self.is_sure = groups is not None
+    def group_similar(items: Sequence[Item]) -> Sequence[int]:
+        nonlocal is_known
+        groups = cached_groups(items, image_index, should_stop=should_stop)
+        is_known = groups is not None
         return range(len(items)) if groups is None else groups
+
+    dataset = read_dataset(config, headers=headers, group_similar=group_similar)
+    damaged = cached_damage([*dataset.items, *(dataset.validation or ())], image_index)
+    dataset = without_damaged(dataset, damaged) if damaged else dataset
+    return build_preview(config, dataset, near_duplicates_known=is_known)
 
 
 def build_preview(

@@ -39,6 +39,13 @@ class RunFolder:
         """The run's name, which is that of its folder."""
         return self.path.name
 
+    def is_run(self) -> bool:
+        """Return whether a run was started here; not if this may not be looked up."""
+        try:
+            return self.config.is_file() and self.events.is_file()
+        except OSError:
+            return False
+
     def checkpoint(self, step: int) -> Path:
         """Return the path for the checkpoint of a step."""
         return self.checkpoints / f"step-{step:06d}"

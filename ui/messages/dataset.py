@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from onetrainer.config.data.concept import Role
 from onetrainer.messages.durations import format_duration
-from onetrainer.messages.formatting import counted, format_size
+from onetrainer.messages.formatting import counted, format_epochs, format_size
 from ui.theme.palette import Role as Tone
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def facts(preview: "DatasetPreview") -> list[Fact]:
     epoch_steps = counted(preview.steps_per_epoch, "step")
     found += [
         Fact("Epoch", f"{epoch_images}, {epoch_steps}", more=_partial_steps_note(preview)),
-        Fact("Run", f"{counted(preview.steps, 'step')}, {_format_epochs(preview.epochs)}"),
+        Fact("Run", f"{counted(preview.steps, 'step')}, {format_epochs(preview.epochs)}"),
         Fact("Total", counted(preview.images_used, "image")),
         *_warnings(preview),
         _cache_fact(preview),
@@ -158,13 +158,6 @@ def _cache_fact(preview: "DatasetPreview") -> Fact:
     if is_tight:
         text += f", only {format_size(cache.free_bytes)} free"
     return Fact("Cache", text, "warning" if is_tight else "text", tuple(more))
-
-
-def _format_epochs(epochs: float) -> str:
-    if epochs >= _WHOLE_NUMBERS_FROM:
-        return counted(round(epochs), "epoch")
-    text = f"{epochs:.2g}" if epochs < 1 else f"{epochs:.1f}".removesuffix(".0")
-    return f"{text} epoch{'' if text == '1' else 's'}"
 
 
 def _first(texts: Sequence[str]) -> tuple[str, ...]:

@@ -28,31 +28,23 @@ def with_averages(path, target):
     return tensors
 
 
-def test_ema_weights_are_left_out_with_a_note(tmp_path, singles, run):
-    tensors = with_averages(singles["sd15", "epsilon"], tmp_path / "full.safetensors")
-    notes = run(tmp_path / "full.safetensors", tmp_path / "pruned.safetensors")
-    assert_equal(load_file(tmp_path / "pruned.safetensors"), tensors)
+def test_ema_weights_are_left_out_or_used_when_asked_for(tmp_path, folders, singles, run):
+    full, alone = tmp_path / "full.safetensors", tmp_path / "alone.safetensors"
+    pruned, used = tmp_path / "pruned.safetensors", tmp_path / "ema.safetensors"
+    tensors = with_averages(singles["sd15", "epsilon"], full)
+    notes = run(full, pruned)
+    assert_equal(load_file(pruned), tensors)
     assert any(note.startswith("Left out 688 EMA") for note in notes)
-
-
-def test_averaged_weights_are_taken_when_asked_for(tmp_path, singles, run):
-    tensors = with_averages(singles["sd15", "epsilon"], tmp_path / "full.safetensors")
-    notes = run(tmp_path / "full.safetensors", tmp_path / "ema.safetensors", ema=True)
+    save_file({n: t for n, t in load_file(full).items() if not n.startswith(UNET)}, alone)
     expected = {n: 2 * t if n.startswith(UNET) else t for n, t in tensors.items()}
-    assert_equal(load_file(tmp_path / "ema.safetensors"), expected)
-    assert "Used the EMA weights of the UNet." in notes
-
-
-def test_file_with_averaged_weights_alone_is_opened_when_they_are_asked_for(tmp_path, singles, run):
-    tensors = with_averages(singles["sd15", "epsilon"], tmp_path / "full.safetensors")
-    full = load_file(tmp_path / "full.safetensors")
-    alone = {name: t for name, t in full.items() if not name.startswith(UNET)}
-    save_file(alone, tmp_path / "alone.safetensors")
-    run(tmp_path / "alone.safetensors", tmp_path / "ema.safetensors", ema=True)
-    expected = {n: 2 * t if n.startswith(UNET) else t for n, t in tensors.items()}
-    assert_equal(load_file(tmp_path / "ema.safetensors"), expected)
+    for source in (full, alone):
+        notes = run(source, used, ema=True, overwrite=True)
+        assert_equal(load_file(used), expected)
+        assert "Used the EMA weights of the UNet." in notes
     with pytest.raises(UserError, match="EMA weights only"):
-        run(tmp_path / "alone.safetensors", tmp_path / "plain.safetensors")
+        run(alone, tmp_path / "two.safetensors")
+    with pytest.raises(UserError, match="no EMA weights"):
+        run(folders["sd15", "epsilon"], tmp_path / "two.safetensors", ema=True)
 
 
 @pytest.mark.parametrize("scale", ["scale_weight", "weight_scale"])
@@ -65,11 +57,6 @@ def test_scaled_weights_are_refused(tmp_path, singles, run, scale):
     save_file(tensors | {f"{layer}.{scale}": torch.tensor(0.5)}, tmp_path / "scaled.safetensors")
     with pytest.raises(UserError, match=r"1 tensors are stored as scaled fp8, first .*to_q"):
         run(tmp_path / "scaled.safetensors", tmp_path / "two.safetensors")
-
-
-def test_averaged_weights_that_are_not_there_are_refused(tmp_path, folders, run):
-    with pytest.raises(UserError, match="no EMA weights"):
-        run(folders["sd15", "epsilon"], tmp_path / "two.safetensors", ema=True)
 
 
 def other_vaes(tmp_path, run, folder):
@@ -110,39 +97,24 @@ def test_other_vae_takes_the_place_of_the_models_own(tmp_path, configs, folders,
         assert f"Used the VAE of {vae.name}." in notes
 
 
-def test_file_without_a_vae_is_refused_by_name(tmp_path, singles, run):
-    tensors = load_file(singles["sd15", "epsilon"])
-    no_vae = {n: t for n, t in tensors.items() if not n.startswith("first_stage_model.")}
-    save_file(no_vae, tmp_path / "no-vae.safetensors")
-    with pytest.raises(UserError, match=r"no-vae\.safetensors.*no VAE"):
-        run(tmp_path / "no-vae.safetensors", tmp_path / "folder")
+def test_other_forms_of_a_file_become_the_usual_one(tmp_path, singles, run):
+    def convert(source, family):
+        run(source, tmp_path / "two.safetensors", prediction="epsilon", overwrite=True)
+        expected = load_file(singles[family, "epsilon"])
+        assert_equal(load_file(tmp_path / "two.safetensors"), expected)
 
-
-def test_pickled_checkpoint_is_converted(tmp_path, singles, run):
     tensors = load_file(singles["sd15", "epsilon"])
     torch.save({"state_dict": tensors, "global_step": 7}, tmp_path / "one.ckpt")
-    run(tmp_path / "one.ckpt", tmp_path / "two.safetensors")
-    assert_equal(load_file(tmp_path / "two.safetensors"), tensors)
-
-
-def test_old_names_of_the_text_encoder_become_the_usual_ones(tmp_path, singles, run):
-    tensors = load_file(singles["sd15", "epsilon"])
+    convert(tmp_path / "one.ckpt", "sd15")
     old = {n.replace("transformer.text_model.", "transformer."): t for n, t in tensors.items()}
     save_file(old, tmp_path / "old.safetensors")
-    run(tmp_path / "old.safetensors", tmp_path / "two.safetensors")
-    assert_equal(load_file(tmp_path / "two.safetensors"), tensors)
-
-
-def test_linear_layers_written_as_convolutions_are_written_as_they_should_be(
-    tmp_path, singles, run
-):
+    convert(tmp_path / "old.safetensors", "sd15")
     tensors = load_file(singles["sd2", "epsilon"])
-    ends = (".1.proj_in.weight", ".1.proj_out.weight")
+    ends = (".1.proj_in.weight", ".1.proj_out.weight")  # linear layers as convolutions
     odd = {name: t[:, :, None, None] for name, t in tensors.items() if name.endswith(ends)}
     assert len(odd) == 32  # sixteen transformers
     save_file(tensors | odd, tmp_path / "odd.safetensors")
-    run(tmp_path / "odd.safetensors", tmp_path / "two.safetensors", prediction="epsilon")
-    assert_equal(load_file(tmp_path / "two.safetensors"), tensors)
+    convert(tmp_path / "odd.safetensors", "sd2")
 
 
 def test_shards_and_variants_of_a_folder_are_read(tmp_path, folders, run):
@@ -164,15 +136,15 @@ def test_shards_and_variants_of_a_folder_are_read(tmp_path, folders, run):
     assert_equal(read_folder(tmp_path / "folder"), read_folder(source))
 
 
-def test_vae_alone_is_no_base_model(tmp_path, folders, run):
+def test_what_is_no_whole_model_is_refused_by_what_is_missing(tmp_path, folders, singles, run):
+    tensors, bad = load_file(singles["sd15", "epsilon"]), tmp_path / "bad.safetensors"
+    for start, message in (
+        (f"{UNET}out.2.weight", r"1 tensors of the unet are missing.*out\.2\.weight"),
+        ("first_stage_model.", r"bad\.safetensors.*no VAE"),
+    ):
+        save_file({n: t for n, t in tensors.items() if not n.startswith(start)}, bad)
+        with pytest.raises(UserError, match=message):
+            run(bad, tmp_path / "folder")
     with pytest.raises(UserError, match="a VAE alone"):
-        run(folders["sd15", "epsilon"] / "vae", tmp_path / "one.safetensors")
-
-
-def test_incomplete_file_names_what_is_missing(tmp_path, singles, run):
-    tensors = load_file(singles["sd15", "epsilon"])
-    del tensors[f"{UNET}out.2.weight"]
-    save_file(tensors, tmp_path / "bad.safetensors")
-    with pytest.raises(UserError, match=r"1 tensors of the unet are missing.*out\.2\.weight"):
-        run(tmp_path / "bad.safetensors", tmp_path / "folder")
+        run(folders["sd15", "epsilon"] / "vae", tmp_path / "folder")
     assert not (tmp_path / "folder").exists()

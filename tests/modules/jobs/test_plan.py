@@ -1,13 +1,18 @@
-"""The job of planning: what it tells beside the numbers."""
+"""The job of planning, and `onetrainer plan` with it: what it tells beside the numbers."""
+
+import json
 
 import pytest
 import torch
 
 from modules.forecast import fixes, operator_costs
 from modules.jobs.plan import plan
+from onetrainer.__main__ import main
+from onetrainer.cli import jobs
 from onetrainer.config.train import TrainConfig
 from onetrainer.jobs.plan_request import PlanRequest
 from onetrainer.run.events import Forecast, Phase
+from tests.images import folder
 from tests.least_model import write_least_configs
 
 
@@ -68,3 +73,61 @@ def test_time_is_estimated_for_this_machine_alone(base):
     (elsewhere,) = told(base, memory=24)
     assert "seconds" not in elsewhere.time
     assert elsewhere.time["parts"] == here.time["parts"] == {"ordinary": 1, "backward": 2}
+
+
+class Here:
+    """The job without its process."""
+
+    def __init__(self, name, request):
+        assert name == "plan"
+        self._request = request
+
+    def events(self):
+        events = []
+        events.append(plan(self._request, events.append))
+        return iter(events)
+
+
+@pytest.fixture
+def command(tmp_path, base, monkeypatch, capfd):
+    """Runs `onetrainer plan` on a config without weights and images; gives code and output."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    document = {"model": {"family": "sd15", "path": str(base)}, "data": {"resolution": 64}}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**document, "hardware": {"device": "cpu"}}))
+
+    def run(*arguments):
+        return main(["plan", str(path), *arguments]), capfd.readouterr()
+
+    return run
+
+
+def test_what_does_not_fit_is_an_answer_with_fixes(command, monkeypatch):
+    monkeypatch.setattr(jobs, "Job", Here)
+    code, said = command("--json", "--memory", "0.001", "--set", "data.resolution=128")
+    found = json.loads(said.out)
+    assert code == 0
+    assert found["peak_bytes"] > found["available_bytes"] == round(0.001 * 2**30)
+    assert found["fixes"][0]["changes"]
+
+
+def test_settings_that_do_not_go_together_are_refused_before_the_job_starts(command):
+    for arguments, word in (
+        (("--set", "model.zero_terminal_snr=on", "--set", "model.prediction=epsilon"),
+         "model.zero_terminal_snr"),
+        (("--memory", "-1"), "--memory"),
+    ):  # fmt: skip
+        code, said = command(*arguments)
+        assert (code, word in said.err) == (2, True)
+
+
+def test_a_process_knows_of_images_what_the_model_knows(command, tmp_path):
+    cats = folder(tmp_path / "cats", [(64, 64)] * 3)
+    (cats / "1.txt").write_text("cat " * 90)
+    code, said = command("--json", "--set", f"data.folder={cats}")
+    data = json.loads(said.out)["data"]
+    assert (code, data["pictures"]) == (0, 3)
+    assert data["caching_seconds"] > 0
+    assert [one["path"] for one in data["long_captions"]] == [str(cats / "1.png")]
