@@ -33,12 +33,17 @@ def test_demo_is_a_whole_model_captioned_images_and_a_config_of_them(demo):
     for name in ("model_index.json", "unet", "vae", "text_encoder", "scheduler", "tokenizer"):
         assert (demo / "base" / name).exists()
     images = sorted((demo / "pictures").glob("*.png"))
+    captions = {image.with_suffix(".txt").read_text().strip() for image in images}
     assert len(images) == 24
+    assert all("smiley" in caption for caption in captions)
     for image in images:
-        assert "smiley" in image.with_suffix(".txt").read_text()
         Image.open(image).load()
     config = config_of(demo, "demo.json")
     assert (config.model.path, config.data.folder) == (str(demo / "base"), str(demo / "pictures"))
+    # Samples ask for what no image shows.
+    assert not captions & {prompt.prompt for prompt in config.sampling.prompts}
+    full = config_of(demo, "demo-full.json")  # in the form that can be opened
+    assert (full.method.kind, full.output.model_format) == ("full", "diffusers")
 
 
 @each("name", demo_configs())
@@ -48,18 +53,6 @@ def test_every_config_is_of_today_and_without_a_warning(name):
     assert config["description"]
     path = {"data": {**config.get("data", {}), "folder": "/x"}} if "data" in config else {}
     assert check_rules(resolve({**config, **path}, source=name)) == []
-
-
-def test_fine_tuned_demo_is_written_in_the_form_that_can_be_opened(demo):
-    config = config_of(demo, "demo-full.json")
-    assert (config.method.kind, config.output.model_format) == ("full", "diffusers")
-
-
-def test_samples_ask_for_what_no_image_shows(demo):
-    captions = {path.read_text().strip() for path in (demo / "pictures").glob("*.txt")}
-    assert not captions & {
-        prompt.prompt for prompt in config_of(demo, "demo.json").sampling.prompts
-    }
 
 
 def test_reward_demo_trains_what_the_base_can_generate_and_evaluates_other_prompts(demo):

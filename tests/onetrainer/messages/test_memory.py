@@ -58,16 +58,15 @@ def test_amounts_are_counted_as_on_a_cards_box(size, words):
     assert format_memory(size) == words
 
 
-def test_the_verdict_shows_whether_it_fits_and_when_it_is_highest():
-    assert verdict(forecast(24)).startswith("It fits: 9.50 GB of 24.0 GB free")
-    assert verdict(forecast(10)).startswith("It barely fits: 9.50 GB of 10.0 GB")
-    assert verdict(forecast(8)).startswith("It does not fit: it needs 9.50 GB, but 8.00 GB are")
-    assert "1.50 GB too little" in verdict(forecast(8))
-    assert verdict(forecast()).startswith("It needs 9.50 GB")
-    assert "the peak is in training" in verdict(forecast(8))
-
-
-def test_a_forecast_that_is_right_within_a_tenth_is_sure_below_nine_tenths():
+def test_the_verdict_shows_whether_it_surely_fits_and_when_it_is_highest():
+    for free, words in (
+        (24, "It fits: 9.50 GB of 24.0 GB free"),
+        (10, "It barely fits: 9.50 GB of 10.0 GB"),
+        (8, "It does not fit: it needs 9.50 GB, but 8.00 GB are free, 1.50 GB too little"),
+        (0, "It needs 9.50 GB"),
+    ):
+        assert verdict(forecast(free)).startswith(words)
+        assert "the peak is in training" in verdict(forecast(free))
     assert fits(90, 100)
     assert not fits(91, 100)
 
@@ -80,6 +79,8 @@ def test_the_table_has_a_row_for_each_part_and_sums():
     assert rows["activations"] == ["2.00", "5.00"]
     assert rows["total"] == ["3.00", "9.50"]
     assert lines[-1] == verdict(forecast(24))
+    noted = replace(forecast(24), notes=["One.", "Two."])
+    assert forecast_lines(noted) == [*lines, "One.", "Two."]
 
 
 def test_fixes_are_reported_with_the_settings_to_type():
@@ -106,19 +107,11 @@ def test_parts_and_phases_that_are_not_known_are_called_by_their_names():
     assert largest_parts(PHASES["training"], 2) == "activations 5.00 GB, UNet 4.00 GB"
 
 
-def test_fixes_have_a_heading_or_a_line_says_that_there_are_none():
+def test_fixes_have_a_heading_that_says_whether_they_are_enough():
     assert "No known setting" in fix_section(forecast(8))[1]
     assert fix_section(forecast(8, FIXES))[3:] == fix_lines(FIXES, 8 * GB)
-
-
-def test_where_nothing_is_enough_the_nearest_is_reported():
     assert fix_section(forecast(8, FIXES))[1].startswith("Settings that lower it")
     assert fix_section(forecast(4, FIXES))[1] == "No setting makes it fit; the closest first:"
-
-
-def test_what_was_counted_is_reported_below_the_verdict():
-    told = replace(forecast(24), notes=["One.", "Two."])
-    assert forecast_lines(told) == [*forecast_lines(forecast(24)), "One.", "Two."]
 
 
 def test_values_are_as_a_config_file_has_them():

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -45,23 +44,6 @@ def folder(tmp_path) -> RunFolder:
     return create_run(tmp_path, name="run", config={"version": 1})
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_an_event_survives_the_wire(event):
-    line = encode_event(event, time=1.0)
-    assert line.count("\n") == 1
-    assert decode_event(line) == event
-
-
-@pytest.mark.parametrize("line", ["", "x", "[]", '{"type": "Nope"}', '{"type": "Phase"}', "1"])
-def test_a_line_that_is_no_event_is_passed_over(line):
-    assert decode_event(line) is None
-
-
-def test_an_event_of_a_later_version_is_read_without_what_is_new():
-    line = json.dumps({"type": "Warned", "time": 1, "text": "a", "color": "red"})
-    assert decode_event(line) == Warned("a")
-
-
 def test_events_of_older_versions_are_read_under_their_former_names():
     band = {"step": 1, "best_step": 1, "is_best": True, "error": 0.1}
     lines = [
@@ -87,7 +69,15 @@ def test_events_of_older_versions_are_read_under_their_former_names():
     ]  # fmt: skip
 
 
-def test_a_command_survives_the_wire():
+def test_events_and_commands_survive_the_wire_and_other_lines_are_passed_over():
+    for event in EVENTS:
+        line = encode_event(event, time=1.0)
+        assert line.count("\n") == 1
+        assert decode_event(line) == event
+    later = {"type": "Warned", "time": 1, "text": "a", "color": "red"}  # of a later version
+    assert decode_event(json.dumps(later)) == Warned("a")
+    for line in ("", "x", "[]", '{"type": "Nope"}', '{"type": "Phase"}', "1"):
+        assert decode_event(line) is None
     assert decode_command(encode_command("pause")) == "pause"
     assert decode_command('{"command": "format-disk"}') is None
 
@@ -124,20 +114,15 @@ def test_a_reader_notices_that_the_run_was_resumed_from_an_earlier_point(folder)
     writer.close()
 
 
-def test_runs_are_numbered(tmp_path):
-    names = [create_run(tmp_path, name="a b", config={}).name for _ in range(3)]
+def test_runs_are_numbered_and_no_other_folder_is_taken_for_one(tmp_path):
+    names = [create_run(tmp_path / "runs", name="a b", config={}).name for _ in range(3)]
     assert names == ["a b-001", "a b-002", "a b-003"]
-
-
-def test_a_folder_that_holds_something_is_not_taken(tmp_path):
-    (tmp_path / "mine.txt").touch()
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "mine.txt").touch()
     with pytest.raises(UserError, match="not empty"):
-        fill_run(tmp_path, config={})
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
-
-
-def test_a_folder_without_a_run_is_named(tmp_path):
-    for path in (tmp_path, tmp_path / "nope"):
+        fill_run(tmp_path / "own", config={})
+    assert [path.name for path in (tmp_path / "own").iterdir()] == ["mine.txt"]
+    for path in (tmp_path / "own", tmp_path / "nope"):
         with pytest.raises(UserError, match=str(path)):
             open_run(path)
 
@@ -204,15 +189,12 @@ def test_a_silent_death_is_reported_with_the_log(folder, monkeypatch, code, word
     assert "last words" in unexpected_exit.log
 
 
-def test_a_worker_that_said_how_it_ended_has_not_died_silently(folder):
+def test_a_run_is_attached_to_by_its_folder(folder):
     writer = EventWriter(folder.events)
     writer.write(Finished(1, []))
     writer.close()
     run = client.attach(folder)
     run.poll()
-    assert run.unexpected_exit() is None
-
-
-def test_a_command_reaches_the_folder(folder: RunFolder):
-    client.attach(folder).send("save")
-    assert Path(folder.commands).read_text() == '{"command": "save"}\n'
+    assert run.unexpected_exit() is None  # it said how it ended
+    run.send("save")
+    assert folder.commands.read_text() == '{"command": "save"}\n'
