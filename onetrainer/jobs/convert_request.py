@@ -9,6 +9,7 @@ from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.run.model import FamilyName, PredictionChoice, ZeroSnrChoice
 from onetrainer.errors import UserError
 from onetrainer.families.registry import FAMILY_LABELS
+from onetrainer.jobs.options import option_of
 from onetrainer.model_files import DESCRIPTIONS, ModelFile, inspect_model, require_vae
 from onetrainer.tensor_files.table import PICKLE_SUFFIXES
 
@@ -82,11 +83,11 @@ def examine(request: ConvertRequest) -> ModelFile:
     _refuse_overlap(target, [source, *map(Path, filter(None, (request.vae, *request.bundle)))])
     what, allowed = _kind_and_options(model, request)
     chosen = request.model_dump(exclude_defaults=True)
-    unsupported = [name for name in chosen if name not in (*_PATHS, *allowed)]
-    if unsupported:
+    others = [option_of(name) for name in chosen if name not in (*_PATHS, *allowed)]
+    if others:
         raise UserError(
-            f"{source.name}: this is {what}; {_as_options(unsupported)} cannot be used with it",
-            f"Expected only {_as_options(allowed)}",
+            f"{source.name}: this is {what}; {', '.join(others)} cannot be used with it",
+            f"Expected only {', '.join(map(option_of, allowed))}",
             "Leave out the others",
         )
     if model.kind in ("lora", "embedding"):
@@ -146,10 +147,6 @@ def _kind_and_options(model: ModelFile, request: ConvertRequest) -> tuple[str, S
         "Expected a complete model, a LoRA or an embedding",
         "Choose another file",
     )
-
-
-def _as_options(names: Sequence[str]) -> str:
-    return ", ".join("--" + name.replace("_", "-") for name in names)
 
 
 def _refuse_overlap(target: Path, sources: Sequence[Path]) -> None:

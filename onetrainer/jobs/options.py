@@ -41,16 +41,16 @@ def add_options(parser: argparse.ArgumentParser, request: type[Section]) -> None
         if default not in (None, "", False, "auto"):
             text += f" Default: {default}."
         if setting.kind == "yes-no":
-            group.add_argument(_option(name), action="store_true", help=text)
+            group.add_argument(option_of(name), action="store_true", help=text)
         elif setting.kind == "list":
             text += " Can be repeated."
             group.add_argument(
-                _option(name), action="append", dest=name, metavar=metavar, help=text
+                option_of(name), action="append", dest=name, metavar=metavar, help=text
             )
         elif is_required:
             group.add_argument(name, metavar=metavar, help=text)
         else:
-            group.add_argument(_option(name), metavar=metavar, help=text)
+            group.add_argument(option_of(name), metavar=metavar, help=text)
 
 
 def request_values(options: argparse.Namespace, request: type[Section]) -> dict[str, object]:
@@ -65,7 +65,7 @@ def request_values(options: argparse.Namespace, request: type[Section]) -> dict[
 def naming_options(text: str, request: type[Section]) -> str:
     """Return a message about settings with the options of a request that stand for them."""
     named = {
-        f"{section}.{name}": _option(name)
+        f"{section}.{name}": option_of(name)
         for name in request.model_fields
         for section in ("model", "hardware")
         if f"{section}.{name}" in text
@@ -80,7 +80,7 @@ def validate_request(request: type[Request], values: Mapping[str, object]) -> Re
         return request.model_validate(values)
     except ValidationError as error:
         problems = [
-            replace(problem, path=_option(problem.path))
+            replace(problem, path=option_of(problem.path))
             for problem in _innermost(problems_of(error, request))
         ]
         if len(problems) > 1:
@@ -88,7 +88,7 @@ def validate_request(request: type[Request], values: Mapping[str, object]) -> Re
         raise UserError(str(problems[0])) from error
 
 
-def _option(path: str) -> str:
+def option_of(path: str) -> str:
     """Return the option of a field's path: "--lora" for "loras.0.strength"."""
     # Lists have plural names; an option that can be repeated has a singular one.
     field = path.partition(".")[0]

@@ -19,26 +19,20 @@ def folder(tmp_path):
     return tmp_path / "pictures"
 
 
-def test_folder_is_checked_with_those_in_it(folder, capsys):
+def test_folder_is_checked_with_its_subfolders_and_changes_of_settings(folder, capsys):
     assert main(["check-data", str(folder)]) == 0
     told = capsys.readouterr().out
     where = folder / "inner" / "b.png"
     assert f"{where}: 160 × 160 pixels, enlarged 3.2 times to 512 × 512." in told
     assert told.endswith("2 images checked: 2 warnings.\n")
-
-
-def test_settings_may_be_given(folder, capsys):
-    assert main(["check-data", str(folder), "--set", "data.resolution=128"]) == 0
-    assert capsys.readouterr().out == "2 images checked: no problems found.\n"
-    assert sorted(path.name for path in folder.parent.iterdir()) == ["pictures"]
-
-
-def test_json_holds_every_finding_and_nothing_else(folder, capsys):
     assert main(["check-data", str(folder), "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["pictures"] == 2
     assert [one["kind"] for one in content["findings"]] == ["too-small", "too-small"]
     assert content["findings"][0]["path"] == str(folder / "a.png")
+    assert main(["check-data", str(folder), "--set", "data.resolution=128"]) == 0
+    assert capsys.readouterr().out == "2 images checked: no problems found.\n"
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["pictures"]
 
 
 def test_files_are_named_as_their_folder_was_given(folder, monkeypatch, capsys):

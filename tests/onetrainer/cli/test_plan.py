@@ -1,7 +1,6 @@
 """`onetrainer plan`: what is told of the pictures, whatever the forecast of memory says."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -34,28 +33,39 @@ def counted(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def config(tmp_path):
-    def write(**data):
+def plan(tmp_path, capsys):
+    """Plans a config of five images, with changes to its data; gives code, output and errors."""
+
+    def run(*arguments, **data):
         data = {"folder": str(folder(tmp_path / "cats", [(64, 64)] * 5)), "resolution": 64} | data
         path = tmp_path / "config.json"
         path.write_text(json.dumps({"data": data}))
-        return str(path)
+        code = main(["plan", str(path), *arguments])
+        out, err = capsys.readouterr()
+        return code, json.loads(out) if "--json" in arguments else out, err
 
-    return write
-
-
-def test_images_come_first_and_memory_after_them(config, capsys):
-    assert main(["plan", config()]) == 0
-    out = capsys.readouterr().out
-    assert out.index("Images: 5 training.") < out.index("64 × 64") < out.index("It fits: ")
-    assert out.index("It fits: ") < out.index("Caching takes about 90 s")
-    assert (
-        "1 caption longer than 75 tokens, encoded in chunks without truncation: cat.png (99)."
-        in out
-    )
+    return run
 
 
-def test_headers_read_here_go_along(config, monkeypatch):
+def test_images_come_first_and_memory_after_them_and_json_is_one_document(plan):
+    code, out, _ = plan()
+    found = [
+        "Images: 5 training.",
+        "64 × 64",
+        "It fits: ",
+        "Caching takes about 90 s",
+        "1 caption longer than 75 tokens, encoded in chunks without truncation: cat.png (99).",
+    ]
+    assert code == 0
+    assert sorted(found, key=out.index) == found
+    _, document, _ = plan("--json")
+    assert document["peak_bytes"] == 2**30
+    assert document["data"]["pictures"] == 5
+    assert document["data"]["buckets"][0]["width"] == 64
+    assert document["data"]["caching_seconds"] == 90.0
+
+
+def test_headers_read_here_go_along(plan, tmp_path, monkeypatch):
     asked = []
 
     class Recording(Forecasting):
@@ -64,56 +74,31 @@ def test_headers_read_here_go_along(config, monkeypatch):
             asked.append(request)
 
     monkeypatch.setattr(jobs, "Job", Recording)
-    assert main(["plan", config()]) == 0
-    (request,) = asked
-    folder_ = Path(request.config.data.folder)
-    assert request.headers == {str(folder_ / f"{n}.png"): (64, 64, False) for n in range(5)}
+    plan()
+    headers = {str(tmp_path / "cats" / f"{n}.png"): (64, 64, False) for n in range(5)}
+    assert [request.headers for request in asked] == [headers]
 
 
-def test_as_json_both_are_one_document(config, capsys):
-    assert main(["plan", config(), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["peak_bytes"] == 2**30
-    assert told["data"]["pictures"] == 5
-    assert told["data"]["buckets"][0]["width"] == 64
-    assert told["data"]["caching_seconds"] == 90.0
-
-
-def test_memory_is_reported_without_images(config, capsys):
-    assert main(["plan", config(folder="")]) == 0
-    assert "Images" not in (out := capsys.readouterr().out)
-    assert out.startswith("Peak memory")
-    assert main(["plan", config(folder=""), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["data"] == {}
-
-
-def test_what_is_wrong_with_the_images_is_reported_and_memory_all_the_same(
-    config, tmp_path, capsys
-):
+def test_memory_is_reported_without_images_and_whatever_is_wrong_with_them(plan, tmp_path):
+    code, out, _ = plan(folder="")
+    assert (code, out.startswith("Peak memory")) == (0, True)
+    assert plan("--json", folder="")[1]["data"] == {}
     nowhere = str(tmp_path / "nowhere")
-    assert main(["plan", config(folder=nowhere)]) == 0
-    out, err = capsys.readouterr()
-    assert nowhere in err
-    assert "It fits: " in out
-    assert main(["plan", config(folder=nowhere), "--json"]) == 0
-    assert nowhere in json.loads(capsys.readouterr().out)["data"]["problem"]
+    code, out, err = plan(folder=nowhere)
+    assert (code, nowhere in err, "It fits: " in out) == (0, True, True)
+    assert nowhere in plan("--json", folder=nowhere)[1]["data"]["problem"]
 
 
-def test_contact_sheets_are_written_into_a_new_folder(config, tmp_path, capsys):
+def test_contact_sheets_are_written_into_a_new_folder(plan, tmp_path):
     sheets = tmp_path / "sheets"
-    assert main(["plan", config(), "--pictures", str(sheets)]) == 0
+    for missing in ("", str(tmp_path / "nowhere")):
+        code, _, err = plan("--pictures", str(sheets), folder=missing)
+        assert (code, bool(err), sheets.exists()) == (2, True, False)
+    code, out, _ = plan("--pictures", str(sheets))
+    assert (code, str(sheets) in out) == (0, True)
     assert [path.name for path in sheets.iterdir()] == ["64x64.jpg"]
-    assert str(sheets) in capsys.readouterr().out
-    assert main(["plan", config(), "--pictures", str(sheets)]) == 2
-    assert "is not empty" in capsys.readouterr().err
-
-
-def test_contact_sheets_of_missing_images_are_refused(config, tmp_path, capsys):
-    for folder_ in ("", str(tmp_path / "nowhere")):
-        made = config(folder=folder_)
-        assert main(["plan", made, "--pictures", str(tmp_path / "sheets")]) == 2
-        assert capsys.readouterr().err
-    assert not (tmp_path / "sheets").exists()
+    code, _, err = plan("--pictures", str(sheets))
+    assert (code, "is not empty" in err) == (2, True)
 
 
 def test_of_many_long_captions_the_longest_are_named():
