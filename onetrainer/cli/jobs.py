@@ -12,7 +12,6 @@ from onetrainer.jobs.job import Job, JobName
 from onetrainer.jobs.options import naming_options, request_values, validate_request
 from onetrainer.jobs.sample_request import SampleRequest, request_of
 from onetrainer.run.events import (
-    Event,
     Failed,
     Finished,
     Forecast,
@@ -66,41 +65,39 @@ def run_job(
             job.stop()
         listed: set[str] = set()
         for event in job.events():
-            for line in _job_lines(event, screen, listed, lines_of):
+            lines: list[str] = []
+            match event:
+                case Forecast():
+                    lines = lines_of(event)
+                case Phase():
+                    # Details of "loading" are complete sentences.
+                    is_sentence = event.name == "loading" and event.detail
+                    screen.update_status(event.detail if is_sentence else phase_text(event))
+                case Sample():
+                    listed.add(event.path)
+                    lines = [event.path]
+                case Warned():
+                    lines = [f"warning: {event.text}"]
+                case Finished():
+                    lines = [*event.summary, *(p for p in event.outputs if p not in listed)]
+                case Stopped():
+                    lines = ["Stopped."]
+                case Failed():
+                    screen.clear()
+                    _report_failure(event, type(request), is_json=is_json)
+            for line in lines:
                 screen.write_line(line)
-            if isinstance(event, Failed):
-                parts = filter(None, (event.what, event.expected, event.remedy))
-                # A part of several lines ends with a log, which stays unchanged.
-                message = " ".join(part if "\n" in part else sentence(part) for part in parts)
-                message = naming_options(message, type(request))
-                screen.clear()
-                sys.stderr.write(f"{message}\n")
-                if is_json:
-                    sys.stdout.write(f"{problem_json(message)}\n")
             ending = exit_code_for(event)
             code = code if ending is None else ending
     screen.clear()
     return code
 
 
-def _job_lines(
-    event: Event, screen: Screen, listed: set[str], lines_of: Callable[[Forecast], list[str]]
-) -> list[str]:
-    """Return the lines to print for an event. listed: The paths that were printed already."""
-    match event:
-        case Forecast():
-            return lines_of(event)
-        case Phase():
-            # Details of "loading" are complete sentences.
-            is_sentence = event.name == "loading" and event.detail
-            screen.update_status(event.detail if is_sentence else phase_text(event))
-        case Sample():
-            listed.add(event.path)
-            return [event.path]
-        case Warned():
-            return [f"warning: {event.text}"]
-        case Finished():
-            return [*event.summary, *(path for path in event.outputs if path not in listed)]
-        case Stopped():
-            return ["Stopped."]
-    return []
+def _report_failure(event: Failed, request: type[Section], *, is_json: bool) -> None:
+    parts = filter(None, (event.what, event.expected, event.remedy))
+    # A part of several lines ends with a log, which stays unchanged.
+    message = " ".join(part if "\n" in part else sentence(part) for part in parts)
+    message = naming_options(message, request)
+    sys.stderr.write(f"{message}\n")
+    if is_json:
+        sys.stdout.write(f"{problem_json(message)}\n")
