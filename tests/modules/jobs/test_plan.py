@@ -8,7 +8,6 @@ import torch
 from modules.forecast import fixes, operator_costs
 from modules.jobs.plan import plan
 from onetrainer.__main__ import main
-from onetrainer.cli import jobs
 from onetrainer.config.train import TrainConfig
 from onetrainer.jobs.plan_request import PlanRequest
 from onetrainer.run.events import Forecast, Phase
@@ -75,25 +74,10 @@ def test_time_is_estimated_for_this_machine_alone(base):
     assert elsewhere.time["parts"] == here.time["parts"] == {"ordinary": 1, "backward": 2}
 
 
-class Here:
-    """The job without its process."""
-
-    def __init__(self, name, request):
-        assert name == "plan"
-        self._request = request
-
-    def events(self):
-        events = []
-        events.append(plan(self._request, events.append))
-        return iter(events)
-
-
 @pytest.fixture
-def command(tmp_path, base, monkeypatch, capfd):
+def command(tmp_path, base, in_this_process, monkeypatch, capfd):
     """Runs `onetrainer plan` on a config without weights and images; gives code and output."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     document = {"model": {"family": "sd15", "path": str(base)}, "data": {"resolution": 64}}
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**document, "hardware": {"device": "cpu"}}))
@@ -104,8 +88,7 @@ def command(tmp_path, base, monkeypatch, capfd):
     return run
 
 
-def test_what_does_not_fit_is_an_answer_with_fixes(command, monkeypatch):
-    monkeypatch.setattr(jobs, "Job", Here)
+def test_what_does_not_fit_is_an_answer_with_fixes(command):
     code, said = command("--json", "--memory", "0.001", "--set", "data.resolution=128")
     found = json.loads(said.out)
     assert code == 0
@@ -123,7 +106,7 @@ def test_settings_that_do_not_go_together_are_refused_before_the_job_starts(comm
         assert (code, word in said.err) == (2, True)
 
 
-def test_a_process_knows_of_images_what_the_model_knows(command, tmp_path):
+def test_images_are_described_with_what_the_model_knows_of_them(command, tmp_path):
     cats = folder(tmp_path / "cats", [(64, 64)] * 3)
     (cats / "1.txt").write_text("cat " * 90)
     code, said = command("--json", "--set", f"data.folder={cats}")
