@@ -162,10 +162,9 @@ def _state(app: App, timing: Timing) -> Answer:
 
 def _texts(part: Any, *names: str) -> list[str]:
     """The texts of those labels of a part that are shown; none where it is hidden itself."""
-    if part is None or not part._outer.winfo_manager():
-        return []
-    labels = (getattr(part, name) for name in names)
-    return [str(label.cget("text")) for label in labels if label.winfo_manager()]
+    is_shown = part is not None and part._outer.winfo_manager()
+    labels = [getattr(part, name) for name in names] if is_shown else []
+    return [label.text for label in labels if label.winfo_manager()]
 
 
 def _card(page: SettingsPage, kind: type) -> Any:
@@ -180,7 +179,7 @@ def _memory(page: SettingsPage) -> list[str]:
 
 
 def _message(app: App) -> str:
-    return str(app.shell._message.cget("text")) if app.shell._bar.winfo_manager() else ""
+    return app.shell._message.text if app.shell._bar.winfo_manager() else ""
 
 
 def _marks(app: App) -> dict[str, str]:
@@ -215,11 +214,11 @@ def _preview(page: PreviewPage) -> Answer:
             "buckets": [
                 f"{format_bucket(bucket.bucket)}: {len(bucket.images)}" for bucket in plan._buckets
             ],
-            "title": f"{plan._title.cget('text')}: {plan._bucket_summary.cget('text')}",
-            "image": [str(part.cget("text")) for part in (image._name, image._done)],
+            "title": f"{plan._title.text}: {plan._bucket_summary.text}",
+            "image": [image._name.text, image._done.text],
         },
         "check": {
-            "message": str(check._message.cget("text")),
+            "message": check._message.text,
             "groups": [f"{group.title}: {group.count}" for group in check._groups],
             "findings": [f"{each.path.name}: {each.kind}" for each in check._findings],
         },

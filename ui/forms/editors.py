@@ -101,7 +101,6 @@ class EntryEditor:
         return parse_value(self._text.get(), self._setting)
 
     def mark(self, severity: str) -> None:
-        self._kit.set_has_problem(self.focus, bool(severity))
         self._entry.state(
             [
                 "invalid" if severity == "error" else "!invalid",
@@ -180,7 +179,6 @@ class ChoiceEditor:
         return self._values.get(self._box.get(), self._box.get())
 
     def mark(self, severity: str) -> None:
-        self._kit.set_has_problem(self.focus, bool(severity))
         self._box.state(["invalid" if severity == "error" else "!invalid"])
 
     def _chosen(self) -> None:
@@ -206,8 +204,7 @@ class SwitchEditor:
         return self._switch.is_on
 
     def mark(self, severity: str) -> None:
-        # Not marked itself: both values are valid, and the message below says the rest.
-        self._kit.set_has_problem(self.focus, bool(severity))
+        """Leave it: both values are valid, and the message below says the rest."""
 
 
 def bind_select_all(root: tk.Tk) -> None:

@@ -62,7 +62,6 @@ class ParagraphEditor:
         return self._text.get("1.0", "end-1c")
 
     def mark(self, severity: str) -> None:
-        self._kit.set_has_problem(self.focus, bool(severity))
         role: Role = "danger" if severity == "error" else "border"
         self._kit.theme.paint(self._text, highlightbackground=role)
 

@@ -171,6 +171,7 @@ class Row:
             self.editor.set_unit(str(draft.value(self._unit_path)))
         problems = [] if self._is_new else draft.problems_at(self.path)
         self.editor.mark(problems[0].severity if problems else "")
+        self._context.kit.set_has_problem(self.editor.focus, bool(problems))
         show_in_grid(self._message, bool(problems))
         if problems:
             self._message.say(*problem_lines(problems))

@@ -61,12 +61,8 @@ class Trend:
         return f"step {point.step:,}: {value}"
 
 
-@dataclass(frozen=True)
-class GridImage:
-    """One image of the grid. path: relative to the run folder; lines: names and scores."""
-
-    path: str
-    lines: tuple[tuple[str, str], ...]
+# Path relative to the run folder, and names with scores.
+GridImage = tuple[str, tuple[tuple[str, str], ...]]
 
 
 @dataclass(frozen=True)
@@ -247,8 +243,7 @@ def _is_suspicious(name: str, fraction: float, least_diversity: float) -> bool:
 
 def _column(title: str, evaluation: Evaluated, rows: int) -> GridColumn:
     cells = [
-        GridImage(_path(image), _lines(evaluation, image)[:_MAX_LINES])
-        for image in evaluation.images[:rows]
+        (_path(image), _lines(evaluation, image)[:_MAX_LINES]) for image in evaluation.images[:rows]
     ]
     return GridColumn(title, evaluation.step, (*cells, *[None] * (rows - len(cells))))
 

@@ -70,7 +70,10 @@ class RunRewards:
         self._plots = TrendPlots(kit, inner)
         self._plots.canvas.pack(fill="x", pady=(kit.px(8), 0))
         wrap_within(inner, self._summary)
-        inner.bind("<Configure>", self._fit_legend, add="+")
+        needed = kit.px(_LEGEND_NEEDS)
+        inner.bind(
+            "<Configure>", lambda e: show(self._legend, e.width >= needed, side="right"), add="+"
+        )
         self._viewer_box = kit.frame(left.master, ground="window")
         self._viewer: Viewer | None = None
         self._head = kit.frame(self._viewer_box, ground="window")
@@ -134,9 +137,6 @@ class RunRewards:
         evaluated.pack(side="left", padx=(gap, 0))
         return legend
 
-    def _fit_legend(self, event: "tk.Event[tk.Misc]") -> None:
-        show(self._legend, event.width >= self._context.kit.px(_LEGEND_NEEDS), side="right")
-
     def _make_viewer(self) -> Viewer:
         kit = self._context.kit
         self._head.pack(fill="x", pady=(0, kit.px(8)))
@@ -174,7 +174,7 @@ class RunRewards:
         colors: dict[bool, Role] = {True: "good", False: "text"}
         heads = [Head(one.title, colors[one.title.startswith("best")]) for one in self._columns]
         cells = [
-            [cell and Cell(folder / cell.path, cell.lines) for cell in row]
+            [cell and Cell(folder / cell[0], cell[1]) for cell in row]
             for row in zip(*(column.cells for column in self._columns), strict=True)
         ]
         self._grid.show(rows, heads, cells)

@@ -99,7 +99,9 @@ class WelcomePage(View):
         kit = self._context.kit
         box.grid_columnconfigure(column, weight=1, uniform="cards")
         outer, inner = kit.card(box)
-        outer.grid(row=2, column=column, sticky="nsew", padx=_apart(kit.px(_GAP), column))
+        third = kit.px(_GAP) // 3
+        apart = (third * column, third * (2 - column))  # so that all have the same width
+        outer.grid(row=2, column=column, sticky="nsew", padx=apart)
         width, height = kit.px(_ICON_WIDTH), kit.px(_ICON_HEIGHT)
         icon = Drawing(kit, inner, lambda: way.icon(icon), width=width, height=height)
         icon.canvas.pack(anchor="w", pady=(kit.px(6), kit.px(14)))
@@ -110,9 +112,3 @@ class WelcomePage(View):
         name = f"welcome {way.title.lower()}"
         button = kit.button(inner, way.button, way.go, kind=way.kind, name=name)
         button.widget.pack(anchor="w", side="bottom")
-
-
-def _apart(gap: int, column: int) -> tuple[int, int]:
-    """Return the padding next to one of three cards, so that all have the same width."""
-    third = gap // 3
-    return third * column, third * (2 - column)

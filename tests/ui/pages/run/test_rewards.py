@@ -123,18 +123,18 @@ def test_the_grid_has_base_best_and_now_or_any_other_evaluation_in_place_of_now(
     titles = [column.title for column in grid_columns(rewards)]
     assert titles == ["base", "best · step 5", "now · step 15"]
     assert [column.title for column in grid_columns(rewards, 10)][2] == "step 10"
-    assert [column.cells[1].path for column in grid_columns(rewards, 10)] == [
+    assert [column.cells[1][0] for column in grid_columns(rewards, 10)] == [
         f"rewards/{step}-4.jpg" for step in (0, 5, 10)
     ]
     assert grid_rows(rewards) == [("a cat", 3), ("a cat", 4)]
 
 
 def test_an_image_lists_trained_rewards_first_and_their_sum_only_if_there_are_several():
-    cell = grid_columns(rewards_of(evaluated(0, 0.7)))[0].cells[0]
-    assert cell.lines == (("color", "0.500"), ("sharpness", "0.250"))
+    _, lines = grid_columns(rewards_of(evaluated(0, 0.7)))[0].cells[0]
+    assert lines == (("color", "0.500"), ("sharpness", "0.250"))
     both = {"sharpness": known(0.2, trained=1), "color": known(0.5, trained=1)}
     rewards = rewards_of(evaluated(0, 0.7, rewards=both))
-    assert grid_columns(rewards)[0].cells[0].lines[0] == ("together", "0.700")
+    assert grid_columns(rewards)[0].cells[0][1][0] == ("together", "0.700")
     assert image_scores_text(rewards, 1, 0) == "together 0.700   sharpness 0.250   color 0.500"
 
 
