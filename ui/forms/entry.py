@@ -1,16 +1,16 @@
 """Entry of a list: its rows, and the buttons that move, duplicate, fold and remove it."""
 
 import tkinter as tk
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from tkinter import ttk
-from typing import Protocol
 
 from onetrainer.config.fields import Setting
+from onetrainer.json_file import Document
 from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Row
 from ui.forms.rows import Rows, Slot
 from ui.messages.line_breaks import break_at_dots, shorten
-from ui.model.new_entries import entry_summary, entry_title
+from ui.model.new_entries import entry_noun, entry_summary, entry_title
 from ui.model.variants import entries_of
 from ui.model.visible_settings import Visibility
 from ui.widgets.placing import show
@@ -24,33 +24,26 @@ _TITLE_ROOM = 390
 _OPEN, _FOLDED = "▾", "▸"
 
 
-class Owner(Protocol):
-    """List that an entry belongs to."""
-
-    setting: Setting
-    noun: str
-    can_fold: bool
-
-    def values_of(self, index: int) -> dict[str, object]: ...
-
-    def fold(self, index: int) -> None: ...
-
-    def move(self, index: int, by: int) -> None: ...
-
-    def duplicate(self, index: int) -> None: ...
-
-    def remove(self, index: int) -> None: ...
-
-
 class Entry:
-    """Entry of a list. Rows are created when first needed, since most never are."""
+    """Entry of a list. Rows are created when first needed, since most never are.
 
-    def __init__(self, owner: Owner, context: FormContext, parent: tk.Misc, index: int) -> None:
-        kit = context.kit
-        self._owner = owner
+    Args:
+        actions: What its buttons do with an index: "up", "down", "duplicate", "remove", and "fold"
+            where entries can be folded.
+    """
+
+    def __init__(
+        self,
+        context: FormContext,
+        parent: tk.Misc,
+        setting: Setting,
+        index: int,
+        actions: Mapping[str, Callable[[int], None]],
+    ) -> None:
+        self._kit = kit = context.kit
         self._context = context
-        self._index = index
-        self._kit = kit
+        self._setting, self._actions = setting, actions
+        self._index, self._path = index, f"{setting.path}.{index}"
         self.frame = kit.frame(parent)
         kit.divider(self.frame).pack(fill="x", pady=(0, kit.px(8)))
         self._title = self._make_head()
@@ -78,7 +71,7 @@ class Entry:
             if slot.is_stacked and slot.parent not in stacked:
                 slot.parent.tk.call("grid", "remove", str(slot.parent))
         for index, box in enumerate(stacked):
-            line, column = divmod(index, _OF_LONG if self._owner.can_fold else _MAX_COLUMNS)
+            line, column = divmod(index, _OF_LONG if self._fold else _MAX_COLUMNS)
             if isinstance(box, ttk.Frame):
                 box.grid(row=line, column=column, sticky="nw", padx=(0, self._kit.px(10)))
 
@@ -88,51 +81,41 @@ class Entry:
         for row in self.rows:
             row.hide()
 
-    @property
-    def _prefix(self) -> str:
-        return f"{self._owner.setting.path}.{self._index}."
-
     def _make_head(self) -> Label:
-        kit, owner, index = self._kit, self._owner, self._index
-        head = kit.frame(self.frame)
+        kit, head = self._kit, self._kit.frame(self.frame)
         head.pack(fill="x")
-        path = f"{owner.setting.path}.{index}"
+        # Created in reading order, which is the Tab order.
         self._fold: ttk.Button | None = None
-        if owner.can_fold:
-            fold = ttk.Button(head, width=2, style="QuietCard.TButton")
-            fold.configure(command=lambda: owner.fold(index))
-            fold.pack(side="left", padx=(0, kit.px(4)))
-            kit.name(fold, f"fold {path}")
-            self._fold = fold
-        full_title = kit.label(head, style="Bold")
-        full_title.pack(side="left")
-        if owner.can_fold:
-            full_title.bind("<Button-1>", lambda _: owner.fold(index))
-        actions = (
-            ("Up", lambda: owner.move(index, -1)),
-            ("Down", lambda: owner.move(index, 1)),
-            ("Duplicate", lambda: owner.duplicate(index)),
-            ("Remove", lambda: owner.remove(index)),
-        )
-        # Created in reading order, which is the Tab order, but packed from the right.
-        buttons = []
-        for text, command in actions:
-            button = ttk.Button(head, text=text, style="QuietCard.TButton", command=command)
-            buttons.append(button)
-            kit.name(button, f"{text.lower()} {path}")
+        title = kit.label(head, style="Bold")
+        if "fold" in self._actions:
+            self._fold = self._make_button(head, "fold", width=2)
+            self._fold.pack(side="left", padx=(0, kit.px(4)))
+            title.bind("<Button-1>", lambda _: self._actions["fold"](self._index))
+        title.pack(side="left")
+        names = ("up", "down", "duplicate", "remove")
+        buttons = [self._make_button(head, name, text=name.capitalize()) for name in names]
         for button in reversed(buttons):
             button.pack(side="right")
         self.remove_button = buttons[-1]
-        return full_title
+        return title
+
+    def _make_button(
+        self, head: tk.Misc, name: str, *, text: str = "", width: int = 0
+    ) -> ttk.Button:
+        button = ttk.Button(head, text=text, width=width or -1, style="QuietCard.TButton")
+        button.configure(command=partial(self._actions[name], self._index))
+        self._kit.name(button, f"{name} {self._path}")
+        return button
 
     def _show_head(self, *, is_open: bool) -> None:
         """Show the title, and a summary where the entry is folded."""
-        title = f"{self._owner.noun} {self._index + 1}"
+        title = f"{entry_noun(self._setting)} {self._index + 1}"
         if self._fold is None:
             self._title.say(title)
             return
-        values = self._owner.values_of(self._index)
-        name = entry_title(self._owner.setting, values)
+        found = self._context.draft.value(self._path)
+        values: Document = found if isinstance(found, dict) else {}
+        name = entry_title(self._setting, values)
         full_title = f"{title} · {name}" if name else title
         in_bold = partial(self._kit.theme.measure, font="OneTrainerBold")
         self._title.say(shorten(full_title, self._kit.px(_TITLE_ROOM), in_bold))
@@ -141,12 +124,12 @@ class Entry:
         show(self._summary, not is_open, anchor="w", padx=(self._kit.px(34), 0), pady=(0, gap))
         if is_open:
             return
-        problems = [p for p in self._context.draft.problems if p.path.startswith(self._prefix)]
+        problems = [p for p in self._context.draft.problems if p.path.startswith(f"{self._path}.")]
         error_count = sum(problem.severity == "error" for problem in problems)
         lines = [f"⚠ {error_count} to fix"] if error_count else []
         if problems and not error_count:
             lines = [f"⚠ {len(problems)} to check"]
-        lines += entry_summary(self._owner.setting, values) or ["Not filled in yet."]
+        lines += entry_summary(self._setting, values) or ["Not filled in yet."]
         style = "SmallDanger" if error_count else "SmallWarning" if problems else "SmallDim"
         room, measure = self._kit.px(_WRAP), self._kit.theme.measure
         self._summary.say(break_at_dots("  ·  ".join(lines), room, measure), style)
@@ -154,7 +137,7 @@ class Entry:
     def _make_slots(self) -> list[Slot]:
         """Place all settings: text lines, then numbers side by side, then nested sections."""
         kit = self._kit
-        inner = entries_of(self._owner.setting)
+        inner = entries_of(self._setting)
         paired = side_by_side(inner)
         lines, figures = self._grid(_NARROW), kit.frame(self._body)
         figures.pack(fill="x", pady=(kit.px(2), kit.px(10)))
@@ -170,7 +153,7 @@ class Entry:
                 nested[section] = parent
             else:
                 parent = lines
-            path = f"{self._prefix}{setting.path}"
+            path = f"{self._path}.{setting.path}"
             slots.append(Slot(setting, path, parent, line * LINES, is_stacked))
         return slots
 

@@ -1,7 +1,7 @@
 """List of entries, such as the sample prompts."""
 
 import tkinter as tk
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from onetrainer.config.fields import Setting
 from ui.forms.entry import Entry
@@ -27,9 +27,16 @@ class ListCard:
         self.setting = setting
         self._context = context
         kit = context.kit
-        self.noun = entry_noun(setting)
         # Entries with nested sections are long, so they can be folded.
         self.can_fold = any("." in inner.path for inner in entries_of(setting))
+        self._actions: dict[str, Callable[[int], None]] = {
+            "up": lambda index: self.move(index, -1),
+            "down": lambda index: self.move(index, 1),
+            "duplicate": self.duplicate,
+            "remove": self.remove,
+        }
+        if self.can_fold:
+            self._actions["fold"] = self.fold
         self._open: set[int] = set()
         self._openings = -1
         self.outer: tk.Widget
@@ -47,7 +54,7 @@ class ListCard:
         self._help.pack(anchor="w", pady=(kit.px(2), kit.px(8)))
         self._empty = kit.label(
             self._inner,
-            f"None yet. Choose “Add” to create a {self.noun.lower()}.",
+            f"None yet. Choose “Add” to create a {entry_noun(setting).lower()}.",
             style="Dim",
         )
         self._message = kit.label(self._inner, style="SmallDanger", wrap=_WRAP)
@@ -71,7 +78,10 @@ class ListCard:
             self._openings = self._context.draft.load_count
             self._open = set(range(count)) if count <= _MAX_OPEN else set()
         while len(self._entries) < count:
-            self._entries.append(Entry(self, self._context, self._inner, len(self._entries)))
+            index = len(self._entries)
+            self._entries.append(
+                Entry(self._context, self._inner, self.setting, index, self._actions)
+            )
         self._show_count(count)
         for index, entry in enumerate(self._entries[:count]):
             entry.refresh(visibility, is_open=self.is_open(index))
@@ -168,11 +178,6 @@ class ListCard:
             for inner in entries_of(self.setting)
             if inner.ui.like and inner.ui.like not in wrong
         }
-
-    def values_of(self, index: int) -> dict[str, object]:
-        """Return the values of an entry; {} if there is none."""
-        values = self._values()
-        return values[index] if index < len(values) else {}
 
     def _values(self) -> list[dict[str, object]]:
         matches = self._context.draft.value(self.setting.path)
