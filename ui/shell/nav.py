@@ -4,7 +4,6 @@ import tkinter as tk
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
-from tkinter import ttk
 
 import customtkinter
 
@@ -45,7 +44,8 @@ class NavItem:
             command=go,
         )
         self.button.pack(fill="x", padx=kit.px(10), pady=1)
-        self._label: ttk.Label = kit.label(self.button, style="SmallDim", ground="side")
+        self._label = kit.label(self.button, style="SmallDim", ground="side")
+        kit.theme.paint(self._label, background="side")
         kit.name(self.button, f"page {name}")
         focusable(self.button, go, self._show_focus)
 
@@ -54,13 +54,10 @@ class NavItem:
         if is_current == self._is_current:
             return
         self._is_current = is_current
-        face = pair("selected" if is_current else "side")
-        self.button.configure(
-            fg_color=face,
-            border_color=face,
-            hover_color=pair("selected" if is_current else "raised"),
-        )
-        self._paint_mark()
+        face = pair(self._face)
+        hover = face if is_current else pair("raised")
+        self.button.configure(fg_color=face, border_color=face, hover_color=hover)
+        self._kit.theme.paint(self._label, background=self._face)
 
     def set_low(self, *, is_low: bool) -> None:
         """Reduce the height, or restore it."""
@@ -71,27 +68,18 @@ class NavItem:
         if (text, tone) == self.mark:
             return
         self.mark = (text, tone)
-        self._paint_mark()
-
-    def _paint_mark(self) -> None:
-        text, tone = self.mark
-        self._label.configure(text=text, style=f"Small{tone or 'Dim'}.Side.TLabel")
-        self._label.configure(background=self._ground())
+        self._label.say(text, f"Small{tone}")
         if text:
             self._label.place(relx=1.0, rely=0.5, anchor="e", x=-self._kit.px(10))
         else:
             self._label.place_forget()
 
-    def repaint(self) -> None:
-        """Update the colors to the theme."""
-        self._label.configure(background=self._ground())
-
-    def _ground(self) -> str:
-        return self._kit.theme.palette["selected" if self._is_current else "side"]
+    @property
+    def _face(self) -> Role:
+        return "selected" if self._is_current else "side"
 
     def _show_focus(self, has_focus: bool) -> None:
-        rest: Role = "selected" if self._is_current else "side"
-        self.button.configure(border_color=pair("accent" if has_focus else rest))
+        self.button.configure(border_color=pair("accent" if has_focus else self._face))
 
 
 class Nav:
@@ -144,8 +132,3 @@ class Nav:
             self._is_low = is_low
             for item in self._items.values():
                 item.set_low(is_low=is_low)
-
-    def repaint(self) -> None:
-        """Update the colors to the theme."""
-        for item in self._items.values():
-            item.repaint()

@@ -80,7 +80,6 @@ class Shell:
 
     def repaint(self) -> None:
         """Update the colors to the theme."""
-        self.nav.repaint()
         other = "Light" if self._context.kit.theme.mode == "dark" else "Dark"
         self._mode.configure(text=other)
 
