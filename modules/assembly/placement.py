@@ -13,7 +13,6 @@ from modules.memory.precision import storage_dtype
 from modules.memory.residency import (
     METHOD,
     REWARDS,
-    Placement,
     PlacementInputs,
     Residency,
     placement_table,
@@ -39,7 +38,6 @@ def offload_device_of(choice: OffloadDevice, device: torch.device) -> torch.devi
 def placement_inputs_of(config: TrainConfig) -> PlacementInputs:
     """Return the settings that determine the placement of components."""
     spec = family_spec(config.model.family)
-    ema: Placement = "train" if config.ema.device == "device" else "offload"
     return PlacementInputs(
         encoders=spec.encoder_names,
         trained=trained_component_dtypes(config).keys(),
@@ -48,7 +46,6 @@ def placement_inputs_of(config: TrainConfig) -> PlacementInputs:
         encodes_text=not uses_images_only(config) and encodes_text_each_step(config),
         samples=bool(config.sampling.prompts),
         encodes_blanks=spec.sees_masked_image,
-        ema=ema if config.ema.use else None,
         scores=isinstance(config.objective, AlignProp),
     )
 

@@ -7,7 +7,7 @@ does. A phase is a context: leaving it, also by an exception, restores the place
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -21,22 +21,11 @@ Placement = Literal["train", "offload", "nowhere"]
 Enter = Callable[[Phase], AbstractContextManager[None]]
 """Enters a phase, as `Residency.phase` does."""
 
-PHASES: tuple[Phase, ...] = (
-    "loading",
-    "caching",
-    "training",
-    "validation",
-    "encoding",
-    "sampling",
-    "decoding",
-    "saving",
-)
+PHASES: tuple[Phase, ...] = get_args(Phase)
 METHOD = "method"
 """Adapters and token embeddings, as one component."""
 REWARDS = "rewards"
 """The networks that score images in reward training."""
-OPTIMIZER, EMA = "optimizer", "ema"
-"""What training itself creates: the optimizer state, and the EMA of the weights."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +35,8 @@ class PlacementInputs:
     encoders: the text encoders' names. trained: the networks whose own weights train.
     predicts: whether a step runs the UNet. encodes_images, encodes_text: whether each step does,
     rather than caching. samples: whether samples may be generated. encodes_blanks: whether caching
-    encodes empty images, as inpainting UNets need them. ema: where the EMA of the weights is
-    stored; None without one. scores: whether steps decode images and score them.
+    encodes empty images, as inpainting UNets need them. scores: whether steps decode images and
+    score them.
     """
 
     encoders: Sequence[str]
@@ -57,7 +46,6 @@ class PlacementInputs:
     encodes_text: bool
     samples: bool
     encodes_blanks: bool = False
-    ema: Placement | None = None
     scores: bool = False
 
 
@@ -67,60 +55,33 @@ def placement_table(inputs: PlacementInputs) -> dict[str, dict[Phase, Placement]
     What trains is on the train device from the first step on, since its optimizer state is. A
     component that nothing needs after caching is "nowhere": its memory is freed.
     """
-    table = {
-        "unet": _unet_phases(inputs),
-        "vae": _vae_phases(inputs),
+    steps, caching = frozenset[Phase]({"training", "validation"}), frozenset[Phase]({"caching"})
+    # Moving the UNet for each sample would take longer than decoding one.
+    needed: dict[str, frozenset[Phase]] = {
+        "unet": _AFTER_CACHING if inputs.predicts else _if(inputs.samples, "sampling"),
+        "vae": (steps if inputs.encodes_images else caching)
+        | _if(inputs.encodes_blanks, "caching")
+        | _if(inputs.scores, "training")
+        | _if(inputs.samples, "decoding"),
         METHOD: _AFTER_CACHING,
-        REWARDS: _TRAINING if inputs.scores else _NEVER,
-        **dict.fromkeys(inputs.encoders, _encoder_phases(inputs)),
+        REWARDS: _if(inputs.scores, "training"),
     }
-    rows = {
-        component: _row(phases | (_AFTER_CACHING if component in inputs.trained else _NEVER))
-        for component, phases in table.items()
-    }
-    return {**rows, OPTIMIZER: _created_row("train"), EMA: _created_row(inputs.ema)}
+    encoder = (steps if inputs.encodes_text else caching) | _if(inputs.samples, "encoding")
+    needed |= dict.fromkeys(inputs.encoders, encoder)
+    table: dict[str, dict[Phase, Placement]] = {}
+    for component, phases in needed.items():
+        phases |= _if(component in inputs.trained, *_AFTER_CACHING)
+        rest: Placement = "offload" if phases & _AFTER_CACHING else "nowhere"
+        table[component] = dict.fromkeys(PHASES[:2], "offload")
+        table[component] |= dict.fromkeys(PHASES[2:], rest) | dict.fromkeys(phases, "train")
+    return table
 
 
-_STEPS: frozenset[Phase] = frozenset({"training", "validation"})
 _AFTER_CACHING: frozenset[Phase] = frozenset(PHASES[2:])
-_CACHING: frozenset[Phase] = frozenset({"caching"})
-_TRAINING: frozenset[Phase] = frozenset({"training"})
-_NEVER: frozenset[Phase] = frozenset()
 
 
-def _unet_phases(inputs: PlacementInputs) -> frozenset[Phase]:
-    if inputs.predicts:
-        return _AFTER_CACHING  # moving it for each sample would take longer than decoding one
-    return frozenset({"sampling"}) if inputs.samples else _NEVER
-
-
-def _vae_phases(inputs: PlacementInputs) -> frozenset[Phase]:
-    steps = _STEPS if inputs.encodes_images else _CACHING
-    blanks = _CACHING if inputs.encodes_blanks else _NEVER
-    decodes = _TRAINING if inputs.scores else _NEVER
-    return steps | decodes | blanks | (frozenset[Phase]({"decoding"}) if inputs.samples else _NEVER)
-
-
-def _encoder_phases(inputs: PlacementInputs) -> frozenset[Phase]:
-    steps = _STEPS if inputs.encodes_text else _CACHING
-    return steps | (frozenset[Phase]({"encoding"}) if inputs.samples else _NEVER)
-
-
-def _created_row(placement: Placement | None) -> dict[Phase, Placement]:
-    """Return the row of what training creates; None stands for what it does not create."""
-    row: dict[Phase, Placement] = dict.fromkeys(PHASES, "nowhere")
-    if placement is not None:
-        row |= dict.fromkeys(PHASES[2:], placement)
-    return row
-
-
-def _row(phases: frozenset[Phase]) -> dict[Phase, Placement]:
-    """Return the row of a component that these phases need on the train device."""
-    rest: Placement = "offload" if phases & _AFTER_CACHING else "nowhere"
-    row: dict[Phase, Placement] = dict.fromkeys(PHASES[:2], "offload")
-    row |= dict.fromkeys(PHASES[2:], rest)
-    row |= dict.fromkeys(phases, "train")
-    return row
+def _if(is_needed: bool, *phases: Phase) -> frozenset[Phase]:
+    return frozenset(phases) if is_needed else frozenset()
 
 
 class Residency:

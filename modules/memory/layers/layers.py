@@ -85,15 +85,18 @@ def manage_layers(
         offload_device: The device that weights and saved inputs are offloaded to.
         transfer: Copies weights and saved inputs; None chooses one by the settings.
     """
-    transfers = _transfers(
-        resolve_device(train_device), resolve_device(offload_device), settings, transfer
-    )
+    devices = resolve_device(train_device), resolve_device(offload_device)
+    transfers: tuple[WeightTransfer, InputTransfer]
+    if transfer is None and settings.prefetch and [d.type for d in devices] == ["cuda", "cpu"]:
+        transfers = StreamedWeights(*devices), StreamedInputs(devices[0])
+    else:
+        transfers = (transfer or DirectTransfer(*devices),) * 2
     offloaded: list[nn.Parameter] = []
     managed: list[nn.Module] = []
     for component in layers.values():
         for layer in component:
             _undo(layer)
-        offloaded += _manage_component(component, settings, transfers)
+        offloaded += _manage_component(component, settings, devices, *transfers)
         managed += component
     return ManagedLayers(frozenset(offloaded), tuple(managed))
 
@@ -113,57 +116,31 @@ def spread_evenly(sizes: Sequence[int], fraction: float) -> tuple[bool, ...]:
     return tuple(choices)
 
 
-@dataclass(frozen=True)
-class _Transfers:
-    """The two devices, and what copies weights and saved inputs between them."""
-
-    train_device: torch.device
-    offload_device: torch.device
-    weights: WeightTransfer
-    inputs: InputTransfer
-
-    @property
-    def are_apart(self) -> bool:
-        return self.train_device != self.offload_device
-
-
-def _transfers(
-    train_device: torch.device,
-    offload_device: torch.device,
-    settings: LayerSettings,
-    transfer: Transfer | None,
-) -> _Transfers:
-    devices = train_device, offload_device
-    if transfer is not None:
-        return _Transfers(*devices, transfer, transfer)
-    if settings.prefetch and (train_device.type, offload_device.type) == ("cuda", "cpu"):
-        return _Transfers(*devices, StreamedWeights(*devices), StreamedInputs(train_device))
-    direct = DirectTransfer(*devices)
-    return _Transfers(*devices, direct, direct)
-
-
 def _manage_component(
-    layers: Sequence[nn.Module], settings: LayerSettings, transfers: _Transfers
+    layers: Sequence[nn.Module],
+    settings: LayerSettings,
+    devices: tuple[torch.device, torch.device],
+    weights: WeightTransfer,
+    inputs: InputTransfer,
 ) -> list[nn.Parameter]:
     """Replace the forward of each layer of a component; return the offloaded weights."""
     offloads = spread_evenly([size_of(layer) for layer in layers], settings.offload)
     saves = spread_evenly([1] * len(layers), settings.activations)
-    inputs = SavedInputs(transfers.inputs, only_first=True)
+    saved_inputs = SavedInputs(inputs, only_first=True)
     forwards: list[OffloadedForward] = []
     for layer, is_offloaded, is_saved in zip(layers, offloads, saves, strict=True):
         policy = "block" if is_offloaded or is_saved else settings.checkpointing
         if policy == "off":
             continue
         original = forward = layer.forward
-        if is_offloaded and transfers.are_apart:
-            forward = OffloadedForward(layer, original, transfers.weights)
+        if is_offloaded and devices[0] != devices[1]:
+            forward = OffloadedForward(layer, original, weights)
             forwards.append(forward)
         checkpointed = create_checkpointed_forward(
             forward,
-            transfers.train_device,
-            transfers.offload_device,
+            *devices,
             policy=policy,
-            saved=inputs if is_saved else None,
+            saved=saved_inputs if is_saved else None,
         )
         is_own = "forward" in vars(layer)
         layer.forward = _ManagedForward(checkpointed, original, is_own=is_own)

@@ -7,9 +7,7 @@ import torch
 from torch import nn
 
 from modules.memory.residency import (
-    EMA,
     METHOD,
-    OPTIMIZER,
     PHASES,
     PlacementInputs,
     Residency,
@@ -52,13 +50,6 @@ def test_what_nothing_asks_for_any_more_is_given_back():
     blanks = where("vae", samples=False, encodes_blanks=True, encodes_images=True)
     assert (blanks["caching"], blanks["training"]) == ("train", "train")
     assert where("unet", predicts=False, samples=False)["training"] == "nowhere"
-
-
-def test_the_optimizers_state_and_the_ema_have_their_placements():
-    assert where(OPTIMIZER)["caching"] == "nowhere"
-    assert where(OPTIMIZER)["validation"] == "train"
-    assert where(EMA)["training"] == "nowhere"
-    assert where(EMA, ema="offload")["training"] == "offload"
 
 
 def test_every_phase_has_what_it_computes_with_in_every_combination():
