@@ -15,7 +15,7 @@ from modules.assembly.prompts import MixedBatches, denoising_fraction
 from modules.assembly.run_context import Run
 from modules.data.prompts import PromptBatches
 from modules.evaluation.prompts import Evaluator
-from modules.evaluation.scores import CurrentMixer, PromptEvaluation
+from modules.evaluation.scores import PromptEvaluation
 from modules.interfaces import Objective
 from modules.memory.eval_mode import inference_mode
 from modules.memory.precision import storage_dtype
@@ -57,12 +57,12 @@ class LoadedRewards:
     """
 
     section: Section
-    mixer: CurrentMixer
+    mixer: Mixer
 
     @property
     def networks(self) -> nn.Module:
         """The reward networks as one module, for `Residency`."""
-        return self.mixer().extra_modules()
+        return self.mixer.extra_modules()
 
     def weights(self, *, trained: bool) -> dict[str, float]:
         """Return the weights of the trained rewards, or of those that are only evaluated."""
@@ -88,7 +88,7 @@ def load_rewards(run: Run) -> LoadedRewards | None:
         offline=run.config.model.offline,
         report=lambda detail: run.events.write(Phase("loading", detail=detail)),
     )
-    return LoadedRewards(section, CurrentMixer(mixer_of(section, rewards)))
+    return LoadedRewards(section, mixer_of(section, rewards))
 
 
 def mixer_of(section: Section, rewards: Sequence[Reward]) -> Mixer:
@@ -141,7 +141,7 @@ def rollout_of(config: TrainConfig, attached: Attached, *, device: torch.device)
 def reward_objective(
     config: TrainConfig,
     attached: Attached,
-    mixer: Callable[[], Mixer],
+    mixer: Mixer,
     *,
     device: torch.device,
     prompts: PromptBatches,

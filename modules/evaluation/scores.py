@@ -30,16 +30,6 @@ from onetrainer.run.run_folder import cannot_write
 
 
 @dataclass
-class CurrentMixer:
-    """The rewards of a run; replaced by normalized ones once the base model's scores are known."""
-
-    mixer: Mixer
-
-    def __call__(self) -> Mixer:
-        return self.mixer
-
-
-@dataclass
 class PromptEvaluation:
     """The scores of validation prompts, by the weights that samples and output files use.
 
@@ -59,7 +49,7 @@ class PromptEvaluation:
     trained: Mapping[str, float]
     monitored: Mapping[str, float]
     evaluator: Evaluator
-    rewards: CurrentMixer
+    rewards: Mixer
     exported: ExportedWeights
     folder: Path
     warn: Callable[[str], None]
@@ -67,7 +57,7 @@ class PromptEvaluation:
 
     def __post_init__(self) -> None:
         if self.files.by_step:
-            self.rewards.mixer = self.rewards.mixer.with_base(reward_stats(self._history[0]))
+            self.rewards.base = reward_stats(self._history[0])
             self._verdict = self._judge()
 
     @property
@@ -103,7 +93,7 @@ class PromptEvaluation:
         prompts: list[ScoredPrompt] = []
         seeds = [seed for _, seed in self.evaluator.validation.each()]
         with self.exported.for_samples():
-            for prompt in self.evaluator.evaluate(self.rewards.mixer, before_each):
+            for prompt in self.evaluator.evaluate(self.rewards, before_each):
                 paths = self._save_images(step, len(prompts), prompt)
                 scored += _scored_images(prompt, paths, seeds[len(scored) :])
                 prompts.append(prompt.without_images())
@@ -147,7 +137,8 @@ class PromptEvaluation:
 
     def _normalized(self, evaluation: EvaluationResult) -> EvaluationResult:
         """Return the first evaluation in its own units, which all later ones use."""
-        self.rewards.mixer = mixer = self.rewards.mixer.with_base(reward_stats(evaluation))
+        mixer = self.rewards
+        mixer.base = reward_stats(evaluation)
         totals = mixer.total(
             {
                 name: torch.tensor([image.rewards[name] for image in evaluation.images])

@@ -86,7 +86,7 @@ def objective_with_trained_steps(
     return reward_objective(
         changed,
         attached,
-        lambda: mixer,
+        mixer,
         device=DEVICE,
         prompts=_prompts(config, attached),
     )

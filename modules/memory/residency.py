@@ -111,7 +111,6 @@ class Residency:
         # With its index, as tensors report it: "cuda" is "cuda:0", or the current GPU.
         self.train_device = resolve_device(train_device)
         self.offload_device = resolve_device(offload_device)
-        self.current: Phase = "loading"
         self._table = table
         self._components = {
             name: _Component(network, frozenset(map(id, offloaded)), _returns(table[name]))
@@ -122,14 +121,11 @@ class Residency:
     @contextmanager
     def phase(self, name: Phase) -> Iterator[None]:
         """Move all components to where a phase needs them, and back on exit."""
-        phase_before = self.current
         before = {name: component.placement for name, component in self._components.items()}
-        self.current = name
         try:
             self._arrange({component: self._table[component][name] for component in before})
             yield
         finally:
-            self.current = phase_before
             self._arrange(before)
 
     def finish(self) -> None:

@@ -67,7 +67,7 @@ class AlignProp:
     independent of microbatch size. A microbatch of the user's images trains by `denoising`, which
     also computes the validation loss.
 
-    mixer: returns the current rewards; their normalization is determined in training.
+    mixer: the rewards; their normalization is determined in training.
     merged, base_model: of the method; see `modules.interfaces.Method`.
     """
 
@@ -76,7 +76,7 @@ class AlignProp:
         family: Family,
         *,
         section: Section,
-        mixer: Callable[[], Mixer],
+        mixer: Mixer,
         rollout: Rollout,
         denoising: Objective,
         device: torch.device,
@@ -102,7 +102,7 @@ class AlignProp:
         draws = Draws(seed, step, batch.positions)
         inputs = self._inputs(batch)
         generated = self._generate(batch, inputs, draws)
-        scores = self._mixer().score(self._rollout.decode(generated.latents), batch.prompts)
+        scores = self._mixer.score(self._rollout.decode(generated.latents), batch.prompts)
         totals = [scores.total, *self._repeated_totals(generated.latents, batch, inputs, draws)]
         loss = -torch.stack(totals).mean(dim=0)
         reward = scores.total.detach()
@@ -160,7 +160,7 @@ class AlignProp:
         Each has a graph of its own, so that the gradient of their mean has less variance.
         Source: Clark et al. 2023, arXiv:2309.17400, section 4.2 (DRaFT-LV).
         """
-        algorithm, mixer = self._section.algorithm, self._mixer().trained()
+        algorithm, mixer = self._section.algorithm, self._mixer.trained()
         if not isinstance(algorithm, DraftLv):
             return []
         totals = []

@@ -30,7 +30,7 @@ _Candidate = tuple[int, int]
 class Candidates:
     """Generates candidates in rounds, scores them and keeps the best of each prompt.
 
-    mixer: returns the current rewards. prompts: the run's; a round takes the next prompts in
+    mixer: the rewards. prompts: the run's; a round takes the next prompts in
     their order, and generates as many images at once as a microbatch has. merged: of the method.
     report: called with the coming step, how many of a round's images are generated, and their
     number; may raise, to end the run.
@@ -38,7 +38,7 @@ class Candidates:
 
     family: Family
     section: Section
-    mixer: Callable[[], Mixer]
+    mixer: Mixer
     rollout: Rollout
     prompts: PromptBatches
     merged: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -78,7 +78,7 @@ class Candidates:
                 indices = to_device(torch.tensor(rows), texts.hidden.device)
                 finished = self._latents(batch, texts.rows(indices), empty, (seed, number))
                 images = self.rollout.decode(finished)
-                batch_scores = self.mixer().score(images, [prompts[row] for row in rows])
+                batch_scores = self.mixer.score(images, [prompts[row] for row in rows])
                 latents.append(finished)
                 scores.setdefault(REWARD, []).append(batch_scores.total)
                 for name, values in batch_scores.by_name.items():

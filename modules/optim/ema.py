@@ -43,16 +43,13 @@ class Ema:
             name: _copy(weight.detach(), location) for name, weight in self._weights.items()
         }
 
-    def decay_at(self, step: int) -> float:
-        """Return the decay of one step, after `step` steps."""
-        return min(self._decay, (1 + step) / (10 + step)) if self._ramp else self._decay
-
     @torch.no_grad()
     def update(self, step: int) -> None:
         """Update the EMA after a step, numbered from 1, if an update is due."""
         if step % self._every:
             return
-        fraction = 1.0 - self.decay_at(step) ** self._every
+        decay = min(self._decay, (1 + step) / (10 + step)) if self._ramp else self._decay
+        fraction = 1.0 - decay**self._every
         names = {weight: name for name, weight in self._weights.items()}
         for chunk in chunked(list(self._weights.values())):
             averages = [self._averages[names[weight]] for weight in chunk]

@@ -59,7 +59,7 @@ class WeightUpdater:
     def update_all(self) -> None:
         """Update every weight that has a gradient."""
         if self._seed is None or not self.updates_independently:
-            with self.rounding():
+            with self._rounding(self.parameters):
                 self.optimizer.step()
             return
         # In chunks, so that not all weights are float32 at once.
@@ -87,10 +87,6 @@ class WeightUpdater:
         kept = {self._groups[weight] for weight in updated}
         for index in {self._groups[weight] for weight in restored} - kept:
             _set_values(self.optimizer.param_groups[index], self._before[index])
-
-    def rounding(self) -> AbstractContextManager[None]:
-        """Return the context of an `optimizer.step` for all weights."""
-        return self._rounding(self.parameters)
 
     def in_float32(self) -> AbstractContextManager[None]:
         """Return a context in which weights with stochastic rounding are float32."""

@@ -43,7 +43,7 @@ class Scores:
     by_name: Mapping[str, Tensor]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Mixer:
     """All rewards of a run.
 
@@ -58,10 +58,6 @@ class Mixer:
         names = [member.name for member in self.members]
         if len(set(names)) < len(names):
             raise ValueError(f"two rewards have the same name: {', '.join(names)}")
-
-    def with_base(self, stats: Mapping[str, tuple[float, float]]) -> "Mixer":
-        """Return the same rewards, normalized by mean and standard deviation of each name."""
-        return Mixer(self.members, dict(stats))
 
     def trained(self) -> "Mixer":
         """Return a mixer of the trained rewards only."""

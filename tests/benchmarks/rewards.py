@@ -268,7 +268,7 @@ def _objective(
     return AlignProp(
         family,
         section=section,
-        mixer=lambda: mixer,
+        mixer=mixer,
         rollout=_rollout(family, steps=steps, device=device, is_checkpointed=is_checkpointed),
         denoising=Denoising(family, section=DenoisingSection(), device=device),
         device=device,

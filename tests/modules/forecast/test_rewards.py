@@ -73,7 +73,7 @@ def counted(asked, *, layer):
     mixer = mixer_of(section, rewards)
     texts = EncodedPrompts.of(family, (EMPTY, "a cat", "a dog"))
     prompts = PromptBatches(("a cat", "a dog"), texts, IMAGES, 1, 0, (64, 64))
-    objective = reward_objective(asked, attached, lambda: mixer, device=tiny.CPU, prompts=prompts)
+    objective = reward_objective(asked, attached, mixer, device=tiny.CPU, prompts=prompts)
     passes = Passes(layer(family.unet))
     layers = manage(asked, family, device=tiny.CPU)
     for batch in prompts.at(0):

@@ -62,7 +62,7 @@ def objective_of(family, algorithm=None, *, method=None, anchor=0.0, denoising=N
     return AlignProp(
         family,
         section=section,
-        mixer=lambda: MIXER,
+        mixer=MIXER,
         rollout=rollout_of(family, **rollout),
         denoising=denoising,
         device=tiny.CPU,

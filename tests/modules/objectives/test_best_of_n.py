@@ -80,7 +80,7 @@ def best_of_n(
         offload_device=CPU,
         checkpoint=False,
     )
-    candidates = Candidates(family, section, lambda: mixer, rollout, prompts, **more)
+    candidates = Candidates(family, section, mixer, rollout, prompts, **more)
     denoising = Denoising(family, section=DenoisingSection(), device=CPU)
     return BestOfN(candidates, denoising, section.steps_per_round, rounds)
 

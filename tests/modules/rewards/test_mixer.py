@@ -44,7 +44,7 @@ def test_total_is_the_weighted_sum_in_spreads_from_the_bases_mean():
     mixer = Mixer([red, green, blue, monitored])
     base = dict.fromkeys(("red", "green", "blue", "monitored"), (4.0, 0.5))
 
-    scores = mixer.with_base(base).score(images(*THREE), ["a", "b", "c"])
+    scores = Mixer(mixer.members, base).score(images(*THREE), ["a", "b", "c"])
 
     expected = [
         2 * (min(10 * r, 6) - 4) / 0.5 - 3 * (max(10 * g, 3) - 4) / 0.5 + 0.5 * 10 * b
@@ -91,7 +91,7 @@ def test_only_trained_rewards_with_a_gradient_keep_a_graph():
 
 @pytest.mark.parametrize("base", [{}, {"red": (5.0, float("nan"))}, {"red": (5.0, 1e-9)}])
 def test_reward_without_a_known_spread_counts_in_its_own_units(base):
-    mixer = Mixer([NamedReward("red", Channel(0), weight=2.0)]).with_base(base)
+    mixer = Mixer([NamedReward("red", Channel(0), weight=2.0)], base)
     mean = 5.0 if base else 0.0
     total = mixer.score(images(*THREE), [""] * 3).total
     assert total.tolist() == pytest.approx([2 * (10 * red - mean) for red, _, _ in THREE])
@@ -103,7 +103,7 @@ def test_mixer_of_trained_rewards_asks_no_other_and_keeps_the_base():
         NamedReward("red", Channel(0)),
         NamedReward("monitored", monitored, is_trained=False),
     ]
-    mixer = Mixer(members).with_base({"red": (5.0, 2.0)}).trained()
+    mixer = Mixer(members, {"red": (5.0, 2.0)}).trained()
     scores = mixer.score(images((0.9, 0, 0)), [""])
     assert scores.total.tolist() == pytest.approx([2.0])
     assert (list(scores.by_name), monitored.asked) == (["red"], [])

@@ -112,7 +112,7 @@ def test_updates_raise_the_reward_of_validation_prompts(family, method, folders,
     if not encodes_text_each_step(config):
         texts = EncodedPrompts.of(loaded, [EMPTY, *PROMPTS, *VALIDATION])
     batches = PromptBatches(PROMPTS, texts, 3, 1, seed=1, size=(64, 64))
-    objective = reward_objective(config, attached, lambda: MIXER, device=tiny.CPU, prompts=batches)
+    objective = reward_objective(config, attached, MIXER, device=tiny.CPU, prompts=batches)
     evaluator = Evaluator(
         family=attached.family,
         validation=ValidationPrompts(VALIDATION, 2, 0, (64, 64), texts, at_once=2),
