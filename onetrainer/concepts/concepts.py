@@ -5,7 +5,6 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
 
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.config.data.buckets import Buckets
@@ -151,7 +150,7 @@ def _default_settings(
     """Return the settings of a folder that has none of its own."""
     data = config.data
     is_plain = isinstance(config.objective, Reconstruction)
-    source = _caption_source(config, setting_path)
+    source, text, listed = _caption_source(config, setting_path)
     return ConceptSettings(
         setting_path=setting_path,
         name=folder_name(Path(folder).expanduser()),
@@ -164,9 +163,9 @@ def _default_settings(
             dict.fromkeys([data.resolution, *(one.resolution for one in data.buckets.resolutions)])
         ),
         step=bucket_step(config.model.family, data.buckets.step, data.resolution),
-        caption_source=source.source,
-        caption_text=source.text,
-        caption_list=_caption_list_path(config, source.file),
+        caption_source=source,
+        caption_text=text,
+        caption_list=_caption_list_path(config, listed),
         trigger="" if role in PRIOR_ROLES else data.trigger,
         require_captions=data.require_captions and not is_plain,
         uses_captions=not is_plain,
@@ -178,16 +177,8 @@ def _default_settings(
     )
 
 
-class _CaptionSource(NamedTuple):
-    """Where the captions of a folder come from; file is a caption list, "" for none."""
-
-    source: CaptionSource
-    text: str = ""
-    file: str = ""
-
-
-def _caption_source(config: TrainConfig, setting_path: str) -> _CaptionSource:
-    """Return the caption source of a folder that has no settings of its own.
+def _caption_source(config: TrainConfig, setting_path: str) -> tuple[CaptionSource, str, str]:
+    """Return source, text and list of the captions of a folder that has no settings of its own.
 
     Class and validation images have the same source as training images unless they have a text or a
     list of their own. A list names training images only, and one text for all describes what is
@@ -196,16 +187,16 @@ def _caption_source(config: TrainConfig, setting_path: str) -> _CaptionSource:
     data, validation = config.data, config.validation.caption_list
     match setting_path, data.caption_source:
         case "data.folder", source:
-            return _CaptionSource(source, data.caption_text, data.caption_list)
+            return source, data.caption_text, data.caption_list
         case "data.class_folder", _ if data.class_text.strip():
-            return _CaptionSource("text", data.class_text)
+            return "text", data.class_text, ""
         case "validation.folder", _ if validation:
-            return _CaptionSource("list", file=validation)
+            return "list", "", validation
         case _, "names" | "folders" as source:
-            return _CaptionSource(source)
+            return source, "", ""
         case "validation.folder", "text":
-            return _CaptionSource("text", data.caption_text)
-    return _CaptionSource("files")
+            return "text", data.caption_text, ""
+    return "files", "", ""
 
 
 def _concept_settings(

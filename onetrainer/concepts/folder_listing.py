@@ -3,7 +3,6 @@
 import os
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +26,7 @@ CONDITIONING_SUFFIX = "-condlabel.png"
 NAMELESS = "its name, or that of its folder, has an unknown encoding; rename it"
 """Reason for names that are not text on this system: seeds, messages and the cache need names."""
 
+_CAPTION_SUFFIX = ".txt"
 _THUMBNAIL_SUFFIX = ".thumb.jpg"
 _DIGITS = re.compile(r"(\d+)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -78,14 +78,6 @@ class _Folder(NamedTuple):
     above: frozenset[str]
 
 
-class _Companions(NamedTuple):
-    """Companion files of a folder, by the name of their image without extension."""
-
-    captions: Mapping[str, Path]
-    masks: Mapping[str, Path]
-    conditioning: Mapping[str, Path]
-
-
 def list_folder(root: Path, *, recursive: bool) -> FolderListing:
     """Return all images of a folder in the order of their paths, and the files without an image.
 
@@ -107,25 +99,40 @@ def list_folder(root: Path, *, recursive: bool) -> FolderListing:
             name = folder.name.rstrip("/")
             found.append((folder.key, name, FolderImage(Path(folder.path), name, reason=reason)))
             continue
-        companions = _find_companions(folder.path, files)
+        # Sorted, so that of x.TXT and x.txt the latter is used.
+        names = sorted(entry.name for entry in files)
+        companions = {
+            suffix: {
+                normalize_name(name[: -len(suffix)]): Path(folder.path, name)
+                for name in names
+                if name.lower().endswith(suffix)
+            }
+            for suffix in (_CAPTION_SUFFIX, MASK_SUFFIX, CONDITIONING_SUFFIX)
+        }
         used: set[str] = set()
         for entry in files:
+            name = normalize_name(entry.name)
             if _is_folder(entry):
-                if recursive:
-                    pending += _subfolders(folder, entry)
-                else:
+                if not recursive:
                     inner.append(Path(entry.path))
+                # A link to a folder above is left out.
+                elif (real := os.path.realpath(entry.path)) not in folder.above:
+                    key = (*folder.key, natural_key(name))
+                    above = folder.above | {real}
+                    pending.append(_Folder(entry.path, f"{folder.name}{name}/", key, above))
             elif is_image(entry.name):
-                image = _folder_image(folder, entry, companions)
-                used.add(image.stem)
-                found.append(((*folder.key, natural_key(entry.name)), image.name, image))
-        captions += [path for name, path in companions.captions.items() if name not in used]
-        companion_images += [
-            path
-            for files_by_name in (companions.masks, companions.conditioning)
-            for name, path in files_by_name.items()
-            if name not in used
-        ]
+                used.add(stem(name))
+                caption, mask, conditioning = (
+                    by_stem.get(stem(name)) for by_stem in companions.values()
+                )
+                path, key = Path(entry.path), (*folder.key, natural_key(name))
+                name = folder.name + name
+                reason = _unusable_reason(entry, name)
+                image = FolderImage(path, name, caption, mask, conditioning, reason)
+                found.append((key, name, image))
+        for suffix, by_stem in companions.items():
+            unused = captions if suffix == _CAPTION_SUFFIX else companion_images
+            unused += [path for name, path in by_stem.items() if name not in used]
     found.sort(key=lambda image: image[:2])
     images = tuple(image for _, _, image in found)
     return FolderListing(images, tuple(captions), tuple(companion_images), tuple(sorted(inner)))
@@ -167,45 +174,6 @@ def is_image(name: str) -> bool:
     return ending in IMAGE_SUFFIXES or ending in UNREAD_SUFFIXES
 
 
-def _subfolders(folder: _Folder, entry: "os.DirEntry[str]") -> Iterator[_Folder]:
-    """Yield a subfolder unless it is a link to a folder above."""
-    real = os.path.realpath(entry.path)
-    if real not in folder.above:
-        name = f"{folder.name}{normalize_name(entry.name)}/"
-        key = (*folder.key, natural_key(entry.name))
-        yield _Folder(entry.path, name, key, folder.above | {real})
-
-
-def _find_companions(folder: str, files: "list[os.DirEntry[str]]") -> _Companions:
-    # Sorted, so that of x.TXT and x.txt the latter is used.
-    names = sorted(entry.name for entry in files if entry.name.lower().endswith((".txt", ".png")))
-
-    def ending(suffix: str) -> dict[str, Path]:
-        return {
-            normalize_name(name[: -len(suffix)]): Path(folder, name)
-            for name in names
-            if name.lower().endswith(suffix)
-        }
-
-    return _Companions(ending(".txt"), ending(MASK_SUFFIX), ending(CONDITIONING_SUFFIX))
-
-
-def _folder_image(
-    folder: _Folder, entry: "os.DirEntry[str]", companions: _Companions
-) -> FolderImage:
-    name = normalize_name(entry.name)
-    image_stem = stem(name)
-    return FolderImage(
-        Path(entry.path),
-        folder.name + name,
-        companions.captions.get(image_stem),
-        companions.masks.get(image_stem),
-        companions.conditioning.get(image_stem),
-        # Python has surrogates for invalid bytes.
-        _unusable_reason(entry) or (NAMELESS if _SURROGATE.search(folder.name + name) else ""),
-    )
-
-
 def _is_folder(entry: "os.DirEntry[str]") -> bool:
     try:
         return entry.is_dir()
@@ -213,8 +181,8 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
         return False  # a link to a folder that may not be read
 
 
-def _unusable_reason(entry: "os.DirEntry[str]") -> str:
-    """Return why a file cannot be opened as an image; empty if it can."""
+def _unusable_reason(entry: "os.DirEntry[str]", name: str) -> str:
+    """Return why a file of some name cannot be used as an image; empty if it can."""
     suffix = "." + entry.name.lower().rpartition(".")[2]
     if suffix in UNREAD_SUFFIXES:
         return f"{suffix} images are not supported; save it as PNG or JPEG"
@@ -223,5 +191,6 @@ def _unusable_reason(entry: "os.DirEntry[str]") -> str:
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     if ordinary:
-        return ""
+        # Python has surrogates for invalid bytes.
+        return NAMELESS if _SURROGATE.search(name) else ""
     return "a link to nothing" if entry.is_symlink() else "not an ordinary file"
