@@ -126,6 +126,8 @@ def test_missing_captions_are_counted(tmp_path):
     found = index(tmp_path)
     assert [item.caption for item in found.items] == ["a thing", ""]
     assert found.uncaptioned == 1
+    (tmp_path / "a.png").unlink()
+    assert index(tmp_path, require_captions=False).uncaptioned == 1
 
 
 def odd_images(folder):
@@ -207,33 +209,29 @@ def test_limits_of_shape_and_size_themselves_are_allowed(tmp_path):
     assert len(index(tmp_path).items) == 2
 
 
+def broken(folder):
+    for number in range(5):
+        (folder / f"{number}.png").write_bytes(b"")
+
+
 @each(
-    ("prepare", "what", "remedy"),
+    ("prepare", "settings", "words"),
     [
-        (lambda folder: folder / "missing", "no such folder", "Choose another"),
-        (lambda folder: save(folder / "a.png"), "is a file", "Choose another"),
-        (lambda folder: folder, "is empty", "Put images there"),
+        (lambda folder: folder / "missing", {}, "no such folder.*Choose another"),
+        (lambda folder: save(folder / "a.png"), {}, "is a file.*Choose another"),
+        (lambda folder: None, {}, "is empty.*Put images there"),
+        (lambda folder: (folder / "readme.md").touch(), {"recursive": True}, "has no images.*PNG"),
+        (lambda folder: save(folder / "10_cat" / "a.png") and None, {},
+         'only in subfolders: "10_cat".*Include subfolders'),
+        (broken, {}, "none of its 5 .*0.png: the file is empty.* 2 more"),
+        (lambda folder: save(folder / "a.png", caption=None) and None, {},
+         '"a.txt" for "a.png".*Require captions'),
     ],
-)
-def test_folder_that_is_none_is_reported(tmp_path, prepare, what, remedy):
+)  # fmt: skip
+def test_folder_that_cannot_be_trained_is_reported(tmp_path, prepare, settings, words):
     with pytest.raises(UserError) as error:
-        index(prepare(tmp_path))
-    assert what in error.value.what
-    assert remedy in error.value.remedy
-
-
-def test_images_only_in_subfolders_suggest_including_them(tmp_path):
-    save(tmp_path / "10_cat" / "a.png")
-    with pytest.raises(UserError, match="Include subfolders") as error:
-        index(tmp_path)
-    assert "10_cat" in error.value.what
-
-
-def test_folder_without_images_is_reported(tmp_path):
-    (tmp_path / "readme.md").write_text("x")
-    with pytest.raises(UserError, match="has no images") as error:
-        index(tmp_path, recursive=True)
-    assert "PNG" in error.value.expected
+        index(prepare(tmp_path) or tmp_path, **settings)
+    assert re.search(words, str(error.value)), str(error.value)
 
 
 def test_a_list_whose_captions_are_all_missing_is_reported(tmp_path):
@@ -243,21 +241,6 @@ def test_a_list_whose_captions_are_all_missing_is_reported(tmp_path):
         listed.write_text(f"file,caption\n{rows}")
         with pytest.raises(UserError, match=r"image has no caption: all captions in .* are empty"):
             index(tmp_path, caption_source="list", caption_list=listed)
-
-
-def test_folder_of_broken_images_names_some(tmp_path):
-    for number in range(5):
-        (tmp_path / f"{number}.png").write_bytes(b"")
-    with pytest.raises(UserError, match=r"none of its 5 .*0.png: the file is empty.* 2 more"):
-        index(tmp_path)
-
-
-def test_folder_without_captions_is_refused_unless_allowed(tmp_path):
-    save(tmp_path / "a.png", caption=None)
-    with pytest.raises(UserError, match="Require captions") as error:
-        index(tmp_path)
-    assert '"a.txt" for "a.png"' in error.value.expected
-    assert index(tmp_path, require_captions=False).uncaptioned == 1
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
@@ -306,3 +289,75 @@ def test_folders_of_one_source_of_captions_are_reported_what_they_have_instead(
     named = set(re.findall(r"\(([a-z_.]+)\)", error.value.remedy)) - {"data.require_captions"}
     assert named == instead
     assert named <= {setting.path for setting in settings(TrainConfig)}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two images, of which the first has a mask and a caption."""
+    save(tmp_path / "a.jpg")
+    save(tmp_path / "b.png", caption=None)
+    save(tmp_path / "a-masklabel.png", mode="L", caption=None)
+    return tmp_path
+
+
+@pytest.mark.parametrize("masks", ["off", "files", "alpha"])
+def test_masks_are_never_trained_as_images(folder, masks):
+    save(folder / "b-MaskLabel.PNG", mode="L", caption=None)
+    save(folder / "no picture-masklabel.png", mode="L", caption=None)
+    assert names(index(folder, masks=masks).items) == ["a.jpg", "b.png"]
+
+
+def test_masks_are_found_by_the_names_of_their_images(folder):
+    (folder / "inner").mkdir()
+    save(folder / "inner" / "b-masklabel.png", mode="L", caption=None)  # of no picture there
+    found = index(folder, masks="files")
+    assert [item.mask for item in found.items] == [folder / "a-masklabel.png", None]
+    assert found.masked == 1
+    assert found.notes == ("1 of 2 images has no mask. It is trained whole",)
+
+
+def test_image_whose_mask_cannot_be_read_is_left_out_and_reported(folder):
+    (folder / "a-masklabel.png").write_bytes(b"")
+    (folder / "b.txt").write_text("b")
+    found = index(folder, masks="files")
+    assert names(found.items) == ["b.png"]
+    assert list(map(str, found.skipped)) == ['a.jpg: its mask "a-masklabel.png": the file is empty']
+
+
+@pytest.mark.parametrize(
+    ("image", "mask", "is_reported"),
+    [
+        ((640, 480), (640, 480), False),
+        ((640, 480), (320, 240), False),
+        ((641, 427), (320, 213), False),  # halves, rounded down
+        ((641, 427), (321, 214), False),  # and up
+        ((640, 480), (1280, 960), False),
+        ((640, 480), (480, 640), True),
+        ((640, 480), (640, 470), True),
+        ((640, 480), (512, 512), True),
+    ],
+)
+def test_mask_of_another_shape_is_reported_another_size_not(folder, image, mask, is_reported):
+    save(folder / "a.jpg", image)
+    save(folder / "a-masklabel.png", mask, "L", None)
+    (folder / "b.png").unlink()
+    found = index(folder, masks="files")
+    assert found.masked == 1
+    assert bool(found.notes) == is_reported
+    if is_reported:
+        assert f"{mask[0]} × {mask[1]} pixels) has another aspect ratio" in found.notes[0]
+
+
+def test_shape_of_a_mask_counts_as_it_stands_upright(folder):
+    save(folder / "a.jpg", (64, 32))
+    save(folder / "a-masklabel.png", (32, 64), "L", None, exif=exif(6))
+    (folder / "b.png").unlink()
+    assert index(folder, masks="files").notes == ()
+
+
+def test_alpha_is_the_mask_of_images_that_have_any(folder):
+    save(folder / "c.png", mode="RGBA")
+    found = index(folder, masks="alpha")
+    masks = {item.path.name: item.mask for item in found.items}
+    assert masks["a.jpg"] is masks["b.png"] is None
+    assert masks["c.png"] == folder / "c.png"
