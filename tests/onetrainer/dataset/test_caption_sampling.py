@@ -52,9 +52,39 @@ def is_likely(count, total, chance):
 # --- what nothing changes
 
 
-@each("caption", ["a cat,on a sofa", "", "{a|b} ||| c;;;d", "ſtrange İ ﬁ 猫"])
-def test_captions_stay_as_written_unless_something_is_set(caption):
-    assert drawn(caption, 3) == [caption] * 3
+OHWX = {"trigger": "ohwx man"}
+SHARP = {"template": "a photo of {caption}, sharp"}
+
+
+@each(
+    ("caption", "settings", "shown"),
+    [
+        # Captions stay as written unless something is set.
+        *[(caption, {}, caption)
+          for caption in ("a cat,on a sofa", "", "{a|b} ||| c;;;d", "ſtrange İ ﬁ 猫")],
+        # Dropout gives the true empty prompt over trigger and template.
+        ("cat", OHWX | SHARP | {"dropout": 1.0}, ""),
+        # Every caption begins with the trigger once, which is taken as text.
+        ("a cat", OHWX, "ohwx man, a cat"),
+        ("", OHWX, "ohwx man"),
+        ("OHWX  man, hat", OHWX, "OHWX man, hat"),
+        ("ohwx man in a hat", OHWX, "ohwx man in a hat"),
+        ("ohwx mannequin", OHWX, "ohwx man, ohwx mannequin"),
+        ("a photo of ohwx man", OHWX, "ohwx man, a photo of ohwx man"),
+        ("c++ (.*), x", {"trigger": "c++ (.*)"}, "c++ (.*), x"),
+        ("x", {"trigger": "c++ (.*)"}, "c++ (.*), x"),
+        # What is tied to it stays with it, and its mark goes.
+        ("ohwx;;;Blue, a", {"trigger": "ohwx", "secondary_separator": ";;;", "lowercase": True},
+         "ohwx, blue, a"),
+        # A template knows its placeholders, and leaves no gap around an empty caption.
+        ("a {b}", {"template": "{concept}: {caption} ({name} in {folder}) {{x}}"},
+         "Cats: a {b} (a cat in pets) {x}"),
+        ("", SHARP, "a photo of, sharp"),
+        ("", {"template": "{folder}, {caption}, sharp"}, "pets, sharp"),
+    ],
+)  # fmt: skip
+def test_captions_become_what_settings_say(caption, settings, shown):
+    assert drawn(caption, 3, **settings) == [shown] * 3
 
 
 def test_same_seed_image_and_turn_give_the_same_caption():
@@ -74,11 +104,6 @@ def test_turning_one_thing_on_leaves_other_samples_as_they_were():
 
 
 # --- dropout
-
-
-def test_dropout_gives_the_true_empty_prompt_over_trigger_and_template():
-    settings = {"trigger": "ohwx", "template": "a photo of {caption}, sharp"}
-    assert drawn("cat", 5, dropout=1.0, **settings) == [""] * 5
 
 
 def test_dropout_replaces_its_share_of_captions():
@@ -114,26 +139,6 @@ def test_alternatives_make_their_choices_independently():
 # --- trigger words
 
 
-@each(
-    ("caption", "shown"),
-    [
-        ("a cat", "ohwx man, a cat"),
-        ("", "ohwx man"),
-        ("OHWX  man, hat", "OHWX man, hat"),
-        ("ohwx man in a hat", "ohwx man in a hat"),
-        ("ohwx mannequin", "ohwx man, ohwx mannequin"),
-        ("a photo of ohwx man", "ohwx man, a photo of ohwx man"),
-    ],
-)
-def test_every_caption_begins_with_the_trigger_once(caption, shown):
-    assert drawn(caption, trigger="ohwx man") == [shown]
-
-
-def test_trigger_of_regex_signs_is_taken_as_text():
-    assert drawn("c++ (.*), x", trigger="c++ (.*)") == ["c++ (.*), x"]
-    assert drawn("x", trigger="c++ (.*)") == ["c++ (.*), x"]
-
-
 @each("caption", ["a, b, c, d", "ohwx Man, a, b, c, d"])
 def test_trigger_never_moves_nor_vanishes_nor_changes(caption):
     shown = drawn(
@@ -151,17 +156,7 @@ def test_trigger_never_moves_nor_vanishes_nor_changes(caption):
     assert all(set(map(str.lower, tags(one)[1:])) <= set("abcd") for one in shown)
 
 
-def test_what_is_tied_to_the_trigger_stays_with_it_and_its_mark_goes():
-    shown = drawn("ohwx;;;Blue, a", trigger="ohwx", secondary_separator=";;;", lowercase=True)
-    assert shown == ["ohwx, blue, a"]
-
-
 # --- template
-
-
-def test_template_knows_its_placeholders():
-    template = "{concept}: {caption} ({name} in {folder}) {{x}}"
-    assert drawn("a {b}", template=template) == ["Cats: a {b} (a cat in pets) {x}"]
 
 
 def test_text_of_a_template_is_no_tag():
@@ -200,11 +195,6 @@ def test_order_of_all_steps_by_hand():
     )
     # Split at ";", "OHWX, Red Hat" is one tag: it begins with the trigger, so all of it stays.
     assert shown == ["photo of OHWX, red hat; BLUE; SHOES; GREEN by ME"] * 2
-
-
-def test_templates_leave_no_gap_around_an_empty_caption():
-    assert drawn("", template="a photo of {caption}, sharp") == ["a photo of, sharp"]
-    assert drawn("", template="{folder}, {caption}, sharp") == ["pets, sharp"]
 
 
 def test_plain_caption_samples_nothing():
