@@ -194,15 +194,3 @@ def test_token_that_no_caption_contains_is_reported(project, word):
     assert first(made).conditioning is None
     assert bool(project.past_warnings) == (word == "<cat>")
     assert all(f'"{word}"' in text for text in project.past_warnings)
-
-
-def test_resumed_order_of_class_images_needs_no_earlier_step(project):
-    folder = tiny.write_images(project.folder / "class", ("a dog", "a cat", "a cow"))
-    training = {"batch_size": 1, "seed": 4}
-    one, other = (
-        project.prepare(data={"class_folder": str(folder)}, training=training).batches
-        for _ in range(2)
-    )
-    run = [[batch.captions for batch in one.at(step)] for step in range(30)]
-    assert [batch.captions for batch in other.at(29)] == run[29]
-    assert [batch.captions for batch in other.at(13)] == run[13]

@@ -49,10 +49,12 @@ def known(folder, path):
         return memory.cached_header(path), memory.digest(path), memory.features(path, 1)
 
 
-def test_all_that_was_trained_is_known_the_next_time(later, image, folder):
+def test_all_that_was_stored_is_known_the_next_time_by_the_hash_of_the_path(later, image, folder):
     learn_all(folder, image)
     digest = hashlib.sha256(b"some picture").hexdigest()
     assert known(folder, image) == (HEADER, digest, b"looks")
+    assert known(folder, image.rename(image.with_name("b.png"))) == (None,) * 3
+    assert b"a.png" not in (folder / FILE_NAME).read_bytes()
 
 
 def test_missing_image_cannot_be_read_and_is_not_known(later, image, folder):
@@ -136,12 +138,6 @@ def test_damage_is_known_until_the_file_changes(later, image, folder):
         assert memory.damage(image) == "damaged: ü"
         image.write_bytes(b"a longer picture by now")
         assert memory.damage(image) is None
-
-
-def test_moved_image_is_another_one(later, image, folder):
-    learn_all(folder, image)
-    moved = image.rename(image.with_name("b.png"))
-    assert known(folder, moved) == (None,) * 3
 
 
 def truncated(file):
@@ -252,8 +248,3 @@ def test_facts_asked_for_longest_ago_are_forgotten_first(later, tmp_path, folder
     assert kept[0]  # asked for on the second day
     assert kept[6:] == [True] * 6
     assert sum(kept) == 9  # ten, and a tenth less
-
-
-def test_images_are_not_named_in_the_file(later, image, folder):
-    learn_all(folder, image)
-    assert b"a.png" not in (folder / FILE_NAME).read_bytes()
