@@ -150,18 +150,14 @@ class EncodedImages:
 
     def mask(self, index: int, number: int) -> Tensor | None:
         """Return a training mask, (1, 1, h, w), float32 in [0, 1]; None without one."""
-        return self._unencoded(MASK, index, number)
+        return self._one(MASK, MASK, index, number)
 
     def masked_image(self, index: int, number: int) -> Tensor | None:
         """Return the input of `inpainting_input`, without using the VAE; None if all is masked.
 
         (1, 4, h, w) if it is cached, otherwise the image to be encoded for it, (1, 3, 8h, 8w).
         """
-        if not self._has_entry(MASKED_IMAGE, index):
-            return None
-        if self.is_cached:
-            return self._gather(MASKED_IMAGE, "mean", [(index, number)])
-        return self._decoded(MASKED_IMAGE, index, number)
+        return self._one(MASKED_IMAGE, "mean", index, number)
 
     def inpainting_input(self, index: int, number: int, mean: Tensor | None) -> Tensor:
         """Return the inpainting mask and the latents of the masked image, (1, 5, h, w).
@@ -171,7 +167,7 @@ class EncodedImages:
         if mean is None:
             mean = self.blanks[self.transforms.bucket(index, number)]
             return torch.cat([torch.ones_like(mean[:, :1]), mean], dim=1)
-        mask = self._unencoded(INPAINT_MASK, index, number)
+        mask = self._one(INPAINT_MASK, INPAINT_MASK, index, number)
         mask = torch.ones_like(mean[:, :1]) if mask is None else to_device(mask, mean.device)
         return torch.cat([mask, mean], dim=1)
 
@@ -199,16 +195,13 @@ class EncodedImages:
                 digest.update(repr(self.transforms.transform(index, number).key()).encode())
             yield digest.hexdigest()
 
-    def _has_entry(self, name: str, index: int) -> bool:
+    def _one(self, name: str, tensor: str, index: int, number: int) -> Tensor | None:
+        """Return a cached tensor, or what the VAE would encode for it; None without an entry."""
         entries = self.entries.get(name)
-        return entries is not None and bool(entries.entry_type.files(self.items[index]))
-
-    def _unencoded(self, name: str, index: int, number: int) -> Tensor | None:
-        """Return an entry that needs no VAE, (1, 1, h, w); None if the image has none."""
-        if not self._has_entry(name, index):
+        if entries is None or not entries.entry_type.files(self.items[index]):
             return None
         if self.is_cached:
-            return self._gather(name, name, [(index, number)])
+            return self._gather(name, tensor, [(index, number)])
         return self._decoded(name, index, number)
 
     def _gather(self, name: str, tensor: str, keys: Sequence[TransformKey]) -> Tensor:
