@@ -104,13 +104,6 @@ def test_links_in_a_circle_end(tmp_path):
     assert names(index(tmp_path, recursive=True).items) == ["a.png"]
 
 
-@each(("suffix", "turn"), [("jpg", 6), ("png", 5), ("webp", 8), ("tif", 3), ("avif", 7)])
-def test_size_is_upright(tmp_path, turn, suffix):
-    Image.new("RGB", (64, 32)).save(tmp_path / f"a.{suffix}", exif=exif(turn))
-    (item,) = index(tmp_path, require_captions=False).items
-    assert (item.width, item.height) == ((32, 64) if turn >= 5 else (64, 32))
-
-
 @each("data", [b"a\0b\0", b"\x81\x8d", b"x" * (2 << 20)])
 def test_image_with_an_unreadable_caption_is_skipped_and_named(tmp_path, data):
     save(tmp_path / "a.png")

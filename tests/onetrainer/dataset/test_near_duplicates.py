@@ -1,7 +1,6 @@
 """Images that look nearly the same are found together, and others are left apart."""
 
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from onetrainer.dataset.near_duplicates import (
     near_duplicate_groups,
     similar_pairs,
 )
-from onetrainer.images import image_index as image_memory
 from onetrainer.images.features import Features, image_features
 from onetrainer.images.image_file import ImageError
 from onetrainer.images.image_index import ImageIndex
@@ -131,18 +129,6 @@ def test_images_come_in_their_order_with_those_that_fail(tmp_path):
     ]
     assert found[7] == image_features(paths[7])
     assert seen == [(done, 13) for done in range(1, 14)]
-
-
-def test_unchanged_images_are_not_opened_again(tmp_path, monkeypatch):
-    now = image_memory.time.time_ns
-    monkeypatch.setattr(image_memory.time, "time_ns", lambda: now() + 60_000_000_000)
-    paths = [saved(tmp_path, leaves(seed), f"{seed}.png") for seed in range(3)]
-    with closing(ImageIndex(tmp_path / "cache")) as memory:
-        first = extract_features(paths, memory)
-    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("a picture was read"))
-    with closing(ImageIndex(tmp_path / "cache")) as memory:
-        assert extract_features(paths, memory) == first
-        assert None not in [memory.digest(path) for path in paths]
 
 
 @pytest.fixture
