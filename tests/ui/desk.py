@@ -163,6 +163,11 @@ class Desk:
         self.wait(lambda: self.widget(name).get("shown"), f"{name} on the screen")
         self.wait(lambda: self.state["focus"].startswith("answer"), "the keyboard in the dialog")
 
+    def wait_end_of_question(self, name: str) -> None:
+        """Waits until a dialog is gone and the window has the keyboard; name: of its control."""
+        self.wait(lambda: not self.widget(name)["exists"], f"the end of {name}")
+        self.wait(lambda: self.state["focus"] != "None", "the keyboard in the window")
+
     def wait_state(self, deadline: float = DEADLINE, **wanted: Any) -> None:
         def reached() -> bool:
             state = self.state

@@ -30,7 +30,7 @@ def test_a_dialog_keeps_the_keyboard_after_a_click_behind_it_until_it_ends(desk)
     for key in ("Escape", "Return"):
         begin_dialog(desk)
         desk.key(key)
-        desk.wait(lambda: not desk.widget("answer problem 0")["exists"], f"{key} ends it")
+        desk.wait_end_of_question("answer problem 0")
     desk.page("training")
     desk.replace("training.steps", "77")
     desk.wait(lambda: desk.value("training.steps") == 77, "the value")

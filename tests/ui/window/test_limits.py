@@ -63,7 +63,7 @@ def test_loading_presets_makes_no_widget_and_dialogs_leave_none(desk, project):
         desk.key("F5")
         desk.wait_question("answer problem 0")
         desk.key("Escape")
-        desk.wait(lambda: not desk.widget("answer problem 0")["exists"], "the list is gone")
+        desk.wait_end_of_question("answer problem 0")
 
     open_and_close()
     before = desk.ask("counts")

@@ -226,7 +226,7 @@ def test_closing_during_a_run_asks_and_a_run_left_alone_is_attached_to_again(
     desk.ask_to_close()
     desk.wait_question("answer keep")
     desk.key("Escape")
-    desk.wait(lambda: not desk.widget("answer keep")["exists"], "the question is gone")
+    desk.wait_end_of_question("answer keep")
     assert desk.state["is_running"]
     seen = desk.state["step"]
     desk.ask_to_close()
