@@ -51,7 +51,6 @@ class RunChart:
         kit.name(self._log.widget, "log scale")
         self._head.bind("<Configure>", lambda _: self._fit())
         self._chart_name: ChartName = "loss"
-        self._is_chosen = False
         self._shown: tuple[object, ...] = ()
         self._drawing = ""
         self._show_chart()
@@ -61,7 +60,6 @@ class RunChart:
         session = self._context.session
         has_rewards = session.state.rewards.count > 0
         if has_rewards != bool(self._tabs.winfo_manager()):
-            self._is_chosen = False
             self._chart_name = "reward" if has_rewards else "loss"
             self._show_chart(has_rewards=has_rewards)
         if not self._drawing:
