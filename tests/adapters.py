@@ -24,7 +24,7 @@ KINDS: dict[str, Adapter] = {
 
 def section(kind: str, *, text: bool = False, **changes) -> Adapter:
     """The settings of a kind, with changes."""
-    encoders = {name: {"train": text} for name in ("text_encoder", "text_encoder_2")}
+    encoders = {"text_encoders": {key: {"train": text} for key in ("te1", "te2")}}
     made = KINDS[kind]
     return type(made).model_validate(made.model_dump() | encoders | changes)
 

@@ -58,7 +58,7 @@ REWARDED: dict[str, Any] = {
         "rewards": [{"reward": "color"}, {"reward": "contrast", "train": False}],
         "prompts": {"text": f"a {WORD} square\na {WORD}\na blue {WORD}"},
         "rollout": {"steps": 2, "guidance": 2.0, "width": 64, "height": 64},
-        "keep": {"anchor": 0.1, "denoising_share": 0.3},
+        "keep": {"anchor": 0.1, "denoising_fraction": 0.3},
         "evaluation": {"prompts": f"a red {WORD}", "seeds": 2, "every": HALF, "guard": "off"},
     }
 }

@@ -138,9 +138,9 @@ def family(
     )
 
 
-def encoders(train: bool = True) -> dict[str, dict[str, bool]]:
+def encoders(train: bool = True) -> dict[str, dict[str, dict[str, bool]]]:
     """A method's settings that train all text encoders, or none."""
-    return {name: {"train": train} for name in ("text_encoder", "text_encoder_2")}
+    return {"text_encoders": {key: {"train": train} for key in ("te1", "te2")}}
 
 
 def write_configs(

@@ -21,8 +21,8 @@ from onetrainer import __version__
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.data.data import Data
 from onetrainer.config.methods.adapter_section import AdapterSection
+from onetrainer.config.methods.components import trained_components
 from onetrainer.config.methods.embedding import EmbeddingOnly
-from onetrainer.config.methods.encoders import ENCODER_SECTIONS, encoder_settings
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.objectives.denoising import Denoising
 from onetrainer.config.objectives.objective import Objective
@@ -232,7 +232,7 @@ def _training_fields(config: TrainConfig, model: ModelFacts) -> dict[str, object
         "zero_terminal_snr": model.zero_terminal_snr,
         "learning_rate": config.optimizer.lr,
         "unet_lr": rates.get("unet"),
-        "text_encoder_lr": next((rates[name] for name in ENCODER_SECTIONS if name in rates), None),
+        "text_encoder_lr": next((lr for name, lr in rates.items() if name != "unet"), None),
         "optimizer": config.optimizer.target.replace(":", "."),
         "lr_scheduler": _schedule_name(config.schedule, warmup_steps=warmup),
         "lr_warmup_steps": warmup,
@@ -296,15 +296,13 @@ def _schedule_name(schedule: Schedule, *, warmup_steps: int) -> str:
 
 
 def _rates(config: TrainConfig) -> dict[str, float]:
-    """Return the learning rate of each trained component by its name in the config."""
+    """Return the learning rate of each trained component."""
     match config.method:
         case EmbeddingOnly() | Vae():
             return {}
         case method:
-            rate = config.optimizer.lr
-            unet, encoders = method.unet, encoder_settings(method, config.model.family)
-            rates = {name: each.lr or rate for name, each in encoders.items() if each.train}
-            return ({"unet": unet.lr or rate} if unet.train else {}) | rates
+            trained = trained_components(method, config.model.family)
+            return {name: each.lr or config.optimizer.lr for name, each in trained.items()}
 
 
 def _progress_fields(config: TrainConfig, dataset: DatasetFacts, step: int) -> dict[str, object]:
@@ -340,6 +338,8 @@ def _without_paths(value: object, field: FieldInfo) -> object:
         return value if may_stay or value is None else "" if isinstance(value, str) else []
     if isinstance(value, Section):
         return without_paths(value)
+    if isinstance(value, Mapping):
+        return {key: without_paths(section) for key, section in value.items()}
     if isinstance(value, tuple):
         return [without_paths(item) if isinstance(item, Section) else item for item in value]
     return value

@@ -9,8 +9,8 @@ from modules.optim.ema import Ema
 from modules.optim.freeze_schedule import FreezeSchedule
 from modules.optim.update import WeightUpdater
 from onetrainer.config.methods.adapter_section import AdapterSection
+from onetrainer.config.methods.components import settings_path
 from onetrainer.config.methods.embedding import EmbeddingOnly
-from onetrainer.config.methods.encoders import section_name
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
@@ -56,8 +56,7 @@ def require_training_to_the_end(config: TrainConfig, groups: Sequence[ParameterG
 
 def _stop_after_setting(part: str) -> str:
     """Return the path of the setting that freezes a component."""
-    section = "embeddings" if part == "embeddings" else f"method.{section_name(part)}"
-    return f"{section}.stop_after"
+    return f"{'embeddings' if part == 'embeddings' else settings_path(part)}.stop_after"
 
 
 def ema_of(config: TrainConfig, groups: Sequence[ParameterGroup]) -> Ema | None:

@@ -113,7 +113,7 @@ def prepare_prompts(run: Run, family: Family) -> RewardPrompts:
 def denoising_fraction(config: TrainConfig) -> float:
     """Return the fraction of denoising steps on images."""
     section = config.objective
-    return section.keep.denoising_share if isinstance(section, AlignProp) else 1.0
+    return section.keep.denoising_fraction if isinstance(section, AlignProp) else 1.0
 
 
 def _with_progress(run: Run, prompts: Iterable[str]) -> Iterator[str]:

@@ -12,20 +12,15 @@ from modules.formats.lora.lora_names import LoraComponent
 from modules.formats.models.component_shapes import canonical_name
 from modules.interfaces import ExportOptions, Family, Method, ParameterGroup, named_parameters
 from modules.memory.eval_mode import inference_mode
+from modules.methods.layers.layer_presets import networks_of
 from modules.methods.layers.layer_rules import layer_name, require_all_used, rule_for
 from modules.methods.model_source import ModelSource
 from modules.methods.original_weights import OriginalWeights
-from onetrainer.config.base.components import TextEncoder, TextEncoder2, Unet
+from onetrainer.config.methods.components import component_settings, trained_components
 from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.config.methods.full import WeightPrecision
 from onetrainer.errors import UserError
-from onetrainer.families.registry import (
-    base_of,
-    component_of,
-    encoder_index,
-    folder_of,
-    lora_components,
-)
+from onetrainer.families.registry import component_of, folder_of
 
 WEIGHT_DTYPES: Mapping[WeightPrecision, torch.dtype] = {
     "fp32": torch.float32,
@@ -99,10 +94,8 @@ class Full(OwnWeights):
         Raises:
             UserError: For a pattern that matches no layer, and if no layer is chosen.
         """
-        components = {
-            component: family.unet if component == "unet" else family.text_encoders[component]
-            for component in trained_components(section, base_of(family.name))
-        }
+        networks = networks_of(family)
+        components = {name: networks[name] for name in trained_components(section, family.name)}
         layers = [
             layer_name(component, path)
             for component, module in components.items()
@@ -146,20 +139,9 @@ class Full(OwnWeights):
         return self.source.write(path, self.family, trained, options)
 
 
-def trained_components(section: FullSection, base: str) -> list[LoraComponent]:
-    """Return the networks of a base that the section trains."""
-    return [component for component in lora_components(base) if _network(section, component).train]
-
-
 def component_dtypes(section: FullSection, base: str) -> dict[str, torch.dtype]:
     """Return the dtype to load each trained network of a base in."""
-    dtype = WEIGHT_DTYPES[section.weights]
-    return dict.fromkeys(map(str, trained_components(section, base)), dtype)
-
-
-def _network(section: FullSection, component: LoraComponent) -> Unet | TextEncoder | TextEncoder2:
-    encoders = (section.text_encoder, section.text_encoder_2)
-    return section.unet if component == "unet" else encoders[encoder_index(component)]
+    return dict.fromkeys(trained_components(section, base), WEIGHT_DTYPES[section.weights])
 
 
 def _chosen(
@@ -167,11 +149,12 @@ def _chosen(
 ) -> dict[str, tuple[nn.Parameter, float | None]]:
     """Return every parameter to train, with its learning rate, by its name in checkpoints."""
     diffusers_name, chosen = folder_of(component), {}
+    own_rate = component_settings(section, component).lr
     for path, parameter in module.named_parameters():
         layer = layer_name(component, path.rpartition(".")[0])
         rule = rule_for(layer, section.layers)
         if rule.train if rule else _is_target(layer, section):
-            lr = rule.lr if rule and rule.lr is not None else _network(section, component).lr
+            lr = rule.lr if rule and rule.lr is not None else own_rate
             chosen[f"{diffusers_name}.{canonical_name(component_of(component), path)}"] = (
                 parameter,
                 lr,
@@ -204,7 +187,7 @@ def _groups(
 ) -> list[ParameterGroup]:
     """Return one group for each learning rate, in the network's order."""
     rates = dict.fromkeys(lr for _, lr in chosen.values())
-    stop = _network(section, component).stop_after
+    stop = component_settings(section, component).stop_after
     return [
         ParameterGroup(
             component,

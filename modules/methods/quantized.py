@@ -10,16 +10,15 @@ from torch import nn
 from modules.formats.lora.lora_names import LoraComponent
 from modules.interfaces import Family
 from modules.memory.quantize import Kind, quantize
-from modules.methods.adapters.layer_settings import component_settings
-from modules.methods.full import trained_components
+from modules.methods.layers.layer_presets import networks_of
 from modules.methods.layers.layer_rules import layer_name, matched_names
 from onetrainer.checks.packages import missing_quantizer
 from onetrainer.config.methods.adapter_section import AdapterSection
+from onetrainer.config.methods.components import trained_components
 from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.methods.method import Method
 from onetrainer.errors import UserError
-from onetrainer.families.registry import family_spec
 
 
 def quantize_family(
@@ -47,9 +46,9 @@ def quantize_family(
     problem = missing_quantizer(kind)
     if problem is not None:
         raise UserError(problem.what, problem.expected, problem.remedy)
-    components: dict[LoraComponent, nn.Module] = {"unet": family.unet, **family.text_encoders}
+    networks = networks_of(family)
     frozen = {
-        component: module for component, module in components.items() if component not in trains
+        component: module for component, module in networks.items() if component not in trains
     }
     names = [
         layer_name(component, path)
@@ -79,12 +78,9 @@ def unquantized_components(section: Method, base: str) -> frozenset[str]:
     """
     match section:
         case Full():
-            return frozenset(map(str, trained_components(section, base)))
+            return frozenset(trained_components(section, base))
         case AdapterSection():
-            encoders = family_spec(base).encoder_names
-            return frozenset(
-                component for component in encoders if component_settings(section, component).train
-            )
+            return frozenset(trained_components(section, base)) - {"unet"}
         case EmbeddingOnly() | Vae():
             return frozenset()
 

@@ -10,8 +10,16 @@ from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen, MultipleOf
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from onetrainer.config.base.encoders import FAMILY, encoder_label, encoders_by_key
 from onetrainer.config.base.section import Section, Ui
-from onetrainer.config.base.variants import KIND, as_section, default_variant, variants
+from onetrainer.config.base.variants import (
+    KIND,
+    as_section,
+    default_variant,
+    encoder_section,
+    variants,
+)
+from onetrainer.families.registry import FAMILY_LABELS
 
 Kind = Literal["yes-no", "integer", "number", "text", "choice", "list"]
 
@@ -108,7 +116,7 @@ def settings(
         prefix: The path of the section, with a dot at the end.
         selected: The selected variants by section path, see `selected_variants`: yields only their
             settings. None yields those of all variants, each path once, as the default variant
-            or else the first one defines it.
+            or else the first one defines it. May also name the family, for text encoders' labels.
     """
     chosen = None if selected is None else tuple(sorted(selected.items()))
     yield from _settings(section, prefix, chosen)
@@ -120,6 +128,25 @@ def _settings(
 ) -> tuple[Setting, ...]:
     chosen = None if selected is None else dict(selected)
     return tuple(_merged(_walk(section, prefix, chosen, ())))
+
+
+def encoder_settings(section: type[BaseModel], path: str, family: str = "") -> Iterator[Setting]:
+    """Yield the settings of every text encoder, with a family's labels of them.
+
+    section: That of each of them. path: That of their table.
+    """
+    for key, families in encoders_by_key().items():
+        label = encoder_label(key, family)
+        only_with = {FAMILY: tuple(families)} if len(families) < len(FAMILY_LABELS) else {}
+        for setting in _walk(section, f"{path}.{key}.", None, ()):
+            named, help_text = (
+                text.replace("text encoder", label).replace(
+                    "Text encoder", label[:1].upper() + label[1:]
+                )
+                for text in (setting.ui.label, setting.help)
+            )
+            ui = replace(setting.ui, label=named, only_with=only_with)
+            yield replace(setting, ui=ui, help=help_text)
 
 
 def is_available(setting: Setting, selected: Mapping[str, str]) -> bool:
@@ -174,6 +201,9 @@ def _walk(
                 yield from _walk(by_name[name], f"{path}.", selected, more)
         elif inner is not None:
             yield from _walk(inner, f"{path}.", selected, needs)
+        elif (each := encoder_section(field.annotation)) is not None:
+            for setting in encoder_settings(each, path, (selected or {}).get(FAMILY, "")):
+                yield replace(setting, needs=needs)
         elif key != KIND and any(isinstance(mark, Ui) for mark in field.metadata):
             yield _setting(path, field, needs)
 

@@ -62,10 +62,10 @@ def _validation_by_names(document: Document) -> Document:
 
 
 def _settings_renamed(document: Document) -> Document:
-    """Rename settings to the names that are usual in the field (version 6)."""
+    """Rename settings to the names that are usual in the field (versions 6 and 7)."""
     changed = document
     for old, new in RENAMED.items():
-        changed = _renamed(changed, old.split("."), new.split(".")[-1])
+        changed = _renamed(changed, old.split("."), new.split(".")[old.count(".") :])
     objective = _section(changed, "objective")
     prior = _section(objective, "prior")
     if prior.get("kind") == "class_pictures":
@@ -74,15 +74,22 @@ def _settings_renamed(document: Document) -> Document:
     return changed
 
 
-def _renamed(value: Any, path: list[str], name: str) -> Any:
-    """Return a copy of a document in which the last key of a path has another name."""
+def _renamed(value: Any, path: list[str], names: list[str]) -> Any:
+    """Return a copy of a document in which the last key of a path is called by other names.
+
+    names: One, or a section's and then that of the key in it.
+    """
     key, *rest = path
     if key == "*" and isinstance(value, list):
-        return [_renamed(entry, rest, name) for entry in value]
+        return [_renamed(entry, rest, names) for entry in value]
     if not isinstance(value, dict) or key not in value:
         return value
     if rest:
-        return {**value, key: _renamed(value[key], rest, name)}
+        return {**value, key: _renamed(value[key], rest, names)}
+    name, *inner = names
+    if inner and inner[0] not in _section(value, name):
+        others = {k: v for k, v in value.items() if k != key}
+        return {**others, name: {**_section(value, name), inner[0]: value[key]}}
     return {name if k == key and name not in value else k: v for k, v in value.items()}
 
 
@@ -99,11 +106,12 @@ MIGRATIONS: dict[int, Callable[[Document], Document]] = {
     3: _dropout_with_captions,
     4: _validation_by_names,
     5: _settings_renamed,
+    6: _settings_renamed,
 }
 
 
 _RENAMED_AFTER = 5
-"""The last version with the former names, whose migration changes nothing else."""
+"""The last version with the oldest former names: the migrations from it only rename settings."""
 
 
 def migrate(document: Document, *, source: str) -> Document:

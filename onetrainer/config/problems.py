@@ -18,6 +18,7 @@ _EXAMPLES: Mapping[str, str] = {"sampling.prompts": '[{"prompt": "a cat"}]'}
 """Example lists by their settings' paths."""
 _MAX_SUGGESTIONS = 3
 _VERY_SIMILAR = 0.85  # difflib ratio, of 1
+_INVALID_KEY = "[key]"  # that pydantic adds to the location
 _INVALID = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -30,7 +31,8 @@ def problems_of(error: ValidationError, root: type[BaseModel]) -> list[Problem]:
 def _problem(
     item: Mapping[str, Any], root: type[BaseModel], known: Mapping[str, Setting]
 ) -> Problem:
-    path = dotted_path(without_variant_tags(item["loc"], root))
+    place = [part for part in item["loc"] if part != _INVALID_KEY]
+    path = dotted_path(without_variant_tags(tuple(place), root))
     if item["type"] == "extra_forbidden":
         return _unknown_key(path, root, known)
     if item["type"] == "union_tag_invalid":
@@ -48,7 +50,7 @@ def _problem(
     if item["type"] == "literal_error" and setting is None:
         expected = item["ctx"]["expected"].replace("'", '"')
         return Problem(path, what, f"Expected {expected}", CORRECT)
-    if setting is None and item["type"] == "model_type":
+    if setting is None and item["type"] in ("model_type", "dict_type"):
         return Problem(path, what, "Expected settings in { }", CORRECT)
     if setting is None:
         expected = "a group of settings in { }" if path in ("", *sections(root)) else item["msg"]

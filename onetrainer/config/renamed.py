@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterable, Iterator
 
-# Former paths and current ones; a star is the index of a list entry. All changed in version 6.
+# Former paths of settings and sections, and current ones; a star is the index of a list entry. All
+# changed in versions 6 and 7.
 RENAMED = {
     "data.concepts.*.pictures": "data.concepts.*.images",
     "ema.place": "ema.device",
@@ -17,8 +18,12 @@ RENAMED = {
     "objective.algorithm.most_share": "objective.algorithm.max_fraction",
     "objective.algorithm.prompts": "objective.algorithm.prompts_per_round",
     "objective.algorithm.steps": "objective.algorithm.steps_per_round",
+    "method.text_encoder": "method.text_encoders.te1",
+    "method.text_encoder_2": "method.text_encoders.te2",
+    "objective.evaluation.least_diversity": "objective.evaluation.min_diversity",
     "objective.evaluation.most_prompts": "objective.evaluation.max_prompts",
     "objective.evaluation.share": "objective.evaluation.split",
+    "objective.keep.denoising_share": "objective.keep.denoising_fraction",
     "optimizer.step_in_backward": "optimizer.fused_backward",
     "schedule.warmup_share": "schedule.warmup_fraction",
     "validation.most_pictures": "validation.max_images",
@@ -42,7 +47,11 @@ def current_path(path: str) -> str:
 
 def former_paths(path: str) -> list[str]:
     """Return the former paths of a setting; `*` is the index of a list entry."""
-    return [former for former, current in RENAMED.items() if current == path]
+    return [
+        former + path.removeprefix(current)
+        for former, current in RENAMED.items()
+        if f"{path}.".startswith(f"{current}.")
+    ]
 
 
 def rename_notes(overrides: Iterable[str]) -> Iterator[str]:

@@ -24,7 +24,7 @@ from onetrainer.config.run.sampling import Sampling
 from onetrainer.config.run.schedule import Constant, Schedule
 from onetrainer.config.run.validation import Validation
 
-VERSION = 6
+VERSION = 7
 
 
 class Training(Section):
@@ -98,6 +98,6 @@ def uses_images(config: TrainConfig) -> bool:
     """Return whether the run trains on images of its folders; reward training may not."""
     match config.objective:
         case AlignProp(keep=keep):
-            return keep.denoising_share > 0 or config.validation.use
+            return keep.denoising_fraction > 0 or config.validation.use
         case Denoising() | Reconstruction():
             return True

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from onetrainer.concepts.concepts import ConceptSettings, concepts_of
+from onetrainer.config.methods.components import trained_components
 from onetrainer.config.methods.embedding import EmbeddingOnly
-from onetrainer.config.methods.encoders import encoder_settings
 from onetrainer.config.methods.full import Vae
 from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.train import TrainConfig
@@ -26,8 +26,7 @@ def trains_text_encoder(config: TrainConfig) -> bool:
         case EmbeddingOnly() | Vae():
             return False
         case method:
-            encoders = encoder_settings(method, config.model.family)
-            return any(settings.train for settings in encoders.values())
+            return bool(trained_components(method, config.model.family).keys() - {"unet"})
 
 
 def encodes_text_each_step(config: TrainConfig) -> bool:

@@ -53,18 +53,6 @@ def folder_of(component: str) -> str:
     return component_of(component).folder
 
 
-def encoder_index(component: str) -> int:
-    """Return the index of a text encoder in its family; -1 for other components."""
-    return next(
-        (
-            spec.encoder_names.index(component)
-            for spec in FAMILIES
-            if component in spec.encoder_names
-        ),
-        -1,
-    )
-
-
 def base_of(name: str) -> str:
     """Return a family without its specialization, whose components it has."""
     return family_spec(name).base or name

@@ -246,7 +246,7 @@ def _findings(
         alike = {
             name: drift[name]
             for name in (DIVERSITY, VARIETY)
-            if drift.get(name, 1.0) < settings.least_diversity
+            if drift.get(name, 1.0) < settings.min_diversity
         }
         is_harmed = bool(alike or (falls and has_many_prompts))
         findings.append(

@@ -7,8 +7,14 @@ from dataclasses import dataclass, replace
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from onetrainer.config.base.variants import KIND, as_section, default_variant, variants
-from onetrainer.config.fields import Setting, settings
+from onetrainer.config.base.variants import (
+    KIND,
+    as_section,
+    default_variant,
+    encoder_section,
+    variants,
+)
+from onetrainer.config.fields import Setting, encoder_settings, settings
 from onetrainer.config.problems import format_value
 from onetrainer.config.train import TrainConfig
 
@@ -65,12 +71,14 @@ def _chapter(path: str, fields: Mapping[str, FieldInfo], *, depth: int) -> Itera
     if sections:
         yield from _union(path, first, sections, depth=depth)
     else:
-        inner = {kind: as_section(field.annotation) for kind, field in fields.items()}
+        table = encoder_section(first.annotation)
+        inner = {kind: _section(field) for kind, field in fields.items()}
         sections = {kind: section for kind, section in inner.items() if section is not None}
         if not sections:
             return
         yield from (f"{'#' * depth} {path}", "", _doc(next(iter(sections.values()))), "")
-        yield from _table(_merged({kind: _rows(path, each) for kind, each in sections.items()}))
+        rows = _encoder_rows if table else _rows
+        yield from _table(_merged({kind: rows(path, each) for kind, each in sections.items()}))
     for key in dict.fromkeys(key for each in sections.values() for key in each.model_fields):
         own = {kind: each.model_fields.get(key) for kind, each in sections.items()}
         having = {kind: field for kind, field in own.items() if field is not None}
@@ -132,10 +140,20 @@ def _rows(path: str, section: type[BaseModel]) -> list[Row]:
     inner = tuple(
         f"{path}.{key}."
         for key, field in section.model_fields.items()
-        if variants(field) or as_section(field.annotation) is not None
+        if variants(field) or _section(field) is not None
     )
     found = settings(section, f"{path}.")
     return [_row(setting) for setting in found if not setting.path.startswith(inner)]
+
+
+def _encoder_rows(path: str, section: type[BaseModel]) -> list[Row]:
+    """Return the rows of a table of text encoders, whose settings are those of a section."""
+    return [_row(setting) for setting in encoder_settings(section, path)]
+
+
+def _section(field: FieldInfo) -> type[BaseModel] | None:
+    """Return the section of a field, or of each text encoder in it; None for a setting."""
+    return as_section(field.annotation) or encoder_section(field.annotation)
 
 
 def _row(setting: Setting) -> Row:

@@ -127,7 +127,7 @@ def cost_of(config: TrainConfig) -> RunCost:
 
 def _reward_step(section: AlignProp, images: int, steps: int, repeats_blocks: bool) -> StepCost:
     """Return the mean over a run's steps of denoising and of reward training."""
-    rollout, fraction = section.rollout, section.keep.denoising_share
+    rollout, fraction = section.rollout, section.keep.denoising_fraction
     passes = passes_per_step(rollout.guidance)
     ordinary = fraction * images
     generated = (1 - fraction) * images

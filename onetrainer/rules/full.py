@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from onetrainer.config.methods.components import settings_path, trained_components
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, warning
 from onetrainer.families.registry import FAMILY_LABELS, base_of, family_spec
-from onetrainer.rules.method import trained_components
 
 HIGH_LR = 1e-4
 HIGH_VAE_LR = 1e-3
@@ -70,8 +70,8 @@ def _rate_problems(config: TrainConfig, method: Full) -> Iterator[Problem]:
     has_rate = "lr" in type(section).model_fields
     if section.is_adaptive or section.high_lr > ADAM_HIGH_LR or not has_rate:
         return
-    components = trained_components(config, method)
-    rates = {f"method.{name}.lr": component.lr for name, component in components.items()}
+    trained = trained_components(method, config.model.family)
+    rates = {f"{settings_path(name)}.lr": settings.lr for name, settings in trained.items()}
     uses_common_rate = None in rates.values()
     rates |= {f"method.layers.{index}.lr": rule.lr for index, rule in enumerate(method.layers)}
     if uses_common_rate:

@@ -3,23 +3,17 @@
 import re
 from collections.abc import Iterator
 
-from onetrainer.config.base.components import (
-    TextEncoder,
-    TextEncoder2,
-    TextEncoder2Adapter,
-    TextEncoderAdapter,
-    Unet,
-    UnetAdapter,
-)
+from onetrainer.config.base.components import TextEncoderAdapter, UnetAdapter
+from onetrainer.config.base.encoders import encoder_key, encoders_by_key
 from onetrainer.config.methods.adapter_section import AdapterSection
 from onetrainer.config.methods.adapters import Adapter
+from onetrainer.config.methods.components import settings_path, trained_components
 from onetrainer.config.methods.embedding import EmbeddingOnly
-from onetrainer.config.methods.encoders import ENCODER_SECTIONS, encoder_settings
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.methods.low_rank import LoKr, LowRank
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, warning
-from onetrainer.families.registry import FAMILY_LABELS
+from onetrainer.families.registry import family_spec, folder_of
 
 HIGH_SCALE = 2
 _NAMINGS = {"kohya": "kohya's", "diffusers": "diffusers'", "comfyui": "ComfyUI's"}
@@ -80,27 +74,20 @@ def pattern_problems(path: str, pattern: str) -> Iterator[Problem]:
         )
 
 
-def trained_components(
-    config: TrainConfig, method: Adapter | Full
-) -> dict[str, Unet | TextEncoder | TextEncoder2]:
-    """Return the components that are trained, by the names of their settings."""
-    components: dict[str, Unet | TextEncoder | TextEncoder2]
-    components = {"unet": method.unet, **encoder_settings(method, config.model.family)}
-    return {name: component for name, component in components.items() if component.train}
-
-
 def _component_problems(config: TrainConfig, method: Adapter | Full) -> Iterator[Problem]:
-    encoders = encoder_settings(method, config.model.family)
-    if method.text_encoder_2.train and len(encoders) == 1:
-        yield warning(
-            f"method.{ENCODER_SECTIONS[1]}.train",
-            f"{FAMILY_LABELS[config.model.family]} has one text encoder",
-            "Only SDXL has a second one",
-            "Turn it off.",
-            to=False,
-        )
-    trained = trained_components(config, method)
-    ends = {name: component.stop_after for name, component in trained.items()}
+    family = family_spec(config.model.family)
+    known = [f"{encoder_key(each.name)} ({each.label})" for each in family.encoders]
+    for key, encoder in method.text_encoders.items():
+        if encoder.train and family.name not in encoders_by_key()[key]:
+            yield warning(
+                f"method.text_encoders.{key}.train",
+                f"{family.label} has no such text encoder",
+                f"Expected {' or '.join(known)}",
+                "Turn it off.",
+                to=False,
+            )
+    trained = trained_components(method, family.name)
+    ends = {settings_path(name): component.stop_after for name, component in trained.items()}
     if not ends:
         yield Problem(
             "method.unet.train",
@@ -115,7 +102,7 @@ def _component_problems(config: TrainConfig, method: Adapter | Full) -> Iterator
 def _early_freeze(config: TrainConfig, ends: dict[str, int]) -> Iterator[Problem]:
     """Yield an error if everything is frozen before the run ends."""
     steps, section = config.training.steps, config.embeddings
-    all_ends = {f"method.{name}.stop_after": end for name, end in ends.items()}
+    all_ends = {f"{path}.stop_after": end for path, end in ends.items()}
     token_ends = [token.stop_after or section.stop_after for token in section.tokens if token.train]
     if token_ends:
         all_ends["embeddings.stop_after"] = 0 if 0 in token_ends else max(token_ends)
@@ -146,16 +133,17 @@ def _alpha_problems(config: TrainConfig, method: Adapter) -> dict[str, Problem]:
                 fix=Fix(fixed, float(rank)) if fixed else None,
             )
 
-    for name, component in trained_components(config, method).items():
-        assert isinstance(component, UnetAdapter | TextEncoderAdapter | TextEncoder2Adapter)
-        sizes[name] = component.rank or method.rank, component.alpha or method.alpha
+    for name, component in trained_components(method, config.model.family).items():
+        assert isinstance(component, UnetAdapter | TextEncoderAdapter)
+        size = component.rank or method.rank, component.alpha or method.alpha
+        sizes[folder_of(name)] = size
         own = "alpha" if component.alpha else "rank" if component.rank else ""
-        path = f"method.{name}.{own}" if own else "method.alpha"
-        check(path, *sizes[name], f"method.{name}.alpha" if own else path)
+        path = f"{settings_path(name)}.{own}" if own else "method.alpha"
+        check(path, *size, f"{settings_path(name)}.alpha" if own else path)
     for number, rule in enumerate(method.layers):
         if not rule.train or not (rule.rank or rule.alpha):
             continue
-        named = [size for name, size in sizes.items() if name in rule.pattern]
+        named = [size for folder, size in sizes.items() if folder in rule.pattern]
         # Patterns that name no component may match layers of each.
         for rank, alpha in named or sizes.values():
             path = f"method.layers.{number}.{'alpha' if rule.alpha else 'rank'}"

@@ -1,6 +1,6 @@
 """Rules of the optimizer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from onetrainer.config.base.section import Section
 from onetrainer.config.methods.embedding import EmbeddingOnly
@@ -99,10 +99,11 @@ def _component_rates(section: Section, path: str) -> Iterator[tuple[str, float]]
             yield inner_path, float(value)
         elif isinstance(value, Section):
             yield from _component_rates(value, inner_path)
-        elif isinstance(value, tuple):
-            for number, entry in enumerate(value):
+        elif isinstance(value, tuple | Mapping):
+            entries = value.items() if isinstance(value, Mapping) else enumerate(value)
+            for key, entry in entries:
                 if isinstance(entry, Section):
-                    yield from _component_rates(entry, f"{inner_path}.{number}")
+                    yield from _component_rates(entry, f"{inner_path}.{key}")
 
 
 def is_fused(section: Section) -> bool:

@@ -212,7 +212,7 @@ def _prompt_problems(config: TrainConfig, section: AlignProp) -> Iterator[Proble
         )
     uses = (
         ("prompts come from captions", prompts.source == "captions"),
-        ("some steps are denoising steps", section.keep.denoising_share > 0),
+        ("some steps are denoising steps", section.keep.denoising_fraction > 0),
         ("validation is on", config.validation.use),
     )
     reason = next((reason for reason, applies in uses if applies), "")
@@ -231,7 +231,7 @@ def _evaluation_problems(section: AlignProp) -> Iterator[Problem]:
         yield warning(
             "objective.keep.anchor",
             "best of n trains on images and has no anchor to the base model",
-            "Denoising steps on your own images keep it close (objective.keep.denoising_share)",
+            "Denoising steps on your own images keep it close (objective.keep.denoising_fraction)",
             "Set the anchor to 0.",
             to=0.0,
         )

@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from onetrainer.config.base.encoders import FAMILY, encoder_label, encoders_by_key
 from onetrainer.config.base.variants import KIND
 from onetrainer.config.fields import Setting, sections
-from onetrainer.config.methods.encoders import ENCODER_SECTIONS
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from ui.model.variants import (
@@ -153,7 +153,6 @@ _CARD_OF = {
 }
 # Cards whose order differs from that of the config.
 _CARD_ORDER = ("data", "data.concepts", "data.captions", "data.buckets", "data.augmentation")
-_SECTION_NAMES = {ENCODER_SECTIONS[1]: "second text encoder"}
 # Spelling of key parts that are not plain words.
 _SPELLINGS = {"unet": "UNet", "vae": "VAE", "snr": "SNR", "ema": "EMA"}
 
@@ -196,18 +195,18 @@ def page_title(path: str) -> str:
     return next(plan.title for plan in _PLANS if plan.name == name)
 
 
-def section_title(section: str) -> str:
-    """Return the title of a section: "Text encoder" for "method.text_encoder"."""
-    name = section_name(section)
+def section_title(section: str, variants: Variants) -> str:
+    """Return the title of a section: "Text encoder" for "method.text_encoders.te1"."""
+    name = section_name(section, variants)
     return _TITLES.get(section) or name[:1].upper() + name[1:]
 
 
-def section_name(section: str) -> str:
+def section_name(section: str, variants: Variants) -> str:
     """Return the name of a section within a sentence: "text encoder"."""
     key = section.rpartition(".")[2]
-    return _SECTION_NAMES.get(key) or " ".join(
-        _SPELLINGS.get(word, word) for word in key.split("_")
-    )
+    if key in encoders_by_key():
+        return encoder_label(key, dict(variants)[FAMILY])
+    return " ".join(_SPELLINGS.get(word, word) for word in key.split("_"))
 
 
 def find_setting(path: str, variants: Variants | None = None) -> Setting | None:
@@ -313,7 +312,7 @@ def _group(
     lead = " ".join((made.__doc__ or "").split()) if made is not None else ""
     choice = next((s for s in inner if s.path == f"{section}.{KIND}"), None)
     is_inner = "." in section
-    title = choice.ui.label if choice is not None and is_inner else section_title(section)
+    title = choice.ui.label if choice is not None and is_inner else section_title(section, variants)
     group = Group(section, title, lead, tuple(inner), subgroups)
     return replace(group, title=inner[0].ui.label) if group.is_one_list else group
 

@@ -69,7 +69,7 @@ def _other_variant_hits(plan: PagePlan, variants: Variants) -> list[Hit]:
         if not is_available(setting, chosen):
             section, wanted = next(pair for pair in setting.needs if chosen[pair[0]] not in pair[1])
             # The choice may be on another page.
-            place = f"{page_title(f'{section}.{KIND}')} › {section_title(section)}"
+            place = f"{page_title(f'{section}.{KIND}')} › {section_title(section, variants)}"
             names = _variant_names(section, wanted)
             found.append(Hit(setting, plan.name, place, f"{section}.{KIND}", only_with=names))
     return found

@@ -10,10 +10,12 @@ from math import inf
 
 from pydantic import BaseModel
 
+from onetrainer.config.base.encoders import FAMILY
 from onetrainer.config.base.variants import KIND, as_section, selected_variants
 from onetrainer.config.base.variants import variants as variant_types
 from onetrainer.config.fields import Setting, settings
 from onetrainer.config.migrate import migrate
+from onetrainer.config.run.model import Model
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, UserError
 from onetrainer.json_file import Document
@@ -21,7 +23,8 @@ from onetrainer.presets import presets
 from onetrainer.presets.presets import value_at
 from onetrainer.rules.rules import check_rules
 
-# Path and chosen variant of every section that has variants, in the order of the config.
+# Path and chosen variant of every section that has variants, in the order of the config; then the
+# path and value of the family, which text encoders depend on.
 Variants = tuple[tuple[str, str], ...]
 
 AS_DEFAULT = object()
@@ -35,7 +38,8 @@ _REMEMBERED = 64
 
 def variants_in(document: Mapping[str, object]) -> Variants:
     """Return the variants that a document has chosen, or the defaults where it is silent."""
-    return tuple(selected_variants(document, TrainConfig).items())
+    family = presets.value_at(document, FAMILY) or Model().family
+    return (*selected_variants(document, TrainConfig).items(), (FAMILY, str(family)))
 
 
 @lru_cache(_REMEMBERED)

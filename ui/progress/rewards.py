@@ -162,12 +162,12 @@ def image_scores_text(rewards: Rewards, row: int, step: int) -> str:
     return "   ".join(f"{name} {figure}" for name, figure in found)
 
 
-def reward_trends(rewards: Rewards, *, least_diversity: float) -> list[Trend]:
+def reward_trends(rewards: Rewards, *, min_diversity: float) -> list[Trend]:
     """Return the trends: trained rewards, monitored rewards, then the drift.
 
     Args:
         rewards: The evaluations.
-        least_diversity: Fraction of the base's diversity below which the guard sees a collapse.
+        min_diversity: Fraction of the base's diversity below which the guard sees a collapse.
     """
     newest = rewards.newest
     if newest is None:
@@ -183,7 +183,7 @@ def reward_trends(rewards: Rewards, *, least_diversity: float) -> list[Trend]:
         )
         if points:
             now = points[-1].value
-            tone: Role = "warning" if _is_suspicious(name, now, least_diversity) else "text"
+            tone: Role = "warning" if _is_suspicious(name, now, min_diversity) else "text"
             base = None if name == "distance" else 1.0
             found.append(Trend(name, "drift", points, base, True, format_percent(now), tone))
     return found
@@ -235,9 +235,9 @@ def _reward_trend(rewards: Rewards, name: str) -> Trend:
     return Trend(name, kind, points, base, False, figure, tone)
 
 
-def _is_suspicious(name: str, fraction: float, least_diversity: float) -> bool:
+def _is_suspicious(name: str, fraction: float, min_diversity: float) -> bool:
     if name in ("diversity", "variety"):
-        return fraction < least_diversity
+        return fraction < min_diversity
     return name != "distance" and abs(fraction - 1) > MAX_DRIFT
 
 

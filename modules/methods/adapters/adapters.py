@@ -20,16 +20,13 @@ from modules.interfaces import ExportOptions, Family, Method, ParameterGroup
 from modules.memory.residency import move_module
 from modules.methods.adapters.export import adapter_metadata, with_alpha_folded
 from modules.methods.adapters.kind import AdapterKind, AdapterModule, AdapterPlan
-from modules.methods.adapters.layer_settings import (
-    component_settings,
-    plan_adapters,
-    trained_components,
-)
+from modules.methods.adapters.layer_settings import plan_adapters
 from modules.methods.adapters.merged import merged
 from modules.methods.adapters.registry import kind_of
 from modules.methods.adapters.start_file import load_start_file
-from modules.methods.layers.layer_presets import adapter_name, layer_names
+from modules.methods.layers.layer_presets import adapter_name, layer_names, networks_of
 from onetrainer.config.methods.adapters import Adapter
+from onetrainer.config.methods.components import component_settings, trained_components
 from onetrainer.families.spec import Prediction
 
 
@@ -62,7 +59,8 @@ class Adapters(Method):
         Raises:
             UserError: For patterns that match no layer, and for a start file that does not fit.
         """
-        names, components = layer_names(family), trained_components(family, section)
+        names, networks = layer_names(family), networks_of(family)
+        components = {name: networks[name] for name in trained_components(section, family.name)}
         kind = kind_of(section)
         adapters: dict[LoraComponent, nn.ModuleDict] = {
             component: nn.ModuleDict() for component in components

@@ -9,41 +9,14 @@ from modules.formats.lora.lora_names import (
     LoraComponent,
     canonical_path,
 )
-from modules.interfaces import Family
 from modules.methods.adapters.kind import AdapterKind, AdapterPlan
 from modules.methods.adapters.registry import kind_of
 from modules.methods.layers.layer_rules import format_names, layer_name, require_all_used, rule_for
-from onetrainer.config.base.components import (
-    AdapterLayerRule,
-    TextEncoder,
-    TextEncoder2,
-    TextEncoder2Adapter,
-    TextEncoderAdapter,
-    Unet,
-    UnetAdapter,
-)
+from onetrainer.config.base.components import AdapterLayerRule, TextEncoderAdapter, UnetAdapter
 from onetrainer.config.methods.adapters import Adapter
+from onetrainer.config.methods.components import component_settings
 from onetrainer.config.methods.low_rank import LowRank
 from onetrainer.errors import UserError
-from onetrainer.families.registry import encoder_index
-
-ComponentSettings = Unet | TextEncoder | TextEncoder2
-
-
-def component_settings(section: Adapter, component: LoraComponent) -> ComponentSettings:
-    """Return the settings of a component's network."""
-    encoders = (section.text_encoder, section.text_encoder_2)
-    return section.unet if component == "unet" else encoders[encoder_index(component)]
-
-
-def trained_components(family: Family, section: Adapter) -> dict[LoraComponent, nn.Module]:
-    """Return the networks of a family that get adapters."""
-    components: dict[LoraComponent, nn.Module] = {"unet": family.unet, **family.text_encoders}
-    return {
-        component: model
-        for component, model in components.items()
-        if component_settings(section, component).train
-    }
 
 
 def plan_adapters(
@@ -95,7 +68,7 @@ def _plan(layer: Layer, path: str, module: nn.Module, kind: AdapterKind) -> Adap
     if not isinstance(section, LowRank):
         return AdapterPlan(layer, module, None, None, rate)
     rank, alpha = section.rank, section.alpha
-    if isinstance(network, UnetAdapter | TextEncoderAdapter | TextEncoder2Adapter):
+    if isinstance(network, UnetAdapter | TextEncoderAdapter):
         rank, alpha = network.rank or rank, network.alpha or alpha
     if isinstance(rule, AdapterLayerRule):
         rank, alpha = rule.rank or rank, rule.alpha or alpha

@@ -20,15 +20,20 @@ TEXT_ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
 TEXT_MLP = ("fc1", "fc2")
 
 
+def networks_of(family: Family) -> dict[LoraComponent, nn.Module]:
+    """Return a family's UNet and text encoders."""
+    return {"unet": family.unet, **family.text_encoders}
+
+
 def layer_names(family: Family) -> LayerNames:
     """Return the names of a family's layers in LoRA files."""
-    tensors = {component: list(module.state_dict()) for component, module in _parts(family).items()}
+    tensors = {name: list(module.state_dict()) for name, module in networks_of(family).items()}
     return LayerNames.of(base_of(family.name), tensors)
 
 
 def named_layers(family: Family) -> Iterator[tuple[Layer, nn.Module]]:
     """Yield every module of a family's UNet and text encoders with its layer."""
-    for component, module in _parts(family).items():
+    for component, module in networks_of(family).items():
         yield from (
             (Layer(component, canonical_path(component, path)), submodule)
             for path, submodule in module.named_modules()
@@ -74,7 +79,3 @@ def _is_chosen_in_text(path: str, targets: AdapterTargets) -> bool:
             return path.endswith(TEXT_ATTENTION + TEXT_MLP)
         case "named":
             return False
-
-
-def _parts(family: Family) -> dict[LoraComponent, nn.Module]:
-    return {"unet": family.unet, **family.text_encoders}

@@ -5,11 +5,9 @@ from typing import Annotated
 from pydantic import Field
 
 from onetrainer.config.base.section import Section, Ui
-from onetrainer.families.registry import families_with
 
 Rate = Annotated[float, Field(gt=0, le=10)]
 StopAfter = Annotated[int, Field(ge=0, le=10_000_000)]
-_WITH_SECOND = {"model.family": families_with(lambda spec: len(spec.encoders) > 1)}
 
 
 class Unet(Section):
@@ -30,11 +28,13 @@ class Unet(Section):
 
 
 class TextEncoder(Section):
-    """The network that reads captions; the first of two if there are two."""
+    """A network that reads captions: "te1" is the family's first, "te2" its second."""
 
-    train: Annotated[bool, Ui("Train the text encoder", search="clip te text encoder")] = False
-    """Also trains the network that reads captions (in SDXL the smaller of two). Captions are then
-    encoded in every step, which takes time."""
+    # `Setting` has the family's own name of it in place of "text encoder".
+
+    train: Annotated[bool, Ui("Train the text encoder", search="clip openclip te")] = False
+    """Also trains the text encoder, which reads captions. Captions are then encoded in every step,
+    which takes time."""
 
     lr: Annotated[
         Rate | None,
@@ -48,43 +48,6 @@ class TextEncoder(Section):
         Ui("Stop the text encoder after", unit="steps", level="advanced", search="freeze"),
     ] = 0
     """Freezes the text encoder from this step on; 0 trains it to the end."""
-
-
-class TextEncoder2(Section):
-    """The larger of SDXL's two text encoders."""
-
-    train: Annotated[
-        bool,
-        Ui(
-            "Train the second text encoder",
-            search="clip te2 text encoder sdxl openclip",
-            only_with=_WITH_SECOND,
-        ),
-    ] = False
-    """Also trains SDXL's larger text encoder. Other families have only one."""
-
-    lr: Annotated[
-        Rate | None,
-        Ui(
-            "Second text encoder learning rate",
-            level="advanced",
-            search="lr clip te2",
-            only_with=_WITH_SECOND,
-        ),
-    ] = None
-    """The second text encoder's learning rate; empty means the optimizer's."""
-
-    stop_after: Annotated[
-        StopAfter,
-        Ui(
-            "Stop the second text encoder after",
-            unit="steps",
-            level="advanced",
-            search="freeze",
-            only_with=_WITH_SECOND,
-        ),
-    ] = 0
-    """Freezes the second text encoder from this step on; 0 trains it to the end."""
 
 
 class LayerRule(Section):
@@ -129,7 +92,7 @@ class UnetAdapter(Unet):
 
 
 class TextEncoderAdapter(TextEncoder):
-    """The network that reads captions, and its adapters."""
+    """A network that reads captions ("te1" is the family's first), and its adapters."""
 
     rank: Annotated[
         int | None, Field(ge=1, le=1024), Ui("Text encoder rank", level="advanced", search="dim")
@@ -140,21 +103,3 @@ class TextEncoderAdapter(TextEncoder):
         float | None, Field(gt=0, le=1024), Ui("Text encoder alpha", level="advanced")
     ] = None
     """The alpha of the text encoder's adapters; empty means the alpha above."""
-
-
-class TextEncoder2Adapter(TextEncoder2):
-    """The larger of SDXL's two text encoders, and its adapters."""
-
-    rank: Annotated[
-        int | None,
-        Field(ge=1, le=1024),
-        Ui("Second text encoder rank", level="advanced", search="dim te2", only_with=_WITH_SECOND),
-    ] = None
-    """The rank of the second text encoder's adapters; empty means the rank above."""
-
-    alpha: Annotated[
-        float | None,
-        Field(gt=0, le=1024),
-        Ui("Second text encoder alpha", level="advanced", only_with=_WITH_SECOND),
-    ] = None
-    """The alpha of the second text encoder's adapters; empty means the alpha above."""

@@ -110,3 +110,8 @@ def as_section(annotation: Any) -> type[BaseModel] | None:
     """Return the annotation if it is a section, else None."""
     is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
     return annotation if is_model else None
+
+
+def encoder_section(annotation: Any) -> type[BaseModel] | None:
+    """Return the section of each text encoder if the annotation is a table of them, else None."""
+    return as_section(get_args(annotation)[1]) if get_origin(annotation) is Mapping else None

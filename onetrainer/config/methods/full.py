@@ -4,7 +4,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from onetrainer.config.base.components import LayerRule, TextEncoder, TextEncoder2, Unet
+from onetrainer.config.base.components import LayerRule, Unet
+from onetrainer.config.base.encoders import TextEncoders
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.methods.adapter_section import TARGET_LABELS
 
@@ -36,8 +37,7 @@ class Full(Section):
     are not lost. Without it, bf16 weights hardly change at low learning rates."""
 
     unet: Unet = Unet()
-    text_encoder: TextEncoder = TextEncoder()
-    text_encoder_2: TextEncoder2 = TextEncoder2()
+    text_encoders: TextEncoders = Field(default_factory=dict, validate_default=True)
 
     targets: Annotated[
         Literal["attn", "attn-mlp", "full", "named"],

@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from onetrainer.config.base.components import LayerRule, TextEncoder, TextEncoder2, Unet
+from onetrainer.config.base.components import LayerRule, Unet
+from onetrainer.config.base.encoders import TextEncoders
 from onetrainer.config.methods.adapter_section import (
     RULES,
     AdapterSection,
@@ -28,8 +29,7 @@ class Ia3(AdapterSection):
     "Layers by name"."""
 
     unet: Unet = Unet()
-    text_encoder: TextEncoder = TextEncoder()
-    text_encoder_2: TextEncoder2 = TextEncoder2()
+    text_encoders: TextEncoders = Field(default_factory=dict, validate_default=True)
 
     layers: Annotated[tuple[LayerRule, ...], Field(max_length=64), RULES] = ()
     """Layers by name, which may get another learning rate, be excluded, or be added to those above.

@@ -6,10 +6,9 @@ from pydantic import Field
 
 from onetrainer.config.base.components import (
     AdapterLayerRule,
-    TextEncoder2Adapter,
-    TextEncoderAdapter,
     UnetAdapter,
 )
+from onetrainer.config.base.encoders import TextEncoderAdapters
 from onetrainer.config.base.section import Ui
 from onetrainer.config.methods.adapter_section import (
     RULES,
@@ -39,8 +38,7 @@ class LowRank(AdapterSection):
     convolution layer, or only those listed in "Layers by name"."""
 
     unet: UnetAdapter = UnetAdapter()
-    text_encoder: TextEncoderAdapter = TextEncoderAdapter()
-    text_encoder_2: TextEncoder2Adapter = TextEncoder2Adapter()
+    text_encoders: TextEncoderAdapters = Field(default_factory=dict, validate_default=True)
 
     layers: Annotated[tuple[AdapterLayerRule, ...], Field(max_length=64), RULES] = ()
     """Layers by name, which may get another rank, alpha or learning rate, be excluded, or be added

@@ -72,7 +72,7 @@ class Evaluation(Section):
     ] = 2
     """The guard acts after so many evaluations in a row show it."""
 
-    least_diversity: Annotated[
+    min_diversity: Annotated[
         float,
         Field(ge=0, le=1),
         Ui(

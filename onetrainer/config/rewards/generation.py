@@ -110,7 +110,7 @@ class Keep(Section):
     """The penalty for predicting other noise than the base model, in the reward's units for a mean
     squared difference of 1; 0 is off. Needs one more UNet call per image."""
 
-    denoising_share: Annotated[
+    denoising_fraction: Annotated[
         float,
         Field(ge=0, le=0.9),
         Ui("Denoising steps", unit="of the steps", search="pretraining denoising prior ordinary"),

@@ -9,6 +9,9 @@ from safetensors.torch import load_file, save_file
 from modules.forecast.forecast import Planner, target_of
 from modules.formats.models.component_shapes import build_empty
 from modules.jobs.train import train
+from onetrainer.config.base.encoders import FAMILY
+from onetrainer.config.fields import settings as all_settings
+from onetrainer.config.train import TrainConfig
 from onetrainer.families import registry
 from onetrainer.model_files import inspect_model
 from onetrainer.presets.presets import load_document, resolve
@@ -33,7 +36,7 @@ def settings():
     return {
         "model": {"family": "flow", "path": "base.safetensors"},
         "data": {"folder": "pictures", "resolution": 64, "cache_latents": True},
-        "method": {"kind": "lora", "rank": 2, "text_encoder": {"train": True}},
+        "method": {"kind": "lora", "rank": 2, "text_encoders": {"te1": {"train": True}}},
         "objective": {
             "kind": "denoising",
             "weighting": {"kind": "min_snr"},
@@ -82,6 +85,11 @@ def test_memory_and_time_of_its_runs_are_forecast(config):
     with Planner(target_of(document)) as plans:
         found = plans.forecast(plans.resolve_checkpointing(document))
     assert found.peak_bytes > 0
+
+
+def test_its_text_encoder_has_settings_under_its_own_name(config):
+    found = {s.path: s for s in all_settings(TrainConfig, selected={FAMILY: "flow"})}
+    assert found["method.text_encoders.te1.train"].ui.label == "Train the byte encoder"
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_the_length_is_written_as_kohyas_trainer_counts_it():
 
 
 def test_the_settings_are_written_under_kohyas_keys():
-    changed = config(method__text_encoder={"train": True, "lr": 5e-5}, model__clip_skip=2)
+    changed = config(method__text_encoders={"te1": {"train": True, "lr": 5e-5}}, model__clip_skip=2)
     fields = past_warnings(changed)
     expected = {
         "output_name": "étude", "seed": "7", "resolution": "(512, 512)", "clip_skip": "2",

@@ -64,9 +64,9 @@ def phases(folder):
                     {"pattern": r"text_encoder\..*fc1"},
                     {"pattern": "unet", "train": False},
                 ],
-                "text_encoder": {"train": True, "stop_after": 3},
+                "text_encoders": {"te1": {"train": True, "stop_after": 3}},
             },
-            r"after 3 of 6 steps.*method\.text_encoder\.stop_after\)",
+            r"after 3 of 6 steps.*method\.text_encoders\.te1\.stop_after\)",
         ),
     ],
 )

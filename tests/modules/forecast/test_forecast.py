@@ -194,12 +194,12 @@ def test_each_phase_that_the_run_has_is_there(small):
 
 
 METHODS = {
-    "lora": {"kind": "lora", "text_encoder": {"train": True}},
+    "lora": {"kind": "lora", "text_encoders": {"te1": {"train": True}}},
     "dora": {"kind": "dora"},
     "loha": {"kind": "loha"},
     "lokr": {"kind": "lokr"},
     "oft": {"kind": "oft"},
-    "full": {"kind": "full", "weights": "bf16", "text_encoder": {"train": True}},
+    "full": {"kind": "full", "weights": "bf16", "text_encoders": {"te1": {"train": True}}},
     "vae": {"kind": "vae"},
     "embedding-input": {"kind": "embedding", "place": "input"},
     "embedding-output": {"kind": "embedding", "place": "output"},

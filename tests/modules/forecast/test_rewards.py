@@ -171,7 +171,7 @@ def test_every_algorithm_is_forecast(base):
 
 
 def test_ordinary_steps_leave_no_second_statistics(base):
-    parts = training(config({"kind": "refl"}, base=base, keep={"denoising_share": 0.5}))
+    parts = training(config({"kind": "refl"}, base=base, keep={"denoising_fraction": 0.5}))
     # Two numbers for each, rounded up like the adapters.
     assert parts["optimizer"] <= 2 * parts["adapters"]
 

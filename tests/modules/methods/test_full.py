@@ -52,7 +52,7 @@ def test_targets_choose_these_tensors_of_the_unet(family, targets, count):
 # Each of 2 layers: attention 4 weights and biases; with feed-forward 4 and norms 4 tensors more.
 @pytest.mark.parametrize(("targets", "count"), [("attn", 16), ("attn-mlp", 32), ("full", 34)])
 def test_targets_choose_these_tensors_of_a_text_encoder(family, targets, count):
-    method = full(family, targets=targets, text_encoder={"train": True}, **UNTRAINED)
+    method = full(family, targets=targets, text_encoders={"te1": {"train": True}}, **UNTRAINED)
     assert len(method.state_dict()) == count
     assert all(name.startswith("text_encoder.text_model.") for name in method.state_dict())
 
@@ -79,9 +79,9 @@ def test_rules_freeze_add_and_set_rates_and_the_first_one_counts(family):
     [("sd15", ["unet", "te"]), ("sd2", ["unet", "te"]), ("sdxl", ["unet", "te1", "te2"])],
 )
 def test_networks_train_in_groups_of_their_own(name, components):
-    settings = {"text_encoder": {"train": True, "lr": 1e-6}, "text_encoder_2": {"train": True}}
+    encoders = {"te1": {"train": True, "lr": 1e-6}, "te2": {"train": True}}
     family = tiny.family(name)
-    method = full(family, **ATTENTION, **settings)
+    method = full(family, **ATTENTION, text_encoders=encoders)
     groups = method.parameter_groups()
     assert [group.component for group in groups] == components
     assert [group.lr for group in groups[:2]] == [None, 1e-6]
@@ -123,7 +123,7 @@ def test_base_model_computes_exactly_as_before_also_between_forward_and_backward
 
     with torch.no_grad(), autocast():
         expected = loss_of(family)
-    method = full(family, keep_original=CPU, text_encoder={"train": True})
+    method = full(family, keep_original=CPU, text_encoders={"te1": {"train": True}})
     shake(method)
     now = {name: tensor.clone() for name, tensor in method.state_dict().items()}
 

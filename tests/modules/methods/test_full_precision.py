@@ -43,7 +43,7 @@ def origin(request, tmp_path_factory):
 )
 def test_trained_weights_come_from_the_file_without_a_detour(origin, weights):
     name = origin.section.family
-    section = FullSection(weights=weights, text_encoder_2={"train": True})
+    section = FullSection(weights=weights, text_encoders={"te2": {"train": True}})
     family = origin.load(component_dtypes(section, name), dtype=torch.float16)
     expected = states(tiny.family(name))
     for key, tensor in states(family).items():

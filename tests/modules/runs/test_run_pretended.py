@@ -12,7 +12,7 @@ from modules.jobs.train import train
 from modules.trainer import Trainer
 from modules.training import reporter
 from onetrainer.run.events import Phase, Sample, Validated
-from tests import pretend, runs, table
+from tests import pretend, runs, table, tiny
 
 SAMPLES = {
     "prompts": [{"prompt": "a square", "width": 64, "height": 64}],
@@ -67,7 +67,7 @@ def test_sdxl_is_validated_and_sampled_after_latents_and_captions_were_cached(
     events = assert_same_on_a_card(
         projects["sdxl"],
         case,
-        method={"text_encoder": {"train": False}, "text_encoder_2": {"train": False}},
+        method=tiny.encoders(train=False),
         hardware={"offload_device": offload_device},
         sampling=SAMPLES,
         validation=VALIDATION,

@@ -214,7 +214,7 @@ def test_validation_counts_passes_over_prompts_and_keeps_the_best_where_evaluati
     folder = reward_run(
         config,
         {
-            "keep": {"denoising_share": 0.5, "anchor": 0.1},
+            "keep": {"denoising_fraction": 0.5, "anchor": 0.1},
             "evaluation": {**REWARDED["evaluation"], "keep_best": False},
         },
         data=document["data"],

@@ -128,18 +128,19 @@ def test_every_family_has_a_native_side(family, prediction, side):
 
 
 def test_remedy_of_an_optional_setting_does_not_mention_null():
-    (problem,) = problems_of(method={"text_encoder": {"lr": "x"}}).values()
+    (problem,) = problems_of(method={"text_encoders": {"te1": {"lr": "x"}}}).values()
     assert problem.remedy == "Correct it, or leave it out."
 
 
 OLD = {
-    1: ({"method": {"train_text_encoder": True}}, "method.text_encoder.train", True),
+    1: ({"method": {"train_text_encoder": True}}, "method.text_encoders.te1.train", True),
     2: ({"hardware": {"gradient_checkpointing": True}}, "hardware.gradient_checkpointing", "block"),
     3: ({"objective": {"caption_dropout": 0.1}}, "data.captions.dropout", 0.1),
     4: ({"data": {"concepts": [{"folder": "/a"}]}, "validation": {"use": True}},
         "validation.split_by", "names"),
     5: ({"optimizer": {"kind": "adamw", "step_in_backward": True}}, "optimizer.fused_backward",
         True),
+    6: ({"method": {"text_encoder_2": {"train": True}}}, "method.text_encoders.te2.train", True),
 }  # fmt: skip
 
 
@@ -152,7 +153,8 @@ def test_a_file_of_each_earlier_version_migrates():
 
 def test_every_renamed_setting_exists_and_migrates():
     for former, current in RENAMED.items():
-        assert setting_at(current.replace("*", "0")), current
+        inner = ".train" if "text_encoders" in current else ""
+        assert setting_at(current.replace("*", "0") + inner), current
         old = value = {}
         for key in former.split(".")[:-1]:
             inner = [{}] if key in ("concepts", "words") and "*" in former else {}

@@ -200,7 +200,7 @@ def test_too_little_diversity_is_hacking():
     assert found.verdict == "hacking"
     assert "images of one prompt have become similar (diversity is 55 % of that of" in found.message
     assert found.drift == pytest.approx({"diversity": 0.55, "distance": 0.25})  # contrast has none
-    assert judged([base, *alike], least_diversity=0.5).verdict == "flat"
+    assert judged([base, *alike], min_diversity=0.5).verdict == "flat"
 
 
 @each(

@@ -184,8 +184,8 @@ ROUNDED = {"method.stochastic_rounding": False}
 RATES = {
     "method.kind": "full",
     "method.unet.lr": 2e-4,
-    "method.text_encoder": {"train": True, "lr": 1e-5},
-    "method.text_encoder_2": {"lr": 1.0},
+    "method.text_encoders.te1": {"train": True, "lr": 1e-5},
+    "method.text_encoders.te2": {"lr": 1.0},
     "method.layers": [{"pattern": "attn2", "lr": 3e-4}],
 }
 
@@ -258,9 +258,10 @@ def lora(kind="lora", **method):
     return {"method.kind": kind, **{f"method.{name}": value for name, value in method.items()}}
 
 
-SECOND = lora(text_encoder_2={"alpha": 64, "train": True})
+SECOND = lora(text_encoders={"te2": {"alpha": 64, "train": True}})
 SDXL = {"model.family": "sdxl", "data.resolution": 1024, "sampling.prompts": []}
-SMALL_ENCODER = {"train": True, "alpha": 4, "rank": 4}
+SMALL_ENCODER = {"te1": {"train": True, "alpha": 4, "rank": 4}}
+SMALL_RANK = {"te1": {"train": True, "rank": 4}}
 
 
 @each(
@@ -272,17 +273,17 @@ SMALL_ENCODER = {"train": True, "alpha": 4, "rank": 4}
         (lora(unet={"rank": 2, "alpha": 2}),),
         (lora(alpha=40), "warning method.alpha"),
         (lora(alpha=40, unet={"alpha": 16}),),
-        (lora(text_encoder={"rank": 4}),),
-        (lora(text_encoder={"rank": 4, "train": True}), "warning method.text_encoder.rank"),
-        (SECOND | SDXL, "warning method.text_encoder_2.alpha"),
-        (SECOND, "warning method.text_encoder_2.train"),
-        (lora(alpha=40, unet={"train": False}, text_encoder={"rank": 2, "train": True}),
-         "warning method.text_encoder.rank"),
+        (lora(text_encoders={"te1": {"rank": 4}}),),
+        (lora(text_encoders=SMALL_RANK), "warning method.text_encoders.te1.rank"),
+        (SECOND | SDXL, "warning method.text_encoders.te2.alpha"),
+        (SECOND, "warning method.text_encoders.te2.train"),
+        (lora(alpha=40, unet={"train": False}, text_encoders=SMALL_RANK),
+         "warning method.text_encoders.te1.rank"),
         (lora("lokr", full_matrix=True, alpha=64, unet={"rank": 2}),),
         (lora("lokr", alpha=64, unet={"rank": 2}), "warning method.unet.rank"),
         (lora("oft"),),
         *[
-            (lora(layers=[{"pattern": "attn2"} | rule], text_encoder=SMALL_ENCODER), *expected)
+            (lora(layers=[{"pattern": "attn2"} | rule], text_encoders=SMALL_ENCODER), *expected)
             for rule, *expected in [
                 ({"rank": 4}, "warning method.layers.0.rank"),
                 ({"alpha": 64}, "warning method.layers.0.alpha"),

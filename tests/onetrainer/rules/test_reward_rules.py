@@ -64,7 +64,7 @@ SIZE, OWN = {"reward": "jpeg_size"}, {"reward": "function", "function": "own.py:
         ({"objective.prompts.text": " \n "}, "error objective.prompts.text"),
         ({"objective.prompts.source": "file"}, "error objective.prompts.file"),
         ({"objective.prompts.source": "captions"}, "error data.folder"),
-        ({"objective.keep.denoising_share": 0.1}, "error data.folder"),
+        ({"objective.keep.denoising_fraction": 0.1}, "error data.folder"),
         ({"validation.use": True}, "error data.folder"),
         ({"objective.evaluation.prompts": "a boat", "objective.evaluation.seeds": 2},
          "warning objective.evaluation.seeds"),
@@ -75,7 +75,7 @@ SIZE, OWN = {"reward": "jpeg_size"}, {"reward": "function", "function": "own.py:
          "error optimizer.fused_backward"),
         ({"method.kind": "vae", "optimizer.lr": 1e-5},
          "error objective.kind | value='reconstruction'"),
-        ({"method.text_encoder.train": True}, "warning data.cache_text"),
+        ({"method.text_encoders.te1.train": True}, "warning data.cache_text"),
     ],
 )  # fmt: skip
 def test_reward_training_is_checked(case):
@@ -93,4 +93,4 @@ def test_the_size_of_images_counts_only_where_some_are_trained():
     size = {"objective.rollout.width": 1024, "objective.rollout.height": 1024}
     check(base, "warning objective.rollout.width")
     check(base | size)
-    check(base | size | {"objective.keep.denoising_share": 0.1}, "warning data.resolution")
+    check(base | size | {"objective.keep.denoising_fraction": 0.1}, "warning data.resolution")

@@ -123,11 +123,13 @@ FUSED = {"optimizer.fused_backward": True}
         *[(optimizer(kind, lr=1e-4), "warning optimizer.lr | value=1.0")
           for kind in kinds("is_adaptive")],
         *[(optimizer(kind, lr=0.5),) for kind in kinds("is_adaptive")],
-        (optimizer("prodigy_schedulefree") | {"method.text_encoder": {"train": True, "lr": 0.5}},),
-        (optimizer("prodigy_schedulefree") | {"method.text_encoder": {"train": True, "lr": 1e-5}},
-         "warning method.text_encoder.lr"),
+        (optimizer("prodigy_schedulefree")
+         | {"method.text_encoders.te1": {"train": True, "lr": 0.5}},),
+        (optimizer("prodigy_schedulefree")
+         | {"method.text_encoders.te1": {"train": True, "lr": 1e-5}},
+         "warning method.text_encoders.te1.lr"),
         (optimizer("prodigy") | {"method.unet": {"lr": 1e-4, "train": False},
-                                 "method.text_encoder.train": True, "embeddings.lr": 1e-3},),
+                                 "method.text_encoders.te1.train": True, "embeddings.lr": 1e-3},),
         (optimizer("sgd", nesterov=True, momentum=0.0), "error optimizer.nesterov | value=False"),
         # What needs all gradients at once.
         *[
@@ -261,7 +263,7 @@ def family(name):
     return {"model.family": name, "data.resolution": 1024, "sampling.prompts": []}
 
 
-TEXT_ALONE = FULL | {"method.unet.train": False, "method.text_encoder.train": True}
+TEXT_ALONE = FULL | {"method.unet.train": False, "method.text_encoders.te1.train": True}
 QUANTIZED = ["int8", "fp8", "nf4"]
 ADAPTED = ["lora", "dora", "loha", "lokr", "oft", "embedding"]
 OFFLOADS = ["offload_layers", "offload_activations"]
@@ -272,7 +274,7 @@ TOKEN = {"embeddings.tokens": [{"token": "cat"}]}
     "case",
     [
         ({"data.cache_latents": False, "data.cache_text": False},),
-        ({"method.text_encoder.train": True, "data.cache_text": False},),
+        ({"method.text_encoders.te1.train": True, "data.cache_text": False},),
         (hardware(gradient_checkpointing="selective", offload_layers=0.5),),
         (hardware(precision="fp16", tf32=False, offload_device="same", vae_tiling=True),),
         # Precision of the VAE.

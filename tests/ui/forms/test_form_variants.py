@@ -73,7 +73,7 @@ def test_settings_without_effect_are_hidden(make_form, draft):
 def test_the_trained_components_are_listed(home):
     for changes, lines in (
         ({}, ["LoRA: UNet"]),
-        ({"method.text_encoder.train": True}, ["LoRA: UNet and text encoder"]),
+        ({"method.text_encoders.te1.train": True}, ["LoRA: UNet and text encoder"]),
         ({"method.unet.train": False}, ["LoRA: no component"]),
         ({"method.kind": "full", "embeddings.tokens": [{}]}, ["Fine-tuning: UNet", "1 new token"]),
         ({"method.kind": "embedding"}, ["Embedding"]),
@@ -81,8 +81,8 @@ def test_the_trained_components_are_listed(home):
         (
             {
                 "model.family": "sdxl",
-                "method.text_encoder.train": True,
-                "method.text_encoder_2.train": True,
+                "method.text_encoders.te1.train": True,
+                "method.text_encoders.te2.train": True,
                 "embeddings.tokens": [{}, {}],
             },
             ["LoRA: UNet, text encoder and second text encoder", "2 new tokens"],

@@ -166,8 +166,8 @@ def test_a_draft_of_version_1_is_brought_up_to_date(home, draft):
     }
     draft.restore(old, old, draft.source)
     assert [problem.path for problem in errors_of(draft)] == ["data.folder"]
-    assert draft.value("method.text_encoder.train") is True
-    assert draft.value("method.text_encoder_2.lr") == 1e-5
+    assert draft.value("method.text_encoders.te1.train") is True
+    assert draft.value("method.text_encoders.te2.lr") == 1e-5
     assert draft.value("schedule.kind") == "cosine"
     assert draft.changed() == []
 

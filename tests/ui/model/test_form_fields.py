@@ -61,7 +61,7 @@ def test_text_becomes_the_value_it_means():
         ("training.steps", "abc", "abc"),
         ("training.steps", "", ""),
         ("training.steps", "-", "-"),
-        ("method.text_encoder.lr", "", None),
+        ("method.text_encoders.te1.lr", "", None),
         ("model.path", ' "/a b/c" ', "/a b/c"),
         ("sampling.prompts.0.seed", "7", 7),
     ]:
@@ -74,7 +74,7 @@ def test_a_choice_is_reported_by_its_label_and_anything_else_as_it_is():
     assert display_text("sdxl", setting("model.family")) == "SDXL"
     assert display_text("what", setting("model.family")) == "what"
     assert display_text(1e-4, setting("optimizer.lr")) == "1e-4"
-    assert display_text(None, setting("method.text_encoder.lr")) == ""
+    assert display_text(None, setting("method.text_encoders.te1.lr")) == ""
     assert display_text(False, setting("validation.use")) == "off"
     assert display_text(True, setting("validation.use")) == "on"
 

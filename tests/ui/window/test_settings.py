@@ -124,7 +124,7 @@ def test_rows_are_visited_in_reading_order_also_those_that_came_later(desk):
     desk.click("advanced method")
     desk.click("method.alpha")
     assert visited(desk, 2) == ["method.targets", "method.dropout"]
-    desk.click("method.text_encoder.alpha")
+    desk.click("method.text_encoders.te1.alpha")
     assert visited(desk, 1) == ["add method.layers"]
 
 

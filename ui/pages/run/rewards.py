@@ -81,7 +81,7 @@ class RunRewards:
         self._book = SampleBook()
         self._selected = (0, 0)
         self._state: tuple[object, ...] = ()
-        self._least_diversity = Evaluation().least_diversity
+        self._min_diversity = Evaluation().min_diversity
 
     def refresh(self) -> None:
         """Show the current state."""
@@ -95,7 +95,7 @@ class RunRewards:
         if key[0] != (self._state or (None,))[0]:
             self.close()
             self._step = None
-            self._least_diversity = _least_diversity(folder.config)
+            self._min_diversity = _min_diversity(folder.config)
         self._state = key
         self._show_cards(newest is not None)
         if newest is None:
@@ -105,7 +105,7 @@ class RunRewards:
         self._summary.say(newest.message)
         pad = (self._context.kit.px(2), 0)
         show(self._summary, not is_repeated, anchor="w", pady=pad, before=self._plots.canvas)
-        self._plots.show(reward_trends(rewards, least_diversity=self._least_diversity))
+        self._plots.show(reward_trends(rewards, min_diversity=self._min_diversity))
         self._show_grid(rewards, folder.path)
         self._book = sample_book(rewards)
         if self._viewer_box.winfo_manager():
@@ -207,10 +207,10 @@ class RunRewards:
         show(self._grid_card, has_evaluations, **beside)
 
 
-def _least_diversity(config: Path) -> float:
+def _min_diversity(config: Path) -> float:
     """Return the guard's minimum diversity, from the config of the run or by default."""
     try:
         known = json.loads(config.read_text("utf-8"))["objective"]["evaluation"]
-        return float(known["least_diversity"])
+        return float(known["min_diversity"])
     except (OSError, ValueError, KeyError, TypeError):
-        return Evaluation().least_diversity
+        return Evaluation().min_diversity

@@ -7,10 +7,8 @@ from typing import Any, get_args
 
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.config.data.concept import CaptionSource
-from onetrainer.config.methods.encoders import ENCODER_SECTIONS
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.errors import UserError
-from onetrainer.families.registry import family_spec
 from onetrainer.messages.formatting import counted
 from onetrainer.presets.presets import expanded
 from onetrainer.rewards.prompts import prompts_of
@@ -21,6 +19,7 @@ from ui.messages.problems import join_list
 from ui.model.draft import Draft
 from ui.model.form_fields import section_name
 from ui.model.variants import settings_in
+from ui.model.visible_settings import has_effect
 from ui.pages.settings.model_card import NOTHING_CHOSEN, lines_of
 from ui.pages.settings.rate_plot import INPUTS, WIDTH, rate_curve
 from ui.pages.settings.small_plot import SmallPlot
@@ -219,13 +218,13 @@ def trained_lines(draft: Draft) -> list[str]:
 
 def _trainable_components(draft: Draft) -> dict[str, bool]:
     """Return the components that the method can train, by name, and whether it does."""
-    count = len(family_spec(str(draft.value("model.family"))).encoders)
-    absent = {f"method.{name}" for name in ENCODER_SECTIONS[count:]}
     components = {}
     for setting in settings_in(draft.variants):
         section, _, key = setting.path.rpartition(".")
-        if section.startswith("method.") and key == "train" and section not in absent:
-            components[section_name(section)] = draft.value(setting.path) is True
+        is_switch = section.startswith("method.") and key == "train"
+        if is_switch and has_effect(draft, setting, setting.path):
+            name = section_name(section, draft.variants)
+            components[name] = draft.value(setting.path) is True
     return components
 
 

@@ -68,8 +68,10 @@ def test_each_network_has_its_own_rank_alpha_rate_and_end(tmp_path):
         alpha=4,
         targets="attn",
         unet={"rank": 6, "stop_after": 30},
-        text_encoder={"train": True, "rank": 2, "alpha": 1, "lr": 1e-5},
-        text_encoder_2={"train": True, "lr": 2e-5, "stop_after": 10},
+        text_encoders={
+            "te1": {"train": True, "rank": 2, "alpha": 1, "lr": 1e-5},
+            "te2": {"train": True, "lr": 2e-5, "stop_after": 10},
+        },
     )
     family = tiny.family("sdxl")
     method = Adapters.attach(family, wanted, seed=0)

@@ -137,9 +137,7 @@ def test_defaults_of_variants_are_those_of_the_sections():
     assert defaults({}) == json.loads(TrainConfig().model_dump_json())
 
 
-@each(
-    ("family", "names"), [("sd15", {"text_encoder"}), ("sdxl", {"text_encoder", "text_encoder_2"})]
-)
+@each(("family", "names"), [("sd15", {"te1"}), ("sdxl", {"te1", "te2"})])
 def test_the_switch_for_all_encoders_becomes_one_for_each(family, names):
     old = {
         "version": 1,
@@ -149,8 +147,7 @@ def test_the_switch_for_all_encoders_becomes_one_for_each(family, names):
     }
     new = migrate(old, source="x")
     config = resolve(new, source="x")
-    encoders = {"text_encoder": config.method.text_encoder}
-    encoders["text_encoder_2"] = config.method.text_encoder_2
+    encoders = config.method.text_encoders
     assert {name for name, encoder in encoders.items() if encoder.train} == names
     assert all(encoders[name].lr == 5e-5 for name in names)
     assert old["method"]["train_text_encoder"] is True  # the document itself is left alone

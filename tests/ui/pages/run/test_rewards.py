@@ -65,8 +65,8 @@ def rewards_of(*events):
     return state.rewards
 
 
-def trend(name, *events, least_diversity=0.6):
-    found = reward_trends(rewards_of(*events), least_diversity=least_diversity)
+def trend(name, *events, min_diversity=0.6):
+    found = reward_trends(rewards_of(*events), min_diversity=min_diversity)
     return next(one for one in found if one.name == name)
 
 
@@ -140,7 +140,7 @@ def test_an_image_lists_trained_rewards_first_and_their_sum_only_if_there_are_se
 
 def test_trained_rewards_come_before_monitored_ones_and_these_before_drift():
     drift = {"saturation": 1.2, "diversity": 0.9, "distance": 0.02}
-    found = reward_trends(rewards_of(evaluated(0, drift=drift)), least_diversity=0.6)
+    found = reward_trends(rewards_of(evaluated(0, drift=drift)), min_diversity=0.6)
     assert [(one.name, one.kind) for one in found] == [
         ("color", "trained"),
         ("sharpness", "monitored"),
@@ -171,7 +171,7 @@ def test_drift_is_a_warning_where_the_guard_sees_one():
         ("saturation", 1.39, "text"),
         ("distance", 0.9, "text"),
     ):
-        assert trend(name, evaluated(0, drift={name: share}), least_diversity=0.7).tone == tone, (
+        assert trend(name, evaluated(0, drift={name: share}), min_diversity=0.7).tone == tone, (
             name,
             share,
         )
@@ -180,7 +180,7 @@ def test_drift_is_a_warning_where_the_guard_sees_one():
 def test_what_is_no_number_or_not_known_is_no_trend():
     bad = {"sharpness": known(math.nan), "color": known(0.5, trained=1, error=None)}
     rewards = rewards_of(evaluated(0, rewards=bad, drift={"contrast": math.nan}))
-    found = reward_trends(rewards, least_diversity=0.6)
+    found = reward_trends(rewards, min_diversity=0.6)
     assert [(one.name, one.points[0].error) for one in found] == [("color", 0.0)]
 
 
@@ -257,9 +257,7 @@ def test_what_the_guard_saw_is_marked_in_its_color(kit, root):
 def test_rewards_that_are_not_trained_differ_by_more_than_color(kit, root):
     plots = TrendPlots(kit, root)
     placed(root, plots.canvas)
-    found = reward_trends(
-        rewards_of(evaluated(0), evaluated(5), evaluated(10)), least_diversity=0.6
-    )
+    found = reward_trends(rewards_of(evaluated(0), evaluated(5), evaluated(10)), min_diversity=0.6)
     plots.show(found)
     canvas = plots.canvas
     assert len(canvas.find_withtag("figure")) == len(found) == 3
