@@ -88,6 +88,7 @@ class FamilySpec:
         fp16_vae: A VAE that computes in fp16, whose range the family's own exceeds.
         has_size_conditioning: Whether it is given the sizes of images.
         sees_masked_image: Whether it is given a mask and what of the image is outside of it.
+        predictions: What its noise process can predict; the usual one is the first.
         sides: Other sides by prediction.
         shift: Of the timesteps of a rectified flow.
         architecture: By ModelSpec; architectures: Others by prediction.
@@ -126,6 +127,7 @@ class FamilySpec:
     fp16_vae: str = ""
     has_size_conditioning: bool = False
     sees_masked_image: bool = False
+    predictions: tuple[Prediction, ...] = ("epsilon", "v_prediction")
     sides: Mapping[Prediction, int] = field(default_factory=dict, hash=False)
     shift: float = 1.0
     architectures: Mapping[Prediction, str] = field(default_factory=dict, hash=False)

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from onetrainer.config.run.model import Model
 from onetrainer.config.train import TrainConfig, uses_images
-from onetrainer.errors import CHOOSE, Problem, warning
+from onetrainer.errors import CHOOSE, Fix, Problem, warning
 from onetrainer.families.registry import FAMILY_LABELS, base_of, family_spec
+from onetrainer.model_files.kinds import PREDICTS
 from onetrainer.rules import (
     data,
     embedding,
@@ -85,7 +86,17 @@ def _problems(config: TrainConfig) -> Iterator[Problem]:
 
 
 def _model_problems(model: Model) -> Iterator[Problem]:
-    encoder, label = family_spec(model.family).encoders[0], FAMILY_LABELS[base_of(model.family)]
+    spec, label = family_spec(model.family), FAMILY_LABELS[base_of(model.family)]
+    if model.prediction != "auto" and model.prediction not in spec.predictions:
+        known = " or ".join(PREDICTS[prediction] for prediction in spec.predictions)
+        yield Problem(
+            "model.prediction",
+            f"no {label} model predicts {PREDICTS[model.prediction]}",
+            f"{label} models predict {known}",
+            'Choose "auto".',
+            fix=Fix("model.prediction", "auto"),
+        )
+    encoder = spec.encoders[0]
     if 0 < model.clip_skip <= encoder.missing_layers:
         yield Problem(
             "model.clip_skip",

@@ -29,6 +29,7 @@ FLOW = FamilySpec(
     latent_channels=6,
     text_width=16,
     vae_scale=0.5,
+    predictions=("flow",),
     shift=3.0,
     architecture="flow-test",
     vae_architecture="flow-test/vae",

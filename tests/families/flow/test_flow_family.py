@@ -12,9 +12,11 @@ from modules.jobs.train import train
 from onetrainer.config.base.encoders import FAMILY
 from onetrainer.config.fields import settings as all_settings
 from onetrainer.config.train import TrainConfig
+from onetrainer.errors import Fix
 from onetrainer.families import registry
 from onetrainer.model_files import inspect_model
 from onetrainer.presets.presets import load_document, resolve
+from onetrainer.rules.rules import check_rules
 from onetrainer.run.events import Progress
 from tests import runs, tiny
 from tests.families.flow.spec import FLOW
@@ -75,6 +77,11 @@ def losses(folder):
     return [event.loss for event in runs.events_of(folder) if isinstance(event, Progress)]
 
 
+def errors(document):
+    found = check_rules(resolve(document, source=""))
+    return [problem for problem in found if problem.severity == "error"]
+
+
 def test_its_file_is_recognized(config):
     found = inspect_model(config.parent / "base.safetensors")
     assert (found.kind, found.missing) == ("flow", ())
@@ -85,6 +92,15 @@ def test_memory_and_time_of_its_runs_are_forecast(config):
     with Planner(target_of(document)) as plans:
         found = plans.forecast(plans.resolve_checkpointing(document))
     assert found.peak_bytes > 0
+
+
+def test_what_its_noise_process_does_not_predict_is_refused(config):
+    document = settings() | {"model": {"family": "flow", "path": "x", "prediction": "v_prediction"}}
+    [problem] = errors(document)
+    assert (problem.path, problem.what) == ("model.prediction", "no Flow model predicts velocity")
+    assert problem.fix == Fix("model.prediction", "auto")
+    document["model"]["family"] = "sd15"
+    assert errors(document) == []
 
 
 def test_its_text_encoder_has_settings_under_its_own_name(config):
