@@ -1,5 +1,6 @@
 """Errors that are shown to users."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 EXIT_DONE = 0
@@ -99,6 +100,12 @@ def sentence(text: str) -> str:
     """Return the text with a period at its end, unless it already ends a sentence."""
     text = text.strip()
     return text if text.endswith((".", "!", "?", ":")) else text + "."
+
+
+def some_of(names: Sequence[str], most: int) -> str:
+    """Return the first names, and how many more there are: "a, b and 3 more"."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def _join_sentences(*parts: str) -> str:

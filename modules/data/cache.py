@@ -16,6 +16,7 @@ from modules.data.shards import DamagedEntry, Store, entry_key
 from modules.data.vae_batches import VaeBatches
 from modules.interfaces import Family, LatentMoments
 from onetrainer.config.data.data import Conditioning
+from onetrainer.dataset.batch_plan import all_buckets
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.items import EXAMPLES, Skipped
 from onetrainer.dataset.prefetch import WorkQueue
@@ -238,13 +239,9 @@ def _caption(family: Family, caption: str) -> dict[str, Tensor]:
 def _blanks(job: EncodingJob, encode: Callable[[Tensor], LatentMoments]) -> dict[Bucket, Tensor]:
     """Return the latents of an empty image, (1, 4, h, w), of every size; they are cached, too."""
     transforms = job.transforms
-    sizes = {
-        transforms.bucket(index, number)
-        for index, item in enumerate(transforms.items)
-        for number in range(len(transforms.concepts[item.concept].resolutions))
-    }
+    every = all_buckets(transforms.items, transforms.concepts)
     blanks = {}
-    for size in sorted(sizes):
+    for size in sorted({bucket for buckets in every for bucket in buckets}):
         key = entry_key("blank", FORMAT, size.width, size.height, job.encoder)
         try:
             cached = job.store.get("latents", key)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from onetrainer.captions.caption_list_file import CaptionEntry, read_list
 from onetrainer.concepts.folder_listing import IMAGE_SUFFIXES, UNREAD_SUFFIXES
-from onetrainer.errors import UserError
+from onetrainer.errors import UserError, some_of
 
 _SUFFIXES = IMAGE_SUFFIXES | UNREAD_SUFFIXES
 _EXAMPLES = 3
@@ -31,10 +31,9 @@ class ListMatch:
         if not self.unused:
             return ()
         count = len(self.unused)
-        some = ", ".join(f'"{one.file}" (line {one.line})' for one in self.unused[:_EXAMPLES])
-        more = f" and {count - _EXAMPLES} more" if count > _EXAMPLES else ""
+        files = [f'"{one.file}" (line {one.line})' for one in self.unused]
         noun = "an entry" if count == 1 else f"{count} entries"
-        return (f"{name} has {noun} without an image: {some}{more}",)
+        return (f"{name} has {noun} without an image: {some_of(files, _EXAMPLES)}",)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from onetrainer.concepts.folder_listing import CONDITIONING_SUFFIX, MASK_SUFFIX
 from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Fix, Problem, UserError, warning
+from onetrainer.errors import Fix, Problem, UserError, some_of, warning
 from onetrainer.families.registry import family_spec
 from onetrainer.json_file import shortened
 from onetrainer.metrics.messages import FEW_IMAGES
@@ -258,11 +258,10 @@ def _index_problems(
     setting = concept.setting_path
     if index.skipped:
         names = [f"{each.name} ({each.reason})" for each in index.skipped]
-        rest = len(names) - _SHOWN_IMAGES
-        listed = ", ".join(names[:_SHOWN_IMAGES]) + (f" and {rest} more" if rest > 0 else "")
         yield warning(
             setting,
-            f"{len(names)} image{'s' if len(names) > 1 else ''} cannot be used: {listed}",
+            f"{len(names)} image{'s' if len(names) > 1 else ''} cannot be used:"
+            f" {some_of(names, _SHOWN_IMAGES)}",
             "The others will be used",
             "Replace or remove them.",
         )

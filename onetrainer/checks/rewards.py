@@ -11,7 +11,7 @@ from onetrainer.concepts.folder_listing import list_folder
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.rewards.reward import NETWORKS, Reward
 from onetrainer.config.train import TrainConfig, uses_images
-from onetrainer.errors import Fix, Problem, UserError, warning
+from onetrainer.errors import Fix, Problem, UserError, some_of, warning
 from onetrainer.model_files.hub import cached_folder, is_hub_name
 from onetrainer.rewards.prompts import PLACES, prompts_of
 from onetrainer.rules.data import has_images
@@ -115,12 +115,10 @@ def _prompt_problems(config: TrainConfig, section: AlignProp) -> Iterator[Proble
         reward.train for reward in section.rewards
     )
     if split.both:
-        named = ", ".join(f'"{prompt}"' for prompt in split.both[:_SHOWN])
-        more = len(split.both) - _SHOWN
+        both = [f'"{prompt}"' for prompt in split.both]
         yield warning(
             "objective.evaluation.prompts",
-            f"validation prompts are trained as well: {named}"
-            + (f" and {more} more" if more > 0 else ""),
+            f"validation prompts are trained as well: {some_of(both, _SHOWN)}",
             "Expected other prompts: only they can show whether the model generalizes",
             "Write other validation prompts, or more prompts to train.",
         )

@@ -11,7 +11,7 @@ from onetrainer.captions.concept_captions import ConceptCaptions
 from onetrainer.concepts.concepts import PRIOR_ROLES, ConceptSettings
 from onetrainer.concepts.folder_listing import FolderImage, list_folder
 from onetrainer.config.data.concept import Role
-from onetrainer.errors import UserError
+from onetrainer.errors import UserError, some_of
 from onetrainer.images.findings import printable
 from onetrainer.images.header import Header, read_header
 from onetrainer.images.image_file import ImageError
@@ -271,9 +271,8 @@ def _no_images_error(root: Path, skipped: list[Skipped], *, recursive: bool) -> 
     images = () if recursive else list_folder(root, recursive=True).images
     if images:
         counts = Counter(image.group for image in images)
-        some = ", ".join(f'"{group}" ({count})' for group, count in counts.most_common(EXAMPLES))
-        some += f" and {len(counts) - EXAMPLES} more" if len(counts) > EXAMPLES else ""
-        what = f"{root} has images only in subfolders: {some}"
+        groups = [f'"{group}" ({count})' for group, count in counts.most_common()]
+        what = f"{root} has images only in subfolders: {some_of(groups, EXAMPLES)}"
         return UserError(what, remedy='Turn on "Include subfolders", or choose one of them')
     return UserError(
         f"{root} has no images",

@@ -1,10 +1,10 @@
 """Format reports about a cache folder."""
 
-from collections.abc import Sequence
 from datetime import date
 
 from onetrainer.cache.format import Kind
 from onetrainer.cache.store import CacheReport, KindReport, PruneReport
+from onetrainer.errors import some_of
 from onetrainer.messages.formatting import counted, format_size
 
 _LABELS: dict[Kind, str] = {"latents": "images", "masks": "masks", "text": "captions"}
@@ -26,9 +26,9 @@ def format_cache_report(report: CacheReport) -> list[str]:
             f"{format_size(report.older_bytes)}: unused, removed by --prune"
         )
     if report.damaged:
-        lines.append(f"damaged, encoded again when needed: {_some(report.damaged)}")
+        lines.append(f"damaged, encoded again when needed: {some_of(report.damaged, _EXAMPLES)}")
     if report.foreign:
-        lines.append(f"other files, left alone: {_some(report.foreign)}")
+        lines.append(f"other files, left alone: {some_of(report.foreign, _EXAMPLES)}")
     return lines
 
 
@@ -37,8 +37,8 @@ def format_prune_report(report: PruneReport, folder: str, limit_bytes: int | Non
     lines = [f"{folder}: {_removed(report)}; {format_size(report.bytes)} are left"]
     if report.computers:
         lines.append(
-            f"A program on {_some(report.computers)} uses this folder. Until it ends, no file"
-            " that it might be reading is removed"
+            f"A program on {some_of(report.computers, _EXAMPLES)} uses this folder. Until it ends,"
+            " no file that it might be reading is removed"
         )
     elif limit_bytes is not None and report.bytes > limit_bytes:
         rest = "the indexes are not removed"
@@ -71,8 +71,3 @@ def _of_kind(kind: KindReport) -> str:
         f"  {label:9} {kind.entries} in {files}, {format_size(kind.bytes)},"
         f" last used {last} (oldest: {oldest})"
     )
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _EXAMPLES
-    return ", ".join(names[:_EXAMPLES]) + (f" and {more} more" if more > 0 else "")
