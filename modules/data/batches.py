@@ -82,7 +82,7 @@ def read_batch(
             is_prior=_flags([item.is_prior for item in items]),
             own_prediction=_flags([item.role == "own_prediction" for item in items]),
             loss_weights=weights if any(weight != 1 for weight in weights) else (),
-            masked=_inpainting_input(images, keys, masked_images, device=moments.mean.device),
+            masked=_masked_input(images, keys, masked_images, device=moments.mean.device),
         )
 
     return finish
@@ -188,20 +188,20 @@ def _moments(
     return LatentMoments(cached.mean, torch.zeros_like(cached.std))
 
 
-def _inpainting_input(
+def _masked_input(
     images: EncodedImages,
     keys: Sequence[TransformKey],
     masked_images: Sequence[Tensor | None],
     *,
     device: torch.device,
 ) -> Tensor | None:
-    """Return the extra inputs of inpainting models, (B, 5, h, w); None means all is masked."""
+    """Return masks and masked images' latents, (B, 5, h, w); None means all is masked."""
     inputs = []
     for key, masked_image in zip(keys, masked_images, strict=False):
         mean = masked_image
         if masked_image is not None and not images.is_cached:
             mean = images.encode(masked_image).mean
-        inputs.append(to_device(images.inpainting_input(*key, mean), device))
+        inputs.append(to_device(images.masked_input(*key, mean), device))
     return torch.cat(inputs) if inputs else None
 
 

@@ -49,7 +49,7 @@ class EncodeOptions:
 
     caches_latents: without, images are only checked, and encoded whenever they are used. batch:
     number of images that the VAE encodes at once. threads: that decode images meanwhile; 0 decodes
-    in between. conditioning: the input of inpainting models.
+    in between. conditioning: what a model that is given a masked image gets.
     """
 
     caches_latents: bool = True
@@ -117,7 +117,8 @@ def encode_images(
     )
     needs_input = any(concept.conditioning != "blank" for concept in transforms.concepts)
     conditioning = options.conditioning if needs_input else "blank"
-    missing = [MissingEntries(job, entry_type) for entry_type in entry_types(conditioning)]
+    types = entry_types(conditioning, family.spec.latent_side)
+    missing = [MissingEntries(job, entry_type) for entry_type in types]
     reporter.total = sum(entries.total for entries in missing)
     for entries in missing:
         entries.encode()
@@ -253,7 +254,7 @@ def _blanks(job: EncodingJob, encode: Callable[[Tensor], LatentMoments]) -> dict
             if not bool(cached["mean"].isfinite().all()):
                 raise UserError(
                     "the VAE's output for an empty image is not a number",
-                    "Inpainting models get empty images where everything is masked",
+                    "Models that see masked images get empty ones where everything is masked",
                     "Try another precision than fp16",
                 )
             job.store.put("latents", key, cached)

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from torch import Tensor
 
 from modules.data.images import decode_conditioning, decode_pixels
-from modules.data.masks import decode_inpaint_mask, decode_mask, decode_masked_image
+from modules.data.masks import decode_input_mask, decode_mask, decode_masked_image
 from modules.data.shards import Kind, entry_key
 from onetrainer.config.data.data import Conditioning
 from onetrainer.dataset.items import Item
@@ -18,9 +19,12 @@ from onetrainer.images.image_file import ImageError
 FORMAT = 2
 """Part of every key: incremented when images or captions are encoded differently."""
 
-LATENTS, MASK, INPAINT_MASK, MASKED_IMAGE = "latents", "mask", "hole", "seen"
-"""Names in keys: an image's latents; its training mask; the mask that an inpainting model fills;
-the latents of the image that such a model gets, masked or a separate one."""
+LATENTS, MASK, INPUT_MASK, MASKED_IMAGE = "latents", "mask", "hole", "seen"
+"""Names in keys: an image's latents; its training mask; the mask that a model is given to fill; the
+latents of the image that it is given with it, masked or a separate one."""
+
+_CELL_WITHOUT_KEY = 8
+"""Pixels per value of those masks whose keys do not say it, as every mask's once did not."""
 
 Read = TypeVar("Read")
 
@@ -30,8 +34,9 @@ class EntryType:
     """A type of cache entry of images.
 
     sources: an item's files that determine it; it has no such entry if one is None. decode: decodes
-    these files by a transform: (3, 8h, 8w) in [-1, 1] if the VAE encodes it, otherwise (1, h, w) in
-    [0, 1]; float32. Raises ImageError. reads_mask: whether the mask is one of the files.
+    these files by a transform: (3, H, W) in pixels in [-1, 1] if the VAE encodes it, otherwise
+    (1, h, w) in [0, 1]; float32. Raises ImageError. cell: pixels per value along each side.
+    reads_mask: whether the mask is one of the files.
     """
 
     name: str
@@ -39,6 +44,7 @@ class EntryType:
     is_encoded: bool
     sources: Callable[[Item], tuple[Path | None, ...]]
     decode: Callable[..., Tensor]
+    cell: int = 1
     reads_mask: bool = True
 
     def files(self, item: Item) -> tuple[Path, ...]:
@@ -57,29 +63,33 @@ class EntryType:
         is_alpha = self.reads_mask and item.mask == item.path
         source = (self.name, FORMAT, "alpha" if is_alpha else "file", *digests)
         if not self.is_encoded:
-            return entry_key(*source, *transform.crop_key())
+            cell = () if self.cell == _CELL_WITHOUT_KEY else (self.cell,)
+            return entry_key(*source, *transform.crop_key(), *cell)
         return entry_key(*source, *transform.key(), encoder)
 
 
-_TRAINED = (
-    EntryType(MASK, "masks", False, lambda item: (item.mask,), decode_mask),
-    EntryType(LATENTS, "latents", True, lambda item: (item.path,), decode_pixels, reads_mask=False),
-)
+def entry_types(conditioning: Conditioning, cell: int) -> tuple[EntryType, ...]:
+    """Return the entry types of a dataset.
 
-
-def entry_types(conditioning: Conditioning) -> tuple[EntryType, ...]:
-    """Return the entry types of a dataset. conditioning: the input of inpainting models."""
+    conditioning: what a model that is given a masked image gets. cell: pixels per latent, along
+    each side.
+    """
+    trained = (
+        _mask_type(MASK, decode_mask, lambda item: item.mask, cell),
+        EntryType(
+            LATENTS, "latents", True, lambda item: (item.path,), decode_pixels, reads_mask=False
+        ),
+    )
     if conditioning == "blank":
-        return _TRAINED
+        return trained
     is_masked = conditioning == "masks"
     return (
-        *_TRAINED,
-        EntryType(
-            INPAINT_MASK,
-            "masks",
-            False,
-            lambda item: (item.mask if is_masked or item.conditioning else None,),
-            decode_inpaint_mask,
+        *trained,
+        _mask_type(
+            INPUT_MASK,
+            decode_input_mask,
+            lambda item: item.mask if is_masked or item.conditioning else None,
+            cell,
         ),
         EntryType(
             MASKED_IMAGE,
@@ -89,6 +99,14 @@ def entry_types(conditioning: Conditioning) -> tuple[EntryType, ...]:
             decode_masked_image if is_masked else decode_conditioning,
             reads_mask=is_masked,
         ),
+    )
+
+
+def _mask_type(
+    name: str, decode: Callable[..., Tensor], mask: Callable[[Item], Path | None], cell: int
+) -> EntryType:
+    return EntryType(
+        name, "masks", False, lambda item: (mask(item),), partial(decode, cell=cell), cell
     )
 
 

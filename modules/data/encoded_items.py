@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from modules.data.cache_entries import INPAINT_MASK, LATENTS, MASK, MASKED_IMAGE, EntryType, content
+from modules.data.cache_entries import INPUT_MASK, LATENTS, MASK, MASKED_IMAGE, EntryType, content
 from modules.data.shards import DamagedEntry, EntryLocations, Store
 from modules.interfaces import Conditioning, LatentMoments
 from modules.memory.to_device import to_device
@@ -110,8 +110,8 @@ class EncodedImages:
 
     transforms: of the images that could be encoded. usable: their indices among all. skipped: those
     that could not. warnings: other problems. entries: by the names of their types. blanks: latents
-    of empty images, the input of inpainting models where all is masked, (1, 4, h, w); empty if it
-    always is. encode: the VAE. new: the number of images of which something was encoded now.
+    of empty images, the input of models that see masked ones where all is masked, (1, 4, h, w);
+    empty if it always is. encode: the VAE. new: the number of images of which something was encoded now.
     """
 
     transforms: TransformTable
@@ -153,21 +153,21 @@ class EncodedImages:
         return self._one(MASK, MASK, index, number)
 
     def masked_image(self, index: int, number: int) -> Tensor | None:
-        """Return the input of `inpainting_input`, without using the VAE; None if all is masked.
+        """Return the input of `masked_input`, without using the VAE; None if all is masked.
 
         (1, 4, h, w) if it is cached, otherwise the image to be encoded for it, (1, 3, 8h, 8w).
         """
         return self._one(MASKED_IMAGE, "mean", index, number)
 
-    def inpainting_input(self, index: int, number: int, mean: Tensor | None) -> Tensor:
-        """Return the inpainting mask and the latents of the masked image, (1, 5, h, w).
+    def masked_input(self, index: int, number: int, mean: Tensor | None) -> Tensor:
+        """Return the input mask and the latents of the masked image, (1, 5, h, w).
 
         mean: those latents, (1, 4, h, w); None if all is masked.
         """
         if mean is None:
             mean = self.blanks[self.transforms.bucket(index, number)]
             return torch.cat([torch.ones_like(mean[:, :1]), mean], dim=1)
-        mask = self._one(INPAINT_MASK, INPAINT_MASK, index, number)
+        mask = self._one(INPUT_MASK, INPUT_MASK, index, number)
         mask = torch.ones_like(mean[:, :1]) if mask is None else to_device(mask, mean.device)
         return torch.cat([mask, mean], dim=1)
 

@@ -1,4 +1,4 @@
-"""Decoding of masks, for the loss and for inpainting models."""
+"""Decoding of masks, for the loss and for models that are given one."""
 
 from typing import BinaryIO
 
@@ -20,42 +20,43 @@ from onetrainer.images.image_file import (
     orientation,
 )
 
-CELL = 8
-"""Pixels per latent, along each side."""
-
 HALF = 0.5
 
 
-def decode_mask(item: Item, transform: ImageTransform, file: BinaryIO) -> Tensor:
+def decode_mask(item: Item, transform: ImageTransform, file: BinaryIO, *, cell: int) -> Tensor:
     """Decode an item's mask, crop it like its image, and average it over each cell.
 
     A mask of another size is first stretched to that of its image. file: holds the bytes of
-    item.mask. Returns (1, h, w) of the bucket's latent, float32 in [0, 1]: 1 where the mask is
-    white, or the image opaque. Raises ImageError about the item, if the mask cannot be read.
+    item.mask. cell: pixels per latent, along each side.
+
+    Returns (1, h, w) of the bucket's latent, float32 in [0, 1]: 1 where the mask is white, or the
+    image opaque. Raises ImageError about the item, if the mask cannot be read.
     """
-    return functional.avg_pool2d(_cut_mask(item, transform, file), CELL).clamp(0, 1)[0]
+    return functional.avg_pool2d(_cut_mask(item, transform, file), cell).clamp(0, 1)[0]
 
 
-def decode_inpaint_mask(item: Item, transform: ImageTransform, file: BinaryIO) -> Tensor:
-    """Decode the mask of an inpainting model as `decode_mask`, but binary.
+def decode_input_mask(
+    item: Item, transform: ImageTransform, file: BinaryIO, *, cell: int
+) -> Tensor:
+    """Decode the mask that a model is given as `decode_mask`, but binary.
 
     Downscaled like diffusers' training: to the nearest pixel of each cell, not their average.
     """
-    return functional.interpolate(_inpainted(item, transform, file), scale_factor=1 / CELL)[0]
+    return functional.interpolate(_input_mask(item, transform, file), scale_factor=1 / cell)[0]
 
 
 def decode_masked_image(
     item: Item, transform: ImageTransform, image: BinaryIO, mask: BinaryIO
 ) -> Tensor:
-    """Decode an image, filling the masked area with gray, as inpainting models are trained.
+    """Decode an image, filling the masked area with gray, as models that see it are trained.
 
     Source: diffusers' training scripts. Otherwise as `decode_pixels`.
     """
-    return decode_pixels(item, transform, image) * (1 - _inpainted(item, transform, mask)[0])
+    return decode_pixels(item, transform, image) * (1 - _input_mask(item, transform, mask)[0])
 
 
-def _inpainted(item: Item, transform: ImageTransform, file: BinaryIO) -> Tensor:
-    """Return (1, 1, 8h, 8w), float32: 1 where the mask is at least a half, else 0.
+def _input_mask(item: Item, transform: ImageTransform, file: BinaryIO) -> Tensor:
+    """Return (1, 1, H, W) in pixels, float32: 1 where the mask is at least a half, else 0.
 
     Binary, because models are trained and used with masks that have sharp edges.
     """
@@ -63,7 +64,7 @@ def _inpainted(item: Item, transform: ImageTransform, file: BinaryIO) -> Tensor:
 
 
 def _cut_mask(item: Item, transform: ImageTransform, file: BinaryIO) -> Tensor:
-    """Decode and crop the mask, (1, 1, 8h, 8w), float32 in [0, 1]."""
+    """Decode and crop the mask, (1, 1, H, W) in pixels, float32 in [0, 1]."""
     assert item.mask is not None
     try:
         with open_image(file, item.mask) as image:

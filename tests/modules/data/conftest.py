@@ -38,6 +38,10 @@ class CountingFamily:
     batches: list[int] = field(default_factory=list)
 
     @property
+    def spec(self):
+        return self.inner.spec
+
+    @property
     def vae(self):
         return self.inner.vae
 

@@ -54,7 +54,7 @@ def inpainting_input(images, index):
     mean = images.masked_image(index, 0)
     if mean is not None and not images.is_cached:
         mean = images.encode(mean).mean
-    return images.inpainting_input(index, 0, mean)
+    return images.masked_input(index, 0, mean)
 
 
 def blank(family, height=64, width=64):

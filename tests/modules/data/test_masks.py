@@ -1,6 +1,7 @@
 """A mask lies over its image wherever that is scaled, mirrored, turned and cut."""
 
 import io
+from functools import partial
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def mask_of(path, size, bucket, image):
     mask = path / "mask.png"
     image.save(mask)
     item = Item(path / "a.png", ("",), *size, mask)
-    return decode_mask(item, transform_of(size, bucket), io.BytesIO(mask.read_bytes()))
+    return decode_mask(item, transform_of(size, bucket), io.BytesIO(mask.read_bytes()), cell=8)
 
 
 def indexed(folder, masks):
@@ -57,7 +58,7 @@ def test_mask_that_is_the_image_itself_equals_it_after_the_cut(tmp_path, size):
         mask = tmp_path / "a-masklabel.png"
         image.resize(scaled, Image.Resampling.BICUBIC).save(mask, exif=exif)
         item, transform = indexed(tmp_path, "files")
-        made = decode_mask(item, transform, io.BytesIO(mask.read_bytes()))
+        made = decode_mask(item, transform, io.BytesIO(mask.read_bytes()), cell=8)
         shown = (load_pixels(item, transform)[:1] + 1) / 2  # (1, H, W), in [0, 1]
         assert made.shape == (1, transform.bucket.height // 8, transform.bucket.width // 8)
         case = f"orientation {turn}, mask {mask_scale} times as large"
@@ -123,7 +124,7 @@ def test_alpha_of_a_turned_image_is_its_mask(tmp_path):
     image.paste((9, 9, 9, 102), (0, 0, 16, 8))
     image.save(tmp_path / "a.png", exif=exif)
     item, _ = indexed(tmp_path, "alpha")
-    made = decode_mask(item, transform_of((16, 16)), io.BytesIO(item.path.read_bytes()))
+    made = decode_mask(item, transform_of((16, 16)), io.BytesIO(item.path.read_bytes()), cell=8)
     expected = torch.tensor([[[0.0, 0.4], [0.0, 0.4]]])
     torch.testing.assert_close(made, expected, rtol=0, atol=1e-6)
 
@@ -131,7 +132,7 @@ def test_alpha_of_a_turned_image_is_its_mask(tmp_path):
 @each(
     ("decode", "role", "name"),
     [
-        (decode_mask, "mask", "a-masklabel.png"),
+        (partial(decode_mask, cell=8), "mask", "a-masklabel.png"),
         (decode_conditioning, "conditioning", "a-condlabel.png"),
     ],
 )
@@ -163,7 +164,7 @@ def test_mask_goes_through_the_geometry_of_its_image(tmp_path, zoom, angle, flip
     )
     shown = (load_pixels(item, transform)[:1] + 1) / 2
     with item.path.open("rb") as file:
-        made = decode_mask(item, transform, file)
+        made = decode_mask(item, transform, file, cell=8)
     torch.testing.assert_close(made, avg_pool2d(shown, 8), rtol=0, atol=0.01)
 
 
@@ -172,4 +173,4 @@ def test_turned_white_mask_stays_white_to_the_corners(tmp_path):
     Image.new("L", (70, 90), 255).save(mask)
     item = Item(tmp_path / "a.png", ("",), 140, 180, mask)
     transform = transform_of((140, 180), (128, 32), Magnification(1, 45))
-    assert decode_mask(item, transform, io.BytesIO(mask.read_bytes())).eq(1).all()
+    assert decode_mask(item, transform, io.BytesIO(mask.read_bytes()), cell=8).eq(1).all()
