@@ -29,7 +29,7 @@ from onetrainer.demo.images import (
     random_scene,
     shape_mask,
 )
-from onetrainer.demo.write import TOKENIZER
+from onetrainer.families.spec import CLIP_TOKENIZER
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ def open_base(folder: Path) -> StableDiffusionPipeline:
     """Open the model in the library's pipeline, with DDIM, which shares no code with ours."""
     pipeline = StableDiffusionPipeline.from_pretrained(
         folder,
-        tokenizer=CLIPTokenizer.from_pretrained(TOKENIZER),
+        tokenizer=CLIPTokenizer.from_pretrained(CLIP_TOKENIZER),
         local_files_only=True,
         dtype=torch.float32,
     )

@@ -111,7 +111,8 @@ class EncodedImages:
     transforms: of the images that could be encoded. usable: their indices among all. skipped: those
     that could not. warnings: other problems. entries: by the names of their types. blanks: latents
     of empty images, the input of models that see masked ones where all is masked, (1, 4, h, w);
-    empty if it always is. encode: the VAE. new: the number of images of which something was encoded now.
+    empty if it always is. encode: the VAE. new: the number of images of which something was
+    encoded now.
     """
 
     transforms: TransformTable

@@ -15,7 +15,7 @@ from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 from torch import Tensor, nn
 from transformers import CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer
 
-from modules.formats.files.component_configs import MODELS, read_config
+from modules.formats.files.component_configs import read_config
 from modules.formats.files.tensor_source import TensorReader, open_tensors
 from modules.formats.models.component_shapes import build_empty, canonical_name
 from modules.formats.original.layout import (
@@ -27,10 +27,9 @@ from modules.formats.original.layout import (
 from modules.formats.original.recipe import Recipe
 from modules.formats.original.vae_files import vae_recipes
 from onetrainer.errors import UserError
-from onetrainer.families.spec import ComponentSpec, FamilySpec
+from onetrainer.families.spec import CLIP_TOKENIZER, ComponentSpec, FamilySpec
 from onetrainer.model_files import ModelFile, weight_files
 
-TOKENIZER = MODELS / "sd15" / "tokenizer"  # all families share one vocabulary
 VAE_DTYPE = torch.float32  # Stable Diffusion's VAEs were trained in float32
 
 Encoder = CLIPTextModel | CLIPTextModelWithProjection
@@ -112,7 +111,9 @@ def load_tokenizer(home: Path) -> CLIPTokenizer:
     vocabulary = folder / "vocab.json"
     if not vocabulary.is_file() and not (folder / "tokenizer.json").is_file():
         return shared
-    if vocabulary.is_file() and filecmp.cmp(vocabulary, TOKENIZER / "vocab.json", shallow=False):
+    if vocabulary.is_file() and filecmp.cmp(
+        vocabulary, CLIP_TOKENIZER / "vocab.json", shallow=False
+    ):
         return shared
     model_specific: CLIPTokenizer = CLIPTokenizer.from_pretrained(folder, local_files_only=True)
     return shared if model_specific.get_vocab() == shared.get_vocab() else model_specific
@@ -120,7 +121,7 @@ def load_tokenizer(home: Path) -> CLIPTokenizer:
 
 @cache  # loading it takes a quarter of a second
 def _shared_tokenizer() -> CLIPTokenizer:
-    tokenizer: CLIPTokenizer = CLIPTokenizer.from_pretrained(TOKENIZER, local_files_only=True)
+    tokenizer: CLIPTokenizer = CLIPTokenizer.from_pretrained(CLIP_TOKENIZER, local_files_only=True)
     return tokenizer
 
 

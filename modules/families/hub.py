@@ -16,9 +16,10 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError:
 )
 
 from onetrainer.errors import UserError
+from onetrainer.families.registry import FAMILIES
 
 INDEX = "model_index.json"
-COMPONENTS = ("unet", "vae", "text_encoder", "text_encoder_2")
+COMPONENTS = tuple(dict.fromkeys(folder for spec in FAMILIES for folder in spec.components))
 CONFIG_FOLDERS = ("scheduler", "tokenizer", "tokenizer_2")
 WEIGHTS = ".safetensors"
 # "model.fp16.safetensors" and, sharded, "model.fp16-00001-of-00002.safetensors"

@@ -10,7 +10,7 @@ from onetrainer.cli.screen import print_result
 from onetrainer.cli.show_metadata import metadata_lines, readable_metadata
 from onetrainer.cli.show_places import Description, image_at, is_image, run_at
 from onetrainer.errors import EXIT_USER, UserError
-from onetrainer.families.registry import FAMILY_LABELS
+from onetrainer.families.registry import FAMILIES, FAMILY_LABELS, family_spec
 from onetrainer.messages.formatting import format_size
 from onetrainer.model_files import (
     DESCRIPTIONS,
@@ -29,9 +29,6 @@ _FORMATS: Mapping[str, str] = {
     "folder": "a diffusers folder",
 }
 _PREDICTIONS = {"epsilon": "noise (epsilon)", "v_prediction": "velocity (v_prediction)"}
-_UNKNOWN_PREDICTION = (
-    "unknown; set model.prediction to train it (768-px models: v_prediction, 512-px base: epsilon)"
-)
 _UNUSUAL = (
     "unusual; single files can be opened only in the published sizes, so save it as a diffusers"
     " folder (output.model_format) to use it"
@@ -137,16 +134,20 @@ def _model_at(path: Path, *, everything: bool) -> Description:
 def _model_facts(model: ModelFile, name: str) -> Iterable[tuple[str, str]]:
     yield "Precision", model.precision
     made_for = NAMES.get(model.made_for or "", "")
-    if model.kind == "vae" and model.made_for in ("sd15", "sd2"):  # they share one VAE
-        made_for = f"{NAMES['sd15']} and {NAMES['sd2']}"
+    if model.kind == "vae" and model.made_for:  # some families share one
+        of = family_spec(model.made_for).vae_architecture
+        bases = [spec for spec in FAMILIES if not spec.base]
+        made_for = " and ".join(s.label for s in bases if s.vae_architecture == of) or made_for
     yield "Made for", made_for
     yield "Component sizes", _UNUSUAL if model.has_unusual_size else ""
     if model.kind not in _WITHOUT_PREDICTION:
         prediction = ""
         if model.prediction:
             prediction = f"{_PREDICTIONS[model.prediction]}, from {model.prediction_source}"
-        elif model.kind == "sd2":
-            prediction = _UNKNOWN_PREDICTION
+        elif model.kind in FAMILY_LABELS and family_spec(model.kind).several_predictions:
+            spec = family_spec(model.kind)
+            sides = ", ".join(f"{spec.side_of(p)}-px models: {p}" for p in spec.several_predictions)
+            prediction = f"unknown; set model.prediction to train it ({sides})"
         elif model.kind in FAMILY_LABELS:
             prediction = f"{_PREDICTIONS['epsilon']}, the default, as the file does not say"
         yield "Prediction", prediction

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from onetrainer import ROOT
 from onetrainer.errors import UserError
+from onetrainer.families.spec import CLIP_TOKENIZER
 from onetrainer.json_file import Document, read_json
 from onetrainer.run.run_folder import cannot_write, write_atomic
 
 CONFIGS = ROOT / "configs" / "demo"
 BASE = CONFIGS / "base"
-TOKENIZER = ROOT / "configs" / "models" / "sd15" / "tokenizer"
 
 # Written first; marks the folder as the demo's.
 MARKER = "about-this-demo.txt"
@@ -55,7 +55,7 @@ def write_demo(folder: Path) -> Path:
         for source in (path for path in BASE.rglob("*") if path.is_file()):
             target = folder / "base" / source.relative_to(BASE)
             _write(target, source.read_bytes(), replace=True)  # may be of another version
-        for source in TOKENIZER.iterdir():
+        for source in CLIP_TOKENIZER.iterdir():
             target = folder / "base" / "tokenizer" / source.name
             _write(target, source.read_bytes(), replace=True)
         for name, images in (("pictures/smiley", smileys()), ("signs/sign", signs())):

@@ -1,4 +1,4 @@
-"""Stable Diffusion 1.x, 2.x and XL, each with its inpainting model.
+"""Stable Diffusion 1.x, 2.x and XL, each with its inpainting model, and two relatives.
 
 Inpainting models are given a mask and a masked image besides the latents (Rombach et al. 2022,
 arXiv:2112.10752); other numbers are those of their base.
@@ -39,6 +39,7 @@ def _encoder(
 SD15 = FamilySpec(
     name="sd15",
     label="SD 1.5",
+    title="Stable Diffusion 1.5",
     description="an SD 1.5 model",
     engine=ENGINE,
     unet=UNET,
@@ -49,7 +50,9 @@ SD15 = FamilySpec(
             "text encoder",
             _encoder("cond_stage_model.transformer.", is_open_clip=False),
             width=768,
+            depth=12,
             comfy_name="clip_l",
+            other_names=("te1",),
             pad=END_TOKEN,
         ),
     ),
@@ -65,6 +68,7 @@ SD15 = FamilySpec(
 SD2 = FamilySpec(
     name="sd2",
     label="SD 2",
+    title="Stable Diffusion 2.1",
     description="an SD 2 model",
     engine=ENGINE,
     unet=UNET,
@@ -77,7 +81,10 @@ SD2 = FamilySpec(
             "text encoder",
             _encoder("cond_stage_model.model.", is_open_clip=True),
             width=1024,
+            depth=24,
             comfy_name="clip_h",
+            other_names=("te1",),
+            other_comfy_names=("clip_l",),
             clip_skip=2,
             missing_layers=1,
         ),
@@ -86,11 +93,23 @@ SD2 = FamilySpec(
     sides={"v_prediction": 768},
     text_width=1024,
     architecture="stable-diffusion-v2-512",
+    stated=("stable-diffusion-v2",),
     architectures={"v_prediction": "stable-diffusion-v2-768-v"},
     vae_architecture="stable-diffusion-v1/vae",
     series="SD 2.x",
     kohya_versions={"epsilon": "sd_v2", "v_prediction": "sd_v2_v"},
+    kohya_v2=True,
     pipeline="StableDiffusionPipeline",
+)
+# Layers that encode sizes; attention at the bottom of the way up; the second transformer block, and
+# those behind it, of any place.
+SDXL_LAYERS = (
+    r"(?:^|[._])(?:label_emb[._]0[._][02]|add_embedding[._]linear_[12])$"
+    r"|(?:^|[._])(?:up_blocks[._]0[._]attentions[._]\d|output_blocks[._][01][._]1)[._]"
+    r"(?:transformer_blocks|proj_)"
+    r"|(?:^|[._])(?:(?:down|up)_blocks[._]\d[._]attentions[._]\d|mid_block[._]attentions[._]0"
+    r"|(?:input|output)_blocks[._]\d+[._]1|middle_block[._]1)"
+    r"[._]transformer_blocks[._][1-9]\d*[._]"
 )
 SDXL = FamilySpec(
     name="sdxl",
@@ -108,6 +127,7 @@ SDXL = FamilySpec(
             "text encoder",
             _encoder("conditioner.embedders.0.transformer.", is_open_clip=False),
             width=768,
+            depth=12,
             comfy_name="clip_l",
             pad=END_TOKEN,
             clip_skip=2,
@@ -123,6 +143,7 @@ SDXL = FamilySpec(
                 has_projection=True,
             ),
             width=1280,
+            depth=32,
             comfy_name="clip_g",
             clip_skip=2,
             is_normed=False,
@@ -137,13 +158,16 @@ SDXL = FamilySpec(
     vae_scale=0.13025,
     fp16_vae="sdxl-vae-fp16-fix",
     has_size_conditioning=True,
+    levels=3,
     architecture="stable-diffusion-xl-v1-base",
+    stated=("sdxl", "stable-diffusion-xl"),
     vae_architecture="stable-diffusion-xl-v1-base/vae",
     series="SDXL",
     kohya_versions={"epsilon": "sdxl_base_v1-0", "v_prediction": "sdxl_base_v1-0"},
     pipeline="StableDiffusionXLPipeline",
     index_flags=("force_zeros_for_empty_prompt",),
     has_original_layer_names=True,
+    own_layers=SDXL_LAYERS,
 )
 SD15_INPAINTING = replace(
     SD15,
@@ -176,4 +200,36 @@ SDXL_INPAINTING = replace(
     architecture="stable-diffusion-xl-v1-inpainting",
     pipeline="StableDiffusionXLInpaintPipeline",
     index_flags=("force_zeros_for_empty_prompt", "requires_aesthetics_score"),
+)
+SD2_DEPTH = replace(
+    SD2,
+    name="sd2-depth",
+    base="sd2",
+    label="SD 2 depth",
+    description="an SD 2 depth model",
+    engine="",
+    other_channels=1,
+    architecture="stable-diffusion-v2-depth",
+    architectures={},
+    pipeline="StableDiffusionDepth2ImgPipeline",
+)
+# Improves the images of SDXL: larger, with its second text encoder alone.
+SDXL_REFINER = replace(
+    SDXL,
+    name="sdxl-refiner",
+    label="SDXL refiner",
+    description="an SDXL refiner, which improves another model's images",
+    engine="",
+    encoders=(
+        replace(
+            SDXL.encoders[1],
+            component=replace(SDXL.encoders[1].component, prefix="conditioner.embedders.0.model."),
+        ),
+    ),
+    text_width=1280,
+    levels=4,
+    architecture="stable-diffusion-xl-v1-refiner",
+    stated=("stable-diffusion-xl-v1-refiner",),
+    kohya_versions={},
+    series="",
 )

@@ -1,4 +1,4 @@
-"""Detection of the base model of a LoRA file from its keys, shapes and metadata.
+"""Detection of the base model of a LoRA file from its keys, shapes and metadata, by the specs.
 
 Shapes and names come first, since every program writes them; metadata comes second, since people
 merge and rename files. If neither is clear, the family is unknown: any guess would be wrong for
@@ -7,77 +7,55 @@ some files, and a LoRA on the wrong model has no effect or a bad one.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
-from onetrainer.model_files.adapter_keys import split
+from onetrainer.families.registry import narrowed, recognized_bases
+from onetrainer.families.spec import EncoderSpec, FamilySpec
+from onetrainer.model_files.adapter_keys import encoder_pattern, split
 from onetrainer.model_files.embedding_keys import BUNDLE
-from onetrainer.model_files.kinds import CONTEXT_WIDTHS, Kind
+from onetrainer.model_files.kinds import Kind
 
 Shapes = Mapping[str, Sequence[int]]
 
 # Models that have a transformer in the UNet's place: Flux, SD 3, HunyuanVideo, Wan and others. Some
-# share text encoders with SDXL, whose keys prove nothing then.
+# share text encoders with families of ours, whose keys prove nothing then.
 _OTHER_ARCHITECTURES = re.compile(
     r"^(?:base_model\.model\.)?transformer\.|^lora_transformer_|^lora_te3_|t5xxl"
     r"|(?:double|single|joint)_blocks[._]\d|transformer_blocks[._]\d+[._]attn[._]"
 )
-_FROM_OTHER_ARCHITECTURES: frozenset[Kind] = frozenset({"flux", "sd3"})
 
-# A block of a UNet's transformers, in diffusers' or in the original spelling, with its number.
-_BLOCK = (
+# What an attention to the text in a UNet's transformer reads, in diffusers' or in the original
+# spelling.
+_CONTEXT = re.compile(
     r"(?:^|[._])(?:(?:down|up)_blocks[._]\d[._]attentions[._]\d|mid_block[._]attentions[._]0"
-    r"|(?:input|output)_blocks[._]\d+[._]1|middle_block[._]1)[._]transformer_blocks[._](\d+)[._]"
+    r"|(?:input|output)_blocks[._]\d+[._]1|middle_block[._]1)[._]transformer_blocks[._]\d+[._]"
+    r"attn2[._]to_[kv]$"
 )
-_CONTEXT = re.compile(_BLOCK + r"attn2[._]to_[kv]$")
-_DEEP = re.compile(_BLOCK)  # only SDXL has more than one block in one place
-_SDXL_ONLY = re.compile(
-    r"(?:^|[._])(?:label_emb[._]0[._][02]|add_embedding[._]linear_[12])$"  # of sizes
-    # Attention at the bottom of the way up.
-    r"|(?:^|[._])(?:up_blocks[._]0[._]attentions[._]\d|output_blocks[._][01][._]1)[._]"
-    r"(?:transformer_blocks|proj_)"
+# A layer of CLIP: other text encoders have other names. Group: its number.
+_CLIP = (
+    r"(?:transformer\.)?(?:text_model[._])?"
+    r"(?:encoder[._]layers[._](\d+)[._](?:self_attn|mlp)[._]|text_projection)"
 )
-
-# A layer of CLIP: other text encoders have other names. Groups: its number, and what it reads.
-_CLIP = r"(?:transformer\.)?(?:text_model[._])?encoder[._]layers[._](\d+)[._](?:self_attn|mlp)[._]"
-_FIRST_ENCODER = re.compile(
-    rf"(?:^|\.)(?:(?:lora|lycoris|oft)_te1?_|text_encoder\.|clip_[lh]\.){_CLIP}(\w+)$"
-)
-_SECOND_ENCODER = re.compile(
-    r"(?:^|\.)(?:(?:lora|lycoris|oft)_te2_|text_encoder_2\.|clip_g\.)"
-    rf"(?:{_CLIP}|(?:transformer\.)?(?:text_model[._])?text_projection)"
-)
-_ONLY_ENCODER = re.compile(r"^(?:lora|lycoris|oft)_te_")  # files for two encoders number them
-_SD15_TEXT_LAYERS = 12
-_SD15_TEXT_WIDTH, _SD2_TEXT_WIDTH = 768, 1024
-
-_METADATA_PREFIXES: tuple[tuple[str, Kind], ...] = (
-    ("sdxl", "sdxl"),
-    ("stable-diffusion-xl-v1-refiner", "sdxl-refiner"),
-    ("stable-diffusion-xl", "sdxl"),
-    ("sd_v2", "sd2"),
-    ("stable-diffusion-v2", "sd2"),
-    ("sd_v1", "sd15"),
-    ("stable-diffusion-v1", "sd15"),
-    ("flux", "flux"),
-    ("sd3", "sd3"),
-    ("stable-diffusion-3", "sd3"),
-)
-"""Prefixes of ss_base_model_version and modelspec.architecture."""
 _METADATA_KEYS = ("ss_base_model_version", "modelspec.architecture")
 
 
 def family_of_adapter(shapes: Shapes, metadata: Mapping[str, str]) -> Kind | None:
     """Return the model that a LoRA file is for; None if unclear.
 
-    shapes: Shapes of all tensors by key. Inpainting models count as their base.
+    shapes: Shapes of all tensors by key. Models made from others count as their base.
     """
     layers = _layers(shapes)
     stated = family_by_metadata(metadata)
     if any(_OTHER_ARCHITECTURES.search(name) for name in layers):
-        return stated if stated in _FROM_OTHER_ARCHITECTURES else None
-    families = {kind for name, tensors in layers.items() if (kind := _layer_family(name, tensors))}
-    if "sdxl-refiner" in families:
-        families.discard("sdxl")  # most of its names are SDXL's
-    return _only(families) if families else stated
+        others = [spec.name for spec in recognized_bases() if not spec.has_unet]
+        return stated if stated in others else None
+    specs = recognized_bases()
+    possible = [
+        found for name, tensors in layers.items() if (found := _having(name, tensors, specs))
+    ]
+    if not possible:
+        return stated
+    return _only(_families(spec for spec in specs if all(spec in found for found in possible)))
 
 
 def is_for_other_architecture(shapes: Shapes) -> bool:
@@ -95,22 +73,41 @@ def _layers(shapes: Shapes) -> dict[str, dict[str, Sequence[int]]]:
     return layers
 
 
-def _layer_family(name: str, tensors: Shapes) -> Kind | None:
-    """Return the family that one layer indicates; None if unclear."""
-    if _CONTEXT.search(name) and (kind := CONTEXT_WIDTHS.get(_inputs(tensors))):
-        return kind
-    if _SDXL_ONLY.search(name) or _SECOND_ENCODER.search(name):
-        return "sdxl"
-    if (block := _DEEP.search(name)) and int(block[1]) > 0:
-        return "sdxl"
-    text = _FIRST_ENCODER.search(name)
-    if text is None:
-        return None
-    width = 0 if text[2] == "fc2" else _inputs(tensors)  # fc2 has the wider layer as input
-    if "clip_h." in name or int(text[1]) >= _SD15_TEXT_LAYERS or width == _SD2_TEXT_WIDTH:
-        return "sd2"
-    # SDXL's and Flux's first text encoder is SD 1.x's.
-    return "sd15" if _ONLY_ENCODER.search(name) and width == _SD15_TEXT_WIDTH else None
+def _having(name: str, tensors: Shapes, specs: Iterable[FamilySpec]) -> list[FamilySpec]:
+    """Return the models that a layer may be of; none if it is no proof."""
+    inputs = _inputs(tensors)
+    is_context = bool(_CONTEXT.search(name))
+    if found := [s for s in specs if is_context and s.has_unet and s.text_width == inputs]:
+        return found
+    if found := [s for s in specs if s.own_layers and re.search(s.own_layers, name)]:
+        return found
+    found = _having_encoder(name, inputs, specs)
+    return found if _only(_families(found)) else []  # several have the same text encoder
+
+
+def _having_encoder(name: str, inputs: int, specs: Iterable[FamilySpec]) -> list[FamilySpec]:
+    """Return the models with a layer of a text encoder: by its name, number and width."""
+    found = [
+        (spec, encoder, int(match.group(match.re.groups) or 0) if match.re.groups else 0)
+        for spec in specs
+        for encoder in spec.encoders
+        if (match := _layer_pattern(encoder).search(name))
+    ]
+    found = [(s, encoder, n) for s, encoder, n in found if n < (encoder.depth or n + 1)] or found
+    if not name.endswith("fc2"):  # it reads the wider layer
+        found = [each for each in found if each[1].width == inputs] or found
+    return [spec for spec, _, _ in found]
+
+
+@cache
+def _layer_pattern(encoder: EncoderSpec) -> re.Pattern[str]:
+    start = encoder_pattern(encoder).pattern
+    return re.compile(start + (_CLIP if encoder.component.has_text_level else ""))
+
+
+def _families(specs: Iterable[FamilySpec]) -> list[FamilySpec]:
+    """Return those that are families, or all: other models have layers of a family too."""
+    return narrowed(specs, lambda spec: bool(spec.engine))
 
 
 def _inputs(tensors: Shapes) -> int:
@@ -131,20 +128,28 @@ def _second(shape: Sequence[int]) -> int:
 
 def family_by_metadata(metadata: Mapping[str, str]) -> Kind | None:
     """Return the model that the metadata names; None if it names none, or several."""
-    families = {kind for key in _METADATA_KEYS if (kind := _stated_family(metadata.get(key, "")))}
-    if not families and metadata.get("ss_v2") == "True":
-        return "sd2"
-    return _only(families)
+    stated = [spec for key in _METADATA_KEYS if (spec := _stated(metadata.get(key, "").lower()))]
+    if not stated and metadata.get("ss_v2") == "True":
+        stated = [spec for spec in recognized_bases() if spec.kohya_v2]
+    return _only(dict.fromkeys(stated))
 
 
-def _stated_family(value: str) -> Kind | None:
-    return next(
-        (kind for prefix, kind in _METADATA_PREFIXES if value.lower().startswith(prefix)), None
-    )
+def _stated(text: str) -> FamilySpec | None:
+    """Return the model whose name a metadata entry begins with; the longest name counts."""
+    names = {
+        name: spec
+        for spec in recognized_bases()
+        for name in (
+            *(*spec.stated, spec.architecture),
+            *(*spec.architectures.values(), *spec.kohya_versions.values()),
+        )
+    }
+    longest = max((name for name in names if text.startswith(name)), key=len, default="")
+    return names.get(longest)
 
 
-def _only(families: Iterable[Kind]) -> Kind | None:
-    match list(families):
-        case [kind]:
-            return kind
+def _only(specs: Iterable[FamilySpec]) -> Kind | None:
+    match list(specs):
+        case [spec]:
+            return spec.name
     return None

@@ -6,6 +6,10 @@ utils/state_dict_utils.py.
 """
 
 import re
+from functools import cache
+
+from onetrainer.families import registry
+from onetrainer.families.spec import EncoderSpec
 
 DOWN, UP, MID, ALPHA, DORA = (
     "lora_down.weight",
@@ -80,7 +84,17 @@ def is_magnitude_key(key: str) -> bool:
 
 def is_text_encoder_key(key: str) -> bool:
     """Return whether a LoRA key belongs to a text encoder rather than the UNet."""
-    return key.removeprefix(WRAPPED).startswith(TEXT_STARTS)
+    bare = key.removeprefix(WRAPPED)
+    encoders = (encoder for spec in registry.FAMILIES for encoder in spec.encoders)
+    return bare.startswith(TEXT_STARTS) or any(encoder_pattern(e).match(bare) for e in encoders)
+
+
+@cache
+def encoder_pattern(encoder: EncoderSpec) -> re.Pattern[str]:
+    """Return the pattern of what precedes the layers of a text encoder, in any naming."""
+    lora, comfy = ("|".join(map(re.escape, n)) for n in (encoder.lora_names, encoder.comfy_names))
+    folder = re.escape(encoder.component.folder)
+    return re.compile(rf"(?:^|\.)(?:(?:lora|lycoris|oft)_(?:{lora})_|{folder}\.|(?:{comfy})\.)")
 
 
 def _old_name(attention: str, projection: str) -> str:

@@ -6,6 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from onetrainer.families import registry
+from onetrainer.families.spec import EncoderSpec
+from onetrainer.model_files.adapter_keys import encoder_pattern
 from onetrainer.model_files.embedding_keys import BUNDLE
 from onetrainer.tensor_files import TensorEntry, TensorTable
 
@@ -25,20 +28,6 @@ _DOWN = re.compile(
 _FIRST_OF_LOKR = re.compile(r"\.lokr_w1(?:_a)?$")
 _BLOCKS = re.compile(r"\.oft_blocks$")
 _CONVOLUTION = re.compile(r"lora_down\.|lora_A\b|lora\.down\.")
-_COMPONENTS = (
-    (re.compile(r"^lora_te2_|text_encoder_2\.|clip_g\."), "second text encoder"),
-    (re.compile(r"^lora_te1?_|^text_encoder\.|\.text_encoder\.|text_encoders\.|clip_[lh]\."),
-     "text encoder"),
-    (re.compile(r""), "UNet"),
-)  # fmt: skip
-_NAMINGS = (
-    (re.compile(r"^lora_(?:unet|te[12]?)_|^oft_unet_"), "kohya"),
-    (re.compile(r"^lycoris_"), "LyCORIS"),
-    (re.compile(r"^diffusion_model\.|^text_encoders\.|^clip_[lgh]\."), "ComfyUI"),
-    (re.compile(r"^(?:base_model\.model\.)?(?:unet|text_encoder(?:_2)?)\.|^(?:down|mid|up)_block"),
-     "diffusers"),
-    (re.compile(r"^(?:input_blocks|middle_block|output_blocks)\."), "original"),
-)  # fmt: skip
 _ALGORITHMS = (
     (re.compile(r"\.hada_"), "LoHa"),
     (re.compile(r"\.lokr_"), "LoKr"),
@@ -117,17 +106,45 @@ def adapter_of(table: TensorTable) -> Adapter:
     """Return the contents of an adapter file: alphas from its data, all else from its header."""
     entries = {name: e for name, e in table.entries.items() if not name.startswith(BUNDLE)}
     layers = {_SUFFIX.sub("", name) for name in entries}
-    parts = Counter(_first(_COMPONENTS, layer) for layer in layers)
+    parts = Counter(map(_component, layers))
     downs = {name: entry for name, entry in entries.items() if _DOWN.search(name) and entry.shape}
     return Adapter(
-        naming=_first(_NAMINGS, min(entries, default="")) or "unknown",
+        naming=_first(_namings(), min(entries, default="")) or "unknown",
         algorithms=_algorithms(entries),
-        layers={name: parts[name] for _, name in reversed(_COMPONENTS) if name in parts},
+        layers={word: parts[word] for word in ("UNet", *_encoder_labels()) if word in parts},
         ranks=sorted({entry.shape[0] for entry in downs.values()}),
         alphas=_alphas(table),
         factors=_sides(entries, _FIRST_OF_LOKR, 0),
         blocks=_sides(entries, _BLOCKS, -1),
     )
+
+
+def _encoders() -> list[EncoderSpec]:
+    return [encoder for spec in registry.FAMILIES for encoder in spec.encoders]
+
+
+def _component(layer: str) -> str:
+    """Return the label of a layer's component."""
+    found = (e.label for e in _encoders() if encoder_pattern(e).search(layer))
+    return next(found, "text encoder" if "text_encoders." in layer else "UNet")
+
+
+def _encoder_labels() -> list[str]:
+    return list(dict.fromkeys(("text encoder", *(encoder.label for encoder in _encoders()))))
+
+
+def _namings() -> tuple[tuple[re.Pattern[str], str], ...]:
+    lora = "|".join(name for encoder in _encoders() for name in encoder.lora_names)
+    comfy = "|".join(name for encoder in _encoders() for name in encoder.comfy_names)
+    folders = "|".join(encoder.component.folder for encoder in _encoders())
+    return (
+        (re.compile(rf"^lora_(?:unet|{lora})_|^oft_unet_"), "kohya"),
+        (re.compile(r"^lycoris_"), "LyCORIS"),
+        (re.compile(rf"^diffusion_model\.|^text_encoders\.|^(?:{comfy})\."), "ComfyUI"),
+        (re.compile(rf"^(?:base_model\.model\.)?(?:unet|{folders})\.|^(?:down|mid|up)_block"),
+         "diffusers"),
+        (re.compile(r"^(?:input_blocks|middle_block|output_blocks)\."), "original"),
+    )  # fmt: skip
 
 
 def _sides(entries: Mapping[str, TensorEntry], name: re.Pattern[str], side: int) -> list[int]:

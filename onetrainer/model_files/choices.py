@@ -2,7 +2,8 @@
 
 from onetrainer.config.run.model import FamilyName, PredictionChoice, ZeroSnrChoice
 from onetrainer.errors import UserError
-from onetrainer.families.registry import FAMILY_LABELS, base_of
+from onetrainer.families import registry
+from onetrainer.families.registry import FAMILY_LABELS, base_of, family_spec
 from onetrainer.families.spec import Prediction
 from onetrainer.model_files.kinds import DESCRIPTIONS, NAMES, PREDICTS, ModelFile
 
@@ -56,7 +57,7 @@ def require_published_size(model: ModelFile) -> None:
 def require_made_for(addition: ModelFile, family: FamilyName) -> None:
     """Raise UserError if a LoRA or an embedding is known to be for another base model."""
     owner = addition.made_for
-    # Additions for a base model also work on its inpainting model.
+    # Additions for a base model also work on the models made from it.
     if owner is None or owner in (family, base_of(family)):
         return
     what = DESCRIPTIONS[addition.kind].partition(",")[0].partition(" ")[2]
@@ -71,8 +72,8 @@ def require_made_for(addition: ModelFile, family: FamilyName) -> None:
 def require_vae(model: ModelFile, family: FamilyName) -> None:
     """Check that the file is a VAE for the family, or a model with one.
 
-    SDXL's latents differ from those of SD 1.5 and 2 but have the same shapes; a VAE file alone does
-    not state its family.
+    Latents of several families have the same shapes and differ by their scale; a VAE file alone
+    does not state its family.
 
     Raises:
         UserError: If it is not.
@@ -80,7 +81,8 @@ def require_vae(model: ModelFile, family: FamilyName) -> None:
     is_whole = model.kind in FAMILY_LABELS and "VAE" not in model.missing
     if model.kind == "vae" or is_whole:
         owner = model.kind if is_whole else model.made_for
-        if owner is not None and owner.startswith("sdxl") != family.startswith("sdxl"):
+        scale = family_spec(family).vae_scale
+        if owner is not None and family_spec(owner).vae_scale != scale:
             raise UserError(
                 f"{model.path.name}: this VAE is for {NAMES[owner]}, whose latents differ",
                 f"Expected a VAE for {NAMES[family]}",
@@ -102,13 +104,8 @@ def resolve_prediction(model: ModelFile, choice: PredictionChoice) -> Prediction
     """
     detected = model.prediction
     if choice == "auto":
-        if detected is None and model.kind == "sd2":
-            raise UserError(
-                f"{model.path.name}: this SD 2 model does not state its prediction type",
-                "The 768-pixel models (2.1, 2.0-v) predict velocity, the 512-pixel "
-                '"base" models noise',
-                'Choose "v_prediction" or "epsilon" as model.prediction',
-            )
+        if detected is None and model.kind in FAMILY_LABELS:
+            _require_single_prediction(model)
         return detected or "epsilon"
     if detected is not None and detected != choice and model.prediction_is_sure:
         raise UserError(
@@ -118,6 +115,23 @@ def resolve_prediction(model: ModelFile, choice: PredictionChoice) -> Prediction
             f'Choose "{detected}" or "auto" as model.prediction',
         )
     return choice
+
+
+def _require_single_prediction(model: ModelFile) -> None:
+    """Raise UserError if models of the family were published with several predictions."""
+    spec = family_spec(model.kind)
+    if not spec.several_predictions:
+        return
+    published = (
+        f"the {spec.side_of(prediction)}-pixel models predict {PREDICTS[prediction]}"
+        for prediction in spec.several_predictions
+    )
+    choices = " or ".join(f'"{prediction}"' for prediction in spec.several_predictions)
+    raise UserError(
+        f"{model.path.name}: this {spec.label} model does not state its prediction type",
+        f"As published, {', '.join(published)}",
+        f"Choose {choices} as model.prediction",
+    )
 
 
 def resolve_zero_snr(model: ModelFile, choice: ZeroSnrChoice) -> bool:
@@ -177,7 +191,8 @@ def _wrong_kind(model: ModelFile, family: FamilyName) -> UserError:
             f'The chosen family is "{family}"',
             f'Choose "{model.kind}" as model.family, or another model',
         )
-    if model.kind == "unknown" and model.unet_channels not in (0, 4, 9):
+    usual = {0, *(spec.unet_channels for spec in registry.FAMILIES)}
+    if model.kind == "unknown" and model.unet_channels not in usual:
         what += f"; its UNet has {model.unet_channels} input channels"
     name = NAMES.get(model.made_for or "", "")
     made_for = f" It was made for {name}" if name else ""

@@ -1,6 +1,7 @@
 """Tensor names of embeddings, in files of their own and bundled with a LoRA."""
 
 import re
+from collections.abc import Mapping
 
 from onetrainer.families.registry import FAMILIES
 
@@ -10,17 +11,24 @@ OUTPUT = "_out"
 """The suffix of a key whose vectors replace the encoder's output."""
 A1111_KEY = "string_to_param.*"
 
-# Our key for one encoder, and the spellings that mean the same. clip_l without clip_g is what
-# ComfyUI and OneTrainer's bundles call the only encoder, clip_h ComfyUI's word for SD 2's.
-SINGLE_KEY, SINGLE_SPELLINGS = "emb_params", ("emp_params", A1111_KEY, "clip_l", "clip_h")
-XL_KEYS = {
-    encoder.name: encoder.comfy_name
+# Our key for the only encoder of a model, and the spellings that mean the same: ComfyUI and
+# OneTrainer's bundles write the encoder's name.
+SINGLE_KEY = "emb_params"
+SINGLE_SPELLINGS = (
+    "emp_params",
+    A1111_KEY,
+    *{spec.encoders[0].comfy_name for spec in FAMILIES if spec.series and len(spec.encoders) == 1},
+)
+SEVERAL_KEYS: Mapping[str, str] = {
+    encoder.comfy_name: encoder.name
     for spec in FAMILIES
-    if len(spec.encoders) > 1
+    if spec.series and len(spec.encoders) > 1
     for encoder in spec.encoders
 }
-"""Keys of models with two encoders, by the encoder."""
-KEYS = (SINGLE_KEY, *SINGLE_SPELLINGS, *XL_KEYS.values())
+"""The encoders of models with several, by their keys."""
+KEYS = (SINGLE_KEY, *SINGLE_SPELLINGS, *SEVERAL_KEYS)
+OF_SEVERAL = SEVERAL_KEYS.keys() - set(SINGLE_SPELLINGS)
+"""Keys that only files for models with several encoders have."""
 
 # In A1111's pickles, followed by the token used in training, nearly always "*".
 _PARAMETER = re.compile(r"string_to_param\..*")

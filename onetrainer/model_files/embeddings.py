@@ -21,7 +21,7 @@ class Embedding:
     made_for: Kind | None
 
     def summary(self) -> str:
-        """Describe it, for example "cat: 4 vectors × 768 + 1280, for SDXL"."""
+        """Describe it, for example "cat: 4 vectors × 768, for SD 1.5"."""
         count = f"{self.vectors} vector{'s' if self.vectors != 1 else ''}"
         name = NAMES.get(self.made_for or "", "")
         made_for = f", for {name}" if name else ""

@@ -1,14 +1,15 @@
 """Recognition of diffusers folders, and a check that they are complete."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from onetrainer.errors import UserError
 from onetrainer.families import registry
-from onetrainer.families.registry import FAMILY_LABELS
+from onetrainer.families.registry import FAMILY_LABELS, narrowed
+from onetrainer.families.spec import FamilySpec
 from onetrainer.model_files.kinds import Kind
 from onetrainer.model_files.prediction_hints import PredictionHints, hints_in_scheduler
 from onetrainer.model_files.tensors import recognize, with_channels
@@ -19,19 +20,6 @@ INCOMPLETE = "The folder was not downloaded completely; download it again"
 DIFFUSERS_WEIGHTS, TRANSFORMERS_WEIGHTS = "diffusion_pytorch_model", "model"
 # The name of transformers' pickles; diffusers' are named like its safetensors files.
 _PICKLE_STEMS: Mapping[str, str] = {TRANSFORMERS_WEIGHTS: "pytorch_model"}
-# Components by the class or type that their config names.
-_COMPONENTS: Mapping[str, tuple[Kind, str]] = {
-    "AutoencoderKL": ("vae", DIFFUSERS_WEIGHTS),
-    "UNet2DConditionModel": ("unet", DIFFUSERS_WEIGHTS),
-    "CLIPTextModel": ("text-encoder", TRANSFORMERS_WEIGHTS),
-    "CLIPTextModelWithProjection": ("text-encoder", TRANSFORMERS_WEIGHTS),
-    "clip_text_model": ("text-encoder", TRANSFORMERS_WEIGHTS),
-}
-_ENCODERS: Mapping[str, str] = {
-    "text_encoder": "text encoder",
-    "text_encoder_2": "second text encoder",
-}
-_IMAGE_CHANNELS = 4
 
 
 @dataclass(frozen=True)
@@ -77,83 +65,113 @@ def weight_files(folder: Path, stem: str) -> list[Path]:
 
 def _pipeline_at(path: Path, index: Mapping[str, Any]) -> Folder:
     base = _base_of(path, index)
-    if base in ("sd3", "flux", "unknown"):
-        return Folder(base)
-    channels = _channels(_read_json(path / "unet" / "config.json"))
+    if base is None or not (base.engine or base.has_unet):
+        return Folder(base.name if base else "unknown")
+    unet = _read_json(path / base.unet.folder / "config.json")
+    channels = _channels(unet, base)
     kind = with_channels(base, channels)
+    if kind not in FAMILY_LABELS:
+        return Folder(kind, (), PredictionHints(), channels)
     scheduler = path / "scheduler" / "scheduler_config.json"
     hints = PredictionHints()
-    if kind in FAMILY_LABELS and scheduler.is_file():
+    if scheduler.is_file():
         hints = hints_in_scheduler(_read_json(scheduler), path.name)
-    if kind not in FAMILY_LABELS:
-        return Folder(kind, (), hints, channels)
-    # The UNet does not show which of the XL encoders it needs.
-    encoders = list(_ENCODERS) if base == "sdxl" else ["text_encoder"]
-    labels = {"vae": "VAE", **{name: _ENCODERS[name] for name in encoders}}
-    missing = tuple(label for name, label in labels.items() if _is_left_out(path, index, name))
-    tables = [*_tables(path / "unet", DIFFUSERS_WEIGHTS)]
-    for name, label in labels.items():
+    components = {"VAE": base.vae, **{e.label: e.component for e in base.encoders}}
+    missing = tuple(
+        label for label, each in components.items() if _is_left_out(path, index, each.folder)
+    )
+    tables = _tables(path / base.unet.folder, base.unet.weights)
+    for label, component in components.items():
         if label not in missing:
-            _read_json(path / name / "config.json")
-            stem = DIFFUSERS_WEIGHTS if name == "vae" else TRANSFORMERS_WEIGHTS
-            tables += _tables(path / name, stem)
-    tokenizer = path / "tokenizer"
-    has_both = (tokenizer / "vocab.json").is_file() and (tokenizer / "merges.txt").is_file()
-    if not has_both and not (tokenizer / "tokenizer.json").is_file():
-        raise UserError(
-            f"{tokenizer}: the tokenizer's vocabulary is missing",
-            "Expected vocab.json and merges.txt, or tokenizer.json",
-            INCOMPLETE,
-        )
+            _read_json(path / component.folder / "config.json")
+            tables += _tables(path / component.folder, component.weights)
+    if any(encoder.component.has_text_level for encoder in base.encoders):
+        tokenizer = path / "tokenizer"
+        has_both = (tokenizer / "vocab.json").is_file() and (tokenizer / "merges.txt").is_file()
+        if not has_both and not (tokenizer / "tokenizer.json").is_file():
+            raise UserError(
+                f"{tokenizer}: the tokenizer's vocabulary is missing",
+                "Expected vocab.json and merges.txt, or tokenizer.json",
+                INCOMPLETE,
+            )
     return Folder(kind, missing, hints, channels, None, tuple(tables))
 
 
-def _base_of(path: Path, index: Mapping[str, Any]) -> Kind:
-    """Return the family regardless of the UNet's input channels."""
-    pipeline = str(index.get("_class_name", ""))
-    if pipeline.startswith("StableDiffusion3"):
-        return "sd3"
-    if pipeline.startswith("Flux"):
-        return "flux"
-    if pipeline.startswith("StableDiffusionXL") or _is_named(index, "text_encoder_2"):
-        has_first = _is_named(index, "text_encoder") or (path / "text_encoder").is_dir()
-        return "sdxl" if has_first or not _is_named(index, "text_encoder_2") else "sdxl-refiner"
-    if not pipeline.startswith("StableDiffusion"):
-        return "unknown"
-    # SD 2 has OpenCLIP's text encoder with exact GELU; SD 1.x has OpenAI's.
-    config = path / "text_encoder" / "config.json"
-    if _is_left_out(path, index, "text_encoder"):
-        unet = _read_json(path / "unet" / "config.json")
-        return "sd2" if unet.get("use_linear_projection") else "sd15"
-    return "sd15" if _read_json(config).get("hidden_act", "quick_gelu") == "quick_gelu" else "sd2"
+def _base_of(path: Path, index: Mapping[str, Any]) -> FamilySpec | None:
+    """Return the model regardless of the UNet's input channels; None if it is unknown."""
+    bases = registry.recognized_bases()
+    folders = {folder for spec in bases for folder in spec.encoder_folders}
+    named = {folder for folder in folders if _is_named(index, folder)}
+    present = named | {folder for folder in folders if (path / folder).is_dir()}
+    specs = _of_pipeline(str(index.get("_class_name", "")), bases)
+    is_known = any(not spec.encoders or named <= spec.encoder_folders for spec in specs)
+    if not is_known:  # pipelines of other people have any name
+        specs = [spec for spec in bases if named and _is_named(index, spec.unet.folder)]
+    specs = narrowed(specs, lambda spec: named <= spec.encoder_folders)
+    specs = narrowed(specs, lambda spec: present <= spec.encoder_folders)
+    specs = narrowed(specs, lambda spec: named == spec.encoder_folders)
+    return _by_configs(path, index, specs)[0] if is_known or len(specs) == 1 else None
+
+
+def _of_pipeline(name: str, specs: Iterable[FamilySpec]) -> list[FamilySpec]:
+    """Return the models whose pipeline, or one of its tasks, this is."""
+    words = {spec.name: spec.pipeline.removesuffix("Pipeline") for spec in specs}
+    longest = max((w for w in words.values() if w and name.startswith(w)), key=len, default=None)
+    return [spec for spec in specs if words[spec.name] == longest]
+
+
+def _by_configs(path: Path, index: Mapping[str, Any], specs: list[FamilySpec]) -> list[FamilySpec]:
+    """Return those of the models that the config of the text encoder or of the UNet may be of."""
+    if len(specs) == 1:
+        return specs
+    encoder = specs[0].encoders[0].component.folder
+    if _is_left_out(path, index, encoder):
+        unet = _read_json(path / specs[0].unet.folder / "config.json")
+        is_convolution = not unet.get("use_linear_projection")
+        return narrowed(specs, lambda spec: spec.has_convolution_projections == is_convolution)
+    # OpenCLIP's text encoders have exact GELU.
+    config = _read_json(path / encoder / "config.json")
+    is_open_clip = config.get("hidden_act", "quick_gelu") != "quick_gelu"
+    return narrowed(
+        specs, lambda spec: (spec.encoders[0].component.names == "open-clip") == is_open_clip
+    )
 
 
 def _component_at(path: Path, config: Mapping[str, Any]) -> Folder:
     """Recognize the folder of a single component: a VAE, a UNet or a text encoder."""
     architectures = config.get("architectures")
-    names = [config.get("_class_name"), config.get("model_type")]
-    names += architectures if isinstance(architectures, list) else []
-    kind, stem = next(
-        (_COMPONENTS[name] for name in names if isinstance(name, str) and name in _COMPONENTS),
-        ("unknown", ""),
-    )
-    if kind == "unknown":
+    names = [config.get("_class_name"), *(architectures if isinstance(architectures, list) else [])]
+    if config.get("model_type") == "clip_text_model":
+        names.append("CLIPTextModel")
+    roles = {
+        component.network.partition(":")[2]: (kind, component.weights)
+        for spec in registry.FAMILIES
+        for kind, component in (
+            ("unet", spec.unet),
+            ("vae", spec.vae),
+            *(("text-encoder", encoder.component) for encoder in spec.encoders),
+        )
+    }
+    found = [roles[name] for name in names if isinstance(name, str) and name in roles]
+    if not found:
         return Folder("unknown")
-    channels = _channels(config) if kind == "unet" else 0
+    kind, stem = found[0]
+    channels = _channels(config, registry.FAMILIES[0]) if kind == "unet" else 0
     tables = tuple(_tables(path, stem))
     made_for = None
     if kind == "vae":
         factor = config.get("scaling_factor")
         # The first family with this factor: SD 2 has the VAE of SD 1.5.
-        made_for = next((spec.name for spec in registry.FAMILIES if spec.vae_scale == factor), None)
+        specs = registry.recognized()
+        made_for = next((spec.name for spec in specs if spec.vae_scale == factor), None)
     elif kind == "unet":
         entries = {name: entry for table in tables for name, entry in table.entries.items()}
         made_for = recognize(entries, {}).made_for
     return Folder(kind, (), PredictionHints(), channels, made_for, tables)
 
 
-def _channels(config: Mapping[str, Any]) -> int:
-    channels = config.get("in_channels", _IMAGE_CHANNELS)
+def _channels(config: Mapping[str, Any], base: FamilySpec) -> int:
+    channels = config.get("in_channels", base.latent_channels)
     return channels if isinstance(channels, int) else 0
 
 

@@ -10,24 +10,12 @@ from onetrainer.families.spec import Prediction
 
 Layout = Literal["folder", "single-file"]
 Kind = str
-"""The name of a family, of another model that is known, or one of `DESCRIPTIONS`."""
+"""The name of a family or of another recognized model, or one of `DESCRIPTIONS`."""
 
-NAMES = FamilyTexts(
-    lambda spec: spec.label,
-    {
-        "sdxl-refiner": "SDXL refiner",
-        "sd2-depth": "SD 2 depth",
-        "sd3": "SD 3",
-        "flux": "Flux",
-    },
-)
+NAMES = FamilyTexts(lambda spec: spec.label, is_recognizing=True)
 DESCRIPTIONS = FamilyTexts(
     lambda spec: spec.description,
     {
-        "sdxl-refiner": "an SDXL refiner, which improves another model's images",
-        "sd2-depth": "an SD 2 depth model",
-        "sd3": "an SD 3 model",
-        "flux": "a Flux model",
         "lora": "a LoRA, not a complete model",
         "embedding": "an embedding, not a complete model",
         "vae": "a VAE alone, not a complete model",
@@ -35,14 +23,8 @@ DESCRIPTIONS = FamilyTexts(
         "text-encoder": "a text encoder alone, not a complete model",
         "unknown": "not a Stable Diffusion model known to this version",
     },
+    is_recognizing=True,
 )
-CONTEXT_WIDTHS: Mapping[int, Kind] = {
-    768: "sd15",
-    1024: "sd2",
-    2048: "sdxl",
-    1280: "sdxl-refiner",
-}
-"""Width of the text embeddings for the UNet of each family."""
 PREDICTS: Mapping[Prediction, str] = {
     "epsilon": "noise",
     "v_prediction": "velocity",
@@ -54,7 +36,7 @@ PREDICTS: Mapping[Prediction, str] = {
 class ModelFile:
     """The description of a model file or folder.
 
-    missing: Absent components ("UNet", "VAE", "text encoder", "second text encoder"). prediction,
+    missing: Labels of absent components: "UNet", "VAE", "text encoder" …. prediction,
     zero_terminal_snr: None if unknown; prediction_source: What states the prediction.
     prediction_is_sure, zero_snr_is_sure: Whether a marker or scheduler config states it; metadata
     alone may be overruled. precision: "fp16", "bf16", "fp32", "mixed", or "" if unknown. has_ema:

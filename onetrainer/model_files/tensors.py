@@ -1,4 +1,4 @@
-"""Recognition of a model file from the names and shapes of its tensors.
+"""Recognition of a model file from the names and shapes of its tensors, by the families' specs.
 
 Names decide wherever possible, widths only where families differ in nothing else: the demo's small
 models have the names of the large ones.
@@ -9,28 +9,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from onetrainer.families import registry
-from onetrainer.families.registry import FAMILY_LABELS
+from onetrainer.families.registry import narrowed
+from onetrainer.families.spec import FamilySpec
 from onetrainer.model_files.adapter_family import family_by_metadata, family_of_adapter
-from onetrainer.model_files.embedding_keys import BUNDLE, OUTPUT, bundled, is_vectors
-from onetrainer.model_files.kinds import CONTEXT_WIDTHS, Kind
+from onetrainer.model_files.embedding_keys import (
+    BUNDLE,
+    OF_SEVERAL,
+    OUTPUT,
+    SEVERAL_KEYS,
+    bundled,
+    is_vectors,
+)
+from onetrainer.model_files.kinds import Kind
 from onetrainer.tensor_files import TensorEntry
 
 Entries = Mapping[str, TensorEntry]
 
-# The text encoders of each family in a single file, with labels.
-_ENCODERS: Mapping[str, Mapping[str, str]] = {
-    "sd15": {"cond_stage_model.transformer.": "text encoder"},
-    "sd2": {"cond_stage_model.model.": "text encoder"},
-    "sdxl": {
-        "conditioner.embedders.0.": "text encoder",
-        "conditioner.embedders.1.": "second text encoder",
-    },
-}
-_INPAINTING: Mapping[Kind, Kind] = {
-    "sd15": "sd15-inpainting",
-    "sd2": "sd2-inpainting",
-    "sdxl": "sdxl-inpainting",
-}
 _UNET = "model.diffusion_model."
 _EMA = "model_ema."
 # EMA weights have the names of the weights without dots.
@@ -41,8 +35,6 @@ _OTHER_SCHEDULES = ("edm_mean", "edm_vpred.sigma_max")
 _ADAPTER = re.compile(
     r"^lora_|^lycoris_|^oft_unet_|\.lora[._]|_lora\.|\.hada_w\d|\.lokr_w\d|\.oft_(?:blocks|R|diag)"
 )
-_EMBEDDING_WIDTHS: Mapping[int, Kind] = {768: "sd15", 1024: "sd2", 1280: "sdxl"}
-_LATENT_CHANNELS = 4
 
 
 @dataclass(frozen=True)
@@ -57,27 +49,22 @@ class Recognized:
 
 def recognize(entries: Entries, metadata: Mapping[str, str]) -> Recognized:
     """Recognize a file with these tensors; metadata is used only for `made_for`."""
-    for spec in registry.FAMILIES:
-        if spec.marks and all(_starts(entries, mark) for mark in spec.marks):
-            return Recognized(spec.name, (), spec.unet_channels)
-    if _starts(entries, _UNET, _EMA, "cond_stage_model.", "conditioner."):
-        return _recognize_whole(entries)
-    if any(_ADAPTER.search(name) for name in entries if not name.startswith(BUNDLE)):
-        shapes = {name: entry.shape for name, entry in entries.items()}
-        return Recognized("lora", made_for=family_of_adapter(shapes, metadata))
-    if embedding := _recognize_embedding(entries):
-        return _with_owner(embedding, metadata)
-    if any(name.startswith("controlnet_") or ".motion_modules." in name for name in entries):
-        return Recognized("unknown")  # additions with a UNet's blocks
-    # ComfyUI writes a UNet alone with this prefix; LoRAs with it are recognized above.
+    is_model = _starts(entries, _UNET, _EMA, *_encoder_prefixes())
+    if not is_model and (addition := _recognize_addition(entries, metadata)):
+        return addition
+    # ComfyUI writes a UNet alone without the first part of the prefix.
+    names = {name.removeprefix("model.").removeprefix("diffusion_model.") for name in entries}
+    for spec in registry.recognized():
+        if spec.marks and all(any(n.startswith(mark) for n in names) for mark in spec.marks):
+            missing = _missing(entries, spec) if spec.engine else ()
+            return Recognized(spec.name, missing, spec.unet_channels if spec.engine else 0)
+    if is_model:
+        return _recognize_model(entries)
     for prefix in ("diffusion_model.", ""):
-        if _starts(entries, f"{prefix}joint_blocks.", f"{prefix}double_blocks."):
-            return Recognized("flux" if _starts(entries, f"{prefix}double_blocks.") else "sd3")
         if _starts(entries, f"{prefix}input_blocks.", f"{prefix}down_blocks."):
             channels = _channels(entries, prefix)
-            return Recognized(
-                "unet", (), channels, with_channels(_base_of_unet(entries, prefix), channels)
-            )
+            base = _base_of_unet(entries, prefix)
+            return Recognized("unet", (), channels, with_channels(base, channels))
     if _starts(entries, "text_model.", "transformer.resblocks.", "text_projection"):
         return Recognized("text-encoder")
     if _starts(entries, _VAE, "decoder.conv_in.", "encoder.conv_in."):
@@ -85,82 +72,109 @@ def recognize(entries: Entries, metadata: Mapping[str, str]) -> Recognized:
     return Recognized("unknown")
 
 
-def with_channels(base: Kind, channels: int) -> Kind:
-    """Return the kind of a UNet by its input channels: 4 latent channels, 5 more for inpainting."""
-    match base, channels:
-        case "sd2", 5:
-            return "sd2-depth"
-        case _, 4:
-            return base
-        case _, 9:
-            return _INPAINTING.get(base, "unknown")
-        case _:
-            return "unknown"
+def with_channels(base: FamilySpec, channels: int) -> Kind:
+    """Return the model of a base, or one made from it, by the input channels of the UNet."""
+    found = (
+        spec.name
+        for spec in registry.recognized()
+        if base.name in (spec.name, spec.base) and spec.unet_channels == channels
+    )
+    return next(found, "unknown")
 
 
 def family_of_vectors(shapes: Mapping[str, Sequence[int]]) -> Kind | None:
     """Return the family of an embedding by its vectors' shapes by key; None if unknown."""
-    if any(key.removesuffix(OUTPUT) == "clip_g" for key in shapes):
-        return "sdxl"
+    if keys := {key.removesuffix(OUTPUT) for key in shapes} & OF_SEVERAL:
+        encoders = {SEVERAL_KEYS[key] for key in keys}
+        return next(s.name for s in registry.FAMILIES if encoders <= set(s.encoder_names))
     widths = {shape[-1] for shape in shapes.values() if shape}
-    return _EMBEDDING_WIDTHS.get(widths.pop()) if len(widths) == 1 else None
+    return _embedding_widths().get(widths.pop()) if len(widths) == 1 else None
 
 
-def _recognize_whole(entries: Entries) -> Recognized:
-    if _starts(entries, _UNET + "joint_blocks."):
-        return Recognized("sd3")
-    if _starts(entries, _UNET + "double_blocks."):
-        return Recognized("flux")
+def _embedding_widths() -> dict[int, Kind]:
+    """Return the families by the width of their only or last text encoder."""
+    bases = [spec for spec in registry.recognized_bases() if spec.series]
+    return {spec.encoders[-1].width: spec.name for spec in bases}
+
+
+def _encoder_prefixes() -> set[str]:
+    """Return the beginnings of the text encoders' names in single files that have a UNet."""
+    return {
+        encoder.component.prefix.partition(".")[0] + "."
+        for spec in registry.recognized_bases()
+        if spec.has_unet
+        for encoder in spec.encoders
+    }
+
+
+def _recognize_addition(entries: Entries, metadata: Mapping[str, str]) -> Recognized | None:
+    """Recognize what is used with a model: LoRAs, embeddings, and what this program cannot use."""
+    if any(_ADAPTER.search(name) for name in entries if not name.startswith(BUNDLE)):
+        shapes = {name: entry.shape for name, entry in entries.items()}
+        return Recognized("lora", made_for=family_of_adapter(shapes, metadata))
+    if embedding := _recognize_embedding(entries):
+        return _with_owner(embedding, metadata)
+    if any(name.startswith("controlnet_") or ".motion_modules." in name for name in entries):
+        return Recognized("unknown")  # they have a UNet's blocks
+    return None
+
+
+def _recognize_model(entries: Entries) -> Recognized:
     channels = _channels(entries, _UNET)
     has_unet = _starts(entries, _UNET)
     base = _base_by_encoders(entries) or _base_of_unet(entries, _UNET)
     # A file without a UNet counts as one with the usual channels.
-    kind = with_channels(base, channels or (0 if has_unet else _LATENT_CHANNELS))
+    kind = with_channels(base, channels or (0 if has_unet else base.latent_channels))
+    has_sizes = _starts(entries, _UNET + "label_emb.")
     if any(name in entries for name in _OTHER_SCHEDULES):
-        return Recognized("unknown", (), channels)
-    if not _starts(entries, _VAE, "cond_stage_model.", "conditioner."):
+        kind = "unknown"
+    elif not _starts(entries, _VAE, *_encoder_prefixes()):
         return Recognized("unet", (), channels, kind)
-    if kind not in FAMILY_LABELS:
+    elif has_sizes and not base.has_size_conditioning:
+        kind = "unknown"  # an unCLIP model
+    spec = next((spec for spec in registry.FAMILIES if spec.name == kind), None)
+    if spec is None:
         return Recognized(kind, (), channels)
-    components = {_UNET: "UNet", _VAE: "VAE", **_ENCODERS[base]}
-    missing = tuple(label for prefix, label in components.items() if not _starts(entries, prefix))
+    missing = _missing(entries, spec)
     if {"UNet", "VAE"} <= set(missing) and not _starts(entries, _EMA):
         return Recognized("text-encoder", made_for=kind)
     return Recognized(kind, missing, channels)
 
 
-def _base_by_encoders(entries: Entries) -> Kind | None:
-    """Return the family by its text encoders; None if there are none."""
-    has_label = _starts(entries, _UNET + "label_emb.")
-    if _starts(entries, "conditioner.embedders.1."):
-        return "sdxl"
-    if _starts(entries, "conditioner.embedders.0.model."):
-        return "sdxl-refiner"
-    if _starts(entries, "conditioner."):
-        return "sdxl"
-    if _starts(entries, "cond_stage_model.model."):
-        return "unknown" if has_label else "sd2"  # with labels it is an unCLIP model
-    if _starts(entries, "cond_stage_model.transformer."):
-        return "sd15"
+def _missing(entries: Entries, spec: FamilySpec) -> tuple[str, ...]:
+    """Return the labels of the components that a single file lacks."""
+    components = {"UNet": spec.unet, "VAE": spec.vae}
+    components |= {encoder.label: encoder.component for encoder in spec.encoders}
+    return tuple(
+        label for label, component in components.items() if not _starts(entries, component.prefix)
+    )
+
+
+def _base_by_encoders(entries: Entries) -> FamilySpec | None:
+    """Return the model by its text encoders; None if there are none."""
+    for spec in registry.recognized_bases():
+        prefixes = [encoder.component.prefix for encoder in spec.encoders]
+        if prefixes and _starts(entries, *prefixes):
+            return spec
     return None
 
 
-def _base_of_unet(entries: Entries, prefix: str) -> Kind:
-    """Return the family of a UNet alone, in either naming."""
-    if _starts(entries, f"{prefix}label_emb.", f"{prefix}add_embedding."):
-        # The refiner has one level more than the base.
-        is_deep = _starts(entries, f"{prefix}input_blocks.9.", f"{prefix}down_blocks.3.")
-        return "sdxl-refiner" if is_deep else "sdxl"
+def _base_of_unet(entries: Entries, prefix: str) -> FamilySpec:
+    """Return the model of a UNet alone, in either naming; the first of those it may be."""
     unet = {name: entry for name, entry in entries.items() if name.startswith(prefix)}
+    has_sizes = _starts(unet, f"{prefix}label_emb.", f"{prefix}add_embedding.")
+    has_fourth = _starts(unet, f"{prefix}input_blocks.9.", f"{prefix}down_blocks.3.")
     projection = _first(unet, ".proj_in.weight")
     context = _first(unet, ".attn2.to_k.weight")
-    # proj_in is a matrix in SD 2 and a convolution in SD 1.x; some programs write a
-    # convolution for both.
+    specs = [spec for spec in registry.recognized_bases() if spec.has_unet]
+    specs = narrowed(specs, lambda spec: spec.has_size_conditioning == has_sizes)
+    specs = narrowed(specs, lambda spec: (spec.levels > 3) == has_fourth)
+    # Some programs write convolutions for matrices.
     if projection is not None and len(projection.shape) == 2:
-        return "sd2"
-    if context is not None and CONTEXT_WIDTHS.get(context.shape[-1]) == "sd2":
-        return "sd2"
-    return "sd15"
+        specs = narrowed(specs, lambda spec: not spec.has_convolution_projections)
+    if context is not None:
+        specs = narrowed(specs, lambda spec: spec.text_width == context.shape[-1])
+    return specs[0]
 
 
 def _channels(entries: Entries, prefix: str) -> int:
@@ -181,9 +195,10 @@ def _with_owner(recognized: Recognized, metadata: Mapping[str, str]) -> Recogniz
 
 def _recognize_vae(entries: Entries) -> Recognized:
     """Recognize a VAE alone by its latent channels."""
+    known = {spec.latent_channels for spec in registry.FAMILIES}
     for prefix in (_VAE, ""):
         entry = entries.get(f"{prefix}decoder.conv_in.weight")
-        if entry is not None and len(entry.shape) == 4 and entry.shape[1] != _LATENT_CHANNELS:
+        if entry is not None and len(entry.shape) == 4 and entry.shape[1] not in known:
             return Recognized("unknown")
     return Recognized("vae")
 
@@ -198,9 +213,9 @@ def _recognize_embedding(entries: Entries) -> Recognized | None:
     # diffusers names an embedding's only tensor by its token.
     match list(entries.values()):
         case [TensorEntry(shape=(*rest, width), dtype=dtype)] if (
-            len(rest) < 2 and width in _EMBEDDING_WIDTHS and "F" in dtype
+            len(rest) < 2 and width in _embedding_widths() and "F" in dtype
         ):
-            return Recognized("embedding", made_for=_EMBEDDING_WIDTHS[width])
+            return Recognized("embedding", made_for=_embedding_widths()[width])
     return None
 
 

@@ -1,7 +1,7 @@
 """Embedding (textual inversion) files: placeholder tokens and their vectors.
 
 Read in every form in use, written in the two that most programs read: `emb_params` for models with
-one text encoder, `clip_l` and `clip_g` for SDXL.
+one text encoder, and the encoders' names for models with several.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,9 +18,10 @@ from onetrainer.families.registry import FAMILIES
 from onetrainer.model_files.adapter_keys import is_adapter_key
 from onetrainer.model_files.embedding_keys import (
     A1111_KEY,
+    OF_SEVERAL,
     OUTPUT,
+    SEVERAL_KEYS,
     SINGLE_KEY,
-    XL_KEYS,
     bundled,
     is_a1111,
     is_vectors,
@@ -103,8 +104,8 @@ def parse_embedding(
         name, renamed = next(iter(renamed)), {SINGLE_KEY: next(iter(renamed.values()))}
     if len(renamed) < max(len(tensors), 1) or not all(map(is_vectors, renamed)):
         raise _foreign_error(source, tensors)
-    is_xl = any(key.removesuffix(OUTPUT) == list(XL_KEYS.values())[-1] for key in renamed)
-    encoders = {key: name for name, key in XL_KEYS.items()} if is_xl else {}
+    is_of_several = any(key.removesuffix(OUTPUT) in OF_SEVERAL for key in renamed)
+    encoders = SEVERAL_KEYS if is_of_several else {}
     vectors: dict[str, Tensor] = {}
     outputs: dict[str, Tensor] = {}
     for key, tensor in renamed.items():
@@ -136,14 +137,15 @@ def bundled_tensors(embedding: Embedding) -> dict[str, Tensor]:
     """Return an embedding's tensors by the keys of a bundle."""
     # With one encoder, the keys other programs expect in a bundle: A1111 and ComfyUI the first,
     # the only program that reads outputs the second.
-    inside = {SINGLE_KEY: A1111_KEY, SINGLE_OUTPUT_KEY: next(iter(XL_KEYS.values())) + OUTPUT}
+    inside = {SINGLE_KEY: A1111_KEY, SINGLE_OUTPUT_KEY: next(iter(SEVERAL_KEYS)) + OUTPUT}
     return {inside.get(key, key): tensor for key, tensor in to_tensors(embedding).items()}
 
 
 def to_tensors(embedding: Embedding) -> dict[str, Tensor]:
     """Return an embedding's tensors by the keys that other programs know."""
-    keys = {"te": SINGLE_KEY, **XL_KEYS}
-    outputs = {"te": SINGLE_OUTPUT_KEY, **{te: key + OUTPUT for te, key in XL_KEYS.items()}}
+    several = {encoder: key for key, encoder in SEVERAL_KEYS.items()}
+    keys = {"te": SINGLE_KEY, **several}
+    outputs = {"te": SINGLE_OUTPUT_KEY, **{te: key + OUTPUT for te, key in several.items()}}
     return {
         **{keys[name]: vectors for name, vectors in embedding.vectors.items()},
         **{outputs[name]: vectors for name, vectors in embedding.outputs.items()},
@@ -194,7 +196,7 @@ def _vector_names(path: Path, names: list[str]) -> list[str]:
             "Expected an embedding, or a LoRA that bundles some",
             "Choose another file, or leave out the embedding's name",
         )
-    if len(names) > 2 * len(XL_KEYS) and not any(map(is_a1111, names)):
+    if len(names) > 2 * len(SEVERAL_KEYS) and not any(map(is_a1111, names)):
         raise _foreign_error(path.name, names)
     # A1111's files also hold its training state.
     return [name for name in names if is_a1111(name)] or names

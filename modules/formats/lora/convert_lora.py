@@ -16,7 +16,7 @@ from modules.formats.lora.lora_names import Naming
 from modules.formats.lora.standard_names import standard_names
 from onetrainer.config.run.model import FamilyName
 from onetrainer.errors import UserError
-from onetrainer.families.registry import base_of, families_with
+from onetrainer.families.registry import any_base, base_of, families_with
 from onetrainer.jobs.convert_request import Precision
 from onetrainer.messages.formatting import format_size
 from onetrainer.model_files import inspect_model
@@ -133,7 +133,7 @@ def _other_family_error(path: Path, kind: Kind | None = None) -> UserError:
     family = NAMES[kind] if kind else "another model family, such as Flux"
     return UserError(
         f"{path.name}: this is a LoRA for {family}",
-        "Expected a LoRA for SD 1.x, SD 2.x or SDXL",
+        f"Expected a LoRA for {any_base(lambda spec: spec.series)}",
         "Choose another file; others cannot be converted",
     )
 

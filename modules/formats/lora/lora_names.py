@@ -130,28 +130,21 @@ def _unet_rows(base: str, tensors: Iterable[str]) -> Iterator[Row]:
 def _text_rows(base: str, component: LoraComponent, tensors: Iterable[str]) -> Iterator[Row]:
     encoders = family_spec(base).encoders
     encoder = next(each for each in encoders if each.name == component)
-    diffusers_name, clip = encoder.component.folder, encoder.comfy_name or component
-    # Some programs write lora_te1_ and clip_l for the one encoder of SD 1.x and 2.x.
-    is_only = len(encoders) == 1 and component == "te"
-    kohya_encoders = ("te", "te1") if is_only else (component,)
-    clip_encoders = (clip, "clip_l") if is_only else (clip,)
+    folder = encoder.component.folder
     for path in dict.fromkeys(canonical_path(component, _layer_path(name)) for name in tensors):
         written: dict[Naming, str] = {
             "kohya": f"lora_{component}_{kohya_path(path)}",
-            "diffusers": f"{diffusers_name}.{path}",
-            "comfyui": f"text_encoders.{clip}.transformer.{path}",
+            "diffusers": f"{folder}.{path}",
+            "comfyui": f"text_encoders.{encoder.comfy_names[0]}.transformer.{path}",
         }
         others = [
             spelling
-            for spelling_path in (path, path.removeprefix(TEXT_LEVEL))
+            for each in (path, path.removeprefix(TEXT_LEVEL))
             for spelling in (
-                *(f"lora_{encoder}_{kohya_path(spelling_path)}" for encoder in kohya_encoders),
-                *(f"{LYCORIS}{encoder}_{kohya_path(spelling_path)}" for encoder in kohya_encoders),
-                *(
-                    f"text_encoders.{encoder}.transformer.{spelling_path}"
-                    for encoder in clip_encoders
-                ),
-                f"{diffusers_name}.{spelling_path}",
+                *(f"lora_{name}_{kohya_path(each)}" for name in encoder.lora_names),
+                *(f"{LYCORIS}{name}_{kohya_path(each)}" for name in encoder.lora_names),
+                *(f"text_encoders.{name}.transformer.{each}" for name in encoder.comfy_names),
+                f"{folder}.{each}",
             )
         ]
         yield Layer(component, path), written, tuple(others)

@@ -10,7 +10,7 @@ from onetrainer.families.registry import family_spec, folder_of, lora_components
 
 @cache
 def standard_names(base: str) -> LayerNames:
-    """Return the names of every layer of a full-size model; takes a second for SDXL, once."""
+    """Return the names of every layer of a full-size model; takes up to a second, once."""
     spec, tensors = family_spec(base), {}
     for component in lora_components(base):
         network = spec.components[folder_of(component)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from modules.formats.files.component_configs import MODELS, Config, read_config
+from modules.formats.files.component_configs import Config, read_config
 from modules.formats.files.files import (
     atomic_folder,
     atomic_write,
@@ -19,6 +19,7 @@ from modules.formats.files.tensor_source import cast_lazily
 from modules.formats.models.single_file import convert_extras
 from modules.formats.models.whole_model import INDEX, Description, WholeModel
 from onetrainer.errors import UserError
+from onetrainer.families.spec import CLIP_TOKENIZER
 
 EXTRAS_FILE = "original_extras.safetensors"
 """Tensors that only single files hold, kept for conversion back to one."""
@@ -132,7 +133,7 @@ def _copy_tokenizer(folder: Path, description: Description) -> None:
         _write_json(folder / TOKENIZER_CONFIG, _without_places(config))
     if not any((folder / name).is_file() for name in ("vocab.json", "tokenizer.json")):
         for name in VOCABULARY:
-            _copy(MODELS / "sd15" / "tokenizer" / name, folder / name)
+            _copy(CLIP_TOKENIZER / name, folder / name)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""Names of the text encoders of SD 2 and SDXL in OpenCLIP's layout, from ours.
+"""Names of OpenCLIP's text encoders in their own layout, from ours.
 
 Source: the model definition of mlfoundations/open_clip.
 """

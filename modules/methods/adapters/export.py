@@ -42,7 +42,7 @@ def adapter_metadata(
     known = {
         "ss_network_module": kind.network_module,
         "ss_base_model_version": family_spec(base).kohya_versions.get(prediction, base),
-        "ss_v2": str(base == "sd2"),
+        "ss_v2": str(family_spec(base).kohya_v2),
         **dimensions,
     }
     return known | ({ARGUMENTS: json.dumps(arguments)} if arguments else {})

@@ -14,7 +14,6 @@ from transformers import (
     CLIPVisionModelWithProjection,
 )
 
-from modules.formats.files.component_configs import MODELS
 from modules.formats.files.tensor_source import TensorReader, open_tensors
 from modules.memory.empty import build_empty
 from modules.rewards.networks.clip import Clip
@@ -29,8 +28,8 @@ from modules.rewards.networks.clip_convert import (
 )
 from modules.rewards.networks.network_files import NetworkFiles, fill_network
 from onetrainer.errors import UserError
+from onetrainer.families.spec import CLIP_TOKENIZER
 
-TOKENIZER = MODELS / "sd15" / "tokenizer"  # OpenCLIP's networks have the same vocabulary
 Published = Literal["vit-l-14", "vit-h-14"]
 # Width and layers of the vision tower and of the text tower, whose width both project to.
 _PUBLISHED: Mapping[Published, tuple[tuple[int, int], tuple[int, int]]] = {
@@ -123,7 +122,7 @@ def _configs(
 
 @cache  # loading it takes a quarter of a second
 def _common_tokenizer() -> CLIPTokenizer:
-    tokenizer: CLIPTokenizer = CLIPTokenizer.from_pretrained(TOKENIZER, local_files_only=True)
+    tokenizer: CLIPTokenizer = CLIPTokenizer.from_pretrained(CLIP_TOKENIZER, local_files_only=True)
     return tokenizer
 
 

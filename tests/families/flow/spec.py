@@ -33,6 +33,7 @@ FLOW = FamilySpec(
     shift=3.0,
     architecture="flow-test",
     vae_architecture="flow-test/vae",
+    pipeline="FlowPipeline",
     models=Path(__file__).parent / "configs",
     marks=("transformer.patches.", "byte_encoder."),
 )

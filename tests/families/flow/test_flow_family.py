@@ -1,16 +1,19 @@
 """A family with another backbone, text encoder and noise process, registered by one line."""
 
 import json
+import shutil
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from modules.families.registry import load_family
 from modules.forecast.forecast import Planner, target_of
 from modules.formats.models.component_shapes import build_empty
 from modules.jobs.train import train
 from onetrainer.config.base.encoders import FAMILY
 from onetrainer.config.fields import settings as all_settings
+from onetrainer.config.run.model import Model
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix
 from onetrainer.families import registry
@@ -59,14 +62,33 @@ def settings():
 
 
 def write_model(path):
+    state = {
+        FLOW.components[folder].prefix + name: tensor
+        for folder, tensors in untrained().items()
+        for name, tensor in tensors.items()
+    }
+    save_file(state, path)
+
+
+def write_folder(path):
+    shutil.copytree(FLOW.configs, path)
+    for folder, tensors in untrained().items():
+        save_file(tensors, path / folder / f"{FLOW.components[folder].weights}.safetensors")
+    return path
+
+
+def untrained():
+    """The tensors of every component, by its folder."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        state = {}
-        for folder, component in FLOW.components.items():
-            values = json.loads((FLOW.configs / folder / "config.json").read_text())
-            for name, tensor in build_empty(component, values).state_dict().items():
-                state[component.prefix + name] = 0.1 * torch.randn(tensor.shape)
-    save_file(state, path)
+        return {
+            folder: {
+                name: 0.1 * torch.randn(tensor.shape)
+                for name, tensor in build_empty(component, values).state_dict().items()
+            }
+            for folder, component in FLOW.components.items()
+            if (values := json.loads((FLOW.configs / folder / "config.json").read_text()))
+        }
 
 
 def started(config, **changes):
@@ -85,6 +107,37 @@ def errors(document):
 def test_its_file_is_recognized(config):
     found = inspect_model(config.parent / "base.safetensors")
     assert (found.kind, found.missing) == ("flow", ())
+
+
+def test_its_file_without_a_component_is_recognized_as_incomplete(config):
+    path = config.parent / "base.safetensors"
+    save_file({n: t for n, t in load_file(path).items() if not n.startswith("vae.")}, path)
+    found = inspect_model(path)
+    assert (found.kind, found.missing) == ("flow", ("VAE",))
+
+
+def test_its_folder_is_recognized_and_opens_as_its_file_does(config):
+    path = write_folder(config.parent / "folder")
+    found = inspect_model(path)
+    assert (found.kind, found.missing, found.precision) == ("flow", (), "fp32")
+    file, folder = (loaded(each) for each in (config.parent / "base.safetensors", path))
+    for name, tensor in file.unet.state_dict().items():
+        assert torch.equal(tensor, folder.unet.state_dict()[name])
+    shutil.rmtree(path / "byte_encoder")
+    assert inspect_model(path).missing == ("byte encoder",)
+
+
+def loaded(path):
+    section = Model(family="flow", path=str(path))
+    return load_family(section, compute_dtype=torch.float32, device=torch.device("cpu"))
+
+
+@pytest.mark.parametrize("layer", ["lora_bytes_fc1", "byte_encoder.fc1"])
+def test_a_lora_of_its_text_encoder_is_recognized(config, layer):
+    path = config.parent / "lora.safetensors"
+    save_file({f"{layer}.lora_down.weight": torch.zeros(2, 16)}, path)
+    found = inspect_model(path)
+    assert (found.kind, found.made_for) == ("lora", "flow")
 
 
 def test_memory_and_time_of_its_runs_are_forecast(config):
