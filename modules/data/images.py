@@ -28,7 +28,7 @@ def decode_pixels(item: Item, transform: ImageTransform, file: BinaryIO) -> Tens
 
 
 def decode_conditioning(item: Item, transform: ImageTransform, file: BinaryIO) -> Tensor:
-    """Decode the conditioning image of an item, the input of inpainting models.
+    """Decode the conditioning image of an item, the input of models that see one.
 
     An image of another size is first stretched to that of the item's image. Raises ImageError
     about the item if it cannot be read.

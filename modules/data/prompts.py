@@ -118,6 +118,6 @@ class PromptBatches:
 
 
 def time_ids_of(size: tuple[int, int], count: int) -> Tensor:
-    """Return SDXL's size conditioning of uncropped images, (count, 6), see `Family.predict`."""
+    """Return the size conditioning of uncropped images, (count, 6), see `Family.predict`."""
     width, height = size
     return torch.tensor([[height, width, 0, 0, height, width]] * count, dtype=torch.float32)

@@ -35,7 +35,7 @@ def storage_dtype(
     if trained_as is not None:
         return trained_as
     if component == "vae":
-        # float32 by default: VAEs were trained in it, and SDXL's overflows in fp16.
+        # float32 by default: VAEs were trained in it, and some overflow in fp16.
         return torch.float32 if vae_precision == "auto" else compute_dtype(vae_precision)
     if component == "rewards" and precision == "fp16":
         return torch.float32  # small gradients of a reward would underflow

@@ -35,8 +35,8 @@ class PlacementInputs:
     encoders: the text encoders' names. trained: the networks whose own weights train.
     predicts: whether a step runs the UNet. encodes_images, encodes_text: whether each step does,
     rather than caching. samples: whether samples may be generated. encodes_blanks: whether caching
-    encodes empty images, as inpainting UNets need them. scores: whether steps decode images and
-    score them.
+    encodes empty images, as UNets that see masked images need them. scores: whether steps decode
+    images and score them.
     """
 
     encoders: Sequence[str]

@@ -25,7 +25,7 @@ Rows = Mapping[str, Tensor]
 def initial_embedding(family: Family, token: EmbeddingToken, *, seed: int) -> Embedding:
     """Return the initial vectors, float32, of a token that replaces input or output.
 
-    An output token keeps its input vectors, so that the rest of the prompt, and SDXL's pooled
+    An output token keeps its input vectors, so that the rest of the prompt, and the pooled
     vector, depend on the initial text; its file holds them too.
 
     Raises:

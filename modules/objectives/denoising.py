@@ -91,7 +91,7 @@ class Denoising:
             self._process.network_times(task.timesteps),
             conditioning,
             time_ids=batch.time_ids,
-            masked=self._inpainting_input(batch),
+            masked=self._masked_input(batch),
         ).float()
         per_item = self._per_item(predicted, task, weights, base)
         weighed = self._apply_weights(per_item, batch, task.timesteps)
@@ -109,7 +109,7 @@ class Denoising:
         latents = self._to_device(batch.moments.mean).expand(count, -1, -1, -1)
         noise = self._to_device(probe.noise)
         conditioning = batch.conditioning or self._family.encode_text(batch.captions)
-        masked = self._inpainting_input(batch)
+        masked = self._masked_input(batch)
         predicted = self._family.predict(
             levels.add_noise(latents, noise, timesteps),
             self._process.network_times(timesteps),
@@ -173,7 +173,7 @@ class Denoising:
             return None
         rows = [row for row, is_needed in enumerate(needs_base) if is_needed]
         indices = self._to_device(torch.tensor(rows))
-        masked = self._inpainting_input(batch)
+        masked = self._masked_input(batch)
         with self._base_model(), torch.no_grad(), uncached_autocast(self._device):
             predicted = self._family.predict(
                 task.noisy[indices],
@@ -238,8 +238,8 @@ class Denoising:
             return per_item
         return per_item * self._to_device(factors)
 
-    def _inpainting_input(self, batch: Batch) -> Tensor | None:
-        """Return an inpainting model's extra input, on the device; None means all is masked."""
+    def _masked_input(self, batch: Batch) -> Tensor | None:
+        """Return the mask and the masked image, on the device; None means all is masked."""
         return None if batch.masked is None else self._to_device(batch.masked)
 
     def _to_device(self, tensor: Tensor) -> Tensor:

@@ -123,7 +123,7 @@ def _run_lines(run: Document) -> list[str]:
 
 
 def _trains(document: Mapping[str, Any]) -> str:
-    """Describe what a run trains, for example "a LoRA of rank 16 for SDXL, on base.safetensors"."""
+    """Describe what a run trains, for example "a LoRA of rank 16 for SD 2, on my.safetensors"."""
     method = str(value_at(document, "method.kind") or "lora")
     rank = value_at(document, "method.rank")
     family = str(value_at(document, "model.family") or "")

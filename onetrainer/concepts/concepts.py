@@ -39,7 +39,7 @@ class ConceptSettings:
         caption_text: caption of all images for that source.
         require_captions: whether it is an error if no image has a caption.
         uses_captions: whether captions are used at all.
-        conditioning: conditioning images of an inpainting model.
+        conditioning: conditioning images, for a model that sees them.
     """
 
     setting_path: str

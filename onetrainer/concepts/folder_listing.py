@@ -21,7 +21,7 @@ MASK_SUFFIX = "-masklabel.png"
 """Ending of a mask's name in place of its image's extension, as in people's existing folders."""
 
 CONDITIONING_SUFFIX = "-condlabel.png"
-"""The same for conditioning images of inpainting models."""
+"""The same for conditioning images, which some models see."""
 
 NAMELESS = "its name, or that of its folder, has an unknown encoding; rename it"
 """Reason for names that are not text on this system: seeds, messages and the cache need names."""

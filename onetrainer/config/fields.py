@@ -77,7 +77,7 @@ class Setting:
         return noun + self._range() + (", or nothing" if self.is_optional else "")
 
     def choice_label(self, value: Any) -> str:
-        """Return the label of a choice's value: "SD 1.5" for "sd15"; the value if it has none."""
+        """Return the label of a choice's value: "automatic" for "auto"; itself if it has none."""
         return self.ui.choices.get(str(value), str(value))
 
     @property

@@ -14,7 +14,7 @@ from onetrainer.dataset.caption_sampling import captions_vary, plain_caption, sa
 from onetrainer.dataset.items import Item
 
 MAX_VARYING_CAPTIONS = 10_000
-"""Most randomly varied captions to cache: 1.2 GB for SD 1.5 in 16 bits, 3.2 GB for SDXL.
+"""Most randomly varied captions to cache: 1.2 to 3.2 GB in 16 bits, depending on the family.
 Most are used once, so encoding them within the steps takes no longer, but then the text encoders
 are needed on the device.
 """

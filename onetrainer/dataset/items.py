@@ -37,7 +37,7 @@ class Item:
         width: in pixels, upright (after EXIF rotation).
         height: in pixels, upright.
         mask: file of the loss mask, equal to path if it is the alpha channel; None without a mask.
-        conditioning: file of the conditioning image of an inpainting model, if there is one.
+        conditioning: file of the image that the model sees as a condition, if there is one.
         concept: index of its concept in the dataset.
         group: folder below the concept's folder, "" for that itself.
         name: path below the concept's folder, with "/" and NFC on every system. It seeds all

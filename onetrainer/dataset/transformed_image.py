@@ -39,8 +39,8 @@ LUMA = (0.299, 0.587, 0.114)
 """Weights of red, green and blue in gray. Source: ITU-R BT.601."""
 
 MIDDLE = 0.5
-"""The value that contrast does not change. Not the image's own mean: a conditioning image of an
-inpainting model has another one, so their colors would diverge.
+"""The value that contrast does not change. Not the image's own mean: its conditioning image
+has another one, so their colors would diverge.
 """
 
 Smoothing = Literal["images", "masks"]

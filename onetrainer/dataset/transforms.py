@@ -175,7 +175,7 @@ def bucket_at(item: Item, concept: ConceptSettings, number: int) -> Bucket:
 
 
 def size_conditioning(item: Item, transform: ImageTransform) -> tuple[float, ...]:
-    """Return SDXL's size conditioning (time_ids) in pixels.
+    """Return the size conditioning (time_ids) of models that have one, in pixels.
 
     Height and width of the original image, top and left of the crop in the scaled and flipped one,
     height and width of the crop. Source: Podell et al. 2023, arXiv:2307.01952, section 2.2.

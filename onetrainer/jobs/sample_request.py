@@ -81,7 +81,7 @@ class SampleRequest(Section):
 
     clip_skip: Annotated[int, Field(ge=0, le=12), Ui("Clip skip")] = 0
     """The text encoder layer to use, counted from the end: 1 for the last, up to 12. 0 is the
-    family's usual layer (SD 1.5: 1; SD 2, SDXL: 2)."""
+    layer that the model was trained with."""
 
     family: Annotated[FamilyName | None, Ui("Model family", choices=FAMILY_LABELS)] = None
     """The model's family; detected if left out."""

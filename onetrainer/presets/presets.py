@@ -33,7 +33,7 @@ _MAX_NAME_LENGTH = 4096
 
 @dataclass(frozen=True)
 class Preset:
-    """A named config file. name: its path below its folder without the extension ("sd15/lora")."""
+    """A named config file. name: its path below its folder without the extension ("dogs/lora")."""
 
     name: str
     path: Path

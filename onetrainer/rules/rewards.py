@@ -49,8 +49,8 @@ def _model_problems(config: TrainConfig, section: AlignProp) -> Iterator[Problem
         base = base_of(config.model.family)
         yield Problem(
             "model.family",
-            "an inpainting model paints into images, and reward training generates whole images",
-            "Expected a model that is not for inpainting",
+            "this model paints into images, and reward training generates whole images",
+            "Expected a model that generates whole images",
             "Train the model it was made from, or choose denoising as the objective.",
             choices=(Fix("objective.kind", "denoising"), Fix("model.family", base)),
         )

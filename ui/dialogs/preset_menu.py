@@ -6,24 +6,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onetrainer.errors import UserError
-from onetrainer.families.registry import FAMILY_LABELS
+from onetrainer.families.registry import FAMILIES, FAMILY_LABELS
 from onetrainer.json_file import read_json
 from onetrainer.presets.presets import Preset
 
 # Listed first in each family.
 RECOMMENDED = "lora"
 _ENDS = (". ", "; ", ": ")
-_FAMILY = re.compile(r" (?:for|of) (?:Stable Diffusion [\d.]+|SDXL)(?!'|\.\d)")
+_TITLES = "|".join(dict.fromkeys(re.escape(spec.title or spec.label) for spec in FAMILIES))
+_FAMILY = re.compile(rf" (?:for|of) (?:{_TITLES})(?!'|\.\d)")
 # Replacements of a family's name where something specific follows it.
 _SHORTER = (
-    (re.compile(r"Stable Diffusion [\d.]+ base\b"), "the base model"),
-    (re.compile(r"SDXL's"), "the"),
+    (re.compile(rf"(?:{_TITLES}) base\b"), "the base model"),
+    (re.compile(rf"(?:{_TITLES})'s"), "the"),
 )
 
 
 @dataclass(frozen=True)
 class MenuGroup:
-    """Presets under a title, such as "SDXL"."""
+    """Presets under a title, such as "SD 1.5"."""
 
     title: str
     presets: tuple[Preset, ...]
@@ -77,7 +78,7 @@ def without_family(description: str) -> str:
 
 
 def summary(description: str) -> str:
-    """Return the first part of a description: "LoRA for SDXL at 1024 px"."""
+    """Return the first part of a description: "LoRA for SD 1.5 at 512 px"."""
     ends = [place for place in (description.find(end) for end in _ENDS) if place > 0]
     return description[: min(ends)] if ends else description.rstrip(".")
 

@@ -24,14 +24,14 @@ def problem_lines(problems: Sequence[Problem]) -> tuple[str, str]:
 
 
 def capitalized(text: str) -> str:
-    """Capitalize a text unless it begins with a name: "sdxl.safetensors: …"."""
+    """Capitalize a text unless it begins with a name: "model.safetensors: …"."""
     place, colon, _ = text.partition(": ")
     is_name = bool(colon) and (" " not in place or "." in place)
     return text if is_name else text[:1].upper() + text[1:]
 
 
 def fix_label(fix: Fix, path: str) -> str:
-    """Return the label of the button that applies a fix: "Use SDXL", "Turn it off"."""
+    """Return the label of the button that applies a fix: "Use fp32", "Turn it off"."""
     setting = find_setting(fix.path)
     label = setting.ui.label if setting else fix.path
     if isinstance(fix.value, bool):
@@ -57,7 +57,7 @@ def join_list(words: Sequence[str]) -> str:
 
 
 def _with_labels(text: str, path: str) -> str:
-    """Replace names in a text by labels: "sdxl" by “SDXL”, model.family by “Model family”.
+    """Replace names in a text by labels: "auto" by “automatic”, model.family by “Model family”.
 
     Values are looked up in the settings that the text names, in the section of `path`, and in the
     variant choices of sections that the text names.

@@ -43,8 +43,8 @@ class Buckets(Section):
             search="bucket_reso_steps divisibility sides steps",
         ),
     ] = 0
-    """Every side is a multiple of this. 0 means 8 for SD 1.5 and SD 2, which keeps the area nearly
-    the same in every shape, and 64 for SDXL, as in its training."""
+    """Every side is a multiple of this. 0 means what the model was trained with, or 8, which keeps
+    the area nearly the same in every shape."""
 
     upscale_limit: Annotated[
         float,

@@ -36,9 +36,9 @@ class Data(Section):
     resolution: Annotated[
         int, Field(ge=64, le=4096, multiple_of=8), Ui("Resolution", unit="px", search="size")
     ] = 512
-    """Images are scaled to about this many pixels squared, keeping their shape. SD 1.5 was trained
-    at 512, SD 2 at 512 or 768, SDXL at 1024. More shows more detail and needs more memory and
-    time."""
+    """Images are scaled to about this many pixels squared, keeping their shape. Models
+    work best at the size that they were trained with, usually 512, 768 or 1024. More shows more
+    detail and needs more memory and time."""
 
     caption_source: Annotated[
         CaptionSource,

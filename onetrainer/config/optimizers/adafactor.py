@@ -83,7 +83,7 @@ class Adafactor(OptimizerSection):
     clips_itself = True
     kind: Literal["adafactor"] = "adafactor"
     lr: Lr = 1e-4
-    """The learning rate after warm-up. About 1e-4 for LoRA; between 4e-7 and 1e-5 for a whole SDXL
+    """The learning rate after warm-up. About 1e-4 for LoRA; between 4e-7 and 1e-5 for a whole
     model."""
     scale_parameter: _ScaleParameter = False
     """Scales updates with the size of the weights: the learning rate is then a fraction of them."""

@@ -61,7 +61,7 @@ class Hardware(Section):
         ),
     ] = "auto"
     """The number format of the VAE while it is not trained. "auto" is fp32, as Stable Diffusion's
-    VAEs were trained; SDXL's VAE gives black images in fp16."""
+    VAEs were trained; some give black images in fp16."""
 
     tf32: Annotated[bool, Ui("TF32", level="advanced", search="tf32 tensor cores fast fp32")] = True
     """Lets GPUs since the RTX 30 series compute fp32 products with a 10-bit fraction: several times
@@ -140,7 +140,7 @@ class Hardware(Section):
         ),
     ] = "cpu"
     """Where the text encoders and the VAE are stored while they are not needed. "same" keeps them
-    on the GPU, which saves short pauses and takes up to 2 GB with SDXL."""
+    on the GPU, which saves short pauses and takes up to 2 GB."""
 
     offload_activations: Annotated[
         float,

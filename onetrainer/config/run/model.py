@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from onetrainer.config.base.section import Section, Ui
-from onetrainer.families.registry import FAMILY_LABELS, require_known
+from onetrainer.families.registry import FAMILIES, FAMILY_LABELS, require_known
 
 FamilyName = Annotated[
     str,
@@ -27,8 +27,8 @@ class Model(Section):
 
     family: Annotated[
         FamilyName, Ui("Model family", search="architecture version sd", choices=FAMILY_LABELS)
-    ] = "sd15"
-    """The architecture of the base model: "sd15" is Stable Diffusion 1.x, "sd2" is 2.0 and 2.1."""
+    ] = FAMILIES[0].name
+    """The architecture of the base model. SD 1.5 stands for all of 1.x, SD 2 for 2.0 and 2.1."""
 
     path: Annotated[str, Ui("Base model", editor="model", search="checkpoint hub")] = ""
     """A diffusers folder, a single file in the original layout (.safetensors or .ckpt), or the name
@@ -67,7 +67,7 @@ class Model(Section):
         int, Field(ge=0, le=12), Ui("Clip skip", level="advanced", search="text encoder layer")
     ] = 0
     """Which layer of the text encoder is used, counted from the end as inference programs do: 1 is
-    the last. 0 is what the family was trained with: 1 for SD 1.5, 2 for SD 2 and SDXL."""
+    the last. 0 is the layer that the model was trained with."""
 
     offline: Annotated[bool, Ui("Offline", level="advanced", search="hub never use network")] = (
         False

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from tkinter import ttk
 
+from onetrainer.families.registry import any_base
 from ui.context import Context, View
 from ui.pages.welcome.icons import Draw, draw_demo, draw_images, draw_preset
 from ui.widgets.button import ButtonKind
@@ -13,7 +14,8 @@ from ui.widgets.scroller import Scroller
 
 _ICON_WIDTH, _ICON_HEIGHT = 96, 64
 _GAP = 14
-_LEAD = "OneTrainer trains Stable Diffusion and SDXL on your pictures: a style, a person, a thing."
+_LEAD = "OneTrainer trains Stable Diffusion on your pictures: a style, a person, a thing."
+_FAMILIES = any_base(lambda spec: spec.label)
 _KEYS = (
     "F5 starts   ·   Ctrl+F finds any setting   ·   F1 explains the current one   ·   "
     "“Keys” lists all shortcuts"
@@ -72,7 +74,7 @@ class WelcomePage(View):
             ),
             Way(
                 "Train on my pictures",
-                "Choose a base model, SD 1.5, SD 2 or SDXL, and a folder of pictures with "
+                f"Choose a base model, {_FAMILIES}, and a folder of pictures with "
                 "captions. All other settings have good defaults.",
                 "Choose a model",
                 "plain",
@@ -81,7 +83,7 @@ class WelcomePage(View):
             ),
             Way(
                 "Open a preset",
-                "Start with settings for SD 1.5, SD 2 or SDXL that come with the program, with "
+                f"Start with settings for {_FAMILIES} that come with the program, with "
                 "your own, or with those from somebody else.",
                 "Open a preset",
                 "plain",
