@@ -72,6 +72,23 @@ RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("__main__",),
     ),
 }
+# What a base model is stands in its spec and its engine; other files do not ask for one by name.
+FAMILY_ROOMS = ("onetrainer/families/", "modules/families/")
+FAMILY_NAMES = re.compile(r"\b(?:sd15|sd2|sdxl|te1|te2|text_encoder_2|inpainting)\b", re.IGNORECASE)
+NAMES_A_FAMILY: Mapping[str, str] = {
+    "onetrainer/config/data/data.py": "people look for a setting by what such models are called",
+    "onetrainer/config/migrate.py": "older configs",
+    "onetrainer/config/renamed.py": "older configs",
+    "modules/demo/train_base.py": "the demo's model is of one family",
+    # The settings of text encoders, a section for each of two.
+    "onetrainer/config/base/components.py": "sections of settings",
+    "onetrainer/config/base/encoders.py": "sections of settings",
+    "onetrainer/config/methods/": "sections of settings",
+    "onetrainer/rules/method.py": "sections of settings",
+    "modules/methods/full.py": "sections of settings",
+    "modules/methods/adapters/layer_settings.py": "sections of settings",
+}
+"""Files and folders that may, with the reason."""
 MOST_AT_THE_TOP = 6
 # R4: the rooms of the engine that see the whole config.
 SEE_THE_CONFIG = ("assembly", "forecast", "jobs")
@@ -191,6 +208,16 @@ def config_violations(sources: Iterable[Source]) -> Iterator[str]:
         for node in ast.walk(source.tree):
             if _names_whole_config(node):
                 yield f"{source.path}:{node.lineno}: only assembly may see the whole config"
+
+
+def family_violations(sources: Iterable[Source]) -> Iterator[str]:
+    """A family is one folder and one line: elsewhere nothing depends on which one it is."""
+    for source in sources:
+        if source.path.startswith((*FAMILY_ROOMS, *NAMES_A_FAMILY)):
+            continue
+        for number, line in enumerate(source.lines, 1):
+            if found := FAMILY_NAMES.search(line):
+                yield f"{source.path}:{number}: {found[0]} belongs into the spec of its family"
 
 
 def size_violations(source: Source) -> Iterator[str]:

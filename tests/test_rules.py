@@ -83,6 +83,10 @@ def test_r4_only_assembly_sees_the_whole_config(sources):
     assert _listed(rules.config_violations(sources)) == ""
 
 
+def test_families_are_named_where_they_are_described(sources):
+    assert _listed(rules.family_violations(sources)) == ""
+
+
 def test_r5_files_and_functions_are_small(everything):
     assert _listed(chain.from_iterable(map(rules.size_violations, everything))) == ""
 

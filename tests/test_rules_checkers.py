@@ -125,6 +125,20 @@ def test_long_file_and_long_function_are_found():
     assert list(rules.size_violations(parse("c.py", "\n" * 400))) == []
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "count"),
+    [
+        ("modules__a", 'if family == "sdxl": pass', 1),
+        ("ui__a", '"""For SDXL."""', 1),
+        ("onetrainer__a", "config.text_encoder_2", 1),
+        ("onetrainer__a", 'key.startswith("lora_te_")', 0),
+        ("onetrainer__families__new", 'name="sdxl"', 0),
+    ],
+)
+def test_family_named_outside_of_its_room_is_found(path, text, count):
+    assert len(list(rules.family_violations(_files(**{path: text})))) == count
+
+
 def test_deep_nesting_is_found_and_long_elif_chains_are_not():
     keywords = ["for a in b:", "while a:", "if a:", "with a:", "try:"]
     lines = [f"{'    ' * depth}{line}" for depth, line in enumerate(keywords, 1)]
