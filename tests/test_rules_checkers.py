@@ -133,6 +133,8 @@ def test_long_file_and_long_function_are_found():
         ("onetrainer__a", "config.text_encoder_2", 1),
         ("onetrainer__a", 'key.startswith("lora_te_")', 0),
         ("onetrainer__families__new", 'name="sdxl"', 0),
+        ("onetrainer__config__migrate", '"sdxl"', 0),
+        ("onetrainer__config__migrate", "", 1),
     ],
 )
 def test_family_named_outside_of_its_room_is_found(path, text, count):

@@ -117,8 +117,7 @@ def encode_images(
     )
     needs_input = any(concept.conditioning != "blank" for concept in transforms.concepts)
     conditioning = options.conditioning if needs_input else "blank"
-    types = entry_types(conditioning, family.spec.latent_side)
-    missing = [MissingEntries(job, entry_type) for entry_type in types]
+    missing = [MissingEntries(job, each) for each in entry_types(conditioning, family.spec)]
     reporter.total = sum(entries.total for entries in missing)
     for entries in missing:
         entries.encode()

@@ -14,6 +14,7 @@ from modules.data.shards import Kind, entry_key
 from onetrainer.config.data.data import Conditioning
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import ImageTransform
+from onetrainer.families.spec import FamilySpec
 from onetrainer.images.image_file import ImageError
 
 FORMAT = 2
@@ -68,12 +69,12 @@ class EntryType:
         return entry_key(*source, *transform.key(), encoder)
 
 
-def entry_types(conditioning: Conditioning, cell: int) -> tuple[EntryType, ...]:
+def entry_types(conditioning: Conditioning, family: FamilySpec) -> tuple[EntryType, ...]:
     """Return the entry types of a dataset.
 
-    conditioning: what a model that is given a masked image gets. cell: pixels per latent, along
-    each side.
+    conditioning: what a model that is given a masked image gets.
     """
+    cell = family.latent_side
     trained = (
         _mask_type(MASK, decode_mask, lambda item: item.mask, cell),
         EntryType(

@@ -28,7 +28,7 @@ class Unet(Section):
 
 
 class TextEncoder(Section):
-    """A network that reads captions: "te1" is the family's first, "te2" its second."""
+    """A network that reads captions: "te1" is the family's first."""
 
     # `Setting` has the family's own name of it in place of "text encoder".
 

@@ -18,7 +18,7 @@ FAMILY = "model.family"
 
 
 def encoders_by_key() -> dict[str, dict[str, EncoderSpec]]:
-    """Return the families' text encoders by key ("te1", "te2" …), then by family.
+    """Return the families' text encoders by key ("te1" …), then by family.
 
     Keys are positions, so that another family keeps the settings, and files need not name one.
     """
