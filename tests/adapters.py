@@ -7,8 +7,8 @@ from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.ia3 import Ia3
 from onetrainer.config.methods.low_rank import Dora, LoHa, LoKr, Lora
 from onetrainer.config.methods.oft import Oft
+from tests.batches import frames
 
-FRAME = torch.tensor([[64.0, 64, 0, 0, 64, 64]])
 KINDS: dict[str, Adapter] = {
     "lora": Lora(rank=4, alpha=2.0),
     "dora": Dora(rank=4, alpha=2.0),
@@ -41,5 +41,5 @@ def predict(family, *, side: int = 16, batch: int = 1) -> torch.Tensor:
     noisy = torch.randn(batch, 4, side, side, generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
         conditioning = family.encode_text(["a cat"] * batch)
-        steps, time_ids = torch.full((batch,), 500), FRAME.expand(batch, -1)
-        return family.predict(noisy, steps, conditioning, time_ids=time_ids)
+        steps = torch.full((batch,), 500)
+        return family.predict(noisy, steps, conditioning, time_ids=frames(batch))

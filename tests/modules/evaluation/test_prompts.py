@@ -12,10 +12,10 @@ from modules.methods.adapters.adapters import Adapters
 from modules.methods.embedding import Embeddings
 from modules.rewards.measures import Measure, brightness
 from modules.rewards.mixer import Mixer, NamedReward
-from modules.sampling.rollout import Rollout
 from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
 from onetrainer.config.methods.embedding import EmbeddingToken
 from tests import adapters, tiny
+from tests.batches import frames, rollout_of
 
 pytestmark = pytest.mark.usefixtures("few_blocks")
 
@@ -28,14 +28,7 @@ def evaluator(family, method=None, *, encoded=False, at_once=2, count=3):
     return Evaluator(
         family=family,
         validation=ValidationPrompts(PROMPTS, count, 4, (64, 64), texts, at_once),
-        rollout=Rollout(
-            family,
-            steps=2,
-            eta=1.0,
-            guidance=2.0,
-            train_device=tiny.CPU,
-            offload_device=tiny.CPU,
-        ),
+        rollout=rollout_of(family, steps=2, guidance=2.0, checkpoint=True),
         merged=nullcontext if method is None else method.merged,
         autocast=nullcontext,
         base_model=None if method is None else method.base_model,
@@ -89,8 +82,7 @@ def test_the_distance_is_that_of_noise_predictions_of_each_models_own_reading(na
 
             def noise_of(noisy=noisy, level=level, signal=signal, spread=spread):
                 text = family.encode_text([PROMPTS[0]]).repeated(2)
-                time_ids = torch.tensor([[64.0, 64, 0, 0, 64, 64]] * 2)
-                seen = family.predict(noisy, torch.full((2,), level), text, time_ids=time_ids)
+                seen = family.predict(noisy, torch.full((2,), level), text, time_ids=frames(2))
                 return (
                     seen
                     if family.process.prediction == "epsilon"

@@ -12,11 +12,10 @@ from modules.methods.merge import merge_loras
 from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.errors import UserError
 from tests import exports, tiny
+from tests.batches import FRAME
 from tests.cases import cases
 
 pytestmark = pytest.mark.usefixtures("few_blocks")
-
-FRAME = torch.tensor([[64.0, 64, 0, 0, 64, 64]])
 
 
 def predict(family) -> torch.Tensor:

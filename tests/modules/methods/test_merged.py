@@ -16,7 +16,8 @@ from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
 from onetrainer.config.methods.embedding import EmbeddingToken
 from onetrainer.config.methods.full import Full as FullSection
 from tests import pretend, tiny
-from tests.adapters import FRAME, KINDS, predict, section, shake
+from tests.adapters import KINDS, predict, section, shake
+from tests.batches import FRAME
 from tests.cases import cases
 from tests.managed import Calls
 

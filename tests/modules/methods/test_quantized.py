@@ -20,7 +20,8 @@ from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
 from onetrainer.config.methods.embedding import EmbeddingToken
 from onetrainer.errors import UserError
 from tests import pretend, tiny
-from tests.adapters import FRAME, KINDS, predict, section, shake
+from tests.adapters import KINDS, predict, section, shake
+from tests.batches import FRAME
 from tests.cases import cases
 
 pytestmark = pytest.mark.usefixtures("few_blocks")

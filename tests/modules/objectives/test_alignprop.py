@@ -14,11 +14,12 @@ from modules.objectives.alignprop import AlignProp
 from modules.objectives.trajectories import trajectories_of
 from modules.rewards.measures import Measure, brightness, color
 from modules.rewards.mixer import Mixer, NamedReward
-from modules.sampling.rollout import Rollout, Trajectory
+from modules.sampling.rollout import Trajectory
 from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.config.rewards import algorithms
 from onetrainer.config.rewards.alignprop import AlignProp as Section
-from tests import adapters, exact, tiny
+from tests import adapters, batches, exact, tiny
+from tests.batches import distance, frames, rollout_of, some_weights
 
 pytestmark = pytest.mark.usefixtures("few_blocks")
 
@@ -43,17 +44,11 @@ def batch_of(family, *places, is_encoded=True):
         step_prompts=PROMPTS,
         conditioning=conditioning,
         empty=empty,
-        time_ids=torch.tensor([[64.0, 64.0, 0.0, 0.0, 64.0, 64.0]] * len(places)),
+        time_ids=frames(len(places)),
         positions=places,
         weight=1 / 3,
         size=(64, 64),
     )
-
-
-def rollout_of(family, **changes):
-    settings = {"steps": STEPS, "eta": 1.0, "guidance": 3.0, "checkpoint": True}
-    devices = {"train_device": tiny.CPU, "offload_device": tiny.CPU}
-    return Rollout(family, **(settings | devices | changes))
 
 
 def objective_of(family, algorithm=None, *, method=None, anchor=0.0, denoising=None, **rollout):
@@ -63,7 +58,7 @@ def objective_of(family, algorithm=None, *, method=None, anchor=0.0, denoising=N
         family,
         section=section,
         mixer=MIXER,
-        rollout=rollout_of(family, **rollout),
+        rollout=rollout_of(family, **({"checkpoint": True} | rollout)),
         denoising=denoising,
         device=tiny.CPU,
         **contexts,
@@ -76,24 +71,9 @@ def family():
     return exact.family()
 
 
-def trained(family):
-    return [
-        weight.requires_grad_()
-        for path, weight in family.unet.named_parameters()
-        if path.endswith(("to_q.weight", "conv_out.weight"))
-    ]
-
-
 def gradient_of(objective, batch, weights):
     loss = objective.loss(batch, seed=SEED, step=STEP)
     return loss, torch.autograd.grad(loss.value, weights)
-
-
-def distance(found, expected):
-    total = torch.stack([each.norm() for each in expected]).norm()
-    return (
-        torch.stack([(a - b).norm() for a, b in zip(found, expected, strict=True)]).norm() / total
-    )
 
 
 ALGORITHMS = {
@@ -111,7 +91,7 @@ FEW = ("random", "draft_lv")
     "name", [*FEW, *(pytest.param(n, marks=pytest.mark.long) for n in ALGORITHMS if n not in FEW)]
 )
 def test_a_step_is_the_same_however_it_is_cut_into_microbatches(family, name):
-    weights = trained(family)
+    weights = some_weights(family)
     objective = objective_of(family, ALGORITHMS[name])
     whole, expected = gradient_of(objective, batch_of(family, 0, 1, 2), weights)
     parts = [gradient_of(objective, batch_of(family, *cut), weights) for cut in ((0,), (1, 2))]
@@ -124,7 +104,7 @@ def test_a_step_is_the_same_however_it_is_cut_into_microbatches(family, name):
 
 
 def test_the_loss_is_minus_the_trained_reward_and_reports_every_score(family):
-    trained(family)
+    some_weights(family)
     loss = objective_of(family, algorithms.AlignPropSteps(through="fixed", last_steps=2)).loss(
         batch_of(family, 0, 2), seed=SEED, step=STEP
     )
@@ -149,7 +129,7 @@ def noise_of(place, number):
 def drawn_by_hand(family, place, trajectory):
     """An image's latents by the documented draws."""
     batch = batch_of(family, place)
-    return rollout_of(family, checkpoint=False).generate(
+    return rollout_of(family).generate(
         start_of(place),
         conditioning=batch.conditioning,
         empty=batch.empty,
@@ -164,7 +144,7 @@ def warm(family, latents):
 
 
 def test_noise_is_a_function_of_seed_step_position_and_number(family):
-    weights = trained(family)
+    weights = some_weights(family)
     loss, found = gradient_of(
         objective_of(family, algorithms.Draft(last_steps=2)), batch_of(family, 1), weights
     )
@@ -175,7 +155,7 @@ def test_noise_is_a_function_of_seed_step_position_and_number(family):
 
 
 def test_draft_lv_averages_the_gradients_of_last_steps_from_the_same_image(family):
-    weights = trained(family)
+    weights = some_weights(family)
     loss, found = gradient_of(
         objective_of(family, algorithms.DraftLv(gradients_per_image=3)),
         batch_of(family, 1),
@@ -354,10 +334,8 @@ def test_images_of_the_user_are_trained_by_denoising():
         def validation(self, batch, probe):
             return batch, probe
 
-    from tests.modules.objectives.test_denoising import batch_of as images_of
-
     family = tiny.family()
-    batch = images_of(family, (0, 1))
+    batch = batches.batch_of(family, (0, 1))
     objective = objective_of(family, denoising=Denoising())
     assert objective.loss(batch, seed=1, step=2) == (batch, 1, 2)
     assert objective.validation(batch, None) == (batch, None)

@@ -11,20 +11,21 @@ from torch import nn
 from modules import seeds
 from modules.assembly.prompts import MixedBatches
 from modules.data.prompts import EMPTY, EncodedPrompts, PromptBatches
-from modules.interfaces import REWARD, Batch, LatentMoments
+from modules.interfaces import REWARD, LatentMoments
 from modules.methods.adapters.adapters import Adapters
 from modules.objectives.best_of_n import BestOfN, _shuffled
 from modules.objectives.candidate_files import RoundFiles
 from modules.objectives.candidates import Candidates
 from modules.objectives.denoising import Denoising
 from modules.rewards.mixer import Mixer, NamedReward
-from modules.sampling.rollout import Rollout, untrained
+from modules.sampling.rollout import untrained
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.rewards.algorithms import BestOfN as Section
 from onetrainer.errors import UserError
 from tests import tiny
 from tests.adapters import section as adapter_section
 from tests.adapters import shake
+from tests.batches import batch_of, frames, rollout_of
 from tests.managed import Calls
 
 CPU = torch.device("cpu")
@@ -71,15 +72,7 @@ def best_of_n(
         PROMPTS, EncodedPrompts.of(family, every) if encoded else None, *cut, SEED, (64, 64)
     )
     mixer = Mixer([NamedReward("mean", reward or Mean(), normalize=False)])
-    rollout = Rollout(
-        family,
-        steps=STEPS,
-        eta=1.0,
-        guidance=3.0,
-        train_device=CPU,
-        offload_device=CPU,
-        checkpoint=False,
-    )
+    rollout = rollout_of(family, steps=STEPS)
     candidates = Candidates(family, section, mixer, rollout, prompts, **more)
     denoising = Denoising(family, section=DenoisingSection(), device=CPU)
     return BestOfN(candidates, denoising, section.steps_per_round, rounds)
@@ -109,7 +102,7 @@ def drawn_alone(objective, number, place, candidate):
             normal("candidate-start")[None],
             conditioning=texts,
             empty=empty,
-            time_ids=torch.tensor([[64.0, 64, 0, 0, 64, 64]]),
+            time_ids=frames(1),
             trajectories=[untrained(STEPS)],
             noise=lambda _, step: normal("candidate-noise", step),
         )
@@ -147,14 +140,12 @@ def test_a_step_trains_on_the_kept_images_as_if_they_were_the_users(family):
     assert made.step == 5  # round 1 begins with step 4: nobody had drawn it
     order = [_shuffled(made, turn, seed=SEED, number=1) for turn in (2, 3)]
     prompts = [made.prompts[place] for place in order]
-    batch = Batch(
+    batch = replace(
+        batch_of(family, (0, 1), weight=0.5),
         moments=LatentMoments(made.latents[order], torch.zeros(2, 4, 8, 8)),
         captions=tuple(prompts),
         step_captions=tuple(prompts),
         conditioning=family.encode_text(prompts),
-        time_ids=torch.tensor([[64.0, 64, 0, 0, 64, 64]] * 2),
-        positions=(0, 1),
-        weight=0.5,
     )
     expected = objective.denoising.loss(batch, seed=SEED, step=5)
     torch.testing.assert_close(found.value, expected.value)
@@ -279,7 +270,6 @@ def test_what_is_generated_is_reported_and_the_callback_may_end_it(family):
 def test_images_of_the_users_are_trained_and_measured_by_denoising(family):
     denoising = SimpleNamespace(loss=lambda *_, **__: "learnt", validation=lambda *_: "measured")
     objective = replace(best_of_n(family), denoising=denoising)
-    moments = LatentMoments(torch.zeros(1, 4, 8, 8), torch.zeros(1, 4, 8, 8))
-    batch = Batch(moments, ("",), ("",), None, torch.zeros(1, 6), (0,), 1.0)
+    batch = batch_of(family, (0,))
     assert objective.loss(batch, seed=0, step=0) == "learnt"
     assert objective.validation(batch, None) == "measured"

@@ -6,39 +6,18 @@ import pytest
 import torch
 from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 
-from modules import seeds
-from modules.interfaces import Batch, LatentMoments
 from modules.objectives.denoising import Denoising
 from onetrainer.config.objectives.denoising import Denoising as Section
 from tests import tiny
+from tests.batches import SEED, STEP, batch_of, drawn, timesteps_of
 from tests.each import each
 
 pytestmark = pytest.mark.usefixtures("few_blocks")
-
-SEED, STEP = 3, 7
 
 
 @pytest.fixture(scope="module")
 def family():
     return tiny.family()
-
-
-def batch_of(family, positions, weight=0.25):
-    generator = torch.Generator().manual_seed(0)
-    mean = torch.randn(4, 4, 8, 8, generator=generator)[list(positions)]
-    std = torch.rand(4, 4, 8, 8, generator=generator)[list(positions)]
-    captions = tuple(f"an image of {number}" for number in positions)
-    with torch.no_grad():
-        conditioning = family.encode_text(captions)
-    return Batch(
-        moments=LatentMoments(mean, std),
-        captions=captions,
-        step_captions=captions,
-        conditioning=conditioning,
-        time_ids=torch.tensor([[64.0, 64.0, 0.0, 0.0, 64.0, 64.0]] * len(positions)),
-        positions=tuple(positions),
-        weight=weight,
-    )
 
 
 def per_item(family, batch):
@@ -58,16 +37,8 @@ def per_item(family, batch):
 def test_the_loss_is_the_mean_squared_error_of_what_the_model_predicts(name, prediction, zero_snr):
     family = tiny.family(name, prediction=prediction, zero_terminal_snr=zero_snr)
     batch = batch_of(family, (0, 1))
-
-    def generators(purpose):
-        return [seeds.generator(SEED, purpose, STEP, position) for position in (0, 1)]
-
-    latent, noise = (
-        torch.stack([torch.randn(4, 8, 8, generator=each) for each in generators(purpose)])
-        for purpose in ("latent", "noise")
-    )
-    drawn = [int(torch.randint(0, 1000, (1,), generator=g)) for g in generators("timestep")]
-    timesteps = torch.tensor(drawn)
+    latent, noise = drawn("latent", (0, 1)), drawn("noise", (0, 1))
+    timesteps = timesteps_of((0, 1))
     scheduler = DDPMScheduler(
         beta_start=0.00085,
         beta_end=0.012,
@@ -101,8 +72,8 @@ def test_an_image_has_the_same_loss_whatever_the_microbatch(family):
 
 def test_captions_are_encoded_when_nothing_is_cached(family):
     cached = batch_of(family, (0,))
-    noise_std = replace(cached, conditioning=None)
-    torch.testing.assert_close(per_item(family, noise_std).value, per_item(family, cached).value)
+    uncached = replace(cached, conditioning=None)
+    torch.testing.assert_close(per_item(family, uncached).value, per_item(family, cached).value)
 
 
 def test_sdxl_gets_sizes_and_pooled_text():

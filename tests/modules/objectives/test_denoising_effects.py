@@ -7,52 +7,29 @@ from dataclasses import replace
 import pytest
 import torch
 
-from modules import seeds
 from modules.diffusion.schedule import at
-from modules.interfaces import Batch, LatentMoments
 from modules.methods.adapters.adapters import Adapters
 from modules.objectives.denoising import Denoising
 from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.config.objectives.denoising import Denoising as Section
 from tests import tiny
+from tests.batches import SEED, STEP, batch_of, drawn, generators, timesteps_of
 
 pytestmark = pytest.mark.usefixtures("few_blocks")
-
-SEED, STEP, CPU = 3, 7, torch.device("cpu")
-FOUR = (0, 1, 2, 3)
 
 
 def section(**fields):
     return Section.model_validate_json(json.dumps(fields))
 
 
-def batch_of(family, positions=FOUR, **fields):
-    generator = torch.Generator().manual_seed(0)
-    places = list(positions)
-    mean, std = torch.randn(2, 4, 4, 8, 8, generator=generator)
-    captions = tuple(f"an image of {number}" for number in positions)
-    with torch.no_grad():
-        conditioning = family.encode_text(captions)
-    return Batch(
-        moments=LatentMoments(mean[places], std[places].abs()),
-        captions=captions,
-        step_captions=captions,
-        conditioning=conditioning,
-        time_ids=torch.tensor([[64.0, 64.0, 0.0, 0.0, 64.0, 64.0]] * len(places)),
-        positions=tuple(positions),
-        weight=0.25,
-        **fields,
-    )
-
-
 def loss(family, batch, **fields):
     with torch.no_grad():
-        return Denoising(family, section=section(**fields), device=CPU).loss(
+        return Denoising(family, section=section(**fields), device=tiny.CPU).loss(
             batch, seed=SEED, step=STEP
         )
 
 
-def masks(positions=FOUR):
+def masks(positions=(0, 1, 2, 3)):
     generator = torch.Generator().manual_seed(9)
     return torch.rand(4, 1, 8, 8, generator=generator).round()[list(positions)]
 
@@ -102,9 +79,7 @@ def test_weightings_change_the_value_and_not_the_loss_per_item(which, request):
 def test_min_snr_weighs_each_image_by_its_timestep(velocity):
     batch = batch_of(velocity)
     plain = loss(velocity, batch)
-    drawn = [seeds.generator(SEED, "timestep", STEP, p) for p in FOUR]
-    timesteps = torch.cat([torch.randint(0, 1000, (1,), generator=g) for g in drawn])
-    alphas = velocity.process.levels.alphas_cumprod[timesteps]
+    alphas = velocity.process.levels.alphas_cumprod[timesteps_of()]
     ratio = alphas / (1 - alphas)
     expected = (plain.per_item * ratio.clamp(max=5) / (ratio + 1)).sum() * 0.25
     ours = loss(velocity, batch, weighting={"kind": "min_snr"})
@@ -144,20 +119,14 @@ def test_input_perturbation_is_in_what_is_seen_and_not_in_the_target(which, requ
     second = loss(moved, batch, noise={"input_perturbation": 0.1})
     assert torch.equal(first.per_item, second.per_item)  # a prediction of 0: the target alone
     ((noisy, timesteps),), ((other, _),) = plain.asked, moved.asked
-    extra = torch.stack(
-        [
-            torch.randn(4, 8, 8, generator=seeds.generator(SEED, "input-noise", STEP, p))
-            for p in FOUR
-        ]
-    )
-    spread = at(family.process.levels.noise, timesteps)
-    torch.testing.assert_close(other - noisy, 0.1 * spread * extra, rtol=0, atol=1e-6)
+    extra = at(family.process.levels.noise, timesteps) * drawn("input-noise")
+    torch.testing.assert_close(other - noisy, 0.1 * extra, rtol=0, atol=1e-6)
 
 
 def test_the_range_of_timesteps_is_what_the_model_sees(family):
     recorder, batch = _Recorder(family), batch_of(family)
     timesteps = {"kind": "uniform", "lowest": 0.4, "highest": 0.41}
-    objective = Denoising(recorder, section=section(timesteps=timesteps), device=CPU)
+    objective = Denoising(recorder, section=section(timesteps=timesteps), device=tiny.CPU)
     for step in range(30):
         objective.loss(batch, seed=SEED, step=step)
     seen = torch.cat([timesteps for _, timesteps in recorder.asked])
@@ -210,7 +179,7 @@ def test_some_images_are_shown_without_their_mask(family):
     settings = {"unmasked_weight": 0.0, "unmasked_probability": 0.5}
     chances = [
         float(torch.rand((), generator=generator, dtype=torch.double))
-        for generator in (seeds.generator(SEED, "unmasked", STEP, p) for p in FOUR)
+        for generator in generators("unmasked")
     ]
     shown = torch.tensor([chance < 0.5 for chance in chances])
     assert shown.any()
@@ -219,60 +188,55 @@ def test_some_images_are_shown_without_their_mask(family):
     torch.testing.assert_close(ours, plain * shown)
 
 
-def own_predictions(family, recorder, batch):
-    (noisy, timesteps), *_ = recorder.asked
+def predictions(trained, batch):
+    """The base model's own and the trained one's, of what is shown for a batch."""
+    recorder = _Recorder(trained[2])
+    loss(recorder, batch)
+    ((noisy, timesteps),) = recorder.asked
+    told = {"time_ids": batch.time_ids}
     with torch.no_grad():
-        return family.predict(noisy, timesteps, batch.conditioning, time_ids=batch.time_ids)
+        return [f.predict(noisy, timesteps, batch.conditioning, **told) for f in trained[::-2]]
+
+
+def beside_base(trained, batch, **fields):
+    """The loss where the base model's own predictions can be had."""
+    family, method, _ = trained
+    made = section(**fields)
+    objective = Denoising(family, section=made, device=tiny.CPU, base_model=method.base_model)
+    with torch.no_grad():
+        return objective.loss(batch, seed=SEED, step=STEP)
 
 
 @pytest.mark.parametrize("is_cached", [True, False])
 def test_outside_the_mask_the_base_models_prediction_is_kept(trained, is_cached):
-    family, method, before = trained
-    batch = replace(batch_of(before), mask=masks())
-    recorder = _Recorder(before)
-    loss(recorder, batch)
-    own = own_predictions(before, recorder, batch)
-    now = own_predictions(family, recorder, batch)
-    noise = torch.stack(
-        [torch.randn(4, 8, 8, generator=seeds.generator(SEED, "noise", STEP, p)) for p in FOUR]
-    )
+    batch = replace(batch_of(trained[2]), mask=masks())
+    own, now = predictions(trained, batch)
     inside, outside = masks(), 1 - masks()
-    expected = ((now - noise) ** 2 * (inside + 0.2 * outside)).mean(dim=(1, 2, 3))
+    expected = ((now - drawn("noise")) ** 2 * (inside + 0.2 * outside)).mean(dim=(1, 2, 3))
     expected = expected + (3 * outside * (now - own) ** 2).mean(dim=(1, 2, 3))
-    objective = Denoising(
-        family,
-        section=section(mask={"unmasked_weight": 0.2, "prior_weight": 3.0}),
-        device=CPU,
-        base_model=method.base_model,
-    )
     shown = batch if is_cached else replace(batch, conditioning=None)
-    with torch.no_grad():
-        ours = objective.loss(shown, seed=SEED, step=STEP)
+    ours = beside_base(trained, shown, mask={"unmasked_weight": 0.2, "prior_weight": 3.0})
     torch.testing.assert_close(ours.per_item, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_prior_images_are_compared_with_the_base_models_prediction(trained):
-    family, method, before = trained
-    is_prior = (True, False, False, True)
-    batch = replace(batch_of(before), is_prior=is_prior)
-    recorder = _Recorder(before)
-    loss(recorder, batch)
-    own = own_predictions(before, recorder, batch)
-    now = own_predictions(family, recorder, batch)
-    plain = loss(family, replace(batch, is_prior=())).per_item
+def test_priors_that_are_so_held_are_compared_with_the_base_models_prediction(trained):
+    """All of them, or an image of which its concept says so whatever other priors do."""
+    plain = batch_of(trained[2])
+    own, now = predictions(trained, plain)
     held = ((now - own) ** 2).mean(dim=(1, 2, 3))
-    expected = torch.where(torch.tensor(is_prior), held, plain)
-    objective = Denoising(
-        family,
-        section=section(prior={"kind": "own_prediction", "weight": 0.5}),
-        device=CPU,
-        base_model=method.base_model,
-    )
-    with torch.no_grad():
-        ours = objective.loss(batch, seed=SEED, step=STEP)
-    torch.testing.assert_close(ours.per_item, expected, rtol=1e-4, atol=1e-5)
-    share = torch.tensor([0.5, 1.0, 1.0, 0.5])
-    torch.testing.assert_close(ours.value, (expected * share).sum() * 0.25, rtol=1e-4, atol=1e-5)
+    without = loss(trained[0], plain).per_item
+    every, one = (True, False, False, True), (False, True, False, False)
+    half = {"prior": {"kind": "own_prediction", "weight": 0.5}}
+    others = {"is_prior": (True, True, False, False), "own_prediction": one}
+    for fields, settings, places, weight in (
+        ({"is_prior": every}, half, torch.tensor(every), 0.5),
+        (others, {}, torch.tensor(one), 1.0),
+    ):
+        ours = beside_base(trained, replace(plain, **fields), **settings)
+        expected = torch.where(places, held, without)
+        torch.testing.assert_close(ours.per_item, expected, rtol=1e-4, atol=1e-5)
+        value = torch.where(places, weight * held, without).sum() * 0.25
+        torch.testing.assert_close(ours.value, value, rtol=1e-4, atol=1e-5)
 
 
 def test_class_images_only_have_their_weight(family):
@@ -282,23 +246,6 @@ def test_class_images_only_have_their_weight(family):
     assert torch.equal(ours.per_item, plain.per_item)
     expected = (plain.per_item * torch.tensor([1, 0.25, 1, 1])).sum() * 0.25
     torch.testing.assert_close(ours.value, expected)
-
-
-def test_a_images_own_prediction_is_asked_for_whatever_other_priors_do(trained):
-    family, method, before = trained
-    is_prior = (True, True, False, False)
-    batch = replace(batch_of(before), is_prior=is_prior, own_prediction=(False, True, False, False))
-    recorder = _Recorder(before)
-    loss(recorder, replace(batch, own_prediction=()))
-    own = own_predictions(before, recorder, batch)
-    now = own_predictions(family, recorder, batch)
-    plain = loss(family, replace(batch, is_prior=(), own_prediction=())).per_item
-    held = ((now - own) ** 2).mean(dim=(1, 2, 3))
-    objective = Denoising(family, section=section(), device=CPU, base_model=method.base_model)
-    with torch.no_grad():
-        ours = objective.loss(batch, seed=SEED, step=STEP)
-    expected = torch.where(torch.tensor(batch.own_prediction), held, plain)
-    torch.testing.assert_close(ours.per_item, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_loss_weights_multiply_and_are_not_reported_as_losses(family):
@@ -356,9 +303,8 @@ def test_training_goes_on_with_its_own_weights_after_the_base_prediction():
             yield
             weight.copy_(now)
 
-    objective = Denoising(
-        family, section=section(prior={"kind": "own_prediction"}), device=CPU, base_model=base_model
-    )
+    own = section(prior={"kind": "own_prediction"})
+    objective = Denoising(family, section=own, device=tiny.CPU, base_model=base_model)
     batch = batch_of(family)
     losses = []
     for is_prior in ((), (False, False, False, True)):

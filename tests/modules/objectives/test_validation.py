@@ -7,12 +7,13 @@ import pytest
 import torch
 from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 
-from modules.interfaces import Batch, LatentMoments, Probe
+from modules.interfaces import Probe
 from modules.objectives.denoising import Denoising
 from modules.objectives.reconstruction import Reconstruction
 from onetrainer.config.objectives.denoising import Denoising as Section
 from onetrainer.config.objectives.reconstruction import Reconstruction as ReconstructionSection
 from tests import tiny
+from tests.batches import batch_of
 
 pytestmark = pytest.mark.usefixtures("few_blocks")
 
@@ -27,20 +28,6 @@ def family():
 
 def normal(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-def batch_of(family):
-    with torch.no_grad():
-        conditioning = family.encode_text(["an image"])
-    return Batch(
-        moments=LatentMoments(normal(1, 4, 8, 8), torch.full((1, 4, 8, 8), 0.5)),
-        captions=("an image",),
-        step_captions=("an image",),
-        conditioning=conditioning,
-        time_ids=torch.tensor([[64.0, 64.0, 0.0, 0.0, 64.0, 64.0]]),
-        positions=(0,),
-        weight=0.25,
-    )
 
 
 def probe():
@@ -78,14 +65,14 @@ def squares(family, batch):
 
 
 def test_it_is_the_mean_squared_error_at_each_level(family):
-    batch = batch_of(family)
+    batch = batch_of(family, (0,))
     expected = squares(family, batch).mean(dim=(1, 2, 3))
     torch.testing.assert_close(validation(family, batch), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_of_velocity_it_is_the_error_of_the_velocity():
     family = tiny.family("sd2", prediction="v_prediction")
-    batch = batch_of(family)
+    batch = batch_of(family, (0,))
     latents, noise = batch.moments.mean.expand(3, -1, -1, -1), probe().noise
     made = scheduler("v_prediction")
     wanted = made.get_velocity(latents, noise, TIMESTEPS)
@@ -95,7 +82,7 @@ def test_of_velocity_it_is_the_error_of_the_velocity():
 
 
 def test_how_training_measures_does_not_matter(family):
-    batch = batch_of(family)
+    batch = batch_of(family, (0,))
     odd = {
         "loss": {"mse": 0.1, "mae": 2.0, "huber": 0.5},
         "weighting": {"kind": "min_snr"},
@@ -109,7 +96,7 @@ def test_how_training_measures_does_not_matter(family):
 def test_a_mask_counts_and_its_area_does_not(family, outside):
     mask = torch.zeros(1, 1, 8, 8)
     mask[..., :3] = 1
-    batch = batch_of(family)
+    batch = batch_of(family, (0,))
     share = mask + (1 - mask) * outside
     errors = squares(family, batch)
     expected = (errors * share).sum(dim=(1, 2, 3)) / (4 * share.sum())
@@ -118,9 +105,9 @@ def test_a_mask_counts_and_its_area_does_not(family, outside):
 
 
 def test_captions_that_are_not_encoded_are_encoded_now(family):
-    batch = batch_of(family)
-    noise_std = validation(family, replace(batch, conditioning=None))
-    torch.testing.assert_close(noise_std, validation(family, batch))
+    batch = batch_of(family, (0,))
+    uncached = validation(family, replace(batch, conditioning=None))
+    torch.testing.assert_close(uncached, validation(family, batch))
 
 
 FEW = ("sd2", "sdxl-inpainting")
@@ -132,7 +119,7 @@ FEW = ("sd2", "sdxl-inpainting")
 )
 def test_every_family_is_measured(name):
     family = tiny.family(name)
-    found = validation(family, batch_of(family))
+    found = validation(family, batch_of(family, (0,)))
     assert found.shape == (3,)
     assert bool((found > 0.1).all())
 
@@ -141,7 +128,7 @@ def test_a_decoder_is_measured_by_what_it_makes_of_the_mean(family):
     section = ReconstructionSection(l1=1.0, l2=0.5)
     objective = Reconstruction(family, section, device=tiny.CPU)
     pixels = normal(1, 3, 64, 64, seed=2).clamp(-1, 1)
-    batch = replace(batch_of(family), pixels=pixels)
+    batch = replace(batch_of(family, (0,)), pixels=pixels)
     with torch.no_grad():
         difference = family.decode_unclamped(batch.moments.mean) - pixels
         found = objective.validation(batch, Probe(LEVELS[:1], normal(1, 4, 8, 8)))
@@ -152,4 +139,4 @@ def test_a_decoder_is_measured_by_what_it_makes_of_the_mean(family):
 def test_a_decoder_is_not_measured_without_images(family):
     objective = Reconstruction(family, ReconstructionSection(), device=tiny.CPU)
     with pytest.raises(ValueError, match="pixels"):
-        objective.validation(batch_of(family), probe())
+        objective.validation(batch_of(family, (0,)), probe())

@@ -8,11 +8,11 @@ from torch.nn import functional
 
 from modules.interfaces import Conditioning
 from modules.memory.layers.layers import LayerSettings, manage_layers
-from modules.sampling.rollout import Rollout, Trajectory, untrained
+from modules.sampling.rollout import Trajectory, untrained
 from tests import exact, tiny
+from tests.batches import distance, frames, rollout_of, some_weights
 
 STEPS, COUNT = 3, 2
-FRAME = [64.0, 64.0, 0.0, 0.0, 64.0, 64.0]
 
 
 def normal(*shape, seed):
@@ -31,23 +31,17 @@ class Case:
         self.family = exact.family(name, **settings)
         with torch.no_grad():
             self.family.vae.decoder.conv_out.weight.mul_(0.1)  # nothing is clamped
-        self.weights = [
-            weight.requires_grad_()
-            for path, weight in self.family.unet.named_parameters()
-            if path.endswith(("to_q.weight", "conv_out.weight"))
-        ]
+        self.weights = some_weights(self.family)
         self.told = {
             "conditioning": exact.conditioning(name, count),
             "empty": exact.conditioning(name, 1, seed=1),
-            "time_ids": torch.tensor([FRAME] * count),
+            "time_ids": frames(count),
         }
         self.start = normal(count, 4, 8, 8, seed=7)
         self.direction = normal(count, 3, 64, 64, seed=8)
 
     def rollout(self, **changes):
-        settings = {"steps": STEPS, "eta": 1.0, "guidance": 3.0, "checkpoint": False}
-        devices = {"train_device": tiny.CPU, "offload_device": tiny.CPU}
-        return Rollout(self.family, **(settings | devices | changes))
+        return rollout_of(self.family, **changes)
 
     def draw(self, rollout, trajectories, start=None, **settings):
         start = self.start if start is None else start
@@ -72,14 +66,6 @@ def case():
 def last(*counts, steps=STEPS):
     """Courses whose last steps carry a gradient."""
     return [Trajectory(tuple(n >= steps - k for n in range(steps)), steps) for k in counts]
-
-
-def distance(found, expected):
-    """Of gradients, as a share of their length."""
-    total = torch.stack([each.norm() for each in expected]).norm()
-    return (
-        torch.stack([(a - b).norm() for a, b in zip(found, expected, strict=True)]).norm() / total
-    )
 
 
 @contextmanager
@@ -353,8 +339,7 @@ def test_the_noise_seen_by_a_velocity_model_is_that_of_its_prediction():
 
 def test_images_are_clamped_and_have_no_gradient_beyond(case):
     family = exact.family()
-    devices = {"train_device": tiny.CPU, "offload_device": tiny.CPU}
-    rollout = Rollout(family, steps=STEPS, eta=0.0, guidance=1.0, **devices)
+    rollout = rollout_of(family, eta=0.0, guidance=1.0)
     latents = normal(2, 4, 8, 8, seed=7).requires_grad_()
     images = rollout.decode(latents)
     plain = family.vae.decode(latents / family._scale).sample / 2 + 0.5

@@ -4,26 +4,18 @@ import pytest
 import torch
 
 from modules.interfaces import Conditioning
-from modules.sampling.rollout import Rollout, Trajectory
+from modules.sampling.rollout import Trajectory
 from tests import pretend, tiny
+from tests.batches import distance, frames, rollout_of
 
 pytestmark = pytest.mark.usefixtures("few_blocks")
 
 STEPS = 3
-FRAME = [64.0, 64.0, 0.0, 0.0, 64.0, 64.0]
 
 
 def last(*counts):
     """Courses whose last steps carry a gradient."""
     return [Trajectory(tuple(n >= STEPS - k for n in range(STEPS)), STEPS) for k in counts]
-
-
-def distance(found, expected):
-    """Of gradients, as a share of their length."""
-    total = torch.stack([each.norm() for each in expected]).norm()
-    return (
-        torch.stack([(a - b).norm() for a, b in zip(found, expected, strict=True)]).norm() / total
-    )
 
 
 @pytest.mark.parametrize("guidance_gradient", [True, False])
@@ -34,21 +26,14 @@ def test_checkpoints_change_no_gradient_in_half_precision(guidance_gradient):
     told = {"conditioning": family.encode_text(["a", "b"]), "empty": family.encode_text([""])}
     gradients = []
     for checkpoint in (False, True):
-        rollout = Rollout(
-            family,
-            steps=STEPS,
-            eta=0.0,
-            guidance=3.0,
-            guidance_gradient=guidance_gradient,
-            checkpoint=checkpoint,
-            train_device=tiny.CPU,
-            offload_device=tiny.CPU,
+        rollout = rollout_of(
+            family, eta=0.0, guidance_gradient=guidance_gradient, checkpoint=checkpoint
         )
         with torch.autocast("cpu", dtype=torch.bfloat16):
             latents = rollout.generate(
                 torch.randn(2, 4, 8, 8, generator=torch.Generator().manual_seed(0)),
                 trajectories=last(1, 2),
-                time_ids=torch.tensor([FRAME] * 2),
+                time_ids=frames(2),
                 noise=lambda *_: torch.zeros(4, 8, 8),
                 **told,
             )
@@ -66,20 +51,13 @@ def test_on_a_gpu_nothing_is_waited_for_and_nothing_mixed():
         with torch.no_grad():
             texts = family.encode_text(["a", "b", ""])
         texts = Conditioning(texts.hidden.cpu())
-        rollout = Rollout(
-            family,
-            steps=STEPS,
-            eta=1.0,
-            guidance=3.0,
-            train_device=device,
-            offload_device=tiny.CPU,
-        )
+        rollout = rollout_of(family, checkpoint=True, train_device=device)
         card.syncs.clear()
         latents = rollout.generate(
             torch.randn(2, 4, 8, 8),
             conditioning=Conditioning(texts.hidden[:2]),
             empty=Conditioning(texts.hidden[2:]),
-            time_ids=torch.tensor([FRAME] * 2),
+            time_ids=frames(2),
             trajectories=last(1, 2),
             noise=lambda *_: torch.randn(4, 8, 8),
         )

@@ -17,7 +17,7 @@ from modules.methods.adapters.kind import AdapterPlan
 from modules.methods.adapters.lora import LoraAdapter
 from onetrainer.config.methods.low_rank import Lora
 from tests import tiny
-from tests.adapters import FRAME
+from tests.batches import FRAME
 from tests.managed import Operations, checkpoint, manage
 
 MiB = 1 << 20

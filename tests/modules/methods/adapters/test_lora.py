@@ -7,6 +7,7 @@ from modules.methods.adapters.adapters import Adapters
 from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.errors import UserError
 from tests import tiny
+from tests.batches import frames
 from tests.cases import cases
 from tests.exports import export
 
@@ -27,8 +28,8 @@ def predict(family, batch: int = 2) -> torch.Tensor:
     generator = torch.Generator().manual_seed(2)
     noisy = torch.randn(batch, 4, 8, 8, generator=generator)
     conditioning = family.encode_text(["a cat"] * batch)
-    time_ids = torch.tensor([[64.0, 64, 0, 0, 64, 64]]).expand(batch, -1)
-    return family.predict(noisy, torch.full((batch,), 500), conditioning, time_ids=time_ids)
+    steps = torch.full((batch,), 500)
+    return family.predict(noisy, steps, conditioning, time_ids=frames(batch))
 
 
 def metadata_of(path) -> dict[str, str]:

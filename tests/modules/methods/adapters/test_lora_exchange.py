@@ -21,6 +21,7 @@ from modules.methods.layers.layer_presets import layer_names
 from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.errors import UserError
 from tests import tiny
+from tests.batches import FRAME
 from tests.cases import cases
 from tests.exports import export
 
@@ -31,7 +32,6 @@ PIPELINES = {
     "sd15-inpainting": StableDiffusionInpaintPipeline,
     "sdxl-inpainting": StableDiffusionXLInpaintPipeline,
 }
-FRAME = torch.tensor([[64.0, 64, 0, 0, 64, 64]])
 
 
 def trained(name: str, *, targets: str = "full", text: bool = True) -> tuple[object, Adapters]:

@@ -13,7 +13,8 @@ from modules.methods.layers.layer_presets import layer_names
 from modules.methods.merge import merge_loras
 from onetrainer.model_files import inspect_model
 from tests import tiny
-from tests.adapters import FRAME, KINDS, predict, section
+from tests.adapters import KINDS, predict, section
+from tests.batches import FRAME
 from tests.cases import cases
 from tests.exports import export
 
