@@ -32,7 +32,7 @@ from ui.pages.samples.page import SamplesPage
 from ui.shell.shell import Shell
 from ui.theme.theme import Theme, pair
 from ui.widgets.scroller import bind_wheel
-from ui.widgets.widgets import Kit, focused
+from ui.widgets.widgets import Widgets, focused
 
 _SIZE = (1280, 800)
 _MIN_SIZE = (960, 640)
@@ -74,8 +74,8 @@ class App:
         self.error_log = ErrorLog(self.show_message)
         self.root.report_callback_exception = self.error_log.report
         self.jobs = Jobs()
-        self.kit = Kit(Theme(self.root), self.jobs)
-        self.kit.theme.apply(self.window_state.mode)
+        self.widgets = Widgets(Theme(self.root), self.jobs)
+        self.widgets.theme.apply(self.window_state.mode)
         self.draft = Draft()
         self.session = Session()
         self.plans = pages()
@@ -146,8 +146,8 @@ class App:
 
     def switch_mode(self) -> None:
         """Switch between dark and light."""
-        self.window_state.mode = "light" if self.kit.theme.mode == "dark" else "dark"
-        self.kit.theme.apply(self.window_state.mode)
+        self.window_state.mode = "light" if self.widgets.theme.mode == "dark" else "dark"
+        self.widgets.theme.apply(self.window_state.mode)
         self.shell.repaint()
         self.refresh()
         self.save_state_soon()
@@ -155,7 +155,7 @@ class App:
     def help(self) -> None:
         """Explain the focused setting, or show the page of keys."""
         focus = focused(self.root)
-        paths = (name for name, widget in self.kit.named.items() if widget is focus)
+        paths = (name for name, widget in self.widgets.named.items() if widget is focus)
         if not self._explain(next(paths, "")):
             self.show_page("keys")
 
@@ -202,7 +202,7 @@ class App:
         images = ImageCache(self.jobs)
         return Context(
             self.root,
-            self.kit,
+            self.widgets,
             self.draft,
             self.session,
             make_forecasts(self.draft, self.jobs),
@@ -247,7 +247,7 @@ class App:
     def _bind(self) -> None:
         bind_select_all(self.root)
         hide_hidden_files(self.root)
-        bind_wheel(self.root, self.kit)
+        bind_wheel(self.root, self.widgets)
         bind_keys(self.context)
         self.root.protocol("WM_DELETE_WINDOW", self.closing.ask)
         self.draft.listen(self._draft_changed)
@@ -290,7 +290,7 @@ class App:
             return  # the folder was deleted
 
     def _place_window(self) -> None:
-        root, px = self.root, self.kit.px
+        root, px = self.root, self.widgets.px
         root.title("OneTrainer")
         root.minsize(
             min(px(_MIN_SIZE[0]), root.winfo_screenwidth()),
@@ -300,8 +300,10 @@ class App:
         self.root.deiconify()
 
     def _default_size(self) -> str:
-        width = min(self.kit.px(_SIZE[0]), self.root.winfo_screenwidth())
-        height = min(self.kit.px(_SIZE[1]), self.root.winfo_screenheight() - self.kit.px(60))
+        width = min(self.widgets.px(_SIZE[0]), self.root.winfo_screenwidth())
+        height = min(
+            self.widgets.px(_SIZE[1]), self.root.winfo_screenheight() - self.widgets.px(60)
+        )
         return f"{width}x{height}"
 
     def _build_next_page(self) -> None:

@@ -11,7 +11,7 @@ from ui.background.image_cache import ImageCache
 from ui.background.session import Session
 from ui.model.draft import Draft
 from ui.model.window_state import WindowState
-from ui.widgets.widgets import Kit
+from ui.widgets.widgets import Widgets
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Context:
     """Shared objects of one window's pages."""
 
     root: tk.Tk
-    kit: Kit
+    widgets: Widgets
     draft: Draft
     session: Session
     forecasts: Forecasts

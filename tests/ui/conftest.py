@@ -23,7 +23,7 @@ from ui.forms.row import FormContext
 from ui.model.draft import Draft
 from ui.model.form_fields import pages
 from ui.theme.theme import Theme
-from ui.widgets.widgets import Kit
+from ui.widgets.widgets import Widgets
 
 HERE = Path(__file__).parent
 
@@ -119,9 +119,9 @@ def jobs() -> Jobs:
 
 
 @pytest.fixture
-def kit(root: tk.Tk, jobs: Jobs) -> Kit:
+def widgets(root: tk.Tk, jobs: Jobs) -> Widgets:
     """What makes the widgets of the root window, which is dark."""
-    made = Kit(Theme(root), jobs)
+    made = Widgets(Theme(root), jobs)
     made.theme.apply("dark")
     return made
 
@@ -135,14 +135,14 @@ def draft(home: Path, project: Path) -> Draft:
 
 
 @pytest.fixture
-def make_form(root: tk.Tk, kit: Kit, draft: Draft) -> Callable[..., Form]:
+def make_form(root: tk.Tk, widgets: Widgets, draft: Draft) -> Callable[..., Form]:
     """Puts the settings of a page, by its name, into the root window; they follow the draft."""
 
     def make(name: str, *, with_advanced: bool = True) -> Form:
         plan = next(plan for plan in pages() if plan.name == name)
-        frame = kit.frame(root, ground="window")
+        frame = widgets.frame(root, ground="window")
         frame.pack()
-        form = Form(FormContext(kit, draft, lambda *_: None), frame, plan, line=0)
+        form = Form(FormContext(widgets, draft, lambda *_: None), frame, plan, line=0)
         form.with_advanced = with_advanced
         draft.listen(form.refresh)
         form.refresh()

@@ -85,7 +85,7 @@ def _answer(app: App, timing: Timing, question: dict[str, str]) -> Answer:
     questions: dict[str, Callable[[], Answer]] = {
         "state": lambda: _state(app, timing),
         "widget": lambda: _widget(app, question["name"]),
-        "names": lambda: {"names": sorted(app.kit.named)},
+        "names": lambda: {"names": sorted(app.widgets.named)},
         "counts": lambda: _counts(app),
         "value": lambda: _value(app, question["path"]),
         "unit": lambda: {"unit": _unit(app, question["path"])},
@@ -104,7 +104,7 @@ def _answer(app: App, timing: Timing, question: dict[str, str]) -> Answer:
 def _ignore_clicks(app: App, seconds: float) -> Answer:
     """How long buttons that take another's place ignore clicks; those there begin anew."""
     buttons._IGNORE_CLICKS_S = seconds
-    for button in app.kit.buttons.values():
+    for button in app.widgets.buttons.values():
         button._ignores_clicks_until = 0.0
     return {}
 
@@ -117,7 +117,9 @@ def _state(app: App, timing: Timing) -> Answer:
     focus = focused(app.root)
     return {
         "page": app.page,
-        "focus": next((name for name, w in app.kit.named.items() if _holds(w, focus)), str(focus)),
+        "focus": next(
+            (name for name, w in app.widgets.named.items() if _holds(w, focus)), str(focus)
+        ),
         "status": state.status if session.folder else "",
         "is_running": session.is_running,
         "folder": str(session.folder.path) if session.folder else "",
@@ -146,7 +148,7 @@ def _state(app: App, timing: Timing) -> Answer:
         "turn_ms": timing.tick_ms,
         "turns": app.pump.ticks,
         "undecoded": len(app.context.images._waiting),
-        "mode": app.kit.theme.mode,
+        "mode": app.widgets.theme.mode,
         "place": [
             app.root.winfo_rootx(),
             app.root.winfo_rooty(),
@@ -226,11 +228,11 @@ def _preview(page: PreviewPage) -> Answer:
 
 
 def _widget(app: App, name: str) -> Answer:
-    widget = app.kit.named.get(name)
+    widget = app.widgets.named.get(name)
     if widget is None or not widget.winfo_exists():
         return {"exists": False}
     app.root.update_idletasks()
-    button: Button | None = app.kit.buttons.get(name)
+    button: Button | None = app.widgets.buttons.get(name)
     return {
         "exists": True,
         "shown": bool(widget.winfo_viewable()),

@@ -38,7 +38,7 @@ class FileCheck:
             return
         self._scheduled = file_settings = draft.file_settings
         config = draft.files_config()
-        self._context.kit.jobs.run(
+        self._context.widgets.jobs.run(
             lambda: check_files(config),
             lambda found: self._store(file_settings, found),
             lambda error: self._failed(file_settings, error),

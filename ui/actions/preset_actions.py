@@ -29,7 +29,7 @@ class PresetActions:
 
     def show_menu(self, anchor: tk.Misc | None = None) -> None:
         """Open the menu below the button in the header."""
-        self.menu.show(anchor or self._context.kit.named["presets"])
+        self.menu.show(anchor or self._context.widgets.named["presets"])
 
     def open_file(self) -> None:
         """Let the user choose a preset file and load it."""
@@ -135,7 +135,7 @@ class PresetActions:
             return
         self._is_making_demo = True
         self._context.act.show_message("Creating the demo: a small model and some images …")
-        self._context.kit.jobs.run(
+        self._context.widgets.jobs.run(
             partial(_make_demo, self._demo), self._demo_written, self._demo_failed
         )
 

@@ -52,7 +52,7 @@ class RunActions:
             return
         self.is_checking = True
         context.act.refresh()
-        context.kit.jobs.run(
+        context.widgets.jobs.run(
             lambda: check_files(config),
             lambda found: self._checked(config, file_settings, found),
             self._check_failed,

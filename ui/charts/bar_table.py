@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ui.theme.palette import Role
 from ui.theme.theme import SMALL
 from ui.widgets.drawing import Drawing
-from ui.widgets.widgets import Kit
+from ui.widgets.widgets import Widgets
 
 _ROW, _BAR = 20, 8
 _GAP = 10
@@ -34,28 +34,28 @@ class BarRow:
 class BarTable:
     """Bar table as tall as its rows; place `canvas`."""
 
-    def __init__(self, kit: Kit, parent: tk.Misc, *, color: Role) -> None:
+    def __init__(self, widgets: Widgets, parent: tk.Misc, *, color: Role) -> None:
         self._color: Role = color
         self._rows: list[BarRow] = []
         self._mark = 0.0
-        self._drawing = Drawing(kit, parent, self._draw, width=kit.px(120))
+        self._drawing = Drawing(widgets, parent, self._draw, width=widgets.px(120))
         self.canvas = self._drawing.canvas
 
     def show(self, rows: list[BarRow], *, mark: float = 0.0) -> None:
         """Draw rows. mark: position of a line across the bars, as a fraction; 0 for none."""
         if (rows, mark) != (self._rows, self._mark):
             self._rows, self._mark = rows, mark
-            self._drawing.set_height(max(1, len(rows) * self._drawing.kit.px(_ROW)))
+            self._drawing.set_height(max(1, len(rows) * self._drawing.widgets.px(_ROW)))
             self._draw()
 
     def _draw(self) -> None:
-        drawing, px, width = self._drawing, self._drawing.kit.px, self._drawing.width
+        drawing, px, width = self._drawing, self._drawing.widgets.px, self._drawing.width
         drawing.begin()
         if not self._rows:
             return
         texts = [(row.name, row.figure, row.note) for row in self._rows]
         name, figure, note = (
-            max(drawing.kit.theme.measure(text, SMALL) for text in column)
+            max(drawing.widgets.theme.measure(text, SMALL) for text in column)
             for column in zip(*texts, strict=True)
         )
         name = min(name, round(width * _MAX_NAME))
@@ -70,7 +70,7 @@ class BarTable:
             drawing.text(width, y, row.note, row.tone, anchor="e")
 
     def _draw_bar(self, row: BarRow, y: int, left: int, right: int) -> None:
-        half = self._drawing.kit.px(_BAR) // 2
+        half = self._drawing.widgets.px(_BAR) // 2
         self._drawing.box(left, y - half, right, y + half, "raised")
         end = left + round((right - left) * min(1.0, max(0.0, row.fraction)))
         if end > left:

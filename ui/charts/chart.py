@@ -7,7 +7,7 @@ from ui.charts.panel import DOT, Panel, draw_panel, draw_steps
 from ui.theme.palette import Role
 from ui.theme.theme import BODY
 from ui.widgets.drawing import Drawing
-from ui.widgets.widgets import Kit
+from ui.widgets.widgets import Widgets
 
 _MIN_WIDTH, _LEAST_HEIGHT = 200, 80
 _MIN_COLUMNS = 60
@@ -20,14 +20,14 @@ class Chart:
     """Panels that are drawn again when size or theme change; place `canvas`."""
 
     def __init__(
-        self, kit: Kit, parent: tk.Misc, panels: Panels, *, name: str, height: int
+        self, widgets: Widgets, parent: tk.Misc, panels: Panels, *, name: str, height: int
     ) -> None:
         self._panels_for = panels
         self._panels: Sequence[Panel] = ()
         self._placeholder = f"The {name} appears here after the first step."
         self._pointer: int | None = None
         self._drawing = Drawing(
-            kit, parent, self.draw, width=_MIN_WIDTH, height=height, name=f"{name} chart"
+            widgets, parent, self.draw, width=_MIN_WIDTH, height=height, name=f"{name} chart"
         )
         self.canvas = self._drawing.canvas
         self.canvas.bind("<Motion>", lambda event: self._show_values(event.x))
@@ -35,7 +35,7 @@ class Chart:
 
     def draw(self) -> None:
         """Redraw in the current size and colors."""
-        drawing, px = self._drawing, self._drawing.kit.px
+        drawing, px = self._drawing, self._drawing.widgets.px
         drawing.begin()
         width, height = drawing.width, drawing.height
         self._panels = ()
@@ -54,7 +54,7 @@ class Chart:
     def _show_values(self, column: int | None) -> None:
         """Mark the points nearest to a column, and write their values."""
         self._pointer = column
-        drawing, px = self._drawing, self._drawing.kit.px
+        drawing, px = self._drawing, self._drawing.widgets.px
         self.canvas.delete("pointer")
         if column is None or not self._panels:
             return
@@ -84,7 +84,7 @@ class Chart:
 
     def _write_beside(self, x: float, text: str) -> None:
         """Write in a box next to a column, on the side with more space."""
-        drawing, px, frame = self._drawing, self._drawing.kit.px, self._panels[0].frame
+        drawing, px, frame = self._drawing, self._drawing.widgets.px, self._panels[0].frame
         is_left = x < (frame.left + frame.right) / 2
         at, top = x + px(10) if is_left else x - px(10), frame.top + px(4)
         item = drawing.text(at, top, text, anchor="nw" if is_left else "ne", tags="pointer")

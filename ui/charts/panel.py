@@ -132,7 +132,7 @@ def tick_labels(values: list[float]) -> list[str]:
 
 def draw_panel(drawing: Drawing, panel: Panel) -> None:
     """Draw a panel with its grid and legend, without the steps below it."""
-    frame, px = panel.frame, drawing.kit.px
+    frame, px = panel.frame, drawing.widgets.px
     # A low chart would otherwise have a single grid line.
     most = max(3, int((frame.bottom - frame.top) / px(panel.row_gap)))
     for value, label in zip(*frame.ticks(most), strict=True):
@@ -152,7 +152,7 @@ def draw_panel(drawing: Drawing, panel: Panel) -> None:
 
 def draw_steps(drawing: Drawing, frame: Frame) -> None:
     """Write the steps below a frame."""
-    px = drawing.kit.px
+    px = drawing.widgets.px
     most = max(2, int((frame.right - frame.left) / px(_COLUMN_GAP)))
     for step in ticks(frame.first_step, frame.last_step, most):
         if step == int(step):
@@ -181,20 +181,23 @@ def _draw_band(drawing: Drawing, frame: Frame, line: Line) -> None:
         upper.append((frame.x(step), top - thin))
         lower.append((frame.x(step), bottom + thin))
     if len(upper) > 1:
-        color = drawing.kit.theme.palette[line.band_color]
+        color = drawing.widgets.theme.palette[line.band_color]
         drawing.canvas.create_polygon(*upper, *reversed(lower), fill=color, outline="")
     else:
-        (x, top), (_, bottom), half = upper[0], lower[0], drawing.kit.px(DOT)
+        (x, top), (_, bottom), half = upper[0], lower[0], drawing.widgets.px(DOT)
         drawing.box(x - half, top, x + half, bottom, line.band_color)
 
 
 def _draw_line(drawing: Drawing, frame: Frame, line: Line) -> None:
-    px, points = drawing.kit.px, [(frame.x(step), frame.y(value)) for step, value in line.points]
+    px, points = (
+        drawing.widgets.px,
+        [(frame.x(step), frame.y(value)) for step, value in line.points],
+    )
     is_thin = line.width == 1
     if len(points) > 1:
         drawing.canvas.create_line(
             points,
-            fill=drawing.kit.theme.palette[line.color],
+            fill=drawing.widgets.theme.palette[line.color],
             width=1 if is_thin else px(line.width),
             joinstyle="bevel" if is_thin else "round",
             dash=line.dash,
@@ -207,8 +210,8 @@ def _draw_line(drawing: Drawing, frame: Frame, line: Line) -> None:
 
 
 def _draw_mark(drawing: Drawing, frame: Frame, mark: Mark) -> None:
-    x, y, px = frame.x(mark.step), frame.y(mark.value), drawing.kit.px
-    canvas, palette = drawing.canvas, drawing.kit.theme.palette
+    x, y, px = frame.x(mark.step), frame.y(mark.value), drawing.widgets.px
+    canvas, palette = drawing.canvas, drawing.widgets.theme.palette
     match mark.shape:
         case "ring":
             size = px(DOT + 3)

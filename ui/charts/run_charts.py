@@ -13,7 +13,7 @@ from ui.progress.rewards import Rewards, format_score
 from ui.progress.rewards import with_band as score_text
 from ui.progress.validation import Validation, with_band
 from ui.theme.palette import Role
-from ui.widgets.widgets import Kit
+from ui.widgets.widgets import Widgets
 
 _LEFT, _RIGHT = 56, 16
 _LOW_FRACTION, _HIGH_FRACTION = 0.01, 0.99
@@ -33,10 +33,10 @@ class LossChart:
     changes are about a hundredth of the differences between training steps.
     """
 
-    def __init__(self, kit: Kit, parent: tk.Misc) -> None:
-        self._kit = kit
-        height = kit.px(_MIN_HEIGHT)
-        self._chart = Chart(kit, parent, self._panels, name="loss", height=height)
+    def __init__(self, widgets: Widgets, parent: tk.Misc) -> None:
+        self._widgets = widgets
+        height = widgets.px(_MIN_HEIGHT)
+        self._chart = Chart(widgets, parent, self._panels, name="loss", height=height)
         self.canvas, self.draw = self._chart.canvas, self._chart.draw
         self._curve, self._validation = Curve(), Validation()
         self._marks: list[int] = []
@@ -47,11 +47,11 @@ class LossChart:
         """Draw a curve. marks: steps at which samples were generated."""
         self._curve, self._marks, self._validation = curve, marks, validation
         least = _MIN_OF_TWO if validation.events else _MIN_HEIGHT
-        self.canvas.configure(height=self._kit.px(least))
+        self.canvas.configure(height=self._widgets.px(least))
         self.draw()
 
     def _panels(self, width: int, height: int) -> list[Panel]:
-        px = self._kit.px
+        px = self._widgets.px
         points = thin(self._curve.points(), max(40, (width - px(_LEFT + _RIGHT)) // 2))
         if not points:
             return []
@@ -131,10 +131,10 @@ class RewardChart:
     is what only the training prompts gain.
     """
 
-    def __init__(self, kit: Kit, parent: tk.Misc) -> None:
-        self._kit = kit
-        height = kit.px(170)
-        self._chart = Chart(kit, parent, self._panels, name="reward", height=height)
+    def __init__(self, widgets: Widgets, parent: tk.Misc) -> None:
+        self._widgets = widgets
+        height = widgets.px(170)
+        self._chart = Chart(widgets, parent, self._panels, name="reward", height=height)
         self.canvas, self.draw = self._chart.canvas, self._chart.draw
         self._rewards = Rewards()
         self.strength = 0.6  # suits 20 to 60 steps; more would lag behind
@@ -145,7 +145,7 @@ class RewardChart:
         self.draw()
 
     def _panels(self, width: int, height: int) -> list[Panel]:
-        px, rewards = self._kit.px, self._rewards
+        px, rewards = self._widgets.px, self._rewards
         most = max(40, (width - px(_LEFT + _RIGHT)) // 2)
         events = [event for event in rewards.evaluations if math.isfinite(event.reward)]
         points = thin(rewards.scores.points(), most)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from ui.progress.run_state import format_bytes
 from ui.theme.palette import SERIES_COLORS
 from ui.widgets.drawing import Drawing
-from ui.widgets.widgets import Kit
+from ui.widgets.widgets import Widgets
 
 _BAR, _ROW, _SWATCH = 22, 20, 9
 _SEAM = 1
@@ -15,12 +15,14 @@ _SEAM = 1
 class StackedBar:
     """Stacked bar as tall as it needs; place `canvas`."""
 
-    def __init__(self, kit: Kit, parent: tk.Misc, *, has_legend: bool) -> None:
+    def __init__(self, widgets: Widgets, parent: tk.Misc, *, has_legend: bool) -> None:
         self._has_legend = has_legend
         self._parts: Sequence[tuple[str, str, int]] = ()
         self._colors: Mapping[str, int] = {}
         self._room = 0
-        self._drawing = Drawing(kit, parent, self._draw, width=kit.px(120), height=kit.px(_BAR))
+        self._drawing = Drawing(
+            widgets, parent, self._draw, width=widgets.px(120), height=widgets.px(_BAR)
+        )
         self.canvas = self._drawing.canvas
 
     def show(
@@ -35,18 +37,18 @@ class StackedBar:
         """
         if (parts, colors, room) != (self._parts, self._colors, self._room):
             self._parts, self._colors, self._room = parts, colors, room
-            rows, px = len(parts) if self._has_legend else 0, self._drawing.kit.px
+            rows, px = len(parts) if self._has_legend else 0, self._drawing.widgets.px
             self._drawing.set_height(px(_BAR + 8) + rows * px(_ROW))
             self._draw()
 
     def _draw(self) -> None:
-        drawing, px, width = self._drawing, self._drawing.kit.px, self._drawing.width
+        drawing, px, width = self._drawing, self._drawing.widgets.px, self._drawing.width
         drawing.begin()
         whole = sum(size for _, _, size in self._parts)
         if not whole:
             return
         scale, start = width / max(whole, self._room), 0.0
-        top, foot, colors = px(4), px(4 + _BAR), SERIES_COLORS[drawing.kit.theme.mode]
+        top, foot, colors = px(4), px(4 + _BAR), SERIES_COLORS[drawing.widgets.theme.mode]
         drawing.box(0, top, width, foot, "raised")
         for index, (name, label, size) in enumerate(self._parts):
             color = colors[self._colors.get(name, len(colors) - 1) % len(colors)]
@@ -63,7 +65,7 @@ class StackedBar:
             drawing.line((x, 0, x, px(_BAR + 8)), "danger", width=px(2))
 
     def _draw_label(self, index: int, color: str, label: str, size: int) -> None:
-        drawing, px = self._drawing, self._drawing.kit.px
+        drawing, px = self._drawing, self._drawing.widgets.px
         y, half = px(_BAR + 8) + index * px(_ROW) + px(_ROW) // 2, px(_SWATCH) // 2
         box = (px(2), y - half, px(2) + 2 * half, y + half)
         drawing.canvas.create_rectangle(box, fill=color, outline="")

@@ -7,7 +7,7 @@ from ui.charts.panel import DOT, Frame, Line, draw_lines, padded_range
 from ui.progress.rewards import Trend
 from ui.theme.palette import Role
 from ui.widgets.drawing import Drawing
-from ui.widgets.widgets import Kit
+from ui.widgets.widgets import Widgets
 
 _HEIGHT, _TITLE, _GAP_X, _GAP_Y = 62, 18, 22, 12
 _MIN_WIDTH, _MAX_COLUMNS = 150, 4
@@ -19,11 +19,11 @@ _COLORS: dict[str, Role] = {"trained": "accent", "monitored": "validation", "dri
 class TrendPlots:
     """Small plots in rows, as tall as needed; place `canvas`."""
 
-    def __init__(self, kit: Kit, parent: tk.Misc) -> None:
+    def __init__(self, widgets: Widgets, parent: tk.Misc) -> None:
         self._trends: Sequence[Trend] = ()
         self._plots: list[tuple[Trend, Frame]] = []
-        width = kit.px(_MIN_WIDTH)
-        self._drawing = Drawing(kit, parent, self.draw, width=width, name="reward trends")
+        width = widgets.px(_MIN_WIDTH)
+        self._drawing = Drawing(widgets, parent, self.draw, width=width, name="reward trends")
         self.canvas = self._drawing.canvas
         self.canvas.bind("<Motion>", self._moved)
         self.canvas.bind("<Leave>", lambda _: self.canvas.delete("pointer"))
@@ -36,7 +36,7 @@ class TrendPlots:
 
     def draw(self) -> None:
         """Redraw in the current size and colors."""
-        px, width = self._drawing.kit.px, self._drawing.width
+        px, width = self._drawing.widgets.px, self._drawing.width
         self._plots = []
         if not self._trends or width < px(_MIN_WIDTH) // 2:
             self._drawing.begin()
@@ -56,7 +56,7 @@ class TrendPlots:
             self._draw_plot(trend, column * pitch, row * px(_HEIGHT + _GAP_Y), pitch - px(_GAP_X))
 
     def _draw_plot(self, trend: Trend, left: float, top: float, width: float) -> None:
-        drawing, px = self._drawing, self._drawing.kit.px
+        drawing, px = self._drawing, self._drawing.widgets.px
         marks = list(trend.points[:: -(-len(trend.points) // _MAX_MARKS)])
         if marks[-1] is not trend.points[-1]:
             marks.append(trend.points[-1])
@@ -90,7 +90,7 @@ class TrendPlots:
         draw_lines(drawing, frame, [line], trend.base)
 
     def _moved(self, event: "tk.Event[tk.Canvas]") -> None:
-        drawing, px = self._drawing, self._drawing.kit.px
+        drawing, px = self._drawing, self._drawing.widgets.px
         self.canvas.delete("pointer")
         for trend, frame in self._plots:
             top = frame.top - px(_TITLE)

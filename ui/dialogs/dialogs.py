@@ -30,7 +30,7 @@ class Dialog:
     """Modal window over the main window."""
 
     def __init__(self, context: Context, title: str) -> None:
-        self.kit = kit = context.kit
+        self.widgets = widgets = context.widgets
         root = context.root
         self._root = root
         self.answer = ""
@@ -39,10 +39,10 @@ class Dialog:
         self.window.title(title)
         self.window.transient(root)
         self.window.resizable(False, False)
-        kit.theme.paint(self.window, bg="card")
-        self.body: ttk.Frame = kit.frame(self.window)
-        self.body.pack(fill="both", expand=True, padx=kit.px(24), pady=kit.px(20))
-        kit.label(self.body, title, style="Heading", wrap=_WIDTH).pack(anchor="w")
+        widgets.theme.paint(self.window, bg="card")
+        self.body: ttk.Frame = widgets.frame(self.window)
+        self.body.pack(fill="both", expand=True, padx=widgets.px(24), pady=widgets.px(20))
+        widgets.label(self.body, title, style="Heading", wrap=_WIDTH).pack(anchor="w")
         self.window.bind("<Escape>", lambda _: self.close(""))
         self.window.protocol("WM_DELETE_WINDOW", lambda: self.close(""))
         self._buttons: list[Button] = []
@@ -50,19 +50,19 @@ class Dialog:
 
     def add_text(self, text: str, style: str = "Dim") -> None:
         """Add a paragraph."""
-        label = self.kit.label(self.body, text, style=style, wrap=_WIDTH)
-        label.pack(anchor="w", pady=(self.kit.px(8), 0))
+        label = self.widgets.label(self.body, text, style=style, wrap=_WIDTH)
+        label.pack(anchor="w", pady=(self.widgets.px(8), 0))
 
     def add_buttons(self, choices: list[Choice]) -> None:
         """Add the answers, the first one nearest to the corner."""
-        line = self.kit.frame(self.body)
-        line.pack(fill="x", pady=(self.kit.px(20), 0))
+        line = self.widgets.frame(self.body)
+        line.pack(fill="x", pady=(self.widgets.px(20), 0))
         self._buttons = [
             self.add_button(line, choice.answer, choice.label, kind=choice.kind)
             for choice in reversed(choices)
         ]
         for button in reversed(self._buttons):
-            button.widget.pack(side="right", padx=(self.kit.px(8), 0))
+            button.widget.pack(side="right", padx=(self.widgets.px(8), 0))
 
     def add_button(
         self,
@@ -75,12 +75,12 @@ class Dialog:
     ) -> Button:
         """Create a button that closes the dialog with an answer."""
         close, name = partial(self.close, answer), f"answer {name or answer}"
-        return self.kit.button(parent, label, close, kind=kind, name=name)
+        return self.widgets.button(parent, label, close, kind=kind, name=name)
 
     def add_box(self) -> ttk.Frame:
         """Add an empty frame."""
-        box = self.kit.frame(self.body)
-        box.pack(fill="x", pady=(self.kit.px(10), 0))
+        box = self.widgets.frame(self.body)
+        box.pack(fill="x", pady=(self.widgets.px(10), 0))
         return box
 
     def add_rest(self, count: int, most: int) -> None:
@@ -91,7 +91,7 @@ class Dialog:
     def close(self, answer: str) -> None:
         """Close the dialog with an answer; "" for none."""
         self.answer = answer
-        self.kit.forget(self.window)
+        self.widgets.forget(self.window)
         self.window.grab_release()
         self._guard.end()
         self.window.destroy()
@@ -207,23 +207,23 @@ def show_problems(context: Context, problems: list[Problem]) -> None:
     title = (
         "Fix one setting before starting" if count == 1 else f"Fix {count} settings before starting"
     )
-    dialog, kit = Dialog(context, title), context.kit
+    dialog, widgets = Dialog(context, title), context.widgets
     choices = [Choice("", "Close")]
     if count == 1:
-        place = kit.label(dialog.body, _location(problems[0]), style="Bold")
-        place.pack(anchor="w", pady=(kit.px(10), 0))
+        place = widgets.label(dialog.body, _location(problems[0]), style="Bold")
+        place.pack(anchor="w", pady=(widgets.px(10), 0))
         dialog.add_text(problem_text(problems[0]))
         choices.insert(0, Choice("problem 0", "Go to setting", "primary"))
     else:
         dialog.add_text("Select one to go to its setting.")
         box = dialog.add_box()
         for index, problem in enumerate(problems[:_MAX_PROBLEMS]):
-            line = kit.frame(box)
-            line.pack(fill="x", pady=kit.px(3))
+            line = widgets.frame(box)
+            line.pack(fill="x", pady=widgets.px(3))
             button = dialog.add_button(line, f"problem {index}", _location(problem))
             button.widget.pack(anchor="w")
-            text = kit.label(line, problem_text(problem), style="SmallDim", wrap=_WIDTH)
-            text.pack(anchor="w", padx=kit.px(4), pady=(kit.px(3), 0))
+            text = widgets.label(line, problem_text(problem), style="SmallDim", wrap=_WIDTH)
+            text.pack(anchor="w", padx=widgets.px(4), pady=(widgets.px(3), 0))
         dialog.add_rest(count, _MAX_PROBLEMS)
     dialog.add_buttons(choices)
     answer = dialog.wait()
@@ -242,17 +242,17 @@ def list_changes(context: Context, name: str, changes: list[tuple[str, str, str]
     Returns:
         The path of the selected change, "reset" to undo all, or "".
     """
-    kit = context.kit
+    widgets = context.widgets
     dialog = Dialog(context, f"Changes to “{name}”" if name else "Changes to the defaults")
     box = dialog.add_box()
     for line, (path, old, new) in enumerate(changes[:_MAX_CHANGES]):
         setting = find_setting(path)
         label = setting.ui.label if setting else path
         button = dialog.add_button(box, path, label, name=f"change {line}")
-        button.widget.grid(row=line, column=0, sticky="w", pady=kit.px(2))
+        button.widget.grid(row=line, column=0, sticky="w", pady=widgets.px(2))
         is_list = setting is not None and setting.kind == "list"
         change = "entries changed" if is_list else f"{_cut(old)}  →  {_cut(new)}"
-        kit.label(box, change).grid(row=line, column=1, sticky="w", padx=kit.px(12))
+        widgets.label(box, change).grid(row=line, column=1, sticky="w", padx=widgets.px(12))
     dialog.add_rest(len(changes), _MAX_CHANGES)
     dialog.add_buttons([Choice("", "Close", "primary"), Choice("reset", "Reset all")])
     return dialog.wait()
@@ -266,19 +266,19 @@ def _cut(text: str) -> str:
 
 def ask_name(context: Context, *, name: str, hint: str, description: str) -> tuple[str, str]:
     """Ask for the name and description of a preset; ("", "") if canceled."""
-    dialog, kit = Dialog(context, "Save as preset"), context.kit
+    dialog, widgets = Dialog(context, "Save as preset"), context.widgets
     texts, entries = [], []
     for title, text in (("Name", name), ("Description", description)):
         dialog.add_text(title)
         texts.append(tk.StringVar(dialog.window, text))
         entry = ttk.Entry(dialog.body, textvariable=texts[-1], font="OneTrainerBody", width=46)
-        entry.pack(fill="x", pady=(kit.px(3), 0))
+        entry.pack(fill="x", pady=(widgets.px(3), 0))
         entry.bind("<Return>", lambda _: dialog.close("save"))
         entries.append(entry)
     dialog.add_text(hint, style="SmallDim")
     dialog.add_buttons([Choice("save", "Save", "primary"), Choice("", "Cancel")])
     entries[0].selection_range(0, "end")
-    kit.name(entries[0], "answer name")
+    widgets.name(entries[0], "answer name")
     if dialog.wait(entries[0]) != "save":
         return "", ""
     return texts[0].get().strip(), texts[1].get().strip()

@@ -29,7 +29,7 @@ class PresetMenu:
     def show(self, anchor: tk.Misc) -> None:
         """Open the menu below a widget."""
         self.fill()
-        top = anchor.winfo_rooty() + anchor.winfo_height() + self._context.kit.px(2)
+        top = anchor.winfo_rooty() + anchor.winfo_height() + self._context.widgets.px(2)
         self.menu.tk_popup(anchor.winfo_rootx(), top)
 
     def fill(self) -> None:
@@ -65,7 +65,7 @@ class PresetMenu:
 
     def _paint(self, menu: tk.Menu) -> None:
         menu.configure(font="OneTrainerBody", borderwidth=1, relief="solid", activeborderwidth=0)
-        self._context.kit.theme.paint(
+        self._context.widgets.theme.paint(
             menu,
             bg="card",
             fg="text",
@@ -80,7 +80,7 @@ class PresetMenu:
     ) -> None:
         self.menu.add_command(label=label, accelerator=f"{keys}  ", command=do)
         if not is_possible:
-            palette = self._context.kit.theme.palette
+            palette = self._context.widgets.theme.palette
             self.menu.entryconfigure(
                 "end",
                 foreground=palette["dim"],
@@ -91,7 +91,7 @@ class PresetMenu:
 
     def _add_heading(self, title: str) -> None:
         # Tk's own separator is a relief that stands out more than the text.
-        self.menu.add_command(state="disabled", font=(self._context.kit.theme.family, _GAP))
+        self.menu.add_command(state="disabled", font=(self._context.widgets.theme.family, _GAP))
         self.menu.add_command(label=f"  {title}", state="disabled", font="OneTrainerSmall")
 
     def _add_list(self, menu: tk.Menu, title: str, presets: Sequence[Preset]) -> None:
@@ -124,6 +124,6 @@ class PresetMenu:
 
     def _mark(self, *, is_current: bool) -> str:
         """Return a check mark or an equally wide space, so that all lines are aligned."""
-        theme = self._context.kit.theme
+        theme = self._context.widgets.theme
         spaces = " " * round(theme.measure(_CURRENT) / theme.measure(" "))
         return _CURRENT if is_current else spaces

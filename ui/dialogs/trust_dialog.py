@@ -74,12 +74,12 @@ def _show_dialog(context: Context, function: UserFunction, explanation: str) -> 
 
 def _show_code(dialog: Dialog, code: str) -> None:
     """Show code in a read-only text box."""
-    kit, height = dialog.kit, min(_LINES, code.count("\n") + 1)
-    box = kit.text_box(dialog.body, width=_COLUMNS, height=height)
+    widgets, height = dialog.widgets, min(_LINES, code.count("\n") + 1)
+    box = widgets.text_box(dialog.body, width=_COLUMNS, height=height)
     box.configure(wrap="none", font="TkFixedFont", takefocus=1)
     box.insert("1.0", code)
     box.configure(state="disabled")
-    box.pack(fill="x", pady=(kit.px(10), 0))
+    box.pack(fill="x", pady=(widgets.px(10), 0))
     box.bind("<Tab>", lambda _: give_focus(box.tk_focusNext()))
-    kit.on_wheel[box] = lambda _: None  # Tk scrolls it
-    kit.name(box, "answer code")
+    widgets.on_wheel[box] = lambda _: None  # Tk scrolls it
+    widgets.name(box, "answer code")

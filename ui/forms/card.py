@@ -27,20 +27,22 @@ class GroupCard:
     """
 
     def __init__(self, context: FormContext, parent: tk.Misc, *, has_title: bool) -> None:
-        kit = context.kit
+        widgets = context.widgets
         self._context = context
         self._parent = parent
         self._has_title = has_title
-        self.outer, self._frame = kit.card(parent)
-        self._title = kit.label(self._frame, style="Heading")
-        self._help = kit.label(self._frame, style="SmallDim", wrap=_WRAP)
+        self.outer, self._frame = widgets.card(parent)
+        self._title = widgets.label(self._frame, style="Heading")
+        self._help = widgets.label(self._frame, style="SmallDim", wrap=_WRAP)
         if has_title:
             self._title.grid(row=0, column=0, columnspan=4, sticky="w")
-            self._help.grid(row=1, column=0, columnspan=4, sticky="w", pady=(kit.px(2), kit.px(8)))
-        self._frame.grid_columnconfigure(0, minsize=kit.px(10))
-        self._frame.grid_columnconfigure(1, minsize=kit.px(LABEL_WIDTH))
+            self._help.grid(
+                row=1, column=0, columnspan=4, sticky="w", pady=(widgets.px(2), widgets.px(8))
+            )
+        self._frame.grid_columnconfigure(0, minsize=widgets.px(10))
+        self._frame.grid_columnconfigure(1, minsize=widgets.px(LABEL_WIDTH))
         self._frame.grid_columnconfigure(2, weight=1)
-        self._frame.grid_columnconfigure(3, minsize=kit.px(34))
+        self._frame.grid_columnconfigure(3, minsize=widgets.px(34))
         self._rows = Rows(context)
         # Rows and lists by setting, also of variants that are not chosen.
         self._made_rows: dict[Setting, Row] = {}
@@ -153,12 +155,14 @@ class GroupCard:
         self.lists.append(list_card)
 
     def _place_title(self, section: Group, line: int) -> None:
-        kit = self._context.kit
+        widgets = self._context.widgets
         label = self._titles.get(section.key)
         if label is None:
-            label = self._titles[section.key] = kit.label(self._frame, style="Bold")
+            label = self._titles[section.key] = widgets.label(self._frame, style="Bold")
         label.say(section.title)
-        label.grid(row=line, column=0, columnspan=4, sticky="w", pady=(kit.px(14), kit.px(2)))
+        label.grid(
+            row=line, column=0, columnspan=4, sticky="w", pady=(widgets.px(14), widgets.px(2))
+        )
 
     def _show_titles(self, shown: Mapping[str, int]) -> None:
         """Show the titles of nested sections that have more than one visible row."""

@@ -10,7 +10,7 @@ from ui.dialogs.file_dialogs import choose_file, choose_folder, choose_model
 from ui.forms.paragraph import ParagraphEditor
 from ui.model.form_fields import display_text, edit_text, parse_value
 from ui.widgets.tooltip import Tooltip
-from ui.widgets.widgets import Kit, focused
+from ui.widgets.widgets import Widgets, focused
 
 Changed = Callable[[], None]
 _NUMBER_CHARACTERS = 14
@@ -37,51 +37,57 @@ class Editor(Protocol):
         """Mark the value as wrong ("error"), unusual ("warning") or fine ("")."""
 
 
-def make_editor(kit: Kit, parent: tk.Misc, setting: Setting, path: str, changed: Changed) -> Editor:
+def make_editor(
+    widgets: Widgets, parent: tk.Misc, setting: Setting, path: str, changed: Changed
+) -> Editor:
     """Create the editor for the type of a setting, and name its controls by a path.
 
     `changed` is called at each change.
     """
-    made = _make_editor(kit, parent, setting, changed)
-    kit.name(made.focus, path)
+    made = _make_editor(widgets, parent, setting, changed)
+    widgets.name(made.focus, path)
     if isinstance(made, EntryEditor):
         for text, choose in _choosers(setting):
-            kit.name(made.add_chooser(text, choose), f"choose {text.lower().rstrip('…')} {path}")
+            widgets.name(
+                made.add_chooser(text, choose), f"choose {text.lower().rstrip('…')} {path}"
+            )
     return made
 
 
-def _make_editor(kit: Kit, parent: tk.Misc, setting: Setting, changed: Changed) -> Editor:
+def _make_editor(widgets: Widgets, parent: tk.Misc, setting: Setting, changed: Changed) -> Editor:
     match setting.kind:
         case "yes-no":
-            return SwitchEditor(kit, parent, changed)
+            return SwitchEditor(widgets, parent, changed)
         case "choice":
-            return ChoiceEditor(kit, parent, setting, changed)
+            return ChoiceEditor(widgets, parent, setting, changed)
         case "text" if setting.ui.editor == "text":
-            return ParagraphEditor(kit, parent, setting, changed)
+            return ParagraphEditor(widgets, parent, setting, changed)
         case _:
-            return EntryEditor(kit, parent, setting, changed)
+            return EntryEditor(widgets, parent, setting, changed)
 
 
 class EntryEditor:
     """Line of text: a number, a name, or a path with buttons that choose one."""
 
-    def __init__(self, kit: Kit, parent: tk.Misc, setting: Setting, changed: Changed) -> None:
-        self._kit = kit
+    def __init__(
+        self, widgets: Widgets, parent: tk.Misc, setting: Setting, changed: Changed
+    ) -> None:
+        self._widgets = widgets
         self._setting = setting
         self._changed = changed
         self._is_showing = False
         self._text = tk.StringVar(parent)
         self._text.trace_add("write", self._typed)
         self.is_wide = setting.kind == "text"
-        self._frame = frame = kit.frame(parent)
+        self._frame = frame = widgets.frame(parent)
         entry = ttk.Entry(frame, textvariable=self._text, font="OneTrainerBody")
         entry.pack(side="left", fill="x", expand=self.is_wide)
         if not self.is_wide:
             entry.configure(width=_NUMBER_CHARACTERS)
         self._unit_text = setting.ui.unit
-        self._unit = kit.label(frame, setting.ui.unit, style="Dim")
+        self._unit = widgets.label(frame, setting.ui.unit, style="Dim")
         if setting.ui.unit or setting.ui.zero:
-            self._unit.pack(side="left", padx=(kit.px(8), 0))
+            self._unit.pack(side="left", padx=(widgets.px(8), 0))
         entry.bind("<FocusOut>", self._normalize, add="+")
         self.widget: tk.Widget = frame
         self.focus: tk.Misc = entry
@@ -117,7 +123,7 @@ class EntryEditor:
                 self._text.set(path)
 
         button = ttk.Button(self._frame, text=text, command=chosen)
-        button.pack(side="left", padx=(self._kit.px(6), 0))
+        button.pack(side="left", padx=(self._widgets.px(6), 0))
         return button
 
     def _typed(self, *_: str) -> None:
@@ -152,7 +158,9 @@ class ChoiceEditor:
 
     is_wide = False
 
-    def __init__(self, kit: Kit, parent: tk.Misc, setting: Setting, changed: Changed) -> None:
+    def __init__(
+        self, widgets: Widgets, parent: tk.Misc, setting: Setting, changed: Changed
+    ) -> None:
         labels = [setting.choice_label(choice) for choice in setting.choices]
         longest = max((len(word) for word in labels), default=0)
         box = ttk.Combobox(
@@ -164,7 +172,7 @@ class ChoiceEditor:
             height=12,
         )
         box.bind("<<ComboboxSelected>>", lambda _: self._chosen(), add="+")
-        self._kit = kit
+        self._widgets = widgets
         self._setting = setting
         self._values = dict(zip(labels, setting.choices, strict=True))
         self._changed = changed
@@ -191,9 +199,9 @@ class SwitchEditor:
 
     is_wide = False
 
-    def __init__(self, kit: Kit, parent: tk.Misc, changed: Changed) -> None:
-        self._kit = kit
-        self._switch = kit.switch(parent, changed)
+    def __init__(self, widgets: Widgets, parent: tk.Misc, changed: Changed) -> None:
+        self._widgets = widgets
+        self._switch = widgets.switch(parent, changed)
         self.widget: tk.Widget = self._switch.widget
         self.focus: tk.Misc = self._switch.widget
 
@@ -214,18 +222,18 @@ def bind_select_all(root: tk.Tk) -> None:
     root.bind_class("Text", "<Control-a>", _select_text)
 
 
-def add_help_tooltip(kit: Kit, widget: tk.Misc, setting: Setting) -> None:
+def add_help_tooltip(widgets: Widgets, widget: tk.Misc, setting: Setting) -> None:
     """Give an editor, or its label, the help of its setting as tooltip.
 
     The tooltip is off while the value has a problem, because it would cover the message.
     """
 
     def text() -> str:
-        fields = (widget, kit.named.get(setting.path))
-        is_wrong = any(field in kit.with_problem for field in fields if field)
+        fields = (widget, widgets.named.get(setting.path))
+        is_wrong = any(field in widgets.with_problem for field in fields if field)
         return "" if is_wrong else setting.help_text
 
-    Tooltip(widget, kit.theme, text)
+    Tooltip(widget, widgets.theme, text)
 
 
 def _select_entry(event: "tk.Event[tk.Misc]") -> str:

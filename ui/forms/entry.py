@@ -40,15 +40,15 @@ class Entry:
         index: int,
         actions: Mapping[str, Callable[[int], None]],
     ) -> None:
-        self._kit = kit = context.kit
+        self._widgets = widgets = context.widgets
         self._context = context
         self._setting, self._actions = setting, actions
         self._index, self._path = index, f"{setting.path}.{index}"
-        self.frame = kit.frame(parent)
-        kit.divider(self.frame).pack(fill="x", pady=(0, kit.px(8)))
+        self.frame = widgets.frame(parent)
+        widgets.divider(self.frame).pack(fill="x", pady=(0, widgets.px(8)))
         self._title = self._make_head()
-        self._summary = kit.label(self.frame, style="SmallDim", wrap=_WRAP)
-        self._body = kit.frame(self.frame)
+        self._summary = widgets.label(self.frame, style="SmallDim", wrap=_WRAP)
+        self._body = widgets.frame(self.frame)
         self._body.pack(fill="x")
         self.rows = Rows(context)
         self.rows.slots = self._make_slots()
@@ -73,7 +73,7 @@ class Entry:
         for index, box in enumerate(stacked):
             line, column = divmod(index, _OF_LONG if self._fold else _MAX_COLUMNS)
             if isinstance(box, ttk.Frame):
-                box.grid(row=line, column=column, sticky="nw", padx=(0, self._kit.px(10)))
+                box.grid(row=line, column=column, sticky="nw", padx=(0, self._widgets.px(10)))
 
     def hide(self) -> None:
         """Remove the entry from the card; it is kept for reuse."""
@@ -82,14 +82,14 @@ class Entry:
             row.hide()
 
     def _make_head(self) -> Label:
-        kit, head = self._kit, self._kit.frame(self.frame)
+        widgets, head = self._widgets, self._widgets.frame(self.frame)
         head.pack(fill="x")
         # Created in reading order, which is the Tab order.
         self._fold: ttk.Button | None = None
-        title = kit.label(head, style="Bold")
+        title = widgets.label(head, style="Bold")
         if "fold" in self._actions:
             self._fold = self._make_button(head, "fold", width=2)
-            self._fold.pack(side="left", padx=(0, kit.px(4)))
+            self._fold.pack(side="left", padx=(0, widgets.px(4)))
             title.bind("<Button-1>", lambda _: self._actions["fold"](self._index))
         title.pack(side="left")
         names = ("up", "down", "duplicate", "remove")
@@ -104,7 +104,7 @@ class Entry:
     ) -> ttk.Button:
         button = ttk.Button(head, text=text, width=width or -1, style="QuietCard.TButton")
         button.configure(command=partial(self._actions[name], self._index))
-        self._kit.name(button, f"{name} {self._path}")
+        self._widgets.name(button, f"{name} {self._path}")
         return button
 
     def _show_head(self, *, is_open: bool) -> None:
@@ -117,11 +117,11 @@ class Entry:
         values: Document = found if isinstance(found, dict) else {}
         name = entry_title(self._setting, values)
         full_title = f"{title} · {name}" if name else title
-        in_bold = partial(self._kit.theme.measure, font="OneTrainerBold")
-        self._title.say(shorten(full_title, self._kit.px(_TITLE_ROOM), in_bold))
+        in_bold = partial(self._widgets.theme.measure, font="OneTrainerBold")
+        self._title.say(shorten(full_title, self._widgets.px(_TITLE_ROOM), in_bold))
         self._fold.configure(text=_OPEN if is_open else _FOLDED)
-        gap = self._kit.px(8)
-        show(self._summary, not is_open, anchor="w", padx=(self._kit.px(34), 0), pady=(0, gap))
+        gap = self._widgets.px(8)
+        show(self._summary, not is_open, anchor="w", padx=(self._widgets.px(34), 0), pady=(0, gap))
         if is_open:
             return
         problems = [p for p in self._context.draft.problems if p.path.startswith(f"{self._path}.")]
@@ -131,23 +131,23 @@ class Entry:
             lines = [f"⚠ {len(problems)} to check"]
         lines += entry_summary(self._setting, values) or ["Not filled in yet."]
         style = "SmallDanger" if error_count else "SmallWarning" if problems else "SmallDim"
-        room, measure = self._kit.px(_WRAP), self._kit.theme.measure
+        room, measure = self._widgets.px(_WRAP), self._widgets.theme.measure
         self._summary.say(break_at_dots("  ·  ".join(lines), room, measure), style)
 
     def _make_slots(self) -> list[Slot]:
         """Place all settings: text lines, then numbers side by side, then nested sections."""
-        kit = self._kit
+        widgets = self._widgets
         inner = entries_of(self._setting)
         paired = side_by_side(inner)
-        lines, figures = self._grid(_NARROW), kit.frame(self._body)
-        figures.pack(fill="x", pady=(kit.px(2), kit.px(10)))
+        lines, figures = self._grid(_NARROW), widgets.frame(self._body)
+        figures.pack(fill="x", pady=(widgets.px(2), widgets.px(10)))
         nested: dict[str, ttk.Frame] = {}
         slots: list[Slot] = []
         for line, setting in enumerate(inner):
             section = _section_of(setting, inner)
             is_stacked = setting.path in paired
             if is_stacked:
-                parent = kit.frame(figures)
+                parent = widgets.frame(figures)
             elif section:
                 parent = nested.get(section) or self._grid(LABEL_WIDTH)
                 nested[section] = parent
@@ -158,15 +158,15 @@ class Entry:
         return slots
 
     def _grid(self, label: int) -> ttk.Frame:
-        kit = self._kit
-        grid = kit.frame(self._body)
+        widgets = self._widgets
+        grid = widgets.frame(self._body)
         grid.pack(fill="x")
-        grid.grid_columnconfigure(0, minsize=kit.px(10))
-        grid.grid_columnconfigure(1, minsize=kit.px(label))
+        grid.grid_columnconfigure(0, minsize=widgets.px(10))
+        grid.grid_columnconfigure(1, minsize=widgets.px(label))
         grid.grid_columnconfigure(2, weight=1)
-        grid.grid_columnconfigure(3, minsize=kit.px(34))
+        grid.grid_columnconfigure(3, minsize=widgets.px(34))
         # Tk keeps the height of a frame whose last child is removed, so one child always stays.
-        kit.frame(grid).grid(row=0, column=0, sticky="n")
+        widgets.frame(grid).grid(row=0, column=0, sticky="n")
         return grid
 
 

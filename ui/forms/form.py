@@ -84,7 +84,7 @@ class Form:
         """Place the cards of the chosen variants."""
         self._variants = variants
         groups = groups_in(self._plan, variants)
-        gap, line = self._context.kit.px(_GAP), self._line
+        gap, line = self._context.widgets.px(_GAP), self._line
         before, self._cards = self._cards, []
         for group in groups:
             card = self._made.get(group.key)

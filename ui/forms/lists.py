@@ -26,7 +26,7 @@ class ListCard:
     ) -> None:
         self.setting = setting
         self._context = context
-        kit = context.kit
+        widgets = context.widgets
         # Entries with nested sections are long, so they can be folded.
         self.can_fold = any("." in inner.path for inner in entries_of(setting))
         self._actions: dict[str, Callable[[int], None]] = {
@@ -41,23 +41,23 @@ class ListCard:
         self._openings = -1
         self.outer: tk.Widget
         if is_inner:
-            self.outer = self._inner = kit.frame(parent)
+            self.outer = self._inner = widgets.frame(parent)
         else:
-            self.outer, self._inner = kit.card(parent)
-        head = kit.frame(self._inner)
-        head.pack(fill="x", pady=(kit.px(12) if is_inner else 0, 0))
-        title = kit.label(head, setting.ui.label, style="Bold" if is_inner else "Heading")
+            self.outer, self._inner = widgets.card(parent)
+        head = widgets.frame(self._inner)
+        head.pack(fill="x", pady=(widgets.px(12) if is_inner else 0, 0))
+        title = widgets.label(head, setting.ui.label, style="Bold" if is_inner else "Heading")
         title.pack(side="left")
-        self.add_button = kit.button(head, "＋ Add", self.add, name=f"add {setting.path}")
+        self.add_button = widgets.button(head, "＋ Add", self.add, name=f"add {setting.path}")
         self.add_button.widget.pack(side="right")
-        self._help = kit.label(self._inner, setting.help_text, style="SmallDim", wrap=_WRAP)
-        self._help.pack(anchor="w", pady=(kit.px(2), kit.px(8)))
-        self._empty = kit.label(
+        self._help = widgets.label(self._inner, setting.help_text, style="SmallDim", wrap=_WRAP)
+        self._help.pack(anchor="w", pady=(widgets.px(2), widgets.px(8)))
+        self._empty = widgets.label(
             self._inner,
             f"None yet. Choose “Add” to create a {entry_noun(setting).lower()}.",
             style="Dim",
         )
-        self._message = kit.label(self._inner, style="SmallDanger", wrap=_WRAP)
+        self._message = widgets.label(self._inner, style="SmallDanger", wrap=_WRAP)
         self._entries: list[Entry] = []
         self._shown = 0
 
@@ -191,7 +191,7 @@ class ListCard:
         return self._values()
 
     def _show_count(self, count: int) -> None:
-        show(self._empty, count == 0, anchor="w", pady=self._context.kit.px(4))
+        show(self._empty, count == 0, anchor="w", pady=self._context.widgets.px(4))
         for index, entry in enumerate(self._entries):
             is_packed = bool(entry.frame.winfo_manager())
             if index < count and not is_packed:

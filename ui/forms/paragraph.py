@@ -7,7 +7,7 @@ from onetrainer.config.fields import Setting
 from ui.model.form_fields import edit_text
 from ui.theme.palette import Role
 from ui.widgets.placing import give_focus, show
-from ui.widgets.widgets import Kit
+from ui.widgets.widgets import Widgets
 
 _LINES, _LIST_LINES = 2, 5
 _MAX_LINES = 9
@@ -24,15 +24,15 @@ class ParagraphEditor:
     is_wide = True
 
     def __init__(
-        self, kit: Kit, parent: tk.Misc, setting: Setting, changed: Callable[[], None]
+        self, widgets: Widgets, parent: tk.Misc, setting: Setting, changed: Callable[[], None]
     ) -> None:
-        self._kit = kit
+        self._widgets = widgets
         self._changed = changed
         is_list = (setting.max_length or 0) >= _LIST_FROM
         self._least = _LIST_LINES if is_list else _LINES
         self._is_showing = False
-        frame = kit.frame(parent)
-        text = kit.text_box(frame, width=20, height=self._least)
+        frame = widgets.frame(parent)
+        text = widgets.text_box(frame, width=20, height=self._least)
         text.bind("<<Modified>>", self._modified)
         text.bind("<Configure>", lambda _: self._fit())
         text.bind("<Tab>", lambda _: give_focus(text.tk_focusNext()))
@@ -40,10 +40,10 @@ class ParagraphEditor:
         if text.tk.call("tk", "windowingsystem") == "x11":
             text.bind("<ISO_Left_Tab>", lambda _: give_focus(text.tk_focusPrev()))
         text.pack(side="left", fill="x", expand=True)
-        self._bar = kit.scrollbar(frame, text.yview, width=12)
+        self._bar = widgets.scrollbar(frame, text.yview, width=12)
         self._bar.configure(height=40)  # minimum; it grows with the text
         text.configure(yscrollcommand=self._scrolled)
-        kit.on_wheel[text] = self._wheel
+        widgets.on_wheel[text] = self._wheel
         self._text = text
         self.widget: tk.Widget = frame
         self.focus: tk.Misc = text
@@ -63,7 +63,7 @@ class ParagraphEditor:
 
     def mark(self, severity: str) -> None:
         role: Role = "danger" if severity == "error" else "border"
-        self._kit.theme.paint(self._text, highlightbackground=role)
+        self._widgets.theme.paint(self._text, highlightbackground=role)
 
     def _modified(self, _: "tk.Event[tk.Misc]") -> None:
         if self._text.edit_modified() and not self._is_showing:
@@ -96,7 +96,7 @@ class ParagraphEditor:
         if (first > 0 and steps < 0) or (last < 1 and steps > 0):
             return
         box: tk.Misc | None = self._text.master
-        while box is not None and box not in self._kit.on_wheel:
+        while box is not None and box not in self._widgets.on_wheel:
             box = box.master
         if box is not None:
-            self._kit.on_wheel[box](steps)
+            self._widgets.on_wheel[box](steps)

@@ -16,7 +16,7 @@ from ui.model.form_fields import display_text, unit_path
 from ui.widgets.button import Button
 from ui.widgets.placing import show_in_grid
 from ui.widgets.tooltip import Tooltip
-from ui.widgets.widgets import Kit, Label
+from ui.widgets.widgets import Label, Widgets
 
 CHECK_AFTER_MS = 150
 LABEL_WIDTH = 206
@@ -43,7 +43,7 @@ class FormContext:
     plot at the foot of a card, by the path of its section. show: scrolls the page to a widget.
     """
 
-    kit: Kit
+    widgets: Widgets
     draft: Draft
     on_focus: Callable[[Setting, str], None]
     plots: Mapping[str, Callable[[tk.Misc], Plot]] = field(default_factory=dict)
@@ -69,23 +69,23 @@ class Row:
         self._fixes: list[Fix] = []
         self._fix_buttons: list[Button] = []
         self._fix_line: ttk.Frame | None = None
-        kit = context.kit
+        widgets = context.widgets
         self._lead: Label | None = None
         if setting.ui.lead:
-            self._lead = kit.label(parent, setting.ui.lead, style="SmallDim", wrap=_LEAD_WRAP)
+            self._lead = widgets.label(parent, setting.ui.lead, style="SmallDim", wrap=_LEAD_WRAP)
         self._parent = parent
-        self._dot = kit.label(parent, style="Accent")
-        self._label = kit.label(parent, setting.ui.label)
-        self.editor = make_editor(kit, parent, setting, self.path, self._changed)
+        self._dot = widgets.label(parent, style="Accent")
+        self._label = widgets.label(parent, setting.ui.label)
+        self.editor = make_editor(widgets, parent, setting, self.path, self._changed)
         self._unit_path = unit_path(self.path)
         self._reset = ttk.Button(
             parent, text="↺", width=2, style="QuietCard.TButton", command=self._reset_value
         )
-        kit.name(self._reset, f"reset {self.path}")
-        self._message = kit.label(parent, wrap=420)
-        Tooltip(self._reset, kit.theme, self._reset_tooltip)
+        widgets.name(self._reset, f"reset {self.path}")
+        self._message = widgets.label(parent, wrap=420)
+        Tooltip(self._reset, widgets.theme, self._reset_tooltip)
         for widget in (self._label, self.editor.focus):
-            add_help_tooltip(kit, widget, setting)
+            add_help_tooltip(widgets, widget, setting)
         self.editor.focus.bind("<FocusIn>", lambda _: context.on_focus(setting, self.path), add="+")
         self.editor.focus.bind("<FocusOut>", lambda _: self._focus_left(), add="+")
         self.editor.focus.bind("<Return>", lambda _: self.commit(), add="+")
@@ -119,7 +119,7 @@ class Row:
     def place(self, line: int, *, is_stacked: bool = False) -> None:
         """Place the widgets in the grid from a line on; they take up to `LINES` lines."""
         self.line = line
-        px = self._context.kit.px
+        px = self._context.widgets.px
         if self._lead is not None:
             self._lead.grid(row=line, column=0, columnspan=4, sticky="w", pady=(px(14), px(4)))
         if self._fix_line is not None:
@@ -171,7 +171,7 @@ class Row:
             self.editor.set_unit(str(draft.value(self._unit_path)))
         problems = [] if self._is_new else draft.problems_at(self.path)
         self.editor.mark(problems[0].severity if problems else "")
-        self._context.kit.set_has_problem(self.editor.focus, bool(problems))
+        self._context.widgets.set_has_problem(self.editor.focus, bool(problems))
         show_in_grid(self._message, bool(problems))
         if problems:
             self._message.say(*problem_lines(problems))
@@ -223,16 +223,16 @@ class Row:
         if fixes == self._fixes:
             return
         self._fixes = fixes
-        kit, gap = self._context.kit, self._context.kit.px(8)
+        widgets, gap = self._context.widgets, self._context.widgets.px(8)
         if self._fix_line is None:  # created late, because most rows never need it
-            line = self._fix_line = kit.frame(self._parent)
-            line.grid(row=self.line + 4, column=2, sticky="w", pady=(kit.px(2), gap))
+            line = self._fix_line = widgets.frame(self._parent)
+            line.grid(row=self.line + 4, column=2, sticky="w", pady=(widgets.px(2), gap))
             # The stacking order is the Tab order.
             line.lift(self._message)
         while len(self._fix_buttons) < len(fixes):
             index = len(self._fix_buttons)
             do, name = partial(self._apply_fix, index), f"fix {self.path} {index or ''}".rstrip()
-            button = kit.button(self._fix_line, "", do, name=name)
+            button = widgets.button(self._fix_line, "", do, name=name)
             # Three in a line would be wider than the page.
             row, column = divmod(index, _FIXES_IN_ROW)
             above = gap if row else 0

@@ -9,7 +9,7 @@ from ui.messages.line_breaks import shorten_at_word
 from ui.model.draft import Draft
 from ui.model.form_fields import PagePlan, display_text
 from ui.model.search import Hit, find_settings
-from ui.widgets.widgets import Kit, focused
+from ui.widgets.widgets import Widgets, focused
 
 _WIDTH = 540
 _MAX_VALUE_LENGTH = 40
@@ -21,14 +21,14 @@ class Finder:
 
     def __init__(
         self,
-        kit: Kit,
+        widgets: Widgets,
         root: tk.Tk,
         parent: tk.Misc,
         plans: tuple[PagePlan, ...],
         draft: Draft,
         jump: Callable[[str], None],
     ) -> None:
-        self._kit = kit
+        self._widgets = widgets
         self._root = root
         self._plans = plans
         self._draft = draft
@@ -38,7 +38,7 @@ class Finder:
         self._text.trace_add("write", lambda *_: self._search())
         self.entry = ttk.Entry(parent, textvariable=self._text, font="OneTrainerBody", width=24)
         self._hint = tk.Label(self.entry, text=_HINT, font="OneTrainerBody", borderwidth=0)
-        kit.theme.paint(self._hint, bg="field", fg="dim")
+        widgets.theme.paint(self._hint, bg="field", fg="dim")
         self._show_hint()
         self._hint.bind("<Button-1>", lambda _: self.entry.focus_set())
         self._list = tk.Listbox(
@@ -50,7 +50,7 @@ class Finder:
             exportselection=False,
             takefocus=0,
         )
-        kit.theme.paint(
+        widgets.theme.paint(
             self._list,
             bg="field",
             fg="text",
@@ -58,8 +58,8 @@ class Finder:
             selectforeground="on_fill",
             highlightbackground="border",
         )
-        kit.name(self.entry, "search")
-        kit.name(self._list, "search hits")
+        widgets.name(self.entry, "search")
+        widgets.name(self._list, "search hits")
         for key, by in (("<Down>", 1), ("<Up>", -1)):
             self.entry.bind(key, partial(self._move, by))
         self.entry.bind("<Return>", lambda _: self._choose())
@@ -83,7 +83,7 @@ class Finder:
         self._show_hint()
 
     def _show_hint(self) -> None:
-        self._hint.place(x=self._kit.px(9), rely=0.5, anchor="w")
+        self._hint.place(x=self._widgets.px(9), rely=0.5, anchor="w")
 
     def _focus_left(self) -> None:
         if focused(self._root) is not self.entry:
@@ -102,9 +102,9 @@ class Finder:
             self._list.insert("end", line)
         self._list.configure(height=len(lines))
         self._list.selection_set(0)
-        width = self._kit.px(_WIDTH)
+        width = self._widgets.px(_WIDTH)
         left = self.entry.winfo_rootx() - self._root.winfo_rootx()
-        left = min(left, self._root.winfo_width() - width - self._kit.px(12))
+        left = min(left, self._root.winfo_width() - width - self._widgets.px(12))
         top = self.entry.winfo_rooty() - self._root.winfo_rooty() + self.entry.winfo_height() + 2
         self._list.place(x=left, y=top, width=width)
         self._list.lift()

@@ -13,18 +13,18 @@ class Footer:
     """Status line with a button for the problems and one for the run."""
 
     def __init__(self, context: Context) -> None:
-        kit, act = context.kit, context.act
-        self.outer = kit.frame(context.root, ground="side")
-        pad = kit.px(14)
+        widgets, act = context.widgets, context.act
+        self.outer = widgets.frame(context.root, ground="side")
+        pad = widgets.px(14)
         self._problems = ttk.Button(self.outer, style="QuietSide.TButton")
         self._problems.configure(command=lambda: act.jump_to_problem(1))
-        self._gap = kit.px(8), kit.px(4)
-        kit.name(self._problems, "problems")
+        self._gap = widgets.px(8), widgets.px(4)
+        widgets.name(self._problems, "problems")
         self._run = ttk.Button(self.outer, style="QuietSide.TButton")
         self._run.configure(command=lambda: act.show_page("run"))
-        self._bar = kit.progress(self.outer, ground="side", height=6)
-        self._bar.configure(width=kit.px(160) / kit.theme.scale)
-        kit.name(self._run, "run line")
+        self._bar = widgets.progress(self.outer, ground="side", height=6)
+        self._bar.configure(width=widgets.px(160) / widgets.theme.scale)
+        widgets.name(self._run, "run line")
         self._pad = pad
         self._found: list[Problem] = []
         self._is_running = False

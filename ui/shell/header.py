@@ -17,19 +17,19 @@ class Header:
     """Shows the name of the preset and the number of changes."""
 
     def __init__(self, context: Context) -> None:
-        kit, act = context.kit, context.act
-        self.outer = kit.frame(context.root, ground="side")
-        px = kit.px
+        widgets, act = context.widgets, context.act
+        self.outer = widgets.frame(context.root, ground="side")
+        px = widgets.px
         # As wide as the navigation, so that the preset is aligned with the page.
-        corner = kit.frame(self.outer, ground="side")
+        corner = widgets.frame(self.outer, ground="side")
         corner.configure(width=px(WIDTH + _MARGIN), height=px(48))
         corner.pack_propagate(False)
         corner.pack(side="left")
         logo = ttk.Button(corner, text="OneTrainer", style="Logo.TButton", takefocus=0)
         logo.configure(command=lambda: act.show_page("welcome"))
         logo.pack(side="left", padx=px(9))
-        kit.name(logo, "home")
-        self.presets = kit.button(
+        widgets.name(logo, "home")
+        self.presets = widgets.button(
             self.outer, "No preset  ▾", act.choose_preset, name="presets", ground="side"
         )
         self.presets.describe("Open, save or reset a preset (Ctrl+O)")
@@ -37,14 +37,14 @@ class Header:
         self._changes = ttk.Button(
             self.outer, style="Changes.QuietSide.TButton", command=act.show_changes
         )
-        kit.name(self._changes, "changes")
+        widgets.name(self._changes, "changes")
         self._gap = px(4)
-        self.save = kit.button(
+        self.save = widgets.button(
             self.outer, "Save", act.save_preset, name="save preset", ground="side"
         )
         self.save.describe("Save the preset (Ctrl+S)")
         self.save.widget.pack(side="left", padx=(px(6), 0))
-        self.start = kit.button(
+        self.start = widgets.button(
             self.outer,
             "▶  Start",
             act.start,

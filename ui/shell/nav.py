@@ -11,7 +11,7 @@ from ui.context import Page
 from ui.theme.palette import Role
 from ui.theme.theme import pair
 from ui.widgets.button import focusable
-from ui.widgets.widgets import Kit
+from ui.widgets.widgets import Widgets
 
 WIDTH = 196
 # Height of an entry, in a window of the usual height and in a low one.
@@ -22,9 +22,9 @@ class NavItem:
     """Entry of one page."""
 
     def __init__(
-        self, kit: Kit, parent: tk.Misc, name: str, title: str, go: Callable[[], None]
+        self, widgets: Widgets, parent: tk.Misc, name: str, title: str, go: Callable[[], None]
     ) -> None:
-        self._kit = kit
+        self._widgets = widgets
         self._is_current = False
         self.mark = ("", "")
         self.button = customtkinter.CTkButton(
@@ -40,13 +40,13 @@ class NavItem:
             hover_color=pair("raised"),
             border_color=pair("side"),
             text_color=pair("text"),
-            font=kit.theme.ctk_font(14),
+            font=widgets.theme.ctk_font(14),
             command=go,
         )
-        self.button.pack(fill="x", padx=kit.px(10), pady=1)
-        self._label = kit.label(self.button, style="SmallDim", ground="side")
-        kit.theme.paint(self._label, background="side")
-        kit.name(self.button, f"page {name}")
+        self.button.pack(fill="x", padx=widgets.px(10), pady=1)
+        self._label = widgets.label(self.button, style="SmallDim", ground="side")
+        widgets.theme.paint(self._label, background="side")
+        widgets.name(self.button, f"page {name}")
         focusable(self.button, go, self._show_focus)
 
     def set_current(self, is_current: bool) -> None:
@@ -57,7 +57,7 @@ class NavItem:
         face = pair(self._face)
         hover = face if is_current else pair("raised")
         self.button.configure(fg_color=face, border_color=face, hover_color=hover)
-        self._kit.theme.paint(self._label, background=self._face)
+        self._widgets.theme.paint(self._label, background=self._face)
 
     def set_low(self, *, is_low: bool) -> None:
         """Reduce the height, or restore it."""
@@ -70,7 +70,7 @@ class NavItem:
         self.mark = (text, tone)
         self._label.say(text, f"Small{tone}")
         if text:
-            self._label.place(relx=1.0, rely=0.5, anchor="e", x=-self._kit.px(10))
+            self._label.place(relx=1.0, rely=0.5, anchor="e", x=-self._widgets.px(10))
         else:
             self._label.place_forget()
 
@@ -87,26 +87,26 @@ class Nav:
 
     def __init__(
         self,
-        kit: Kit,
+        widgets: Widgets,
         parent: tk.Misc,
         pages: Sequence[Page],
         go: Callable[[str], None],
     ) -> None:
-        self._kit = kit
-        self.outer = kit.frame(parent, ground="side")
-        self.outer.configure(width=kit.px(WIDTH))
+        self._widgets = widgets
+        self.outer = widgets.frame(parent, ground="side")
+        self.outer.configure(width=widgets.px(WIDTH))
         self.outer.pack_propagate(False)
         self._items: dict[str, NavItem] = {}
         listed = (page for page in pages if page.group)
         for title, members in groupby(listed, key=lambda page: page.group):
-            kit.label(self.outer, title, style="SmallDim", ground="side").pack(
-                anchor="w", padx=kit.px(18), pady=(kit.px(18), kit.px(4))
+            widgets.label(self.outer, title, style="SmallDim", ground="side").pack(
+                anchor="w", padx=widgets.px(18), pady=(widgets.px(18), widgets.px(4))
             )
             for page in members:
-                item = NavItem(kit, self.outer, page.name, page.title, partial(go, page.name))
+                item = NavItem(widgets, self.outer, page.name, page.title, partial(go, page.name))
                 self._items[page.name] = item
-        self.foot = kit.frame(self.outer, ground="side")
-        self.foot.pack(side="bottom", fill="x", padx=kit.px(8), pady=kit.px(8))
+        self.foot = widgets.frame(self.outer, ground="side")
+        self.foot.pack(side="bottom", fill="x", padx=widgets.px(8), pady=widgets.px(8))
         self._needed = 0
         self._is_low = False
         self.outer.bind("<Configure>", self._fit)
@@ -124,7 +124,7 @@ class Nav:
     def _fit(self, event: "tk.Event[tk.Misc]") -> None:
         """Reduce the height of the entries if the window is too low for them."""
         if not self._needed:  # at the usual height of the entries
-            margin = 2 * self._kit.px(18) + 2 * self._kit.px(8)
+            margin = 2 * self._widgets.px(18) + 2 * self._widgets.px(8)
             children = self.outer.winfo_children()
             self._needed = margin + sum(child.winfo_reqheight() + 2 for child in children)
         is_low = event.height < self._needed

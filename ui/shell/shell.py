@@ -23,28 +23,28 @@ class Shell:
 
     def __init__(self, context: Context, plans: tuple[PagePlan, ...]) -> None:
         self._context = context
-        kit, root, act = context.kit, context.root, context.act
+        widgets, root, act = context.widgets, context.root, context.act
         self.header = Header(context)
-        self.finder = Finder(kit, root, self.header.outer, plans, context.draft, act.jump)
+        self.finder = Finder(widgets, root, self.header.outer, plans, context.draft, act.jump)
         self.header.finish(self.finder.entry)
         self.header.outer.pack(fill="x")
-        kit.divider(root).pack(fill="x")
-        middle = kit.frame(root, ground="window")
-        self.nav = Nav(kit, middle, context.pages, act.show_page)
+        widgets.divider(root).pack(fill="x")
+        middle = widgets.frame(root, ground="window")
+        self.nav = Nav(widgets, middle, context.pages, act.show_page)
         self.nav.outer.pack(side="left", fill="y")
         self._mode: ttk.Button = self._make_foot()
         self.footer = Footer(context)
         # Packed before the page, which would push it out of a low window.
         self.footer.outer.pack(fill="x", side="bottom")
-        kit.divider(root).pack(fill="x", side="bottom")
+        widgets.divider(root).pack(fill="x", side="bottom")
         middle.pack(fill="both", expand=True)
-        right = kit.frame(middle, ground="window")
+        right = widgets.frame(middle, ground="window")
         right.pack(side="left", fill="both", expand=True)
         self._bar, self._message, self._accept = self._make_bar(right)
         self._offer: Offer | None = None
         self._hiding = ""
         self._title = ""
-        self.stage: ttk.Frame = kit.frame(right, ground="window")
+        self.stage: ttk.Frame = widgets.frame(right, ground="window")
         self.stage.pack(fill="both", expand=True)
         self.repaint()
 
@@ -67,7 +67,7 @@ class Shell:
     def show_message(self, text: str, offer: Offer | None = None) -> None:
         """Show a message for a while, longer if it offers an action."""
         self._show_offer(offer)
-        room = self.stage.winfo_width() - self._context.kit.px(_MESSAGE_MARGIN)
+        room = self.stage.winfo_width() - self._context.widgets.px(_MESSAGE_MARGIN)
         self._message.configure(text=text, wraplength=max(0, room))
         # Placed over the page, so that buttons stay where the user is about to click, and at the
         # lower edge, because most buttons are at the upper one.
@@ -80,7 +80,7 @@ class Shell:
 
     def repaint(self) -> None:
         """Update the colors to the theme."""
-        other = "Light" if self._context.kit.theme.mode == "dark" else "Dark"
+        other = "Light" if self._context.widgets.theme.mode == "dark" else "Dark"
         self._mode.configure(text=other)
 
     def _set_title(self) -> None:
@@ -101,35 +101,35 @@ class Shell:
         self._show_offer(None)
 
     def _show_offer(self, offer: Offer | None) -> None:
-        kit, before = self._context.kit, self._offer
+        widgets, before = self._context.widgets, self._offer
         if before is not None and focused(self._accept) is self._accept:
             self._context.root.focus_set()  # a hidden button must not keep the focus
         self._offer = offer
-        kit.forget(self._accept)
-        show(self._accept, offer is not None, side="left", padx=(0, kit.px(8)))
+        widgets.forget(self._accept)
+        show(self._accept, offer is not None, side="left", padx=(0, widgets.px(8)))
         if offer is not None:
-            kit.name(self._accept, offer.name)
+            widgets.name(self._accept, offer.name)
             self._accept.configure(text=offer.label, command=offer.do)
 
     def _make_bar(self, parent: tk.Misc) -> tuple[ttk.Frame, ttk.Label, ttk.Button]:
-        kit = self._context.kit
-        bar = kit.frame(parent, ground="raised")
+        widgets = self._context.widgets
+        bar = widgets.frame(parent, ground="raised")
         close = ttk.Button(bar, text="✕", style="QuietRaised.TButton", command=self._hide_bar)
         close.configure(width=2, takefocus=0)
-        close.pack(side="right", padx=kit.px(8), pady=kit.px(3))
-        message = kit.label(bar, ground="raised")
-        message.pack(side="left", padx=(kit.px(28), kit.px(16)), pady=kit.px(7))
+        close.pack(side="right", padx=widgets.px(8), pady=widgets.px(3))
+        message = widgets.label(bar, ground="raised")
+        message.pack(side="left", padx=(widgets.px(28), widgets.px(16)), pady=widgets.px(7))
         return bar, message, ttk.Button(bar, style="Offer.TButton")
 
     def _make_foot(self) -> ttk.Button:
-        foot, act, kit = self.nav.foot, self._context.act, self._context.kit
+        foot, act, widgets = self.nav.foot, self._context.act, self._context.widgets
         mode = ttk.Button(foot, style="QuietSide.TButton", command=act.switch_mode)
         keys = ttk.Button(foot, style="QuietSide.TButton", text="Keys")
         keys.configure(command=lambda: act.show_page("keys"))
         mode.pack(side="left")
-        keys.pack(side="left", padx=kit.px(4))
-        kit.name(mode, "mode")
-        kit.name(keys, "keys")
+        keys.pack(side="left", padx=widgets.px(4))
+        widgets.name(mode, "mode")
+        widgets.name(keys, "keys")
         return mode
 
     def _mark_pages(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from ui.messages.line_breaks import shorten
 from ui.theme.palette import Role
 from ui.theme.theme import SMALL
-from ui.widgets.widgets import Kit
+from ui.widgets.widgets import Widgets
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -28,7 +28,7 @@ class Drawing:
 
     def __init__(
         self,
-        kit: Kit,
+        widgets: Widgets,
         parent: tk.Misc,
         draw: Callable[[], None],
         *,
@@ -37,15 +37,15 @@ class Drawing:
         name: str = "",
         takes_keys: bool = False,
     ) -> None:
-        self.kit = kit
+        self.widgets = widgets
         self.canvas = tk.Canvas(parent, highlightthickness=0, takefocus=takes_keys)
         self.canvas.configure(width=width, height=height)
-        kit.theme.paint(self.canvas, bg="card")
+        widgets.theme.paint(self.canvas, bg="card")
         focus = ("<FocusIn>", "<FocusOut>") if takes_keys else ()
         for sequence in ("<Configure>", "<<ThemeChanged>>", *focus):
             self.canvas.bind(sequence, lambda _: draw())
         if name:
-            kit.name(self.canvas, name)
+            widgets.name(self.canvas, name)
         self._images: dict[Hashable, object] = {}
         self._used: set[Hashable] = set()
 
@@ -85,8 +85,8 @@ class Drawing:
     ) -> int:
         """Write a text and return its item. room: pixels to shorten it to."""
         if room is not None:
-            text = shorten(text, round(room), lambda part: self.kit.theme.measure(part, font))
-        color = self.kit.theme.palette[role]
+            text = shorten(text, round(room), lambda part: self.widgets.theme.measure(part, font))
+        color = self.widgets.theme.palette[role]
         return self.canvas.create_text(
             x, y, text=text, anchor=anchor, font=font, fill=color, tags=tags
         )
@@ -117,7 +117,9 @@ class Drawing:
     ) -> None:
         """Draw a square around a center."""
         left, top = x - side // 2, y - side // 2
-        self.box(left, top, left + side, top + side, fill, outline=outline, width=self.kit.px(3))
+        self.box(
+            left, top, left + side, top + side, fill, outline=outline, width=self.widgets.px(3)
+        )
 
     def dot(self, x: float, y: float, radius: float, role: Role, *, tags: str = "") -> None:
         """Draw a filled circle."""
@@ -159,4 +161,4 @@ class Drawing:
         self._images.clear()
 
     def _color(self, role: Role | None) -> str:
-        return self.kit.theme.palette[role] if role else ""
+        return self.widgets.theme.palette[role] if role else ""

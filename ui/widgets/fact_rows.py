@@ -7,7 +7,7 @@ from functools import partial
 from ui.messages.dataset import Fact
 from ui.widgets.placing import show_in_grid, toned
 from ui.widgets.tooltip import Tooltip
-from ui.widgets.widgets import Kit, Label
+from ui.widgets.widgets import Label, Widgets
 
 
 class FactRows:
@@ -18,11 +18,11 @@ class FactRows:
         wrap: Width to which values are wrapped; 0 for none.
     """
 
-    def __init__(self, kit: Kit, parent: tk.Misc, *, label: int, wrap: int = 0) -> None:
-        self._kit = kit
+    def __init__(self, widgets: Widgets, parent: tk.Misc, *, label: int, wrap: int = 0) -> None:
+        self._widgets = widgets
         self._wrap = wrap
-        self.outer = kit.frame(parent)
-        self.outer.grid_columnconfigure(0, minsize=kit.px(label))
+        self.outer = widgets.frame(parent)
+        self.outer.grid_columnconfigure(0, minsize=widgets.px(label))
         self._rows: list[tuple[Label, Label]] = []
         self._facts: Sequence[Fact] = ()
 
@@ -48,13 +48,13 @@ class FactRows:
                 labels[1].say(fact.text, toned(fact.tone, "Small"))
 
     def _make(self, index: int) -> tuple[Label, Label]:
-        kit = self._kit
-        label = kit.label(self.outer, style="SmallDim")
-        value = kit.label(self.outer, wrap=self._wrap)
-        label.grid(row=index, column=0, sticky="nw", pady=kit.px(1))
-        value.grid(row=index, column=1, sticky="nw", padx=(kit.px(8), 0), pady=kit.px(1))
+        widgets = self._widgets
+        label = widgets.label(self.outer, style="SmallDim")
+        value = widgets.label(self.outer, wrap=self._wrap)
+        label.grid(row=index, column=0, sticky="nw", pady=widgets.px(1))
+        value.grid(row=index, column=1, sticky="nw", padx=(widgets.px(8), 0), pady=widgets.px(1))
         for widget in (label, value):
-            Tooltip(widget, kit.theme, partial(self._more, index))
+            Tooltip(widget, widgets.theme, partial(self._more, index))
         return label, value
 
     def _more(self, index: int) -> str:

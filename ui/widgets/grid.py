@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ui.theme.theme import pair
 from ui.widgets.drawing import Drawing
-from ui.widgets.widgets import Kit
+from ui.widgets.widgets import Widgets
 
 _RING = 2
 _WHEEL_PX = 60
@@ -52,7 +52,7 @@ class Grid:
 
     def __init__(
         self,
-        kit: Kit,
+        widgets: Widgets,
         parent: tk.Misc,
         paint: Paint,
         chosen: Callable[[int], None],
@@ -62,21 +62,21 @@ class Grid:
         width: int = 0,
         opened: Callable[[int], None] | None = None,
     ) -> None:
-        self._kit = kit
+        self._widgets = widgets
         self._paint = paint
         self._chosen = chosen
         self._opened = opened
         # Whether the selected cell has a ground of its own.
         self.fills_current = True
-        self._height, self._width = kit.px(height), kit.px(width)
+        self._height, self._width = widgets.px(height), widgets.px(width)
         self.count = 0
         self.current = -1
-        self.outer = kit.frame(parent)
-        self.drawing = Drawing(kit, self.outer, self._redraw, name=name)
+        self.outer = widgets.frame(parent)
+        self.drawing = Drawing(widgets, self.outer, self._redraw, name=name)
         self.canvas = self.drawing.canvas
-        kit.theme.paint(self.canvas, highlightbackground="card", highlightcolor="accent")
+        widgets.theme.paint(self.canvas, highlightbackground="card", highlightcolor="accent")
         self.canvas.configure(highlightthickness=_RING, yscrollincrement=1, takefocus=1)
-        self._bar = kit.scrollbar(self.outer, self._yview)
+        self._bar = widgets.scrollbar(self.outer, self._yview)
         # The scrollbar always keeps its space, so that the width of the cells never changes.
         self._bar_shown = True
         self._bar.pack(side="right", fill="y")
@@ -159,7 +159,7 @@ class Grid:
             canvas.bind(key, self._mover(by))
         for key in ("<Return>", "<KP_Enter>", "<space>"):
             canvas.bind(key, lambda _: self._open())
-        self._kit.on_wheel[canvas] = self._on_wheel
+        self._widgets.on_wheel[canvas] = self._on_wheel
 
     @property
     def _visible_rows(self) -> int:
@@ -241,7 +241,7 @@ class Grid:
 
     def _on_wheel(self, steps: int) -> None:
         if self._whole() > self._room[1]:
-            self.canvas.yview_scroll(steps * self._kit.px(_WHEEL_PX), "units")
+            self.canvas.yview_scroll(steps * self._widgets.px(_WHEEL_PX), "units")
             self.draw()
 
     def _bar_set(self, *_: float) -> None:

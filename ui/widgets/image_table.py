@@ -13,7 +13,7 @@ from ui.theme.theme import SMALL
 from ui.widgets.drawing import Drawing
 from ui.widgets.placing import show_in_grid
 from ui.widgets.scroller import Scroller
-from ui.widgets.widgets import Kit, focused
+from ui.widgets.widgets import Widgets, focused
 
 _LINE = 15
 _SCROLL = 20
@@ -76,24 +76,24 @@ class ImageTable:
 
     def __init__(
         self,
-        kit: Kit,
+        widgets: Widgets,
         parent: tk.Misc,
         images: ImageCache,
         chosen: Callable[[int, int], None],
         look: TableLook,
         page: Scroller | None = None,
     ) -> None:
-        px = kit.px
-        self._kit, self._images, self._page = kit, images, page
+        px = widgets.px
+        self._widgets, self._images, self._page = widgets, images, page
         self._chosen, self._look = chosen, look
         self._columns: Sequence[Head] = ()
         self._rows: Sequence[Head] = ()
         self._cells: Sequence[Sequence[Cell | None]] = ()
         self._current = (0, 0)
-        self.outer = kit.frame(parent)
+        self.outer = widgets.frame(parent)
         self._pitch = px(look.side + look.gap)
         self._drawing = Drawing(
-            kit,
+            widgets,
             self.outer,
             self._redraw,
             width=max(1, look.columns * self._pitch),
@@ -121,7 +121,7 @@ class ImageTable:
                 self.canvas.bind(f"<{key}>", partial(self._move, *by))
             for key in ("<Return>", "<KP_Enter>", "<space>"):
                 self.canvas.bind(key, lambda _: self._choose())
-        kit.on_wheel[self.canvas] = self._on_wheel
+        widgets.on_wheel[self.canvas] = self._on_wheel
 
     def show(
         self,
@@ -144,7 +144,7 @@ class ImageTable:
 
     def draw(self) -> None:
         """Draw the visible part."""
-        drawing, canvas, px, look = self._drawing, self.canvas, self._kit.px, self._look
+        drawing, canvas, px, look = self._drawing, self.canvas, self._widgets.px, self._look
         drawing.begin()
         if not self._columns:
             return
@@ -157,7 +157,7 @@ class ImageTable:
         lower = min(len(self._rows), int((top + drawing.height) // height) + 1)
         for row in range(upper, lower):
             head, y = self._rows[row], px(look.head) + row * height
-            room = drawing.width - px(look.gap) - self._kit.theme.measure(head.end, SMALL)
+            room = drawing.width - px(look.gap) - self._widgets.theme.measure(head.end, SMALL)
             item = drawing.text(left + 1, y + px(2), head.title, head.role, room=room)
             if head.end:
                 drawing.text(canvas.bbox(item)[2] - 1, y + px(2), head.end, head.role)
@@ -179,27 +179,27 @@ class ImageTable:
     def _draw_cell(self, cell: Cell | None, x: int, y: int) -> None:
         if cell is None:
             return
-        drawing, px, side = self._drawing, self._kit.px, self._kit.px(self._look.side)
+        drawing, px, side = self._drawing, self._widgets.px, self._widgets.px(self._look.side)
         image = self._images.get(cell.path, side, side, self.draw)
         drawing.image((cell.path, side), image, x + side // 2, y + side // 2, side)
         for line, (name, figure) in enumerate(cell.lines):
             foot = y + side + px(2) + line * px(_LINE)
             drawing.text(x + side, foot, figure, anchor="ne")
-            room = side - px(4) - self._kit.theme.measure(figure, SMALL)
+            room = side - px(4) - self._widgets.theme.measure(figure, SMALL)
             drawing.text(x, foot, name, "dim", room=room)
 
     def _row_height(self) -> int:
-        px, look = self._kit.px, self._look
+        px, look = self._widgets.px, self._look
         lines = max((len(cell.lines) for row in self._cells for cell in row if cell), default=0)
         return px(look.head + 2 + look.side + look.gap) + lines * px(_LINE)
 
     def _corner(self, row: int, column: int) -> tuple[int, int]:
         """Return the upper left corner of an image."""
-        heads = self._kit.px(self._look.head) + self._kit.px(self._look.head + 2)
+        heads = self._widgets.px(self._look.head) + self._widgets.px(self._look.head + 2)
         return column * self._pitch, row * self._row_height() + heads
 
     def _whole(self) -> tuple[int, int]:
-        height = self._kit.px(self._look.head) + len(self._rows) * self._row_height()
+        height = self._widgets.px(self._look.head) + len(self._rows) * self._row_height()
         return max(1, len(self._columns) * self._pitch), max(1, height)
 
     def _fit(self) -> None:
@@ -229,7 +229,7 @@ class ImageTable:
         if self._page is not None:
             self._page.show(self.canvas)
         top, whole = self._current[0] * self._row_height(), self._whole()[1]
-        over = top + self._kit.px(self._look.head) + self._row_height() - self._drawing.height
+        over = top + self._widgets.px(self._look.head) + self._row_height() - self._drawing.height
         if top < self.canvas.canvasy(0):
             self.canvas.yview_moveto(top / whole)
         elif over > self.canvas.canvasy(0):
@@ -244,7 +244,7 @@ class ImageTable:
 
     def _clicked(self, event: "tk.Event[tk.Canvas]") -> str:
         column = int(self.canvas.canvasx(event.x) // self._pitch)
-        below_head = self.canvas.canvasy(event.y) - self._kit.px(self._look.head)
+        below_head = self.canvas.canvasy(event.y) - self._widgets.px(self._look.head)
         row = int(below_head // self._row_height())
         if 0 <= column < len(self._columns) and 0 <= row < len(self._rows):
             self._go(row, column)

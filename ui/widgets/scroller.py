@@ -6,7 +6,7 @@ from tkinter import ttk
 
 from ui.theme.palette import Role
 from ui.widgets.placing import show
-from ui.widgets.widgets import Kit
+from ui.widgets.widgets import Widgets
 
 _STEP = 60
 
@@ -22,18 +22,18 @@ class Scroller:
     """
 
     def __init__(
-        self, kit: Kit, parent: tk.Misc, *, ground: Role = "window", fills: bool = False
+        self, widgets: Widgets, parent: tk.Misc, *, ground: Role = "window", fills: bool = False
     ) -> None:
-        self._kit = kit
+        self._widgets = widgets
         self._fills = fills
         self.on_view: list[Callable[[], None]] = []
-        self.outer = kit.frame(parent, ground=ground)
+        self.outer = widgets.frame(parent, ground=ground)
         self.canvas = tk.Canvas(self.outer, highlightthickness=0, borderwidth=0, takefocus=0)
-        kit.theme.paint(self.canvas, bg=ground)
+        widgets.theme.paint(self.canvas, bg=ground)
         self.canvas.configure(yscrollincrement=1)
-        self._bar = kit.scrollbar(self.outer, self.canvas.yview, ground=ground)
+        self._bar = widgets.scrollbar(self.outer, self.canvas.yview, ground=ground)
         self.canvas.configure(yscrollcommand=self._bar_set)
-        self.inner: ttk.Frame = kit.frame(self.canvas, ground=ground)
+        self.inner: ttk.Frame = widgets.frame(self.canvas, ground=ground)
         self._item = self.canvas.create_window(0, 0, window=self.inner, anchor="nw")
         self.canvas.pack(side="left", fill="both", expand=True)
         self._bar_shown = False
@@ -42,12 +42,12 @@ class Scroller:
         # Tk sends no <Configure> to a hidden widget, such as one below the end of a shorter page.
         self.canvas.bind("<Map>", self._fit)
         self.inner.bind("<Unmap>", self._fit)
-        kit.on_wheel[self.canvas] = self.scroll_by
+        widgets.on_wheel[self.canvas] = self.scroll_by
 
     def scroll_by(self, steps: int) -> None:
         """Scroll down by a number of wheel notches; negative numbers scroll up."""
         self._fit()
-        self._move(steps * self._kit.px(_STEP))
+        self._move(steps * self._widgets.px(_STEP))
 
     def to_top(self) -> None:
         """Scroll to the top of the page."""
@@ -90,7 +90,7 @@ class Scroller:
             for part in (widget, *below)
         )
         first = self.canvas.canvasy(0)
-        margin = self._kit.px(margin)
+        margin = self._widgets.px(margin)
         if top - margin < first:
             self.canvas.yview_moveto(max(0, top - margin) / height)
         elif bottom + margin > first + self.canvas.winfo_height():
@@ -127,7 +127,7 @@ class Scroller:
             notify()
 
 
-def bind_wheel(root: tk.Tk, kit: Kit) -> None:
+def bind_wheel(root: tk.Tk, widgets: Widgets) -> None:
     """Bind the mouse wheel to scrolling in the whole window; it never changes a value."""
     # Otherwise the wheel would change the value of a closed combo box.
     for event in ("<MouseWheel>", "<Shift-MouseWheel>", "<Button-4>", "<Button-5>"):
@@ -137,7 +137,7 @@ def bind_wheel(root: tk.Tk, kit: Kit) -> None:
         steps = -1 if event.num == 4 or event.delta > 0 else 1
         widget: tk.Misc | None = event.widget if isinstance(event.widget, tk.Misc) else None
         while widget is not None:
-            scroll_by_steps = kit.on_wheel.get(widget)
+            scroll_by_steps = widgets.on_wheel.get(widget)
             if scroll_by_steps is not None:
                 scroll_by_steps(steps)
                 return

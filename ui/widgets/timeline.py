@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ui.widgets.drawing import Drawing
-from ui.widgets.widgets import Kit, focused
+from ui.widgets.widgets import Widgets, focused
 
 _HEIGHT = 44
 _PAD = 16
@@ -18,13 +18,24 @@ class Timeline:
     """Slider for arrow keys, Home, End, click and drag; Tab reaches it."""
 
     def __init__(
-        self, kit: Kit, parent: tk.Misc, moved: Callable[[int], None], *, name: str = "timeline"
+        self,
+        widgets: Widgets,
+        parent: tk.Misc,
+        moved: Callable[[int], None],
+        *,
+        name: str = "timeline",
     ) -> None:
         self._moved = moved
         self._stops: list[int] = []
         self._index = 0
         self._drawing = Drawing(
-            kit, parent, self.draw, width=10, height=kit.px(_HEIGHT), name=name, takes_keys=True
+            widgets,
+            parent,
+            self.draw,
+            width=10,
+            height=widgets.px(_HEIGHT),
+            name=name,
+            takes_keys=True,
         )
         self.canvas = self._drawing.canvas
         for sequence in ("<Button-1>", "<B1-Motion>"):
@@ -47,7 +58,7 @@ class Timeline:
 
     def draw(self) -> None:
         """Draw the line, the stops and the knob."""
-        drawing, px = self._drawing, self._drawing.kit.px
+        drawing, px = self._drawing, self._drawing.widgets.px
         drawing.begin()
         if not self._stops:
             return
@@ -68,7 +79,7 @@ class Timeline:
             drawing.text(right, y, f"{self._stops[-1]:,}", "dim", anchor="ne")
 
     def _x(self, index: int) -> float:
-        left = self._drawing.kit.px(_PAD)
+        left = self._drawing.widgets.px(_PAD)
         last = len(self._stops) - 1
         return left + (self._drawing.width - 2 * left) * (index / last if last else 1.0)
 

@@ -9,7 +9,7 @@ from ui.background.image_cache import ImageCache
 from ui.progress.samples import SampleBook
 from ui.widgets.drawing import Drawing
 from ui.widgets.timeline import Timeline
-from ui.widgets.widgets import Kit
+from ui.widgets.widgets import Widgets
 
 # X11 repeats a held key as release and press, so a release only counts after a delay.
 _RELEASE_MS = 80
@@ -25,7 +25,7 @@ class Viewer:
 
     def __init__(
         self,
-        kit: Kit,
+        widgets: Widgets,
         parent: tk.Misc,
         images: ImageCache,
         moved: Callable[[int, int], None],
@@ -43,20 +43,20 @@ class Viewer:
         self._is_comparing = False
         self._releasing = ""
         self._drawn_key: tuple[Path, int, int] | None = None
-        self.outer, inner = kit.card(parent)
-        self._prompt_label = kit.label(inner, style="Heading", wrap=480)
+        self.outer, inner = widgets.card(parent)
+        self._prompt_label = widgets.label(inner, style="Heading", wrap=480)
         self._prompt_label.pack(anchor="w")
-        self._caption = kit.label(inner, style="SmallDim")
-        self._caption.pack(anchor="w", pady=(kit.px(1), kit.px(8)))
+        self._caption = widgets.label(inner, style="SmallDim")
+        self._caption.pack(anchor="w", pady=(widgets.px(1), widgets.px(8)))
         self.timeline = Timeline(
-            kit,
+            widgets,
             inner,
             lambda step: moved(self._prompt, step),
             name=f"{name} timeline".strip(),
         )
-        self.timeline.canvas.pack(side="bottom", fill="x", pady=(kit.px(8), 0))
+        self.timeline.canvas.pack(side="bottom", fill="x", pady=(widgets.px(8), 0))
         self._drawing = Drawing(
-            kit, inner, self._draw, width=50, height=50, name=f"{name} viewer".strip()
+            widgets, inner, self._draw, width=50, height=50, name=f"{name} viewer".strip()
         )
         self.canvas = self._drawing.canvas
         self.canvas.pack(fill="both", expand=True)

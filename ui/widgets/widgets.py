@@ -42,7 +42,7 @@ class Label(ttk.Label):
         return str(self.cget("text")) if self.winfo_manager() else ""
 
 
-class Kit:
+class Widgets:
     """Factory for widgets in the theme, and registry of named controls."""
 
     def __init__(self, theme: Theme, jobs: Jobs) -> None:

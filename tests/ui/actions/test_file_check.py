@@ -39,7 +39,7 @@ class Root:
 @pytest.fixture
 def window(home, project):
     draft, root, jobs = Draft(), Root(), Jobs()
-    FileCheck(SimpleNamespace(draft=draft, root=root, kit=SimpleNamespace(jobs=jobs)))
+    FileCheck(SimpleNamespace(draft=draft, root=root, widgets=SimpleNamespace(jobs=jobs)))
     draft.load(project)
     return SimpleNamespace(draft=draft, root=root, jobs=jobs)
 

@@ -42,8 +42,8 @@ def validation(*losses):
     return made
 
 
-def test_parts_of_a_stacked_bar_are_proportional_to_their_size(kit, root):
-    stack = StackedBar(kit, root, has_legend=True)
+def test_parts_of_a_stacked_bar_are_proportional_to_their_size(widgets, root):
+    stack = StackedBar(widgets, root, has_legend=True)
     canvas = placed(root, stack.canvas)
     parts = [("unet", "UNet", 300), ("vae", "VAE", 100)]
     stack.show(parts, {"unet": 0, "vae": 1}, 800)
@@ -54,16 +54,16 @@ def test_parts_of_a_stacked_bar_are_proportional_to_their_size(kit, root):
     assert boxes(canvas, DARK["danger"]) == []  # it fits
 
 
-def test_a_stacked_bar_marks_the_end_of_the_available_space(kit, root):
-    stack = StackedBar(kit, root, has_legend=False)
+def test_a_stacked_bar_marks_the_end_of_the_available_space(widgets, root):
+    stack = StackedBar(widgets, root, has_legend=False)
     canvas = placed(root, stack.canvas)
     stack.show([("unet", "UNet", 1000)], {"unet": 0}, 750)
     (edge,) = boxes(canvas, DARK["danger"])
     assert edge[0] == pytest.approx(WIDTH * 0.75)
 
 
-def test_bars_of_a_table_are_proportional_to_their_fractions(kit, root):
-    table = BarTable(kit, root, color="validation")
+def test_bars_of_a_table_are_proportional_to_their_fractions(widgets, root):
+    table = BarTable(widgets, root, color="validation")
     canvas = placed(root, table.canvas)
     table.show([BarRow("a", 1.0, "0.4"), BarRow("b", 0.25, "0.1"), BarRow("c", 0.0, "0.0")])
     first, second = boxes(canvas, DARK["validation"])
@@ -71,8 +71,8 @@ def test_bars_of_a_table_are_proportional_to_their_fractions(kit, root):
     assert second[2] - second[0] == pytest.approx(full / 4, abs=1)
 
 
-def test_a_long_name_is_cut_and_leaves_room_for_its_bar(kit, root):
-    table = BarTable(kit, root, color="validation")
+def test_a_long_name_is_cut_and_leaves_room_for_its_bar(widgets, root):
+    table = BarTable(widgets, root, color="validation")
     canvas = placed(root, table.canvas)
     table.show([BarRow("a very long name of a folder " * 5, 1.0, "0.4")])
     words = [canvas.itemcget(item, "text") for item in canvas.find_all() if _is_text(canvas, item)]
@@ -80,8 +80,8 @@ def test_a_long_name_is_cut_and_leaves_room_for_its_bar(kit, root):
     assert boxes(canvas, DARK["validation"])
 
 
-def test_validation_images_have_a_panel_with_a_scale_of_their_own(kit, root):
-    chart = LossChart(kit, root)
+def test_validation_images_have_a_panel_with_a_scale_of_their_own(widgets, root):
+    chart = LossChart(widgets, root)
     canvas = placed(root, chart.canvas)
     chart.show(curve(), [], validation(0.1438, 0.1402, 0.1411))
     (line,) = boxes(canvas, DARK["accent"])
@@ -94,8 +94,8 @@ def test_validation_images_have_a_panel_with_a_scale_of_their_own(kit, root):
     assert dots[1][1] > dots[2][1] > dots[0][1]
 
 
-def test_the_lowest_one_has_a_ring(kit, root):
-    chart = LossChart(kit, root)
+def test_the_lowest_one_has_a_ring(widgets, root):
+    chart = LossChart(widgets, root)
     canvas = placed(root, chart.canvas)
     chart.show(curve(), [], validation(0.1438, 0.1402, 0.1411))
     rings = [i for i in canvas.find_all() if canvas.type(i) == "oval" and _outline(canvas, i)]
@@ -105,8 +105,8 @@ def test_the_lowest_one_has_a_ring(kit, root):
     assert (ring[1] + ring[3]) / 2 == pytest.approx((dots[1][1] + dots[1][3]) / 2)
 
 
-def test_both_panels_have_the_same_steps(kit, root):
-    chart = LossChart(kit, root)
+def test_both_panels_have_the_same_steps(widgets, root):
+    chart = LossChart(widgets, root)
     canvas = placed(root, chart.canvas)
     chart.show(curve(), [50], validation(0.1438, 0.1402, 0.1411))
     dots = [box for box in boxes(canvas, DARK["validation"]) if len(box) == 4]
@@ -114,8 +114,8 @@ def test_both_panels_have_the_same_steps(kit, root):
     assert mark[2] == pytest.approx((dots[1][0] + dots[1][2]) / 2)
 
 
-def test_a_low_chart_shows_the_loss_of_training_alone(kit, root):
-    chart = LossChart(kit, root)
+def test_a_low_chart_shows_the_loss_of_training_alone(widgets, root):
+    chart = LossChart(widgets, root)
     canvas = placed(root, chart.canvas, height=120)
     chart.show(curve(), [], validation(0.1438, 0.1402))
     assert boxes(canvas, DARK["validation"]) == []

@@ -4,5 +4,5 @@ import pytest
 
 
 @pytest.fixture
-def context(kit, root):
-    return SimpleNamespace(kit=kit, root=root, act=SimpleNamespace())
+def context(widgets, root):
+    return SimpleNamespace(widgets=widgets, root=root, act=SimpleNamespace())

@@ -60,12 +60,12 @@ def test_a_dialog_over_a_dialog_gives_the_pointer_back(root, context):
         (["optimizer.lr", "data.folder"], "answer problem 1", "Data › Images"),
     ],
 )
-def test_a_problem_of_the_list_leads_to_its_setting(root, kit, context, paths, answer, words):
+def test_a_problem_of_the_list_leads_to_its_setting(root, widgets, context, paths, answer, words):
     went, seen = [], []
 
     def press():
-        seen.append(kit.buttons[answer].widget.cget("text"))
-        kit.buttons[answer].widget.invoke()
+        seen.append(widgets.buttons[answer].widget.cget("text"))
+        widgets.buttons[answer].widget.invoke()
 
     once_asked(root, press)
     context.act.jump = went.append

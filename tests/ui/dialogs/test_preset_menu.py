@@ -79,10 +79,10 @@ def test_the_first_part_of_a_description_stands_for_it():
 
 
 @pytest.fixture
-def make_menu(root, kit, tmp_path):
+def make_menu(root, widgets, tmp_path):
     def make(draft, *, said):
         act = Mock(show_message=said.append)
-        context = SimpleNamespace(root=root, kit=kit, draft=draft, act=act)
+        context = SimpleNamespace(root=root, widgets=widgets, draft=draft, act=act)
         made = PresetMenu(context, tmp_path / "demo")
         made.fill()
         return made
@@ -118,7 +118,7 @@ def test_the_menu_marks_the_preset_that_is_open_and_greys_no_heading(home, make_
     assert headings == ["Demos", "Built-in presets"]
     lists = [label.strip(" ✓") for kind, _, label in first if kind == "cascade"]
     assert lists == ["SD 1.5", "SD 2", "SDXL"]
-    palette = made._context.kit.theme.palette
+    palette = made._context.widgets.theme.palette
     assert str(made.menu.cget("disabledforeground")) == palette["accent"]
     assert str(made.menu.entrycget(1, "foreground")) == palette["dim"]
     made.menu.invoke(1)

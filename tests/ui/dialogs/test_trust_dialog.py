@@ -26,7 +26,7 @@ def config_with(*specs):
     return TrainConfig(objective=AlignProp(rewards=rewards))
 
 
-def answering(root, kit, seen, *answers, meanwhile=lambda: None):
+def answering(root, widgets, seen, *answers, meanwhile=lambda: None):
     """Has the dialogs that come up read, and answered one after the other.
 
     meanwhile: what happens after the first one was read, and before it is answered.
@@ -34,36 +34,36 @@ def answering(root, kit, seen, *answers, meanwhile=lambda: None):
     left = list(answers)
 
     def answer():
-        seen.append(kit.named["answer code"].get("1.0", "end-1c"))
+        seen.append(widgets.named["answer code"].get("1.0", "end-1c"))
         if len(seen) == 1:
             meanwhile()
         do = left.pop(0)
         if left:
             once_asked(root, answer)
-        kit.buttons[f"answer {do}"].widget.invoke()
+        widgets.buttons[f"answer {do}"].widget.invoke()
 
     once_asked(root, answer)
 
 
-def test_yes_allows_the_very_code_that_was_shown(root, kit, context, own):
+def test_yes_allows_the_very_code_that_was_shown(root, widgets, context, own):
     seen = []
-    answering(root, kit, seen, "run")
+    answering(root, widgets, seen, "run")
     assert confirm_functions(context, config_with(f"{own}:mine"))
     assert seen == [CODE.rstrip("\n")]
     assert trusted_files.status(f"{own}:mine") == "allowed"
     assert confirm_functions(context, config_with(f"{own}:mine"))  # without a question
 
 
-def test_no_allows_nothing(root, kit, context, own):
-    answering(root, kit, [], "")
+def test_no_allows_nothing(root, widgets, context, own):
+    answering(root, widgets, [], "")
     assert not confirm_functions(context, config_with(f"{own}:mine"))
     assert trusted_files.status(f"{own}:mine") == "unknown"
 
 
-def test_a_file_that_changes_while_it_is_read_is_shown_again(root, kit, context, own):
+def test_a_file_that_changes_while_it_is_read_is_shown_again(root, widgets, context, own):
     seen = []
     change = partial(own.write_text, CODE + "\nprint('and this')\n")
-    answering(root, kit, seen, "run", "", meanwhile=change)
+    answering(root, widgets, seen, "run", "", meanwhile=change)
     assert not confirm_functions(context, config_with(f"{own}:mine"))
     assert "and this" not in seen[0]
     assert "and this" in seen[1]

@@ -15,7 +15,7 @@ from ui.model.form_fields import find_setting, pages
 from ui.model.new_entries import entry_noun, entry_summary, entry_title
 from ui.model.visible_settings import has_effect, sibling_path, switch_path
 from ui.theme.theme import Theme
-from ui.widgets.widgets import Kit, focused
+from ui.widgets.widgets import Widgets, focused
 
 LIST = "data.concepts"
 FIRST = f"{LIST}.0"
@@ -45,13 +45,13 @@ def window(display, project, tmp_path_factory):
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         root = tk.Tk()
         pump_until(root, lambda: root.winfo_viewable() and root.focus_get() is not None)
-        kit, draft = Kit(Theme(root), Jobs()), Draft()
-        kit.theme.apply("dark")
-        frame = kit.frame(root, ground="window")
+        widgets, draft = Widgets(Theme(root), Jobs()), Draft()
+        widgets.theme.apply("dark")
+        frame = widgets.frame(root, ground="window")
         frame.pack()
-        form = Form(FormContext(kit, draft, lambda *_: None), frame, PLAN, line=0)
+        form = Form(FormContext(widgets, draft, lambda *_: None), frame, PLAN, line=0)
         draft.listen(form.refresh)
-        yield SimpleNamespace(root=root, kit=kit, draft=draft, form=form)
+        yield SimpleNamespace(root=root, widgets=widgets, draft=draft, form=form)
         root.destroy()
 
 
@@ -65,8 +65,8 @@ def root(window):
 
 
 @pytest.fixture
-def kit(window):
-    return window.kit
+def widgets(window):
+    return window.widgets
 
 
 @pytest.fixture

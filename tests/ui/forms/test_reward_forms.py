@@ -109,13 +109,13 @@ def test_the_wheel_over_a_long_list_leaves_the_page_alone(make_form, draft, root
     draft.set("objective.prompts.text", "a\n" * 100)
     root.update()
     text = form.row("objective.prompts.text").editor.focus
-    kit = form._context.kit
-    kit.on_wheel[form._parent] = turned.append
-    kit.on_wheel[text](1)
+    widgets = form._context.widgets
+    widgets.on_wheel[form._parent] = turned.append
+    widgets.on_wheel[text](1)
     assert turned == []
-    kit.on_wheel[text](-1)  # at its top
+    widgets.on_wheel[text](-1)  # at its top
     text.yview_moveto(1)
-    kit.on_wheel[text](1)
+    widgets.on_wheel[text](1)
     assert turned == [-1, 1]
 
 

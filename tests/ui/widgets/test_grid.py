@@ -8,12 +8,12 @@ from ui.widgets.grid import Grid
 class GridWindow:
     """Cells of 50 × 40 in a window of 6 columns and 5 rows."""
 
-    def __init__(self, root, kit, width=50):
+    def __init__(self, root, widgets, width=50):
         self.root = root
         self.drawn, self.chosen, self.opened = set(), [], []
         root.geometry("324x204+0+0")  # six columns, the room of the bar, and the ring
         self.cells = Grid(
-            kit,
+            widgets,
             root,
             lambda place, box, is_current: self.drawn.add(place),
             self.chosen.append,
@@ -44,8 +44,8 @@ class GridWindow:
 
 
 @pytest.fixture
-def grid(root, kit):
-    return GridWindow(root, kit)
+def grid(root, widgets):
+    return GridWindow(root, widgets)
 
 
 def test_the_cell_below_the_pointer_is_known(grid):
@@ -118,8 +118,8 @@ def test_a_click_meets_the_cell_that_is_scrolled_under_it(grid):
 
 def test_more_cells_that_fit_are_not_scrolled(grid):
     grid.show(12)
-    grid.cells._kit.on_wheel[grid.cells.canvas](3)
+    grid.cells._widgets.on_wheel[grid.cells.canvas](3)
     assert grid.cells.canvas.canvasy(2) == 0
     grid.show(120)
-    grid.cells._kit.on_wheel[grid.cells.canvas](3)
+    grid.cells._widgets.on_wheel[grid.cells.canvas](3)
     assert grid.cells.canvas.canvasy(2) > 0

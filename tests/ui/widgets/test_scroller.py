@@ -9,9 +9,9 @@ from ui.widgets.scroller import Scroller
 
 
 @pytest.fixture
-def page(root, kit):
+def page(root, widgets):
     resize(root, 400, 300)
-    page = Scroller(kit, root)
+    page = Scroller(widgets, root)
     page.outer.pack(fill="both", expand=True)
     return page
 

@@ -41,10 +41,10 @@ def rest_on(root, widget):
     pass_time(root)
 
 
-def test_the_text_is_kept_up_to_date(root, kit):
+def test_the_text_is_kept_up_to_date(root, widgets):
     said = ["No run is in progress."]
     entry = field(root)
-    Tooltip(entry, kit.theme, lambda: said[0])
+    Tooltip(entry, widgets.theme, lambda: said[0])
     rest_on(root, entry)
     assert shown(entry) == ["No run is in progress."]
     said[0] = "Ends the run"
@@ -55,36 +55,36 @@ def test_the_text_is_kept_up_to_date(root, kit):
     assert shown(entry) == []
 
 
-def test_it_goes_with_its_widget(root, kit):
+def test_it_goes_with_its_widget(root, widgets):
     entry = field(root)
-    Tooltip(entry, kit.theme, lambda: "words")
+    Tooltip(entry, widgets.theme, lambda: "words")
     rest_on(root, entry)
     entry.pack_forget()
     pass_time(root)
     assert shown(entry) == []
 
 
-def test_a_field_shows_its_error_and_not_its_help(root, kit):
+def test_a_field_shows_its_error_and_not_its_help(root, widgets):
     setting = find_setting("training.steps")
     entry = field(root)
-    add_help_tooltip(kit, entry, setting)
-    kit.set_has_problem(entry, True)
+    add_help_tooltip(widgets, entry, setting)
+    widgets.set_has_problem(entry, True)
     rest_on(root, entry)
     assert shown(entry) == []
-    kit.set_has_problem(entry, False)
+    widgets.set_has_problem(entry, False)
     rest_on(root, entry)
     assert shown(entry) == [setting.help]
-    kit.set_has_problem(entry, True)
+    widgets.set_has_problem(entry, True)
     pass_time(root)
     assert shown(entry) == []
 
 
-def test_a_tooltip_stays_within_its_window(root, kit, monkeypatch):
+def test_a_tooltip_stays_within_its_window(root, widgets, monkeypatch):
     resize(root, 500, 200)
     entry = field(root)
     edge = root.winfo_rootx() + root.winfo_width()
     monkeypatch.setattr(entry, "winfo_pointerx", lambda: edge - 5)
-    Tooltip(entry, kit.theme, lambda: "words that are wider than what is left")
+    Tooltip(entry, widgets.theme, lambda: "words that are wider than what is left")
     entry.event_generate("<Enter>")
     pass_time(root)
     (window,) = (child for child in entry.winfo_children() if isinstance(child, tk.Toplevel))

@@ -26,13 +26,13 @@ from ui.widgets.switch import paint
 class Forms(dict):
     """The forms of all pages by name, each made when a test asks for it first."""
 
-    def __init__(self, root, kit, draft):
+    def __init__(self, root, widgets, draft):
         super().__init__()
-        self.root, self.kit = root, kit
-        self.context = FormContext(kit, draft, lambda setting, path: None)
+        self.root, self.widgets = root, widgets
+        self.context = FormContext(widgets, draft, lambda setting, path: None)
 
     def __missing__(self, name):
-        frame = self.kit.frame(self.root, ground="window")
+        frame = self.widgets.frame(self.root, ground="window")
         frame.pack()
         plan = next(plan for plan in pages() if plan.name == name)
         self[name] = Form(self.context, frame, plan, line=0)
@@ -41,8 +41,8 @@ class Forms(dict):
 
 
 @pytest.fixture
-def forms(root, kit, draft):
-    return Forms(root, kit, draft)
+def forms(root, widgets, draft):
+    return Forms(root, widgets, draft)
 
 
 def type_into(root, row, text):
@@ -109,13 +109,15 @@ def test_a_new_prompt_is_not_reported_as_empty_until_it_loses_the_focus(forms, d
     assert "The prompt is empty" in row.error
 
 
-def test_where_a_person_has_to_decide_there_is_a_button_for_each_choice(forms, draft, kit, root):
+def test_where_a_person_has_to_decide_there_is_a_button_for_each_choice(
+    forms, draft, widgets, root
+):
     form, path = forms["model"], "model.prediction"
     choices = (Fix(path, "v_prediction"), Fix(path, "epsilon"))
     draft.set_file_problems([Problem(path, "nothing tells", choices=choices)])
     form.refresh()
     root.update()
-    first, second = kit.buttons[f"fix {path}"].widget, kit.buttons[f"fix {path} 1"].widget
+    first, second = widgets.buttons[f"fix {path}"].widget, widgets.buttons[f"fix {path} 1"].widget
     assert [first.cget("text"), second.cget("text")] == ["Use v-prediction", "Use epsilon"]
     assert first.winfo_rootx() + first.winfo_width() < second.winfo_rootx()
     second.invoke()
@@ -126,21 +128,21 @@ def test_where_a_person_has_to_decide_there_is_a_button_for_each_choice(forms, d
     assert (first.cget("text"), second.winfo_ismapped()) == ("Use automatic", 0)
 
 
-def test_choosing_a_model_changes_nothing_but_its_path(root, kit, monkeypatch, tmp_path):
+def test_choosing_a_model_changes_nothing_but_its_path(root, widgets, monkeypatch, tmp_path):
     chosen = str(write_model(tmp_path / "xl.safetensors", SDXL_PARTS))
     monkeypatch.setattr("ui.forms.editors.choose_model", lambda now: chosen)
     draft = Draft()
     plan = next(plan for plan in pages() if plan.name == "model")
-    form = Form(FormContext(kit, draft, lambda *_: None), root, plan, line=0)
-    kit.named["choose file model.path"].invoke()
+    form = Form(FormContext(widgets, draft, lambda *_: None), root, plan, line=0)
+    widgets.named["choose file model.path"].invoke()
     form.commit()
     assert draft.changed() == ["model.path"]
     assert draft.value("model.path") == chosen
 
 
-def test_a_disabled_button_says_why_and_does_nothing(kit, root):
+def test_a_disabled_button_says_why_and_does_nothing(widgets, root):
     pressed = []
-    button = kit.button(root, "Go", lambda: pressed.append(1))
+    button = widgets.button(root, "Go", lambda: pressed.append(1))
     button.widget.pack()
     button.enable("Nothing to go to.")
     button.widget.invoke()
@@ -161,23 +163,23 @@ def test_the_knob_of_a_switch_is_round_and_light():
         assert contrast(palette["on_fill"], palette["fill"] if is_on else palette["border"]) >= 3
 
 
-def test_the_list_of_a_combo_box_has_margins_and_follows_the_theme(forms, kit, root):
+def test_the_list_of_a_combo_box_has_margins_and_follows_the_theme(forms, widgets, root):
     box = forms["model"].row("model.family").editor.focus
     for mode in ("dark", "light"):
-        kit.theme.apply(mode)
+        widgets.theme.apply(mode)
         root.tk.call("ttk::combobox::Post", box)
         root.update()
         listed = f"{box}.popdown.f.l"
         assert root.tk.call(listed, "get", 0) == "  SD 1.5"
-        assert root.tk.call(listed, "cget", "-background") == kit.theme.palette["field"]
+        assert root.tk.call(listed, "cget", "-background") == widgets.theme.palette["field"]
         assert int(root.tk.call(listed, "cget", "-borderwidth")) >= 4
         root.tk.call("ttk::combobox::Unpost", box)
         root.update()
     assert box.get() == "SD 1.5"
 
 
-def test_a_hundred_thousand_steps_are_drawn_as_quickly_as_a_few_thousand(kit, root):
-    chart = LossChart(kit, root)
+def test_a_hundred_thousand_steps_are_drawn_as_quickly_as_a_few_thousand(widgets, root):
+    chart = LossChart(widgets, root)
     chart.canvas.pack(fill="both", expand=True)
     resize(root, 900, 400)
 

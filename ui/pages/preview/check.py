@@ -48,19 +48,19 @@ class CheckTab:
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
-        kit = context.kit
+        widgets = context.widgets
         self.check: BackgroundQuery[CheckResult] = BackgroundQuery(
-            context.draft, kit.jobs, check_images, depends_on=DEPENDS_ON
+            context.draft, widgets.jobs, check_images, depends_on=DEPENDS_ON
         )
         self._shown: CheckResult | None = None
         self._groups: list[FindingGroup] = []
         self._group = 0
         self._findings: list[Finding] = []
-        self.outer: tk.Widget = kit.frame(parent, ground="window")
+        self.outer: tk.Widget = widgets.frame(parent, ground="window")
         self.check.listen(while_visible(self.outer, self.refresh))
         self._make_head()
-        self._body = kit.frame(self.outer, ground="window")
-        self._body.grid_columnconfigure(0, minsize=kit.px(_LEFT))
+        self._body = widgets.frame(self.outer, ground="window")
+        self._body.grid_columnconfigure(0, minsize=widgets.px(_LEFT))
         self._body.grid_columnconfigure(1, weight=1)
         self._body.grid_rowconfigure(0, weight=1)
         self._group_list = self._make_group_list()
@@ -78,7 +78,7 @@ class CheckTab:
         self._button.set_kind("plain" if check.is_working or check.answer else "primary")
         self._show_message()
         self._bar.set(check.done / check.total if check.total else 0)
-        show(self._bar, check.is_working, fill="x", pady=(self._context.kit.px(10), 0))
+        show(self._bar, check.is_working, fill="x", pady=(self._context.widgets.px(10), 0))
         if check.answer is None or check.failed is not None:
             self._shown = None
             self._body.pack_forget()
@@ -110,33 +110,33 @@ class CheckTab:
         self.refresh()
 
     def _make_head(self) -> None:
-        kit = self._context.kit
-        outer, inner = kit.card(self.outer)
-        outer.pack(fill="x", pady=(0, kit.px(_GAP)))
-        line = kit.frame(inner)
+        widgets = self._context.widgets
+        outer, inner = widgets.card(self.outer)
+        outer.pack(fill="x", pady=(0, widgets.px(_GAP)))
+        line = widgets.frame(inner)
         line.pack(fill="x")
-        self._button = kit.button(
+        self._button = widgets.button(
             line, "Check now", self._clicked, name="check images", kind="primary"
         )
-        self._button.widget.pack(side="left", padx=(0, kit.px(16)), anchor="n")
-        self._message = kit.label(line, _INTRO, style="Dim", wrap=640)
+        self._button.widget.pack(side="left", padx=(0, widgets.px(16)), anchor="n")
+        self._message = widgets.label(line, _INTRO, style="Dim", wrap=640)
         self._message.pack(side="left", fill="x", expand=True)
-        kit.name(self._message, "check message")
-        self._bar = kit.progress(inner)
+        widgets.name(self._message, "check message")
+        self._bar = widgets.progress(inner)
         line.bind("<Configure>", lambda event: self._wrap(event.width))
         # Its label changes, and with it its width.
         self._button.widget.bind("<Configure>", lambda _: self._wrap(line.winfo_width()), add="+")
 
     def _wrap(self, width: int) -> None:
-        room = width - self._button.widget.winfo_reqwidth() - self._context.kit.px(24)
+        room = width - self._button.widget.winfo_reqwidth() - self._context.widgets.px(24)
         self._message.configure(wraplength=max(160, room))
 
     def _make_group_list(self) -> Grid:
-        kit = self._context.kit
-        outer, inner = kit.card(self._body)
-        outer.grid(row=0, column=0, sticky="nsew", padx=(0, kit.px(_GAP)))
+        widgets = self._context.widgets
+        outer, inner = widgets.card(self._body)
+        outer.grid(row=0, column=0, sticky="nsew", padx=(0, widgets.px(_GAP)))
         cells = Grid(
-            kit,
+            widgets,
             inner,
             self._paint_group,
             self._choose_group,
@@ -147,22 +147,22 @@ class CheckTab:
         return cells
 
     def _make_list(self) -> Grid:
-        kit = self._context.kit
-        outer, inner = kit.card(self._body)
+        widgets = self._context.widgets
+        outer, inner = widgets.card(self._body)
         outer.grid(row=0, column=1, sticky="nsew")
-        line = kit.frame(inner)
-        line.pack(fill="x", pady=(0, kit.px(8)))
-        self._title = kit.label(line, style="Heading")
+        line = widgets.frame(inner)
+        line.pack(fill="x", pady=(0, widgets.px(8)))
+        self._title = widgets.label(line, style="Heading")
         self._title.pack(side="left")
         # Created in reading order, which is the Tab order, but packed from the right.
-        self._open = kit.button(line, "Open image", self._open_file, name="open finding")
-        self._folder = kit.button(
+        self._open = widgets.button(line, "Open image", self._open_file, name="open finding")
+        self._folder = widgets.button(
             line, "Open folder", self._open_folder, name="open finding folder"
         )
-        self._folder.widget.pack(side="right", padx=(kit.px(8), 0))
+        self._folder.widget.pack(side="right", padx=(widgets.px(8), 0))
         self._open.widget.pack(side="right")
         cells = Grid(
-            kit,
+            widgets,
             inner,
             self._paint,
             lambda _: self._enable(),
@@ -171,7 +171,7 @@ class CheckTab:
             opened=lambda _: self._open_folder(),
         )
         cells.outer.pack(fill="both", expand=True)
-        Tooltip(cells.canvas, kit.theme, self._path_below_pointer)
+        Tooltip(cells.canvas, widgets.theme, self._path_below_pointer)
         return cells
 
     def _path_below_pointer(self) -> str:
@@ -219,9 +219,9 @@ class CheckTab:
             self._context.act.open_path(path if path.is_dir() else path.parent)
 
     def _paint_group(self, index: int, box: Box, is_current: bool) -> None:
-        group, drawing, px = self._groups[index], self._group_list.drawing, self._context.kit.px
+        group, drawing, px = self._groups[index], self._group_list.drawing, self._context.widgets.px
         middle, figure = box.top + box.height // 2, f"{group.count:,}"
-        room = box.width - px(30) - self._context.kit.theme.measure(figure)
+        room = box.width - px(30) - self._context.widgets.theme.measure(figure)
         drawing.text(box.left + px(8), middle, group.title, anchor="w", room=room)
         tone = _TONES.get(group.severity, "dim")
         drawing.text(box.right - px(8), middle, figure, tone, anchor="e")
@@ -231,8 +231,8 @@ class CheckTab:
         # Imported late to keep the start of the window fast.
         from onetrainer.images.findings import HEADLINES
 
-        finding, kit, drawing = self._findings[index], self._context.kit, self._list.drawing
-        px, measure, canvas = kit.px, kit.theme.measure, self._list.canvas
+        finding, widgets, drawing = self._findings[index], self._context.widgets, self._list.drawing
+        px, measure, canvas = widgets.px, widgets.theme.measure, self._list.canvas
         left, side = box.left + px(8), px(_THUMB)
         for path in (finding.path, finding.other):
             if path is not None:

@@ -29,23 +29,23 @@ class ImagePanel:
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
-        kit = context.kit
+        widgets = context.widgets
         self._data: PreviewData | None = None
         self._transformed = TransformedImage(0, 0)
         self._repeats: tuple[Repeat, ...] = ()
         self._has_several_buckets = False
-        self.outer, inner = kit.card(parent)
-        self._name = kit.label(inner, style="Heading")
+        self.outer, inner = widgets.card(parent)
+        self._name = widgets.label(inner, style="Heading")
         self._name.pack(anchor="w")
-        self._done = kit.label(inner, style="SmallDim")
+        self._done = widgets.label(inner, style="SmallDim")
         self._done.pack(anchor="w")
-        body = kit.frame(inner)
-        body.pack(fill="x", pady=(kit.px(8), kit.px(6)))
-        width, height = (kit.px(length) for length in _WHOLE)
-        self._whole = Drawing(kit, body, self._draw_whole, width=width, height=height)
-        self._whole.canvas.pack(side="left", padx=(0, kit.px(14)))
+        body = widgets.frame(inner)
+        body.pack(fill="x", pady=(widgets.px(8), widgets.px(6)))
+        width, height = (widgets.px(length) for length in _WHOLE)
+        self._whole = Drawing(widgets, body, self._draw_whole, width=width, height=height)
+        self._whole.canvas.pack(side="left", padx=(0, widgets.px(14)))
         self._cells = Grid(
-            kit,
+            widgets,
             body,
             self._paint,
             self._select_repeat,
@@ -54,9 +54,9 @@ class ImagePanel:
             height=_CELL[1],
         )
         self._cells.fills_current = False
-        self._cells.canvas.configure(height=kit.px(_CELL[1]))
+        self._cells.canvas.configure(height=widgets.px(_CELL[1]))
         self._cells.outer.pack(side="left", fill="both", expand=True)
-        self._caption = kit.label(inner, style="Small", wrap=640)
+        self._caption = widgets.label(inner, style="Small", wrap=640)
         self._caption.pack(anchor="w")
         wrap_within(inner, self._caption, margin=0)
 
@@ -97,12 +97,12 @@ class ImagePanel:
         from ui.background.preview_images import crop_overview
 
         self._whole.begin()
-        data, kit = self._data, self._context.kit
+        data, widgets = self._data, self._context.widgets
         if data is None:
             return
         item, transform = data.item(self._transformed), data.transform(self._transformed)
-        width, height = (kit.px(length) for length in _WHOLE)
-        color = kit.theme.palette["accent"]
+        width, height = (widgets.px(length) for length in _WHOLE)
+        color = widgets.theme.palette["accent"]
         key = ("whole", item.path, transform.key(), width, height, color)
         make = partial(crop_overview, item, transform, (width, height), color)
         image = self._context.images.get_or_make(key, make, self._draw_whole)
@@ -114,7 +114,7 @@ class ImagePanel:
         """Draw the transformed image of a repeat and its caption."""
         from ui.background.preview_images import transformed_thumbnail
 
-        data, px, repeat = self._data, self._context.kit.px, self._repeats[index]
+        data, px, repeat = self._data, self._context.widgets.px, self._repeats[index]
         if data is None:
             return
         drawing = self._cells.drawing

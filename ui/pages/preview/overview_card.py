@@ -22,14 +22,14 @@ class OverviewCard:
         self._context = context
         self._data: PreviewData | None = None
         self._is_low = False
-        kit = context.kit
-        self.outer, head, inner = kit.titled_card(parent, "Overview")
-        again = kit.button(head, "Refresh", reload, name="preview refresh", kind="quiet")
+        widgets = context.widgets
+        self.outer, head, inner = widgets.titled_card(parent, "Overview")
+        again = widgets.button(head, "Refresh", reload, name="preview refresh", kind="quiet")
         again.describe("Reads the folders again")
         again.widget.pack(side="right")
-        self._rows = FactRows(kit, inner, label=_LABEL, wrap=_WORDS)
-        self._rows.outer.pack(anchor="w", pady=(kit.px(4), 0))
-        self._estimate_button = kit.button(inner, _COUNT, self._clicked, name="count caching")
+        self._rows = FactRows(widgets, inner, label=_LABEL, wrap=_WORDS)
+        self._rows.outer.pack(anchor="w", pady=(widgets.px(4), 0))
+        self._estimate_button = widgets.button(inner, _COUNT, self._clicked, name="count caching")
         self._estimate_button.describe(_ABOUT_COUNT)
         context.forecasts.listen(while_visible(self.outer, self.refresh))
 
@@ -69,7 +69,7 @@ class OverviewCard:
         self._estimate_button.enable("" if forecasts.is_working else forecasts.blocked_reason())
         self._estimate_button.set_text("Stop" if forecasts.is_working else _COUNT)
         is_offered = forecasts.is_working or not is_known
-        pad = (self._context.kit.px(8), 0)
+        pad = (self._context.widgets.px(8), 0)
         show(self._estimate_button.widget, is_offered, anchor="w", pady=pad)
 
     def _clicked(self) -> None:

@@ -28,24 +28,24 @@ class PreviewPage(View):
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
-        kit = context.kit
-        self.outer: tk.Widget = kit.frame(parent, ground="window")
-        head = kit.frame(self.outer, ground="window")
-        head.pack(fill="x", padx=kit.px(28), pady=(kit.px(21), kit.px(12)))
-        heading, _, _ = kit.heading(head, "Preview", _LEAD)
+        widgets = context.widgets
+        self.outer: tk.Widget = widgets.frame(parent, ground="window")
+        head = widgets.frame(self.outer, ground="window")
+        head.pack(fill="x", padx=widgets.px(28), pady=(widgets.px(21), widgets.px(12)))
+        heading, _, _ = widgets.heading(head, "Preview", _LEAD)
         heading.pack(side="left")
-        choice = kit.frame(head, ground="window")
+        choice = widgets.frame(head, ground="window")
         choice.pack(side="right", anchor="s")
-        body = kit.frame(self.outer, ground="window")
-        body.pack(fill="both", expand=True, padx=kit.px(28), pady=(0, kit.px(20)))
+        body = widgets.frame(self.outer, ground="window")
+        body.pack(fill="both", expand=True, padx=widgets.px(28), pady=(0, widgets.px(20)))
         self.plan, self.check = PlanTab(context, body), CheckTab(context, body)
         self._tabs: dict[str, Tab] = {"plan": self.plan, "check": self.check}
         self._buttons: dict[str, Button] = {}
         for name, text in (("plan", "Preview"), ("check", "Check images")):
-            button = kit.button(
+            button = widgets.button(
                 choice, text, partial(self.show, name), name=f"preview {name}", ground="window"
             )
-            button.widget.pack(side="left", padx=(kit.px(6), 0))
+            button.widget.pack(side="left", padx=(widgets.px(6), 0))
             self._buttons[name] = button
         self._last_check: object = None
         self.check.check.listen(self._check_updated)

@@ -38,29 +38,29 @@ class PlanTab:
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
-        kit = context.kit
+        widgets = context.widgets
         self.query: BackgroundQuery[PreviewData] = BackgroundQuery(
-            context.draft, kit.jobs, compute_preview, depends_on=DEPENDS_ON
+            context.draft, widgets.jobs, compute_preview, depends_on=DEPENDS_ON
         )
         self._shown: PreviewData | None = None
         self._bucket_index = 0
         self._pending = ""
-        self.outer: tk.Widget = kit.frame(parent, ground="window")
+        self.outer: tk.Widget = widgets.frame(parent, ground="window")
         self.query.listen(while_visible(self.outer, self.refresh))
         # A page is refreshed before it is mapped, and the query waits until it is.
         self.outer.bind("<Map>", lambda _event: self.refresh(), add="+")
         self._message = _Message(context, self.outer, self._reload)
-        self._body = kit.frame(self.outer, ground="window")
+        self._body = widgets.frame(self.outer, ground="window")
         self._body.bind("<Configure>", self._resized)
-        self._body.grid_columnconfigure(0, minsize=kit.px(_LEFT))
+        self._body.grid_columnconfigure(0, minsize=widgets.px(_LEFT))
         self._body.grid_columnconfigure(1, weight=1)
         self._body.grid_rowconfigure(0, weight=1)
-        left = kit.frame(self._body, ground="window")
-        left.grid(row=0, column=0, sticky="nsew", padx=(0, kit.px(_GAP)))
+        left = widgets.frame(self._body, ground="window")
+        left.grid(row=0, column=0, sticky="nsew", padx=(0, widgets.px(_GAP)))
         self._overview = OverviewCard(context, left, self._reload)
-        self._overview.outer.pack(fill="x", pady=(0, kit.px(_GAP)))
+        self._overview.outer.pack(fill="x", pady=(0, widgets.px(_GAP)))
         self._bucket_list = self._make_bucket_list(left)
-        right = kit.frame(self._body, ground="window")
+        right = widgets.frame(self._body, ground="window")
         right.grid(row=0, column=1, sticky="nsew")
         above, self._thumbnails = self._make_thumbnails(right)
         self.image = ImagePanel(context, right)
@@ -98,7 +98,7 @@ class PlanTab:
             self.query.start()
 
     def _resized(self, event: "tk.Event[tk.Misc]") -> None:
-        self._overview.set_low(is_low=event.height < self._context.kit.px(_LOW))
+        self._overview.set_low(is_low=event.height < self._context.widgets.px(_LOW))
 
     def _reload(self) -> None:
         self._context.images.clear()
@@ -129,26 +129,31 @@ class PlanTab:
         self._show_bucket(self._bucket_index)
 
     def _make_bucket_list(self, parent: tk.Misc) -> Grid:
-        kit = self._context.kit
-        outer, inner = kit.card(parent)
+        widgets = self._context.widgets
+        outer, inner = widgets.card(parent)
         outer.pack(fill="both", expand=True)
-        kit.label(inner, "Buckets", style="Heading").pack(anchor="w", pady=(0, kit.px(4)))
+        widgets.label(inner, "Buckets", style="Heading").pack(anchor="w", pady=(0, widgets.px(4)))
         sizes = Grid(
-            kit, inner, self._paint_bucket, self._show_bucket, name="preview buckets", height=_ROW
+            widgets,
+            inner,
+            self._paint_bucket,
+            self._show_bucket,
+            name="preview buckets",
+            height=_ROW,
         )
         sizes.outer.pack(fill="both", expand=True)
         return sizes
 
     def _make_thumbnails(self, parent: tk.Misc) -> tuple[tk.Widget, Grid]:
-        kit = self._context.kit
-        outer, inner = kit.card(parent)
-        outer.pack(fill="both", expand=True, pady=(0, kit.px(_GAP)))
-        self._title = kit.label(inner, style="Heading")
+        widgets = self._context.widgets
+        outer, inner = widgets.card(parent)
+        outer.pack(fill="both", expand=True, pady=(0, widgets.px(_GAP)))
+        self._title = widgets.label(inner, style="Heading")
         self._title.pack(anchor="w")
-        self._bucket_summary = kit.label(inner, style="SmallDim")
-        self._bucket_summary.pack(anchor="w", pady=(0, kit.px(6)))
+        self._bucket_summary = widgets.label(inner, style="SmallDim")
+        self._bucket_summary.pack(anchor="w", pady=(0, widgets.px(6)))
         thumbs = Grid(
-            kit,
+            widgets,
             inner,
             self._paint_thumb,
             self._show_image,
@@ -177,7 +182,7 @@ class PlanTab:
     def _paint_bucket(self, index: int, box: Box, is_current: bool) -> None:
         """Draw the shape and size of a bucket, a bar, and the number of images."""
         bucket, drawing = self._buckets[index], self._bucket_list.drawing
-        px, middle = self._context.kit.px, box.top + box.height // 2
+        px, middle = self._context.widgets.px, box.top + box.height // 2
         size = bucket.bucket.width, bucket.bucket.height
         wide, high = (max(2, length) for length in size_of(*size, px(_GLYPH)))
         left, top = box.left + px(16) - wide // 2, middle - high // 2
@@ -196,7 +201,7 @@ class PlanTab:
         if self._shown is None:
             return
         transformed = self._buckets[self._bucket_index].images[index]
-        side = self._context.kit.px(_THUMB)
+        side = self._context.widgets.px(_THUMB)
         item, transform = self._shown.item(transformed), self._shown.transform(transformed)
         key, drawing = ("cut", item.path, transform.key(), side), self._thumbnails.drawing
         image = self._context.images.get_or_make(
@@ -212,7 +217,7 @@ class PlanTab:
                 x + size[0] // 2,
                 y + size[1] // 2,
             )
-            width = self._context.kit.px(3)
+            width = self._context.widgets.px(3)
             drawing.box(left, top, right, bottom, outline="accent", width=width)
 
 
@@ -226,19 +231,19 @@ class _Message:
     """Message in place of the preview, while there is none."""
 
     def __init__(self, context: Context, parent: tk.Misc, reload: Callable[[], None]) -> None:
-        kit = context.kit
+        widgets = context.widgets
         self.text = ""
-        self._kit = kit
+        self._widgets = widgets
         self._draft = context.draft
-        self._outer, inner = kit.card(parent)
-        self._label = kit.label(inner, wrap=560)
+        self._outer, inner = widgets.card(parent)
+        self._label = widgets.label(inner, wrap=560)
         self._label.pack(anchor="w")
         choose = partial(context.act.jump, _SETTING)
         self._buttons = (
-            kit.button(
+            widgets.button(
                 inner, "Choose an image folder", choose, name="preview choose", kind="primary"
             ),
-            kit.button(inner, "Refresh", reload, name="preview again"),
+            widgets.button(inner, "Refresh", reload, name="preview again"),
         )
 
     def show(self, error: UserError | None) -> None:
@@ -249,7 +254,7 @@ class _Message:
         has_folder = any(bool(self._draft.value(path)) for path in (_SETTING, _MORE))
         for button, is_wanted in zip(self._buttons, (not has_folder, has_folder), strict=True):
             is_shown = error is not None and is_wanted
-            show(button.widget, is_shown, anchor="w", pady=(self._kit.px(12), 0))
+            show(button.widget, is_shown, anchor="w", pady=(self._widgets.px(12), 0))
         self._label.say(self.text)
         self._outer.pack(fill="x")
 

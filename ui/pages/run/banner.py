@@ -32,21 +32,21 @@ class RunBanner:
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
-        kit = context.kit
-        self._outer, inner = kit.card(parent)
-        self._stripe = tk.Frame(inner, width=kit.px(4))
-        self._stripe.pack(side="left", fill="y", padx=(0, kit.px(14)))
-        column = kit.frame(inner)
+        widgets = context.widgets
+        self._outer, inner = widgets.card(parent)
+        self._stripe = tk.Frame(inner, width=widgets.px(4))
+        self._stripe.pack(side="left", fill="y", padx=(0, widgets.px(14)))
+        column = widgets.frame(inner)
         column.pack(side="left", fill="both", expand=True)
-        self._title = kit.label(column, style="Heading")
+        self._title = widgets.label(column, style="Heading")
         self._title.pack(anchor="w")
-        self._text = kit.label(column, wrap=700)
-        self._log = kit.label(column, style="Mono", wrap=860)
-        self._buttons = kit.frame(column)
-        self._open_output = kit.button(
+        self._text = widgets.label(column, wrap=700)
+        self._log = widgets.label(column, style="Mono", wrap=860)
+        self._buttons = widgets.frame(column)
+        self._open_output = widgets.button(
             self._buttons, "Open output folder", self._show_output, name="open output"
         )
-        self._open_log = kit.button(self._buttons, "Open log", self._show_log, name="open log")
+        self._open_log = widgets.button(self._buttons, "Open log", self._show_log, name="open log")
         self._message: Message | None = None
         wrap_within(column, self._text, self._log)
 
@@ -66,8 +66,8 @@ class RunBanner:
         if message is None:
             self._outer.pack_forget()
             return
-        kit = self._context.kit
-        kit.theme.paint(self._stripe, bg=message.tone)
+        widgets = self._context.widgets
+        widgets.theme.paint(self._stripe, bg=message.tone)
         self._title.say(message.title)
         for label, text in (
             (self._text, message.text),
@@ -75,14 +75,14 @@ class RunBanner:
         ):
             label.say(text)
             label.pack_forget()  # packed again below, in this order
-            show(label, bool(text), anchor="w", pady=(kit.px(4), 0))
+            show(label, bool(text), anchor="w", pady=(widgets.px(4), 0))
         self._buttons.pack_forget()
         can_open = message.can_open_output, message.can_open_log
         for button, is_shown in zip((self._open_output, self._open_log), can_open, strict=True):
-            show(button.widget, is_shown, side="left", padx=(0, kit.px(8)))
-        show(self._buttons, any(can_open), anchor="w", pady=(kit.px(10), 0))
+            show(button.widget, is_shown, side="left", padx=(0, widgets.px(8)))
+        show(self._buttons, any(can_open), anchor="w", pady=(widgets.px(10), 0))
         first = self._outer.master.winfo_children()[1]
-        show(self._outer, True, fill="x", pady=(0, kit.px(14)), before=first)
+        show(self._outer, True, fill="x", pady=(0, widgets.px(14)), before=first)
 
     def _show_output(self) -> None:
         folder = self._context.session.folder

@@ -26,8 +26,8 @@ class RunButtons:
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
-        kit, act = context.kit, context.act
-        self.outer = kit.frame(parent, ground="window")
+        widgets, act = context.widgets, context.act
+        self.outer = widgets.frame(parent, ground="window")
         self._shape: tuple[bool, bool] | None = None
         commands: dict[str, Callable[[], None]] = {
             "sample now": lambda: act.send("sample"),
@@ -40,7 +40,7 @@ class RunButtons:
         }
         self._buttons: dict[str, Button] = {}
         for name, command in commands.items():
-            button = kit.button(
+            button = widgets.button(
                 self.outer,
                 name.capitalize(),
                 command,
@@ -48,7 +48,7 @@ class RunButtons:
                 name=name,
                 ground="window",
             )
-            button.describe(_ABOUT.get(name, "")).widget.pack(side="left", padx=(kit.px(8), 0))
+            button.describe(_ABOUT.get(name, "")).widget.pack(side="left", padx=(widgets.px(8), 0))
             self._buttons[name] = button
 
     def refresh(self) -> None:

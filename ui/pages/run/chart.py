@@ -25,17 +25,17 @@ class RunChart:
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
-        kit = context.kit
-        self.outer, inner = kit.card(parent)
-        self.loss = LossChart(kit, inner)
-        self.reward = RewardChart(kit, inner)
-        self._head = kit.frame(inner)
-        self._head.pack(fill="x", pady=(0, kit.px(6)))
-        self._title = kit.label(self._head, "Loss", style="Heading")
+        widgets = context.widgets
+        self.outer, inner = widgets.card(parent)
+        self.loss = LossChart(widgets, inner)
+        self.reward = RewardChart(widgets, inner)
+        self._head = widgets.frame(inner)
+        self._head.pack(fill="x", pady=(0, widgets.px(6)))
+        self._title = widgets.label(self._head, "Loss", style="Heading")
         self._title.pack(side="left")
-        self._tabs = kit.frame(self._head)
+        self._tabs = widgets.frame(self._head)
         self._buttons: dict[ChartName, Button] = {
-            name: kit.button(
+            name: widgets.button(
                 self._tabs,
                 name.capitalize(),
                 partial(self.choose, name),
@@ -44,11 +44,11 @@ class RunChart:
             for name in ("reward", "loss")
         }
         for button in self._buttons.values():
-            button.widget.pack(side="left", padx=(0, kit.px(6)))
+            button.widget.pack(side="left", padx=(0, widgets.px(6)))
         self._legend = self._make_legend()
         self._smoothing = self._make_smoothing()
-        self._log = kit.switch(self._head, lambda: self._set_log(self._log.is_on), text="log")
-        kit.name(self._log.widget, "log scale")
+        self._log = widgets.switch(self._head, lambda: self._set_log(self._log.is_on), text="log")
+        widgets.name(self._log.widget, "log scale")
         self._head.bind("<Configure>", lambda _: self._fit())
         self._chart_name: ChartName = "loss"
         self._shown: tuple[object, ...] = ()
@@ -100,31 +100,33 @@ class RunChart:
 
     def _fit(self) -> None:
         """Show the controls that fit into the header and apply to the chart."""
-        kit, width = self._context.kit, self._head.winfo_width()
+        widgets, width = self._context.widgets, self._head.winfo_width()
         has_tabs, is_loss = bool(self._tabs.winfo_manager()), self._chart_name == "loss"
         for part in (self._log.widget, self._smoothing, self._legend):
             part.pack_forget()
-        gap = (0, kit.px(14 if is_loss else 0))
-        has_legend = width >= kit.px(_LEGEND_NEEDS) + has_tabs * kit.px(110)
+        gap = (0, widgets.px(14 if is_loss else 0))
+        has_legend = width >= widgets.px(_LEGEND_NEEDS) + has_tabs * widgets.px(110)
         show(self._log.widget, is_loss, side="right")
-        show(self._smoothing, width >= kit.px(_SMOOTHING_NEEDS), side="right", padx=gap)
-        show(self._legend, is_loss and has_legend, side="left", padx=(kit.px(16), 0))
+        show(self._smoothing, width >= widgets.px(_SMOOTHING_NEEDS), side="right", padx=gap)
+        show(self._legend, is_loss and has_legend, side="left", padx=(widgets.px(16), 0))
 
     def _make_legend(self) -> ttk.Frame:
-        kit = self._context.kit
-        legend = kit.frame(self._head)
-        kit.label(legend, "▬ smoothed", style="SmallAccent").pack(side="left")
+        widgets = self._context.widgets
+        legend = widgets.frame(self._head)
+        widgets.label(legend, "▬ smoothed", style="SmallAccent").pack(side="left")
         sign = tk.Label(legend, text="▬", font="OneTrainerSmall", borderwidth=0)
-        kit.theme.paint(sign, bg="card", fg="plot")
-        sign.pack(side="left", padx=(kit.px(10), 0))
-        kit.label(legend, " each step", style="SmallDim").pack(side="left")
-        kit.label(legend, "▲ samples", style="SmallGood").pack(side="left", padx=(kit.px(10), 0))
+        widgets.theme.paint(sign, bg="card", fg="plot")
+        sign.pack(side="left", padx=(widgets.px(10), 0))
+        widgets.label(legend, " each step", style="SmallDim").pack(side="left")
+        widgets.label(legend, "▲ samples", style="SmallGood").pack(
+            side="left", padx=(widgets.px(10), 0)
+        )
         return legend
 
     def _make_smoothing(self) -> ttk.Frame:
-        kit = self._context.kit
-        box = kit.frame(self._head)
-        kit.label(box, "smoothing", style="SmallDim").pack(side="left")
+        widgets = self._context.widgets
+        box = widgets.frame(self._head)
+        widgets.label(box, "smoothing", style="SmallDim").pack(side="left")
         slider = customtkinter.CTkSlider(
             box,
             from_=_MIN_SMOOTH,
@@ -151,8 +153,8 @@ class RunChart:
             canvas.unbind(wheel)
         for key, by in (("<Left>", -0.05), ("<Right>", 0.05)):
             canvas.bind(key, partial(self._nudge, slider, by))
-        slider.pack(side="left", padx=(kit.px(6), 0))
-        kit.name(slider, "smoothing")
+        slider.pack(side="left", padx=(widgets.px(6), 0))
+        widgets.name(slider, "smoothing")
         return box
 
     def _nudge(self, slider: customtkinter.CTkSlider, by: float, _: object) -> None:

@@ -5,7 +5,7 @@ import tkinter as tk
 from ui.background.session import Session
 from ui.progress.rewards import format_score
 from ui.progress.run_state import RunState, format_bytes, format_speed, format_time
-from ui.widgets.widgets import Kit, Label
+from ui.widgets.widgets import Label, Widgets
 
 _NONE = "—"
 
@@ -13,23 +13,26 @@ _NONE = "—"
 class RunFigures:
     """Card with the current activity, a progress bar and a row of figures."""
 
-    def __init__(self, kit: Kit, parent: tk.Misc) -> None:
-        self.outer, inner = kit.card(parent)
-        top = kit.frame(inner)
+    def __init__(self, widgets: Widgets, parent: tk.Misc) -> None:
+        self.outer, inner = widgets.card(parent)
+        top = widgets.frame(inner)
         top.pack(fill="x")
-        self._phase = kit.label(top, style="Heading")
+        self._phase = widgets.label(top, style="Heading")
         self._phase.pack(side="left")
-        self._progress = kit.label(top, style="Heading")
+        self._progress = widgets.label(top, style="Heading")
         self._progress.pack(side="right")
-        self._bar = kit.progress(inner, height=10)
-        self._bar.pack(fill="x", pady=(kit.px(8), kit.px(12)))
-        kit.name(self._bar, "progress")
-        row = kit.frame(inner)
+        self._bar = widgets.progress(inner, height=10)
+        self._bar.pack(fill="x", pady=(widgets.px(8), widgets.px(12)))
+        widgets.name(self._bar, "progress")
+        row = widgets.frame(inner)
         row.pack(fill="x")
         self._labels: list[tuple[Label, Label]] = []
         for column, (name, text) in enumerate(_figures(RunState())):
             row.grid_columnconfigure(column, weight=1, uniform="figures")
-            labels = kit.label(row, name, style="SmallDim"), kit.label(row, text, style="Heading")
+            labels = (
+                widgets.label(row, name, style="SmallDim"),
+                widgets.label(row, text, style="Heading"),
+            )
             for line, label in enumerate(labels):
                 label.grid(row=line, column=column, sticky="w")
             self._labels.append(labels)

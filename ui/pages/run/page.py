@@ -23,28 +23,28 @@ class RunPage(View):
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
-        kit = context.kit
-        self.outer: tk.Widget = kit.frame(parent, ground="window")
-        margin = kit.px(28)
-        head = kit.frame(self.outer, ground="window")
-        head.pack(fill="x", padx=margin, pady=(kit.px(21), kit.px(12)))
+        widgets = context.widgets
+        self.outer: tk.Widget = widgets.frame(parent, ground="window")
+        margin = widgets.px(28)
+        head = widgets.frame(self.outer, ground="window")
+        head.pack(fill="x", padx=margin, pady=(widgets.px(21), widgets.px(12)))
         self._buttons = RunButtons(context, head)
-        heading, self._title, self._lead = kit.heading(head)
+        heading, self._title, self._lead = widgets.heading(head)
         heading.pack(side="left")
         self._empty = self._make_empty()
         # Scrolling keeps the chart readable below a banner.
-        self._scroller = Scroller(kit, self.outer, fills=True)
-        self._body = kit.frame(self._scroller.inner, ground="window")
-        self._body.grid(row=0, column=0, sticky="nsew", padx=margin, pady=(0, kit.px(20)))
+        self._scroller = Scroller(widgets, self.outer, fills=True)
+        self._body = widgets.frame(self._scroller.inner, ground="window")
+        self._body.grid(row=0, column=0, sticky="nsew", padx=margin, pady=(0, widgets.px(20)))
         self.banner = RunBanner(context, self._body)
-        self._figures = RunFigures(kit, self._body)
-        self._figures.outer.pack(fill="x", pady=(0, kit.px(14)))
-        lower = kit.frame(self._body, ground="window")
+        self._figures = RunFigures(widgets, self._body)
+        self._figures.outer.pack(fill="x", pady=(0, widgets.px(14)))
+        lower = widgets.frame(self._body, ground="window")
         lower.pack(fill="both", expand=True)
         self._validation = ValidationCard(context, self._body, lower, self._scroller)
         self._samples = NewestSamples(context, lower)
-        self._samples.outer.pack(side="right", fill="y", padx=(kit.px(14), 0))
-        left = kit.frame(lower, ground="window")
+        self._samples.outer.pack(side="right", fill="y", padx=(widgets.px(14), 0))
+        left = widgets.frame(lower, ground="window")
         left.pack(side="left", fill="both", expand=True)
         self._chart = RunChart(context, left)
         self._chart.outer.pack(fill="both", expand=True)
@@ -55,7 +55,7 @@ class RunPage(View):
         session = self._context.session
         folder = session.folder
         self._buttons.refresh()
-        show(self._empty, folder is None, anchor="nw", padx=self._context.kit.px(28))
+        show(self._empty, folder is None, anchor="nw", padx=self._context.widgets.px(28))
         show(self._scroller.outer, folder is not None, fill="both", expand=True)
         if folder is None:
             self._title.say("Run")
@@ -71,15 +71,15 @@ class RunPage(View):
         self._chart.refresh()
 
     def _make_empty(self) -> customtkinter.CTkFrame:
-        kit = self._context.kit
-        outer, line = kit.empty_card(
+        widgets = self._context.widgets
+        outer, line = widgets.empty_card(
             self.outer,
             "No run yet",
             "“Start” checks the settings and trains in a separate process. This page shows its "
             "progress, speed, memory, loss and newest samples. Earlier runs are on the page Runs.",
         )
-        start = kit.button(line, "▶  Start", self._context.act.start, kind="primary")
-        start.widget.pack(side="left", padx=(0, kit.px(8)))
-        runs = kit.button(line, "Earlier runs", lambda: self._context.act.show_page("runs"))
+        start = widgets.button(line, "▶  Start", self._context.act.start, kind="primary")
+        start.widget.pack(side="left", padx=(0, widgets.px(8)))
+        runs = widgets.button(line, "Earlier runs", lambda: self._context.act.show_page("runs"))
         runs.widget.pack(side="left")
         return outer

@@ -53,31 +53,31 @@ class RunRewards:
         self._context = context
         self._banner = banner
         self._left, self._samples = left, samples
-        kit = context.kit
-        self._grid_card, inner = kit.card(left.master)
-        kit.label(inner, "Evaluation prompts", style="Heading").pack(anchor="w")
-        self._timeline = Timeline(kit, inner, self._select_step, name="evaluation timeline")
-        self._grid = ImageTable(kit, inner, context.images, self._chosen, _GRID, page)
-        self._grid.outer.pack(fill="both", expand=True, pady=(kit.px(4), 0))
+        widgets = context.widgets
+        self._grid_card, inner = widgets.card(left.master)
+        widgets.label(inner, "Evaluation prompts", style="Heading").pack(anchor="w")
+        self._timeline = Timeline(widgets, inner, self._select_step, name="evaluation timeline")
+        self._grid = ImageTable(widgets, inner, context.images, self._chosen, _GRID, page)
+        self._grid.outer.pack(fill="both", expand=True, pady=(widgets.px(4), 0))
         self._columns: list[GridColumn] = []
         # Evaluation in place of the newest; None for none.
         self._step: int | None = None
-        self._card, head, inner = kit.titled_card(left, "Since the base")
-        self._verdict = kit.label(head, style="Small")
-        self._verdict.pack(side="left", padx=(kit.px(12), 0))
+        self._card, head, inner = widgets.titled_card(left, "Since the base")
+        self._verdict = widgets.label(head, style="Small")
+        self._verdict.pack(side="left", padx=(widgets.px(12), 0))
         self._legend = self._make_legend(head)
-        self._summary = kit.label(inner, wrap=500)
-        self._plots = TrendPlots(kit, inner)
-        self._plots.canvas.pack(fill="x", pady=(kit.px(8), 0))
+        self._summary = widgets.label(inner, wrap=500)
+        self._plots = TrendPlots(widgets, inner)
+        self._plots.canvas.pack(fill="x", pady=(widgets.px(8), 0))
         wrap_within(inner, self._summary)
-        needed = kit.px(_LEGEND_NEEDS)
+        needed = widgets.px(_LEGEND_NEEDS)
         inner.bind(
             "<Configure>", lambda e: show(self._legend, e.width >= needed, side="right"), add="+"
         )
-        self._viewer_box = kit.frame(left.master, ground="window")
+        self._viewer_box = widgets.frame(left.master, ground="window")
         self._viewer: Viewer | None = None
-        self._head = kit.frame(self._viewer_box, ground="window")
-        self._scores = kit.label(self._head, style="Dim", ground="window")
+        self._head = widgets.frame(self._viewer_box, ground="window")
+        self._scores = widgets.label(self._head, style="Dim", ground="window")
         self._book = SampleBook()
         self._selected = (0, 0)
         self._state: tuple[object, ...] = ()
@@ -103,7 +103,7 @@ class RunRewards:
         label, tone = VERDICTS.get(newest.verdict, ("", "dim"))
         self._verdict.say(label, toned(tone, "Small"))
         self._summary.say(newest.message)
-        pad = (self._context.kit.px(2), 0)
+        pad = (self._context.widgets.px(2), 0)
         show(self._summary, not is_repeated, anchor="w", pady=pad, before=self._plots.canvas)
         self._plots.show(reward_trends(rewards, min_diversity=self._min_diversity))
         self._show_grid(rewards, folder.path)
@@ -129,24 +129,24 @@ class RunRewards:
             self._grid.canvas.focus_set()
 
     def _make_legend(self, head: tk.Misc) -> ttk.Frame:
-        kit, gap = self._context.kit, self._context.kit.px(10)
-        legend = kit.frame(head)
-        kit.label(legend, "▬ trained", style="SmallAccent").pack(side="left")
+        widgets, gap = self._context.widgets, self._context.widgets.px(10)
+        legend = widgets.frame(head)
+        widgets.label(legend, "▬ trained", style="SmallAccent").pack(side="left")
         evaluated = tk.Label(legend, text="┅ monitored", font=SMALL, borderwidth=0)
-        kit.theme.paint(evaluated, bg="card", fg="validation")
+        widgets.theme.paint(evaluated, bg="card", fg="validation")
         evaluated.pack(side="left", padx=(gap, 0))
         return legend
 
     def _make_viewer(self) -> Viewer:
-        kit = self._context.kit
-        self._head.pack(fill="x", pady=(0, kit.px(8)))
-        back = kit.button(
+        widgets = self._context.widgets
+        self._head.pack(fill="x", pady=(0, widgets.px(8)))
+        back = widgets.button(
             self._head, "‹  Curves", self.close, name="reward curves", kind="quiet", ground="window"
         )
         back.describe("Esc").widget.pack(side="left")
-        self._scores.pack(side="left", padx=(kit.px(10), 0))
+        self._scores.pack(side="left", padx=(widgets.px(10), 0))
         viewer = Viewer(
-            kit, self._viewer_box, self._context.images, self._show_image, name="reward"
+            widgets, self._viewer_box, self._context.images, self._show_image, name="reward"
         )
         viewer.outer.pack(fill="both", expand=True)
         viewer.timeline.canvas.bind("<Escape>", lambda _: self.close())
@@ -181,7 +181,7 @@ class RunRewards:
         steps = [evaluation.step for evaluation in rewards.evaluations]
         if len(steps) > 1:
             self._timeline.show(steps, self._columns[-1].step)
-        pad = (self._context.kit.px(6), 0)
+        pad = (self._context.widgets.px(6), 0)
         before = {"before": self._grid.outer}
         show(self._timeline.canvas, len(steps) > 1, side="bottom", fill="x", pady=pad, **before)
 
@@ -196,7 +196,7 @@ class RunRewards:
         self.open(row, self._columns[column].step)
 
     def _show_cards(self, has_evaluations: bool) -> None:
-        px = self._context.kit.px
+        px = self._context.widgets.px
         if has_evaluations == bool(self._grid_card.winfo_manager()):
             return
         first = self._left.winfo_children()[0]

@@ -22,12 +22,14 @@ class NewestSamples:
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
-        kit = context.kit
-        self.outer, inner = kit.card(parent)
-        kit.label(inner, "Newest samples", style="Heading").pack(anchor="w", pady=(0, kit.px(8)))
-        width = _COLUMNS * kit.px(_SIDE) + kit.px(_GAP)
+        widgets = context.widgets
+        self.outer, inner = widgets.card(parent)
+        widgets.label(inner, "Newest samples", style="Heading").pack(
+            anchor="w", pady=(0, widgets.px(8))
+        )
+        width = _COLUMNS * widgets.px(_SIDE) + widgets.px(_GAP)
         self._drawing = Drawing(
-            kit, inner, self._draw, width=width, height=50, name="newest samples"
+            widgets, inner, self._draw, width=width, height=50, name="newest samples"
         )
         self._drawing.canvas.pack(fill="both", expand=True)
         self._drawing.canvas.bind("<Button-1>", self._clicked)
@@ -44,7 +46,7 @@ class NewestSamples:
             self._draw()
 
     def _draw(self) -> None:
-        drawing, px = self._drawing, self._context.kit.px
+        drawing, px = self._drawing, self._context.widgets.px
         folder = self._context.session.folder
         drawing.begin()
         if not self._newest or folder is None:
@@ -60,7 +62,7 @@ class NewestSamples:
 
     def _places(self) -> Iterator[tuple[Sample, int, int, int]]:
         """Yield as many samples as fit: left and upper edge, and side."""
-        px, height = self._context.kit.px, self._drawing.height
+        px, height = self._context.widgets.px, self._drawing.height
         rows = max(1, height // px(_MIN_SIDE + _WORDS + _GAP))
         shown = self._newest[: rows * _COLUMNS]
         # The largest size at which all rows fit.

@@ -27,18 +27,18 @@ class ValidationCard:
     def __init__(self, context: Context, parent: tk.Misc, above: tk.Widget, page: Scroller) -> None:
         self._context = context
         self._above, self._page = above, page
-        kit = context.kit
-        self._outer, head, inner = kit.titled_card(parent, "Validation")
-        self._verdict = kit.label(head, style="Small")
-        self._verdict.pack(side="left", padx=(kit.px(12), 0))
-        self._toggle_button = kit.button(
+        widgets = context.widgets
+        self._outer, head, inner = widgets.titled_card(parent, "Validation")
+        self._verdict = widgets.label(head, style="Small")
+        self._verdict.pack(side="left", padx=(widgets.px(12), 0))
+        self._toggle_button = widgets.button(
             head, "Details", self._toggle_details, name="validation details", kind="quiet"
         )
         self._toggle_button.widget.pack(side="right")
-        self._summary = kit.label(inner, wrap=700)
-        self._summary.pack(anchor="w", pady=(kit.px(2), 0))
-        self._details = kit.frame(inner)
-        self._facts = FactRows(kit, self._details, label=110)
+        self._summary = widgets.label(inner, wrap=700)
+        self._summary.pack(anchor="w", pady=(widgets.px(2), 0))
+        self._details = widgets.frame(inner)
+        self._facts = FactRows(widgets, self._details, label=110)
         self._facts.outer.grid(row=0, column=0, rowspan=2, sticky="nw")
         self._level_title, self._levels = self._make_table(1)
         self._concept_title, self._concepts = self._make_table(2)
@@ -75,12 +75,12 @@ class ValidationCard:
         self._concept_title.say(f"By concept{more}" if concepts else "")
 
     def _make_table(self, column: int) -> tuple[Label, BarTable]:
-        kit = self._context.kit
-        label = kit.label(self._details, style="SmallDim")
-        table = BarTable(kit, self._details, color="validation")
-        left = (kit.px(28), 0)
+        widgets = self._context.widgets
+        label = widgets.label(self._details, style="SmallDim")
+        table = BarTable(widgets, self._details, color="validation")
+        left = (widgets.px(28), 0)
         label.grid(row=0, column=column, sticky="w", padx=left)
-        table.canvas.grid(row=1, column=column, sticky="new", padx=left, pady=(kit.px(2), 0))
+        table.canvas.grid(row=1, column=column, sticky="new", padx=left, pady=(widgets.px(2), 0))
         self._details.grid_columnconfigure(column, weight=1, uniform="tables")
         return label, table
 
@@ -93,7 +93,7 @@ class ValidationCard:
 
     def _fit(self, _: object = None) -> None:
         """Show the card, with details if they fit or the user has opened them."""
-        px = self._context.kit.px
+        px = self._context.widgets.px
         room = self._page.canvas.winfo_height() - self._above.winfo_y()
         below = {"side": "bottom", "fill": "x", "pady": (px(14), 0), "before": self._above}
         show(self._outer, self._has_news, **below)

@@ -33,19 +33,19 @@ class RunsPage(View):
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
-        kit = context.kit
+        widgets = context.widgets
         self._runs: dict[str, RunSummary] = {}
         self._state: tuple[object, ...] = ()
-        self.outer: tk.Widget = kit.frame(parent, ground="window")
-        head, _, self._lead = kit.heading(self.outer, "Runs")
-        head.pack(fill="x", padx=kit.px(28), pady=(kit.px(21), kit.px(12)))
-        card, inner = kit.card(self.outer)
-        card.pack(fill="both", expand=True, padx=kit.px(28), pady=(0, kit.px(20)))
-        buttons = kit.frame(inner)
-        buttons.pack(fill="x", pady=(0, kit.px(10)))
+        self.outer: tk.Widget = widgets.frame(parent, ground="window")
+        head, _, self._lead = widgets.heading(self.outer, "Runs")
+        head.pack(fill="x", padx=widgets.px(28), pady=(widgets.px(21), widgets.px(12)))
+        card, inner = widgets.card(self.outer)
+        card.pack(fill="both", expand=True, padx=widgets.px(28), pady=(0, widgets.px(20)))
+        buttons = widgets.frame(inner)
+        buttons.pack(fill="x", pady=(0, widgets.px(10)))
         open_path, load_file = context.act.open_path, context.act.load_file
         self._buttons = [
-            kit.button(buttons, label, partial(self._do, action), name=name)
+            widgets.button(buttons, label, partial(self._do, action), name=name)
             for label, action, name in (
                 ("Show", context.act.attach, "show run"),
                 ("Use settings", lambda path: load_file(path / "config.json"), "use settings"),
@@ -53,11 +53,11 @@ class RunsPage(View):
             )
         ]
         for button in self._buttons:
-            button.widget.pack(side="left", padx=(0, kit.px(8)))
-        again = kit.button(buttons, "Refresh", self._refresh, kind="quiet")
+            button.widget.pack(side="left", padx=(0, widgets.px(8)))
+        again = widgets.button(buttons, "Refresh", self._refresh, kind="quiet")
         again.widget.pack(side="right")
         self._tree = self._make_table(inner)
-        self._empty = kit.label(
+        self._empty = widgets.label(
             inner, "No runs in this folder yet. Each start creates one.", style="Dim"
         )
         self._enable()
@@ -77,10 +77,10 @@ class RunsPage(View):
     def _refresh(self) -> None:
         folder = self._folder()
         self._lead.say(str(folder))
-        self._context.kit.jobs.run(lambda: find_runs(folder), self._fill)
+        self._context.widgets.jobs.run(lambda: find_runs(folder), self._fill)
 
     def _make_table(self, parent: tk.Misc) -> ttk.Treeview:
-        px = self._context.kit.px
+        px = self._context.widgets.px
         names = [name for name, *_ in _COLUMNS]
         tree = ttk.Treeview(parent, columns=names, selectmode="browse", show="headings")
         for name, label, width, anchor in _COLUMNS:
@@ -90,8 +90,8 @@ class RunsPage(View):
         tree.bind("<<TreeviewSelect>>", lambda _: self._enable())
         for sequence in ("<Double-Button-1>", "<Return>"):
             tree.bind(sequence, lambda _: self._do(self._context.act.attach))
-        self._context.kit.name(tree, "runs table")
-        self._context.kit.on_wheel[tree] = lambda steps: tree.yview_scroll(steps, "units")
+        self._context.widgets.name(tree, "runs table")
+        self._context.widgets.on_wheel[tree] = lambda steps: tree.yview_scroll(steps, "units")
         return tree
 
     def _fill(self, runs: list[RunSummary]) -> None:

@@ -30,37 +30,37 @@ class SamplesPage(View):
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
-        kit = context.kit
-        self.outer: tk.Widget = kit.frame(parent, ground="window")
+        widgets = context.widgets
+        self.outer: tk.Widget = widgets.frame(parent, ground="window")
         self._book = SampleBook()
         self._is_newest = True
         self._prompt = 0
         self._step = -1
         self._count = -1
         self._generation = -1
-        head, _, self._lead = kit.heading(self.outer, "Samples")
-        head.pack(fill="x", padx=kit.px(28), pady=(kit.px(21), kit.px(12)))
-        self._empty, line = kit.empty_card(
+        head, _, self._lead = widgets.heading(self.outer, "Samples")
+        head.pack(fill="x", padx=widgets.px(28), pady=(widgets.px(21), widgets.px(12)))
+        self._empty, line = widgets.empty_card(
             self.outer,
             "No samples yet",
             "A run generates samples of its prompts at the start, at regular steps and at the "
             "end. They appear here during training.",
         )
         edit = partial(context.act.show_page, "sampling")
-        kit.button(line, "Edit the sample prompts", edit).widget.pack(anchor="w")
-        self._split = kit.frame(self.outer, ground="window")
+        widgets.button(line, "Edit the sample prompts", edit).widget.pack(anchor="w")
+        self._split = widgets.frame(self.outer, ground="window")
         self._split.grid_rowconfigure(0, weight=1)
         self._split.grid_columnconfigure(0, weight=_VIEWER_SHARE, uniform="split")
         self._split.grid_columnconfigure(1, weight=_GRID_SHARE, uniform="split")
-        self.viewer = Viewer(kit, self._split, context.images, self._moved)
-        self.viewer.outer.grid(row=0, column=0, sticky="nsew", padx=(0, kit.px(14)))
-        right, inner = kit.card(self._split)
+        self.viewer = Viewer(widgets, self._split, context.images, self._moved)
+        self.viewer.outer.grid(row=0, column=0, sticky="nsew", padx=(0, widgets.px(14)))
+        right, inner = widgets.card(self._split)
         right.grid(row=0, column=1, sticky="nsew")
-        kit.label(inner, "All samples", style="Heading").pack(anchor="w")
-        kit.label(inner, "A row for each prompt, a column for each step.", style="SmallDim").pack(
-            anchor="w", pady=(kit.px(1), kit.px(8))
-        )
-        self.gallery = ImageTable(kit, inner, context.images, self._chosen, _GALLERY)
+        widgets.label(inner, "All samples", style="Heading").pack(anchor="w")
+        widgets.label(
+            inner, "A row for each prompt, a column for each step.", style="SmallDim"
+        ).pack(anchor="w", pady=(widgets.px(1), widgets.px(8)))
+        self.gallery = ImageTable(widgets, inner, context.images, self._chosen, _GALLERY)
         self.gallery.outer.pack(fill="both", expand=True)
         # The page is mapped whenever it is opened.
         self.outer.bind("<Map>", lambda _: self._take_keys())
@@ -140,7 +140,7 @@ class SamplesPage(View):
             self.viewer.take_focus()
 
     def _arrange(self, has_samples: bool) -> None:
-        px = self._context.kit.px
+        px = self._context.widgets.px
         if has_samples and self.outer.winfo_viewable() and not self._split.winfo_manager():
             self._take_keys()
         if not has_samples:

@@ -25,23 +25,23 @@ class CostCard:
 
     def __init__(self, context: Context, parent: tk.Misc, page: str, *, line: int) -> None:
         self._context = context
-        kit = context.kit
-        self._outer, _, inner = kit.titled_card(parent, "Time")
-        self._outer.grid(row=line, column=0, sticky="ew", pady=(0, kit.px(14)))
-        self._time = kit.label(inner, wrap=_WRAP)
-        self._note = kit.label(inner, style="SmallDim", wrap=_WRAP)
-        self._passes = kit.label(inner, style="SmallDim", wrap=_WRAP)
-        self._passes.pack(anchor="w", pady=(kit.px(8), kit.px(2)))
-        self._parts = BarTable(kit, inner, color="fill")
+        widgets = context.widgets
+        self._outer, _, inner = widgets.titled_card(parent, "Time")
+        self._outer.grid(row=line, column=0, sticky="ew", pady=(0, widgets.px(14)))
+        self._time = widgets.label(inner, wrap=_WRAP)
+        self._note = widgets.label(inner, style="SmallDim", wrap=_WRAP)
+        self._passes = widgets.label(inner, style="SmallDim", wrap=_WRAP)
+        self._passes.pack(anchor="w", pady=(widgets.px(8), widgets.px(2)))
+        self._parts = BarTable(widgets, inner, color="fill")
         self._parts.canvas.pack(fill="x")
-        kit.name(self._outer, f"cost {page}")
+        widgets.name(self._outer, f"cost {page}")
         self._document: Document | None = None
         self._outer.grid_remove()
         context.forecasts.listen(while_visible(self._outer, self.refresh))
 
     def refresh(self) -> None:
         """Show the current values."""
-        forecasts, px = self._context.forecasts, self._context.kit.px
+        forecasts, px = self._context.forecasts, self._context.widgets.px
         duration, is_old = duration_text(forecasts.answer), forecasts.is_outdated
         self._time.say(duration, "Dim" if is_old else "")
         self._note.say(_OF_EARLIER if duration else _NOT_COUNTED)

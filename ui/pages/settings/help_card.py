@@ -16,17 +16,17 @@ class HelpCard:
     """Card with the help of a setting. path: the setting that is explained; "" for none."""
 
     def __init__(self, context: Context, parent: tk.Misc, *, name: str) -> None:
-        kit = context.kit
-        self._kit = kit
+        widgets = context.widgets
+        self._widgets = widgets
         self._draft = context.draft
-        outer, inner = kit.card(parent)
+        outer, inner = widgets.card(parent)
         outer.pack(fill="x")
-        kit.name(outer, name)
-        self._title = kit.label(inner, style="Heading", wrap=_WRAP)
+        widgets.name(outer, name)
+        self._title = widgets.label(inner, style="Heading", wrap=_WRAP)
         self._title.pack(anchor="w")
-        self._text = kit.label(inner, wrap=_WRAP)
-        self._text.pack(anchor="w", pady=(kit.px(6), kit.px(6)))
-        self._facts = kit.label(inner, style="SmallDim", wrap=_WRAP)
+        self._text = widgets.label(inner, wrap=_WRAP)
+        self._text.pack(anchor="w", pady=(widgets.px(6), widgets.px(6)))
+        self._facts = widgets.label(inner, style="SmallDim", wrap=_WRAP)
         self._facts.pack(anchor="w")
         self.clear()
 
@@ -61,7 +61,7 @@ class HelpCard:
         """Break long names to the width of the card."""
         for label, text in ((self._text, self._help_text), (self._facts, self._facts_text)):
             room = int(str(label.cget("wraplength")))
-            label.say(break_at_dots(text, room, self._kit.theme.measure))
+            label.say(break_at_dots(text, room, self._widgets.theme.measure))
 
 
 def only_with_text(path: str, values: tuple[str, ...]) -> str:

@@ -42,34 +42,36 @@ class MemoryCard:
     def __init__(self, context: Context, parent: tk.Misc, page: str, *, line: int) -> None:
         self._context = context
         self._is_full = page == FULL
-        kit = context.kit
+        widgets = context.widgets
         self._state: tuple[object, ...] = ()
-        self._outer, head, inner = kit.titled_card(parent, "Memory")
-        self._outer.grid(row=line, column=0, sticky="ew", pady=(0, kit.px(14)))
-        self._button = kit.button(head, "Will it fit?", self._clicked, name=f"will it fit {page}")
+        self._outer, head, inner = widgets.titled_card(parent, "Memory")
+        self._outer.grid(row=line, column=0, sticky="ew", pady=(0, widgets.px(14)))
+        self._button = widgets.button(
+            head, "Will it fit?", self._clicked, name=f"will it fit {page}"
+        )
         self._button.widget.pack(side="right")
-        self._intro = kit.label(inner, _INTRO, style="SmallDim", wrap=236)
-        self._intro.pack(anchor="w", pady=(kit.px(4), 0))
-        self._verdict = kit.label(inner, wrap=236)
-        self._about = kit.label(inner, style="SmallDim", wrap=236)
-        self._note = kit.label(inner, style="SmallWarning", wrap=236)
-        kit.name(self._verdict, f"verdict {page}")
-        self._result = kit.frame(inner)
-        self._stack = StackedBar(kit, self._result, has_legend=self._is_full)
+        self._intro = widgets.label(inner, _INTRO, style="SmallDim", wrap=236)
+        self._intro.pack(anchor="w", pady=(widgets.px(4), 0))
+        self._verdict = widgets.label(inner, wrap=236)
+        self._about = widgets.label(inner, style="SmallDim", wrap=236)
+        self._note = widgets.label(inner, style="SmallWarning", wrap=236)
+        widgets.name(self._verdict, f"verdict {page}")
+        self._result = widgets.frame(inner)
+        self._stack = StackedBar(widgets, self._result, has_legend=self._is_full)
         self._stack.canvas.pack(fill="x")
-        self._phases = BarTable(kit, self._result, color="fill")
-        self._fixes_title = kit.label(self._result, style="SmallDim")
+        self._phases = BarTable(widgets, self._result, color="fill")
+        self._fixes_title = widgets.label(self._result, style="SmallDim")
         self._fixes: list[FixRow] = []
         if self._is_full:
-            title = kit.label(self._result, "Peak of each phase", style="SmallDim")
-            title.pack(anchor="w", pady=(kit.px(12), kit.px(2)))
+            title = widgets.label(self._result, "Peak of each phase", style="SmallDim")
+            title.pack(anchor="w", pady=(widgets.px(12), widgets.px(2)))
             self._phases.canvas.pack(fill="x")
-            self._fixes_title.pack(anchor="w", pady=(kit.px(12), 0))
+            self._fixes_title.pack(anchor="w", pady=(widgets.px(12), 0))
             self._fixes = [FixRow(context, self._result, index) for index in range(_MAX_FIXES)]
-        self._foot = kit.frame(inner)
+        self._foot = widgets.frame(inner)
         self._foot.pack(anchor="w")
         details = partial(context.act.show_page, FULL)
-        self._more = kit.button(self._foot, "Details", details, name=f"memory details {page}")
+        self._more = widgets.button(self._foot, "Details", details, name=f"memory details {page}")
         context.forecasts.listen(while_visible(self._outer, self.refresh))
 
     def refresh(self) -> None:
@@ -90,10 +92,10 @@ class MemoryCard:
             self._show(forecast)
         self._show_note(is_old=is_old)
         has_more = forecast is not None and not self._is_full
-        show(self._more.widget, has_more, side="left", pady=(self._context.kit.px(8), 0))
+        show(self._more.widget, has_more, side="left", pady=(self._context.widgets.px(8), 0))
 
     def _show(self, forecast: Forecast) -> None:
-        px = self._context.kit.px
+        px = self._context.widgets.px
         summary, forecasts = verdict(forecast), self._context.forecasts
         # An outdated verdict is shown without color.
         self._verdict.say(
@@ -135,7 +137,7 @@ class MemoryCard:
         self._note.say(text, style)
         self._note.pack_forget()
         below = self._about if self._about.winfo_manager() else self._foot
-        pad = (self._context.kit.px(4), 0)
+        pad = (self._context.widgets.px(4), 0)
         show(self._note, bool(text), anchor="w", pady=pad, before=below)
 
     def _clicked(self) -> None:
@@ -153,23 +155,23 @@ class FixRow:
     def __init__(self, context: Context, parent: tk.Misc, index: int) -> None:
         self._context = context
         self._fix: FixSummary | None = None
-        kit = context.kit
-        self._box = kit.frame(parent)
-        self._action = kit.label(self._box, wrap=236)
-        self._action.inset = kit.px(_APPLY_ROOM)
-        self._about = kit.label(self._box, style="SmallDim", wrap=236)
-        self._button = kit.button(
+        widgets = context.widgets
+        self._box = widgets.frame(parent)
+        self._action = widgets.label(self._box, wrap=236)
+        self._action.inset = widgets.px(_APPLY_ROOM)
+        self._about = widgets.label(self._box, style="SmallDim", wrap=236)
+        self._button = widgets.button(
             self._box, "Apply", self._apply_or_update, name=f"apply fix {index}"
         )
         self._box.grid_columnconfigure(0, weight=1)
         self._action.grid(row=0, column=0, sticky="w")
-        self._about.grid(row=1, column=0, columnspan=2, sticky="w", pady=(kit.px(2), 0))
-        self._button.widget.grid(row=0, column=1, sticky="ne", padx=(kit.px(8), 0))
+        self._about.grid(row=1, column=0, columnspan=2, sticky="w", pady=(widgets.px(2), 0))
+        self._button.widget.grid(row=0, column=1, sticky="ne", padx=(widgets.px(8), 0))
 
     def show(self, fix: FixSummary | None) -> None:
         """Show a fix, or nothing."""
         self._fix = fix
-        pad = (self._context.kit.px(8), 0)
+        pad = (self._context.widgets.px(8), 0)
         show(self._box, fix is not None, anchor="w", fill="x", pady=pad)
         if fix is not None:
             self._action.say(fix.text)

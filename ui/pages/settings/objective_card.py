@@ -58,12 +58,12 @@ class ObjectiveCard:
         self._context = context
         self._page = page
         self._shown: ObjectiveMessage | None = None
-        kit = context.kit
-        self._outer, inner = kit.card(parent)
-        self._outer.grid(row=line, column=0, sticky="ew", pady=(0, kit.px(14)))
-        self._title = kit.label(inner, style="Heading")
-        self._text = kit.label(inner, style="Dim", wrap=_WRAP)
-        self._button = kit.button(inner, "", self._clicked, name=f"objective {page}")
+        widgets = context.widgets
+        self._outer, inner = widgets.card(parent)
+        self._outer.grid(row=line, column=0, sticky="ew", pady=(0, widgets.px(14)))
+        self._title = widgets.label(inner, style="Heading")
+        self._text = widgets.label(inner, style="Dim", wrap=_WRAP)
+        self._button = widgets.button(inner, "", self._clicked, name=f"objective {page}")
         inner.grid_columnconfigure(0, weight=1)
         self._text.grid(row=1, column=0, sticky="w")
         self._outer.grid_remove()
@@ -78,20 +78,20 @@ class ObjectiveCard:
         show_in_grid(self._outer, message is not None)
         if message is None:
             return
-        kit, has_title = self._context.kit, bool(message.title)
+        widgets, has_title = self._context.widgets, bool(message.title)
         self._title.say(message.title)
         self._text.say(message.text)
-        self._text.configure(wraplength=kit.px(_WRAP if has_title else _BESIDE))
+        self._text.configure(wraplength=widgets.px(_WRAP if has_title else _BESIDE))
         self._button.set_text(message.button)
         self._button.set_kind("primary" if self._page == REWARDS and has_title else "plain")
         self._button.enable(message.reason)
         # Below the text, or next to it without a title.
         if has_title:
             self._title.grid(row=0, column=0, sticky="w")
-            self._button.widget.grid(row=2, column=0, sticky="w", padx=0, pady=(kit.px(10), 0))
+            self._button.widget.grid(row=2, column=0, sticky="w", padx=0, pady=(widgets.px(10), 0))
         else:
             self._title.grid_remove()
-            self._button.widget.grid(row=1, column=1, sticky="e", padx=(kit.px(8), 0), pady=0)
+            self._button.widget.grid(row=1, column=1, sticky="e", padx=(widgets.px(8), 0), pady=0)
 
     def _clicked(self) -> None:
         act, draft = self._context.act, self._context.draft

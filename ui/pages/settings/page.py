@@ -35,24 +35,26 @@ class SettingsPage(View):
     def __init__(self, context: Context, parent: tk.Misc, *, plan: PagePlan) -> None:
         self.name = plan.name
         self._context = context
-        kit = context.kit
-        self._scroller = Scroller(kit, parent)
+        widgets = context.widgets
+        self._scroller = Scroller(widgets, parent)
         self.outer: tk.Widget = self._scroller.outer
         self._body = self._scroller.inner
-        margin = kit.px(_MARGIN)
-        self._column = kit.frame(self._body, ground="window")
+        margin = widgets.px(_MARGIN)
+        self._column = widgets.frame(self._body, ground="window")
         self._column.grid(row=0, column=0, sticky="nw", padx=(margin, 0), pady=margin * 3 // 4)
-        self._column.grid_columnconfigure(0, minsize=kit.px(_COLUMN))
+        self._column.grid_columnconfigure(0, minsize=widgets.px(_COLUMN))
         self._has_advanced = _has_advanced(plan)
         self._switch = self._make_head(plan)
         plots = {SECTION: self._make_plot}
-        form_context = FormContext(kit, context.draft, self._show_help, plots, self._scroller.show)
+        form_context = FormContext(
+            widgets, context.draft, self._show_help, plots, self._scroller.show
+        )
         self._objective: ObjectiveCard | None = None
         if plan.name in (LOSS, REWARDS):
             self._objective = ObjectiveCard(context, self._column, plan.name, line=1)
         self.form = Form(form_context, self._column, plan, line=2)
         self.form.with_advanced = plan.name in context.window_state.advanced
-        self._sticky = StickyColumn(kit, self._scroller, name=f"aside {plan.name}")
+        self._sticky = StickyColumn(widgets, self._scroller, name=f"aside {plan.name}")
         column_frame = self._sticky.frame
         self._help = HelpCard(context, self._sticky.top, name=f"help {plan.name}")
         # From top to bottom: what helps to decide comes before plain information.
@@ -129,17 +131,19 @@ class SettingsPage(View):
             self._scroller.settle(anchor, before)
 
     def _make_head(self, plan: PagePlan) -> Switch:
-        kit = self._context.kit
-        head, _, _ = kit.heading(self._column, plan.title, plan.lead)
-        head.grid(row=0, column=0, sticky="ew", pady=(0, kit.px(14)))
-        switch = kit.switch(head, self._toggle_advanced, text="Advanced settings", ground="window")
-        kit.name(switch.widget, f"advanced {plan.name}")
+        widgets = self._context.widgets
+        head, _, _ = widgets.heading(self._column, plan.title, plan.lead)
+        head.grid(row=0, column=0, sticky="ew", pady=(0, widgets.px(14)))
+        switch = widgets.switch(
+            head, self._toggle_advanced, text="Advanced settings", ground="window"
+        )
+        widgets.name(switch.widget, f"advanced {plan.name}")
         return switch
 
     def _make_plot(self, card: tk.Misc) -> SmallPlot:
-        kit, draft = self._context.kit, self._context.draft
+        widgets, draft = self._context.widgets, self._context.draft
         inputs, curve = partial(draft.value, SECTION), partial(noise_curve, draft)
-        return SmallPlot(kit, card, inputs, curve, name="plot of the noise", width=WIDTH)
+        return SmallPlot(widgets, card, inputs, curve, name="plot of the noise", width=WIDTH)
 
     def _update_switch(self) -> None:
         """Show the switch only if the page has advanced settings."""
@@ -167,24 +171,24 @@ class SettingsPage(View):
             self._scroller.show(row.editor.focus)
 
     def _is_wide_enough(self, width: int) -> bool:
-        return width >= self._context.kit.px(_COLUMN + _SIDEBAR + 3 * _MARGIN)
+        return width >= self._context.widgets.px(_COLUMN + _SIDEBAR + 3 * _MARGIN)
 
     def _arrange(self, event: "tk.Event[tk.Misc]") -> None:
-        kit = self._context.kit
-        margin = kit.px(_MARGIN)
+        widgets = self._context.widgets
+        margin = widgets.px(_MARGIN)
         room = event.width - 2 * margin
-        column, sidebar = kit.px(_COLUMN), kit.px(_SIDEBAR)
+        column, sidebar = widgets.px(_COLUMN), widgets.px(_SIDEBAR)
         is_wide = self._is_wide_enough(event.width)
         self._column.grid_columnconfigure(0, minsize=min(column, room))
         width = min(sidebar * 3 // 2, room - column - margin) if is_wide else min(column, room)
         for box in (self._sticky.top, self._sticky.frame):
-            kit.wrap_in_card(box, width)
+            widgets.wrap_in_card(box, width)
         self._help.break_lines()
         if is_wide != self._is_wide:
             self._is_wide = is_wide
             space = self._sticky.space
             if is_wide:
-                space.grid(row=0, column=1, sticky="n", padx=(margin, 0), pady=kit.px(87))
+                space.grid(row=0, column=1, sticky="n", padx=(margin, 0), pady=widgets.px(87))
             else:
                 space.grid(row=1, column=0, sticky="nw", padx=(margin, 0), pady=0)
         self._sticky.arrange(width, stays=is_wide)

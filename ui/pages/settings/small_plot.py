@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ui.theme import smooth
 from ui.widgets.placing import show
-from ui.widgets.widgets import Kit
+from ui.widgets.widgets import Widgets
 
 _HEIGHT = 64
 _LINE = 2.0
@@ -31,7 +31,7 @@ class SmallPlot:
 
     def __init__(
         self,
-        kit: Kit,
+        widgets: Widgets,
         parent: tk.Misc,
         inputs: Callable[[], object],
         curve: Callable[[], PlotCurve | str],
@@ -39,28 +39,28 @@ class SmallPlot:
         name: str,
         width: int,
     ) -> None:
-        self._kit = kit
+        self._widgets = widgets
         self._inputs, self._curve = inputs, curve
         self._drawn: object = None
-        self._size = kit.px(width), kit.px(_HEIGHT)
-        self.widget: tk.Widget = kit.frame(parent)
-        self._title = kit.label(self.widget, style="SmallDim")
-        self._title.configure(wraplength=kit.px(width))
-        self._title.pack(anchor="w", pady=(kit.px(12), kit.px(4)))
+        self._size = widgets.px(width), widgets.px(_HEIGHT)
+        self.widget: tk.Widget = widgets.frame(parent)
+        self._title = widgets.label(self.widget, style="SmallDim")
+        self._title.configure(wraplength=widgets.px(width))
+        self._title.pack(anchor="w", pady=(widgets.px(12), widgets.px(4)))
         self._image = smooth.make(self.widget, *self._size)
         self._plot = tk.Label(self.widget, image=self._image, borderwidth=0)
-        kit.theme.paint(self._plot, bg="card")
-        self._ends = kit.frame(self.widget)
-        self._left = kit.label(self._ends, style="SmallDim")
-        self._right = kit.label(self._ends, style="SmallDim")
+        widgets.theme.paint(self._plot, bg="card")
+        self._ends = widgets.frame(self.widget)
+        self._left = widgets.label(self._ends, style="SmallDim")
+        self._right = widgets.label(self._ends, style="SmallDim")
         self._right.configure(justify="right")
         self._left.pack(side="left", anchor="n")
         self._right.pack(side="right", anchor="n")
-        kit.name(self._plot, name)
+        widgets.name(self._plot, name)
 
     def draw(self) -> None:
         """Draw the current values, unless they are drawn already."""
-        wanted = (self._inputs(), self._kit.theme.mode)
+        wanted = (self._inputs(), self._widgets.theme.mode)
         if wanted == self._drawn:
             return
         self._drawn, curve = wanted, self._curve()
@@ -73,13 +73,13 @@ class SmallPlot:
         self._title.say(curve.title)
         self._left.say(curve.ends[0])
         self._right.say(curve.ends[1])
-        (width, height), palette, pad = self._size, self._kit.theme.palette, self._kit.px(3)
+        (width, height), palette, pad = self._size, self._widgets.theme.palette, self._widgets.px(3)
         inside = width - 2 * pad, height - 2 * pad
         rows = smooth.area(
             width,
             height,
             [(pad + x * inside[0], pad + (1 - y) * inside[1]) for x, y in curve.points],
-            thickness=_LINE * self._kit.theme.scale,
+            thickness=_LINE * self._widgets.theme.scale,
             foot=height - pad,
             colors=(palette["card"], palette["selected"], palette["accent"]),
         )

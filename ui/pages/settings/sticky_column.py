@@ -3,7 +3,7 @@
 import tkinter as tk
 
 from ui.widgets.scroller import Scroller
-from ui.widgets.widgets import Kit
+from ui.widgets.widgets import Widgets
 
 _GAP = 14
 # Top margin while the page is scrolled.
@@ -19,20 +19,20 @@ class StickyColumn:
     cards scroll with the page.
     """
 
-    def __init__(self, kit: Kit, page: Scroller, *, name: str) -> None:
-        self._kit = kit
+    def __init__(self, widgets: Widgets, page: Scroller, *, name: str) -> None:
+        self._widgets = widgets
         self._page = page
         # Placeholder in the page, as large as the cards above it.
-        self.space = kit.frame(page.inner, ground="window")
-        self.frame = kit.frame(page.canvas, ground="window")
+        self.space = widgets.frame(page.inner, ground="window")
+        self.frame = widgets.frame(page.canvas, ground="window")
         # As wide as the other cards and opaque, so that they pass unseen below the first.
-        self._cover = kit.frame(page.canvas, ground="window")
-        self.top = kit.frame(self._cover, ground="window")
-        above = kit.px(_MIN_ABOVE)
-        self.top.pack(fill="x", pady=(above, kit.px(_GAP)))
-        self._room = kit.frame(self.frame, ground="window")
+        self._cover = widgets.frame(page.canvas, ground="window")
+        self.top = widgets.frame(self._cover, ground="window")
+        above = widgets.px(_MIN_ABOVE)
+        self.top.pack(fill="x", pady=(above, widgets.px(_GAP)))
+        self._room = widgets.frame(self.frame, ground="window")
         self._room.grid(row=0, column=0)
-        kit.name(self.frame, name)
+        widgets.name(self.frame, name)
         self._width = 0
         self._placed: tuple[int, ...] = ()
         self._stays = True
@@ -49,7 +49,7 @@ class StickyColumn:
 
     def _place(self, _: "tk.Event[tk.Misc] | None" = None) -> None:
         """Place the cards over the placeholder, or close to it where that is out of sight."""
-        canvas, above = self._page.canvas, self._kit.px(_MIN_ABOVE)
+        canvas, above = self._page.canvas, self._widgets.px(_MIN_ABOVE)
         first, height = self._cover.winfo_reqheight(), self.frame.winfo_reqheight()
         self._room.configure(height=first - above)
         self.space.configure(width=self._width, height=height)

@@ -46,20 +46,20 @@ class SummaryCard:
     def __init__(self, context: Context, parent: tk.Misc, page: str, *, line: int) -> None:
         self._context = context
         self._page = page
-        kit = context.kit
-        outer, inner = kit.card(parent)
-        kit.label(inner, _TITLES.get(page, "This run"), style="Heading").pack(anchor="w")
-        self._lines = kit.label(inner, wrap=_WRAP)
-        self._lines.pack(anchor="w", pady=(kit.px(6), 0))
-        self._drawing = Drawing(kit, inner, self._draw)
-        self._summaries = Latest(kit.jobs, summarize_folder, self.refresh)
+        widgets = context.widgets
+        outer, inner = widgets.card(parent)
+        widgets.label(inner, _TITLES.get(page, "This run"), style="Heading").pack(anchor="w")
+        self._lines = widgets.label(inner, wrap=_WRAP)
+        self._lines.pack(anchor="w", pady=(widgets.px(6), 0))
+        self._drawing = Drawing(widgets, inner, self._draw)
+        self._summaries = Latest(widgets.jobs, summarize_folder, self.refresh)
         self._model: Latest[tuple[str, bool], list[str]] = Latest(
-            kit.jobs, lambda key: lines_of(*key), self.refresh
+            widgets.jobs, lambda key: lines_of(*key), self.refresh
         )
         self._plot: SmallPlot | None = None
         if page == "training":
             self._plot = SmallPlot(
-                kit,
+                widgets,
                 inner,
                 lambda: [context.draft.value(path) for path in INPUTS],
                 partial(rate_curve, context.draft),
@@ -68,14 +68,14 @@ class SummaryCard:
             )
             self._plot.widget.pack(anchor="w")
         if page == "data":
-            preview = kit.button(
+            preview = widgets.button(
                 inner,
                 "Open preview",
                 lambda: context.act.show_page("preview"),
                 name="see preview",
             )
-            preview.widget.pack(side="bottom", anchor="w", pady=(kit.px(10), 0))
-        outer.grid(row=line, column=0, sticky="ew", pady=(0, kit.px(14)))
+            preview.widget.pack(side="bottom", anchor="w", pady=(widgets.px(10), 0))
+        outer.grid(row=line, column=0, sticky="ew", pady=(0, widgets.px(14)))
 
     def refresh(self) -> None:
         """Show the current draft."""
@@ -99,10 +99,10 @@ class SummaryCard:
     def _draw(self) -> None:
         summary = self._summaries.get(first_folder(self._context.draft))
         first = summary.first[:_THUMBNAILS] if summary else []
-        kit, drawing = self._context.kit, self._drawing
+        widgets, drawing = self._context.widgets, self._drawing
         drawing.begin()
-        show(drawing.canvas, bool(first), anchor="w", pady=(kit.px(10), 0))
-        side, gap = kit.px(_SIDE), kit.px(6)
+        show(drawing.canvas, bool(first), anchor="w", pady=(widgets.px(10), 0))
+        side, gap = widgets.px(_SIDE), widgets.px(6)
         drawing.canvas.configure(width=_COLUMNS * (side + gap))
         drawing.set_height(-(-len(first) // _COLUMNS) * (side + gap))
         for index, path in enumerate(first):

@@ -10,14 +10,14 @@ Draw = Callable[[Drawing], None]
 
 def draw_demo(drawing: Drawing) -> None:
     """Draw a play button."""
-    px = drawing.kit.px
+    px = drawing.widgets.px
     drawing.dot(px(30), px(32), px(28), "selected")
     _fill(drawing, (24, 18, 24, 46, 46, 32))
 
 
 def draw_images(drawing: Drawing) -> None:
     """Draw a stack of images."""
-    px = drawing.kit.px
+    px = drawing.widgets.px
     stack: tuple[tuple[int, Role], ...] = ((16, "raised"), (8, "hover"), (0, "selected"))
     for shift, role in stack:
         box = (px(2 + shift), px(18 - shift), px(56 + shift), px(60 - shift))
@@ -28,7 +28,7 @@ def draw_images(drawing: Drawing) -> None:
 
 def draw_preset(drawing: Drawing) -> None:
     """Draw three sliders."""
-    px = drawing.kit.px
+    px = drawing.widgets.px
     for y, knob in ((14, 40), (32, 18), (50, 50)):
         drawing.line((px(4), px(y), px(62), px(y)), "hover", width=px(5), cap="round")
         drawing.line((px(4), px(y), px(knob), px(y)), "accent", width=px(5), cap="round")
@@ -37,6 +37,6 @@ def draw_preset(drawing: Drawing) -> None:
 
 
 def _fill(drawing: Drawing, corners: tuple[int, ...]) -> None:
-    color = drawing.kit.theme.palette["accent"]
-    scaled = [drawing.kit.px(number) for number in corners]
+    color = drawing.widgets.theme.palette["accent"]
+    scaled = [drawing.widgets.px(number) for number in corners]
     drawing.canvas.create_polygon(scaled, fill=color, outline="")

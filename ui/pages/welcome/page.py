@@ -41,18 +41,18 @@ class WelcomePage(View):
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
-        kit = context.kit
-        scroller = Scroller(kit, parent)
+        widgets = context.widgets
+        scroller = Scroller(widgets, parent)
         self.outer: tk.Widget = scroller.outer
-        box = kit.frame(scroller.inner, ground="window")
-        box.pack(fill="x", padx=kit.px(28), pady=kit.px(48))
-        head, _, lead = kit.heading(box, "What would you like to do?", _LEAD)
-        lead.pack(pady=(kit.px(4), 0))
-        head.grid(row=0, column=0, columnspan=3, sticky="w", pady=(0, kit.px(28)))
+        box = widgets.frame(scroller.inner, ground="window")
+        box.pack(fill="x", padx=widgets.px(28), pady=widgets.px(48))
+        head, _, lead = widgets.heading(box, "What would you like to do?", _LEAD)
+        lead.pack(pady=(widgets.px(4), 0))
+        head.grid(row=0, column=0, columnspan=3, sticky="w", pady=(0, widgets.px(28)))
         for column, way in enumerate(self._ways()):
             self._add_card(box, column, way)
-        kit.label(box, _KEYS, style="SmallDim", ground="window").grid(
-            row=3, column=0, columnspan=3, sticky="w", pady=(kit.px(28), 0)
+        widgets.label(box, _KEYS, style="SmallDim", ground="window").grid(
+            row=3, column=0, columnspan=3, sticky="w", pady=(widgets.px(28), 0)
         )
         self._box = box
         box.bind("<Configure>", self._wrap)
@@ -94,23 +94,23 @@ class WelcomePage(View):
 
     def _wrap(self, event: "tk.Event[tk.Misc]") -> None:
         """Wrap the text to cards that share the width of the page."""
-        width = (event.width - 3 * self._context.kit.px(_GAP)) // 3
-        self._context.kit.wrap_in_card(self._box, width)
+        width = (event.width - 3 * self._context.widgets.px(_GAP)) // 3
+        self._context.widgets.wrap_in_card(self._box, width)
 
     def _add_card(self, box: ttk.Frame, column: int, way: Way) -> None:
-        kit = self._context.kit
+        widgets = self._context.widgets
         box.grid_columnconfigure(column, weight=1, uniform="cards")
-        outer, inner = kit.card(box)
-        third = kit.px(_GAP) // 3
+        outer, inner = widgets.card(box)
+        third = widgets.px(_GAP) // 3
         apart = (third * column, third * (2 - column))  # so that all have the same width
         outer.grid(row=2, column=column, sticky="nsew", padx=apart)
-        width, height = kit.px(_ICON_WIDTH), kit.px(_ICON_HEIGHT)
-        icon = Drawing(kit, inner, lambda: way.icon(icon), width=width, height=height)
-        icon.canvas.pack(anchor="w", pady=(kit.px(6), kit.px(14)))
-        kit.label(inner, way.title, style="Heading").pack(anchor="w")
-        text = kit.label(inner, way.text, style="Dim", wrap=180)
-        kit.name(text, f"text of way {column}")
-        text.pack(anchor="w", pady=(kit.px(6), kit.px(16)))
+        width, height = widgets.px(_ICON_WIDTH), widgets.px(_ICON_HEIGHT)
+        icon = Drawing(widgets, inner, lambda: way.icon(icon), width=width, height=height)
+        icon.canvas.pack(anchor="w", pady=(widgets.px(6), widgets.px(14)))
+        widgets.label(inner, way.title, style="Heading").pack(anchor="w")
+        text = widgets.label(inner, way.text, style="Dim", wrap=180)
+        widgets.name(text, f"text of way {column}")
+        text.pack(anchor="w", pady=(widgets.px(6), widgets.px(16)))
         name = f"welcome {way.title.lower()}"
-        button = kit.button(inner, way.button, way.go, kind=way.kind, name=name)
+        button = widgets.button(inner, way.button, way.go, kind=way.kind, name=name)
         button.widget.pack(anchor="w", side="bottom")

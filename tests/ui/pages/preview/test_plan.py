@@ -20,7 +20,7 @@ def nothing(*_, **__):
 
 
 @pytest.fixture
-def context(root, kit, draft):
+def context(root, widgets, draft):
     resize(root, 1000, 700)
     forecasts = SimpleNamespace(
         listen=nothing,
@@ -32,9 +32,9 @@ def context(root, kit, draft):
     )
     return SimpleNamespace(
         root=root,
-        kit=kit,
+        widgets=widgets,
         draft=draft,
-        images=ImageCache(kit.jobs),
+        images=ImageCache(widgets.jobs),
         forecasts=forecasts,
         act=SimpleNamespace(commit=nothing, jump=nothing, open_path=nothing),
     )
@@ -42,7 +42,7 @@ def context(root, kit, draft):
 
 def shown(context, kind):
     """A half of the page, on the screen."""
-    frame = context.kit.frame(context.root, ground="window")
+    frame = context.widgets.frame(context.root, ground="window")
     frame.pack(fill="both", expand=True)
     part = kind(context, frame)
     part.outer.pack(fill="both", expand=True)
@@ -53,7 +53,7 @@ def shown(context, kind):
 
 def wait_until(context, condition):
     def is_so():
-        context.kit.jobs.deliver()
+        context.widgets.jobs.deliver()
         return condition()
 
     pump_until(context.root, is_so)
@@ -64,7 +64,7 @@ def fail(*_):
 
 
 def test_a_page_that_is_refreshed_before_it_is_on_the_screen_asks_once_it_is(context):
-    frame = context.kit.frame(context.root, ground="window")
+    frame = context.widgets.frame(context.root, ground="window")
     frame.pack(fill="both", expand=True)
     part = PlanTab(context, frame)
     part.refresh()
@@ -84,10 +84,10 @@ def test_an_unexpected_error_is_shown_and_can_be_retried(context, monkeypatch):
     assert "Unexpected error: IndexError, a defect" in part._message.text
     context.root.update()
     assert not part.query.is_working  # it is not tried for ever
-    again = context.kit.named["preview again"]
+    again = context.widgets.named["preview again"]
     assert again.winfo_viewable()
     monkeypatch.setattr(part.query, "_ask", real)
-    context.kit.buttons["preview again"].widget.invoke()
+    context.widgets.buttons["preview again"].widget.invoke()
     wait_until(context, lambda: part._buckets)
     assert part._message.text == ""
 

@@ -230,12 +230,12 @@ def filled(canvas, kind, color):
     ]
 
 
-def test_the_bands_of_the_chart_are_as_high_as_spread_and_error(kit, root):
-    chart = RewardChart(kit, root)
+def test_the_bands_of_the_chart_are_as_high_as_spread_and_error(widgets, root):
+    chart = RewardChart(widgets, root)
     placed(root, chart.canvas)
     steps = [Rewarded(step, 0.5, 0.4, 4) for step in range(1, 41)]
     chart.show(rewards_of(evaluated(0, 0.5, verdict="first"), *steps, evaluated(40, 0.5)))
-    palette = kit.theme.palette
+    palette = widgets.theme.palette
     (spread,) = filled(chart.canvas, "polygon", palette["selected"])
     (band,) = filled(chart.canvas, "polygon", palette["validation_band"])
     # Both are constant: ±0.4 over pictures, and ±0.1 of the held-out mean.
@@ -243,19 +243,19 @@ def test_the_bands_of_the_chart_are_as_high_as_spread_and_error(kit, root):
     assert share == pytest.approx(0.4 / 0.1, rel=0.02)
 
 
-def test_what_the_guard_saw_is_marked_in_its_color(kit, root):
-    chart = RewardChart(kit, root)
+def test_what_the_guard_saw_is_marked_in_its_color(widgets, root):
+    chart = RewardChart(widgets, root)
     placed(root, chart.canvas)
     chart.show(
         rewards_of(
             evaluated(0, verdict="first"), evaluated(5, 1.0), evaluated(10, 2.0, verdict="hacking")
         )
     )
-    assert len(filled(chart.canvas, "polygon", kit.theme.palette["warning"])) == 1
+    assert len(filled(chart.canvas, "polygon", widgets.theme.palette["warning"])) == 1
 
 
-def test_rewards_that_are_not_trained_differ_by_more_than_color(kit, root):
-    plots = TrendPlots(kit, root)
+def test_rewards_that_are_not_trained_differ_by_more_than_color(widgets, root):
+    plots = TrendPlots(widgets, root)
     placed(root, plots.canvas)
     found = reward_trends(rewards_of(evaluated(0), evaluated(5), evaluated(10)), min_diversity=0.6)
     plots.show(found)
@@ -265,7 +265,7 @@ def test_rewards_that_are_not_trained_differ_by_more_than_color(kit, root):
     for role, is_dashed in colors.items():
         (line,) = (
             item
-            for item in filled(canvas, "line", kit.theme.palette[role])
+            for item in filled(canvas, "line", widgets.theme.palette[role])
             if len(canvas.coords(item)) == 6
         )
         assert bool(canvas.itemcget(line, "dash")) == is_dashed
@@ -317,14 +317,16 @@ def test_images_are_opened_and_followed_by_pointer_and_keys(begin, project):
     desk.wait(lambda: desk.state["rewards"].endswith("step 10"), "an earlier look")
 
 
-def run_page(root, kit, tmp_path, *events):
+def run_page(root, widgets, tmp_path, *events):
     """The page of a run that has sent these events, on the screen."""
     session = Session()
     session.run = SimpleNamespace(folder=create_run(tmp_path, name="paper", config={}))
     for event in events:
         session.state.apply(event)
     act = SimpleNamespace(kill=None, resume=None, start=None)
-    context = SimpleNamespace(kit=kit, session=session, images=ImageCache(kit.jobs), act=act)
+    context = SimpleNamespace(
+        widgets=widgets, session=session, images=ImageCache(widgets.jobs), act=act
+    )
     resize(root, 1280, 800)
     page = RunPage(context, root)
     page.outer.pack(fill="both", expand=True)
@@ -333,7 +335,9 @@ def run_page(root, kit, tmp_path, *events):
     return page
 
 
-def test_the_guard_warns_while_the_run_goes_on(root, kit, tmp_path):
+def test_the_guard_warns_while_the_run_goes_on(root, widgets, tmp_path):
     warning = evaluated(10, 2.0, verdict="hacking", message="The color rose, but")
-    page = run_page(root, kit, tmp_path, Started(1, 0, 60), evaluated(0, verdict="first"), warning)
+    page = run_page(
+        root, widgets, tmp_path, Started(1, 0, 60), evaluated(0, verdict="first"), warning
+    )
     assert page.banner.text.splitlines() == ["Warning from the guard", "The color rose, but"]
