@@ -136,17 +136,16 @@ def encoder_settings(section: type[BaseModel], path: str, family: str = "") -> I
     section: That of each of them. path: That of their table.
     """
     for key, families in encoders_by_key().items():
-        label = encoder_label(key, family)
+        name = encoder_label(key, family)
+        title = name[:1].upper() + name[1:]
         only_with = {FAMILY: tuple(families)} if len(families) < len(FAMILY_LABELS) else {}
         for setting in _walk(section, f"{path}.{key}.", None, ()):
-            named, help_text = (
-                text.replace("text encoder", label).replace(
-                    "Text encoder", label[:1].upper() + label[1:]
-                )
-                for text in (setting.ui.label, setting.help)
+            label, text = (
+                words.replace("text encoder", name).replace("Text encoder", title)
+                for words in (setting.ui.label, setting.help)
             )
-            ui = replace(setting.ui, label=named, only_with=only_with)
-            yield replace(setting, ui=ui, help=help_text)
+            ui = replace(setting.ui, label=label, only_with=only_with)
+            yield replace(setting, ui=ui, help=text)
 
 
 def is_available(setting: Setting, selected: Mapping[str, str]) -> bool:

@@ -187,12 +187,11 @@ def without_settings(document: Mapping[str, Any], paths: Iterable[str]) -> Docum
     left = dict(document)
     for path in paths:
         owner = next((name for name in lists if path.startswith(f"{name}.")), path)
-        section, _, key = owner.partition(".")
-        inner = left.get(section)
-        if key and isinstance(inner, dict):
-            left[section] = {name: value for name, value in inner.items() if name != key}
-        else:
-            left.pop(section, None)
+        section, _, key = owner.rpartition(".")
+        inner = value_at(left, section) if section else left
+        if isinstance(inner, dict):
+            others = {name: value for name, value in inner.items() if name != key}
+            left = with_value(left, section, others) if section else others
     return left
 
 

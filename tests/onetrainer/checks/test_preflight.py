@@ -197,12 +197,16 @@ def test_images_that_cannot_be_used_are_named_and_do_not_forbid_the_start(projec
 def test_wrong_values_do_not_hide_what_is_wrong_with_files(project, tmp_path):
     document = {
         "training": {"steps": "abc", "sed": 1},
+        "method": {"unet": {"lr": "x"}, "text_encoders": {"te9": {}}},
         "sampling": {"prompts": [{"prompt": "a", "width": 3}]},
         "model": {"path": str(project / "base")},
         "data": {"folder": str(tmp_path / "nope")},
     }
     paths = [found.path for found in document_problems(document, source="")[1]]
-    assert paths == ["training.steps", "training.sed", "sampling.prompts.0.width", "data.folder"]
+    inner = ["method.unet.lr", "method.text_encoders.te9"]
+    assert sorted(paths) == sorted(
+        ["training.steps", "training.sed", "sampling.prompts.0.width", "data.folder", *inner]
+    )
 
 
 def test_an_output_folder_that_is_a_file_is_an_error(project, tmp_path):

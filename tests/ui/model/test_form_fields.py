@@ -1,4 +1,6 @@
+from onetrainer.families import registry
 from onetrainer.presets.presets import defaults, with_variant
+from tests.families.flow.spec import FLOW
 from ui.model.form_fields import (
     display_text,
     edit_text,
@@ -48,6 +50,22 @@ def test_every_setting_of_every_variant_is_explained_and_on_its_page_only():
         assert all(s.ui.label and s.help for s in everything), (section, kind)
         for page, settings in shown.items():
             assert {page_of(s.path) for s in settings} <= {page}, (section, kind)
+
+
+def test_text_encoders_are_groups_under_the_names_that_their_family_gives_them(monkeypatch):
+    monkeypatch.setattr(registry, "FAMILIES", (*registry.FAMILIES, FLOW))
+    plan = next(plan for plan in pages() if plan.name == "method")
+    for family, number, title in [
+        ("sd15", 1, "Text encoder"),
+        ("sdxl", 1, "Text encoder"),
+        ("sdxl", 2, "Second text encoder"),
+        ("flow", 1, "Byte encoder"),
+    ]:
+        method, *_ = groups_in(plan, variants_in({"model": {"family": family}}))
+        groups = {group.key: group for group in method.subgroups}
+        group = groups[f"method.text_encoders.te{number}"]
+        assert group.title == title
+        assert group.settings[0].ui.label == f"Train the {title.lower()}"
 
 
 def test_text_becomes_the_value_it_means():
@@ -115,6 +133,8 @@ def test_search_finds_settings_by_what_people_call_them_now_and_formerly():
         ("average the weights", "ema.use"),
         ("mirror", "data.augmentation.flip"),
         ("words", "embeddings.tokens"),
+        ("text_encoder_2.lr", "method.text_encoders.te2.lr"),
+        ("least_diversity", "objective.evaluation.min_diversity"),
     ]:
         found = [hit.setting.path for hit in find_settings(query, pages(), variants_in({}))]
         assert path in found[:3], (query, found)
