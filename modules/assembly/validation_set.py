@@ -17,8 +17,7 @@ from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.batch_plan import ImageRepeat, StepPlan
 from onetrainer.dataset.dataset import Dataset, uses_images_only
-from onetrainer.dataset.items import Item
-from onetrainer.dataset.transforms import plain_transform
+from onetrainer.dataset.transforms import bucket_at
 from onetrainer.metrics.files import LOSSES, LossesByWeights, MeasurementFiles
 
 _SINCE = " since step "
@@ -27,22 +26,22 @@ _SINCE = " since step "
 def validation_images(
     config: TrainConfig, dataset: Dataset, batch_source: BatchSource
 ) -> ValidationImages:
-    """Return the validation images.
-
-    shelf: The dataset's encoded validation images.
-    """
+    """Return the validation images. batch_source: the dataset's encoded validation images."""
     images = batch_source.images
     names = tuple(dataset.name_of(item) for item in images.items)
     captions = [batch_source.caption_of(item, 0) for item in images.items]
-    buckets = [plain_transform(item, dataset.concept_of(item)).bucket for item in images.items]
+    sizes = [bucket_at(item, dataset.concept_of(item), 0) for item in images.items]
+    has_several = len({item.concept for item in dataset.validation or ()}) > 1
+    groups = {}
+    for name, item in zip(names, images.items, strict=True):
+        concept = [dataset.concept_of(item).name] if has_several else []
+        groups[name] = "/".join([*concept, *([item.group] if item.group else [])])
     return ValidationImages(
         names=names,
-        concepts={
-            name: _concept_of(dataset, item) for name, item in zip(names, images.items, strict=True)
-        },
+        concepts=groups,
         digest=_digest(names, images.identity_lines(), captions),
         former_digest=_digest(names, images.digest_lines(), captions),
-        sizes=frozenset((bucket.width, bucket.height) for bucket in buckets),
+        sizes=frozenset((bucket.width, bucket.height) for bucket in sizes),
         load=partial(_load_image, batch_source, with_pixels=uses_images_only(config)),
     )
 
@@ -53,15 +52,6 @@ def _digest(names: Sequence[str], lines: Iterable[str], captions: Sequence[str])
     for name, line, caption in sorted(entries, key=lambda entry: entry[0]):
         digest.update(f"{name}\n{line} {caption}\n".encode())
     return digest.hexdigest()
-
-
-def _concept_of(dataset: Dataset, item: Item) -> str:
-    """Return the name under which an image's losses are grouped."""
-    concepts = {item.concept for item in dataset.validation or ()}
-    if len(concepts) < 2:
-        return item.group
-    name = dataset.concept_of(item).name
-    return f"{name}/{item.group}" if item.group else name
 
 
 def grid_of(config: TrainConfig) -> Grid:
@@ -126,6 +116,6 @@ def validation_files(run: Run, images: ValidationImages) -> MeasurementFiles[Los
 def _load_image(batch_source: BatchSource, index: int, *, with_pixels: bool) -> Batch:
     """Load an image as a step of its own, so that padding does not depend on other captions."""
     item = batch_source.images.items[index]
-    bucket = plain_transform(item, batch_source.concepts[item.concept]).bucket
+    bucket = bucket_at(item, batch_source.concepts[item.concept], 0)
     plan = StepPlan(0, 0, bucket, microbatches=((ImageRepeat(index, 0, 0),),), weight=1.0)
     return read_batch(batch_source, plan, 0, with_pixels=with_pixels)()
