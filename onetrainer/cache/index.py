@@ -126,22 +126,23 @@ class CacheIndex:
 
     def find(self, kind: Kind, keys: Sequence[bytes]) -> Iterator[EntryLocation | None]:
         """Yield the location of each entry in the order of the keys; None if there is none."""
-        for begin in range(0, len(keys), _KEYS_AT_ONCE):
-            batch = [bytes(key) for key in keys[begin : begin + _KEYS_AT_ONCE]]
-            query = (
-                "SELECT key, name, row FROM entries JOIN shards ON shards.id = shard"
-                f" WHERE entries.kind = ? AND key IN ({','.join('?' * len(batch))})"
-            )
-            rows = self.database.rows(query, (kind, *batch))
+        query = "SELECT key, name, row FROM entries JOIN shards ON shards.id = shard"
+        for batch, marks in _batches(keys):
+            where = f"WHERE entries.kind = ? AND key IN ({marks})"
+            rows = self.database.rows(f"{query} {where}", (kind, *batch))
             found = {key: EntryLocation(name, row) for key, name, row in rows}
             yield from map(found.get, batch)
 
     def mark_used(self, kind: Kind, keys: Sequence[bytes]) -> None:
         """Record that entries are used now."""
         now = int(time.time())
-        change = "UPDATE entries SET used = ? WHERE kind = ? AND key = ? AND used < ?"
-        rows = [(now, kind, bytes(key), now) for key in keys]
-        self.database.transact(lambda connection: connection.executemany(change, rows))
+
+        def note(connection: sqlite3.Connection) -> None:
+            for batch, marks in _batches(keys):
+                change = f"UPDATE entries SET used = ? WHERE kind = ? AND key IN ({marks})"
+                connection.execute(f"{change} AND used < ?", (now, kind, *batch, now))
+
+        self.database.transact(note)
 
     def drop(self, kind: Kind, name: str, row: int, key: bytes) -> None:
         """Drop a damaged entry, so that it is encoded again."""
@@ -274,3 +275,10 @@ def _store_inspected(
         for key, row in connection.execute(query, (number,)).fetchall():
             if places.get(key) != row:
                 connection.execute("DELETE FROM entries WHERE kind = ? AND key = ?", (kind, key))
+
+
+def _batches(keys: Sequence[bytes]) -> Iterator[tuple[list[bytes], str]]:
+    """Yield keys, some at a time, with the question marks that stand for them."""
+    for begin in range(0, len(keys), _KEYS_AT_ONCE):
+        batch = [bytes(key) for key in keys[begin : begin + _KEYS_AT_ONCE]]
+        yield batch, ",".join("?" * len(batch))
