@@ -95,19 +95,19 @@ def _latent_estimate(config: TrainConfig, dataset: Dataset) -> tuple[int, int, i
     spec = family_spec(config.model.family)
     sees = config.data.conditioning if spec.sees_masked_image else "blank"
     counts = [(transform_count(one), variations(one, is_cached=True)) for one in dataset.concepts]
-    every: list[tuple[Item, int, list[Bucket]]] = []
+    every: list[tuple[Item, int, tuple[Bucket, ...]]] = []
     sizes = all_buckets(dataset.items, dataset.concepts)
     for item, buckets in zip(dataset.items, sizes, strict=True):
-        own, times = counts[item.concept]
-        every.append((item, own, times * list(buckets[: own // times])))
+        count, times = counts[item.concept]
+        every.append((item, times, buckets[: count // times]))
     for item in dataset.validation or ():
-        every.append((item, 1, [bucket_at(item, dataset.concept_of(item), 0)]))
+        every.append((item, 1, (bucket_at(item, dataset.concept_of(item), 0),)))
+    side = spec.latent_side
     latents = cells = size = 0
-    for item, count, own_buckets in every:
-        side = spec.latent_side
-        area = sum((one.width // side) * (one.height // side) for one in own_buckets)
+    for item, times, own in every:
+        area = times * sum((one.width // side) * (one.height // side) for one in own)
         passes, each = _passes_and_bytes(item, sees, spec.latent_channels)
-        latents, cells, size = latents + count, cells + area * passes, size + area * each
+        latents, cells, size = latents + times * len(own), cells + area * passes, size + area * each
     return latents, cells, size
 
 
