@@ -1,17 +1,13 @@
 """Steps of optimizers on a few weights, for tests that compare them."""
 
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import get_args
 
 import torch
-from safetensors.torch import load, save
 from torch import nn
 
 from modules.interfaces import ParameterGroup
 from modules.optim.build import build_optimizer, set_lr
-from modules.optim.optimizer_state import OptimizerProgress
-from modules.optim.update import WeightUpdater
 from onetrainer.config.optimizers.optimizer import Optimizer
 from onetrainer.config.optimizers.optimizer_section import OptimizerSection
 
@@ -56,47 +52,11 @@ def built(section, trained, *, lr=None) -> torch.optim.Optimizer:
     return build_optimizer(section, groups_of(trained, lr=lr))
 
 
-def make_steps(optimizer, trained, steps: Iterable[int], step: Callable | None = None) -> None:
-    """Steps as the loop makes them; step: makes one, in place of the optimizer's."""
+def make_steps(optimizer, trained, steps: Iterable[int]) -> None:
+    """Steps as the loop makes them."""
     for number in steps:
         set_lr(optimizer, warm_up(number))
         for name, weight in trained.items():
             weight.grad = gradient(name, weight, number)
-        (step or optimizer.step)()
+        optimizer.step()
         optimizer.zero_grad()
-
-
-class Run:
-    """An optimizer with all that a checkpoint needs."""
-
-    def __init__(self, section, dtype, *, rounding_seed=None) -> None:
-        self.trained = weights(dtype)
-        self.optimizer = built(section, self.trained)
-        self.progress = OptimizerProgress(self.optimizer, self.trained)
-        self.updater = WeightUpdater(
-            self.optimizer,
-            rounding_seed=rounding_seed,
-            updates_independently=section.updates_independently,
-        )
-
-    def go(self, steps: Iterable[int]) -> None:
-        for number in steps:
-            make_steps(self.optimizer, self.trained, [number], lambda n=number: self._step(n))
-
-    def _step(self, number: int) -> None:
-        self.updater.begin(number)
-        self.updater.update_all()
-
-    def saved(self) -> tuple[dict[str, torch.Tensor], bytes, str]:
-        """Everything as it goes through files."""
-        tensors, document = self.progress.save()
-        values = {name: weight.detach().clone() for name, weight in self.trained.items()}
-        return values, save(tensors), json.dumps(document)
-
-    def restore(self, saved) -> None:
-        values, tensors, document = saved
-        with torch.no_grad():
-            for name, weight in self.trained.items():
-                weight.copy_(values[name])
-        told = self.progress.load(load(tensors), json.loads(document))
-        assert told == []

@@ -100,11 +100,6 @@ def test_what_needs_all_gradients_is_refused():
 INFINITE = float("inf")
 
 
-def training(section, **options):
-    """A training in fp16, whose weights are float32; `run` without steps hooks it."""
-    return Training(section, precision="fp16", **options).run(0, 0)
-
-
 def overflow_in(made, *names):
     """From now on the gradients of these weights overflow; returns what ends that."""
     return [made.weights[name].register_hook(lambda g: g * INFINITE) for name in names]
@@ -128,7 +123,7 @@ FP16_CASES = [
         earlier,
         id=f"{section.kind}-{'later' if earlier else 'at first'}",
         marks=[]
-        if earlier or section.kind in ("adamw", "adamw_8bit", "adafactor")
+        if earlier or section.kind in ("adamw", "adamw8bit", "adafactor")
         else pytest.mark.long,
     )
     for section in INDEPENDENT

@@ -43,7 +43,7 @@ from onetrainer.config.optimizers.momentum import (
 )
 from onetrainer.errors import UserError
 from tests.each import each
-from tests.optimizer_steps import SECTIONS, UNET, Run, built, gradient, make_steps, warm_up, weights
+from tests.optimizer_steps import SECTIONS, UNET, built, gradient, make_steps, warm_up, weights
 
 DECAY = {"weight_decay": 0.1}
 ADAM = {"betas": (0.8, 0.9), "eps": 1e-3, **DECAY}
@@ -275,30 +275,3 @@ def test_a_missing_package_is_reported_with_the_command_that_installs_it():
     with pytest.raises(UserError, match="no_such_package") as caught:
         built(_Absent(), weights())
     assert "start-ui.py --setup-only --extra bits" in caught.value.remedy
-
-
-FORMATS = [(torch.float32, None), (torch.bfloat16, None), (torch.bfloat16, 7)]
-CASES = [
-    pytest.param(
-        section,
-        *number_format,
-        id=f"{section.__name__}-{number_format}",
-        # All in fp32, three in every format, and the rest in long runs.
-        marks=[] if section in (AdamW, Prodigy, AdamW8bit) or not place else pytest.mark.long,
-    )
-    for section in SECTIONS
-    for place, number_format in enumerate(FORMATS)
-]
-
-
-@pytest.mark.parametrize(("section", "dtype", "rounding_seed"), CASES)
-def test_ten_steps_equal_five_and_five_after_a_checkpoint(section, dtype, rounding_seed):
-    whole = Run(section(), dtype, rounding_seed=rounding_seed)
-    whole.go(range(10))
-    first = Run(section(), dtype, rounding_seed=rounding_seed)
-    first.go(range(5))
-    second = Run(section(), dtype, rounding_seed=rounding_seed)
-    second.restore(first.saved())
-    second.go(range(5, 10))
-    for name, weight in whole.trained.items():
-        assert torch.equal(weight, second.trained[name]), name
