@@ -3,8 +3,6 @@
 import torch
 from torch import nn
 
-PADDING = 0
-
 
 class Block(nn.Module):
     """Attention to the image and its text, and a feed-forward layer."""
