@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, TypeVar
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
 from onetrainer.config.base.components import TextEncoder, TextEncoderAdapter
@@ -55,7 +55,11 @@ def _require_key(key: str) -> str:
     return key
 
 
-EncoderKey = Annotated[str, AfterValidator(_require_key)]
+EncoderKey = Annotated[
+    str,
+    AfterValidator(_require_key),
+    WithJsonSchema({"enum": [*encoders_by_key()], "type": "string"}),
+]
 TextEncoders = Annotated[
     Mapping[EncoderKey, TextEncoder], AfterValidator(partial(_complete, TextEncoder))
 ]
