@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 
 import torch
-from accelerate import init_empty_weights
 
 # The modules themselves: `from diffusers import …` would import every pipeline on top.
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
@@ -134,8 +133,8 @@ def load_vae(
     """
     source = path / "vae" if (path / "vae").is_dir() else path
     config = source / "config.json" if path.is_dir() else home / "vae" / "config.json"
-    with init_empty_weights():
-        vae = AutoencoderKL.from_config(read_config(config))
+    vae = build_empty(component, read_config(config))
+    assert isinstance(vae, AutoencoderKL), "the engine of Stable Diffusion"
     load_weights(vae, source, component, dtype, torch.device("cpu"))
     return vae
 

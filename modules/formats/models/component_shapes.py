@@ -7,11 +7,11 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from accelerate import init_empty_weights
 from torch import Size, Tensor, nn
 
 from modules.formats.files.component_configs import Config
 from modules.formats.original.layout import TEXT_LEVEL
+from modules.memory import empty
 from onetrainer.families.spec import ComponentSpec
 
 ABOVE_TEXT_LEVEL = "text_projection."
@@ -21,12 +21,13 @@ def build_empty(component: ComponentSpec, config: Config) -> nn.Module:
     """Build a component from its config without weights, on the meta device."""
     module, _, name = component.network.partition(":")
     network: Any = getattr(importlib.import_module(module), name)
-    with init_empty_weights():  # initializing weights that are replaced would cost time and memory
-        built: nn.Module = (
+    built: nn.Module = empty.build_empty(
+        lambda: (
             network.from_config(config)
             if hasattr(network, "from_config")
             else network(network.config_class(**config))
         )
+    )
     return built
 
 
