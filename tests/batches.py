@@ -67,7 +67,7 @@ def some_weights(family):
 
 
 def distance(found, expected):
-    """Of gradients, as a share of their length."""
+    """Difference of gradients, as a fraction of their length."""
     total = torch.stack([each.norm() for each in expected]).norm()
     apart = [(one - other).norm() for one, other in zip(found, expected, strict=True)]
     return torch.stack(apart).norm() / total

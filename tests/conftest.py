@@ -1,4 +1,4 @@
-"""What all tests share: those that need a graphics card are skipped where there is none."""
+"""Fixtures of all tests; those that need a GPU are skipped where there is none."""
 
 import gc
 import os
@@ -14,7 +14,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     needing = [item for item in items if item.get_closest_marker("cuda")]
     if needing and not _has_cuda():
         for item in needing:
-            item.add_marker(pytest.mark.skip(reason="no NVIDIA graphics card here"))
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU here"))
 
 
 def _has_cuda() -> bool:

@@ -1,6 +1,6 @@
 """Measures how well the demo's base model follows its prompts.
 
-    python -m tests.demo_check FOLDER [--pictures 60] [--sheet SHEET.png]
+    python -m tests.demo_check FOLDER [--images 60] [--sheet SHEET.png]
 
 FOLDER is the base model with its tokenizer or without. An image counts as right if the shape's
 pixels have the asked color, the corners the asked background, and the shape is closer to the asked
@@ -135,7 +135,7 @@ def main() -> None:
     """Generate images for the captions of random scenes and list those that are wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--pictures", dest="images", type=int, default=60)
+    parser.add_argument("--images", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1000)
     parser.add_argument("--sheet", type=Path)
     options = parser.parse_args()

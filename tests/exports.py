@@ -1,4 +1,4 @@
-"""Writing a method's one file, for tests that look at it."""
+"""Writes a method's one file, for tests that read it."""
 
 from modules.interfaces import ExportOptions
 

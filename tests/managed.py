@@ -72,7 +72,7 @@ class Calls:
 
 
 class Operations(TorchDispatchMode):
-    """Counts operations by name, and the bytes of what they have made that is still held."""
+    """Counts operations by name, and the bytes of their results that are still alive."""
 
     def __init__(self, *, besides=()) -> None:
         super().__init__()

@@ -28,7 +28,7 @@ def weights(dtype=torch.float32) -> dict[str, nn.Parameter]:
 
 
 def gradient(name: str, weight: torch.Tensor, step: int) -> torch.Tensor:
-    """Mostly toward a target, so that there is something to be learnt, with noise of the step."""
+    """Mostly toward a target, so that there is something to train, with noise of the step."""
     generator = torch.Generator().manual_seed(1000 * step + len(name))
     noise = torch.randn(weight.shape, generator=generator)
     wide = weight.detach().to(torch.promote_types(weight.dtype, torch.float32))

@@ -100,7 +100,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Import:
-    """One import. target: the dotted name of a module of ours, or whatever else was named."""
+    """One import. target: the dotted name of a module of ours, or anything else that was named."""
 
     target: str
     line: int

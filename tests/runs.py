@@ -34,7 +34,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def write_project(folder: Path, *, has_few_blocks: bool = True) -> Path:
-    """A tiny base model, four captioned pictures and a config; returns the config's path."""
+    """A tiny base model, four captioned images and a config; returns the config's path."""
     folder.mkdir(parents=True, exist_ok=True)
     tiny.write_folder(folder / "base")
     if has_few_blocks:
@@ -69,7 +69,7 @@ def events_of(folder: RunFolder) -> list[Event]:
 
 
 def wait_until(condition: Callable[[], bool], timeout: float = DEADLINE) -> None:
-    """Looks again and again until the condition holds; fails after the timeout."""
+    """Poll until the condition holds; fail after the timeout."""
     deadline = monotonic() + timeout
     while not condition():
         assert monotonic() < deadline, "waited too long"

@@ -1,4 +1,4 @@
-"""A training so small that a test can run a dozen: all that moves weights, and no pictures."""
+"""A training so small that a test can run a dozen: all that moves weights, and no images."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ WARM_UP = 8
 SECTIONS = [
     kind()
     for kind in get_args(get_args(Optimizer)[0])
-    if not missing_package(kind()) and "paged" not in kind().kind  # that is for graphics cards
+    if not missing_package(kind()) and "paged" not in kind().kind  # that is for GPUs
 ]
 """Every optimizer that is installed."""
 INDEPENDENT = [section for section in SECTIONS if section.updates_independently]
@@ -108,7 +108,7 @@ class Training:
         return {name: weight.detach().clone() for name, weight in self.weights.items()}
 
     def loss(self, step: int) -> Tensor:
-        """Of four pictures that follow from the step."""
+        """Of four images that follow from the step."""
         pixels = torch.randn(4, 3, 6, 6, generator=seeds.generator(1, "pixels", step))
         target = torch.stack([pixels.mean((1, 2, 3)), pixels.amax((1, 2, 3))] * 2, 1)
         predicted = self.net(pixels.to(self.device, self.dtype)).float()

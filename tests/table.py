@@ -46,12 +46,12 @@ RICH: dict[str, Any] = {
         "conditioning": "masks",
         "class_folder": "class",
         "captions": {"dropout": 0.1, "shuffle": True},
-        # Drawn changes are others where pictures are not cached.
+        # Random transforms are others where images are not cached.
         "augmentation": {"flip": "always", "contrast": 0.1, "fixed": True},
     },
     "ema": {"use": True},
 }
-# Everything of reward training at once: guidance, an anchor, ordinary steps, looks.
+# Everything of reward training at once: guidance, an anchor, ordinary steps, evaluations.
 REWARDED: dict[str, Any] = {
     "objective": {
         "kind": "alignprop",
@@ -178,14 +178,12 @@ def _objectives(method: str) -> tuple[str, ...]:
 
 
 def _rewarded(family: str, method: str) -> tuple[str, ...]:
-    """The same of what is trained by rewards: whatever draws, but for models that paint into
-    pictures.
-    """
+    """The same of what is trained by rewards: every model but those of inpainting."""
     return ("reward",) if method != "vae" and family in DRAWING else ()
 
 
 def write_project(folder: Path, family: str) -> Path:
-    """A tiny model of the family, captioned pictures, a mask, pictures of a class; the folder.
+    """A tiny model of the family, captioned images, a mask, images of a class; the folder.
 
     SD 2 predicts velocity under zero terminal SNR, as some of its models do.
     """
@@ -224,7 +222,7 @@ def document_of(case: Case, device: str = "cpu") -> dict[str, Any]:
     for section, values in MEMORY[case.memory].items():
         document[section] = {**document[section], **values}
     if case.objective == "reward" and "offload" in case.memory:
-        # Layers that wait keep their adapters beside them; on the processor none waits, and those
+        # Offloaded layers keep their adapters separate; on the processor none waits, and those
         # that are merged round otherwise.
         rollout = document["objective"]["rollout"] | {"merge": False}
         document["objective"] = document["objective"] | {"rollout": rollout}
@@ -253,10 +251,10 @@ def run(
     *,
     pretends: bool = False,
 ) -> str:
-    """Trains, draws, and trains the second half again; raises where anything is wrong.
+    """Train, generate, and train the second half again; raises where anything is wrong.
 
     changes: settings over those of the case, by section. pretends: whether the second half is
-    made on a pretended graphics card, whose numbers are those of the processor.
+    made on a pretended GPU, whose numbers are those of the processor.
     Gives the reason where the config refuses the case.
     """
     document = document_of(case, device)
@@ -268,7 +266,7 @@ def run(
     _require_whole(done)
     if pretends:
         document["hardware"] |= {"device": "cuda"}
-        # A cache of its own, or there would be nothing to encode on the card.
+        # A cache of its own, or there would be nothing to encode on the GPU.
         document["data"] |= {"cache_folder": f"cache-{case.memory}"}
     again = _new_run(case, project, document)
     shutil.copytree(done.checkpoint(HALF), again.checkpoint(HALF))
@@ -312,7 +310,7 @@ def _require_same(one: RunFolder, other: RunFolder, *, has_same_config: bool) ->
     files = sorted(path.relative_to(one.output) for path in one.output.rglob("*.safetensors"))
     assert files
     for file in files:
-        if has_same_config:  # which files tell in their metadata
+        if has_same_config:  # which files say in their metadata
             assert (one.output / file).read_bytes() == (other.output / file).read_bytes(), file
         first, second = (load_file(folder.output / file) for folder in (one, other))
         assert first.keys() == second.keys()

@@ -1,4 +1,4 @@
-"""The pretended card counts bytes, copies and waiting exactly; small programs counted by hand."""
+"""The pretended GPU counts bytes, copies and waiting exactly; small programs counted by hand."""
 
 import gc
 
@@ -23,7 +23,7 @@ def kib(device="cuda"):
 
 
 def pinned(count):
-    """Numbers in main memory that the card reads and writes by itself."""
+    """Numbers in host memory that the GPU reads and writes by itself."""
     return torch.zeros(count, pin_memory=True)
 
 

@@ -1,4 +1,4 @@
-"""Nothing of the pretended card is left behind, and libraries find what they look for."""
+"""Nothing of the pretended GPU is left behind, and libraries find what they expect."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""The pretended card without numbers: full sizes are measured, and nothing is stored."""
+"""The pretended GPU without numbers: full sizes are measured, and nothing is stored."""
 
 import resource
 

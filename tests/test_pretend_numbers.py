@@ -1,4 +1,4 @@
-"""Whatever is computed on the pretended card has the processor's numbers, bit for bit."""
+"""Results on the pretended GPU are the processor's numbers, bit for bit."""
 
 import pytest
 import torch

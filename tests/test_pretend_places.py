@@ -1,4 +1,4 @@
-"""The pretended card: every tensor of a program says where it is, forward and backward."""
+"""The pretended GPU: every tensor of a program says where it is, forward and backward."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""The pretended card refuses what CUDA refuses, and nothing else.
+"""The pretended GPU refuses what CUDA refuses, and nothing else.
 
 That the rules are CUDA's is compared with torch's own meta device, which checks devices in the same
 code (TensorIterator) as CUDA does.

@@ -1,4 +1,4 @@
-"""On the pretended card nothing has arrived that nobody has waited for."""
+"""On the pretended GPU nothing has arrived that nobody has waited for."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ def card():
 
 
 def fetched(stream, source=None):
-    """Pinned memory, and its copy on the card that a stream is still making."""
+    """Pinned memory, and its copy on the GPU that a stream is still making."""
     source = torch.ones(4).pin_memory() if source is None else source
     with torch.cuda.stream(stream):
         return source, source.to("cuda", non_blocking=True)

@@ -1,4 +1,4 @@
-"""The rules R1 to R6 of ARCHITECTURE.md, held against the project as it is."""
+"""The rules R1 to R6 of ARCHITECTURE.md, checked on the project as it is."""
 
 import json
 import subprocess

@@ -1,7 +1,7 @@
 """Stable Diffusion a thousand times smaller, with the classes and the blocks of the real one.
 
 Every family, as objects, as a diffusers folder and as a single file in the original layout; besides
-that small captioned pictures, and files that must be refused. Everything follows from the seed.
+that small captioned images, and files that must be refused. Everything follows from the seed.
 """
 
 import json
@@ -275,7 +275,7 @@ def _save(state: dict[str, Tensor], path: Path, dtype: torch.dtype) -> None:
 
 
 def _make_decoder_respond(vae: AutoencoderKL) -> None:
-    """Without this an untrained decoder shows the same gray whatever the latent."""
+    """Without this an untrained decoder shows the same gray for every latent."""
     for module in (*vae.decoder.modules(), vae.post_quant_conv):
         if isinstance(module, nn.Conv2d):
             nn.init.orthogonal_(module.weight)

@@ -87,7 +87,7 @@ def sdxl():
 
 
 def embedding(length, *, encoders=("te1", "te2"), seed=0, dtype=torch.float32):
-    """Vectors for these encoders, far from those of any real word."""
+    """Vectors for these encoders, far from those of any real token."""
     generator = torch.Generator().manual_seed(seed)
     widths = {"te": LARGE, "te1": LARGE, "te2": GIANT}
     made = {te: torch.randn(length, widths[te], generator=generator) for te in encoders}

@@ -1,10 +1,10 @@
-"""Pictures cached per second, against the VAE alone and against a plain loop, in the same run.
+"""Images cached per second, against the VAE alone and against a plain loop, in the same run.
 
 `python -m tests.benchmarks.caching [--device cuda] [--threads N] [--batch N]`. The VAE alone has
-its pictures in memory already; the plain loop decodes, scales and encodes one after the other, and
+its images in memory already; the plain loop decodes, scales and encodes one after the other, and
 writes nothing. All three take turns. On a processor torch computes on one thread, which leaves
-others to decoding; a machine that is busy otherwise has none left, and then the share of the
-calling thread's own time tells more. Afterwards, the memory that 200 and 2000 pictures take.
+others to decoding; a machine that is busy otherwise has none left, and then the fraction of the
+calling thread's own time says more. Afterwards, the memory that 200 and 2000 images take.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--width", type=int, default=32)
-    parser.add_argument("--pictures", type=int, default=12)
+    parser.add_argument("--images", type=int, default=12)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--memory-of", type=int, default=0, help="only how much so many take")
     options = parser.parse_args()
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def speeds(options: argparse.Namespace) -> dict[str, object]:
-    """Pictures per second, and ours as a share of the others."""
+    """Images per second, and ours as a fraction of the others."""
     device = torch.device(options.device)
     if device.type == "cpu":
         torch.set_num_threads(1)
@@ -90,7 +90,7 @@ def speeds(options: argparse.Namespace) -> dict[str, object]:
         device, options.width, torch.float32 if device.type == "cpu" else torch.bfloat16
     )
     with tempfile.TemporaryDirectory() as folder:
-        concept = write_photos(Path(folder) / "photos", options.pictures)
+        concept = write_photos(Path(folder) / "photos", options.images)
         items = index_concept(concept).items
         pixels = [load_pixels(item, plain_transform(item, concept)) for item in items]
         family.encode_images(pixels[0][None])
@@ -106,7 +106,7 @@ def speeds(options: argparse.Namespace) -> dict[str, object]:
             )
     vae, _, plain, _, own, _ = (len(items) / median(one) for one in zip(*times, strict=True))
     return {
-        **{name: getattr(options, name) for name in ("device", "threads", "batch", "pictures")},
+        **{name: getattr(options, name) for name in ("device", "threads", "batch", "images")},
         "vae_alone_per_s": round(vae, 2),
         "plain_loop_per_s": round(plain, 2),
         "ours_per_s": round(own, 2),
@@ -117,7 +117,7 @@ def speeds(options: argparse.Namespace) -> dict[str, object]:
 
 
 def vae_alone(family: Family, pixels: list[torch.Tensor], batch: int) -> None:
-    """In batches of one size, as many as there are pictures."""
+    """In batches of one size, as many as there are images."""
     groups: dict[torch.Size, list[torch.Tensor]] = {}
     for one in pixels:
         groups.setdefault(one.shape, []).append(one)
@@ -171,7 +171,7 @@ def write_photos(folder: Path, count: int) -> ConceptSettings:
 
 
 def peak_of(count: int) -> int:
-    """The most memory, in MB, that caching so many small pictures has taken."""
+    """The most memory, in MB, that caching so many small images has taken."""
     torch.set_num_threads(1)
     family = tiny.family()
     with tempfile.TemporaryDirectory() as folder:

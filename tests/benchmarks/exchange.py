@@ -1,7 +1,7 @@
 """What goes between programs unchanged, in figures: `python -m tests.benchmarks.exchange`.
 
 Tiny models of every family go from a diffusers folder to a single file and back, and into diffusers
-from both; LoRA files of every naming are drawn with by diffusers and by us; prompts are encoded by
+from both; LoRA files of every naming give images in diffusers and here; prompts are encoded by
 both. Every figure is the largest absolute difference: of tensors, of pixels in [0, 1], of
 encodings. The tests hold them below the tolerances that they name.
 """
@@ -74,7 +74,7 @@ def _round_trip(home: Path, name: str) -> None:
     )
     difference = float(abs(_draw(theirs, name) - _draw(single, name)).max())
     _say(f"{name}: folder -> file -> folder: {tensors} tensors, equal bit for bit")
-    _say(f"{name}: picture by diffusers from our file against from the folder: {difference:.1e}")
+    _say(f"{name}: image by diffusers from our file against from the folder: {difference:.1e}")
 
 
 def _convert(source: Path, target: Path, configs: Path) -> None:

@@ -81,7 +81,7 @@ def scenes(count):
 
 
 def middle(image, share):
-    """A picture without a margin, so much of each side."""
+    """An image without a margin, so much of each side."""
     across, down = (round(side * share / 2) for side in image.size)
     return image.crop((across, down, image.width - across, image.height - down))
 
@@ -143,7 +143,7 @@ def main():
         changed = [look(change(image)) for image in images]
         pairs = zip(looks, changed, strict=True)
         print(f"  {name}: {sum(group_features(pair) == [0, 0] for pair in pairs)}")
-    print("different pictures taken for near-duplicates")
+    print("different images taken for near-duplicates")
     sets = {
         "these": looks,
         "leaves": [look(leaves(1000 + seed, 256)) for seed in range(200)],
@@ -152,7 +152,7 @@ def main():
     }
     for name, some in sets.items():
         count = len(list(combinations(some, 2)))
-        print(f"  {name}: {len(similar_pairs(some))} links of {len(some)} pictures, {count} pairs")
+        print(f"  {name}: {len(similar_pairs(some))} links of {len(some)} images, {count} pairs")
     print(f"sharpness, of {len(images)}: finest detail, traces; enlarged, of blocks, blurred")
     for name, change in SHARPNESS.items():
         found = [detail_of(change(image).convert("L")) for image in images]

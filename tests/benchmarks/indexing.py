@@ -1,6 +1,6 @@
-"""How fast folders are listed: `python -m tests.benchmarks.indexing [PICTURES]`.
+"""How fast folders are listed: `python -m tests.benchmarks.indexing [IMAGES]`.
 
-100,000 pictures of the usual kinds, each with its caption, are hard links to fifty files. The
+100,000 images of the usual kinds, each with its caption, are hard links to fifty files. The
 headers of a tenth of them are also read alone.
 """
 
@@ -28,17 +28,17 @@ def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        paths = _link(root / "pictures", _files(root), count)
+        paths = _link(root / "images", _files(root), count)
         some = paths[:: max(1, count // 10_000)]
         for path in some:  # once, so that nobody waits for the disk
             read_header(path)
         headers = _seconds(lambda: [read_header(path) for path in some])
-        concept = ConceptSettings("data.folder", "pictures", root / "pictures", recursive=True)
+        concept = ConceptSettings("data.folder", "images", root / "images", recursive=True)
         recent = RecentHeaders()
         first, again = (_seconds(lambda: index_concept(concept, headers=recent)) for _ in range(2))
     result = {
         "benchmark": "indexing",
-        "pictures": count,
+        "images": count,
         "seconds": round(first, 1),
         "seconds again": round(again, 1),
         "header µs": round(1e6 * headers / len(some), 1),
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _files(root: Path) -> list[Path]:
-    """Pictures of half a megapixel, a third of them with EXIF, changed long ago."""
+    """Images of half a megapixel, a third of them with EXIF, changed long ago."""
     rng, found = np.random.default_rng(0), []
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -68,9 +68,9 @@ def _link(folder: Path, files: list[Path], count: int) -> list[Path]:
         file = files[number % len(files)]
         inner = folder / str(number // A_FOLDER)
         inner.mkdir(parents=True, exist_ok=True)
-        found.append(inner / f"picture {number}{file.suffix}")
+        found.append(inner / f"image {number}{file.suffix}")
         os.link(file, found[-1])
-        found[-1].with_suffix(".txt").write_text(f"a caption of picture {number}, with some tags")
+        found[-1].with_suffix(".txt").write_text(f"a caption of image {number}, with some tags")
     return found
 
 

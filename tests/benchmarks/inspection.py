@@ -1,7 +1,7 @@
 """How fast a model is recognized: `python -m tests.benchmarks.inspection`.
 
 A file of 7 GB with all of SDXL's tensors, sparse, and a pickle of 2500 tensors; the best of five,
-beside a plain reading of as many bytes as the header has.
+compared with a plain reading of as many bytes as the header has.
 """
 
 import json

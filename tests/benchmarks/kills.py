@@ -1,7 +1,7 @@
 """Kills a run at random moments and resumes it: `python -m tests.benchmarks.kills [TIMES]`.
 
-One run goes through undisturbed; each other one gets SIGKILL after a random time, whatever it is
-doing then (loading, caching, training, sampling, saving), is resumed, and must end with the same
+One run goes through undisturbed; each other one gets SIGKILL after a random time, in
+any phase (loading, caching, training, sampling, saving), is resumed, and must end with the same
 bytes in its LoRA and the same events.
 """
 
@@ -55,7 +55,7 @@ def main(times: int) -> int:
 
 
 def kill_after(folder: RunFolder, seconds: float) -> str:
-    """Starts a worker, kills it, and says what it had told last."""
+    """Start a worker, kill it, and give the last event that it had reported."""
     run = client.start(folder)
     sleep(seconds)
     run.kill()

@@ -4,7 +4,7 @@ Writes full-size random models (fp16: SD 1.5 2 GB, SDXL 7 GB), as a file and as 
 folder inside FOLDER, and removes them after. Each is loaded in bf16 by our loader and by diffusers,
 in a fresh process each; all find the model in the system's cache. peak: the most memory that the
 process ever had resident. libraries: what it had before it began to load. weights: what it holds in
-the end. Only on Linux, which tells the peak.
+the end. Only on Linux, which reports the peak.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from onetrainer.families.registry import family_spec
 BASES = ("sd15", "sdxl")
 LOADERS = ("ours", "diffusers", "ours-folder", "diffusers-folder")
 MIB = 1024**2
-NOISE = 1024**2  # numbers, repeated over each tensor: drawing billions would take minutes
+NOISE = 1024**2  # numbers, repeated over each tensor: sampling billions would take minutes
 SCALE = 0.02  # small enough for every norm to stay finite
 
 

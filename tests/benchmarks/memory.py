@@ -1,10 +1,10 @@
-"""Peak bytes of training: forecast beside measured on the pretended card, at full size.
+"""Peak bytes of training: forecast and measured on the pretended GPU, at full size.
 
     python -m tests.benchmarks.memory [--family sd15] [--method lora] [--all]
 
-Measured is what the real run does: the model waits in main memory, parts come when their phase
+Measured is what the real run does: the model waits in host memory, parts come when their phase
 begins, and two steps are made by the real engine; tensors have shapes and no numbers. Where there
-is a graphics card, `--cuda` measures on it instead.
+is a GPU, `--cuda` measures on it instead.
 """
 
 import argparse
@@ -67,7 +67,7 @@ class Case:
     offload: float
 
     def config(self) -> TrainConfig:
-        """A run of the case, with cached pictures and captions."""
+        """A run of the case, with cached images and captions."""
         document = {
             "model": {"family": self.family},
             "data": {"resolution": SIDES[self.family]},
@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def cases(family: str | None = None, method: str | None = None) -> Iterator[Case]:
-    """Every line; layers that wait are checkpointed whatever the policy is."""
+    """Every line; offloaded layers are checkpointed under every policy."""
     for own_family in SIDES if family is None else (family,):
         for own_method in METHODS if method is None else (method,):
             for policy in POLICIES:
@@ -115,7 +115,7 @@ def forecast_peak(config: TrainConfig) -> int:
 
 
 def measured_peak(config: TrainConfig) -> int:
-    """On the pretended card."""
+    """On the pretended GPU."""
     gc.collect()
     with pretend.accelerator(storage="meta") as card:
         train(config, after_first_step=card.reset_peak)
@@ -123,14 +123,14 @@ def measured_peak(config: TrainConfig) -> int:
 
 
 def measured_on_cuda(config: TrainConfig) -> int:
-    """On the card that is there."""
+    """On the real GPU."""
     torch.cuda.empty_cache()
     train(config, after_first_step=torch.cuda.reset_peak_memory_stats, is_real=True)
     return torch.cuda.max_memory_allocated()
 
 
 def measured_phases(config: TrainConfig) -> dict[str, int]:
-    """Peaks on the pretended card: of training, and of validation and saving after it."""
+    """Peaks on the pretended GPU: of training, and of validation and saving after it."""
     gc.collect()
     peaks = {}
     with pretend.accelerator(storage="meta") as card:
@@ -157,7 +157,7 @@ def measured_phases(config: TrainConfig) -> dict[str, int]:
 
 
 def train(config: TrainConfig, *, after_first_step, is_real: bool = False, at_end=None) -> None:
-    """Two steps of a run, whose model begins in main memory."""
+    """Two steps of a run, whose model begins in host memory."""
     device, name = torch.device("cuda", 0), config.model.family
     family = empty(
         family_spec(name),
@@ -206,7 +206,7 @@ def train(config: TrainConfig, *, after_first_step, is_real: bool = False, at_en
 
 
 def batch(config: TrainConfig, family: StableDiffusion, count: int = 0) -> Batch:
-    """Cached pictures and captions."""
+    """Cached images and captions."""
     side, count = config.data.resolution // 8, count or config.training.batch_size
     width = family.unet.config.cross_attention_dim
     dtype = compute_dtype(config.hardware.precision)

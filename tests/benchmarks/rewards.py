@@ -1,14 +1,14 @@
-"""Reward training beside plainer loops in the same run, and its memory by K.
+"""Reward training compared with plainer loops in the same run, and its memory by K.
 
     python -m tests.benchmarks.rewards [--memory]
 
 "drawing": UNet calls per second of the steps without a gradient, of the real rollout with merged
-adapters, as a share of a bare loop over diffusers' own scheduler and UNet, without adapters and
-with adapters beside the layers. "updates": updates per second of the real objective, as a share of
+adapters, as a fraction of a bare loop over diffusers' own scheduler and UNet, without adapters and
+with separate adapters. "updates": updates per second of the real objective, as a fraction of
 the straightforward loop: autograd and checkpoints through every step with a `detach` at the cut,
-two calls for guidance, adapters beside the layers. All on one thread, in turns, in processor
-seconds, so that a busy machine tells the same.
-"memory": the peak of an update of a full-sized SD 1.5 on the pretended card, by K, with each step
+two calls for guidance, separate adapters. All on one thread, in turns, in processor
+seconds, so that a busy machine gives the same.
+"memory": the peak of an update of a full-sized SD 1.5 on the pretended GPU, by K, with each step
 checkpointed and without. Tensors have shapes there, and no numbers.
 """
 
@@ -48,7 +48,7 @@ CPU, CARD = torch.device("cpu"), torch.device("cuda")
 MIB = 1 << 20
 STEPS, GUIDANCE, TURNS = 20, 5.0, 5
 THROUGH = (1, 10)
-"""K, of STEPS: DRaFT-1, and about the mean of a random share."""
+"""K, of STEPS: DRaFT-1, and about the mean of a random fraction."""
 WIDTHS = {"tiny": [8, 12, 16, 16], "medium": [32, 64, 96, 96]}
 SIDES = {"tiny": 64, "medium": 128}  # pixels
 MEMORY_STEPS, MEMORY_THROUGH, MEMORY_SIDE = 10, (1, 2, 5, 10), 512
@@ -103,7 +103,7 @@ def updates(size: str, last_steps: int) -> dict[str, object]:
 
 
 def memory() -> dict[str, object]:
-    """Peaks in MiB, beside what lies there anyway."""
+    """Peaks in MiB, less what lies there anyway."""
     return {
         "benchmark": "memory",
         "steps": MEMORY_STEPS,
@@ -115,7 +115,7 @@ def memory() -> dict[str, object]:
 
 
 def peak(last_steps: int, *, is_checkpointed: bool) -> int:
-    """The peak of an update of SD 1.5 on the pretended card, less what lies there anyway, MiB."""
+    """The peak of an update of SD 1.5 on the pretended GPU, less what lies there anyway, MiB."""
     gc.collect()
     with pretend.accelerator(storage="meta") as card:
         dtypes = {"unet": torch.bfloat16, "vae": torch.float32, "te": torch.bfloat16}
@@ -142,7 +142,7 @@ def peak(last_steps: int, *, is_checkpointed: bool) -> int:
 
 
 class _Given:
-    """A model with adapters, a prompt, and what learns from it."""
+    """A model with adapters, a prompt, and what trains on it."""
 
     def __init__(self, size: str, *, has_adapters: bool = True) -> None:
         with patch.dict(tiny.configs("sd15")["unet"], {"block_out_channels": WIDTHS[size]}):
@@ -162,7 +162,7 @@ class _Given:
         self.step = 0
 
     def drawn(self, inference_mode: Callable) -> Tensor:
-        """A drawing by the real rollout."""
+        """A sample from the real rollout."""
         rollout = _rollout(self.family, steps=STEPS, device=CPU)
         with torch.no_grad():
             return rollout.generate(
@@ -310,7 +310,7 @@ def _in_turns(loops: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
 
 
 def _share(times: dict[str, list[float]], other: str) -> float:
-    """How fast ours is as a share of another, the median of the turns."""
+    """Our speed as a fraction of another's, the median of the turns."""
     pairs = zip(times[other], times["ours"], strict=True)
     return round(median(theirs / own for theirs, own in pairs), 3)
 

@@ -1,13 +1,13 @@
 """Full fine-tuning of the demo's model in fp32, in bf16 rounded by chance, and in bf16 rounded to
 the nearest: how far the loss curves lie apart.
 
-`python -m tests.benchmarks.rounding`. About five minutes on one core. Every number format learns
-the smileys from the same pictures, noise and timesteps, with three seeds. The loss of the curves is
+`python -m tests.benchmarks.rounding`. About five minutes on one core. Every number format trains on
+the smileys from the same images, noise and timesteps, with three seeds. The loss of the curves is
 measured every so many steps on noise and timesteps that are always the same, with the weights as
 they are cast to fp32, so that nothing but the weights differs. "distance" is how far a format's
 mean curve is from fp32's at most; "spread" is how far apart fp32's own seeds are (largest standard
-deviation), which is what a change of seed does anyway; "learnt" is the fall of the loss, as a share
-of fp32's.
+deviation), which is what a change of seed does anyway; "trained" is the fall of the loss, as a
+fraction of that of fp32.
 """
 
 import json
@@ -60,13 +60,13 @@ class Length:
 
 @dataclass(frozen=True)
 class Images:
-    """All pictures encoded once, by the frozen parts in fp32."""
+    """All images encoded once, by the frozen parts in fp32."""
 
     moments: LatentMoments
     conditioning: Conditioning
 
     def batch(self, seed: int, step: int) -> Batch:
-        """Four pictures that depend on seed and step."""
+        """Four images that depend on seed and step."""
         generator = seeds.generator(seed, "pictures", step)
         chosen = torch.randperm(len(self.moments.mean), generator=generator)[:BATCH]
         return Batch(
@@ -129,7 +129,7 @@ def curve(
 
 
 def evaluated(family: StableDiffusion, objective: Denoising, batches: Sequence[Batch]) -> float:
-    """The mean loss over the same draws each time."""
+    """The mean loss over the same noise and timesteps each time."""
     with torch.no_grad(), in_float32(family):
         losses = [
             objective.loss(batch, seed=EVALUATION_SEED, step=place).per_item.mean()
@@ -160,7 +160,7 @@ def report(curves: dict[str, list[list[float]]]) -> None:
             "loss": [round(value, 5) for value in means(found)],
             "distance": round(distance(found, exact), 5),
             "spread": round(spread(exact), 5),
-            "learnt": round(fall(found) / fall(exact), 3),
+            "trained": round(fall(found) / fall(exact), 3),
         }
         sys.stdout.write(json.dumps(result) + "\n")
 

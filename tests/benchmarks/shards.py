@@ -1,11 +1,11 @@
-"""Reading encoded pictures: shards against a file for each: `python -m tests.benchmarks.shards`.
+"""Reading encoded images: shards against a file for each: `python -m tests.benchmarks.shards`.
 
 Every way reads the same random batches of the same moments (mean and std, float32), as (B, 4, h, w)
-tensors, from files in the system's cache; they take turns, and the median of the rounds is told.
+tensors, from files in the system's cache; they take turns, and the median of the rounds is printed.
 "npz, latents alone" is what sd-scripts writes: np.savez of one latent, so half the bytes, and two
 small arrays. "first" is our first reading of each entry, with its checksum; "warm" every later one.
 Then what an index costs in memory: a process of its own opens a store of 100 and of 100,000 entries
-and looks all of them up.
+and finds all of them.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--size", type=int, default=64, help="of a latent; 64: pictures of 512 px")
+    parser.add_argument("--size", type=int, default=64, help="of a latent; 64: images of 512 px")
     parser.add_argument("--index", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--threads", type=int, default=1, help="that torch computes with")
     options = parser.parse_args()
@@ -146,7 +146,7 @@ def _safetensors(folder: Path, row: int) -> tuple[Tensor, ...]:
 
 
 def _indices(folder: Path) -> None:
-    """Memory of a process that has looked up so many entries, told by itself."""
+    """Memory of a process that has found so many entries, as it reports itself."""
     found = []
     for count in INDEX_SIZES:
         _write_small(folder / str(count), count)

@@ -2,8 +2,8 @@
 
 help and check: a process from its start to its end. window: from its start to its first answer,
 and the processor time of that. first_step: from starting a run whose cache
-is filled to the event of its first step. Best of several, beside the bare start of Python and of
-the libraries alone, which tell how fast the machine is.
+is filled to the event of its first step. Best of several, with the bare start of Python and of
+the libraries alone, which show how fast the machine is.
 """
 
 import json

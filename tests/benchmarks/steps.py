@@ -1,8 +1,8 @@
-"""Training steps per second of the whole program, as a share of a bare loop in the same run.
+"""Training steps per second of the whole program, as a fraction of a bare loop in the same run.
 
 `python -m tests.benchmarks.steps`. The bare loop has the same UNet and adapters, its batch already
 in memory, and nothing else: no cache, no events, no seeds, no commands. Both run on one thread, in
-turns, and are timed in processor seconds, so that a busy machine tells the same.
+turns, and are timed in processor seconds, so that a busy machine gives the same.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The ways of saving a graphics card's memory, on one: trained, sampled, resumed bit for bit."""
+"""The ways of saving a GPU's memory, on one: trained, sampled, resumed bit for bit."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Whole small runs on a graphics card."""
+"""Whole small runs on a GPU."""
 
 import pytest
 from safetensors.torch import load_file
@@ -25,7 +25,7 @@ def test_the_losses_on_the_card_are_those_of_the_cpu(config):
         for device in ("cpu", "cuda")
     ]
     assert [train(folder) for folder in folders] == [0, 0]
-    # The same draws, other kernels: float32 sums in another order.
+    # The same noise, other kernels: float32 sums in another order.
     assert losses(folders[1]) == pytest.approx(losses(folders[0]), rel=1e-3)
 
 

@@ -1,4 +1,4 @@
-"""The ways of training on a graphics card: trained, sampled, resumed bit for bit."""
+"""The ways of training on a GPU: trained, sampled, resumed bit for bit."""
 
 import pytest
 

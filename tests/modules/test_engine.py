@@ -1,4 +1,4 @@
-"""The engine's steps beside torch's own loss scale, and what they ask the device."""
+"""The engine's steps against torch's own loss scale, and what they ask the device."""
 
 import torch
 from torch import nn
@@ -55,7 +55,7 @@ def test_fp16_steps_are_those_of_torchs_own_loss_scale(microbatches, clipping, w
 
 
 def test_clipping_changes_what_is_trained_in_fp16():
-    # That the test above could tell a step without it.
+    # The test above would notice a step without it.
     one, other = (
         Training(AdamW(), precision="fp16", clipping=clipping).run(0, 3) for clipping in (0, 0.05)
     )

@@ -144,7 +144,7 @@ def test_card_is_not_waited_for(name):
     others = {"diversity": measures.diversity, "compressibility": partial(smooth_bits, quality=80)}
     with pretend.accelerator() as card:
         shown = noise(2, 3, 8, 8).to("cuda").requires_grad_()
-        before = len(card.syncs)  # of the copy to the card
+        before = len(card.syncs)  # of the copy to the GPU
         (ALL | others)[name](shown).sum().backward()
         assert len(card.syncs) == before
 

@@ -1,4 +1,4 @@
-"""Random draws are functions of what they are for."""
+"""Random numbers are functions of what they are for."""
 
 import torch
 

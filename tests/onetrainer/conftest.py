@@ -1,4 +1,4 @@
-"""What the tests of the wing without torch share."""
+"""Fixtures of the tests of the package without torch."""
 
 import sys
 from collections.abc import Callable

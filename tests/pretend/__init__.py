@@ -1,4 +1,4 @@
-"""A graphics card that is not there: tensors stay in host memory and are told to be on "cuda".
+"""A GPU that is not there: tensors stay in host memory and say that they are on "cuda".
 
     with pretend.accelerator() as card:
         loss = net.to("cuda")(torch.ones(2, 3, device="cuda")).sum()
@@ -33,14 +33,14 @@ _LEDGER: ContextVar[Ledger | None] = ContextVar("ledger of the pretended card", 
 
 
 class Card:
-    """The pretended card's account; it can still be read after the context."""
+    """The pretended GPU's account; it can still be read after the context."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
     @property
     def allocated(self) -> int:
-        """Bytes of all storages on the card now."""
+        """Bytes of all storages on the GPU now."""
         return self._ledger.allocated
 
     @property
@@ -54,17 +54,17 @@ class Card:
 
     @property
     def to_device(self) -> Transfers:
-        """Copies from host memory to the card."""
+        """Copies from host memory to the GPU."""
         return self._ledger.to_device
 
     @property
     def to_host(self) -> Transfers:
-        """Copies from the card to host memory."""
+        """Copies from the GPU to host memory."""
         return self._ledger.to_host
 
     @property
     def syncs(self) -> list[Sync]:
-        """Every time that the host waited for the card, in order; may be cleared."""
+        """Every time that the host waited for the GPU, in order; may be cleared."""
         return self._ledger.syncs
 
     @property
@@ -77,9 +77,9 @@ class Card:
 def accelerator(
     storage: Literal["host", "meta"] = "host", capacity: int | None = None
 ) -> Iterator[Card]:
-    """Within, there is a graphics card. Nothing of it is left after, also after an exception.
+    """Within, there is a GPU. Nothing of it is left after, also after an exception.
 
-    storage: whether tensors have numbers, or only shapes. capacity: bytes of the card; None means
+    storage: whether tensors have numbers, or only shapes. capacity: bytes of the GPU; None means
     that it never is full, otherwise torch.OutOfMemoryError is raised as CUDA raises it.
     """
     if _LEDGER.get() is not None:

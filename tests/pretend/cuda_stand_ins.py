@@ -1,4 +1,4 @@
-"""What torch.cuda answers while there is a pretended card."""
+"""What torch.cuda answers while there is a pretended GPU."""
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,7 +16,7 @@ CAPABILITY = (9, 0)
 
 
 def replace_cuda(patches: ExitStack, ledger: Ledger, streams: Streams) -> None:
-    """Lets torch.cuda speak of the pretended card."""
+    """Let torch.cuda describe the pretended GPU."""
     answers = {**_presence(), **_memory(ledger), **_streams(ledger, streams), **_random()}
     for name, answer in answers.items():
         replace(patches, torch.cuda, name, answer)
@@ -127,7 +127,7 @@ def _streams(ledger: Ledger, streams: Streams) -> Mapping[str, Any]:
 
 
 def _random() -> Mapping[str, Callable[..., Any]]:
-    """The card draws from the processor's generator, so that it draws the same numbers."""
+    """The GPU samples from the processor's generator, so that it gets the same numbers."""
     return {
         "manual_seed": lambda seed: None,
         "manual_seed_all": lambda seed: None,
@@ -156,14 +156,14 @@ class _InsideDevice:
 
 
 def generator_class(original: type[torch.Generator]) -> type:
-    """torch.Generator that can be asked for the card; it draws the processor's numbers."""
+    """torch.Generator that can be asked for the GPU; it samples the processor's numbers."""
 
     class Kind(type(original)):  # type: ignore[misc] # as below
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, original)
 
     class Generator(original, metaclass=Kind):  # type: ignore[misc, valid-type] # chosen at run time
-        """A generator that says on which device it draws."""
+        """A generator that says on which device it samples."""
 
         def __new__(cls, device: Any = "cpu") -> Any:
             made = original.__new__(cls, "cpu")

@@ -154,7 +154,7 @@ class FollowStorages(TorchDispatchMode):
         return self._mixed(rule, args, kwargs)
 
     def _count(self, values: Sequence[Any]) -> tuple[int, int]:
-        """How many tensors are on the card, and how many are not."""
+        """How many tensors are on the GPU, and how many are not."""
         entries = self._entries
         cards = others = 0
         # This is done for every operation: no function is called that need not be.
@@ -171,7 +171,7 @@ class FollowStorages(TorchDispatchMode):
         return cards, others
 
     def _mixed(self, rule: OpRule, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.device:
-        """The same where not all is on the card."""
+        """The same where not all is on the GPU."""
         tensors = _tensors(args, kwargs)
         if not tensors:
             return self.factory
@@ -250,7 +250,7 @@ class FollowStorages(TorchDispatchMode):
     def count_transfer(self, size: int, place: torch.device, *, waits: bool) -> None:
         """Notes a copy of so many bytes to a place.
 
-        The host waits for each that it asks to wait for, and for each whose end in main memory is
+        The host waits for each that it asks to wait for, and for each whose end in host memory is
         not pinned: CUDA copies that through memory of its own, after the stream's earlier work.
         Source: CUDA Runtime API, "API synchronization behavior".
         """

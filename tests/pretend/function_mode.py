@@ -120,7 +120,7 @@ class RewriteDevices(TorchFunctionMode):
         if place is None:
             place = CPU if source is None else self.ledger.place_of(source)
         if asked is not None and torch.device(asked).type == "meta":
-            # Empty networks are made so, and wait in main memory.
+            # Empty networks are made so, and wait in host memory.
             return self._made(func, args, {**kwargs, "device": META}, CPU)
         if kwargs.get("generator") is not None:
             require_same_device(kwargs["generator"], place)
@@ -138,7 +138,7 @@ class RewriteDevices(TorchFunctionMode):
     ) -> Any:
         if self.ledger.is_numberless and (place is CUDA or _is_large(args, kwargs)):
             kwargs = {**kwargs, "device": META}
-            kwargs.pop("generator", None)  # nothing is drawn
+            kwargs.pop("generator", None)  # nothing is sampled
         self.dispatch.factory = place
         try:
             made = func(*args, **kwargs)
@@ -297,7 +297,7 @@ def _is_large(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 def place_named(device: torch.device | str | int | None) -> torch.device | None:
     """The place that a device means; None if none is named.
 
-    Raises RuntimeError for a card that is not there.
+    Raises RuntimeError for a GPU that is not there.
     """
     if device is None:
         return None
@@ -313,7 +313,7 @@ def place_named(device: torch.device | str | int | None) -> torch.device | None:
 
 
 def require_same_device(generator: torch.Generator, place: torch.device) -> None:
-    """Raises RuntimeError if a generator draws for another place."""
+    """Raises RuntimeError if a generator samples for another place."""
     kind = "cuda" if place is CUDA else "cpu"
     if place is not FLOATING and generator.device.type != kind:
         raise RuntimeError(

@@ -1,7 +1,7 @@
-"""What lies on the pretended card: which storages, how many bytes, what was moved and waited for.
+"""What lies on the pretended GPU: which storages, how many bytes, what was moved and waited for.
 
 A storage is known by its address, and an entry lives as long as the storage does: torch keeps one
-Python object for each storage, which dies with it, so that a weak reference tells of the end.
+Python object for each storage, which dies with it, so that a weak reference reports the end.
 """
 
 import weakref
@@ -39,7 +39,7 @@ class Transfers:
 
 @dataclass(frozen=True)
 class Sync:
-    """The host has waited for the card. what: by which call. where: "file:line" of the program."""
+    """The host has waited for the GPU. what: by which call. where: "file:line" of the program."""
 
     what: str
     where: str
@@ -70,7 +70,7 @@ class Entry:
     def __init__(self, place: torch.device, size: int, watch: _Watch) -> None:
         self.place = place
         self.bytes = size
-        self.watch = watch  # kept, or it would not tell
+        self.watch = watch  # kept, or it would not report
         self.is_pinned = False
         # Who wrote it last, and when by the writer's clock; and who has read it since. See streams.
         self.writer: object | None = None
@@ -84,7 +84,7 @@ class Entry:
 class Ledger:
     """The account of all storages that are not plain host memory.
 
-    capacity: how many bytes the card has; None means any number. is_numberless: whether tensors on
+    capacity: how many bytes the GPU has; None means any number. is_numberless: whether tensors on
     torch's meta device are those that this is about, and not what the program has put there.
     """
 
@@ -111,15 +111,15 @@ class Ledger:
         return CPU if entry is None else entry.place
 
     def device_of(self, tensor: Tensor) -> torch.device:
-        """The device that a program is told."""
+        """The device that a program sees."""
         if self.place_of(tensor) is CUDA:
             return CUDA
         return torch.device("meta") if tensor.is_meta and not self.is_numberless else CPU
 
     def put(self, tensor: Tensor, place: torch.device) -> None:
-        """Notes where a tensor's storage lies, whatever was known of it before.
+        """Notes where a tensor's storage lies, also one that was known before.
 
-        Raises torch.OutOfMemoryError if the card is full.
+        Raises torch.OutOfMemoryError if the GPU is full.
         """
         storage = tensor.untyped_storage()
         entry = self.entries.get(storage._cdata)
@@ -132,7 +132,7 @@ class Ledger:
             self._enter(entry)
 
     def add(self, storage: torch.UntypedStorage, place: torch.device) -> Entry:
-        """Notes a storage that was not known. Raises torch.OutOfMemoryError if the card is full."""
+        """Notes a storage that was not known. Raises torch.OutOfMemoryError if the GPU is full."""
         address = storage._cdata
         watch = _Watch(storage, self._forget)
         watch.address = address
@@ -158,7 +158,7 @@ class Ledger:
             self._enter(entry)
 
     def wait(self, what: str) -> None:
-        """Notes that the host waits for the card."""
+        """Notes that the host waits for the GPU."""
         if not self._is_quiet:
             self.syncs.append(Sync(what, callers_place()))
 
@@ -218,7 +218,7 @@ def is_wrapper(kind: type) -> bool:
 
 
 def _full(size: int, allocated: int, capacity: int) -> str:
-    """The message in CUDA's words."""
+    """CUDA's message."""
     asked, total, free = (n / 2**20 for n in (size, capacity, max(0, capacity - allocated)))
     return (
         f"CUDA out of memory. Tried to allocate {asked:.2f} MiB. GPU 0 has a total capacity of"

@@ -1,4 +1,4 @@
-"""Copies between host memory and the card: real ones, with storages and gradients of their own."""
+"""Copies between host memory and the GPU: real ones, with storages and gradients of their own."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ class Mover:
         return copy
 
     def pinned(self, tensor: Tensor) -> Tensor:
-        """The tensor in pinned host memory. Raises RuntimeError if it is on the card."""
+        """The tensor in pinned host memory. Raises RuntimeError if it is on the GPU."""
         if self.ledger.place_of(tensor) is CUDA:
             raise RuntimeError(
                 "cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned"

@@ -1,6 +1,6 @@
 """Operations on tensors with shapes and no numbers: torch's meta device, for full-size models.
 
-Everything that is told to be on the card is in truth on the meta device, as is what is large in
+Everything that says it is on the GPU is in truth on the meta device, as is what is large in
 host memory. What is small there keeps its numbers until it meets one without.
 """
 
@@ -46,7 +46,7 @@ class Numberless:
             return args[0] if func._schema.returns else None
         given = {key: _without_numbers(value) for key, value in kwargs.items()}
         if given.get("generator") is not None:
-            given["generator"] = None  # nothing is drawn
+            given["generator"] = None  # nothing is sampled
         result = self._computed(func, rule, [_without_numbers(value) for value in args], given)
         if name == "aten::all":
             self._note_true(result)
@@ -76,7 +76,7 @@ class Numberless:
 
 
 def zeros_of(tensor: Tensor) -> Tensor:
-    """What is told of a tensor without numbers."""
+    """The representation of a tensor without numbers."""
     return torch.zeros(tensor.shape, dtype=tensor.dtype)
 
 
@@ -94,7 +94,7 @@ def make_parameters_numberless(patches: ExitStack) -> None:
 
 def _without_numbers(value: Any) -> Any:
     if isinstance(value, Tensor):
-        # A number without dimensions goes with everything, as on a card.
+        # A number without dimensions goes with everything, as on a GPU.
         return value if value.is_meta or value.dim() == 0 else torch.empty_like(value, device=META)
     if isinstance(value, list | tuple):
         return [_without_numbers(one) for one in value]

@@ -21,7 +21,7 @@ _TAKE_SCALARS = {
     "aten::full_like",
     "aten::addr",
 }
-# Here the host waits for what the card has computed: the result's size or value has to be known.
+# Here the host waits for what the GPU has computed: the result's size or value has to be known.
 # Source: the list of torch.cuda.set_sync_debug_mode, and the places where ATen's CUDA code calls
 # memcpy_and_sync or stream_synchronize.
 _WAITS = {
@@ -61,7 +61,7 @@ class OpRule:
     kind: "plain", "copy", "move" (may be asked to cross), "index" or "foreach". waits: what the
     host waits for. takes_scalars: whether tensors without dimensions may come from host memory.
     makes: whether results may be new memory. is_view:
-    whether they only look at what is there. resizes: whether the first argument's memory, or that
+    whether they are only views. resizes: whether the first argument's memory, or that
     of `out=`, may get another size. written: the places of the arguments that it writes into.
     """
 

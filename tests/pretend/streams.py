@@ -3,7 +3,7 @@
 Each stream, and the host, counts its own work and knows how much of the others' work it has waited
 for (vector clocks: Mattern 1988). Work that uses what another has written without having waited for
 it is an error, as are freed memory that is given away while somebody may still use it, and host
-memory that is overwritten while the card reads it.
+memory that is overwritten while the GPU reads it.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from tests.pretend.ledger import CPU, CUDA, Entry, Ledger
 
 
 class Stream:
-    """A queue of work on the card; also stands for the host, whose work is done at once."""
+    """A queue of work on the GPU; also stands for the host, whose work is done at once."""
 
     def __init__(self, streams: "Streams", name: str, number: int) -> None:
         self.streams = streams
@@ -111,15 +111,15 @@ class Event:
         return all(host.knows(stream, tick) for stream, tick in self.times.items())
 
     def elapsed_time(self, other: "Event") -> float:
-        """No time passes on a pretended card."""
+        """No time passes on a pretended GPU."""
         return 0.0
 
 
 class Streams:
-    """All streams of a card.
+    """All streams of a GPU.
 
     is_used: whether anything has been queued without waiting. has_others: whether there is more
-    than one stream; before that all work of the card is in order.
+    than one stream; before that all work of the GPU is in order.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -157,7 +157,7 @@ class Streams:
         self._entered.pop()
 
     def synchronize(self) -> None:
-        """The host waits for the whole card."""
+        """The host waits for the whole GPU."""
         for stream in self.all:
             self.host.learn(stream)
 
@@ -199,7 +199,7 @@ class Streams:
         entry.tick = actor.now
 
     def freed(self, entry: Entry) -> None:
-        """Notes that memory of the card goes back to the stream that it was made for."""
+        """Notes that memory of the GPU goes back to the stream that it was made for."""
         home = entry.home or self.default
         if not self.has_others or entry.place is not CUDA or not isinstance(home, Stream):
             return

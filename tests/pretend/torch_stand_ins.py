@@ -50,7 +50,7 @@ def _tensor_methods(patches: ExitStack, ledger: Ledger) -> None:
 
 
 def _wrappers(patches: ExitStack) -> None:
-    """Tensors that hold others are made where memory is, and are told to be where these are."""
+    """Tensors that hold others are made where memory is, and say that they are where these are."""
     original = torch.Tensor._make_wrapper_subclass
 
     def make(*args: Any, **kwargs: Any) -> Any:
@@ -63,7 +63,7 @@ def _wrappers(patches: ExitStack) -> None:
 
 
 def _autocast(patches: ExitStack) -> None:
-    """Of the card it is that of the processor: the same casts, the same numbers."""
+    """Of the GPU it is that of the processor: the same casts, the same numbers."""
     kind = torch.amp.autocast_mode.autocast
     original = kind.__init__
 
@@ -108,7 +108,7 @@ def _foreach(patches: ExitStack, ledger: Ledger) -> None:
     for owner in (torch.utils._foreach_utils, _OPTIMIZER, _CLIPPING):
         replace(patches, owner, "_group_tensors_by_device_and_dtype", grouped)
     if not ledger.is_numberless:
-        # Else memory is what counts, and optimizers are as greedy as on a card.
+        # Else memory is what counts, and optimizers are as greedy as on a GPU.
         for owner in (torch.utils._foreach_utils, _OPTIMIZER):
             replace(patches, owner, "_get_foreach_kernels_supported_devices", lambda: [])
     for owner in (torch.utils._foreach_utils, _CLIPPING):

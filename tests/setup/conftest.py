@@ -46,7 +46,7 @@ def build_editable(folder, config_settings=None, metadata_directory=None):
     return name
 """
 
-# The window and the command line only tell how they were called.
+# The window and the command line only print how they were called.
 PROGRAM = """
 import os, sys
 print("called", "{name}", *sys.argv[1:], "in", os.getcwd(), flush=True)
@@ -88,7 +88,7 @@ class Checkout:
         )
 
     def load(self) -> ModuleType:
-        """The script as a module, to look at its parts."""
+        """The script as a module, to test its parts."""
         spec = importlib.util.spec_from_file_location("start_ui", self.folder / "start-ui.py")
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
@@ -148,7 +148,7 @@ def _resumed(tmp_path_factory: pytest.TempPathFactory, machine: dict[str, str]) 
 
 @pytest.fixture
 def installed(tmp_path: Path, machine: dict[str, str], _resumed: Path) -> Checkout:
-    """A checkout that has been set up for real; its pip is shared, so nobody may write to it."""
+    """A checkout that has been set up for real; tests have its pip in common, so write nothing."""
 
     def shared(folder: str, _names: list[str]) -> list[str]:
         return ["pip"] if folder.endswith("site-packages") else []

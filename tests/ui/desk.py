@@ -69,7 +69,7 @@ def once_asked(root: tk.Tk, do: Callable[[], object]) -> None:
 
 
 class Desk:
-    """One window in a process of its own. Looks through its inspection socket, acts through X."""
+    """One window in a process of its own. Reads through its inspection socket, acts through X."""
 
     def __init__(
         self,
@@ -255,7 +255,7 @@ class Desk:
         self.wait_state(page=name)
 
     def rest(self, turns: int = 20) -> None:
-        """Lets the window come to rest, and the threads that decode pictures."""
+        """Lets the window come to rest, and the threads that decode images."""
         self.wait(lambda: not self.state["undecoded"], "the pictures")
         end = self.state["turns"] + turns
         self.wait(lambda: self.state["turns"] >= end, "some turns")
@@ -271,7 +271,7 @@ class Desk:
         self.wait(lambda: self.state["place"][2:] == [width, height], "the size")
 
     def move(self, x: int, y: int) -> None:
-        """Moves the window, with the frame that the window manager gives it."""
+        """Moves the window, with the border that the window manager gives it."""
         before = self.state["place"]
         self._xdotool("windowmove", self.window, x, y)
         self.wait(lambda: self.state["place"] != before, "another place")
@@ -345,5 +345,5 @@ class Desk:
             self.ask("state")
         except (OSError, AssertionError):
             # What was done may have closed the window; a test that did not mean that goes on
-            # to ask and is told.
+            # to ask and gets the answer.
             self.process.wait(DEADLINE)

@@ -1,4 +1,4 @@
-"""Pictures that a fake worker draws."""
+"""Images that a fake worker generates."""
 
 import colorsys
 import math

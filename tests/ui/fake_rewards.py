@@ -1,4 +1,4 @@
-"""What a worker tells of reward training, made up: a color grows warmer, until it is overdone."""
+"""Made-up events of a worker in reward training: a color grows warmer, until it is overdone."""
 
 import math
 import random
@@ -12,7 +12,7 @@ from tests.ui.fake_paint import paint
 PROMPTS = ("a round balloon over the sea, watercolor", "a paper tent in a field of lavender")
 SEEDS = (0, 1)
 SIDE = 64
-# The monitored reward is best here, as a share of the run; from there on it falls.
+# The monitored reward is best here, as a fraction of the run; from there on it falls.
 TURNS_AT = 0.4
 
 
@@ -26,7 +26,7 @@ def rewarded(step: int, total: int, chance: random.Random) -> Rewarded:
 
 
 class Evaluations:
-    """Looks at held-out prompts. is_hacked: whether the guard finds fault."""
+    """Evaluate on validation prompts. is_hacked: whether the guard finds fault."""
 
     def __init__(self, folder: Path, total: int, *, is_hacked: bool) -> None:
         self.folder = folder
@@ -42,7 +42,7 @@ class Evaluations:
         return [self.message, f"The guard stopped it after step {step}.", best]
 
     def look(self, step: int) -> Evaluated:
-        """Draws the pictures of a step and tells of them."""
+        """Paint the images of a step and report them."""
         share = step / self.total
         reward = 2.1 * (1 - math.exp(-3 * share))
         sharp, base = _sharpness(share), _sharpness(0.0)
@@ -53,7 +53,7 @@ class Evaluations:
         verdict = "first" if step == 0 else "hacking" if is_bad else "improving"
         messages = {
             "first": "The first look: everything after it is compared with this.",
-            "improving": "The reward on held-out prompts rises, and nothing monitored falls.",
+            "improving": "The reward on validation prompts rises, and nothing monitored falls.",
             "hacking": "The color rose by 0.12, but the sharpness, which is not trained, fell by "
             "0.06: the model seems to have found a way to please the reward alone. The best "
             f"weights are those of step {self.best[0]}.",

@@ -1,6 +1,6 @@
 """A worker that trains nothing and says everything: `python -m tests.ui.fake_worker FOLDER`.
 
-What it is to do stands in FAKE_WORKER: ok, slow, flood, segv, oom, failed, hang, picture,
+What it is to do stands in FAKE_WORKER: ok, slow, flood, segv, oom, failed, hang, screenshot,
 rewards, hacking, warned.
 """
 
@@ -38,7 +38,7 @@ from tests.ui.fake_rewards import Evaluations, rewarded
 MODES = {  # seconds a step, steps at most
     "ok": (0.004, 60),
     "slow": (0.05, 100_000),
-    "picture": (0.005, 100_000),
+    "screenshot": (0.005, 100_000),
     "flood": (0.0, 50_000),
     "segv": (0.01, 100_000),
     "oom": (0.01, 100_000),
@@ -123,9 +123,10 @@ class FakeWorker:
             raise SystemExit(2)
 
     def train(self, step: int) -> int | None:
-        # For its picture, or its banner, the run holds still in the middle.
-        is_held = (self.mode == "picture" and step > 412) or (self.mode == "warned" and step > 45)
-        time.sleep(0.5 if is_held else self.pause)
+        # For a screenshot of it, or of its banner, the run holds still in the middle.
+        is_shown = self.mode == "screenshot" and step > 412
+        is_slow = is_shown or (self.mode == "warned" and step > 45)
+        time.sleep(0.5 if is_slow else self.pause)
         if self.mode in REWARDED:
             self.say(rewarded(step, self.total, self.random))
         self.say(self.progress(step))
@@ -138,7 +139,7 @@ class FakeWorker:
             self.say(
                 Failed(
                     "program",
-                    "the graphics card ran out of memory (8.0 GB)",
+                    "the GPU ran out of memory (8.0 GB)",
                     "Training needs more memory than there is",
                     "Turn on gradient checkpointing, or set the batch size to 1.",
                 )
@@ -165,7 +166,7 @@ class FakeWorker:
         return self.obey(step) if self.mode != "hang" else None
 
     def look(self, step: int) -> bool:
-        """Looks at held-out prompts in a reward run; whether the guard ends it."""
+        """Evaluate on validation prompts in a reward run; give whether the guard ends it."""
         if self.mode not in REWARDED:
             return False
         self.say(Phase("evaluating", 1, 4))
@@ -235,7 +236,7 @@ class FakeWorker:
         verdict = "first" if step == 0 else "improving" if is_best else "overfitting"
         messages = {
             "first": "The first look: everything after it is compared with this.",
-            "improving": "It still learns: the loss on held-out pictures goes on falling.",
+            "improving": "It still improves: the loss on validation images goes on falling.",
             "overfitting": f"It begins to memorize: the loss was lowest at step {self.best[0]}.",
         }
         factors = {"": 1.04, "cats": 1.1 - 0.1 * share, "tents": 0.9}
@@ -278,11 +279,11 @@ class FakeWorker:
             relative = f"samples/{path.name}"
             self.say(Sample(step, index, relative, prompt["prompt"], prompt["seed"]))
         if self.mode == "slow" and step:
-            self.say(Warned("the picture cat-07.png is smaller than the resolution and was scaled"))
+            self.say(Warned("the image cat-07.png is smaller than the resolution and was scaled"))
 
 
 def plan(mode: str) -> int:
-    """What the job "plan" tells, for a person with 12 GB."""
+    """The events of the job "plan", on a GPU with 12 GB."""
     asked = json.loads(sys.stdin.read())
 
     def say(event: Event) -> None:
@@ -341,7 +342,7 @@ FIXES = (
     },
     {
         "changes": {"training.batch_size": 1, "training.accumulation": 4},
-        "message": "one picture at a time, four times before each step",
+        "message": "one image at a time, four times before each step",
         "peak_bytes": int(8.4 * GIB),
         "cost": "about half as fast",
     },

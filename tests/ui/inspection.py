@@ -102,7 +102,7 @@ def _answer(app: App, timing: Timing, question: dict[str, str]) -> Answer:
 
 
 def _ignore_clicks(app: App, seconds: float) -> Answer:
-    """How long buttons that take another's place ignore clicks; those there begin anew."""
+    """How long buttons that take another's place ignore clicks; those there begin again."""
     buttons._IGNORE_CLICKS_S = seconds
     for button in app.widgets.buttons.values():
         button._ignores_clicks_until = 0.0
@@ -263,7 +263,7 @@ def _value(app: App, path: str) -> Answer:
 
 
 def _unit(app: App, path: str) -> str:
-    """The words behind the number at a path."""
+    """The text behind the number at a path."""
     views = (view for view in app._views.values() if isinstance(view, SettingsPage))
     editors = (row.editor for view in views if (row := view.form.row(path)) is not None)
     return next(
@@ -278,7 +278,7 @@ def _counts(app: App) -> Answer:
 
 
 def _load(app: App, path: str) -> Answer:
-    # The one thing that is done for a test rather than told: the file chooser is Tk's, not ours.
+    # The one thing that is done for a test, not only reported: the file chooser is Tk's, not ours.
     app.presets.load(Path(path))
     app.root.update()
     return {}

@@ -24,7 +24,7 @@ SDXL_PARTS = {
     "conditioner.embedders.1.model.ln_final.weight": (1,),
     "first_stage_model.decoder.weight": (1,),
 }
-# What tells that a model predicts velocity, on a schedule that ends in pure noise.
+# The keys that say that a model predicts velocity, on a schedule that ends in pure noise.
 MARKERS = {"v_pred": (0,), "ztsnr": (0,)}
 PROMPTS = (
     "a round balloon over the sea, watercolor",
@@ -34,7 +34,7 @@ PROMPTS = (
 
 
 def write_project(folder: Path, **changes: dict[str, Any]) -> Path:
-    """Base model, captioned pictures and a config; the config's path."""
+    """Base model, captioned images and a config; the config's path."""
     folder.mkdir(parents=True, exist_ok=True)
     write_model(folder / "base.safetensors")
     write_images(folder / "pictures")

@@ -1,4 +1,4 @@
-"""Takes the pictures of the window that the documents show: python -m tests.ui.screenshots.
+"""Takes the screenshots of the window for the documents: python -m tests.ui.screenshots.
 
 Two of the demos are trained for it, which takes some minutes. Needs Xvfb, openbox and xdotool.
 """
@@ -26,19 +26,19 @@ SETTINGS_PAGES = (
 LONG = 1800.0
 UNDER_WAY = 0.68
 TOO_LARGE = {"extends": "sdxl/lora-24gb"}
-"""What the card of `tests.ui.card_worker` has too little memory for."""
+"""What the GPU of `tests.ui.gpu_worker` has too little memory for."""
 VALIDATION = {"use": True, "split": 0.25, "every": 20}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Takes the pictures of the window.")
+    parser = argparse.ArgumentParser(description="Takes the screenshots of the documents.")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images")
     parser.add_argument("--size", default="1280x800")
     parser.add_argument("--fake", action="store_true", help="train nothing: faster, less true")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     width, height = (int(part) for part in options.size.split("x"))
-    # A short path, since it can be read in the pictures.
+    # A short path, since the screenshots show it.
     folder = Path(tempfile.gettempdir()) / "onetrainer"
     folder.mkdir()
     try:
@@ -54,11 +54,11 @@ class Studio:
         config = folder / "config" / "onetrainer"
         config.mkdir(parents=True)
         (config / "window.json").write_text(json.dumps({"geometry": f"{size}+40+60"}))
-        worker = "tests.ui.fake_worker" if is_fake else "tests.ui.card_worker"
+        worker = "tests.ui.fake_worker" if is_fake else "tests.ui.gpu_worker"
         self.is_real = not is_fake
         self.folder = folder
         self.desk = Desk(
-            display, folder, "--demo", str(folder / "demo"), mode="picture", worker=worker
+            display, folder, "--demo", str(folder / "demo"), mode="screenshot", worker=worker
         )
 
     def take_all(self) -> None:
@@ -140,7 +140,7 @@ class Studio:
         self.shoot("memory")
 
     def make_light_work(self) -> None:
-        """The demo, which also measures held-out pictures.
+        """The demo, which also measures validation images.
 
         One thread is fastest for its tiny model where others use the machine too.
         """
@@ -166,7 +166,7 @@ class Studio:
             desk.replace("training.batch_size", "none")
             desk.wait(lambda: desk.error("training.batch_size"), "words beside the field")
         if page == "sampling":
-            # The demo trains as it was made; the change was for the picture.
+            # The demo trains as it was made; the change was for the screenshot.
             desk.page("training")
             desk.click("reset training.batch_size")
             desk.click("reset optimizer.lr")

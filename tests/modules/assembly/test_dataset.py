@@ -1,4 +1,4 @@
-"""What a run's config makes of its folders: the batches that it asks for, and what is told."""
+"""What a run's config makes of its folders: the batches that it asks for, and what it reports."""
 
 import time
 
@@ -17,7 +17,7 @@ from tests import tiny
 
 
 class Project:
-    """Two captioned pictures, a model, and what a run told when it prepared them."""
+    """Two captioned images, a model, and what a run reported when it prepared them."""
 
     def __init__(self, folder):
         self.folder = folder

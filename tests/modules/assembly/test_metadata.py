@@ -1,4 +1,4 @@
-"""What a finished file tells: the fields that programs show, and nothing private."""
+"""A finished file's metadata: the fields that programs show, and nothing private."""
 
 import json
 
@@ -52,7 +52,7 @@ def test_every_key_and_value_is_text_under_a_known_prefix():
 
 
 def test_the_length_is_written_as_kohyas_trainer_counts_it():
-    # 3 and 5 pictures in batches of 2: 2 + 3 batches. Steps of 4 pictures: 1 + 2 = 3 an epoch.
+    # 3 and 5 images in batches of 2: 2 + 3 batches. Steps of 4 images: 1 + 2 = 3 an epoch.
     fields = past_warnings(config(), step=10)
     expected = {
         "steps": "10", "max_train_steps": "20", "epoch": "4", "num_epochs": "7",

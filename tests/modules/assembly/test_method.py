@@ -1,4 +1,4 @@
-"""What is kept of a model beside what trains: its original weights, where something needs them."""
+"""What is kept of a model besides what trains: its original weights, where something needs them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a run tells before it encodes a single picture, and the files that it goes on from."""
+"""What a run reports before it encodes a single image, and the files that it goes on from."""
 
 import json
 

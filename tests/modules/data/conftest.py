@@ -72,7 +72,7 @@ class CountingFamily:
 
 @dataclass
 class Workbench:
-    """A folder of images, a cache beside it, and the family that encodes into it."""
+    """A folder of images, a cache next to it, and the family that encodes into it."""
 
     folder: Path
     family: CountingFamily
@@ -155,7 +155,7 @@ def shared_family():
 
 @pytest.fixture
 def bench(tmp_path, shared_family):
-    """Five images in three buckets; two of them share a caption."""
+    """Five images in three buckets; two of them have the same caption."""
     (tmp_path / "images").mkdir()
     concept = ConceptSettings(
         "data.folder", "images", tmp_path / "images", resolutions=(64,), masks="files"

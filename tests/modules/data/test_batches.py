@@ -221,7 +221,7 @@ TURNED = {  # EXIF's orientation: what the camera did to the upright image (CIPA
 
 @pytest.mark.parametrize(("turn", "is_upright"), [(3, True), (6, False)])
 def test_a_turned_image_is_framed_and_encoded_as_it_stands_upright(bench, sdxl, turn, is_upright):
-    """From the file through index, cache and batch to what SDXL is told."""
+    """From the file through index, cache and batch to what SDXL is conditioned on."""
     bench.family.inner = family = sdxl
     for path in bench.folder.iterdir():
         path.unlink()

@@ -1,4 +1,4 @@
-"""What cannot be encoded or kept is left out or told, and the rest goes on."""
+"""Images that cannot be encoded or cached are left out or reported, and the rest goes on."""
 
 import errno
 import os

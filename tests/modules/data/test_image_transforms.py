@@ -1,4 +1,4 @@
-"""Images are mirrored, turned and recolored as their views say, and what lies beside them too."""
+"""Images are flipped, rotated and recolored as their transforms say, and so are their masks."""
 
 import colorsys
 from dataclasses import replace

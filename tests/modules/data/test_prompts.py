@@ -1,4 +1,4 @@
-"""Which prompts each step draws, and how long their encodings are."""
+"""Which prompts each step samples, and how long their encodings are."""
 
 import torch
 

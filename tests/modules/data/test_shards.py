@@ -1,4 +1,4 @@
-"""Tensors come out of the cache as they went in, whoever else works in it and whatever happens."""
+"""Tensors come out of the cache as they went in, with other processes and after any failure."""
 
 import errno
 import os
@@ -193,7 +193,7 @@ def test_shards_that_are_exchanged_under_a_run_give_no_other_entry(tmp_path):
     one.rename(tmp_path / "one")
     other.rename(one)
     (tmp_path / "one").rename(other)
-    places = store.locate("latents", [*keys, entry_key("none")])  # so that it is looked for
+    places = store.locate("latents", [*keys, entry_key("none")])  # so that it is searched for
     found = [i for i in range(6) if i not in places.missing]
     assert found and all(_is_right(store.read(places, i), i, 4 + i % 2) for i in found)
     store.close()
@@ -250,7 +250,7 @@ def test_threads_read_and_write_at_once(tmp_path):
                 assert _is_right(store.read(places, 0), number)
                 if number % 5 == 0:
                     store.seal("latents")
-        except Exception as error:  # noqa: BLE001 - told in the main thread
+        except Exception as error:  # noqa: BLE001 - reported in the main thread
             failures.append(error)
 
     threads = [threading.Thread(target=work, args=(10 * i,)) for i in range(4)]

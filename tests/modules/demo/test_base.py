@@ -1,4 +1,4 @@
-"""The shipped base model is small, complete, and draws what it is told."""
+"""The shipped base model is small, complete, and follows its prompts."""
 
 import random
 

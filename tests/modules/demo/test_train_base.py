@@ -1,4 +1,4 @@
-"""The script that makes the base model runs from the first drawing to a complete folder."""
+"""The script that makes the base model runs from the first image to a complete folder."""
 
 import pytest
 import torch

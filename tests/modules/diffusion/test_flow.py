@@ -61,7 +61,7 @@ def test_of_the_right_velocity_image_and_noise_are_predicted_exactly():
 
 
 def test_new_noise_keeps_the_spread_of_latents():
-    """Of the right prediction the noise has the next level's variance with any share of it."""
+    """Of the right prediction the noise has the next level's variance with any fraction of it."""
     for eta in (0.3, 1.0):
         steps = rectified_flow(3.0).sampling_steps(6, eta=eta)
         for now, after in pairwise(steps):

@@ -1,4 +1,4 @@
-"""The engine's draws of timesteps follow the density that the window plots."""
+"""The engine's sampled timesteps follow the density that the window plots."""
 
 import math
 
@@ -25,7 +25,7 @@ SECTIONS = [
 
 
 def statistic(drawn, probabilities):
-    """Pearson's statistic, and its degrees of freedom, over timesteps that are ever drawn."""
+    """Pearson's statistic, and its degrees of freedom, over timesteps that can be sampled."""
     counts = torch.bincount(drawn, minlength=STEPS).double()
     expected = torch.tensor(probabilities, dtype=torch.float64) * COUNT
     never = expected == 0

@@ -1,4 +1,4 @@
-"""Looks at held-out prompts: what is drawn and measured, against what is said of it."""
+"""Evaluations on validation prompts: what is generated and measured, against its documentation."""
 
 from contextlib import nullcontext
 
@@ -41,7 +41,7 @@ def looked(own):
 
 
 def trained(name, what):
-    """A family of which the words, the text encoders or the UNet have been trained."""
+    """A family of which the tokens, the text encoders or the UNet have been trained."""
     prediction = "v_prediction" if name == "sd2" else "epsilon"
     family = tiny.family(name, prediction=prediction)
     with torch.no_grad():  # an untrained UNet pays hardly any heed to its text
@@ -92,7 +92,7 @@ def test_the_distance_is_that_of_noise_predictions_of_each_models_own_reading(na
             now = noise_of()
             with method.base_model():
                 total += (now - noise_of()).square().mean(dim=(1, 2, 3)) / len(DISTANCE_LEVELS)
-    # Drawn beside the adapters, and by merged weights: other roundings.
+    # Sampled with separate adapters, and with merged weights: other roundings.
     torch.testing.assert_close(found, total, rtol=1e-3, atol=1e-12)
 
 

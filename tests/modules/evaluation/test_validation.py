@@ -1,4 +1,4 @@
-"""The grid that held-out pictures are measured on, and what depends on nothing else."""
+"""The grid that validation images are measured on, which depends on nothing else."""
 
 import hashlib
 from fractions import Fraction

@@ -46,7 +46,7 @@ def written(request, tmp_path_factory):
 
 @pytest.fixture
 def choice(written):
-    # A file of SD 2 does not tell what it predicts.
+    # A file of SD 2 does not say what it predicts.
     return {"prediction": "epsilon"} if written[0].startswith("sd2") else {}
 
 

@@ -1,4 +1,4 @@
-"""What the model tells of a run's pictures beforehand."""
+"""What the forecast says about a run's images before the start."""
 
 import torch
 from pytest import approx

@@ -107,7 +107,7 @@ def test_adafactor_is_offered_for_a_whole_model(small, kind):
     changed = apply_changes(asked, change.changes).optimizer
     assert (changed.kind, changed.lr, changed.weight_decay) == ("adafactor", 3e-6, 0.02)
     assert changed.beta1 is None
-    # A terminal keeps what a person has set; it is told all that the forecast was made of.
+    # A terminal keeps what a person has set; it reports all that the forecast was made of.
     (lines, *_) = [fix_lines([{**vars(change), "peak_bytes": 1}], 2)]
     typed = [part for part in lines[1].split() if part != "--set"]
     there = resolve(with_overrides(asked.model_dump(mode="json"), typed), source="").optimizer

@@ -1,4 +1,4 @@
-"""The forecast of a run's memory: beside hand counts, and beside what the pretended card counts."""
+"""The forecast of a run's memory, against counts by hand and by the pretended GPU."""
 
 import pytest
 import torch

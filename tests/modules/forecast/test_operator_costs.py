@@ -1,4 +1,4 @@
-"""What operators do, and how long that takes: beside torch's own count, and by hand."""
+"""What operators do, and how long that takes: against torch's own count, and by hand."""
 
 from collections import Counter
 

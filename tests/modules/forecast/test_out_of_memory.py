@@ -1,4 +1,4 @@
-"""A lack of memory in a run: told with its phase, its parts, and the setting to change."""
+"""A lack of memory in a run: reported with its phase, its parts, and the setting to change."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The forecast of reward training: passes beside those that are made, memory beside all steps."""
+"""The forecast of reward training: passes against those that are made, memory against all steps."""
 
 import pytest
 import torch
@@ -133,7 +133,7 @@ def test_random_lengths_count_with_their_mean(algorithm):
     step = cost_of(asked).step
     trained = sum(len(one.trained_steps) for one in trajectories) / len(trajectories)
     calls = sum(one.last + 1 for one in trajectories) / len(trajectories)
-    # Spreads of about 3 steps over 1000 pictures: a standard error of 0.1.
+    # Spreads of about 3 steps over 1000 images: a standard error of 0.1.
     assert step.trained / IMAGES == pytest.approx(trained, abs=0.3)
     assert (step.trained + step.sampling) / IMAGES == pytest.approx(calls, abs=0.3)
 
@@ -178,7 +178,7 @@ def test_ordinary_steps_leave_no_second_statistics(base):
 
 def test_networks_of_rewards_count_as_published_where_they_are_not_there(base):
     parts = training(config({"kind": "refl"}, base=base, rewards=("aesthetic",)))
-    # CLIP ViT-L/14's picture half has 303 966 208 numbers, and its projection 786 432.
+    # CLIP ViT-L/14's image half has 303 966 208 numbers, and its projection 786 432.
     assert parts["rewards"] == pytest.approx(4 * 304_752_640, rel=0.02)
 
 
@@ -194,7 +194,7 @@ def test_time_is_that_of_all_passes(base):
         short, long = (time_of(plans, each) for each in (one, more))
         unknown = time_of(plans, one, None)
     assert long["seconds"] == pytest.approx(3 * short["seconds"])
-    assert short["run_seconds"] > short["seconds"] * one.training.steps  # with looks
+    assert short["run_seconds"] > short["seconds"] * one.training.steps  # with evaluations
     assert short["unet_calls"] == sum(short["parts"].values())
     assert short["message"].endswith("in all (here)")
     assert unknown == {"unet_calls": short["unet_calls"], "parts": short["parts"]}

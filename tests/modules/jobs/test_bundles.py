@@ -1,4 +1,4 @@
-"""Embeddings in LoRA files, from the command's options to the words of a prompt."""
+"""Embeddings in LoRA files, from the command's options to the tokens of a prompt."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def lora(tmp_path):
 
 @pytest.fixture
 def bundle(tmp_path, lora, run):
-    """A LoRA with two words, made as the command makes it."""
+    """A LoRA with two embeddings, made as the command makes it."""
     files = []
     for word, factor in (("v1.5 cat", 1.0), ("dog", 2.0)):
         path = tmp_path / f"{word}.safetensors"

@@ -32,7 +32,7 @@ def metadata_of(path):
 
 
 def images(pipeline, family):
-    """What a pipeline draws: (2, 64, 64, 3) in [0, 1], without its own progress bar."""
+    """What a pipeline generates: (2, 64, 64, 3) in [0, 1], without its own progress bar."""
     pipeline.set_progress_bar_config(disable=True)
     options = {}
     if family.endswith("-inpainting"):

@@ -57,7 +57,7 @@ def test_images_are_listed(folder, monkeypatch, capfd):
     monkeypatch.chdir(folder)
     assert main(["sample", "base", *SMALL, "--grid", "--out", "pictures"]) == 0
     names = ["00001-42.png", "00002-42.png", "00003-grid.png"]
-    # On a slow machine what it is doing is told before.
+    # On a slow machine what it is doing is reported before.
     out = capfd.readouterr().out
     assert out.splitlines()[-3:] == [f"pictures/{name}" for name in names]
     assert sorted(path.name for path in (folder / "pictures").iterdir()) == names

@@ -1,4 +1,4 @@
-"""The job of planning, and `onetrainer plan` with it: what it tells beside the numbers."""
+"""The job of planning, and `onetrainer plan` with it: what it reports besides the numbers."""
 
 import json
 
@@ -38,7 +38,7 @@ def test_it_says_what_automatic_checkpointing_would_take(base, monkeypatch):
     (roomy,) = told(base, memory=24, gradient_checkpointing="auto")
     assert "Automatic gradient checkpointing would be off." in roomy.notes
     scarce = told(base, memory=0.0001, gradient_checkpointing="auto")
-    # What is told again, with what lowers the peak, has the notes as well.
+    # What is reported again, with what lowers the peak, has the notes as well.
     assert len(scarce) == 2
     for one in scarce:
         assert "Automatic gradient checkpointing would be full." in one.notes

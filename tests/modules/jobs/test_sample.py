@@ -1,4 +1,4 @@
-"""Drawing by request, in this process: from files to files."""
+"""Sampling by request, in this process: from files to files."""
 
 import json
 from dataclasses import replace
@@ -31,7 +31,7 @@ def base(tmp_path_factory):
 
 @pytest.fixture
 def draw(base, tmp_path):
-    """Draws with changes to a small request; gives the files' pixels and what was told."""
+    """Sample with changes to a small request; give the files' pixels and the events."""
 
     def run(**changes):
         values = {
@@ -207,7 +207,7 @@ def test_a_folder_that_cannot_be_written_is_reported_before_a_model_is_loaded(
 def test_a_disk_without_room_for_all_images_is_reported_before_one_is_sampled(
     draw, tmp_path, monkeypatch
 ):
-    # Four pictures of 64 × 64 pixels, each of 3 bytes; the grid has all of them once more.
+    # Four images of 64 × 64 pixels, each of 3 bytes; the grid has all of them once more.
     request = {"prompts": ("a", "b"), "seeds": (1, 2)}
     for grid, room in ((False, 49152), (True, 98304)):
         monkeypatch.setattr(

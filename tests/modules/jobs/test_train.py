@@ -1,4 +1,4 @@
-"""What the job of training asks the hub for, what its pictures tell, and how its file is named."""
+"""What the job of training asks the hub for, what its images decide, and how its file is named."""
 
 import hashlib
 import json

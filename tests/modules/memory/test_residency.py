@@ -124,7 +124,7 @@ def test_a_component_that_is_not_needed_any_more_has_no_memory():
 
 
 def networks():
-    """A part that trains and two that do not, in main memory."""
+    """A part that trains and two that do not, in host memory."""
     parts = {
         name: nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)) for name in ("unet", "vae", "te")
     }

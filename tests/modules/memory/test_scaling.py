@@ -1,4 +1,4 @@
-"""The loss scale of fp16, beside torch's own."""
+"""The loss scale of fp16, compared with torch's own."""
 
 import json
 

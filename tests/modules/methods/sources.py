@@ -46,7 +46,7 @@ class Origin:
 def write_origin(folder: Path, name: str, layout: str, **settings) -> Origin:
     """A tiny model in a layout, float32."""
     configs = tiny.write_configs(folder / "configs" / base_of(name), name).parent
-    # Said outright, because a single file of SD 2 does not tell what it predicts.
+    # Said outright, because a single file of SD 2 does not say what it predicts.
     prediction = settings.get("prediction", "epsilon")
     if layout == "folder":
         path = tiny.write_folder(folder / "base", name=name, **settings)

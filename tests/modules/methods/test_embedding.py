@@ -1,4 +1,4 @@
-"""Words that are learned: what they begin as, how they are kept, and the files they become."""
+"""Trained embeddings: what they begin as, how they are kept, and the files they become."""
 
 import itertools
 
@@ -44,7 +44,7 @@ def tokens(family, text):
 
 
 def train(family, method, captions, *, steps=2, lr=0.05):
-    """Moves the words away from where they began, as the loop does."""
+    """Move the embeddings away from where they began, as the loop does."""
     parameters = [p for group in method.parameter_groups() for p in group.parameters.values()]
     optimizer = torch.optim.SGD(parameters, lr=lr)
     for _ in range(steps):

@@ -17,7 +17,7 @@ PLACES = pytest.mark.parametrize("place", ["input", "output"])
 
 
 def trained(base, *, place, preserve_norm):
-    """A word whose vectors went far in different directions, and their average."""
+    """An embedding whose vectors went far in different directions, and their average."""
     word = EmbeddingToken(token="<cat>", vectors=3, initial_text="a cat", place=place)
     section = Section(tokens=(word,), preserve_norm=preserve_norm)
     _, method = Embeddings.attach(tiny.family(base), section, seed=3)

@@ -1,4 +1,4 @@
-"""Words train and draw whatever number formats the encoders and the training have.
+"""Embeddings train and generate in any number formats of the encoders and of the training.
 
 Every gradient is compared with that of the same model in float64.
 """
@@ -37,7 +37,7 @@ def model(name):
 
 
 def family(name, dtype, unet_dtype):
-    """Encoders in a format of their own, beside a UNet in that of the training."""
+    """Encoders in a format of their own, with a UNet in that of the training."""
     made = replace(model(name), unet=copy.deepcopy(model(name).unet).to(unet_dtype))
     encoders = tuple(
         replace(each, model=copy.deepcopy(each.model).to(dtype)) for each in made.prompts.encoders
@@ -46,7 +46,7 @@ def family(name, dtype, unet_dtype):
 
 
 def attached(made):
-    """Two words, one that the encoders read and one that they say."""
+    """Two tokens, one that the encoders read and one that they say."""
     words = [
         EmbeddingToken(token=f"<{place}>", initial_text="red cat", place=place) for place in PLACES
     ]

@@ -1,4 +1,4 @@
-"""Words that are learned beside a LoRA."""
+"""Embeddings that train together with a LoRA."""
 
 import itertools
 

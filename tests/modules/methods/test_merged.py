@@ -200,7 +200,7 @@ def test_gradients_flow_after_predictions_without_any_in_the_same_autocast(name)
 
 
 def put_on_card(family, method, offload: float) -> None:
-    """The UNet and its adapters, but for the layers that wait in main memory."""
+    """The UNet and its adapters, except for the offloaded layers."""
     managed = manage_layers(
         {"unet": family.layers()["unet"]},
         LayerSettings(offload=offload),
@@ -214,7 +214,7 @@ def put_on_card(family, method, offload: float) -> None:
 
 
 def predict_on_card(family) -> torch.Tensor:
-    """What `predict` gives, with texts that were encoded in main memory."""
+    """What `predict` gives, with texts that were encoded in host memory."""
     device = torch.device("cuda")
     noisy = torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(2)).to(device)
     texts = family.encode_text(["a cat"]).to(device, torch.float32)

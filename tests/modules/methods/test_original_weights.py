@@ -10,7 +10,7 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
 def trained_on(device):
-    """Two parameters that were moved by one since a copy was kept in main memory; the copy."""
+    """Two parameters that were moved by one since a copy was kept in host memory; the copy."""
     named = {name: nn.Parameter(torch.full((3,), 2.0)) for name in ("one", "other")}
     original = OriginalWeights.of(named, CPU)
     for parameter in named.values():

@@ -1,4 +1,4 @@
-"""Quantized families: adapters and words on them, beside the same family in plain weights."""
+"""Quantized families: adapters and embeddings on them, against the same family unquantized."""
 
 from dataclasses import replace
 from typing import get_args

@@ -127,7 +127,7 @@ def noise_of(place, number):
 
 
 def drawn_by_hand(family, place, trajectory):
-    """An image's latents by the documented draws."""
+    """An image's latents by the documented random numbers."""
     batch = batch_of(family, place)
     return rollout_of(family).generate(
         start_of(place),

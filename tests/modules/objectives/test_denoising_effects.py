@@ -46,7 +46,7 @@ def velocity():
 
 @pytest.fixture(scope="module")
 def trained():
-    """A family with adapters that have learnt something, and the family as it was."""
+    """A family with trained adapters, and the family as it was."""
     made = tiny.family()
     method = Adapters.attach(made, LoraSection(rank=2, alpha=2, targets="attn"), seed=1)
     generator = torch.Generator().manual_seed(1)

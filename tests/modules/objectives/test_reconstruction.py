@@ -1,4 +1,4 @@
-"""The reconstruction loss against its formulas, and the decoder that learns by it."""
+"""The reconstruction loss against its formulas, and the decoder that trains with it."""
 
 import builtins
 import importlib

@@ -1,4 +1,4 @@
-"""What objectives measure on held-out images, against formulas over diffusers' own parts."""
+"""What objectives measure on validation images, against formulas over diffusers' own parts."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Weights that stop stay exactly as they are, whatever the optimizer remembers of them."""
+"""Weights that stop stay exactly as they are, with any optimizer state."""
 
 import pytest
 

@@ -179,7 +179,7 @@ def test_a_group_counts_a_step_in_which_any_of_its_weights_changed():
 
 @pytest.mark.parametrize("fused", [True, False], ids=["counted on the card", "counted by the host"])
 def test_a_step_reads_from_the_gpu_once_and_counts_right_wherever_it_counts(fused):
-    # torch's AdamW keeps its count of steps in main memory, unless it is fused.
+    # torch's AdamW keeps its count of steps in host memory, unless it is fused.
     with pretend.accelerator() as card:
         made = Training(AdamW(), precision="fp16", in_backward=True, device=torch.device("cuda"))
         for group in made.optimizer.param_groups:
@@ -189,7 +189,7 @@ def test_a_step_reads_from_the_gpu_once_and_counts_right_wherever_it_counts(fuse
         overflow_in(made, "first.weight")
         card.syncs.clear()
         made.step(3)
-        # Not what this test's own images wait for on their way to the card.
+        # Not what this test's own images wait for on their way to the GPU.
         assert [sync.where.split(":")[0] for sync in card.syncs if "tests" not in sync.where] == [
             "modules/optim/fused_backward.py"
         ]

@@ -17,7 +17,7 @@ def curves(tmp_path_factory):
     demo = write_demo(Path(tmp_path_factory.mktemp("curves")) / "demo").parent
     base = Model(path=str(demo / "base"))
     images = rounding.encode(base, demo / "pictures", side=64)
-    # Enough to tell: one is 4 times within the spread, and the other 19 times as far as it.
+    # Enough for a decision: one is 4 times within the spread, and the other 19 times as far as it.
     length = rounding.Length(steps=4, every=4, evaluation_batches=3)
     return {
         name: [rounding.curve(base, section, images, seed, length) for seed in seeds]

@@ -1,4 +1,4 @@
-"""Schedule-free weights are shown in evaluation form, and train as if nobody had looked."""
+"""Schedule-free weights are shown in evaluation form, and train as if they had not been."""
 
 import pytest
 import torch

@@ -20,7 +20,7 @@ def known(state=None):
 
 @torch.no_grad()
 def move(weight, optimizer):
-    """What a step may do: in place, anew, counted by the host, and what was not there before."""
+    """What a step may do: in place, out of place, counted by the host, and state that is new."""
     weight += 1
     state = optimizer.state[weight]
     state["mean"] = state.get("mean", torch.zeros(3)) + 1

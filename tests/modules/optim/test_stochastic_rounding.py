@@ -29,7 +29,7 @@ def test_the_mean_is_the_value_and_no_sample_leaves_its_neighbors(value):
     draws = drawn(value).double()
     low, high = neighbors(value)
     assert set(draws.unique().tolist()) == {low, high}
-    # Of n draws with probability p the mean strays by sqrt(p (1 - p) / n) of a step: five of these.
+    # Of n trials with probability p the mean errs by sqrt(p (1 - p) / n) of a step; five of these.
     share = (value - low) / (high - low)
     stray = math.sqrt(share * (1 - share) / len(draws)) * (high - low)
     assert abs(float(draws.mean()) - value) < 5 * stray

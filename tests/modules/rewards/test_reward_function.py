@@ -1,4 +1,4 @@
-"""A person's own reward: run with consent alone, checked, and its mistakes told by their place."""
+"""A person's own reward: run only if trusted, checked, and its faults reported with their place."""
 
 import py_compile
 import sys

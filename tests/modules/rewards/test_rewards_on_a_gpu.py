@@ -1,4 +1,4 @@
-"""Networks of rewards on a pretended graphics card: the same bits, and nothing waits for it."""
+"""Networks of rewards on a pretended GPU: the same bits, and nothing waits for it."""
 
 import pytest
 import torch

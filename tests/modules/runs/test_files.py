@@ -1,4 +1,4 @@
-"""What the files of runs of every method tell of themselves, and which weights they hold."""
+"""The metadata of the files of runs of every method, and which weights they hold."""
 
 from pathlib import Path
 
@@ -99,7 +99,7 @@ def test_the_file_of_bf16_weights_holds_their_average_in_float32(config, kind, p
     inside = "" if kind == "vae" else "unet"
     file = folder.output / "my-lora" / inside / "diffusion_pytorch_model.safetensors"
     written = load_file(file)
-    # A folder tells of itself in its configs alone.
+    # A folder has metadata in its configs alone.
     assert told(file) == {"format": "pt"}
     assert file.with_name("config.json").is_file()
     for name, expected in average.items():

@@ -1,4 +1,4 @@
-"""What the file of a real run tells, and that it tells nothing private."""
+"""The metadata of a real run's file, which has nothing private."""
 
 import base64
 import hashlib
@@ -28,7 +28,7 @@ WORDS = {"title": "Étude", "author": "墨", "trigger_words": "sumi", "descripti
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
-    """A project in a folder with a name in it, and pictures and cache in others."""
+    """A project in a folder with a name in it, and images and cache in others."""
     path = runs.write_project(tmp_path_factory.mktemp(SECRET))
     folder = path.parent
     for image in sorted((folder / "pictures").iterdir()):

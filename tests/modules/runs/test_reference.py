@@ -43,7 +43,7 @@ def config(tmp_path_factory):
 
 @torch.no_grad()
 def encoded(base, items):
-    """Each picture's posterior and each caption's hidden states, by diffusers and transformers."""
+    """Each image's posterior and each caption's hidden states, by diffusers and transformers."""
     vae = AutoencoderKL.from_pretrained(base / "vae")
     encoder = CLIPTextModel.from_pretrained(base / "text_encoder")
     tokenizer = CLIPTokenizer.from_pretrained(base / "tokenizer")

@@ -1,4 +1,4 @@
-"""Updates of reward training, of every method and base, draw what is wanted more."""
+"""Updates of reward training, of every method and base, raise the reward of what is generated."""
 
 from functools import partial
 
@@ -78,12 +78,12 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    """A small SD 1.5 that draws what it is told."""
+    """A small SD 1.5 that follows its prompt."""
     return write_demo(tmp_path_factory.mktemp("demo") / "demo").with_name("base")
 
 
 def family_of(name, method, demo):
-    """An untrained UNet pays hardly any heed to its text, which is all that words change."""
+    """An untrained UNet pays hardly any heed to its text, which is all that embeddings change."""
     if "embedding" in method and name == "sd15":
         base = Model(path=str(demo))
         return load_family(base, compute_dtype=torch.float32, device=tiny.CPU)
@@ -132,5 +132,5 @@ def test_updates_raise_the_reward_of_validation_prompts(family, method, folders,
         optimizer.zero_grad()
         attached.method.after_step()
     attached.method.train(False)
-    # The same noise before and after: whatever differs comes of the updates.
+    # The same noise before and after: every difference comes of the updates.
     assert mean_reward(evaluator) > before + (0.002 if "embedding" in method else 0.01)

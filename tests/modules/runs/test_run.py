@@ -59,14 +59,14 @@ def lora(folder):
 
 
 def weights(folder):
-    """Of a run whose config differs, and is told by its file: what stands behind the header."""
+    """What stands behind the header, for runs whose config differs, which the metadata says."""
     data = lora(folder)
     return data[8 + int.from_bytes(data[:8], "little") :]
 
 
 @pytest.fixture
 def crash_in(monkeypatch):
-    """Runs a folder until a step has been made, then dies without another word."""
+    """Runs a folder until a step has been made, then dies without a message."""
 
     class Crash(BaseException):
         pass
@@ -91,7 +91,7 @@ def told(folder, kind):
 
 
 def essence(folder):
-    """What a run tells, without times and speeds."""
+    """The events of a run, without times and speeds."""
     return [
         (event.step, event.loss, event.lr) if isinstance(event, Progress) else event
         for event in runs.events_of(folder)

@@ -21,7 +21,7 @@ STEPS = 30
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A run folder of the whole run; drawn in fewer steps than the demo, to be done in seconds."""
+    """A run folder of the whole run; sampled in fewer steps than the demo, to end in seconds."""
     demo = write_demo(tmp_path_factory.mktemp("hacked") / "demo")
     path = demo.with_name("demo-alignprop.json")
     document = load_document(path)

@@ -1,4 +1,4 @@
-"""A run under which what it has encoded is damaged makes that anew by itself, and goes on."""
+"""A run under which what it has encoded is damaged encodes that again by itself, and goes on."""
 
 import errno
 
@@ -85,7 +85,7 @@ def test_the_run_goes_on_to_the_same_bytes(config, straight, step, kinds, monkey
     monkeypatch.setattr(job, "_start", lambda *given: starts.append(1) or begin(*given))
     after(step, lambda: [damage(folder, kind) for kind in kinds], monkeypatch)
     assert train(folder) == 0
-    assert len(starts) == 2  # all that is damaged is made anew at once
+    assert len(starts) == 2  # all that is damaged is encoded again at once
     assert lora(folder) == lora(straight)
     assert essence(folder, Progress, Sample) == essence(straight, Progress, Sample)
     assert "was removed or damaged; it was encoded again" in told(folder, Warned)[0].text

@@ -1,4 +1,4 @@
-"""Whole runs on a pretended graphics card: no mixed devices in any phase, no waiting in steps."""
+"""Whole runs on a pretended GPU: no mixed devices in any phase, no waiting in steps."""
 
 import json
 from collections import Counter
@@ -48,7 +48,7 @@ def weights(folder):
 
 
 def assert_same_on_a_card(project, case, **changes):
-    """Trains on the processor and on a pretended card; gives the events of the latter."""
+    """Trains on the processor and on a pretended GPU; gives the events of the latter."""
     plain = new_run(project, case, "cpu", **changes)
     assert train(plain) == 0
     on_card = new_run(project, case, "cuda", **changes)
@@ -92,7 +92,7 @@ IN_BACKWARD = {
     "optimizer": {"fused_backward": True},
     "training": {"gradient_clipping": 0.0},
 }
-# Between steps there is a look, which waits for what it shows.
+# Between steps there is an evaluation, which waits for its results.
 _WATCHED = table.REWARDED["objective"]["evaluation"] | {"every": 10 * STEPS}
 LOOKS_LATE = {"objective": table.REWARDED["objective"] | {"evaluation": _WATCHED}}
 STEP_CASES = {
@@ -107,7 +107,7 @@ STEP_CASES = {
     "offloaded": (table.Case("sd15", "lora", "plain", "bf16"), OFFLOADED),
     "in backward": (table.Case("sd15", "full-bf16", "plain", "bf16"), IN_BACKWARD),
     "rewards": (table.Case("sd15", "lora-and-embedding", "reward", "bf16"), LOOKS_LATE),
-    # It computes with the model's original weights in between, which are in main memory.
+    # It computes with the model's original weights in between, which are in host memory.
     "own prediction": (table.Case("sd15", "full-bf16", "rich", "bf16"), {}),
 }
 QUIET = {"sampling": {"at_end": False}, "validation": {"use": False}, "output": {"save_every": 0}}
@@ -130,7 +130,7 @@ def syncs_in_steps(monkeypatch, folder):
 
         monkeypatch.setattr(reporter.Reporter, "start_clock", started)
         monkeypatch.setattr(Trainer, "_run_due_tasks", ended)
-        # Slow steps are read at once; on this card all are slow.
+        # Slow steps are read at once; on this GPU all are slow.
         monkeypatch.setattr(reporter, "_MAX_UNREAD_SECONDS", float("inf"))
         assert train(folder) == 0
     pairs = zip(marks[:-1:2], marks[1::2], strict=True)
@@ -183,7 +183,7 @@ def test_full_fine_tuning_waits_once_for_the_gradients_of_each_layer_that_waits(
     weights = sum(len(list(layer.parameters())) for layer in layers)
     expected = {
         ("event.synchronize", "modules/memory/layers/transfer.py"): STEPS * len(layers),
-        # Gradients in main memory are shortened by what is computed on the card.
+        # Gradients in host memory are clipped by what is computed on the GPU.
         ("copy to the host", "modules/optim/clipping.py"): STEPS,
     }
     if not prefetch:

@@ -1,4 +1,4 @@
-"""Whole runs of reward training: what is told, kept and drawn, and that a killed one goes on."""
+"""Whole runs of reward training: what is reported, kept and sampled, and how it resumes."""
 
 import json
 import shutil
@@ -47,7 +47,7 @@ def config(tmp_path_factory):
 
 
 def reward_run(config, objective=None, **changes):
-    """A run folder of reward training, without pictures unless some are asked for."""
+    """A run folder of reward training, without images unless some are asked for."""
     document = load_document(config)
     document["objective"] = {**REWARDED, **(objective or {})}
     document |= {"data": {**document["data"], **NO_IMAGES}, "sampling": {}}
@@ -129,7 +129,7 @@ def test_a_killed_run_goes_on_bit_for_bit(config, straight, at_a_moment):
 def test_a_step_is_the_same_however_it_is_cut(config, straight):
     folder = reward_run(config, training={"batch_size": 1, "accumulation": 2, "steps": 3})
     assert train(folder) == 0
-    # Two pictures at once or one by one: products of other shapes round otherwise.
+    # Two images at once or one by one: products of other shapes round otherwise.
     for name, tensor in weights_of(straight, 3).items():
         assert torch.allclose(tensor, weights_of(folder, 3)[name], atol=1e-4), name
 
@@ -222,7 +222,7 @@ def test_validation_counts_passes_over_prompts_and_keeps_the_best_where_evaluati
                     "at_start": False},
     )  # fmt: skip
     assert train(folder) == 0
-    # Steps 1, 3 and 5 draw two of four prompts each; the others are ordinary ones.
+    # Steps 1, 3 and 5 sample two of four prompts each; the others are ordinary ones.
     steps = told(folder, Rewarded)
     assert [event.step for event in steps] == [1, 3, 5]
     assert all(event.anchor is not None for event in steps)
@@ -240,7 +240,7 @@ def test_other_rewards_after_a_checkpoint_are_reported_and_begin_anew(config, st
     shutil.copy(straight.events, folder.events)
     assert train(folder) == 0
     assert any("cannot be compared" in event.text for event in told(folder, Warned))
-    # What was told of step 3 counted other rewards: the first look of these is told beside it.
+    # Step 3 was evaluated with other rewards: the first evaluation of these comes next to it.
     looks = [(look.step, look.verdict) for look in told(folder, Evaluated)]
     assert looks[:3] == [(0, "first"), looks[1], (3, "first")]
     assert [step for step, _ in looks] == [0, 3, 3, 6]

@@ -47,7 +47,7 @@ def kept(folder, step, name=WEIGHTS_FILE):
 
 
 def crash_after(folder, step, monkeypatch):
-    """Runs a folder until a step is made, then dies without another word."""
+    """Runs a folder until a step is made, then dies without a message."""
 
     class Crash(BaseException):
         pass

@@ -1,4 +1,4 @@
-"""Runs that keep no latents and no captions learn the same, in every step anew."""
+"""Runs that keep no latents and no captions train the same, encoding again in every step."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from modules.jobs.train import train
 from tests import runs
 
 SETTINGS = {
-    # One picture at a time: several captions at once are rounded otherwise.
+    # One image at a time: several captions at once are rounded otherwise.
     "training": {"steps": 4, "batch_size": 1},
     "sampling": {"every": 2},
     "hardware": {"precision": "fp32", "threads": 1},

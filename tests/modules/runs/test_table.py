@@ -1,9 +1,9 @@
 """Families, methods, objectives, precisions and ways of saving memory meet in runs.
 
 Each run trains on the processor, and its second half again: of every other one on a pretended
-graphics card, where no devices may be mixed. The weights are the same, bit for bit. What cannot be
-is refused in words. Two runs of each method are part of `make test`; `make test-long` makes any two
-values of any two axes meet, and `tests.benchmarks.table` runs all of them on that card.
+GPU, where no devices may be mixed. The weights are the same, bit for bit. What cannot be is
+refused. Two runs of each method are part of `make test`; `make test-long` makes any two
+values of any two axes meet, and `tests.benchmarks.table` runs all of them on that GPU.
 """
 
 from itertools import combinations
@@ -23,7 +23,7 @@ IN_LONG = [pytest.param(case, marks=pytest.mark.long) for case in CASES if case 
 
 @pytest.fixture(scope="session")
 def projects(tmp_path_factory):
-    """A project of each family; the runs of its cases share its cache."""
+    """A project of each family; the runs of its cases use one cache."""
     folder = tmp_path_factory.mktemp("table")
     return {family: table.write_project(folder / family, family) for family in tiny.FAMILIES}
 

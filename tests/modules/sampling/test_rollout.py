@@ -1,4 +1,4 @@
-"""Drawing with a gradient, in float64, against differences and a loop over diffusers' steps."""
+"""Sampling with a gradient, in float64, against differences and a loop over diffusers' steps."""
 
 from contextlib import contextmanager
 
@@ -25,7 +25,7 @@ def noise(place, number):
 
 
 class Case:
-    """A tiny model of which some weights train, and what a microbatch tells it."""
+    """A tiny model of which some weights train, and a microbatch's conditioning."""
 
     def __init__(self, name="sd15", count=COUNT, **settings):
         self.family = exact.family(name, **settings)

@@ -1,4 +1,4 @@
-"""Drawing with a gradient in half precision, and on a pretended card."""
+"""Sampling with a gradient in half precision, and on a pretended GPU."""
 
 import pytest
 import torch

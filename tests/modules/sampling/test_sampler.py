@@ -49,12 +49,12 @@ SCHEDULERS = {
     "lcm": (LCMScheduler, {}),
 }
 ANCESTRAL = ["euler_a", "dpmpp_2m_sde", "dpmpp_2m_sde_karras", "lcm"]
-K_DIFFUSION = ["dpmpp_2m", "dpmpp_2m_sde"]  # timesteps that diffusers has no word for
+K_DIFFUSION = ["dpmpp_2m", "dpmpp_2m_sde"]  # timesteps that diffusers has no name for
 
 
 @cache
 def family(name="sd15", prediction="epsilon", zero=False):
-    """Shared by the tests here, which leave it as it was."""
+    """One for all tests here, which leave it as it was."""
     return tiny.family(name, prediction=prediction, zero_terminal_snr=zero)
 
 
@@ -180,7 +180,7 @@ def test_ancestral_samplers_add_noise_of_the_images_own_seed(name, monkeypatch):
     first = sampler.sample(family(), [PROMPT], **options)
     start = torch.randn(1, 4, 8, 16, generator=torch.Generator().manual_seed(PROMPT.seed))
     monkeypatch.setattr(sampler, "_noise", lambda _family, prompt, generator: start)
-    # The same start, but the generator has not drawn it: all later noise differs.
+    # The same start, but the generator has not sampled it: all later noise differs.
     assert (sampler.sample(family(), [PROMPT], **options) - first).abs().max() > 1e-3
 
 

@@ -1,4 +1,4 @@
-"""What a run tells of its steps, and how seldom it waits for it."""
+"""What a run reports of its steps, and how seldom it waits for it."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ REWARDS = torch.tensor([1.0, 2.0, 6.0])
 
 
 def losses(device, *, on_host=()):
-    """A step of three pictures in two microbatches. on_host: scores that are in main memory."""
+    """A step of three images in two microbatches. on_host: scores that are in host memory."""
     scores = {
         REWARD: REWARDS,
         REWARD_PREFIX + "color": REWARDS / 2,

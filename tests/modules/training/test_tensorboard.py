@@ -42,7 +42,7 @@ def recorder():
 
 
 def look(folder):
-    """Two prompts with two pictures each, 40 × 300 pixels, of which each has a color of its own."""
+    """Two prompts with two images each, 40 × 300 pixels, of which each has a color of its own."""
     (folder / "rewards" / "step-000003").mkdir(parents=True)
     images = []
     for number, prompt in enumerate(("a cat", "a dog")):

@@ -1,4 +1,4 @@
-"""A shard tells what it holds, and nothing of it can be altered unnoticed."""
+"""A shard lists what it holds, and no change to it goes unnoticed."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""The index finds what the shards hold, whatever has become of either."""
+"""The index finds what the shards hold, after damage to either."""
 
 import os
 import sqlite3

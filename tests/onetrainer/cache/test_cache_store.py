@@ -1,4 +1,4 @@
-"""A cache folder is told of and kept small, and nothing but the cache's own is removed."""
+"""A cache folder is described and kept small, and nothing but the cache's own is removed."""
 
 import json
 import os

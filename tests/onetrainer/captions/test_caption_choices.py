@@ -1,4 +1,4 @@
-"""Choices within texts are read as they look, and braces that do not fit are told."""
+"""Choices within texts are read as written, and braces that do not match are reported."""
 
 import pytest
 

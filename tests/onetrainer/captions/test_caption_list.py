@@ -1,4 +1,4 @@
-"""Lists of captions are read in every format, matched with images, and faults are told."""
+"""Lists of captions are read in every format, matched with images, and faults are reported."""
 
 import json
 

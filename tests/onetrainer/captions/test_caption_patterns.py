@@ -93,7 +93,7 @@ def test_long_tags_are_tried_with_no_pattern():
 
 
 def test_no_pattern_makes_the_list_fail():
-    """Whatever is typed is either told as a fault, or matches as Python's own."""
+    """Every pattern is either reported as a fault, or matches as Python's own."""
     numbers = draws(5, "patterns")
     signs = string.punctuation + "abx01 "
     for _ in range(1500):

@@ -1,4 +1,4 @@
-"""Settings of captions that cannot work are told before anything is drawn by them."""
+"""Settings of captions that cannot work are reported before anything is sampled by them."""
 
 from onetrainer.captions.caption_rules import caption_problems
 from onetrainer.config.data.captions import Captions

@@ -1,4 +1,4 @@
-"""Tags of captions are dropped, shuffled and written in capitals as they are told to be."""
+"""Tags of captions are dropped, shuffled and written in capitals as the settings say."""
 
 import math
 from collections import Counter
@@ -163,7 +163,7 @@ def test_capitals_come_with_their_chance_for_each_tag():
 
 def test_any_capitals_are_of_every_kind():
     shown = Counter(drawn("ab cd", TURNS, capitals="any", capitals_chance=1.0))
-    # A quarter each, beside the random kind, which is each of 16 spellings equally often.
+    # A quarter each, besides the random kind, which is each of 16 spellings equally often.
     for spelling in ["AB CD", "Ab Cd", "Ab cd"]:
         assert is_likely(shown[spelling], TURNS, 0.25 + 0.25 / 16)
 

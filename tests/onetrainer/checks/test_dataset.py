@@ -1,4 +1,4 @@
-"""What is wrong with the images of several folders is told at each folder's own place."""
+"""What is wrong with the images of several folders is reported at each folder's own place."""
 
 from PIL import Image, ImageFile
 

@@ -87,7 +87,7 @@ def test_a_wrong_model_setting_is_reported_at_its_path(project, changes, place, 
 
 
 def write_marked(path, *, metadata=None, markers=()):
-    """A whole SD 1.5 file, as far as its header tells."""
+    """A whole SD 1.5 file, as far as its header says."""
     shapes = headers.full_size("sd15") | dict.fromkeys(markers, (0,))
     return str(headers.write(path, shapes, metadata=metadata))
 

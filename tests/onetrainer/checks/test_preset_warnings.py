@@ -1,4 +1,4 @@
-"""What comes with the program is told nothing about when it is begun with."""
+"""What comes with the program starts without a warning."""
 
 from onetrainer.checks.preflight import document_problems
 from onetrainer.presets.presets import (
@@ -16,7 +16,7 @@ PRESETS = [preset for preset in find_presets() if preset.path.is_relative_to(BUI
 
 
 def test_built_in_presets_start_without_a_warning(tmp_path):
-    """Those of one family with a model and images, the others as far as the rules tell."""
+    """Those of one family with a model and images, the others as far as the rules say."""
     tiny.write_folder(tmp_path / "base")
     tiny.write_images(tmp_path / "images", ("<my-token> on grass", "a photo of <my-token>"))
     for preset in PRESETS:

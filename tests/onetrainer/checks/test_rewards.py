@@ -1,4 +1,4 @@
-"""Files of rewards are looked for before a run starts."""
+"""Files of rewards are searched for before a run starts."""
 
 from onetrainer.checks.rewards import check_rewards
 from onetrainer.presets.presets import resolve

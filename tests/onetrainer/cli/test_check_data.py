@@ -1,4 +1,4 @@
-"""`onetrainer check-data` tells what it finds, for people and for programs."""
+"""`onetrainer check-data` reports what it finds, for people and for programs."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`onetrainer plan`: what is told of the pictures, whatever the forecast of memory says."""
+"""`onetrainer plan`: what it reports of the images, with any forecast of memory."""
 
 import json
 

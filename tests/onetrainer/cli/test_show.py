@@ -1,4 +1,4 @@
-"""What is told of files of every kind, of runs, images and of what is not there."""
+"""`onetrainer show` of files of every kind, of runs, images and of what is not there."""
 
 import json
 
@@ -25,7 +25,7 @@ def text(path, **options):
 
 
 def of(folder, shapes, *, name="m.safetensors", **options):
-    """What is told of a file with these tensors."""
+    """What is shown of a file with these tensors."""
     return text(headers.write(folder / name, shapes, **options))
 
 

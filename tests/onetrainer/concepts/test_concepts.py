@@ -137,7 +137,7 @@ def test_order_is_that_of_paths_part_by_part(tmp_path):
 
 
 class Remembered:
-    """A memory of headers that counts what it is asked to learn."""
+    """An index of headers that counts what it is asked to read."""
 
     def __init__(self):
         self.headers, self.trained = {}, []
@@ -223,7 +223,7 @@ def items_of(count):
 
 
 def test_likes_stay_on_one_side_whatever_the_groups():
-    """Random groups, shares and seeds: whole groups, never more than asked unless none fits."""
+    """Random groups, fractions and seeds: whole groups, never more than asked unless none fits."""
     section, draw = config(validation={"use": True}).validation, random.Random(7)
     for _ in range(300):
         items = items_of(draw.randrange(2, 60))

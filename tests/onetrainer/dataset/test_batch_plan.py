@@ -31,7 +31,7 @@ def drawn(case):
     for _ in range(dice.randint(1, 4)):
         slices.append(_slice_of(dice, first, dice.choice([1, 2, 3, 5, 17, 40])))
         first += slices[-1].count
-    if dice.random() < 0.3:  # class pictures: as many as all others together
+    if dice.random() < 0.3:  # class images: as many as all others together
         shown = sum((one.per_epoch for one in slices), Fraction(0))
         slices.append(_slice_of(dice, first, dice.randint(1, 30), shown))
     sizes = {"batch_size": dice.choice([1, 2, 3, 4, 7, 64]), "accumulation": dice.randint(1, 3)}
@@ -77,7 +77,7 @@ def test_each_epoch_shows_every_image_exactly_as_often_as_asked(case):
             items = range(one.first, one.first + one.count)
             if one.per_epoch % one.count == 0:
                 assert {shown[item] for item in items} == {one.per_epoch // one.count}
-            # Of a fraction: all of it over the epochs so far, and no picture ahead of another.
+            # Of a fraction: all of it over the epochs so far, and no image ahead of another.
             total = (epoch + 1) * one.per_epoch // 1
             assert sum(so_far[item] for item in items) == total
             assert {so_far[item] for item in items} <= {total // one.count, -(-total // one.count)}

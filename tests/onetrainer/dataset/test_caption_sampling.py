@@ -1,4 +1,4 @@
-"""Captions are drawn from seed, image and turn, in the order that is written down."""
+"""Captions are sampled from seed, image and repeat, in the order that is written down."""
 
 import math
 from collections import Counter

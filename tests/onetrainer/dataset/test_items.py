@@ -1,4 +1,4 @@
-"""Indexing lists what is learnt, and names whatever is left out."""
+"""Indexing lists what is trained on, and names everything that is left out."""
 
 import os
 import random
@@ -124,7 +124,7 @@ def test_missing_captions_are_counted(tmp_path):
 
 
 def odd_images(folder):
-    """Files that cannot be learnt, with a word of the reason each should get."""
+    """Files that cannot be trained on, with a part of the message each should get."""
     whole = save(folder / "good.png", (600, 600)).read_bytes()
     (folder / "zero.png").write_bytes(b"")
     (folder / "text.jpg").write_text("I am not a picture")
@@ -302,7 +302,7 @@ def test_masks_are_never_trained_as_images(folder, masks):
 
 def test_masks_are_found_by_the_names_of_their_images(folder):
     (folder / "inner").mkdir()
-    save(folder / "inner" / "b-masklabel.png", mode="L", caption=None)  # of no picture there
+    save(folder / "inner" / "b-masklabel.png", mode="L", caption=None)  # of no image there
     found = index(folder, masks="files")
     assert [item.mask for item in found.items] == [folder / "a-masklabel.png", None]
     assert found.masked == 1

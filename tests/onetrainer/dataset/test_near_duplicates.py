@@ -1,4 +1,4 @@
-"""Images that look nearly the same are found together, and others are left apart."""
+"""Near-duplicates are found together, and others are left apart."""
 
 from contextlib import closing
 

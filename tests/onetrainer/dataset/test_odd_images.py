@@ -1,7 +1,7 @@
-"""Odd images, from file to cut, checked against numbers that were worked out by hand.
+"""Odd images, from file to crop, checked against numbers that were worked out by hand.
 
-Every picture is a slope: red rises from left to right, green from top to bottom. Scaling keeps
-slopes, so that the color of a pixel tells where in the picture it is from.
+Every image is a slope: red rises from left to right, green from top to bottom. Scaling keeps
+slopes, so that the color of a pixel says where in the image it is from.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ PAIR = {"sizes": (Size(width=512, height=768), Size(width=768, height=512))}
 class Odd:
     """An image and what is to become of it.
 
-    size: upright. cut: size of the scaled picture and the cut's left, top, width, height.
+    size: upright. cut: size of the scaled image and the cut's left, top, width, height.
     """
 
     saved: str
@@ -146,7 +146,7 @@ def check_pixels(odd, path, item, transform):
         image = load_transformed(item, transform, file)
     assert image.size == odd.cut[4:]
     pixels = np.asarray(image, dtype=np.float64)
-    # Not the outermost ones: scaling has nothing to look at beyond the edge.
+    # Not the outermost ones: scaling has nothing to read beyond the edge.
     for share_x, share_y in [(0.2, 0.3), (0.8, 0.2), (0.3, 0.7), (0.75, 0.8)]:
         x, y = int(share_x * image.width), int(share_y * image.height)
         assert pixels[y, x] == pytest.approx(expected_color(odd, x, y), abs=2)

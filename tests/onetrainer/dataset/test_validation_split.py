@@ -1,4 +1,4 @@
-"""Which images are held out: by what they are called, whatever else there is."""
+"""The validation split: chosen by the images' names alone."""
 
 import shutil
 
@@ -122,7 +122,7 @@ def test_a_validation_file_is_not_trained_by_a_link_next_to_it(tmp_path):
 
 
 def held_of(folders, **validation):
-    """By folder, the images that a fifth of folders holds out."""
+    """By folder, the validation images of a fifth of folders."""
     concepts = [{"folder": str(folder)} for folder in folders]
     validation = {"use": True, "split": 0.2, **validation}
     made = resolve({"data": {"concepts": concepts}, "validation": validation}, source="")

@@ -1,4 +1,4 @@
-"""Sharp images are told from blurred and from enlarged ones."""
+"""Sharp images are distinguished from blurred and from enlarged ones."""
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter

@@ -124,7 +124,7 @@ def test_headers_are_remembered_until_the_file_changes(tmp_path, monkeypatch):
     recent.store_header(path, header)
     assert (
         recent.cached_header(path) is None
-    )  # just written: it might change again and look the same
+    )  # just written: it might change again and have the same size and time
     now = time.time_ns()
     monkeypatch.setattr(time, "time_ns", lambda: now + 10**10)
     recent.store_header(path, header)

@@ -1,4 +1,4 @@
-"""What a forecast is asked for: a card's memory as people type it."""
+"""What a forecast is asked for: a GPU's memory as people type it."""
 
 import pytest
 

@@ -14,7 +14,7 @@ from onetrainer.jobs.sample_request import SampleRequest, request_of, size_of
 from tests import headers, tiny
 from tests.each import each
 
-HUB = "owner/model"  # nothing of it is looked at before the worker
+HUB = "owner/model"  # nothing of it is checked before the worker
 
 
 def parse(*arguments, base=HUB):

@@ -1,4 +1,4 @@
-"""A forecast of time in words."""
+"""The message of a forecast of time."""
 
 from onetrainer.messages.durations import (
     format_duration,

@@ -1,4 +1,4 @@
-"""A forecast of memory in words."""
+"""The message of a forecast of memory."""
 
 from dataclasses import replace
 

@@ -64,7 +64,7 @@ def test_differences_are_paired_so_that_hard_images_hide_nothing():
     assert found.mean == pytest.approx(np.mean(changes))
     assert found.error == pytest.approx(QUANTILES[2] * np.std(changes, ddof=1) / 3**0.5)
     assert found.is_below_zero
-    assert after.band.error > 0.9  # unpaired, nothing could be told
+    assert after.band.error > 0.9  # unpaired, nothing could be decided
 
 
 def test_levels_are_means_over_images_and_noises():

@@ -1,4 +1,4 @@
-"""The family of LoRAs, told from real models' layers: rightly or not at all."""
+"""The family of LoRAs, recognized by real models' layers: rightly or not at all."""
 
 from functools import cache
 
@@ -21,7 +21,7 @@ RANK = 4
 
 
 def lora_of(name, shape):
-    """The shapes of a LoRA of one layer, in peft's words."""
+    """The shapes of a LoRA of one layer, in peft's names."""
     outputs, inputs, *kernel = shape
     return {
         f"{name}.lora_A.weight": (RANK, inputs, *kernel),

@@ -1,4 +1,4 @@
-"""Diffusers folders: recognized by their configs, and complete or refused in words."""
+"""Diffusers folders: recognized by their configs, and complete or refused with a message."""
 
 import functools
 import json

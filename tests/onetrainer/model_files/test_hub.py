@@ -1,4 +1,4 @@
-"""Names of the hub told from paths, and what was downloaded found without a network."""
+"""Names of the hub distinguished from paths, and what was downloaded found without a network."""
 
 import socket
 

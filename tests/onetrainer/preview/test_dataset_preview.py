@@ -1,4 +1,4 @@
-"""What is told of a run's images before it begins, against counting by hand."""
+"""The dataset preview of a run's images, against counts by hand."""
 
 import json
 import re
@@ -46,7 +46,7 @@ def test_sizes_and_steps_are_counted(root):
     }
     assert (plan.steps_per_epoch, plan.small_steps, plan.images_per_epoch) == (4, 1, 7)
     assert plan.epochs == 2.25
-    assert plan.images_used in (15, 16)  # two epochs, and a step of one or two pictures
+    assert plan.images_used in (15, 16)  # two epochs, and a step of one or two images
     assert [one.path.name for one in plan.skipped] == ["bad.png"]
 
 
@@ -75,7 +75,7 @@ def test_a_long_run_of_many_images_counts_few_of_its_epochs(root, monkeypatch):
     monkeypatch.setattr("onetrainer.preview.dataset_preview.EXACT_IMAGES", 70)
     data = {"class_folder": str(folder(root / "class", [(64, 64), (88, 48), (48, 88)]))}
     plan = preview_dataset(config(root, data=data, training={"steps": 100_000}))
-    assert max(counted) == 4  # five epochs, of 14 pictures each
+    assert max(counted) == 4  # five epochs, of 14 images each
     assert plan.epochs == pytest.approx(100_000 / 14, rel=1e-3)
     assert plan.images_used == pytest.approx(100_000, rel=1e-3)
 
@@ -92,7 +92,7 @@ def test_images_are_counted_by_folder_and_by_what_they_are_for(root):
 
 @pytest.fixture
 def alike(tmp_path, monkeypatch):
-    """The config of four images of three likes each, and a memory for their looks."""
+    """The config of four images of three likes each, and an index for their signatures."""
     # Files this new are not relied on, which is no matter here.
     monkeypatch.setattr("onetrainer.images.header.SETTLED_NS", 0)
     (tmp_path / "cats").mkdir()
@@ -135,7 +135,7 @@ def test_images_known_to_be_damaged_are_left_out_as_the_run_leaves_them_out(alik
     assert preview_dataset(made, image_index=memory).skipped == ()
     run = read_dataset(made, group_similar=lambda items: near_duplicate_groups(items, memory))
     plan = preview_dataset(made, image_index=memory)
-    # A run decodes its pictures after it has divided them.
+    # A run decodes its images after it has divided them.
     assert plan.dataset.items == tuple(item for item in run.items if item.path != bad)
     assert plan.dataset.validation == tuple(item for item in run.validation if item.path != bad)
     assert [one.path for one in plan.skipped] == [bad]

@@ -1,4 +1,4 @@
-"""How many passes of the UNet a run takes: beside counts by hand."""
+"""How many passes of the UNet a run takes, against counts by hand."""
 
 import pytest
 
@@ -87,7 +87,7 @@ def test_rounds_of_best_of_n_are_spread_over_their_steps():
         "steps_per_round": 4,
     }
     step = cost_of(config(section)).step
-    # Ten steps have three rounds, of which the last is not learnt for as long.
+    # Ten steps have three rounds, of which the last is trained on for fewer steps.
     assert step.sampling == pytest.approx(3 * 4 * 5 * STEPS * 2 / 10)
     assert (step.ordinary, step.trained, step.scored) == (IMAGES, 0, 0)
 

@@ -1,4 +1,4 @@
-"""Which prompts are learnt and which are held out, and what is told of them beforehand."""
+"""Which prompts are for training and which for validation, and what the preview says of them."""
 
 import pytest
 from PIL import Image

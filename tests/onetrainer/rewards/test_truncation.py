@@ -1,4 +1,4 @@
-"""How many steps a reward's gradient goes through, against the definition of each draw."""
+"""How many steps a reward's gradient goes through, against the definition of each distribution."""
 
 from collections import Counter
 from itertools import pairwise

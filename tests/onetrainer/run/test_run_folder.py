@@ -105,7 +105,7 @@ def test_a_reader_notices_that_the_run_was_resumed_from_an_earlier_point(folder)
     writer.close()
     rewind(folder.events, kept)
     writer = EventWriter(folder.events)
-    for _ in range(50):  # longer than before: the size alone would not tell
+    for _ in range(50):  # longer than before: the size alone would not show it
         writer.write(Warned("c"))
     news = reader.read()
     assert news.restarted

@@ -1,4 +1,4 @@
-"""Pickles that carry code or are bombs: nothing runs, and the file is refused in words."""
+"""Pickles that carry code or are bombs: nothing runs, and the file is refused with a message."""
 
 import builtins
 import functools

@@ -1,4 +1,4 @@
-"""The look at files after a change: real threads, and a clock that is turned by hand."""
+"""The check of files after a change: real threads, and a clock that is turned by hand."""
 
 import time
 from types import SimpleNamespace

@@ -12,7 +12,7 @@ from ui.background.background_query import BackgroundQuery
 
 
 class Scholar:
-    """Answers each question with what a test tells it to."""
+    """Answers each question with what a test gives it."""
 
     def __init__(self):
         self.asked = []
@@ -98,7 +98,7 @@ def test_a_defect_is_not_swallowed(query, jobs, answers):
     with pytest.raises(ValueError, match="a defect"):
         deliver_until(jobs, lambda: not query.is_working)
     assert not query.is_working
-    # It is told as the answer, and not asked for again and again.
+    # It is reported as the answer, and not asked for again and again.
     assert "a defect" in str(query.failed)
     assert query.is_requested
     ask(query, jobs, answers, "yes")

@@ -1,4 +1,4 @@
-"""What will happen to the pictures, as the window tells it."""
+"""The dataset preview in the window: what will happen to the images."""
 
 import json
 import math
@@ -76,7 +76,7 @@ def test_the_facts_are_those_of_the_run(project, token):
     assert words["Epoch"] == "12 images, 3 steps"
     assert words["Run"] == "60 steps, 20 epochs"
     assert words["Total"] == "240 images"
-    # 12 pictures of 8 × 8 latents with mean and deviation of 4 channels, and one caption of 77
+    # 12 images of 8 × 8 latents with mean and deviation of 4 channels, and one caption of 77
     # vectors of 768, each of 4 bytes.
     assert found.preview.cache.image_bytes == 12 * 2 * 4 * 8 * 8 * 4
 

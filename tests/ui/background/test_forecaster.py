@@ -15,7 +15,7 @@ CURED = Forecast({"training": {"unet": 5}}, "training", 5, 9, [{"message": "x"}]
 
 
 class FakeWork:
-    """Tells what a test gives it, until the test gives None."""
+    """Reports what a test gives it, until the test gives None."""
 
     def __init__(self):
         self.news = SimpleQueue()

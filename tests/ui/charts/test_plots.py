@@ -1,4 +1,4 @@
-"""The small plots beside the settings: of the learning rate, and of the noise."""
+"""The small plots next to the settings: of the learning rate, and of the noise."""
 
 import pytest
 

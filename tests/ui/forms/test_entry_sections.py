@@ -1,4 +1,4 @@
-"""Entries of a list that have sections of their own: folders of pictures on the page of data."""
+"""Entries of a list that have sections of their own: folders of images on the page of data."""
 
 import tkinter as tk
 from types import SimpleNamespace
@@ -39,7 +39,7 @@ def open_with(draft, values):
 
 @pytest.fixture(scope="module")
 def window(display, project, tmp_path_factory):
-    """A form in a window for all tests of this file, which begin with the project opened anew."""
+    """A form in a window for all tests of this file, which begin with the project opened again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DISPLAY", display)
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))

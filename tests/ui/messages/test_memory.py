@@ -1,4 +1,4 @@
-"""A forecast of memory in words, colors and shares."""
+"""The texts, colors and fractions of a forecast of memory."""
 
 from onetrainer.errors import UserError
 from onetrainer.run.events import Forecast

@@ -1,4 +1,4 @@
-"""Which settings are shown: what counts for some of the pictures only, and depends on which."""
+"""Which settings are shown: what counts for some of the images only, and depends on which."""
 
 from itertools import product
 

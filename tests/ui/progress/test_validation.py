@@ -111,7 +111,7 @@ def test_the_change_of_a_noise_level_is_since_the_first_validation():
 
 def test_figures_are_shown_as_people_write_them():
     assert with_band(0.13912, 0.00212) == "0.1391 ± 0.0021"
-    assert with_band(0.13912, 0.0) == "0.1391"  # of a single picture there is no band
+    assert with_band(0.13912, 0.0) == "0.1391"  # of a single image there is no band
     assert [format_change(change) for change in (None, -0.0312, 0.1)] == ["", "−3.1 %", "+10.0 %"]
 
 

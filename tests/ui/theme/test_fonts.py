@@ -1,4 +1,4 @@
-"""The fonts of the window: how words are set apart with the family that there is."""
+"""The fonts of the window: how text is emphasized with the family that there is."""
 
 import tkinter.font
 
@@ -10,7 +10,7 @@ from ui.theme.theme import BODY, BOLD, HEADING, Theme
 
 @pytest.fixture
 def fonts_of(root, monkeypatch):
-    """The window's fonts, as if of those it looks for only one family was installed."""
+    """The window's fonts, as if of those it searches for only one family was installed."""
 
     def fonts(family):
         monkeypatch.setattr(theme.tkinter.font, "families", lambda _: (family,))
@@ -25,7 +25,7 @@ def test_no_text_is_made_bold_of_a_family_without_a_bold_cut(fonts_of):
     _, fonts = fonts_of("Roboto")
     assert {font.cget("weight") for font in fonts.values()} == {"normal"}
     sizes = [abs(fonts[name].cget("size")) for name in (BODY, BOLD, HEADING)]
-    assert sizes == sorted(set(sizes))  # each is told from the one before by being larger
+    assert sizes == sorted(set(sizes))  # each differs from the one before by being larger
 
 
 def test_text_is_set_apart_by_weight_where_there_is_a_bold_cut(fonts_of):

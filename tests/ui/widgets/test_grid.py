@@ -1,4 +1,4 @@
-"""Cells on a canvas: which are drawn, and how the pointer and the keys choose one."""
+"""Cells on a canvas: which are painted, and how the pointer and the keys choose one."""
 
 import pytest
 

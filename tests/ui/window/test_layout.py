@@ -1,10 +1,10 @@
-"""Where things are: beside the settings, on the screen, and below the pointer."""
+"""Where things are: next to the settings, on the screen, and below the pointer."""
 
 from PIL import Image
 
 
 def wheel(desk, x, steps, way="5"):
-    """Turns the wheel at a share of the width, halfway down the window."""
+    """Turn the wheel at a fraction of the width, halfway down the window."""
     left, top, width, height = desk.state["place"]
     desk.wheel(left + round(width * x), top + height // 2, way, steps)
 
@@ -40,7 +40,7 @@ def test_the_explanation_of_a_setting_stays_in_sight(desk, tmp_path):
     wheel(desk, 0.5, 3)
     aside, place = desk.widget("aside hardware"), desk.widget("help hardware")
     before = look_at_help(tmp_path / "before.png")
-    wheel(desk, 0.8, 5)  # also with the pointer over the cards beside the settings
+    wheel(desk, 0.8, 5)  # also with the pointer over the cards next to the settings
     assert desk.widget("aside hardware")["y"] < aside["y"]
     assert desk.widget("help hardware") == place
     # The cards that pass below it are not seen through it.

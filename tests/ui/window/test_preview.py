@@ -1,4 +1,4 @@
-"""The page Preview in a window: sizes, pictures and findings, by pointer and keys."""
+"""The page Preview in a window: sizes, images and findings, by pointer and keys."""
 
 import os
 
@@ -14,7 +14,7 @@ SHAPES = ((96, 96), (96, 64), (64, 96))
 
 @pytest.fixture
 def images(project):
-    """The project's folder, with four pictures of each of three shapes."""
+    """The project's folder, with four images of each of three shapes."""
     folder = project.parent / "pictures"
     for place in range(12):
         width, height = SHAPES[place % 3]

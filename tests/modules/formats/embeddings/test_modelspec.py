@@ -1,4 +1,4 @@
-"""ModelSpec fields, held against what the specification says."""
+"""ModelSpec fields, compared with the specification."""
 
 import base64
 import re

@@ -115,7 +115,7 @@ def test_infinite_weight_stays_as_it_is():
     found = cast_lazily(weight, torch.float16, name="x").read()
     assert torch.equal(found[:2], weight[:2].half())
     assert found[2].isnan()
-    weight[0] = 70_000  # and what stands beside it is still looked at
+    weight[0] = 70_000  # and what stands next to it is still checked
     with pytest.raises(UserError, match="the tensor x has"):
         cast_lazily(weight, torch.float16, name="x").read()
 

@@ -1,4 +1,4 @@
-"""Saved inputs that wait elsewhere: what goes, when it comes back, and what is held meanwhile."""
+"""Saved inputs that wait elsewhere: what goes, when it comes back, and what stays meanwhile."""
 
 import torch
 from torch import nn
@@ -10,7 +10,7 @@ from tests.managed import CPU, Journeys, manage
 
 
 class Layer(nn.Module):
-    """Takes what flows, and something that all layers share."""
+    """Takes the hidden states, and something that all layers get."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Whatever is checkpointed or offloaded, outputs and gradients are the same, bit for bit."""
+"""With any checkpointing and offloading, outputs and gradients are the same, bit for bit."""
 
 from functools import cache
 from itertools import product

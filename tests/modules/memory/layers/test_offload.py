@@ -12,7 +12,7 @@ HALF, WHOLE = LayerSettings(offload=0.5), LayerSettings(offload=1.0)
 
 
 class Journal(Journeys):
-    """Also tells how many bytes of fetched copies are held now, and at most."""
+    """Also counts the bytes of fetched copies that are alive now, and at most."""
 
     def __init__(self):
         super().__init__()

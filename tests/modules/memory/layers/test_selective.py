@@ -1,4 +1,4 @@
-"""Selective checkpoints: products are kept, all else is repeated, and less is held than without."""
+"""Selective checkpoints: products are kept, all else is repeated, and less memory is in use."""
 
 import json
 from itertools import pairwise
@@ -119,7 +119,7 @@ def full_size_unet(monkeypatch):
 
 
 def _attention(query, key, value, *_, **__):
-    # On the meta device torch chooses the form that keeps the matrix, as no card does.
+    # On the meta device torch chooses the form that keeps the matrix, as no GPU does.
     return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(query, key, value)[0]
 
 

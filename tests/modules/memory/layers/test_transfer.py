@@ -45,7 +45,7 @@ def run(own, device):
 
 
 def managed(settings, *, trains=True):
-    """Layers on the pretended card, but for those that wait."""
+    """Layers on the pretended GPU, but for those that wait."""
     own = layers(trains=trains)
     offloaded = manage_layers(
         {"part": own}, settings, train_device=CUDA, offload_device=CPU

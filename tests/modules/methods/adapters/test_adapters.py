@@ -1,4 +1,4 @@
-"""What holds for every kind of adapter: what it computes, learns, keeps and writes."""
+"""What holds for every kind of adapter: what it computes, trains, keeps and writes."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Which layers get an adapter, of which size, and how fast each learns."""
+"""Which layers get an adapter, of which size, and how fast each trains."""
 
 import pytest
 import torch

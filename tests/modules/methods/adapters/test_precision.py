@@ -74,7 +74,7 @@ def test_lengths_come_whole_through_every_naming(tmp_path, naming, dtype):
     family, path = tiny.family(), tmp_path / "dora.safetensors"
     names = layer_names(family)
     export(Adapters.attach(family, section("dora"), seed=0), path, dtype=dtype, metadata={})
-    # Of outputs, since diffusers has no words for others.
+    # Of outputs, since diffusers has no names for others.
     layers = {
         layer: {**kinds, "dora_scale": torch.rand(len(kinds["lora_up.weight"]), 1)}
         for layer, kinds in read_lora(path, names).layers.items()

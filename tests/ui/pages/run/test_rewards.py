@@ -238,7 +238,7 @@ def test_the_bands_of_the_chart_are_as_high_as_spread_and_error(widgets, root):
     palette = widgets.theme.palette
     (spread,) = filled(chart.canvas, "polygon", palette["selected"])
     (band,) = filled(chart.canvas, "polygon", palette["validation_band"])
-    # Both are constant: ±0.4 over pictures, and ±0.1 of the held-out mean.
+    # Both are constant: ±0.4 over images, and ±0.1 of the validation mean.
     share = height_of(chart.canvas, spread) / height_of(chart.canvas, band)
     assert share == pytest.approx(0.4 / 0.1, rel=0.02)
 
@@ -301,7 +301,7 @@ def test_images_are_opened_and_followed_by_pointer_and_keys(begin, project):
     desk.wait_state(status="finished")
     desk.wait(lambda: "now · step 60" in desk.state["rewards"], "the last look")
     assert desk.state["banner"].startswith("Training finished")
-    desk.click("reward grid")  # the second picture of the base
+    desk.click("reward grid")  # the second image of the base
     desk.wait_state(focus="reward timeline")
     desk.wait(lambda: "color 0.510   sharpness 0.310" in desk.state["rewards"], "its rewards")
     desk.key("Right", "Down")

@@ -1,4 +1,4 @@
-"""What the card beside the settings says of a base model."""
+"""The summary card of a base model, next to the settings."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The real worker, which counts memory as if it had a graphics card of 8 GB: for pictures."""
+"""The real worker, which counts memory as if it had a GPU of 8 GB: for screenshots."""
 
 import io
 import json

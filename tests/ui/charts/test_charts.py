@@ -1,4 +1,4 @@
-"""What is drawn of memory and of held-out pictures, measured on the canvas."""
+"""The charts of memory and of validation images, measured on the canvas."""
 
 import pytest
 
