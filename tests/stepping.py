@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 import torch
@@ -141,9 +142,11 @@ class Training:
             keep=2,
         )
 
-    def save(self, folder: RunFolder, step: int) -> None:
-        record = CheckpointRecord(step, "digest", 0, {}, self.engine.state_dict())
-        self.checkpoints(folder).save(record)
+    def save(
+        self, folder: RunFolder, step: int, *, best_step: int | None = None, **told: str
+    ) -> Path:
+        record = CheckpointRecord(step, "digest", 0, {}, self.engine.state_dict(), **told)
+        return self.checkpoints(folder).save(record, best_step=best_step)
 
 
 def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:

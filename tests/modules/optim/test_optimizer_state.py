@@ -47,6 +47,7 @@ CASES = [
 CASES += [
     pytest.param(AdamW(lr=0.01), {**ROUNDED, "ema": True, "in_backward": True}, id="adamw-all"),
     pytest.param(Lion(), {"ema": True}, id="lion-ema"),
+    pytest.param(AdamW(), {"precision": "fp16"}, id="adamw-fp16"),
 ]
 
 
@@ -59,6 +60,7 @@ def test_ten_steps_equal_five_and_five_after_a_checkpoint(folder, section, optio
     other, _ = resumed(folder, section, **options)
     other.run(5, 10)
     assert equal(other.snapshot(), whole.snapshot())
+    assert other.engine.state_dict() == whole.engine.state_dict()
     if "ema" in options:
         assert equal(other.ema.state_dict(), whole.ema.state_dict())
         assert not equal(other.ema.state_dict(), whole.snapshot())

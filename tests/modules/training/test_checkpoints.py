@@ -1,38 +1,17 @@
 """Checkpoints: exact, atomic, pruned."""
 
 import errno
-from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
 
-from modules.optim.ema import Ema
-from modules.optim.freeze_schedule import FreezeSchedule
-from modules.optim.optimizer_state import OptimizerProgress
-from modules.optim.update import WeightUpdater
 from modules.training import checkpoints as state_module
-from modules.training.checkpoints import CheckpointRecord, Checkpoints, newest_record
-from modules.training.engine import MAX_OVERFLOWS_IN_A_ROW, Engine
+from modules.training.checkpoints import newest_record
+from modules.training.engine import MAX_OVERFLOWS_IN_A_ROW
+from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.errors import UserError
 from onetrainer.run.run_folder import STATE_FILE, create_run
-
-
-class Weights:
-    """The least that is a Method."""
-
-    def __init__(self, value=0.0):
-        self.weight = nn.Parameter(torch.full((3,), value))
-
-    def parameter_groups(self):
-        return []
-
-    def state_dict(self):
-        return {"weight": self.weight.detach()}
-
-    def load_state_dict(self, state):
-        with torch.no_grad():
-            self.weight.copy_(state["weight"])
+from tests.stepping import Training, equal
 
 
 @pytest.fixture
@@ -40,137 +19,84 @@ def folder(tmp_path):
     return create_run(tmp_path, name="run", config={})
 
 
-def checkpoints(folder, value=0.0, precision="fp32"):
-    method = Weights(value)
-    optimizer = torch.optim.AdamW([method.weight], lr=0.1)
-    engine = Engine(
-        device=torch.device("cpu"),
-        precision=precision,
-        updater=WeightUpdater(optimizer, rounding_seed=None, updates_independently=True),
-        freeze_schedule=FreezeSchedule([]),
-        gradient_clipping=1.0,
-    )
-    return Checkpoints(
-        folder=folder,
-        method=method,
-        optimizer=OptimizerProgress(optimizer, {"weight": method.weight}),
-        ema=Ema({"weight": method.weight}, decay=0.9, ramp=False, every=1, location="device"),
-        engine=engine,
-        keep=2,
-    )
+@pytest.fixture
+def made():
+    return Training(AdamW(), ema=True).run(0, 2)
 
 
-def step(made):
-    made.engine.begin(0)
-    made.engine.backward((made.method.weight**3 + made.method.weight).sum())
-    made.engine.clip_gradients()
-    made.engine.step()
-
-
-def record(number, made):
-    return CheckpointRecord(number, "digest", 10, {}, made.engine.state_dict())
-
-
-@pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_a_restored_run_goes_on_bit_for_bit(folder, precision):
-    made = checkpoints(folder, 2.0, precision)
-    step(made)
-    made.save(record(1, made))
-    step(made)
-    other = checkpoints(folder, 7.0, precision)
-    other.restore(newest_record(folder))
-    step(other)
-    assert torch.equal(other.method.weight, made.method.weight)
-    assert other.engine.state_dict() == made.engine.state_dict()
-
-
-def test_only_the_newest_are_kept(folder):
-    made = checkpoints(folder)
+def test_only_the_newest_are_kept(made, folder):
     for number in range(1, 5):
-        made.save(record(number, made))
+        made.save(folder, number)
     assert [number for number, _ in folder.complete_checkpoints()] == [3, 4]
-    made.save(record(5, made), best_step=3)
-    made.save(record(6, made), best_step=3)
+    made.save(folder, 5, best_step=3)
+    made.save(folder, 6, best_step=3)
     assert [number for number, _ in folder.complete_checkpoints()] == [3, 5, 6]
 
 
 @pytest.mark.parametrize("where", ["write_atomic", "_save_tensors", "sync_folder"])
-def test_a_save_that_fails_anywhere_leaves_the_old_checkpoint(folder, monkeypatch, where):
-    made = checkpoints(folder)
-    made.save(record(1, made))
+def test_a_save_that_fails_anywhere_leaves_the_old_checkpoint(made, folder, monkeypatch, where):
+    made.save(folder, 1)
 
     def fail(*_arguments):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(state_module, where, fail)
     with pytest.raises(UserError, match="no space left"):
-        made.save(record(2, made))
+        made.save(folder, 2)
     assert [number for number, _ in folder.complete_checkpoints()] == [1]
     assert not list(folder.checkpoints.glob("*.part"))
 
 
-def test_what_an_interrupted_save_left_is_cleaned_and_never_resumed_from(folder):
-    made = checkpoints(folder)
-    made.save(record(1, made))
+def test_what_an_interrupted_save_left_is_cleaned_and_never_resumed_from(made, folder):
+    made.save(folder, 1)
     (folder.checkpoints / "step-000002.part").mkdir()
     (folder.checkpoints / "step-000003").mkdir()  # a deletion that was interrupted
     assert newest_record(folder).step == 1
-    made.clean()
+    made.checkpoints(folder).clean()
     assert [path.name for path in folder.checkpoints.iterdir()] == ["step-000001"]
 
 
-def test_a_damaged_state_is_reported_with_a_message(folder):
-    made = checkpoints(folder)
-    path = made.save(record(1, made))
+def test_a_damaged_state_is_reported_with_a_message(made, folder):
+    path = made.save(folder, 1)
     (path / "state.json").write_text("{")
     with pytest.raises(UserError, match="step-000001"):
         newest_record(folder)
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.json"])
-def test_a_damaged_checkpoint_is_reported_with_a_message(folder, name):
-    made = checkpoints(folder)
-    step(made)
-    file = made.save(record(1, made)) / name
+def test_a_damaged_checkpoint_is_reported_with_a_message(made, folder, name):
+    file = made.save(folder, 1) / name
     file.write_bytes(file.read_bytes()[:1])
     with pytest.raises(UserError, match="step-000001"):
-        made.restore(newest_record(folder))
+        made.checkpoints(folder).restore(newest_record(folder))
 
 
-def test_fp16_gradients_that_overflow_move_nothing_and_lower_the_scale(folder):
-    made = checkpoints(folder, 2.0, "fp16")
-    scale = made.engine.state_dict()["scale"]
-    made.engine.begin(0)
-    made.engine.backward((made.method.weight * 1e38).sum())
-    made.engine.clip_gradients()
-    made.engine.step()
-    assert made.method.weight.tolist() == [2.0] * 3
+def test_overflows_move_nothing_lower_the_scale_and_are_reported_if_they_do_not_end():
+    made = Training(AdamW(), precision="fp16").run(0, 2)
+    before, scale = made.snapshot(), made.engine.state_dict()["scale"]
+    for weight in made.weights.values():
+        weight.register_hook(lambda gradient: gradient * float("inf"))
+    made.step(2)
+    assert equal(made.snapshot(), before)
     assert made.engine.state_dict()["scale"] == scale / 2
-
-
-def test_overflows_that_do_not_end_are_reported_with_a_message(folder):
-    made = checkpoints(folder, 2.0, "fp16")
     with pytest.raises(UserError, match="overflow"):
-        for step in range(MAX_OVERFLOWS_IN_A_ROW):
-            made.engine.begin(step)
-            made.engine.backward((made.method.weight * float("inf")).sum())
-            made.engine.clip_gradients()
-            made.engine.step()
+        made.run(3, 2 + MAX_OVERFLOWS_IN_A_ROW)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_gradients_are_clipped_by_their_common_norm(folder, precision):
-    made = checkpoints(folder, 2.0, precision)
-    norms = []
-    made.engine._updater.optimizer.register_step_pre_hook(
-        lambda *_: norms.append(float(made.method.weight.grad.norm()))
-    )
-    step(made)  # 3 * 2^2 + 1 in each of three weights
-    assert norms == [pytest.approx(1.0, abs=1e-5)]
+def test_gradients_are_clipped_by_their_common_norm(precision):
+    made, norms = Training(AdamW(), precision=precision, clipping=1e-3), []
+
+    def count(*_):
+        each = [weight.grad.norm() for weight in made.weights.values()]
+        norms.append(float(torch.stack(each).norm()))
+
+    made.optimizer.register_step_pre_hook(count)
+    made.step(1)
+    assert norms == [pytest.approx(1e-3, rel=1e-4)]
 
 
-def test_a_record_of_an_earlier_version_is_read(folder):
-    made = checkpoints(folder)
-    path = made.save(replace(record(1, made), validation="images@2")) / STATE_FILE
+def test_a_record_of_an_earlier_version_is_read(made, folder):
+    path = made.save(folder, 1, validation="images@2") / STATE_FILE
     path.write_text(path.read_text().replace('"validation"', '"held_out"'))
     assert newest_record(folder).validation == "images@2"
