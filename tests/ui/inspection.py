@@ -16,7 +16,7 @@ from ui.app import App
 from ui.background.dataset_preview import format_bucket
 from ui.background.pump import Pump
 from ui.forms.editors import EntryEditor
-from ui.model.preset_origin import Source
+from ui.model.preset_origin import PresetOrigin
 from ui.pages.preview.page import PreviewPage
 from ui.pages.run.page import RunPage
 from ui.pages.runs.page import RunsPage
@@ -141,7 +141,7 @@ def _state(app: App, timing: Timing) -> Answer:
         "banner": run.banner.text if isinstance(run, RunPage) else "",
         "message": _message(app),
         "problems": [str(problem) for problem in app.draft.problems],
-        "preset": app.draft.source.name,
+        "preset": app.draft.origin.name,
         "changed": app.draft.changed(),
         "marks": _marks(app),
         "gap_ms": timing.gap_ms,
@@ -310,7 +310,7 @@ def _begin(app: App, path: str, mode: str) -> Answer:
         if isinstance(view, PreviewPage):
             view.check.check.answer = view.plan.query.answer = None
             view.check._groups, view.check._shown, view.plan._shown = [], None, None
-    app.draft.restore({}, {}, Source())
+    app.draft.restore({}, {}, PresetOrigin())
     app.draft.load(Path(path))
     app.shell._hide_bar()
     app.root.geometry(app._default_size())

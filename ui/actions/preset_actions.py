@@ -13,7 +13,7 @@ from ui.dialogs.file_dialogs import choose_preset
 from ui.dialogs.preset_list import PresetMenu
 from ui.model.draft import Draft
 from ui.model.form_fields import display_text, edit_text
-from ui.model.preset_origin import Source
+from ui.model.preset_origin import PresetOrigin
 
 _FORBIDDEN = '\\:*?"<>|'
 
@@ -33,8 +33,8 @@ class PresetActions:
 
     def open_file(self) -> None:
         """Let the user choose a preset file and load it."""
-        source = self._context.draft.source.path
-        path = choose_preset(str(source) if source else "")
+        current = self._context.draft.origin.path
+        path = choose_preset(str(current) if current else "")
         if path:
             self.load(Path(path))
 
@@ -66,17 +66,17 @@ class PresetActions:
         loaded = draft.last_change
         changes = f"{count} changes were" if count != 1 else "change was"
         self._context.act.show_message(
-            f"Opened {draft.source.name}; your {changes} replaced.",
+            f"Opened {draft.origin.name}; your {changes} replaced.",
             Offer("Undo", "undo open", draft.undo, lambda: draft.last_change is loaded),
         )
 
     def save(self) -> bool:
         """Save over the preset, or ask for a name; return whether it was saved."""
         self._context.act.commit()
-        source = self._context.draft.source
-        if source.path is None or not source.can_overwrite:
+        origin = self._context.draft.origin
+        if origin.path is None or not origin.can_overwrite:
             return self.save_as()
-        return self._save(source.path, source.description)
+        return self._save(origin.path, origin.description)
 
     def save_as(self) -> bool:
         """Ask for a name and save; return whether the preset was saved."""
@@ -88,8 +88,8 @@ class PresetActions:
             show_problems(context, error.problems)
             return False
         folder = user_folder() / "presets"
-        source = context.draft.source
-        name, description = suggested_name(source)
+        origin = context.draft.origin
+        name, description = suggested_name(origin)
         hint = f"Saved in {folder}"
         while True:
             name, description = ask_name(context, name=name, hint=hint, description=description)
@@ -99,7 +99,7 @@ class PresetActions:
             path = folder / f"{name.removesuffix('.json').strip('/')}.json"
             if wrong:
                 hint = f"⚠ {wrong}"
-            elif path.exists() and path != source.path and not self._may_replace(path):
+            elif path.exists() and path != origin.path and not self._may_replace(path):
                 hint = "⚠ A preset with this name already exists."
             else:
                 return self._save(path, description)
@@ -119,7 +119,7 @@ class PresetActions:
             for path in draft.changed()
             for now in [_value_text(draft, path, draft.value(path))]
         ]
-        answer = list_changes(context, draft.source.name, lines)
+        answer = list_changes(context, draft.origin.name, lines)
         if answer == "reset":
             self.reset()
         elif answer:
@@ -171,14 +171,14 @@ class PresetActions:
         return True
 
 
-def suggested_name(source: Source) -> tuple[str, str]:
-    """Return a name and a description for a new preset; those of the source if it is the user's."""
-    if source.can_overwrite and source.name:
-        return source.name, source.description
-    is_built_in = source.path is not None and source.path.is_relative_to(BUILT_IN)
+def suggested_name(origin: PresetOrigin) -> tuple[str, str]:
+    """Return a name and a description for a new preset; the loaded one's if it is the user's."""
+    if origin.can_overwrite and origin.name:
+        return origin.name, origin.description
+    is_built_in = origin.path is not None and origin.path.is_relative_to(BUILT_IN)
     if is_built_in:
-        return f"my-{source.name.rpartition('/')[2]}", ""
-    return source.name or "my-preset", ""
+        return f"my-{origin.name.rpartition('/')[2]}", ""
+    return origin.name or "my-preset", ""
 
 
 def name_error(name: str) -> str:

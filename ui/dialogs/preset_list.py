@@ -56,7 +56,7 @@ class PresetMenu:
 
     def _add_file_lines(self) -> None:
         draft, act = self._context.draft, self._context.act
-        name = draft.source.name
+        name = draft.origin.name
         self._add("  Open a file…", act.open_preset, keys="Ctrl+O")
         self._add("  Save", act.save_preset, keys="Ctrl+S", is_possible=draft.is_dirty)
         self._add("  Save as…", act.save_preset_as, keys="Ctrl+Shift+S")
@@ -120,7 +120,7 @@ class PresetMenu:
         menu.add_command(label=label, accelerator=f"{line[1]}  ", command=load)
 
     def _is_open(self, path: Path) -> bool:
-        return path == self._context.draft.source.path
+        return path == self._context.draft.origin.path
 
     def _mark(self, *, is_current: bool) -> str:
         """Return a check mark or an equally wide space, so that all lines are aligned."""

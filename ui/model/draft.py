@@ -13,7 +13,7 @@ from onetrainer.presets.presets import Preset, value_at
 from onetrainer.rules.rules import check_rules
 from onetrainer.run.user_folder import user_folder
 from ui.model import preset_fields
-from ui.model.preset_origin import Source, require_outside_run
+from ui.model.preset_origin import PresetOrigin, require_outside_run
 from ui.model.variants import (
     Edits,
     Variants,
@@ -46,13 +46,13 @@ class Snapshot:
 
     Attributes:
         path: Setting that was changed then; "" if several were.
-        loaded: Base and source before another config was loaded; None for all other changes.
+        loaded: Base and origin before another config was loaded; None for all other changes.
     """
 
     path: str
     document: Document
     edits: Edits
-    loaded: tuple[Document, Source] | None = None
+    loaded: tuple[Document, PresetOrigin] | None = None
 
 
 class Draft:
@@ -66,7 +66,7 @@ class Draft:
     """
 
     def __init__(self) -> None:
-        self.source = Source()
+        self.origin = PresetOrigin()
         self.variants: Variants = variants_in({})
         self.base: Document = defaults_in(self.variants)
         self.document: Document = self.base
@@ -144,7 +144,7 @@ class Draft:
 
     def reset_all(self) -> None:
         """Reset every setting to its loaded or saved value; can be undone."""
-        kept = {p: self.value(p) for p in _REQUIRED if p in self.source.user_settings}
+        kept = {p: self.value(p) for p in _REQUIRED if p in self.origin.user_settings}
         document = self.base
         for path, value in kept.items():
             document = presets.with_value(document, path, value)
@@ -173,7 +173,7 @@ class Draft:
 
         A model path and image folder that the preset leaves to the user never count as changed.
         """
-        if path in _REQUIRED and path in self.source.user_settings:
+        if path in _REQUIRED and path in self.origin.user_settings:
             return False
         return self.value(path) != self.base_value(path)
 
@@ -249,23 +249,23 @@ class Draft:
         Raises:
             UserError: If the file cannot be read or holds invalid values.
         """
-        document, source = preset_fields.open_config(path, preset, self.value)
+        document, origin = preset_fields.open_config(path, preset, self.value)
         # What the user has changed, now or under an earlier preset.
         paths = (setting.path for setting in settings_in(self.variants))
         changed = [p for p in paths if self.value(p) != self.base_value(p)]
-        changed += [p for p in self.source.user_settings if not self.is_default(p)]
+        changed += [p for p in self.origin.user_settings if not self.is_default(p)]
         replaced = [p for p in dict.fromkeys(changed) if self.value(p) != value_at(document, p)]
-        if (document, document, source) != (self.document, self.base, self.source):
-            self._push_undo("", loaded=(self.base, self.source))
+        if (document, document, origin) != (self.document, self.base, self.origin):
+            self._push_undo("", loaded=(self.base, self.origin))
             self._redo.clear()
-        self.source, self._edits = source, {}
+        self.origin, self._edits = origin, {}
         self.base = self.document = document
         self._loaded()
         return replaced
 
-    def restore(self, document: Document, base: Document, source: Source) -> None:
+    def restore(self, document: Document, base: Document, origin: PresetOrigin) -> None:
         """Restore the draft of an earlier window."""
-        self.source, self.base = source, migrated_document(base)
+        self.origin, self.base = origin, migrated_document(base)
         self.document = migrated_document(document)
         self._edits = edits_between(self.base, self.document)
         self._undo.clear()
@@ -284,7 +284,7 @@ class Draft:
         name = path.stem
         if path.is_relative_to(folder := user_folder() / "presets"):
             name = path.relative_to(folder).with_suffix("").as_posix()
-        self.source = Source(name, path, True, description)
+        self.origin = PresetOrigin(name, path, True, description)
         before, self.document = self.document, config.model_dump(mode="json")
         self.base = self.document
         # Relative paths have become absolute.
@@ -308,7 +308,7 @@ class Draft:
         self._redo.clear()
         self._changed()
 
-    def _push_undo(self, path: str, *, loaded: tuple[Document, Source] | None = None) -> None:
+    def _push_undo(self, path: str, *, loaded: tuple[Document, PresetOrigin] | None = None) -> None:
         self._undo.append(Snapshot(path, self.document, self._edits, loaded))
         del self._undo[:-_DEEPEST_UNDO]
 
@@ -316,11 +316,11 @@ class Draft:
         if not back:
             return
         before = back.pop()
-        loaded = (self.base, self.source) if before.loaded is not None else None
+        loaded = (self.base, self.origin) if before.loaded is not None else None
         forth.append(Snapshot(before.path, self.document, self._edits, loaded))
         self.document, self._edits = before.document, before.edits
         if before.loaded is not None:
-            self.base, self.source = before.loaded
+            self.base, self.origin = before.loaded
             self.load_count += 1
         self._changed()
 

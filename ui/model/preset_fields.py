@@ -9,7 +9,7 @@ from onetrainer.errors import Problem
 from onetrainer.json_file import Document
 from onetrainer.presets import presets
 from onetrainer.presets.presets import Preset
-from ui.model.preset_origin import Source, run_folder_of, without_demo_value
+from ui.model.preset_origin import PresetOrigin, run_folder_of, without_demo_value
 from ui.model.variants import (
     all_settings,
     defaults_in,
@@ -51,7 +51,7 @@ def is_built_in(path: Path) -> bool:
 
 def open_config(
     path: Path, preset: Preset | None, value: Callable[[str], object]
-) -> tuple[Document, Source]:
+) -> tuple[Document, PresetOrigin]:
     """Return the document that a config file stands for, and where it is from.
 
     A built-in preset leaves some settings to the user. Any other file must train the same here as
@@ -75,7 +75,9 @@ def open_config(
     run = run_folder_of(path)
     name = preset.name if preset else run.name if run else path.stem
     can_overwrite = run is None and not is_built_in(path)
-    return document, Source(name, path, can_overwrite, str(loaded.get("description", "")), left)
+    return document, PresetOrigin(
+        name, path, can_overwrite, str(loaded.get("description", "")), left
+    )
 
 
 def portable_config(config: TrainConfig) -> TrainConfig:

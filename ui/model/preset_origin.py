@@ -15,7 +15,7 @@ _DEMO_NAMES = frozenset(config["output"]["name"] for config in _DEMO)
 
 
 @dataclass(frozen=True)
-class Source:
+class PresetOrigin:
     """Where the values of a draft were loaded from.
 
     Attributes:

@@ -8,7 +8,7 @@ from onetrainer.json_file import Document
 from onetrainer.run.run_folder import write_atomic
 from onetrainer.run.user_folder import user_folder
 from ui.model.draft import Draft
-from ui.model.preset_origin import Source
+from ui.model.preset_origin import PresetOrigin
 from ui.theme.palette import Mode
 
 
@@ -27,11 +27,11 @@ class WindowState:
 
     def store_draft(self, draft: Draft) -> None:
         """Copy the draft into the state."""
-        source = draft.source
-        self.preset = {"name": source.name, "description": source.description}
-        if source.path is not None:
-            self.preset |= {"path": str(source.path), "own": "yes" if source.can_overwrite else ""}
-            self.preset["leaves"] = " ".join(source.user_settings)
+        origin = draft.origin
+        self.preset = {"name": origin.name, "description": origin.description}
+        if origin.path is not None:
+            self.preset |= {"path": str(origin.path), "own": "yes" if origin.can_overwrite else ""}
+            self.preset["leaves"] = " ".join(origin.user_settings)
         self.draft, self.base = draft.document, draft.base
 
     def restore_draft(self, draft: Draft) -> None:
@@ -39,14 +39,14 @@ class WindowState:
         if not self.draft:
             return
         path = self.preset.get("path", "")
-        source = Source(
+        origin = PresetOrigin(
             self.preset.get("name", ""),
             Path(path) if path else None,
             bool(self.preset.get("own")),
             self.preset.get("description", ""),
             tuple(self.preset.get("leaves", "").split()),
         )
-        draft.restore(self.draft, self.base, source)
+        draft.restore(self.draft, self.base, origin)
 
 
 def state_file() -> Path:

@@ -64,7 +64,7 @@ class Header:
 
     def refresh(self, draft: Draft, *, start_blocked_reason: str, is_checking: bool) -> None:
         """Show the name and changes of the draft, and whether Start is enabled."""
-        name = draft.source.name or "No preset"
+        name = draft.origin.name or "No preset"
         if len(name) > _MAX_NAME_LENGTH:
             name = "…" + name[-_MAX_NAME_LENGTH:]
         self.presets.set_text(f"{name}  ▾")
@@ -72,7 +72,7 @@ class Header:
         self._changes.configure(text=f"● {counted(changes, 'change')}")
         pad = (self._gap, 0)
         show(self._changes, bool(changes), side="left", padx=pad, before=self.save.widget)
-        is_saved = bool(draft.source.name) and not draft.is_dirty
+        is_saved = bool(draft.origin.name) and not draft.is_dirty
         self.save.enable("There are no changes." if is_saved else "")
         self.start.set_text("Checking…" if is_checking else "▶  Start")
         self.start.enable(

@@ -34,7 +34,7 @@ def concepts(*folders):
 def open_with(draft, values):
     """As if a config with these folders had been opened."""
     draft.set(LIST, values)
-    draft.restore(draft.document, draft.document, draft.source)
+    draft.restore(draft.document, draft.document, draft.origin)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from ui.actions.preset_actions import name_error, suggested_name
 from ui.background.folder_summary import FolderSummary, summarize_folder
 from ui.messages.problems import fix_label, problem_text
 from ui.model.draft import PENDING, Draft
-from ui.model.preset_origin import Source
+from ui.model.preset_origin import PresetOrigin
 from ui.pages.run.banner import stopped_message
 from ui.pages.runs.page import in_words as standing_in_words
 from ui.pages.samples.page import extent
@@ -230,10 +230,10 @@ def test_the_first_folder_is_the_one_that_a_run_reads(draft):
 
 def test_a_new_preset_begins_with_a_name_of_its_own():
     for source, proposed in [
-        (Source(), ("my-preset", "")),
-        (Source("sd15/lora", BUILT_IN / "sd15/lora.json", False, "Theirs"), ("my-lora", "")),
-        (Source("paper-001", Path("/r/paper-001/config.json"), False, ""), ("paper-001", "")),
-        (Source("mine", Path("/p/mine.json"), True, "My words"), ("mine", "My words")),
+        (PresetOrigin(), ("my-preset", "")),
+        (PresetOrigin("sd15/lora", BUILT_IN / "sd15/lora.json", False, "Theirs"), ("my-lora", "")),
+        (PresetOrigin("paper-001", Path("/r/paper-001/config.json"), False, ""), ("paper-001", "")),
+        (PresetOrigin("mine", Path("/p/mine.json"), True, "My words"), ("mine", "My words")),
     ]:
         assert suggested_name(source) == proposed, (source, proposed)
 

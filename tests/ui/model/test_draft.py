@@ -74,7 +74,7 @@ def test_a_saved_preset_is_found_and_means_the_same(draft, home):
     path = user_folder() / "presets" / "mine.json"
     draft.save(path, description="Mine")
     assert not draft.is_dirty
-    assert draft.source.name == "mine"
+    assert draft.origin.name == "mine"
     assert "mine" in [preset.name for preset in find_presets()]
     assert resolve(load_document(path), source="") == draft.config()
 
@@ -99,7 +99,7 @@ def test_a_run_s_settings_are_no_preset_to_save_over(draft, tmp_path):
     run = create_run(tmp_path, name="paper", config=draft.document)
     kept = run.config.read_text()
     draft.load(run.config)
-    assert (draft.source.name, draft.source.can_overwrite) == ("paper-001", False)
+    assert (draft.origin.name, draft.origin.can_overwrite) == ("paper-001", False)
     draft.set("training.steps", 77)
     with pytest.raises(UserError, match="paper-001"):
         draft.save(run.config)
@@ -166,14 +166,14 @@ def test_the_demo_s_own_things_do_not_go_into_another_preset(home, tmp_path):
 
 def test_undo_goes_back_over_another_preset_and_redo_forth(draft):
     draft.set("training.steps", 61)
-    before = (draft.document, draft.base, draft.source)
+    before = (draft.document, draft.base, draft.origin)
     draft.load(BUILT_IN / "sdxl" / "lora.json")
-    after = (draft.document, draft.base, draft.source)
+    after = (draft.document, draft.base, draft.origin)
     draft.undo()
-    assert (draft.document, draft.base, draft.source) == before
+    assert (draft.document, draft.base, draft.origin) == before
     assert draft.changed() == ["training.steps"]
     draft.redo()
-    assert (draft.document, draft.base, draft.source) == after
+    assert (draft.document, draft.base, draft.origin) == after
     draft.undo()
     draft.undo()
     assert not draft.is_dirty
@@ -184,7 +184,7 @@ def test_undoing_a_change_does_not_undo_that_the_preset_was_saved(draft, tmp_pat
     draft.set("training.steps", 61)
     draft.save(tmp_path / "mine.json")
     draft.undo()
-    assert (draft.source.name, draft.changed()) == ("mine", ["training.steps"])
+    assert (draft.origin.name, draft.changed()) == ("mine", ["training.steps"])
 
 
 def test_loading_names_the_settings_that_it_replaces(draft, tmp_path):

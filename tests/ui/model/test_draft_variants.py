@@ -61,7 +61,7 @@ def test_a_draft_of_last_time_keeps_what_was_opened_and_what_was_changed(draft):
     draft.set("method.rank", 24)
     draft.set("method.kind", "dora")
     again = Draft()
-    again.restore(draft.document, base, draft.source)
+    again.restore(draft.document, base, draft.origin)
     again.set("method.kind", "loha")
     assert again.value("method.rank") == 24
     assert again.changed() == ["method.kind", "method.rank"]
@@ -164,7 +164,7 @@ def test_a_draft_of_version_1_is_brought_up_to_date(home, draft):
         "optimizer": {"kind": "adamw", "lr": 0.002, "text_encoder_lr": 1e-5},
         "schedule": {"kind": "cosine", "warmup_steps": 3},
     }
-    draft.restore(old, old, draft.source)
+    draft.restore(old, old, draft.origin)
     assert [problem.path for problem in errors_of(draft)] == ["data.folder"]
     assert draft.value("method.text_encoders.te1.train") is True
     assert draft.value("method.text_encoders.te2.lr") == 1e-5
@@ -174,7 +174,7 @@ def test_a_draft_of_version_1_is_brought_up_to_date(home, draft):
 
 def test_a_draft_of_a_newer_version_gives_what_is_known_of_it(home, draft):
     newer = {"version": 99, "optimizer": {"kind": "unheard-of", "lr": 0.002}, "method": 3}
-    draft.restore(newer, {}, draft.source)
+    draft.restore(newer, {}, draft.origin)
     assert draft.value("optimizer.lr") == 0.002
     assert draft.value("method.rank") == 16
 

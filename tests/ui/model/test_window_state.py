@@ -7,7 +7,7 @@ def test_what_is_being_edited_comes_back(home, project):
     draft, other = Draft(), Draft()
     draft.load(project)
     draft.load(BUILT_IN / "sd15" / "lora.json")
-    assert draft.source.user_settings
+    assert draft.origin.user_settings
     draft.set("training.steps", "many")
     state = WindowState(mode="light", geometry="1000x700+1+2", run_folder="/runs/a-001")
     state.store_draft(draft)
@@ -20,7 +20,7 @@ def test_what_is_being_edited_comes_back(home, project):
         "/runs/a-001",
     )
     assert other.document == draft.document
-    assert other.source == draft.source
+    assert other.origin == draft.origin
     assert other.changed() == ["training.steps"]
 
 
