@@ -22,7 +22,8 @@ FORMAT = 2
 
 LATENTS, MASK, INPUT_MASK, MASKED_IMAGE = "latents", "mask", "hole", "seen"
 """Names in keys: an image's latents; its training mask; the mask that a model is given to fill; the
-latents of the image that it is given with it, masked or a separate one."""
+latents of the image that it is given with it, masked or a separate one. As existing caches have
+them: other names would encode everything again."""
 
 _CELL_WITHOUT_KEY = 8
 """Pixels per value of those masks whose keys do not say it, as every mask's once did not."""

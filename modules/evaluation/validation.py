@@ -90,6 +90,7 @@ class Grid:
     def _noise(self, name: str, shape: torch.Size, level: int, number: int) -> torch.Tensor:
         # Different noise at each level: the mean over levels is then less noisy.
         image = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+        # The purpose is part of the seed: another word would change every validation loss.
         generator = seeds.generator(self.seed, "held-out-noise", image, level, number)
         return torch.randn(shape, generator=generator)
 

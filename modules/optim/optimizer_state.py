@@ -17,7 +17,7 @@ from modules.formats.files.optimizer_state import Packer, unpack_entries, unpack
 from modules.optim.update import EXTERNAL_KEYS
 
 LAYOUT = 2
-GIVEN = "given"  # for a setting that is neither a boolean nor empty
+OTHER = "given"  # for a setting that is neither a boolean nor empty; stored in checkpoints
 PAGED = frozenset({"state1", "state2"})
 """The state that bitsandbytes keeps in paged memory, which can be moved out of a GPU."""
 
@@ -159,7 +159,7 @@ class OptimizerProgress:
                 old = before.get(names[weight])
                 if old is not None:
                     keys = old.keys() | now
-                    changed |= {k for k in keys if old.get(k, GIVEN) != now.get(k, GIVEN)}
+                    changed |= {k for k in keys if old.get(k, OTHER) != now.get(k, OTHER)}
         return sorted(changed)
 
     def _changed(self, number: int) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def _switches(group: Mapping[str, Any]) -> dict[str, object]:
     has a beta 1. The values of numbers do not matter.
     """
     switches = {key: _switch(value) for key, value in group.items()}
-    return {key: switch for key, switch in switches.items() if switch != GIVEN}
+    return {key: switch for key, switch in switches.items() if switch != OTHER}
 
 
 def _switch(value: object) -> object:
@@ -187,8 +187,8 @@ def _switch(value: object) -> object:
             return value
         case tuple() | list():
             entries = [_switch(entry) for entry in value]
-            return GIVEN if all(entry == GIVEN for entry in entries) else entries
-    return GIVEN
+            return OTHER if all(entry == OTHER for entry in entries) else entries
+    return OTHER
 
 
 def _to_device(value: object, device: torch.device) -> object:

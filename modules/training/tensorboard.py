@@ -107,6 +107,7 @@ class Board:
             self._point(f"reward/{name}", value, event.step)
 
     def _write_evaluation(self, event: Evaluated) -> None:
+        # Tags stay, so that a resumed run goes on in its own curves.
         self._point("held-out/all", event.reward, event.step)
         for name, stats in event.rewards.items():
             if stats["mean"] is not None:

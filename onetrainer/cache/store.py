@@ -25,7 +25,7 @@ _WASTE = 0.25
 
 _OLD_FOLDER = re.compile(r"[0-9a-f]{2}")
 _OLD_NAME = re.compile(r"[0-9a-f]{64}\.safetensors")
-_IMAGE_INDEX_NAME = "pictures.sqlite"
+_IMAGE_INDEX_NAME = "pictures.sqlite"  # as in existing caches
 
 
 @dataclass(frozen=True)

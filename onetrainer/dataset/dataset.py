@@ -292,4 +292,5 @@ def _split_key(item: Item, section: Validation, concepts: Sequence[ConceptSettin
     # Otherwise 1.png of twenty folders would be split off from all or none of them.
     if section.split_by == "folders" and concept.identity:
         name = f"{concept.identity}/{name}"
+    # The text decides which images are split off: another word would move them.
     return hashlib.sha256(f"{section.seed}:held-out:{name}".encode()).digest()

@@ -16,7 +16,7 @@ from threading import Lock
 
 from onetrainer.images.header import Header, file_stamp
 
-FILE_NAME = "pictures.sqlite"
+FILE_NAME = "pictures.sqlite"  # as in existing caches
 
 MAX_FACTS = 600_000
 """Three for each of 200,000 images; the least recently used ones are removed first. Measured:

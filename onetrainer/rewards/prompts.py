@@ -58,6 +58,7 @@ def prompts_of(config: TrainConfig) -> PromptSplit:
         return PromptSplit(prompts, prompts[: evaluation.max_prompts], prompts)
 
     def rank(prompt: str) -> bytes:
+        # The text decides which prompts are split off: another word would move them.
         text = f"{config.training.seed}:held-out prompt:{prompt}"
         return hashlib.sha256(text.encode()).digest()
 
