@@ -7,7 +7,7 @@ import torch
 
 from modules.families.prompts.prompts import CHUNK
 from modules.forecast.model import Stage
-from modules.forecast.operator_costs import Machine, OperatorCounter
+from modules.forecast.operator_costs import DeviceSpeed, OperatorCounter
 from modules.interfaces import Family
 from modules.meta_device.device import DEVICE
 from onetrainer.cache.run_entries import open_image_index
@@ -23,18 +23,20 @@ MAX_LISTED = 20
 _CAPTION = "a picture"
 
 
-def forecast_dataset(stage: Stage, machine: Machine | None, headers: HeaderCache) -> dict[str, Any]:
+def forecast_dataset(
+    stage: Stage, speed: DeviceSpeed | None, headers: HeaderCache
+) -> dict[str, Any]:
     """Return `Forecast.data` of a run; empty without images or if they cannot be read.
 
-    machine: None for another machine than this one, whose speed is unknown. headers: Images'
+    speed: None for another device than this one, whose speed is unknown. headers: Images'
     headers that were read already.
     """
     plan = _read_dataset(stage.config, headers)
     if plan is None:
         return {}
     facts: dict[str, Any] = {}
-    if machine is not None and (plan.cache.latents or plan.cache.captions):
-        facts["caching_seconds"] = _caching_seconds(stage, plan, machine)
+    if speed is not None and (plan.cache.latents or plan.cache.captions):
+        facts["caching_seconds"] = _caching_seconds(stage, plan, speed)
     if not uses_images_only(stage.config):
         has_embeddings = bool(stage.config.embeddings.tokens)
         facts |= long_captions(
@@ -82,7 +84,7 @@ def _read_dataset(config: TrainConfig, headers: HeaderCache) -> DatasetPreview |
         return None  # the images may come later
 
 
-def _caching_seconds(stage: Stage, plan: DatasetPreview, machine: Machine) -> float:
+def _caching_seconds(stage: Stage, plan: DatasetPreview, speed: DeviceSpeed) -> float:
     """Return the time of encoding; images are read in parallel."""
     family, bucket = stage.model.attached.family, stage.bucket
     seconds = 0.0
@@ -90,10 +92,10 @@ def _caching_seconds(stage: Stage, plan: DatasetPreview, machine: Machine) -> fl
         if plan.cache.latents:
             with OperatorCounter() as work:
                 family.encode_images(torch.zeros(1, 3, bucket.height, bucket.width, device=DEVICE))
-            each = machine.seconds(work) / (bucket.width * bucket.height)
+            each = speed.seconds(work) / (bucket.width * bucket.height)
             seconds += each * plan.cache.pixels
         if plan.cache.captions:
             with OperatorCounter() as work:
                 family.encode_text([_CAPTION])
-            seconds += machine.seconds(work) * plan.cache.captions
+            seconds += speed.seconds(work) * plan.cache.captions
     return seconds

@@ -1,4 +1,4 @@
-"""Estimated compute time: what operators do, and how fast the machine is.
+"""Estimated compute time: what operators do, and how fast the device is.
 
 An operator takes as long as its arithmetic, its memory traffic or its call, whichever is longest
 (the roofline model: Williams et al. 2009, doi:10.1145/1498765.1498785).
@@ -52,7 +52,7 @@ class Operation(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Machine:
+class DeviceSpeed:
     """Speed of a device.
 
     Attributes:
@@ -145,7 +145,7 @@ _TEXT = 77  # tokens
 _MEASURED_VARIANTS: tuple[OperatorKind, ...] = ("product", "convolution", "attention")
 
 
-def measure_machine(device: torch.device, dtype: torch.dtype) -> Machine:
+def measure_device(device: torch.device, dtype: torch.dtype) -> DeviceSpeed:
     """Measure how fast a device is now, in about a second.
 
     Operators reach less in a network than alone. The factor is measured with two blocks of a UNet,
@@ -170,10 +170,10 @@ def measure_machine(device: torch.device, dtype: torch.dtype) -> Machine:
     call_seconds = _duration(small) / work.operations.total()
     with OperatorCounter() as work:
         large()
-    ideal = Machine(flops, bytes_per_second, call_seconds)
+    ideal = DeviceSpeed(flops, bytes_per_second, call_seconds)
     slower = max(1.0, _duration(large) / ideal.seconds(work))
     flops = {key: rate / slower for key, rate in flops.items()}
-    return Machine(flops, bytes_per_second / slower, call_seconds)
+    return DeviceSpeed(flops, bytes_per_second / slower, call_seconds)
 
 
 def _unet_blocks(

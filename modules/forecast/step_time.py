@@ -1,4 +1,4 @@
-"""Time of a step and of a run: the compute of each network's passes, by the machine's speed.
+"""Time of a step and of a run: the compute of each network's passes, by the device's speed.
 
 Counts the UNet, the VAE decoder and the rewards; not weight updates, file reads and copies of
 offloading.
@@ -16,7 +16,7 @@ from torch import Tensor
 from modules.assembly.rewards import rollout_of
 from modules.data.prompts import time_ids_of
 from modules.forecast.model import Stage
-from modules.forecast.operator_costs import Machine, OperatorCounter
+from modules.forecast.operator_costs import DeviceSpeed, OperatorCounter
 from modules.memory.precision import autocast
 from modules.meta_device.device import DEVICE
 from modules.sampling.rollout import Rollout
@@ -56,20 +56,20 @@ class PassSeconds:
         )
 
 
-def forecast_time(stage: Stage, machine: Machine | None, where: str) -> dict[str, Any]:
+def forecast_time(stage: Stage, speed: DeviceSpeed | None, where: str) -> dict[str, Any]:
     """Return `Forecast.time` of a run; empty if it never runs the UNet.
 
-    machine: None for another machine than this one, for which only passes are
-    counted. where: Name of the machine in messages, such as "on this processor".
+    speed: None for another device than this one, for which only passes are
+    counted. where: Name of the device in messages, such as "on this processor".
     """
     cost = cost_of(stage.config)
     parts = cost.step.by_purpose()
     if not parts:
         return {}
     found: dict[str, Any] = {"unet_calls": sum(parts.values()), "parts": parts}
-    if machine is None:
+    if speed is None:
         return found
-    seconds = _seconds(stage, machine)
+    seconds = _seconds(stage, speed)
     step = seconds.of(cost.step)
     run = (
         step * cost.steps
@@ -80,8 +80,8 @@ def forecast_time(stage: Stage, machine: Machine | None, where: str) -> dict[str
     return found | {"seconds": step, "run_seconds": run, "message": message}
 
 
-def _seconds(stage: Stage, machine: Machine) -> PassSeconds:
-    config, family, passes = stage.config, stage.model.attached.family, _Passes(stage, machine)
+def _seconds(stage: Stage, speed: DeviceSpeed) -> PassSeconds:
+    config, family, passes = stage.config, stage.model.attached.family, _Passes(stage, speed)
     stage.model.attached.method.train(True)
     section, mixer = config.objective, stage.model.mixer
     ordinary = passes.with_gradient(passes.predicted) / passes.rows
@@ -113,9 +113,9 @@ class _Passes:
         rows: Latents per UNet call, including both halves of guidance.
     """
 
-    def __init__(self, stage: Stage, machine: Machine) -> None:
+    def __init__(self, stage: Stage, speed: DeviceSpeed) -> None:
         self._stage = stage
-        self._machine = machine
+        self._speed = speed
         self._family = stage.model.attached.family
         section, batch = stage.config.objective, stage.config.training.batch_size
         self._size = stage.bucket.width, stage.bucket.height
@@ -125,13 +125,13 @@ class _Passes:
             self.rows = batch * passes_per_step(section.rollout.guidance)
         with torch.no_grad(), self._autocast():
             self._text = self._family.encode_text([_CAPTION]).repeated(self.rows)
-        self._frames = time_ids_of(self._size, self.rows).to(DEVICE)
+        self._time_ids = time_ids_of(self._size, self.rows).to(DEVICE)
 
     def without_gradient(self, compute: Callable[[Tensor], Tensor]) -> float:
         """Return the seconds of a computation on the latents of one image, without gradients."""
         with torch.no_grad(), self._autocast(), OperatorCounter() as work:
             compute(self._latents())
-        return self._machine.seconds(work)
+        return self._speed.seconds(work)
 
     def with_gradient(self, compute: Callable[[Tensor], Tensor]) -> float:
         """Return the seconds of a forward and backward pass."""
@@ -142,13 +142,13 @@ class _Passes:
         for group in self._stage.model.attached.method.parameter_groups():
             for weight in group.parameters.values():
                 weight.grad = None
-        return self._machine.seconds(work)
+        return self._speed.seconds(work)
 
     def predicted(self, latents: Tensor) -> Tensor:
         """Run the UNet on every row."""
         timesteps = torch.zeros(self.rows, dtype=torch.int64, device=DEVICE)
         rows = latents.expand(self.rows, -1, -1, -1)
-        return self._family.predict(rows, timesteps, self._text, time_ids=self._frames)
+        return self._family.predict(rows, timesteps, self._text, time_ids=self._time_ids)
 
     def predicted_in_rollout(self, rollout: Rollout, latents: Tensor) -> Tensor:
         """Run the UNet on every row as in a rollout."""
@@ -156,7 +156,7 @@ class _Passes:
             latents.expand(self.rows, -1, -1, -1),
             [0] * self.rows,
             conditioning=self._text,
-            time_ids=self._frames,
+            time_ids=self._time_ids,
         )
 
     def _latents(self) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from modules.forecast.dataset import forecast_dataset
 from modules.forecast.fixes import add_fixes
 from modules.forecast.forecast import Planner, Target, target_of
-from modules.forecast.operator_costs import Machine, measure_machine
+from modules.forecast.operator_costs import DeviceSpeed, measure_device
 from modules.forecast.step_time import forecast_time
 from modules.memory.precision import choose_device, compute_dtype
 from onetrainer.config.train import TrainConfig
@@ -22,13 +22,13 @@ from onetrainer.run.events import Finished, Phase, Report
 
 def plan(request: PlanRequest, report: Report) -> Finished:
     """Emit the forecast once it is known, and again with fixes if the run does not fit."""
-    machine, where = None, ""
+    speed, where = None, ""
     if request.memory:
         target = Target("cuda", available=round(request.memory * GB))
     else:
         target = target_of(request.config)
         report(Phase("loading", detail="measuring how fast this device is"))
-        machine = _machine(request.config)
+        speed = _speed(request.config)
         where = "on this card" if target.kind == "cuda" else "on this processor"
     headers = RecordedHeaders(request.headers)
     with Planner(target, headers) as plans:
@@ -40,8 +40,8 @@ def plan(request: PlanRequest, report: Report) -> Finished:
             forecast = replace(
                 forecast,
                 notes=[*_notes(config, target, is_automatic=is_automatic)],
-                time=forecast_time(stage, machine, where),
-                data=forecast_dataset(stage, machine, headers),
+                time=forecast_time(stage, speed, where),
+                data=forecast_dataset(stage, speed, headers),
             )
         report(forecast)
         if request.fixes and not fits(forecast.peak_bytes, target.available):
@@ -50,14 +50,14 @@ def plan(request: PlanRequest, report: Report) -> Finished:
     return Finished(0, [])
 
 
-def _machine(config: TrainConfig) -> Machine:
+def _speed(config: TrainConfig) -> DeviceSpeed:
     """Measure this computer's speed with the number of threads that the run would use."""
     hardware = config.hardware
     before = torch.get_num_threads()
     if hardware.threads > 0:
         torch.set_num_threads(hardware.threads)
     try:
-        return measure_machine(choose_device(hardware.device), compute_dtype(hardware.precision))
+        return measure_device(choose_device(hardware.device), compute_dtype(hardware.precision))
     finally:
         torch.set_num_threads(before)
 

@@ -5,7 +5,7 @@ from pytest import approx
 
 from modules.forecast.dataset import forecast_dataset, long_captions
 from modules.forecast.forecast import Planner, Target
-from modules.forecast.operator_costs import Machine
+from modules.forecast.operator_costs import DeviceSpeed
 from onetrainer.dataset import items
 from onetrainer.dataset.dataset import read_dataset
 from onetrainer.images.header import read_header
@@ -15,7 +15,7 @@ from tests import tiny
 from tests.images import folder
 
 # A machine that only takes time for arithmetic.
-FLOPS = Machine(
+FLOPS = DeviceSpeed(
     {(kind, torch.float32): 1.0 for kind in ("product", "convolution", "attention")},
     bytes_per_second=float("inf"),
     call_seconds=0.0,
@@ -29,9 +29,9 @@ def config(base, root, **data):
     return resolve(document | {"output": {"folder": str(root / "runs")}}, source="")
 
 
-def facts(plans, asked, machine=FLOPS, headers=None):
+def facts(plans, asked, speed=FLOPS, headers=None):
     with plans.stage(asked) as stage:
-        return forecast_dataset(stage, machine, headers or RecordedHeaders({}))
+        return forecast_dataset(stage, speed, headers or RecordedHeaders({}))
 
 
 def test_captions_longer_than_a_piece_are_named_with_their_files(tmp_path):

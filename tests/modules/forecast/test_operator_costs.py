@@ -8,7 +8,7 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from modules.forecast import operator_costs
-from modules.forecast.operator_costs import Machine, Operation, OperatorCounter, measure_machine
+from modules.forecast.operator_costs import DeviceSpeed, Operation, OperatorCounter, measure_device
 from tests import tiny
 
 F32 = torch.float32
@@ -56,7 +56,7 @@ def test_views_are_free():
 
 
 def test_the_slowest_of_three_counts():
-    machine = Machine({("product", F32): 1e9, ("product", torch.bfloat16): 4e9}, 1e6, 1e-3)
+    speed = DeviceSpeed({("product", F32): 1e9, ("product", torch.bfloat16): 4e9}, 1e6, 1e-3)
     work = OperatorCounter()
     work.operations = Counter(
         {
@@ -67,17 +67,17 @@ def test_the_slowest_of_three_counts():
             Operation("other", F32, flops=0, bytes_moved=4): 5,  # a thousandth each
         }
     )
-    assert machine.seconds(work) == pytest.approx(2 + 0.25 + 1 + 3 + 0.005)
+    assert speed.seconds(work) == pytest.approx(2 + 0.25 + 1 + 3 + 0.005)
 
 
 def test_a_machine_is_measured_without_touching_random_numbers(monkeypatch):
     monkeypatch.setattr(operator_costs, "SECONDS_PER_RATE", 1e-6)
     before = torch.get_rng_state()
-    machine = measure_machine(tiny.CPU, torch.bfloat16)
+    speed = measure_device(tiny.CPU, torch.bfloat16)
     assert torch.equal(torch.get_rng_state(), before)
-    assert machine.bytes_per_second > 0
-    assert machine.call_seconds > 0
-    assert set(machine.flops) == {
+    assert speed.bytes_per_second > 0
+    assert speed.call_seconds > 0
+    assert set(speed.flops) == {
         (kind, dtype)
         for kind in ("product", "convolution", "attention")
         for dtype in (F32, torch.bfloat16)

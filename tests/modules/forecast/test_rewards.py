@@ -13,7 +13,7 @@ from modules.forecast import phases as plan_phases
 from modules.forecast import rewards as plan_rewards
 from modules.forecast.fixes import apply_changes, candidates
 from modules.forecast.forecast import Planner
-from modules.forecast.operator_costs import Machine
+from modules.forecast.operator_costs import DeviceSpeed
 from modules.forecast.step_time import forecast_time
 from modules.objectives.trajectories import trajectories_of
 from modules.rewards.load import make_rewards
@@ -25,7 +25,7 @@ from tests.forecasts import ON_CARD, forecast
 
 STEPS, IMAGES = 4, 2
 # A thousand operations a second, and nothing else takes time.
-SLOW = Machine({}, 1e18, 1e-3)
+SLOW = DeviceSpeed({}, 1e18, 1e-3)
 
 
 def config(algorithm, *, base="", rewards=("sharpness",), keep=None, hardware=None, **rollout):
@@ -182,9 +182,9 @@ def test_networks_of_rewards_count_as_published_where_they_are_not_there(base):
     assert parts["rewards"] == pytest.approx(4 * 304_752_640, rel=0.02)
 
 
-def time_of(plans, asked, machine=SLOW):
+def time_of(plans, asked, speed=SLOW):
     with plans.stage(asked) as stage:
-        return forecast_time(stage, machine, "here")
+        return forecast_time(stage, speed, "here")
 
 
 def test_time_is_that_of_all_passes(base):
