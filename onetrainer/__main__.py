@@ -82,7 +82,7 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
         "write a small model and images to try things with",
         {"folder": {"type": Path, "help": "a new or empty folder"}},
     ),
-    "allow": (
+    "trust": (
         "configs",
         "trust a reward function of your own",
         {
@@ -122,7 +122,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # An encoding without "█" prints "?" instead of failing.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    arguments = sys.argv[1:] if arguments is None else arguments
+    arguments = sys.argv[1:] if arguments is None else [*arguments]
+    if arguments[:1] == ["allow"]:  # the older name of "trust"
+        arguments = ["trust", *arguments[1:]]
     parser = make_parser(arguments[0] if arguments else "")
     options = parser.parse_args(arguments)
     if options.command is None:

@@ -49,11 +49,11 @@ def demo(options: argparse.Namespace) -> int:
     return print_lines([f"The demo is in {options.folder}. To train it: onetrainer train {config}"])
 
 
-def allow(options: argparse.Namespace) -> int:
+def trust(options: argparse.Namespace) -> int:
     """Trust a reward function, after showing its source and asking."""
     spec = absolute_spec(options.function, Path.cwd())
     function = find_function(spec)
-    if trusted_files.status_of(function) == "allowed":
+    if trusted_files.status_of(function) == "trusted":
         return print_lines([f"{function.file} is trusted already, in its present version."])
     if not options.yes:
         print_lines(
@@ -71,7 +71,7 @@ def allow(options: argparse.Namespace) -> int:
             print_lines(["Not trusted."])
             return EXIT_USER
     trusted_files.trust(function)
-    if trusted_files.status(spec) != "allowed":
+    if trusted_files.status(spec) != "trusted":
         raise UserError(
             f"{function.file}: the file changed while you were asked", "", "Read it again"
         )

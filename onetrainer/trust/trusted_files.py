@@ -1,4 +1,4 @@
-"""Trusted files: the user-defined functions that the user has allowed to run.
+"""Trusted files: the user-defined functions that the user trusts to run.
 
 Trust is stored per user, not per run or config, since a config may come from anybody: by the path
 of the function's file and a digest of its content. A changed file must be trusted again. Modules
@@ -16,8 +16,8 @@ from onetrainer.run.run_folder import cannot_write, write_atomic
 from onetrainer.run.user_folder import user_folder
 from onetrainer.trust.function_file import UserFunction, find_function
 
-TrustStatus = Literal["allowed", "unknown", "changed", "missing"]
-FILE = "allowed-functions.json"
+TrustStatus = Literal["trusted", "unknown", "changed", "missing"]
+FILE = "allowed-functions.json"  # an older name, so that what was trusted then still is
 
 
 def status(spec: str) -> TrustStatus:
@@ -36,7 +36,7 @@ def status_of(function: UserFunction) -> TrustStatus:
     trusted = _trusted_digests().get(str(function.file))
     if trusted is None:
         return "unknown"
-    return "allowed" if trusted == _digest(function) else "changed"
+    return "trusted" if trusted == _digest(function) else "changed"
 
 
 def trust(function: UserFunction) -> None:
@@ -64,7 +64,7 @@ def trusted_function(spec: str) -> UserFunction:
     """
     function = find_function(spec)
     found = status_of(function)
-    if found == "allowed":
+    if found == "trusted":
         return function
     what = "this code is not trusted yet"
     if found == "changed":
@@ -73,8 +73,8 @@ def trusted_function(spec: str) -> UserFunction:
     raise UserError(
         f"{function.file}: {what}",
         f"The reward {function.name} runs code of this file with your permissions",
-        "Read it; then allow it in the window when you start the run, or in a terminal with:"
-        f' onetrainer allow "{place}:{function.name}"',
+        "Read it; then trust it in the window when you start the run, or in a terminal with:"
+        f' onetrainer trust "{place}:{function.name}"',
     )
 
 

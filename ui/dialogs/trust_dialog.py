@@ -16,15 +16,15 @@ _LINES, _COLUMNS = 14, 76
 _MAX_LINES = 2_000
 _WHAT = {
     "unknown": "A reward of these settings is a Python function. Its file runs with all of your"
-    " rights: it can read, change and delete everything that you can. Allow it only if you know"
+    " rights: it can read, change and delete everything that you can. Trust it only if you know"
     " what it does and where it comes from.",
-    "changed": "This file has changed since you allowed it. Read it before you allow it again: it"
+    "changed": "This file has changed since you trusted it. Read it before you trust it again: it"
     " runs with all of your rights.",
 }
 
 
 def untrusted_functions(config: TrainConfig) -> Iterator[str]:
-    """Yield the functions of a config that are not allowed yet.
+    """Yield the functions of a config that are not trusted yet.
 
     Missing functions are skipped; they are reported with the other problems.
     """
@@ -38,7 +38,7 @@ def untrusted_functions(config: TrainConfig) -> Iterator[str]:
 
 
 def confirm_functions(context: Context, config: TrainConfig) -> bool:
-    """Ask for each function that is not allowed yet; return whether all may be run.
+    """Ask for each function that is not trusted yet; return whether all may be run.
 
     Args:
         context: Of the main window.
@@ -50,10 +50,10 @@ def confirm_functions(context: Context, config: TrainConfig) -> bool:
 def _confirm(context: Context, spec: str) -> bool:
     """Ask for one function, and again if its file changes while the dialog is open."""
     try:
-        while (status := trusted_files.status_of(function := find_function(spec))) != "allowed":
+        while (status := trusted_files.status_of(function := find_function(spec))) != "trusted":
             if not _show_dialog(context, function, _WHAT[status]):
                 return False
-            # Allow exactly the code that was shown; if it has changed, show it again.
+            # Trust exactly the code that was shown; if it has changed, show it again.
             trusted_files.trust(function)
     except UserError as error:
         show_error(context, error)

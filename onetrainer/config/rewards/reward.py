@@ -150,7 +150,7 @@ class Reward(Section):
     ] = ""
     """A Python function of yours, as "file.py:function" or "module:function". It receives the
     images, (B, 3, height, width) from 0 to 1, and their prompts, and returns a score for each. Its
-    code runs only after you have allowed it."""
+    code runs only after you have trusted it."""
 
     has_gradient: Annotated[
         bool,

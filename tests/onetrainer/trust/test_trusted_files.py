@@ -31,12 +31,12 @@ def file(tmp_path):
     return path
 
 
-def test_a_function_is_allowed_as_it_was_read_and_no_copy_of_it(file):
+def test_a_function_is_trusted_as_it_was_read_and_no_copy_of_it(file):
     spec, copy = f"{file}:score", file.with_name("copy.py")
     assert status(spec) == "unknown"
     found = problem(spec, "here")
     assert "not trusted yet" in found.what
-    assert f'onetrainer allow "{spec}"' in found.remedy
+    assert f'onetrainer trust "{spec}"' in found.remedy
     read = find_function(spec)
     file.write_text(CODE + "# later\n")
     trust(read)
@@ -44,22 +44,28 @@ def test_a_function_is_allowed_as_it_was_read_and_no_copy_of_it(file):
     with pytest.raises(UserError, match="has changed since you trusted it"):
         trusted_function(spec)
     file.write_text(CODE)
-    assert (status(spec), problem(spec, "here")) == ("allowed", None)
+    assert (status(spec), problem(spec, "here")) == ("trusted", None)
     function = trusted_function(spec)
     assert (function.file, function.name, function.contents) == (file, "score", (CODE.encode(),))
     copy.write_text(CODE)
     assert status(f"{copy}:score") == "unknown"
     trust(find_function(f"{copy}:score"))
-    assert status(spec) == "allowed"
+    assert status(spec) == "trusted"
 
 
-def test_the_terminal_allows_what_it_was_given_and_asks_nobody_else(file, monkeypatch):
+def test_the_terminal_trusts_what_it_was_given_and_asks_nobody_else(file, monkeypatch):
     spec = f"{file}:score"
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))  # no terminal
-    assert main(["allow", spec]) == EXIT_USER
+    assert main(["trust", spec]) == EXIT_USER
     assert status(spec) == "unknown"
+    assert main(["trust", spec, "--yes"]) == EXIT_DONE
+    assert status(spec) == "trusted"
+
+
+def test_the_older_name_of_the_command_still_works(file):
+    spec = f"{file}:score"
     assert main(["allow", spec, "--yes"]) == EXIT_DONE
-    assert status(spec) == "allowed"
+    assert status(spec) == "trusted"
 
 
 def test_one_file_is_one_file_however_it_is_written(file, monkeypatch):
@@ -67,7 +73,7 @@ def test_one_file_is_one_file_however_it_is_written(file, monkeypatch):
     folder.mkdir()
     monkeypatch.chdir(folder)
     trust(find_function("../rewards.py:score"))
-    assert status(f"{file}:score") == "allowed"
+    assert status(f"{file}:score") == "trusted"
     for spec, absolute in (
         ("../rewards.py:score", f"{file}:score"),
         ("/b/a.py:f", "/b/a.py:f"),

@@ -50,7 +50,7 @@ def test_yes_allows_the_very_code_that_was_shown(root, widgets, context, own):
     answering(root, widgets, seen, "run")
     assert confirm_functions(context, config_with(f"{own}:mine"))
     assert seen == [CODE.rstrip("\n")]
-    assert trusted_files.status(f"{own}:mine") == "allowed"
+    assert trusted_files.status(f"{own}:mine") == "trusted"
     assert confirm_functions(context, config_with(f"{own}:mine"))  # without a question
 
 
