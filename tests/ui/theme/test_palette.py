@@ -1,6 +1,7 @@
 from itertools import product
 
-from ui.theme.palette import PALETTES, SERIES_COLORS, contrast
+from tests.ui.theme.contrast import contrast
+from ui.theme.palette import PALETTES, SERIES_COLORS
 
 GROUNDS = ("window", "side", "card", "field")
 TEXTS = ("text", "dim", "accent", "danger", "warning", "good", "validation")

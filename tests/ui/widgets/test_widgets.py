@@ -10,6 +10,7 @@ from PIL import Image
 from onetrainer.errors import Fix, Problem
 from tests.ui.desk import resize
 from tests.ui.project import SDXL_PARTS, errors_of, write_model
+from tests.ui.theme.contrast import contrast
 from ui.background.image_cache import load_fitting
 from ui.background.threads import Jobs
 from ui.charts.run_charts import LossChart
@@ -19,7 +20,7 @@ from ui.model.draft import Draft
 from ui.model.form_fields import pages
 from ui.progress.curve import Curve
 from ui.progress.validation import Validation
-from ui.theme.palette import PALETTES, contrast
+from ui.theme.palette import PALETTES
 from ui.widgets.switch import paint
 
 
