@@ -64,8 +64,8 @@ def detail_findings(item: Item, concept: ConceptSettings, detail: Detail) -> Ite
     width, height = item.width, item.height
     blocks = detail.block > 1 and 1 / (detail.block * factor) <= MIN_DETAIL
     if blocks or (detail.trace >= TRACE and detail.strong < MIN_STRONG_DETAIL * factor):
-        share = 1 / detail.block if blocks else detail.strong
-        small = f"{round(width * share)} × {round(height * share)}"
+        fraction = 1 / detail.block if blocks else detail.strong
+        small = f"{round(width * fraction)} × {round(height * fraction)}"
         yield Finding(
             "upscaled",
             item.path,
@@ -73,11 +73,11 @@ def detail_findings(item: Item, concept: ConceptSettings, detail: Detail) -> Ite
             "Use the original image at its own size",
         )
     elif detail.finest < MIN_DETAIL * factor:
-        share = 100 * detail.finest / factor
+        percent = 100 * detail.finest / factor
         yield Finding(
             "blurred",
             item.path,
-            f"nothing in it is sharp: its finest detail is {share:.0f} % as fine as its training"
+            f"nothing in it is sharp: its finest detail is {percent:.0f} % as fine as its training"
             " size can show",
             "Use a sharper image or remove it, unless softness is intended",
         )

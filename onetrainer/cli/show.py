@@ -8,7 +8,7 @@ from pathlib import Path
 
 from onetrainer.cli.screen import print_result
 from onetrainer.cli.show_metadata import metadata_lines, readable_metadata
-from onetrainer.cli.show_places import Description, image_at, is_image, run_at
+from onetrainer.cli.show_runs import Description, image_at, is_image, run_at
 from onetrainer.errors import EXIT_USER, UserError
 from onetrainer.families.registry import FAMILIES, FAMILY_LABELS, family_spec
 from onetrainer.messages.formatting import format_size

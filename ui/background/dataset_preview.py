@@ -161,15 +161,15 @@ def transform_summary(item: "Item", transform: "ImageTransform") -> tuple[str, b
     """Return how an image is transformed, and whether that is notable."""
     from onetrainer.dataset.transforms import cropped_fraction, upscale_factor
 
-    factor, share = upscale_factor(item, transform), cropped_fraction(item, transform)
+    factor, fraction = upscale_factor(item, transform), cropped_fraction(item, transform)
     parts = [f"{item.width} × {item.height}"]
     if factor > _NEARLY:
         parts.append(f"enlarged {factor:.2g} times")
     elif factor < 1 / _NEARLY:
         parts.append(f"scaled to {factor:.0%}" if factor >= 0.01 else "scaled down to under 1%")
-    if share >= 0.005:
-        parts.append(f"{share:.0%} cropped")
+    if fraction >= 0.005:
+        parts.append(f"{fraction:.0%} cropped")
     parts += [*["flipped"] * transform.flip, *["flipped vertically"] * transform.flip_vertical]
     parts += [f"rotated by {transform.angle:.1f}°"] if transform.angle else []
     parts += ["recolored"] if transform.is_recolored else []
-    return "  ·  ".join(parts), factor > _NEARLY or share >= _NOTABLE_CUT
+    return "  ·  ".join(parts), factor > _NEARLY or fraction >= _NOTABLE_CUT

@@ -80,9 +80,9 @@ class Chart:
             drawing.line(ends, "border", tags="pointer")
             for x, y, role in dots:
                 drawing.dot(x, y, px(DOT + 1), role, tags="pointer")
-            self._write_beside(line_at, "\n".join(texts))
+            self._write_next_to(line_at, "\n".join(texts))
 
-    def _write_beside(self, x: float, text: str) -> None:
+    def _write_next_to(self, x: float, text: str) -> None:
         """Write in a box next to a column, on the side with more space."""
         drawing, px, frame = self._drawing, self._drawing.widgets.px, self._panels[0].frame
         is_left = x < (frame.left + frame.right) / 2

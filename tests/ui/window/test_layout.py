@@ -14,11 +14,11 @@ def test_the_column_beside_the_settings_fits_after_the_window_was_narrow(desk):
     desk.click("optimizer.lr")
     desk.resize(1300, 800)
     desk.rest(4)
-    before = desk.widget("aside training")
+    before = desk.widget("sticky column training")
     desk.resize(970, 800)
     desk.rest(4)
     desk.resize(1300, 800)
-    desk.wait(lambda: desk.widget("aside training") == before, "the place of before")
+    desk.wait(lambda: desk.widget("sticky column training") == before, "the place of before")
     left, _, width, _ = desk.state["place"]
     assert before["x"] + before["width"] <= left + width
 
@@ -38,22 +38,22 @@ def test_the_explanation_of_a_setting_stays_in_sight(desk, tmp_path):
     desk.click("hardware.device")
     desk.wait_state(help="hardware.device")
     wheel(desk, 0.5, 3)
-    aside, place = desk.widget("aside hardware"), desk.widget("help hardware")
+    column, place = desk.widget("sticky column hardware"), desk.widget("help hardware")
     before = look_at_help(tmp_path / "before.png")
     wheel(desk, 0.8, 5)  # also with the pointer over the cards next to the settings
-    assert desk.widget("aside hardware")["y"] < aside["y"]
+    assert desk.widget("sticky column hardware")["y"] < column["y"]
     assert desk.widget("help hardware") == place
     # The cards that pass below it are not seen through it.
     assert look_at_help(tmp_path / "after.png") == before
     wheel(desk, 0.5, 20, "4")
-    assert desk.widget("help hardware")["y"] == desk.widget("aside hardware")["y"]
+    assert desk.widget("help hardware")["y"] == desk.widget("sticky column hardware")["y"]
 
 
 def test_all_cards_beside_the_settings_stay_in_sight_where_there_is_room(desk):
     desk.page("training")
     desk.click("advanced training")
     wheel(desk, 0.5, 3)
-    names = ("help training", "aside training", "will it fit training")
+    names = ("help training", "sticky column training", "will it fit training")
     before = [desk.widget(name) for name in names]
     wheel(desk, 0.5, 6)
     assert desk.widget("training.steps")["y"] < desk.state["place"][1]
@@ -72,8 +72,8 @@ def test_a_narrow_window_explains_what_was_jumped_to_and_has_the_help_below(desk
     assert desk.state["message"].startswith("Warm-up: ")
     desk.wait(lambda: desk.widget("help training")["y"] > desk.widget("training.steps")["y"], "it")
     wheel(desk, 0.5, 40)
-    aside, place = desk.widget("aside training"), desk.widget("help training")
-    assert (place["x"], place["y"], place["width"]) == (aside["x"], aside["y"], aside["width"])
+    column, place = desk.widget("sticky column training"), desk.widget("help training")
+    assert (place["x"], place["y"], place["width"]) == (column["x"], column["y"], column["width"])
 
 
 def test_a_message_moves_nothing_and_every_page_can_be_gone_to_in_a_low_window(desk):

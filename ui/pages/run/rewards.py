@@ -202,9 +202,9 @@ class RunRewards:
         first = self._left.winfo_children()[0]
         above = {"side": "bottom", "fill": "x", "pady": (px(14), 0), "before": first}
         show(self._card, has_evaluations, **above)
-        beside = {"side": "right", "fill": "y", "padx": (px(14), 0), "before": self._left}
-        show(self._samples, not has_evaluations, **beside)
-        show(self._grid_card, has_evaluations, **beside)
+        right = {"side": "right", "fill": "y", "padx": (px(14), 0), "before": self._left}
+        show(self._samples, not has_evaluations, **right)
+        show(self._grid_card, has_evaluations, **right)
 
 
 def _min_diversity(config: Path) -> float:

@@ -11,8 +11,8 @@ from ui.widgets.placing import show
 from ui.widgets.viewer import Viewer
 from ui.widgets.widgets import focused
 
-_GRID_SHARE = 5
-_VIEWER_SHARE = 7
+_GRID_WEIGHT = 5
+_VIEWER_WEIGHT = 7
 _GALLERY = TableLook("gallery", 84, 6, 20)
 
 
@@ -50,8 +50,8 @@ class SamplesPage(View):
         widgets.button(line, "Edit the sample prompts", edit).widget.pack(anchor="w")
         self._split = widgets.frame(self.outer, ground="window")
         self._split.grid_rowconfigure(0, weight=1)
-        self._split.grid_columnconfigure(0, weight=_VIEWER_SHARE, uniform="split")
-        self._split.grid_columnconfigure(1, weight=_GRID_SHARE, uniform="split")
+        self._split.grid_columnconfigure(0, weight=_VIEWER_WEIGHT, uniform="split")
+        self._split.grid_columnconfigure(1, weight=_GRID_WEIGHT, uniform="split")
         self.viewer = Viewer(widgets, self._split, context.images, self._moved)
         self.viewer.outer.grid(row=0, column=0, sticky="nsew", padx=(0, widgets.px(14)))
         right, inner = widgets.card(self._split)

@@ -30,9 +30,9 @@ def density_bins(timesteps: Timesteps) -> list[float]:
     Ordered from low noise to pure noise; [] where there are no timesteps to sample.
     """
     try:
-        shares = density(timesteps, _STEPS)
+        fractions = density(timesteps, _STEPS)
     except ValueError:  # an empty range, which the form reports at the setting
         return []
-    bins = [sum(shares[start : start + _BIN]) for start in range(0, _STEPS, _BIN)]
+    bins = [sum(fractions[start : start + _BIN]) for start in range(0, _STEPS, _BIN)]
     highest = max(bins)
-    return [share / highest for share in bins]
+    return [fraction / highest for fraction in bins]

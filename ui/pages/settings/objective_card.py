@@ -11,7 +11,7 @@ LOSS, REWARDS = "loss", "rewards"
 
 _OF_REWARDS, _OF_IMAGES = "alignprop", "denoising"
 _VAE = "The VAE is trained by reconstruction only. Choose another method first."
-_WRAP, _BESIDE = 620, 430
+_WRAP, _WRAP_WITH_BUTTON = 620, 430
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class ObjectiveCard:
         widgets, has_title = self._context.widgets, bool(message.title)
         self._title.say(message.title)
         self._text.say(message.text)
-        self._text.configure(wraplength=widgets.px(_WRAP if has_title else _BESIDE))
+        self._text.configure(wraplength=widgets.px(_WRAP if has_title else _WRAP_WITH_BUTTON))
         self._button.set_text(message.button)
         self._button.set_kind("primary" if self._page == REWARDS and has_title else "plain")
         self._button.enable(message.reason)

@@ -54,7 +54,7 @@ class SettingsPage(View):
             self._objective = ObjectiveCard(context, self._column, plan.name, line=1)
         self.form = Form(form_context, self._column, plan, line=2)
         self.form.with_advanced = plan.name in context.window_state.advanced
-        self._sticky = StickyColumn(widgets, self._scroller, name=f"aside {plan.name}")
+        self._sticky = StickyColumn(widgets, self._scroller, name=f"sticky column {plan.name}")
         column_frame = self._sticky.frame
         self._help = HelpCard(context, self._sticky.top, name=f"help {plan.name}")
         # From top to bottom: what helps to decide comes before plain information.
@@ -67,7 +67,7 @@ class SettingsPage(View):
         if plan.name in COST:
             self._cards.append(CostCard(context, column_frame, plan.name, line=cost_line))
         self._is_wide: bool | None = None
-        self._seen_problems: object = None
+        self._shown_problems: object = None
         self._openings = context.draft.load_count
         self._scroller.canvas.bind("<Configure>", self._arrange, add="+")
         if self.form.with_advanced:
@@ -126,8 +126,8 @@ class SettingsPage(View):
             self._scroller.to_top()
             anchor = None
         # Each change makes a new list of problems: the same list means no change.
-        if self._seen_problems is not draft.problems:
-            self._seen_problems = draft.problems
+        if self._shown_problems is not draft.problems:
+            self._shown_problems = draft.problems
             self._scroller.settle(anchor, before)
 
     def _make_head(self, plan: PagePlan) -> Switch:
@@ -161,7 +161,7 @@ class SettingsPage(View):
         elif not is_on and self.name in known:
             known.remove(self.name)
         self._context.act.save_state_soon()
-        self._seen_problems = None
+        self._shown_problems = None
         self.refresh()
 
     def _show_help(self, setting: Setting, path: str) -> None:

@@ -41,8 +41,8 @@ def rate_points(schedule: Schedule, *, steps: int) -> list[tuple[float, float]]:
     """Return points of the learning rate: fraction of the run, and factor on the full rate."""
     last = steps - 1
     if last == 0:
-        share = lr_multiplier(schedule, step=0, steps=steps)
-        return [(0.0, share), (1.0, share)]
+        fraction = lr_multiplier(schedule, step=0, steps=steps)
+        return [(0.0, fraction), (1.0, fraction)]
     # Keep the corner at the end of the warm-up.
     shown = {round(index * last / _POINTS) for index in range(_POINTS + 1)}
     shown |= {min(last, warmup_steps(schedule, steps=steps))}
