@@ -42,22 +42,28 @@ def each(names, cases, ids=None):
     return looped
 
 
-def random_cases(count):
-    """Run a test with the first random cases, and with all others in `make test-long`."""
+def few_each(names, every, few):
+    """Run a test for a few cases in one item, and for all others in one of `make test-long`."""
+    every, few = list(every), list(few)
+    rest = [case for case in every if case not in few]
+    assert len(few) + len(rest) == len(every)
+    marked = pytest.param(rest, id="rest", marks=pytest.mark.long)
 
     def looped(test):
-        first, rest = range(RANDOM_FIRST), range(RANDOM_FIRST, count)
-        marked = pytest.param(rest, id="rest", marks=pytest.mark.long)
-        parametrized = pytest.mark.parametrize("cases", [pytest.param(first, id="first"), marked])
         signature = inspect.signature(test)
-        fixtures = [value for name, value in signature.parameters.items() if name != "case"]
+        fixtures = [value for name, value in signature.parameters.items() if name not in names]
 
         def run(cases, **given):
-            each("case", cases)(test)(**given)
+            each(names, cases)(test)(**given)
 
         own = inspect.Parameter("cases", inspect.Parameter.POSITIONAL_OR_KEYWORD)
         run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
         run.__signature__ = signature.replace(parameters=[own, *fixtures])
-        return parametrized(run)
+        return pytest.mark.parametrize("cases", [pytest.param(few, id="first"), marked])(run)
 
     return looped
+
+
+def random_cases(count):
+    """Run a test with the first random cases, and with all others in `make test-long`."""
+    return few_each(("case",), range(count), range(RANDOM_FIRST))

@@ -3,6 +3,7 @@
 import pytest
 
 from tests import rules
+from tests.each import each
 from tests.rules import parse
 
 
@@ -11,7 +12,7 @@ def _files(**texts: str) -> list[rules.Source]:
     return [parse(f"{name.replace('__', '/')}.py", text) for name, text in texts.items()]
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "text"),
     [
         ("onetrainer__a", "import torch"),
@@ -45,7 +46,7 @@ def test_import_between_the_wings_is_found(name, text):
     assert len(list(rules.wing_violations(_files(**{name: text})))) == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "target", "is_allowed"),
     [
         ("modules__diffusion__noise", "modules.seeds", True),
@@ -98,7 +99,7 @@ def test_circle_of_three_files_is_found():
     assert rules.circles(files) == [["modules.memory", "modules.optim", "modules.seeds"]]
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "from onetrainer.config.train import Training",

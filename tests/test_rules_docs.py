@@ -6,10 +6,9 @@ import sys
 import tomllib
 from importlib import metadata
 
-import pytest
-
 from onetrainer import ROOT
 from tests import rules
+from tests.each import each
 
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
@@ -62,7 +61,7 @@ def test_documents_name_presets_that_there_are():
     assert named - there_are == set()
 
 
-@pytest.mark.parametrize("package", _pins())
+@each("package", _pins())
 def test_every_dependency_is_pinned_and_has_a_reason(package):
     assert re.fullmatch(r"[\w-]+==[\w.]+", _pins()[package])
     table = _text("ARCHITECTURE.md").split("## 7. Dependencies")[1].split("\n## ")[0]

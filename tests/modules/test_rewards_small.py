@@ -10,6 +10,7 @@ from modules.rewards import measures
 from modules.rewards.jpeg import smooth_bits
 from modules.rewards.measures import Measure, Reward
 from tests import pretend
+from tests.each import each
 
 COLORS = ("warm", "cool", "red", "green", "blue")
 PLAIN = {
@@ -40,7 +41,7 @@ RED, GREEN, BLUE, YELLOW, CYAN = (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (0,
 BLACK, GRAY, WHITE = (0, 0, 0), (0.5, 0.5, 0.5), (1, 1, 1)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "scores"),
     {
         "warm": {RED: 1, YELLOW: 1, BLUE: -1, CYAN: -1, GREEN: 0, GRAY: 0, WHITE: 0},
@@ -85,14 +86,14 @@ def test_measures_equal_numpys():
             assert float(ALL[name](shown)[place]) == pytest.approx(wanted, abs=SMOOTHED), name
 
 
-@pytest.mark.parametrize("name", ALL)
+@each("name", ALL)
 def test_gradient_equals_differences_of_the_values(name):
     shown = noise(2, 3, 4, 5, seed=1, dtype=torch.float64).requires_grad_()
     assert torch.autograd.gradcheck(ALL[name], shown)
 
 
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("color", [BLACK, GRAY, WHITE, (0.3, 0.1, 0.9)])
+@each("name", ALL)
+@each("color", [BLACK, GRAY, WHITE, (0.3, 0.1, 0.9)])
 def test_flat_images_have_finite_gradients(name, color):
     shown = flat(*map(float, color)).requires_grad_()
     score = ALL[name](shown)
@@ -102,14 +103,14 @@ def test_flat_images_have_finite_gradients(name, color):
     assert shown.grad.abs().max() < 10
 
 
-@pytest.mark.parametrize("name", sorted(ALL.keys() - {"sharpness"}))
+@each("name", sorted(ALL.keys() - {"sharpness"}))
 def test_size_of_the_image_does_not_matter(name):
     small = noise(2, 3, 8, 8)
     large = small.repeat_interleave(2, dim=2).repeat_interleave(2, dim=3)
     torch.testing.assert_close(ALL[name](small), ALL[name](large), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ALL)
+@each("name", ALL)
 def test_each_image_scores_alone_as_among_others(name):
     shown = noise(3, 3, 9, 7)
     alone = torch.cat([ALL[name](image[None]) for image in shown])
@@ -139,7 +140,7 @@ def test_measure_is_a_reward_that_needs_no_prompt_and_has_a_gradient():
     assert not list(reward.extra_modules().parameters())
 
 
-@pytest.mark.parametrize("name", [*ALL, "diversity", "compressibility"])
+@each("name", [*ALL, "diversity", "compressibility"])
 def test_card_is_not_waited_for(name):
     others = {"diversity": measures.diversity, "compressibility": partial(smooth_bits, quality=80)}
     with pretend.accelerator() as card:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.each import each
 from tests.setup.conftest import START_UI, Checkout
 
 DiskUsage = namedtuple("DiskUsage", "total used free")
@@ -151,7 +152,7 @@ def test_unknown_extra_is_refused_with_the_known_ones(ready: Checkout):
     assert "there is no extra 'tset'. Available: test." in done.stderr
 
 
-@pytest.mark.parametrize(
+@each(
     ("output", "expected"),
     [
         ("", ""),

@@ -1,17 +1,16 @@
 """What is kept of a model besides what trains: its original weights, where something needs them."""
 
-import pytest
-
 from modules.assembly.method import attach
 from modules.methods.model_source import ModelSource
 from onetrainer.presets.presets import resolve
 from tests import tiny
+from tests.each import each
 
 OWN = {"prior": {"kind": "own_prediction"}}
 MASK = {"mask": {"prior_weight": 0.5}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("objective", "data", "is_kept"),
     [
         (OWN, {}, False),

@@ -13,6 +13,7 @@ from modules.diffusion.schedulers import FLOW_SAMPLERS, step
 from modules.diffusion.weights import weight_table
 from onetrainer.config.objectives.weighting import P2, Debiased, MinSnr, NoiseLike, VelocityLike
 from onetrainer.errors import UserError
+from tests.each import each
 
 SHIFTS = (1.0, 3.0)
 LATENTS, NOISE, PREDICTED = torch.randn(3, 2, 4, 4, 4, generator=torch.Generator().manual_seed(0))
@@ -38,8 +39,8 @@ def test_the_target_is_the_velocity_along_the_line():
     torch.testing.assert_close((farther - nearer) / 0.1, velocity, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("shift", SHIFTS)
-@pytest.mark.parametrize("count", [1, 2, 7, 30])
+@each("shift", SHIFTS)
+@each("count", [1, 2, 7, 30])
 def test_each_step_equals_that_of_diffusers(shift, count):
     reference = FlowMatchEulerDiscreteScheduler(shift=shift)
     reference.set_timesteps(count)
@@ -54,10 +55,10 @@ def test_each_step_equals_that_of_diffusers(shift, count):
 
 def test_of_the_right_velocity_image_and_noise_are_predicted_exactly():
     velocity = NOISE - LATENTS
-    for each in rectified_flow(3.0).sampling_steps(5, eta=0):
-        noisy = each.signal * LATENTS + each.spread * NOISE
-        torch.testing.assert_close(each.clean.combine(noisy, velocity), LATENTS)
-        torch.testing.assert_close(each.noise.combine(noisy, velocity), NOISE)
+    for now in rectified_flow(3.0).sampling_steps(5, eta=0):
+        noisy = now.signal * LATENTS + now.spread * NOISE
+        torch.testing.assert_close(now.clean.combine(noisy, velocity), LATENTS)
+        torch.testing.assert_close(now.noise.combine(noisy, velocity), NOISE)
 
 
 def test_new_noise_keeps_the_spread_of_latents():

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from modules.diffusion.masks import mask_weights, masked_mean
+from tests.each import each
 
 # Half of the first image, none of the second, all of the third.
 MASK = torch.tensor([[[[1.0, 0.0]]], [[[0.0, 0.0]]], [[[1.0, 1.0]]]])
@@ -11,7 +12,7 @@ ERROR = torch.tensor([2.0, 4.0]).view(1, 1, 1, 2).expand(3, 1, 1, 2)
 KEPT = torch.tensor([10.0, 6.0]).view(1, 1, 1, 2).expand(3, 1, 1, 2)
 
 
-@pytest.mark.parametrize(
+@each(
     ("outside", "prior", "normalize", "expected"),
     [
         (1.0, 0.0, False, [3, 3, 3]),

@@ -8,6 +8,7 @@ from modules.diffusion.sampling_steps import ddim_steps
 from modules.diffusion.schedule import ScheduleSettings, at
 from onetrainer.errors import UserError
 from tests import exact
+from tests.each import each
 
 PLAIN, ZERO_SNR = ScheduleSettings(), ScheduleSettings(zero_terminal_snr=True)
 KINDS = [(PLAIN, "epsilon"), (PLAIN, "v_prediction"), (ZERO_SNR, "v_prediction")]
@@ -23,8 +24,8 @@ def test_timesteps_are_those_of_the_sampler(settings, prediction):
         assert len(found) == steps
 
 
-@pytest.mark.parametrize(("settings", "prediction"), KINDS)
-@pytest.mark.parametrize("eta", [0.0, 0.4, 1.0])
+@each(("settings", "prediction"), KINDS)
+@each("eta", [0.0, 0.4, 1.0])
 def test_each_step_equals_that_of_diffusers(settings, prediction, eta):
     if settings.zero_terminal_snr:
         eta = min(eta, 0.999)  # with 1 diffusers takes a root of -1e-16 in the first step

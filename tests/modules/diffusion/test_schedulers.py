@@ -8,6 +8,7 @@ from modules.diffusion.schedule import ScheduleSettings, scaled_linear
 from modules.diffusion.schedulers import step
 from onetrainer.config.run.sampling import SamplerName
 from onetrainer.errors import UserError
+from tests.each import each
 
 SAMPLERS = get_args(SamplerName)
 ZERO = ScheduleSettings(zero_terminal_snr=True)
@@ -27,8 +28,8 @@ def walk(made):
     return latents
 
 
-@pytest.mark.parametrize("settings", [ScheduleSettings(), ZERO], ids=["usual", "zero snr"])
-@pytest.mark.parametrize("name", SAMPLERS)
+@each("settings", [ScheduleSettings(), ZERO], ids=["usual", "zero snr"])
+@each("name", SAMPLERS)
 def test_every_number_of_steps_is_made_and_stays_finite(name, settings):
     most = {"lcm": 50, "unipc": 999}.get(name, 1000)
     for steps in {1, 2, 3, 4, 7, 13, 20, 49, 50, min(333, most), most}:
@@ -39,13 +40,13 @@ def test_every_number_of_steps_is_made_and_stays_finite(name, settings):
             assert walk(made).isfinite().all(), steps
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@each("name", SAMPLERS)
 def test_zero_terminal_snr_begins_at_noise_alone(name):
     for steps in (1, 2, 7, 20, 30, 50):
         assert scheduler(name, steps, ZERO).timesteps[0] == 999, steps
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@each("name", SAMPLERS)
 def test_the_tables_are_those_that_training_uses(name):
     for settings in (ScheduleSettings(beta_start=0.001, beta_end=0.02, steps=500), ZERO):
         ours = scaled_linear(settings).alphas_cumprod
@@ -53,7 +54,7 @@ def test_the_tables_are_those_that_training_uses(name):
         torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@each("name", SAMPLERS)
 def test_noise_prediction_with_zero_terminal_snr_is_refused(name):
     with pytest.raises(UserError, match="v_prediction"):
         scheduler(name, 10, ZERO, "epsilon")

@@ -10,6 +10,7 @@ from modules import seeds
 from modules.diffusion.timesteps import cumulative, timestep_table, uniform, weighted
 from onetrainer.config.objectives.timesteps import Timesteps, Uniform
 from onetrainer.schedules.timestep_density import density
+from tests.each import each
 
 COUNT, STEPS = 200_000, 100
 SECTIONS = [
@@ -37,7 +38,7 @@ def statistic(drawn, probabilities):
     return float(((counts - expected) ** 2 / expected).sum()), len(expected) - 1
 
 
-@pytest.mark.parametrize("fields", SECTIONS, ids=lambda fields: fields["kind"])
+@each("fields", SECTIONS, ids=lambda fields: fields["kind"])
 def test_samples_follow_the_density(fields):
     section = TypeAdapter(Timesteps).validate_python(fields)
     table = timestep_table(section, steps=STEPS)

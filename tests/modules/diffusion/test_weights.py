@@ -11,6 +11,7 @@ from modules.diffusion.ddpm import ddpm
 from modules.diffusion.schedule import NoiseLevels, ScheduleSettings, scaled_linear
 from modules.diffusion.weights import weight_table
 from onetrainer.config.objectives.weighting import P2, Debiased, MinSnr, NoiseLike, VelocityLike
+from tests.each import each
 
 EVERY = torch.arange(1000)
 WEIGHTINGS = {
@@ -56,9 +57,9 @@ def schedule(zero_snr):
     return scaled_linear(ScheduleSettings(zero_terminal_snr=zero_snr))
 
 
-@pytest.mark.parametrize("zero_snr", [False, True])
-@pytest.mark.parametrize("prediction", PREDICTIONS)
-@pytest.mark.parametrize("name", WEIGHTINGS)
+@each("zero_snr", [False, True])
+@each("prediction", PREDICTIONS)
+@each("name", WEIGHTINGS)
 def test_weights_are_the_papers_and_finite(name, prediction, zero_snr):
     ours = WEIGHTINGS[name](schedule(zero_snr), prediction)
     assert ours.dtype == torch.float32
@@ -70,14 +71,14 @@ def test_weights_are_the_papers_and_finite(name, prediction, zero_snr):
     torch.testing.assert_close(ours[known], expected[known], rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", WEIGHTINGS)
+@each("name", WEIGHTINGS)
 def test_weights_are_finite_for_noise_alone_and_for_signal_alone(name):
     ends = NoiseLevels(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]))
     for prediction, limits in zip(PREDICTIONS, LIMITS[name], strict=True):
         assert WEIGHTINGS[name](ends, prediction).tolist() == pytest.approx(limits)
 
 
-@pytest.mark.parametrize("name", WEIGHTINGS)
+@each("name", WEIGHTINGS)
 def test_a_mistake_counts_the_same_as_noise_and_as_velocity(name):
     """The same wrong image of what is in x_t, once as ε and once as v."""
     table = schedule(zero_snr=False)

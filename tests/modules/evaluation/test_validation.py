@@ -16,6 +16,7 @@ from onetrainer.errors import UserError
 from onetrainer.metrics.messages import diverged
 from onetrainer.presets.presets import resolve
 from tests import tiny
+from tests.each import each
 
 SHAPE = torch.Size((4, 8, 8))
 GRID = Grid(levels=3, noises=2, seed=7)
@@ -150,7 +151,7 @@ def grid_of_config(**sections):
     return grid_of(resolve(sections, source=""))
 
 
-@pytest.mark.parametrize(
+@each(
     "changes",
     [
         {"model": {"prediction": "v_prediction"}},

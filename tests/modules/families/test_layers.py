@@ -8,9 +8,10 @@ from diffusers.models.resnet import ResnetBlock2D
 
 from tests import tiny
 from tests.adapters import predict
+from tests.each import each
 
 
-@pytest.mark.parametrize("name", tiny.FAMILIES)
+@each("name", tiny.FAMILIES)
 def test_layers_are_listed_in_the_order_in_which_they_are_computed(name):
     family = tiny.family(name)
     listed = family.layers()

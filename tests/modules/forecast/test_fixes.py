@@ -16,6 +16,7 @@ from onetrainer.messages.memory import SAFE_FRACTION, fix_lines
 from onetrainer.presets.presets import resolve, with_overrides
 from onetrainer.rules.rules import check_rules
 from onetrainer.run.events import Forecast
+from tests.each import each
 from tests.forecasts import forecast
 
 PROMPT = {"prompt": "a", "width": 64, "height": 64}
@@ -85,7 +86,7 @@ def test_what_is_of_no_use_is_no_candidate(small):
     assert set(paths(quantized)).isdisjoint({"hardware.quantization", "hardware.offload_layers"})
 
 
-@pytest.mark.parametrize(("kind", "small_kind"), EIGHT_BIT_VARIANTS.items())
+@each(("kind", "small_kind"), EIGHT_BIT_VARIANTS.items())
 def test_every_optimizer_has_its_like_in_8_bits(small, kind, small_kind):
     asked = config(small, FULL, {"optimizer": {"kind": kind, "lr": 3e-6}})
     kept = apply_changes(asked, {"optimizer.kind": small_kind}).optimizer.model_dump()

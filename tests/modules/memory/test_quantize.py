@@ -17,6 +17,7 @@ from modules.memory.quantize import (
     quantize,
     stored_weight,
 )
+from tests.each import each
 
 CPU = torch.device("cpu")
 KINDS = ("int8", "fp8", "nf4")
@@ -55,8 +56,8 @@ def test_nf4_is_the_nearest_of_the_papers_numbers(inputs):
     assert torch.allclose(found.flatten(), nearest.flatten()[: weight.numel()], atol=1e-7)
 
 
-@pytest.mark.parametrize(("kind", "name"), [("int8", "Int8Tensor"), ("fp8", "Float8Tensor")])
-@pytest.mark.parametrize("dtype", DTYPES)
+@each(("kind", "name"), [("int8", "Int8Tensor"), ("fp8", "Float8Tensor")])
+@each("dtype", DTYPES)
 def test_it_is_unpacked_as_torchao_does_it(kind, name, dtype):
     from torchao import quantization
 
@@ -65,9 +66,9 @@ def test_it_is_unpacked_as_torchao_does_it(kind, name, dtype):
     assert torch.equal(quantized(kind, dtype=dtype).weight, theirs.dequantize())
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("bias", [True, False])
+@each("dtype", DTYPES)
+@each("kind", KINDS)
+@each("bias", [True, False])
 def test_output_and_gradient_are_those_of_the_weight_that_it_reports(kind, dtype, bias):
     layer = quantized(kind, dtype=dtype, bias=bias)
     x, other = (drawn(2, 5, 48, dtype=dtype).requires_grad_() for _ in range(2))
@@ -80,8 +81,8 @@ def test_output_and_gradient_are_those_of_the_weight_that_it_reports(kind, dtype
     assert torch.equal(x.grad, other.grad)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("cast", [torch.bfloat16, torch.float16])
+@each("kind", KINDS)
+@each("cast", [torch.bfloat16, torch.float16])
 def test_under_autocast_it_computes_as_other_layers_do(kind, cast):
     layer, plain = quantized(kind, dtype=cast), linear(dtype=cast)
     plain.weight.copy_(layer.weight)

@@ -7,6 +7,7 @@ import torch
 
 from modules.memory.scaling import GROWTH_INTERVAL, MAX_SCALE, LossScale
 from tests import pretend
+from tests.each import each
 
 LOSS = torch.tensor(1e-4)
 
@@ -58,8 +59,8 @@ def test_loss_and_gradients_are_torchs_own_bit_for_bit(power):
     assert all(torch.equal(g, w.grad) for g, w in zip(gradients, weights, strict=True))
 
 
-@pytest.mark.parametrize("wrong", [float("inf"), -float("inf"), float("nan")])
-@pytest.mark.parametrize("place", [0, 1, 2])
+@each("wrong", [float("inf"), -float("inf"), float("nan")])
+@each("place", [0, 1, 2])
 def test_a_single_number_that_overflows_is_seen(wrong, place):
     gradients = [torch.ones(5), torch.ones(7), torch.ones(9, dtype=torch.bfloat16)]
     gradients[place][3] = wrong
@@ -70,8 +71,8 @@ def test_without_gradients_nothing_overflows():
     assert LossScale().unscale([]).item() == 0
 
 
-@pytest.mark.parametrize("wrong", [None, 0, 1])
-@pytest.mark.parametrize("places", [("cuda", "cpu"), ("cpu", "cuda")])
+@each("wrong", [None, 0, 1])
+@each("places", [("cuda", "cpu"), ("cpu", "cuda")])
 def test_gradients_may_be_in_two_places_and_nothing_is_read(places, wrong):
     with pretend.accelerator() as card:
         gradients = [torch.ones(3, device=place) for place in places]

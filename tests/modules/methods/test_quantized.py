@@ -23,6 +23,7 @@ from tests import pretend, tiny
 from tests.adapters import KINDS, predict, section, shake
 from tests.batches import FRAME
 from tests.cases import cases
+from tests.each import each
 
 pytestmark = pytest.mark.usefixtures("few_blocks")
 
@@ -172,7 +173,7 @@ def test_a_family_in_which_everything_trains_is_reported():
     assert "int8" in note
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_the_unet_below_adapters_is_quantized_and_encoders_that_train_are_not(kind):
     assert {type(each) for each in KINDS.values()} == set(get_args(Adapter)), "one is not tested"
     assert unquantized_components(section(kind, text=True), "sdxl") == {"te1", "te2"}

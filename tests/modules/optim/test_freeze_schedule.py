@@ -79,9 +79,7 @@ def test_nothing_is_computed_for_what_has_stopped():
     assert all(not weight.requires_grad and weight.grad is None for weight in te)
 
 
-@pytest.mark.parametrize(
-    ("ends", "last"), [((2, 3), 3), ((0, 3), 0), ((0, 0), 0), ((5,), 5), ((), 0)]
-)
+@each(("ends", "last"), [((2, 3), 3), ((0, 3), 0), ((0, 0), 0), ((5,), 5), ((), 0)])
 def test_the_end_of_all_is_that_of_the_last(ends, last):
     groups = [ParameterGroup("unet", {}, stop_after=after) for after in ends]
     assert FreezeSchedule(groups).end == last

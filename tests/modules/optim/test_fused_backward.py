@@ -3,6 +3,8 @@
 With the loss scale of fp16 what is right moves, and what overflows stays.
 """
 
+import itertools
+
 import pytest
 import torch
 
@@ -10,26 +12,18 @@ from modules.formats.files.optimizer_state import Packer
 from modules.seeds import derive
 from onetrainer.config.optimizers.adam import AdamW, Sgd
 from tests import pretend
-from tests.each import each
+from tests.each import each, few_each
 from tests.stepping import INDEPENDENT, SECTIONS, Training, equal
 
 SEED = derive(0, "a test")
 
 
 # In bf16 all of them, which is harder, and in fp32 two; the others in long runs.
-CASES = [
-    pytest.param(
-        section,
-        rounds,
-        id=f"{section.kind}-{'bf16' if rounds else 'fp32'}",
-        marks=[] if rounds or isinstance(section, AdamW | Sgd) else pytest.mark.long,
-    )
-    for section in INDEPENDENT
-    for rounds in (False, True)
-]
+CASES = list(itertools.product(INDEPENDENT, (False, True)))
+FEW = [case for case in CASES if case[1] or isinstance(case[0], AdamW | Sgd)]
 
 
-@pytest.mark.parametrize(("section", "rounds"), CASES)
+@few_each(("section", "rounds"), CASES, FEW)
 def test_it_gives_the_weights_of_the_normal_step(section, rounds):
     options = {"dtype": torch.bfloat16, "rounding_seed": SEED} if rounds else {}
     normal = Training(section, **options).run(0, 5)
@@ -117,21 +111,15 @@ def same(one, other):
 
 
 # After some steps all of them, and at first, when there is no state yet, three.
-FP16_CASES = [
-    pytest.param(
-        section,
-        earlier,
-        id=f"{section.kind}-{'later' if earlier else 'at first'}",
-        marks=[]
-        if earlier or section.kind in ("adamw", "adamw8bit", "adafactor")
-        else pytest.mark.long,
-    )
-    for section in INDEPENDENT
-    for earlier in (0, 3)
+FP16_CASES = list(itertools.product(INDEPENDENT, (0, 3)))
+FP16_FEW = [
+    (section, earlier)
+    for section, earlier in FP16_CASES
+    if earlier or section.kind in ("adamw", "adamw8bit", "adafactor")
 ]
 
 
-@pytest.mark.parametrize(("section", "earlier"), FP16_CASES)
+@few_each(("section", "earlier"), FP16_CASES, FP16_FEW)
 def test_only_the_weight_that_overflows_stays_with_all_its_state(section, earlier):
     made, other = (
         Training(section, precision="fp16", in_backward=True).run(0, earlier) for _ in range(2)

@@ -120,7 +120,7 @@ def with_arguments(kind, arguments, lr):
     return kind(**values) if kind is AdafactorRelative else kind(lr=lr, **values)
 
 
-@pytest.mark.parametrize("kind", LIBRARY, ids=lambda kind: kind.__name__)
+@each("kind", LIBRARY, ids=lambda kind: kind.__name__)
 def test_ten_steps_equal_the_librarys_own_class(kind):
     factory, arguments = LIBRARY[kind]
     lr = 1.0 if kind.is_adaptive else RATES.get(kind, 1e-2)
@@ -233,7 +233,7 @@ def test_a_groups_rate_is_its_own_times_its_ratio():
     assert [group["base_lr"] for group in optimizer.param_groups] == [0.16, 1.0]
 
 
-@pytest.mark.parametrize(
+@each(
     "section",
     [AdamW8bit, PagedAdamW8bit, Adam8bit, Lion8bit, AdEMAMix8bit, Sgd8bit],
     ids=lambda section: section.__name__,

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from modules.optim.stochastic_rounding import in_float32, round_stochastically, stochastic_rounding
+from tests.each import each
 
 BF16_STEP = 2.0**-7  # between 1 and 2
 
@@ -23,7 +24,7 @@ def neighbors(value):
     return low, low if low == value else low + step
 
 
-@pytest.mark.parametrize("value", [1.001, -1.001, 1.9999, -3.14159, 1e-4, 2.71e-30, -6.02e23])
+@each("value", [1.001, -1.001, 1.9999, -3.14159, 1e-4, 2.71e-30, -6.02e23])
 def test_the_mean_is_the_value_and_no_sample_leaves_its_neighbors(value):
     value = float(torch.tensor(value))
     draws = drawn(value).double()
@@ -35,9 +36,7 @@ def test_the_mean_is_the_value_and_no_sample_leaves_its_neighbors(value):
     assert abs(float(draws.mean()) - value) < 5 * stray
 
 
-@pytest.mark.parametrize(
-    "value", [0.0, -0.0, 1.0, -1.0 - BF16_STEP, 2.0**-126, math.inf, -math.inf]
-)
+@each("value", [0.0, -0.0, 1.0, -1.0 - BF16_STEP, 2.0**-126, math.inf, -math.inf])
 def test_what_bfloat16_can_represent_is_kept(value):
     draws = drawn(value, count=100)
     assert set(draws.tolist()) == {value}

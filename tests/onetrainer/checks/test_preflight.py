@@ -62,7 +62,7 @@ def test_an_sdxl_file_is_named_as_such(project, tmp_path):
     assert 'Choose "sdxl"' in found.remedy
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "place", "words"),
     [
         ({"prediction": "v_prediction"}, "model.prediction", 'Choose "epsilon" or "auto"'),

@@ -45,7 +45,7 @@ def test_without_validation_every_image_is_trained(forty):
     assert len(found.items) == 40
 
 
-@pytest.mark.parametrize(("share", "count"), [(0, 1), (0.01, 1), (0.1, 4), (0.26, 10), (0.5, 20)])
+@each(("share", "count"), [(0, 1), (0.01, 1), (0.1, 4), (0.26, 10), (0.5, 20)])
 def test_the_share_is_validation_and_the_rest_is_trained(forty, share, count):
     made = config(forty, split=share)
     assert len(held(made)) == count

@@ -15,6 +15,7 @@ from onetrainer.model_files.adapter_family import family_of_adapter
 from onetrainer.model_files.tensors import recognize
 from onetrainer.tensor_files import read_table
 from tests import headers
+from tests.each import each
 
 BASES = ("sd15", "sd2", "sdxl")
 RANK = 4
@@ -44,8 +45,8 @@ def layers(base):
     return found
 
 
-@pytest.mark.parametrize("naming", NAMINGS)
-@pytest.mark.parametrize("base", BASES)
+@each("naming", NAMINGS)
+@each("base", BASES)
 def test_no_single_layer_of_any_base_is_recognized_wrongly(base, naming):
     names = standard_names(base)
     told = {
@@ -61,7 +62,7 @@ def test_no_single_layer_of_any_base_is_recognized_wrongly(base, naming):
         assert all(path.endswith("mlp.fc2") for path in silent)
 
 
-@pytest.mark.parametrize(
+@each(
     ("key", "width", "family"),
     [
         ("lora_te_text_model_encoder_layers_0_mlp_fc1", 768, "sd15"),
@@ -103,7 +104,7 @@ SILENT = {"lora_unet_mid_block_attentions_0_proj_in.lora_down.weight": (2, 1280)
 CLEAR = {"unet.mid_block.attentions.0.transformer_blocks.0.attn2.to_k.lora_A.weight": (2, 768)}
 
 
-@pytest.mark.parametrize(
+@each(
     ("metadata", "family"),
     [
         ({"ss_base_model_version": "sd_v2_v"}, "sd2"),
@@ -144,14 +145,14 @@ def foreign(kind):
     }
 
 
-@pytest.mark.parametrize("kind", ["flux", "sd3", "hunyuan"])
-@pytest.mark.parametrize("start", ["transformer.", "base_model.model.transformer.", ""])
+@each("kind", ["flux", "sd3", "hunyuan"])
+@each("start", ["transformer.", "base_model.model.transformer.", ""])
 def test_no_layer_of_other_models_is_taken_for_ours(kind, start):
     for name, shape in foreign(kind).items():
         assert family_of_adapter(lora_of(start + name, shape), {}) is None, name
 
 
-@pytest.mark.parametrize(
+@each(
     "layer",
     [
         "transformer.transformer_blocks.1.attn.to_q",

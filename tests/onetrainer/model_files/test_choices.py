@@ -13,6 +13,7 @@ from onetrainer.model_files import (
     resolve_prediction,
     resolve_zero_snr,
 )
+from tests.each import each
 
 V = "v_prediction"
 
@@ -34,7 +35,7 @@ def test_wrong_family_is_named_with_the_right_one():
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("found", "words"),
     [
         (
@@ -88,7 +89,7 @@ def test_what_the_file_says_is_taken_and_its_contrary_refused(told, other):
         resolve_prediction(found, other)
 
 
-@pytest.mark.parametrize(
+@each(
     ("told", "choice", "result"),
     [
         (None, "auto", False), (None, "on", True), (None, "off", False), (True, "auto", True),

@@ -13,6 +13,7 @@ from onetrainer.errors import UserError
 from onetrainer.model_files import inspect_model, require_family, weight_files
 from onetrainer.tensor_files import read_table
 from tests import headers, tiny
+from tests.each import each
 
 WEIGHTS = "diffusion_pytorch_model.safetensors"
 
@@ -38,7 +39,7 @@ def xl(tmp_path, original):
     return shutil.copytree(original("sdxl"), tmp_path / "xl")
 
 
-@pytest.mark.parametrize("family", tiny.FAMILIES)
+@each("family", tiny.FAMILIES)
 def test_folders_of_every_family_are_recognized(original, family):
     model = inspect_model(original(family))
     assert (model.kind, model.layout, model.missing) == (family, "folder", ())

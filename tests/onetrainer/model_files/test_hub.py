@@ -6,9 +6,10 @@ import pytest
 from huggingface_hub import constants
 
 from onetrainer.model_files.hub import cached_folder, is_hub_name
+from tests.each import each
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["a/b", "stabilityai/stable-diffusion-xl-base-1.0", "runwayml/stable-diffusion-v1-5",
      "some_one/Model.v2", "A1/x_"],
@@ -17,7 +18,7 @@ def test_owner_and_name_are_a_hub_name(text):
     assert is_hub_name(text)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["", "a", "a/b/c", "/a/b", "./a", "../b", "~/b", "a\\b", "C:/b", "C:\\a\\b", "a b/c", "a/",
      "/b", "-a/b", "a/b-", "a/.b", "a/b..c", "a/b--c", "a/b.git", "a/b.safetensors", "a/b.ckpt",

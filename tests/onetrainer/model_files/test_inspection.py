@@ -10,9 +10,10 @@ from onetrainer.errors import UserError
 from onetrainer.model_files import inspect_model, inspect_table
 from onetrainer.tensor_files import read_table
 from tests import headers, tiny
+from tests.each import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "content", "message"),
     [
         ("a.safetensors", b"", r"a\.safetensors: the file is empty"),
@@ -101,7 +102,7 @@ def test_counters_of_an_average_are_no_weights(tmp_path):
     assert not inspect_model(path).has_ema
 
 
-@pytest.mark.parametrize(
+@each(
     ("dtype", "other", "precision"),
     [("F32", "F32", "fp32"), ("BF16", "BF16", "bf16"), ("F16", "F32", "mixed"),
      ("F8_E4M3", "F8_E4M3", "fp8"), ("F16", "I64", "fp16"), ("I64", "I64", "")],

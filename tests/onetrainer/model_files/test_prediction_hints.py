@@ -7,6 +7,7 @@ import pytest
 from onetrainer.errors import UserError
 from onetrainer.model_files import inspect_model
 from tests import headers, tiny
+from tests.each import each
 
 V = "v_prediction"
 
@@ -16,7 +17,7 @@ def inspect(tmp_path, *, metadata=None, markers=()):
     return inspect_model(headers.write(tmp_path / "m.safetensors", shapes, metadata=metadata))
 
 
-@pytest.mark.parametrize(
+@each(
     ("metadata", "prediction"),
     [
         ({}, None),
@@ -72,7 +73,7 @@ def folder(tmp_path, config):
     return path
 
 
-@pytest.mark.parametrize(
+@each(
     ("config", "prediction", "zero_snr"),
     [
         ({"prediction_type": "epsilon", "rescale_betas_zero_snr": True}, "epsilon", True),

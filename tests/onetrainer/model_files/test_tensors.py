@@ -6,6 +6,7 @@ from onetrainer.errors import UserError
 from onetrainer.model_files import inspect_model, inspect_table, require_family
 from onetrainer.tensor_files import read_table
 from tests import headers, tiny
+from tests.each import each
 
 UNET = "model.diffusion_model."
 CONV_IN = UNET + "input_blocks.0.0.weight"
@@ -30,7 +31,7 @@ def test_single_file_of_other_widths_than_the_published_is_noticed(tmp_path, bas
     assert inspect(tmp_path, narrow).has_unusual_size
 
 
-@pytest.mark.parametrize(
+@each(
     ("key", "word", "family"),
     [
         ("modelspec.architecture", "stable-diffusion-v1/textual-inversion", "sd15"),
@@ -39,9 +40,7 @@ def test_single_file_of_other_widths_than_the_published_is_noticed(tmp_path, bas
         ("ss_base_model_version", "", None),
     ],
 )
-@pytest.mark.parametrize(
-    "shapes", [{"emb_params": (4, 56)}, {"decoder.conv_in.weight": (8, 4, 3, 3)}]
-)
+@each("shapes", [{"emb_params": (4, 56)}, {"decoder.conv_in.weight": (8, 4, 3, 3)}])
 def test_metadata_names_the_family_of_a_component_where_its_shapes_do_not(
     tmp_path, shapes, key, word, family
 ):
@@ -69,7 +68,7 @@ def test_published_models_are_recognized(tmp_path, base):
     assert (model.precision, model.has_ema, model.made_for) == ("fp16", False, None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("base", "part", "word"),
     [
         *((base, UNET, "UNet") for base in BASES),
@@ -167,14 +166,14 @@ def test_refiner_is_no_base_model(tmp_path):
     assert inspect(tmp_path, without(shapes, VAE, *TEXT)).made_for == "sdxl-refiner"
 
 
-@pytest.mark.parametrize("family", tiny.FAMILIES)
+@each("family", tiny.FAMILIES)
 def test_tiny_models_are_recognized_as_the_real_ones_are(tmp_path, family):
     path = tiny.write_single_file(tmp_path / "m.safetensors", name=family)
     model = inspect_table(read_table(path))
     assert (model.kind, model.missing) == (family, ())
 
 
-@pytest.mark.parametrize(
+@each(
     ("shapes", "kind"),
     [
         ({UNET + "joint_blocks.0.x": (1,)}, "sd3"),
@@ -200,7 +199,7 @@ def test_kind_of_other_files_is_recognized(tmp_path, shapes, kind):
     assert inspect(tmp_path, shapes).kind == kind
 
 
-@pytest.mark.parametrize(
+@each(
     ("shapes", "family"),
     [
         ({"emb_params": (2, 768)}, "sd15"),
@@ -229,8 +228,8 @@ ATTENTION = "down_blocks.1.attentions.0.transformer_blocks.0.attn2.to_k"
 ORIGINAL = "input_blocks.4.1.transformer_blocks.0.attn2.to_k"
 
 
-@pytest.mark.parametrize("base", BASES)
-@pytest.mark.parametrize(
+@each("base", BASES)
+@each(
     ("layer", "down", "up"),
     [
         ("lora_unet_" + ATTENTION.replace(".", "_"), "lora_down.weight", "lora_up.weight"),
@@ -256,7 +255,7 @@ def test_loras_of_every_naming_are_recognized_with_their_family(tmp_path, base, 
     assert (model.kind, model.made_for) == ("lora", base)
 
 
-@pytest.mark.parametrize(
+@each(
     ("shapes", "family"),
     [
         ({"lora_te_text_model_encoder_layers_0_mlp_fc1.lora_down.weight": (4, 768)}, "sd15"),

@@ -19,6 +19,7 @@ from onetrainer.images.image_index import ImageIndex
 from onetrainer.messages.dataset import as_document, format_preview
 from onetrainer.presets.presets import resolve
 from onetrainer.preview.dataset_preview import caption_examples, preview_dataset
+from tests.each import each
 from tests.images import folder
 from tests.onetrainer.generated_images import as_jpeg, leaves
 
@@ -224,7 +225,7 @@ def test_the_cache_takes_what_its_transforms_and_captions_take(root):
     assert plan.free_bytes > 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "views", "captions"),
     [
         ({"cache_latents": False}, 0, 8),

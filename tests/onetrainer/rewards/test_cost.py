@@ -4,6 +4,7 @@ import pytest
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.rewards.cost import DISTANCE_PASSES, StepCost, cost_of
+from tests.each import each
 
 STEPS, IMAGES = 10, 6  # of sampling; in a step
 
@@ -27,7 +28,7 @@ def config(algorithm=None, *, keep=None, checkpoint=False, hardware=None, **more
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("algorithm", "plain", "trained"),
     [
         ({"kind": "alignprop", "through": "all"}, 0, STEPS),
@@ -55,7 +56,7 @@ def test_the_half_without_a_prompt_may_have_no_gradient():
     assert (step.sampling, step.trained) == (IMAGES * (2 * 7 + 3), IMAGES * 3)
 
 
-@pytest.mark.parametrize(
+@each(
     ("checkpoint", "policy", "times"),
     [(False, "off", 0), (True, "off", 1), (True, "selective", 1), (False, "block", 1),
      (True, "block", 2)],

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 
 from onetrainer.rewards import truncation
+from tests.each import each
 
 # Midpoints: as many in every interval of a twentieth, a seventh or a third of them.
 COUNT = 4200
@@ -32,8 +33,8 @@ def test_of_all_fractions_each_number_of_last_steps_is_as_likely_and_a_fraction_
 RANGES = [(0.0, 1.0), (0.13, 0.77), (0.9, 1.0), (0.3, 0.3), (1.0, 1.0)]
 
 
-@pytest.mark.parametrize("steps", [1, 7, 30])
-@pytest.mark.parametrize(("low", "high"), RANGES)
+@each("steps", [1, 7, 30])
+@each(("low", "high"), RANGES)
 def test_means_are_those_of_the_samples(steps, low, high):
     last = [truncation.last_steps(c, steps=steps, least=low, most=high) for c in CHANCES]
     mean = truncation.mean_last_steps(steps=steps, least=low, most=high)

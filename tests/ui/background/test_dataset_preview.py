@@ -16,6 +16,7 @@ from onetrainer.errors import UserError
 from onetrainer.presets import presets
 from onetrainer.preview import dataset_preview
 from onetrainer.preview.contact_sheet import thumbnail
+from tests.each import each
 from tests.ui.project import write_project
 from ui.background.background_query import CancelToken, QueryCancelledError
 from ui.background.dataset_preview import (
@@ -146,8 +147,8 @@ def quarters(tmp_path):
     return Item(path, ("",), 400, 200)
 
 
-@pytest.mark.parametrize("angle", [0.0, 12.0, -30.0])
-@pytest.mark.parametrize("flip", [False, True])
+@each("angle", [0.0, 12.0, -30.0])
+@each("flip", [False, True])
 def test_a_small_image_is_the_large_one_made_small(quarters, angle, flip):
     view = ImageTransform(
         CropGeometry(800, 400, 260, 40, Bucket(320, 256)), flip=flip, angle=angle, hue=40

@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-import pytest
-
 from onetrainer.concepts.concepts import ConceptSettings, concepts_of
 from onetrainer.errors import Fix, Problem
 from onetrainer.presets.presets import BUILT_IN
 from onetrainer.run.events import Sample, Stopped
 from onetrainer.run.history import RunSummary
 from onetrainer.run.run_folder import create_run
+from tests.each import each
 from tests.ui.project import write_project
 from ui.actions.preset_actions import name_error, suggested_name
 from ui.background.folder_summary import FolderSummary, summarize_folder
@@ -119,12 +118,12 @@ def test_it_is_shown_how_often_each_image_is_seen():
 def test_steps_that_may_be_small_are_counted_as_the_most_they_show(draft):
     draft.set_all({"training.steps": 60, "training.accumulation": 1})
     images = FolderSummary(exists=True, images=12)
-    for batch, count, each in (
+    for batch, count, often in (
         (1, "60 images seen", "each of 12 images 5 times"),
         (2, "up to 120 images seen", "each of 12 images up to 10 times"),
     ):
         draft.set_all({"training.batch_size": batch, "data.class_folder": ""})
-        assert {count, each} <= set(run_lines(draft, images))
+        assert {count, often} <= set(run_lines(draft, images))
         draft.set("data.class_folder", "/of/others")
         lines = run_lines(draft, images)
         assert count in lines
@@ -169,7 +168,7 @@ def test_only_images_that_can_be_used_are_counted(tmp_path):
     assert "broken.png" not in [path.name for path in glance.first]
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "lines"),
     [
         ({}, ["9 with a caption", "3 without a caption"]),

@@ -11,6 +11,7 @@ from modules.families.prompts.prompts import ClipPrompts
 from modules.formats.embeddings.embedding_file import Embedding, write_embedding
 from onetrainer.captions.placeholder_tokens import missing_tokens
 from onetrainer.errors import UserError
+from tests.each import each
 from tests.tiny_prompts import (
     END,
     GIANT,
@@ -110,15 +111,13 @@ def test_an_embedding_longer_than_a_chunk_flows_on():
     torch.testing.assert_close(found, by_hand(encoder, rows, vectors), **TOLERANCE)
 
 
-@pytest.mark.parametrize(
-    "caption", ["smileys", "asmiley", "smiley_2", "smiley2", "ſmileyish", "a smile y"]
-)
+@each("caption", ["smileys", "asmiley", "smiley_2", "smiley2", "ſmileyish", "a smile y"])
 def test_a_name_inside_a_longer_name_is_left_alone(caption):
     prompts = sd15().with_embeddings({"smiley": embedding(2, encoders=["te"])})
     assert torch.equal(prompts.encode([caption]).hidden, sd15().encode([caption]).hidden)
 
 
-@pytest.mark.parametrize("caption", ["SMILEY", "(smiley:1.2)", "smiley,", "x-smiley", "smiley's"])
+@each("caption", ["SMILEY", "(smiley:1.2)", "smiley,", "x-smiley", "smiley's"])
 def test_a_name_between_other_signs_is_found(caption):
     one = sd15().with_embeddings({"Smiley": embedding(1, encoders=["te"])})
     two = sd15().with_embeddings({"Smiley": embedding(2, encoders=["te"])})
@@ -167,7 +166,7 @@ def test_the_table_is_let_go_of_when_encoding_fails(monkeypatch):
     assert not model.get_input_embeddings()._forward_hooks
 
 
-@pytest.mark.parametrize(
+@each(
     ("vectors", "words"),
     [
         ({"te": torch.zeros(1, 1024)}, ("vectors of 1024 numbers (SD 2.x)",)),

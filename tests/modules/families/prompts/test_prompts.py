@@ -8,6 +8,7 @@ import torch
 from transformers import CLIPTextModel
 
 from modules.families.prompts.prompts import ClipEncoder, ClipPrompts
+from tests.each import each
 from tests.tiny_prompts import (
     END,
     GIANT,
@@ -57,8 +58,8 @@ def test_short_prompts_equal_the_sdxl_pipeline(layer, skipped):
     torch.testing.assert_close(ours.pooled, pooled, **TOLERANCE)
 
 
-@pytest.mark.parametrize("layer", [1, 2, 3])
-@pytest.mark.parametrize("is_normed", [True, False])
+@each("layer", [1, 2, 3])
+@each("is_normed", [True, False])
 def test_a_layer_is_counted_from_the_end(layer, is_normed):
     encoder = ClipEncoder("te", large(), END, layer, is_normed)
     expected, _ = by_hand(encoder, ids_of(tokenizer(), SHORT[0], END))
@@ -66,7 +67,7 @@ def test_a_layer_is_counted_from_the_end(layer, is_normed):
     torch.testing.assert_close(found, expected, **TOLERANCE)
 
 
-@pytest.mark.parametrize(("count", "chunks"), [(75, 1), (76, 2), (80, 2), (160, 3), (400, 6)])
+@each(("count", "chunks"), [(75, 1), (76, 2), (80, 2), (160, 3), (400, 6)])
 def test_long_prompts_are_chunks_encoded_alone(count, chunks):
     text = words(count)
     sides = [
@@ -115,8 +116,8 @@ def test_pooled_is_at_the_first_end_also_where_added_tokens_have_higher_ids():
     larger = copy.deepcopy(tokenizer())
     larger.add_tokens(["<smiley>"])
     model, right = copy.deepcopy((giant(), giant(end=END)))
-    for each in (model, right):
-        table = each.get_input_embeddings()
+    for shaped in (model, right):
+        table = shaped.get_input_embeddings()
         added = torch.full((1, GIANT), 0.1)
         table.weight = torch.nn.Parameter(torch.cat([table.weight, added]), requires_grad=False)
     ids = torch.tensor(ids_of(larger, "a <smiley> cat", 0))
@@ -138,13 +139,13 @@ def test_gradients_reach_the_encoders_also_when_layers_are_computed_twice(layer)
 def gradients(layer, *, is_twice):
     """Of a weight in the first layer of each of SDXL's encoders."""
     encoders = []
-    for each in sdxl().encoders:
-        model = copy.deepcopy(each.model).requires_grad_(True).train()
+    for encoder in sdxl().encoders:
+        model = copy.deepcopy(encoder.model).requires_grad_(True).train()
         if is_twice and hasattr(model, "activation_checkpointing_enable"):
             model.activation_checkpointing_enable({"use_reentrant": False})
         elif is_twice:  # its name before transformers 5.23
             model.gradient_checkpointing_enable({"use_reentrant": False})
-        encoders.append(dataclasses.replace(each, model=model, layer=layer))
+        encoders.append(dataclasses.replace(encoder, model=model, layer=layer))
     found = ClipPrompts(tokenizer(), tuple(encoders)).encode(["a cat", words(80)])
     (found.hidden.pow(2).mean() + found.pooled.pow(2).mean()).backward()
     return [core(each.model).encoder.layers[0].mlp.fc1.weight.grad for each in encoders]

@@ -19,6 +19,7 @@ from modules.formats.embeddings.embedding_file import (
 )
 from onetrainer.errors import UserError
 from onetrainer.model_files.embedding_keys import bundled_name
+from tests.each import each
 
 
 def rows(count, width, dtype=torch.float32):
@@ -45,8 +46,8 @@ def assert_same(found, expected):
         assert torch.equal(found[name], tensor)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize(
+@each("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@each(
     ("vectors", "outputs", "keys"),
     [
         (SD, {}, {"emb_params"}),
@@ -67,7 +68,7 @@ def test_what_is_written_is_read_again(tmp_path, dtype, vectors, outputs, keys):
     assert (found.name, found.metadata) == ("smiley", {"made": "by hand"})
 
 
-@pytest.mark.parametrize(
+@each(
     ("tensors", "vectors"),
     [
         ({"emp_params": rows(3, 768)}, SD),
@@ -78,7 +79,7 @@ def test_what_is_written_is_read_again(tmp_path, dtype, vectors, outputs, keys):
         ({"clip_g": rows(2, 1280), "clip_l": rows(2, 768)}, XL),
     ],
 )
-@pytest.mark.parametrize("suffix", [".safetensors", ".bin"])
+@each("suffix", [".safetensors", ".bin"])
 def test_spellings_of_other_programs_are_read(tmp_path, tensors, vectors, suffix):
     path = tmp_path / f"file{suffix}"
     save_file(tensors, path) if suffix == ".safetensors" else torch.save(tensors, path)
@@ -155,7 +156,7 @@ def test_a_lora_without_embeddings_is_no_embedding(tmp_path):
         read_embedding(tmp_path / "x.safetensors", name="cat")
 
 
-@pytest.mark.parametrize(
+@each(
     ("tensors", "word"),
     [
         ({"clip_l": rows(2, 768), "clip_g": rows(3, 1280)}, "2 and 3"),

@@ -7,6 +7,7 @@ import pytest
 
 from modules.formats.embeddings.modelspec import ModelSpec, architecture, embedding_metadata
 from modules.formats.lora.lora_metadata import layout_of
+from tests.each import each
 
 # The keys of version 1.0.1 for image models, by how much the specification demands them.
 MUST = {"sai_model_spec", "architecture", "implementation", "title", "resolution"}
@@ -70,7 +71,7 @@ def test_values_have_the_forms_that_the_specification_asks_for():
     assert base64.b64decode(data, validate=True) == b"\xff\xd8jpeg"
 
 
-@pytest.mark.parametrize(
+@each(
     ("family", "prediction", "kind", "expected"),
     [
         ("sd15", "epsilon", "lora", "stable-diffusion-v1/lora"),
@@ -96,7 +97,7 @@ def test_the_prediction_is_reported_by_the_specifications_names(prediction, word
     assert spec(prediction=prediction).fields()["modelspec.prediction_type"] == word
 
 
-@pytest.mark.parametrize(
+@each(
     ("family", "naming", "code"),
     [
         ("sd15", "kohya", "diffusers"),

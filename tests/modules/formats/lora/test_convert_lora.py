@@ -16,6 +16,7 @@ from modules.formats.lora.convert_lora import convert_lora
 from modules.formats.lora.lora_names import Layer
 from modules.formats.lora.standard_names import standard_names
 from onetrainer.errors import UserError
+from tests.each import each
 
 ATTN2 = {
     "sd15": "mid_block.attentions.0.transformer_blocks.0.attn2.to_k",
@@ -153,9 +154,9 @@ FLUX = [
 ]
 
 
-@pytest.mark.parametrize("family", [None, "sd15", "sdxl"])
-@pytest.mark.parametrize("layer", FLUX)
-@pytest.mark.parametrize("with_text", [False, True])  # which is SD 1.x's and SDXL's as well
+@each("family", [None, "sd15", "sdxl"])
+@each("layer", FLUX)
+@each("with_text", [False, True])  # which is SD 1.x's and SDXL's as well
 def test_loras_of_other_models_are_refused(tmp_path, layer, family, with_text):
     tensors = {
         f"{layer}.lora_A.weight": torch.ones(2, 8),

@@ -82,7 +82,7 @@ def test_alpha_is_multiplied_into_diffusers_files_before_they_are_rounded(tmp_pa
     assert torch.equal(written[f"unet.{TO_Q}.lora_B.weight"], (up / 3).half())
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "scale"),
     [
         ({"unet.r": 2, "unet.lora_alpha": 6}, 3.0),

@@ -88,7 +88,7 @@ def test_every_layer_of_the_full_size_models_has_one_name_in_every_naming(base):
         assert [names.find(name) for name in written] == names.layers
 
 
-@pytest.mark.parametrize(("path", "kohya"), SDXL)
+@each(("path", "kohya"), SDXL)
 def test_sdxl_names_are_those_of_sd_scripts(path, kohya):
     names, layer = standard_names("sdxl"), Layer("unet", path)
     assert names.name(layer, "kohya") == kohya

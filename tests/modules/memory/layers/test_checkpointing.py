@@ -135,7 +135,7 @@ def test_casts_of_weights_are_not_kept_until_autocast_ends():
     assert casts == [1, 2]  # of the input alone; of the weight, too
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "error", "words"),
     [
         ((3, CPU, CPU), TypeError, "forward must be callable"),

@@ -2,12 +2,12 @@
 
 import itertools
 
-import pytest
 import torch
 from torch import nn
 
 from modules.memory.layers.layers import LayerSettings, spread_evenly
 from tests import tiny
+from tests.each import each
 from tests.managed import Calls, Journeys, checkpoint, manage
 
 ALL = LayerSettings(checkpointing="block", offload=1.0, activations=1.0)
@@ -17,8 +17,8 @@ def layers(*widths):
     return {"part": [nn.Linear(width, 4, bias=False) for width in widths]}
 
 
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.25, 0.5, 0.7, 0.9, 1.0])
-@pytest.mark.parametrize("sizes", [[1] * 12, [8, 8, 2, 2, 2, 64, 1, 64, 2, 2, 8, 8], [5]])
+@each("share", [0.0, 0.1, 0.25, 0.5, 0.7, 0.9, 1.0])
+@each("sizes", [[1] * 12, [8, 8, 2, 2, 2, 64, 1, 64, 2, 2, 8, 8], [5]])
 def test_what_is_chosen_reaches_the_share_at_every_point_and_exceeds_it_by_less_than_one(
     sizes, share
 ):

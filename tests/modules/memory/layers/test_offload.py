@@ -1,11 +1,11 @@
 """Layers whose weights wait elsewhere compute the same, and their gradients come home."""
 
-import pytest
 import torch
 from torch import nn
 
 from modules.memory.layers.layers import LayerSettings
 from modules.methods.original_weights import OriginalWeights
+from tests.each import each
 from tests.managed import Journeys, manage
 
 HALF, WHOLE = LayerSettings(offload=0.5), LayerSettings(offload=1.0)
@@ -53,8 +53,8 @@ def managed(settings, journeys=None, **options):
     return net
 
 
-@pytest.mark.parametrize("settings", [HALF, WHOLE])
-@pytest.mark.parametrize("precision", [None, torch.bfloat16, torch.float16])
+@each("settings", [HALF, WHOLE])
+@each("precision", [None, torch.bfloat16, torch.float16])
 def test_trained_weights_get_their_gradients_where_they_wait(settings, precision):
     found = []
     for net in (stack(), managed(settings)):

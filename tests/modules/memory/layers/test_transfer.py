@@ -9,6 +9,7 @@ from modules.memory.layers.streams import MAX_OUTGOING, StreamedInputs, Streamed
 from modules.memory.layers.transfer import DirectTransfer, copy_all_to_device
 from onetrainer.errors import UserError
 from tests import pretend
+from tests.each import each
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 WIDTH, COUNT = 64, 6
@@ -57,9 +58,9 @@ def managed(settings, *, trains=True):
     return own
 
 
-@pytest.mark.parametrize("prefetch", [False, True])
-@pytest.mark.parametrize("trains", [False, True])
-@pytest.mark.parametrize(("offload", "activations"), [(0.5, 0.0), (1.0, 1.0)])
+@each("prefetch", [False, True])
+@each("trains", [False, True])
+@each(("offload", "activations"), [(0.5, 0.0), (1.0, 1.0)])
 def test_on_a_gpu_gradients_are_those_of_the_plain_run(offload, activations, trains, prefetch):
     expected = run(layers(trains=trains), CPU)
     settings = LayerSettings("block", offload, activations, prefetch)

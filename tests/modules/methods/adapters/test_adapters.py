@@ -20,6 +20,7 @@ from onetrainer.config.methods.low_rank import Lora
 from tests import tiny
 from tests.adapters import KINDS, predict, section, shake
 from tests.cases import cases
+from tests.each import each
 from tests.exports import export
 from tests.managed import checkpoint
 
@@ -81,8 +82,8 @@ def test_adapters_begin_without_effect_and_end_as_the_merged_weights(tmp_path, n
         assert torch.equal(predict(adapted), before)
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-@pytest.mark.parametrize("kind", KINDS)
+@each("layer", LAYERS)
+@each("kind", KINDS)
 def test_gradients_are_those_of_the_published_formula_in_float64(kind, layer):
     make, shape = LAYERS[layer]
     torch.manual_seed(0)
@@ -105,9 +106,9 @@ def test_gradients_are_those_of_the_published_formula_in_float64(kind, layer):
         torch.testing.assert_close(ours.double(), theirs, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("autocast", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
+@each("dtype", [torch.bfloat16, torch.float16])
+@each("autocast", [True, False])
+@each("kind", KINDS)
 def test_small_changes_are_not_lost_next_to_half_precision_weights(kind, autocast, dtype):
     # A change of a thousandth of the weight, of which bfloat16 weights hold nothing.
     torch.manual_seed(0)
@@ -196,7 +197,7 @@ def test_dropout_changes_nothing_on_average(kind, drop):
     assert error.max() < 5
 
 
-@pytest.mark.parametrize("kind", ["lora", "dora", "loha", "lokr", "oft"])
+@each("kind", ["lora", "dora", "loha", "lokr", "oft"])
 def test_module_dropout_leaves_out_whole_adapters_and_gives_gradients_of_zero(kind):
     plain = nn.Linear(24, 16)
     adapter = on_layer(kind, plain, module_dropout=0.5)

@@ -15,6 +15,7 @@ from modules.methods.layers.layer_presets import layer_names, named_layers
 from tests import tiny
 from tests.adapters import KINDS, section, shake
 from tests.cases import cases
+from tests.each import each
 from tests.exports import export
 
 pytestmark = pytest.mark.usefixtures("few_blocks")
@@ -91,7 +92,7 @@ def test_comfyui_makes_the_same_of_doras_file(tmp_path):
         torch.testing.assert_close(ours, expected, atol=2e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "module", "arguments"),
     [
         ("lora", "networks.lora", {"conv_dim": "4", "conv_alpha": "2.0"}),

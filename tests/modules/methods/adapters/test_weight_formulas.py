@@ -4,6 +4,7 @@ from lycoris.wrapper import network_module_dict
 from torch import nn
 
 from modules.methods.adapters.weight_formulas import merged_bias, merged_weight
+from tests.each import each
 
 LAYERS = {
     "linear": lambda: nn.Linear(24, 16),
@@ -44,8 +45,8 @@ def train_a_little(module) -> None:
         parameter.data.copy_(noise.abs() + 0.5 if "scale" in name else noise)
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-@pytest.mark.parametrize("kind", KINDS)
+@each("layer", LAYERS)
+@each("kind", KINDS)
 def test_merged_weight_computes_what_lycoris_own_module_does(kind, layer):
     algorithm, options, strengths = KINDS[kind]
     for strength in strengths:
