@@ -7,6 +7,9 @@ import tomllib
 from importlib import metadata
 
 from onetrainer import ROOT
+from onetrainer.config.fields import sections, setting_at, settings
+from onetrainer.config.renamed import current_path
+from onetrainer.config.train import TrainConfig
 from tests import rules
 from tests.each import each
 
@@ -93,6 +96,25 @@ def test_readme_and_architecture_name_files_that_there_are():
     examples = {"modules/families/x.py", "configs/models/x/"}
     missing = {path for path in named - examples if not (ROOT / path).exists()}
     assert missing == set()
+
+
+@pytest.mark.parametrize(
+    "page", [page.relative_to(ROOT).as_posix() for folder in ("", "docs") for page in
+             sorted((ROOT / folder).glob("*.md"))]
+)  # fmt: skip
+def test_documents_name_settings_that_there_are_or_were(page):
+    """In the settings reference, too, and in the changelog the former names."""
+    parts = "|".join(sections(TrainConfig))
+    named = set(re.findall(rf"`((?:{parts})\.[a-z_0-9.*]+)`", _text(page)))
+    current = {path: current_path(path.replace("*", "0")) for path in named}
+    assert {path for path, now in current.items() if not _is_setting(now)} == set()
+
+
+def _is_setting(path: str) -> bool:
+    """Whether it is the path of a setting, or of a section in which there are some."""
+    return setting_at(path) is not None or any(
+        setting.path.startswith(f"{path}.") for setting in settings(TrainConfig)
+    )
 
 
 def _requirements(package: str) -> set[str]:
