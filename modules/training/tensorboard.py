@@ -107,11 +107,10 @@ class Board:
             self._point(f"reward/{name}", value, event.step)
 
     def _write_evaluation(self, event: Evaluated) -> None:
-        # Tags stay, so that a resumed run goes on in its own curves.
-        self._point("held-out/all", event.reward, event.step)
+        self._point("evaluation/all", event.reward, event.step)
         for name, stats in event.rewards.items():
             if stats["mean"] is not None:
-                self._point(f"held-out/{name}", stats["mean"], event.step)
+                self._point(f"evaluation/{name}", stats["mean"], event.step)
         for name, value in event.drift.items():
             self._point(f"drift/{name}", value, event.step)
         self._writer.add_text("guard", event.message, event.step)
@@ -119,7 +118,7 @@ class Board:
         for image in event.images:
             paths.setdefault(str(image["prompt"]), []).append(str(image["path"]))
         for number, (prompt, image_paths) in enumerate(paths.items()):
-            tag = _numbered("held-out pictures", number, prompt)
+            tag = _numbered("validation prompts", number, prompt)
             self._image(tag, image_paths, event.step, height=_THUMBNAIL)
 
     def _point(self, tag: str, value: float, step: int) -> None:

@@ -37,7 +37,7 @@ def check_data(options: argparse.Namespace) -> int:
         checked = check_dataset(config, memory, progress)
     screen.clear()
     findings = [asdict(finding) | {"severity": finding.severity} for finding in checked.findings]
-    document = {"pictures": checked.images, "findings": findings}
+    document = {"images": checked.images, "findings": findings}
     lines = [*format_findings(checked.findings), summary(checked.findings, checked.images)]
     return print_result(document, lines, is_json=options.json)
 

@@ -27,7 +27,7 @@ _NOTHING = ("", "None", "null", "{}")
 def readable_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
     """Return the metadata, sorted, with images replaced by their length."""
     return {
-        key: f"(pictures, {len(value)} characters)"
+        key: f"(images, {len(value)} characters)"
         if value and (key in _IMAGES or value.startswith("data:image/"))
         else value
         for key, value in sorted(metadata.items())

@@ -31,7 +31,7 @@ _CHECKPOINT_FILES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Description:
-    """What is told of a file or folder: as JSON for programs, and as lines of text."""
+    """Description of a file or folder, as JSON and as text lines."""
 
     document: Document
     lines: list[str]
@@ -95,7 +95,7 @@ def image_at(path: Path) -> Description:
     size = {"width": width, "height": height}
     lines = text.splitlines() or ["No generation settings in this file"]
     return Description(
-        {"name": path.name, "kind": "picture", **size, "settings": text},
+        {"name": path.name, "kind": "image", **size, "settings": text},
         [
             f"{path.name}: an image of {width} × {height} pixels",
             *(f"  {line}" for line in lines),

@@ -32,20 +32,6 @@ _ROLES: Mapping[Role, str] = MappingProxyType(
         "own_prediction": "prior preservation, own prediction",
     }
 )
-# Keys of the JSON document where they differ from the fields, whose names are younger.
-_KEYS: Mapping[str, str] = MappingProxyType(
-    {
-        "images": "pictures",
-        "validation": "held_out",
-        "images_per_epoch": "shown_per_epoch",
-        "images_used": "shown",
-        "cropped": "cut",
-        "samples": "drawn",
-        "validation_may_change": "holds_out_alike",
-        "latents": "views",
-        "image_bytes": "picture_bytes",
-    }
-)
 _NOT_IN_JSON = ("dataset", "full_step", "pixels")
 
 
@@ -76,9 +62,6 @@ def image_totals(preview: DatasetPreview) -> str:
 def as_document(preview: DatasetPreview) -> dict[str, Any]:
     """Return the preview as data for `--json`."""
     document: dict[str, Any] = _as_json(preview)
-    for key, amount in (("enlarged", "factor"), ("cut", "share")):
-        for entry in document[key]["most"]:
-            entry[amount] = entry.pop("amount")
     return document
 
 
@@ -95,7 +78,7 @@ def _as_json(value: Any) -> Any:  # noqa: ANN401 # whatever a preview holds
         if isinstance(entry, Bucket):
             document |= {"width": entry.width, "height": entry.height}
         elif name not in _NOT_IN_JSON:
-            document[_KEYS.get(name, name)] = _as_json(entry)
+            document[name] = _as_json(entry)
     return document
 
 

@@ -20,6 +20,8 @@ from onetrainer.metrics.guard import EvaluationResult, ScoredImage
 from onetrainer.metrics.validation import Weights
 from onetrainer.run.run_folder import cannot_write, write_atomic
 
+# Keys of the files, which other versions read: "shown", "last", "pictures", and "drawing" in the
+# digest.
 _KEYS_OF_WEIGHTS: Mapping[Weights, str] = {"sampling": "shown", "without_ema": "last"}
 _GRADIENT_SETTINGS = {"checkpoint", "merge", "guidance_gradient"}
 """Settings of the rollout that do not change the images."""

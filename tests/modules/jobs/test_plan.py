@@ -111,6 +111,6 @@ def test_images_are_described_with_what_the_model_knows_of_them(command, tmp_pat
     (cats / "1.txt").write_text("cat " * 90)
     code, said = command("--json", "--set", f"data.folder={cats}")
     data = json.loads(said.out)["data"]
-    assert (code, data["pictures"]) == (0, 3)
+    assert (code, data["images"]) == (0, 3)
     assert data["caching_seconds"] > 0
     assert [one["path"] for one in data["long_captions"]] == [str(cats / "1.png")]

@@ -100,16 +100,16 @@ def test_unknown_values_have_no_point(recorder, tmp_path):
 def test_an_evaluation_becomes_curves_a_text_and_a_row_of_thumbnails_a_prompt(recorder, tmp_path):
     Board(recorder, tmp_path).take(look(tmp_path))
     assert recorder.points == {
-        ("held-out/all", 3): 1.25,
-        ("held-out/clip", 3): 0.3,
+        ("evaluation/all", 3): 1.25,
+        ("evaluation/clip", 3): 0.3,
         ("drift/diversity", 3): 0.9,
     }
     assert recorder.texts == {("guard", 3): "Still improving."}
     assert [tag for tag, _ in recorder.images] == [
-        "held-out pictures/01 a cat",
-        "held-out pictures/02 a dog",
+        "validation prompts/01 a cat",
+        "validation prompts/02 a dog",
     ]
-    row = recorder.images["held-out pictures/02 a dog", 3]
+    row = recorder.images["validation prompts/02 a dog", 3]
     assert (row.shape, row.dtype) == ((3, 256, 2 * 34), np.uint8)  # 40 × 256 / 300 is 34
     assert row[:, 128, 10].tolist() == [100, 0, 200]
     assert row[:, 128, 50].tolist() == [100, 100, 200]
@@ -158,5 +158,5 @@ def test_tensorboard_reads_what_was_written_and_hides_what_is_made_again(tmp_pat
     assert losses[3][0] == 4
     assert math.isnan(losses[3][1])
     assert len(losses) == 4
-    (image,) = read.Images("held-out pictures/01 a cat")
+    (image,) = read.Images("validation prompts/01 a cat")
     assert (image.width, image.height, image.step) == (68, 256, 3)

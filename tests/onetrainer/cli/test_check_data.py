@@ -27,7 +27,7 @@ def test_folder_is_checked_with_its_subfolders_and_changes_of_settings(folder, c
     assert told.endswith("2 images checked: 2 warnings.\n")
     assert main(["check-data", str(folder), "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
-    assert content["pictures"] == 2
+    assert content["images"] == 2
     assert [one["kind"] for one in content["findings"]] == ["too-small", "too-small"]
     assert content["findings"][0]["path"] == str(folder / "a.png")
     assert main(["check-data", str(folder), "--set", "data.resolution=128"]) == 0

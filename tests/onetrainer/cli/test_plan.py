@@ -60,7 +60,7 @@ def test_images_come_first_and_memory_after_them_and_json_is_one_document(plan):
     assert sorted(found, key=out.index) == found
     _, document, _ = plan("--json")
     assert document["peak_bytes"] == 2**30
-    assert document["data"]["pictures"] == 5
+    assert document["data"]["images"] == 5
     assert document["data"]["buckets"][0]["width"] == 64
     assert document["data"]["caching_seconds"] == 90.0
 

@@ -242,7 +242,7 @@ def test_long_metadata_is_cut_and_images_are_only_counted(tmp_path):
     path = headers.write(tmp_path / "a.safetensors", EMBEDDING, metadata=metadata)
     told = text(path, everything=True)
     assert "AAAA" not in told + json.dumps(describe(path).document)
-    assert "modelspec.thumbnail: (pictures, 5023 characters)" in told
+    assert "modelspec.thumbnail: (images, 5023 characters)" in told
     assert "… (1000 characters)" in told
     assert "ss_tag_frequency: tag1 (31), tag12 (12), tag11 (11)" in told
     assert "tag4 (4) and 2 more" in told

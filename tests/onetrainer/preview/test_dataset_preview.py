@@ -124,7 +124,7 @@ def test_validation_may_change_where_features_of_one_image_are_not_cached(alike)
     near_duplicate_groups([*found.items[1:], *found.validation], memory)
     plan = preview_dataset(made, image_index=memory)
     assert plan.validation_may_change
-    assert as_document(plan)["holds_out_alike"]
+    assert as_document(plan)["validation_may_change"]
     assert plan.dataset.validation == found.validation
     assert "They are not known yet" in "\n".join(format_preview(plan))
 
@@ -184,7 +184,7 @@ def test_a_very_long_caption_is_reported_by_its_beginning(root):
     plan = preview_dataset(config(root))
     (told,) = (line for line in format_preview(plan) if "many many" in line)
     assert told.endswith("many … (5,000 words)") and len(told) < 450
-    assert len(as_document(plan)["captions"][0]["drawn"][0]) > 20_000
+    assert len(as_document(plan)["captions"][0]["samples"][0]) > 20_000
 
 
 def test_enlarged_and_cut_images_are_named_the_worst_first(root):
@@ -292,7 +292,7 @@ def test_all_of_it_is_reported_as_text_and_as_json(root):
     assert "a cat, red, sitting, 0" in told
     document = json.loads(json.dumps(as_document(plan)))
     assert document["steps_per_epoch"] == plan.steps_per_epoch
-    assert sum(one["shown"] for one in document["buckets"]) == plan.images_per_epoch
+    assert sum(one["images_used"] for one in document["buckets"]) == plan.images_per_epoch
     assert document["skipped"][0]["path"].endswith("bad.png")
 
 
