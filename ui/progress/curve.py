@@ -51,7 +51,7 @@ class Curve:
 def smooth(points: list[Point], strength: float) -> list[float]:
     """Return the means as exponential moving averages. strength: 0 (raw) to below 1 (very smooth).
 
-    The first values are not biased towards zero (bias correction as in Adam, Kingma & Ba 2014).
+    The first values are not biased toward zero (bias correction as in Adam, Kingma & Ba 2014).
     """
     average, weight = 0.0, 0.0
     smoothed = []

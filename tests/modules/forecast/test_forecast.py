@@ -285,12 +285,12 @@ def test_automatic_checkpointing_is_the_fastest_that_fits(small):
 
 
 def test_the_largest_of_all_images_counts_or_a_square(tmp_path):
-    sides = {"learnt": (64, 64), "apart": (160, 64), "class": (64, 224)}
+    sides = {"trained": (64, 64), "apart": (160, 64), "class": (64, 224)}
     for name, side in sides.items():
         (tmp_path / name).mkdir()
         Image.new("RGB", side).save(tmp_path / name / "a.png")
         (tmp_path / name / "a.txt").write_text("a")
-    there = {"data": {"folder": str(tmp_path / "learnt"), "resolution": 64}}
+    there = {"data": {"folder": str(tmp_path / "trained"), "resolution": 64}}
     apart = config(there, validation__folder=str(tmp_path / "apart"))
     used = with_value(there, "data.class_folder", str(tmp_path / "class"))
     plans = Planner(ON_CARD)

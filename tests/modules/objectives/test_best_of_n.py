@@ -268,8 +268,8 @@ def test_what_is_generated_is_reported_and_the_callback_may_end_it(family):
 
 
 def test_images_of_the_users_are_trained_and_measured_by_denoising(family):
-    denoising = SimpleNamespace(loss=lambda *_, **__: "learnt", validation=lambda *_: "measured")
+    denoising = SimpleNamespace(loss=lambda *_, **__: "trained", validation=lambda *_: "measured")
     objective = replace(best_of_n(family), denoising=denoising)
     batch = batch_of(family, (0,))
-    assert objective.loss(batch, seed=0, step=0) == "learnt"
+    assert objective.loss(batch, seed=0, step=0) == "trained"
     assert objective.validation(batch, None) == "measured"

@@ -26,7 +26,7 @@ BOUNDS = {torch.float16: 1e-3, torch.bfloat16: 1e-2}
 
 
 def train(family, method, *, steps):
-    """AdamW at 1e-4 towards another prediction than the model's: a change as small as real ones."""
+    """AdamW at 1e-4 toward another prediction than the model's: a change as small as real ones."""
     parameters = [p for group in method.parameter_groups() for p in group.parameters.values()]
     optimizer = torch.optim.AdamW(parameters, lr=1e-4)
     generator = torch.Generator().manual_seed(2)
