@@ -123,7 +123,7 @@ def count_tags(captions: list[str]) -> dict[str, int]:
 
 
 def today() -> str:
-    """Return the date in ISO 8601, in UTC: it reveals no place."""
+    """Return the date in ISO 8601, in UTC, so that no time zone is revealed."""
     return datetime.now(UTC).date().isoformat()
 
 

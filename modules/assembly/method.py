@@ -102,7 +102,7 @@ def objective_of(config: TrainConfig, attached: Attached, *, device: torch.devic
         case ReconstructionSection() as section:
             return Reconstruction(attached.family, section, device=device)
         case AlignProp():
-            raise ValueError("the objective of reward training needs its rewards")
+            raise ValueError("reward training needs at least one reward")
 
 
 def trained_component_dtypes(config: TrainConfig) -> dict[str, torch.dtype]:

@@ -198,7 +198,7 @@ class MissingEntries:
         return rows
 
     def _set_keys(self, rows: range, digests: Sequence[str]) -> None:
-        """Set the keys of rows of one image. digests: of its files."""
+        """Compute and store the cache keys of an image's rows, from its files' digests."""
         transforms = self._job.transforms
         for row in rows:
             index, number = transforms.locate(row)

@@ -21,7 +21,10 @@ def optimize(
     rate: float,
     after_step: Callable[[], object] = lambda: None,
 ) -> None:
-    """Train in place what of a model requires gradients. loss_of: The loss of a step, from 0."""
+    """Train the parameters that require gradients, in place.
+
+    loss_of: Returns the loss of a step, counted from 0.
+    """
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=rate, betas=(0.9, 0.99))
     scheduler = LambdaLR(optimizer, lambda step: one_cycle(step, steps))

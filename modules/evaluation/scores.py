@@ -33,7 +33,7 @@ from onetrainer.run.run_folder import cannot_write
 class PromptEvaluation:
     """The scores of validation prompts, by the weights that samples and output files use.
 
-    Before the first step, every so many steps and at the end. The first evaluation of a run, at any
+    Before the first step, every N steps and at the end. The first evaluation of a run, at any
     step, defines the units of the rewards.
 
     Attributes:

@@ -138,7 +138,7 @@ def measure(
 
 @dataclass(frozen=True)
 class ImageEvaluation:
-    """The validation loss of a run: at the start, every so many steps or epochs, at the end.
+    """The validation loss of a run: at the start, every N steps or epochs, at the end.
 
     Of the weights that samples and output files use, because the best of those are wanted. Where
     these are an EMA, the weights of the last step may be measured too.

@@ -1,4 +1,4 @@
-"""Models of the Hugging Face Hub, downloaded once and then read from the local cache."""
+"""Models of the Hub, downloaded once and then read from the local cache."""
 
 import errno
 import glob
@@ -26,7 +26,7 @@ WEIGHTS = ".safetensors"
 VARIANT = re.compile(r"\.(?P<name>fp16|bf16|fp32|non_ema|ema)(-\d+-of-\d+)?\.safetensors$")
 HALF = "fp16"
 LOGIN = "hf auth login"
-TIMEOUT = 10.0  # seconds to wait for the hub's answer
+TIMEOUT = 10.0  # seconds to wait for the Hub's answer
 
 
 def fetch(
@@ -47,7 +47,7 @@ def fetch(
     """
     try:
         if not offline:
-            report(f"asking the hub for {name}")
+            report(f"asking the Hugging Face Hub for {name}")
         names = [] if offline else _list_files(name, revision)
         if names:
             chosen = [*map(glob.escape, _require_diffusers_model(name, names))]
@@ -63,9 +63,9 @@ def fetch(
             remedy = "Turn off model.offline" if offline else "Check the network and the login"
             raise UserError(
                 f"{name}: the version this run started with ({revision}) is not on this computer,"
-                f" and {'offline mode is on' if offline else 'the hub did not provide it'}",
+                f" and {'offline mode is on' if offline else 'the Hub did not provide it'}",
                 "A run must be resumed with exactly the model it started with",
-                f"{remedy}; if the hub no longer has this version, start a new run",
+                f"{remedy}; if the Hub no longer has this version, start a new run",
             ) from error
         raise _hub_error(name, error, offline=offline) from error
 
@@ -91,9 +91,9 @@ def _files_in(names: Iterable[str], folder: str) -> list[str]:
 
 
 def _list_files(name: str, revision: str | None) -> list[str]:
-    """List the files of a repository; empty if the hub cannot be reached.
+    """List the files of a repository; empty if the Hub cannot be reached.
 
-    Also empty if the hub no longer has, or no longer shows, a revision that may still be on this
+    Also empty if the Hub no longer has, or no longer shows, a revision that may still be on this
     disk.
     """
     try:
@@ -133,11 +133,11 @@ def _hub_error(name: str, error: Exception, *, offline: bool) -> UserError:
             return UserError(
                 f"{name}: this model can be downloaded only after accepting its terms",
                 "Expected a login that has accepted them",
-                f"Accept the terms on the model's page on the hub, then run: {LOGIN}",
+                f"Accept the terms on the model's page on the Hugging Face Hub, then run: {LOGIN}",
             )
         case RepositoryNotFoundError():
             return UserError(
-                f"{name}: the hub has no model of this name, or it is private",
+                f"{name}: the Hugging Face Hub has no model of this name, or it is private",
                 path,
                 f"Check the spelling; for a private model, run: {LOGIN}",
             )
@@ -157,7 +157,8 @@ def _hub_error(name: str, error: Exception, *, offline: bool) -> UserError:
             )
         case _:
             return UserError(
-                f"{name}: the hub cannot be reached, and this model has not been downloaded yet",
+                f"{name}: the Hugging Face Hub cannot be reached, and this model has not been"
+                " downloaded yet",
                 path,
                 "Check the network and try again",
             )

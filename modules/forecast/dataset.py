@@ -50,8 +50,8 @@ def long_captions(
 ) -> dict[str, Any]:
     """Return the captions of more than a chunk of tokens, as `Forecast.data` has them.
 
-    Counts captions at their longest, without dropout. has_words: Whether the model has embeddings
-    of several vectors.
+    Counts captions at their longest, without dropout. has_embeddings: Whether the model has
+    embeddings of several vectors.
     """
     longest: dict[str, int] = {}
     # A token has at least one byte, so most captions need not be tokenized.

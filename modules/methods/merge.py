@@ -59,9 +59,7 @@ def _unknown_notes(name: str, file: LoraFile, family: Family) -> list[str]:
         )
     if not unknown:
         return []
-    return [
-        f"{name}: {len(unknown)} tensors belong to no layer and are ignored, first {unknown[0]}"
-    ]
+    return [f"{name}: {len(unknown)} tensors match no layer and are ignored (such as {unknown[0]})"]
 
 
 def _merge(layer: Layer, module: nn.Module, adapters: Sequence[tuple[LoraFile, float]]) -> None:

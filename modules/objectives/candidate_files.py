@@ -78,7 +78,7 @@ class RoundFiles:
     def mismatch_error(self, number: int) -> UserError:
         """Return the error for a round that was generated with other settings."""
         return UserError(
-            f"{self._path(number)}: generated from other prompts, or in another size or number",
+            f"{self._path(number)}: generated with other prompts, another size or another count",
             "Expected the images that this run's config asks for",
             "Delete the file to generate them again.",
         )

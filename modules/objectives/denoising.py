@@ -212,7 +212,7 @@ class Denoising:
     def _per_item(
         self, predicted: Tensor, task: _Task, weights: MaskWeights | None, base: Tensor | None
     ) -> Tensor:
-        """Compute each image's loss before it is weighed, (B,)."""
+        """Compute the unweighted loss of each image, (B,)."""
         threshold = None if self._thresholds is None else at(self._thresholds, task.timesteps)
         trained = errors(self._mix, predicted, task.target, threshold=threshold)
         if weights is None:

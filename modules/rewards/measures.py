@@ -124,7 +124,10 @@ def symmetry(images: Tensor) -> Tensor:
 
 
 def downscaled(images: Tensor) -> Tensor:
-    """Average images over areas, (N, 3, 32, 32), for `diversity`; small ones stay unchanged."""
+    """Downscale images to 32 × 32 by area averaging, for `diversity`.
+
+    Smaller images are returned unchanged.
+    """
     return functional.adaptive_avg_pool2d(images, _SIDE)
 
 

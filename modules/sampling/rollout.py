@@ -149,7 +149,7 @@ class Rollout:
             on_step: Called before each step of each image.
         """
         if self._guidance != 1 and empty is None:
-            raise ValueError("guidance needs the conditioning of no prompt")
+            raise ValueError("guidance needs the empty prompt's conditioning")
         has_gradient = torch.is_grad_enabled()
         unprompted = None if self._guidance == 1 or empty is None else empty.to(self._device)
         images = self._images(start, conditioning, time_ids, trajectories)

@@ -54,7 +54,7 @@ class TaskProgress:
 
 @dataclass(frozen=True)
 class SampleTask:
-    """Generates samples: every so many steps, at the end, and on command.
+    """Generates samples: every N steps, at the end, and on command.
 
     Attributes:
         samples_last_weights: Whether each sample is repeated with the last step's weights, without

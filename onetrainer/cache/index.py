@@ -244,7 +244,10 @@ def file_stamp(path: Path) -> _Stamp | None:
 
 
 def _add(connection: sqlite3.Connection, kind: Kind, inspected: _Inspected) -> int:
-    """Add or update a shard and its rows, and return its id; entries found elsewhere stay there."""
+    """Add or update a shard and its rows, and return its id.
+
+    Entries that another shard already holds are skipped.
+    """
     name, stamp, shard, rows = inspected
     connection.execute(
         "INSERT INTO shards (kind, name, signature, count, row_bytes, size, mtime, ctime)"

@@ -146,9 +146,9 @@ def _require_columns(path: Path, line: int, header: Sequence[str]) -> None:
     if len(set(filter(None, header))) != len([cell for cell in header if cell]):
         raise _line_error(path, line, f"two columns have the same name ({named})")
     if not any(key in header for key in FILE_KEYS):
-        raise _line_error(path, line, f'no column is called "file" ({named})')
+        raise _line_error(path, line, f'no "file" column; found: {named}')
     if not _caption_keys(header):
-        raise _line_error(path, line, f'no column is called "caption" ({named})')
+        raise _line_error(path, line, f'no "caption" column; found: {named}')
 
 
 def _entry(line: int, row: Mapping[str, object]) -> CaptionEntry:

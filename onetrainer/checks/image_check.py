@@ -230,11 +230,11 @@ def _duplicates(analysis: _Analysis, image_index: ImageIndex | None) -> Iterator
         item, other = analysis.items[second], analysis.items[first]
         name = _display_name(item, other)
         if os.path.realpath(item.path) == os.path.realpath(other.path):
-            what = f"link to {name}, which counts twice"
+            what = f"link to {name}"
         elif _is_same_file(item.path, other.path, image_index):
-            what = f"same file as {name}, which counts twice"
+            what = f"identical to {name}"
         else:
-            what = f"nearly the same as {name}; together they count twice"
+            what = f"nearly identical to {name}"
             remedy = "Keep the better one, or both if they differ in what matters to you"
             yield Finding("near-duplicate", item.path, what, remedy, other.path)
             continue

@@ -47,7 +47,7 @@ def cache(options: argparse.Namespace) -> int:
     if not options.prune:
         for name, value in (("--limit", options.limit), ("--older-than", options.older_than)):
             if value is not None:
-                raise UserError(f"{name} requires --prune", "", "Add --prune, or leave it out")
+                raise UserError(f"{name} requires --prune", "", f"Add --prune, or remove {name}")
     limit = _amount("--limit", options.limit, "GB", _GB)
     if not is_cache:
         config = presets.resolve(_document(options), source=options.config or "")

@@ -102,7 +102,7 @@ class FamilySpec:
         bucket_step: Usual multiple of bucket sides in pixels.
         latent_channels, latent_side: Channels of latents, and pixels per latent on a side.
         text_width, pooled_width: Width of encoded tokens, and of whole texts.
-        vae_scale: Scaling factor of latents, by which VAEs are told apart.
+        vae_scale: Scaling factor of latents, by which VAEs are distinguished.
         fp16_vae: A VAE that computes in fp16, whose range the family's own exceeds.
         has_size_conditioning: Whether it is given the sizes of images.
         sees_masked_image: Whether it is given a mask and what of the image is outside of it.

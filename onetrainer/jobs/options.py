@@ -97,7 +97,7 @@ def option_of(path: str) -> str:
 
 
 def _innermost(problems: list[Problem]) -> list[Problem]:
-    """Drop problems of a list that is too short only because some of its entries are wrong."""
+    """Drop "too short" problems of lists that have invalid entries."""
     paths = [problem.path for problem in problems]
     return [
         problem

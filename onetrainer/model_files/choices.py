@@ -112,7 +112,7 @@ def resolve_prediction(model: ModelFile, choice: PredictionChoice) -> Prediction
             f"{model.path.name}: this model predicts {PREDICTS[detected]}, according to"
             f" {model.prediction_source}",
             f'model.prediction is "{choice}"',
-            f'Choose "{detected}" or "auto" as model.prediction',
+            f'Set model.prediction to "{detected}" or "auto"',
         )
     return choice
 
@@ -130,7 +130,7 @@ def _require_single_prediction(model: ModelFile) -> None:
     raise UserError(
         f"{model.path.name}: this {spec.label} model does not state its prediction type",
         f"As published, {', '.join(published)}",
-        f"Choose {choices} as model.prediction",
+        f"Set model.prediction to {choices}",
     )
 
 
@@ -148,7 +148,7 @@ def resolve_zero_snr(model: ModelFile, choice: ZeroSnrChoice) -> bool:
         raise UserError(
             f"{model.path.name}: this model was trained with zero terminal SNR",
             'model.zero_terminal_snr is "off"',
-            'Choose "on" or "auto" as model.zero_terminal_snr',
+            'Set model.zero_terminal_snr to "on" or "auto"',
         )
     return False
 
@@ -165,22 +165,23 @@ def require_predictable(
     subject = "zero terminal SNR"
     if model is not None and model.zero_terminal_snr:
         subject = f"{model.path.name}: this model uses zero terminal SNR, which"
+    ways = ", or ".join([*_allowed_changes(model), "choose another model"])
     raise UserError(
         f"{subject} is for models that predict velocity, not noise (epsilon): at the last step"
         " the input is pure noise",
         "Expected a model that predicts velocity",
-        "Choose " + ", ".join(_allowed_choices(model)) + " or another model",
+        f"{ways[0].upper()}{ways[1:]}",
     )
 
 
-def _allowed_choices(model: ModelFile | None) -> list[str]:
-    """Return the choices that the model allows instead of zero terminal SNR with noise."""
-    choices = []
+def _allowed_changes(model: ModelFile | None) -> list[str]:
+    """Return the changes that the model allows instead of zero terminal SNR with noise."""
+    changes = []
     if model is None or model.prediction is None or not model.prediction_is_sure:
-        choices.append('"v_prediction" as model.prediction')
+        changes.append('set model.prediction to "v_prediction"')
     if model is None or not (model.zero_terminal_snr and model.zero_snr_is_sure):
-        choices.append('"off" as model.zero_terminal_snr')
-    return choices
+        changes.append('set model.zero_terminal_snr to "off"')
+    return changes
 
 
 def _wrong_kind(model: ModelFile, family: FamilyName) -> UserError:
@@ -189,7 +190,7 @@ def _wrong_kind(model: ModelFile, family: FamilyName) -> UserError:
         return UserError(
             what,
             f'The chosen family is "{family}"',
-            f'Choose "{model.kind}" as model.family, or another model',
+            f'Set model.family to "{model.kind}", or choose another model',
         )
     usual = {0, *(spec.unet_channels for spec in registry.FAMILIES)}
     if model.kind == "unknown" and model.unet_channels not in usual:

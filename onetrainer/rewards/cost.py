@@ -113,7 +113,7 @@ def cost_of(config: TrainConfig) -> RunCost:
         case AlignProp() as section:
             step = _reward_step(section, images, config.training.steps, repeats)
             steps = config.training.steps
-            # Before the first step, after every so many, and after the last.
+            # Before the first step, after every N steps, and after the last.
             every = section.evaluation.every
             evaluations = 1 + steps // every + (steps % every > 0)
             evaluation = _evaluation_cost(config, section)

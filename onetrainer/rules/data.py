@@ -87,7 +87,7 @@ def _duplicate_folders(concepts: tuple[ConceptSettings, ...]) -> Iterator[Proble
             yield warning(
                 here.setting_path,
                 f"this folder is used twice, here and in {there.setting_path}",
-                "Its images are used as often as both settings say",
+                "Its images are used once for each of the two entries",
                 "Remove one of them if this is not intended.",
             )
         elif here.role == "validation":

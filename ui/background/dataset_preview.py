@@ -28,7 +28,7 @@ _CHECK_CANCEL_EVERY = 1000
 
 
 class TransformedImage(NamedTuple):
-    """An image with one of its transforms, as indexes. item: in the data set."""
+    """An image with one of its transforms. item: Index of the image in `Dataset.items`."""
 
     item: int
     number: int

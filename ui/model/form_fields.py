@@ -231,7 +231,7 @@ def find_setting(path: str, variants: Variants | None = None) -> Setting | None:
 def unit_path(path: str) -> str:
     """Return the path of the setting that holds the unit of a number; "" if its unit is fixed.
 
-    A section with "every" and "unit" counts the first in the second.
+    In a section with "every" and "unit", the value of "unit" is the unit of "every".
     """
     section, _, key = path.rpartition(".")
     unit = f"{section}.unit"

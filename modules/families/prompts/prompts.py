@@ -206,7 +206,9 @@ class ClipPrompts:
         transformers' own pooling takes the highest id if the config has eos_token_id 2, as in old
         folders, and knows no chunks.
         """
-        assert isinstance(encoder.model, CLIPTextModelWithProjection), "no projection to pool with"
+        assert isinstance(encoder.model, CLIPTextModelWithProjection), (
+            "this text encoder has no projection for pooled output"
+        )
         ends = (tokens[:, 0] == self.tokenizer.eos_token_id).int().argmax(dim=-1)  # (B,)
         firsts = torch.arange(len(tokens)) * tokens.shape[1]
         pooled: Tensor = encoder.model.text_projection(

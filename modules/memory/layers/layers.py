@@ -17,7 +17,7 @@ from modules.memory.layers.transfer import DirectTransfer, InputTransfer, Transf
 
 @dataclass(frozen=True)
 class LayerSettings:
-    """Settings of what is done to save memory.
+    """Memory settings of layers: checkpointing, offload.
 
     checkpointing: which layers are recomputed in backward, and what of them is saved. offload:
     the fraction of each component's bytes in offloaded layers. activations: the fraction of each

@@ -108,8 +108,8 @@ def _notes(path: Path, file: LoraFile, adapters: Mapping[Layer, AdapterModule]) 
     notes = []
     if file.unknown:
         notes.append(
-            f"{path.name}: {len(file.unknown)} tensors belong to no layer and are ignored,"
-            f" first {min(file.unknown)}"
+            f"{path.name}: {len(file.unknown)} tensors match no layer and are ignored"
+            f" (such as {min(file.unknown)})"
         )
     if file.embeddings:
         tokens = ", ".join(f'"{token}"' for token in file.embeddings)

@@ -54,7 +54,7 @@ _LAYER: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class ImageReward:
-    """The frozen networks, in evaluation mode. text: replaces all prompts; "" for none."""
+    """The frozen networks, in evaluation mode. text: Replaces every prompt; "" uses the prompts."""
 
     vision: BlipVisionModel
     text_model: BlipTextModel
@@ -207,7 +207,7 @@ def load_vocabulary(path: Path) -> BertTokenizer:
         raise UserError(
             f"{path}: no such file",
             "ImageReward reads prompts with the vocabulary of bert-base-uncased",
-            "Put the vocab.txt of bert-base-uncased there",
+            "Copy bert-base-uncased's vocab.txt into this folder",
         )
     return _tokenizer(path.read_text(encoding="utf-8").splitlines())
 

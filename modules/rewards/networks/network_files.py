@@ -1,4 +1,4 @@
-"""Location of a reward network's files: a file, a folder, or a model on the Hugging Face Hub."""
+"""Location of a reward network's files: a file, a folder, or a model on the Hub."""
 
 import glob
 import re
@@ -27,7 +27,7 @@ from onetrainer.model_files.hub import is_hub_name
 Report = Callable[[str], None]
 
 VOCABULARY, BERT = "vocab.txt", "google-bert/bert-base-uncased"
-TIMEOUT = 10.0  # seconds to wait for the hub's response
+TIMEOUT = 10.0  # seconds to wait for the Hub's response
 _STEM = "model"
 _ENDINGS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 _WEIGHTS = re.compile(r"(model|pytorch_model)(-\d+-of-\d+)?\.(safetensors|bin)(\.index\.json)?")
@@ -55,12 +55,12 @@ class NetworkFiles:
 def find_network(
     model: str, *, preferred: Sequence[str] = (), offline: bool, report: Report
 ) -> NetworkFiles:
-    """Find the files of a network, and download them if it is a name on the hub.
+    """Find the files of a network, and download them if it is a name on the Hub.
 
     Args:
-        model: A file, a folder or a name on the hub.
+        model: A file, a folder or a name on the Hub.
         preferred: Names of weight files that are chosen before others.
-        offline: Use only what was downloaded before, as when the hub cannot be reached.
+        offline: Use only what was downloaded before, as when the Hub cannot be reached.
         report: Called with messages about progress.
 
     Raises:
@@ -75,13 +75,13 @@ def find_network(
         raise UserError(
             f"{path}: no such file or folder",
             "Expected the network of a reward",
-            'Check the path; a name on the hub is written as "owner/name"',
+            'Check the path; a name on the Hugging Face Hub is written as "owner/name"',
         )
     return NetworkFiles((path,), path.parent)
 
 
 def find_vocabulary(files: NetworkFiles, model: str, *, offline: bool, report: Report) -> Path:
-    """Find BERT's vocab.txt next to a network's files; for one on the hub download it."""
+    """Find BERT's vocab.txt next to a network's files; for one on the Hub download it."""
     path = files.home / VOCABULARY
     if path.is_file() or not is_hub_name(model):
         return path
@@ -162,7 +162,7 @@ def _fetch(name: str, preferred: Sequence[str], *, offline: bool, report: Report
 
 
 def _listed(name: str) -> list[str]:
-    """Return the names of a repository's files; none if the hub cannot be reached."""
+    """Return the names of a repository's files; none if the Hub cannot be reached."""
     try:
         info = HfApi().model_info(name, timeout=TIMEOUT)
         return [file.rfilename for file in info.siblings or []]

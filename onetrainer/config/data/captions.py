@@ -14,7 +14,7 @@ _TAGS = "For captions that are lists of tags, such as “cat, sofa, evening”."
 
 
 class Captions(Section):
-    """How captions are changed; everything is derived from the seed, the image and its repeat."""
+    """Caption processing, reproducible from seed, image and repeat."""
 
     lines: Annotated[
         Literal["each", "joined"],
@@ -89,7 +89,7 @@ class Captions(Section):
         Field(ge=0, le=1000),
         Ui("Keep first tags", unit="tags", level="advanced", search="keep_tokens kept front"),
     ] = 0
-    """The first so many tags are neither shuffled nor dropped; trigger words never are."""
+    """This many tags at the start are neither shuffled nor dropped; trigger words never are."""
 
     keep_separator: Annotated[
         str,

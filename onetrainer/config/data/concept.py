@@ -82,7 +82,7 @@ class Concept(Section):
         Field(ge=0, le=10_000_000),
         Ui("Images per epoch", unit="images", zero="by repeats", search="balancing samples each"),
     ] = 0
-    """Uses exactly so many of its images in each epoch, in turn; 0 uses repeats instead."""
+    """Uses exactly this many of its images in each epoch, in turn; 0 uses repeats instead."""
 
     loss_weight: Annotated[
         float, Field(ge=0, le=1000), Ui("Loss weight", level="advanced", search="weight")

@@ -1,4 +1,4 @@
-"""The kinds of adapters: small trained tensors beside frozen weights."""
+"""The kinds of adapters: small trained tensors added to frozen weights."""
 
 from typing import get_args
 

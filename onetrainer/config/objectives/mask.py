@@ -20,7 +20,7 @@ class Mask(Section):
             "Unmasked weight",
             level="advanced",
             search="unmasked_weight masked training outside mask",
-            lead="For images with a mask.",
+            lead="Applies only to images with a mask.",
             only_with=_WITH_MASKS,
             or_with=_OR_WITH_OWN,
         ),

@@ -40,8 +40,8 @@ class Noise(Section):
         Field(ge=0, le=10),
         Ui("Pyramid noise", unit="levels", level="advanced", search="multires_noise_iterations"),
     ] = 0
-    """Adds coarser and coarser noise, so many times; it helps with large areas as offset noise does
-    with whole images. 6 to 10 is usual, 0 is off."""
+    """Adds this many levels of coarser and coarser noise. It helps with large areas as offset noise
+    does with whole images. 6 to 10 is usual, 0 is off."""
 
     pyramid_discount: Annotated[
         float,

@@ -143,8 +143,8 @@ class AdEMAMixSection(OptimizerSection):
         Field(ge=1, le=10_000_000),
         advanced("Slow EMA warm-up", "t_alpha t_beta3 warmup ademamix ramp mean", unit="steps"),
     ] = None
-    """Phases the slow mean in over so many steps; the paper uses all steps of the run. Empty means
-    at once."""
+    """Phases the slow mean in over this many steps; the paper uses all steps of the run. Empty
+    means at once."""
     eps: DivisionEps = 1e-8
     fused_backward: FusedBackward = False
 

@@ -17,7 +17,7 @@ class Evaluation(Section):
         Field(ge=1, le=1_000_000),
         Ui("Evaluate every", unit="steps", search="evaluate evaluation held-out look"),
     ] = 5
-    """Generates the validation prompts every so many steps, before the first and after the last.
+    """Generates the validation prompts every N steps, before the first and after the last.
     More often is safer and takes more time."""
 
     prompts: Annotated[
@@ -39,7 +39,7 @@ class Evaluation(Section):
     max_prompts: Annotated[
         int, Field(ge=1, le=1000), Ui("Max validation prompts", unit="prompts", search="most")
     ] = 6
-    """Generates at most so many validation prompts."""
+    """Generates at most this many validation prompts."""
 
     seeds: Annotated[int, Field(ge=2, le=64), Ui("Images per prompt", search="pictures")] = 3
     """How many images of each prompt are generated, always from the same noise. Their difference
@@ -70,7 +70,7 @@ class Evaluation(Section):
             search="guard's",
         ),
     ] = 2
-    """The guard acts after so many evaluations in a row show it."""
+    """The guard acts after this many evaluations in a row show it."""
 
     min_diversity: Annotated[
         float,

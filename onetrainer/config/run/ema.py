@@ -31,8 +31,8 @@ class Ema(Section):
     every: Annotated[
         int, Field(ge=1, le=10_000), Ui("Update EMA every", unit="steps", level="advanced")
     ] = 1
-    """Updates the EMA every so many steps; the decay is applied for each step in between. 1 is
-    exact, more saves a little time."""
+    """Updates the EMA every N steps; the decay is applied for each step in between. 1 is exact,
+    more saves a little time."""
 
     device: Annotated[
         Literal["device", "host"],

@@ -74,8 +74,8 @@ class Output(Section):
     save_every: Annotated[
         int, Field(ge=0, le=10_000_000), Ui("Checkpoint every", unit="steps", search="backup")
     ] = 250
-    """Saves a checkpoint to resume from every so many steps; 0 means only when the run stops and at
-    the end."""
+    """Saves a checkpoint to resume from every N steps; 0 means only when the run stops and at the
+    end."""
 
     tensorboard: Annotated[
         bool, Ui("TensorBoard", level="advanced", search="log curves scalars events wandb")

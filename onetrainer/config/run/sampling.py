@@ -61,7 +61,7 @@ class Sampling(Section):
     """The images that are generated each time; none means no samples."""
 
     every: Annotated[int, Field(ge=0, le=10_000_000), Ui("Sample every", unit="steps")] = 100
-    """Generates samples every so many steps; 0 means only at the start and at the end."""
+    """Generates samples every N steps; 0 means only at the start and at the end."""
 
     at_start: Annotated[bool, Ui("Sample at the start", level="advanced")] = True
     """Generates samples before the first step, for comparison."""

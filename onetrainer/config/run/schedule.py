@@ -15,8 +15,8 @@ class _WarmedUp(Section):
     warmup_steps: Annotated[
         int, Field(ge=0, le=1_000_000), Ui("Warm-up", unit="steps", search="warmup")
     ] = 0
-    """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
-    is usual."""
+    """Raises the learning rate from zero to its full value over this many steps. 0 is off; 50 to
+    200 is usual."""
 
     warmup_fraction: Annotated[
         float,

@@ -81,8 +81,8 @@ class Validation(Section):
             search="most",
         ),
     ] = 50
-    """Measures at most so many images, always the same ones; the split takes no more than these. 0
-    means all. More is more exact and slower."""
+    """Measures at most this many images, always the same ones; the split takes no more than these.
+    0 means all. More is more exact and slower."""
 
     seed: Annotated[
         int, Field(ge=0, lt=2**63), Ui("Validation seed", level="advanced", only_with=_WITH)
@@ -114,7 +114,7 @@ class Validation(Section):
             only_with=_WITH,
         ),
     ] = 100
-    """Validates every so many steps or epochs; 0 means only at the start and at the end."""
+    """Validates every N steps or epochs; 0 means only at the start and at the end."""
 
     unit: Annotated[
         Literal["steps", "epochs"],
@@ -184,5 +184,5 @@ class Validation(Section):
             only_with=_WITH,
         ),
     ] = 0
-    """Ends training when so many validations in a row are no better than the best before them; 0
+    """Ends training when this many validations in a row are no better than the best before them; 0
     means never. Such a run continues when it is resumed with more patience."""

@@ -123,7 +123,7 @@ def test_what_is_done_is_reported(play):
     play([*SMALL, UNET])
     told = []
     hub.fetch("owner/model", offline=False, report=told.append)
-    assert told == ["asking the hub for owner/model", "downloading owner/model"]
+    assert told == ["asking the Hugging Face Hub for owner/model", "downloading owner/model"]
 
 
 def test_offline_asks_nobody(play, tmp_path):
@@ -153,7 +153,7 @@ def refused(kind):
             refused(RepositoryNotFoundError),
             ["no model of this name", "private", "hf auth login"],
         ),
-        ((), refused(GatedRepoError), ["terms", "the model's page on the hub", "hf auth login"]),
+        ((), refused(GatedRepoError), ["terms", "page on the Hugging Face Hub", "hf auth login"]),
         (["model.safetensors"], None, ["no model_index.json", "enter its path"]),
         ([*SMALL, "unet/model.bin"], None, ["has no .safetensors weights"]),
     ],
@@ -193,8 +193,8 @@ def test_a_commit_on_this_disk_is_taken_though_the_hub_has_it_no_more(play, tmp_
 @pytest.mark.parametrize(
     ("offline", "error", "words"),
     [
-        (False, RevisionNotFoundError, ["the hub did not provide it", "start a new run"]),
-        (False, RepositoryNotFoundError, ["the hub did not provide it", "login"]),
+        (False, RevisionNotFoundError, ["the Hub did not provide it", "start a new run"]),
+        (False, RepositoryNotFoundError, ["the Hub did not provide it", "login"]),
         (True, None, ["offline mode is on", "model.offline"]),
     ],
 )

@@ -110,5 +110,5 @@ def test_layers_of_text_encoders_that_nobody_knows_are_reported(family):
     key = "lora_te_text_model_encoder_layers_0_self_attn.lora_down.weight"
     notes = merge_loras(family, [(LoraFile({}, {}, {key: torch.ones(1)}, {}, "kohya"), 1.0)])
     assert len(notes) == 1
-    assert "1 tensors belong to no layer and are ignored" in notes[0]
+    assert "1 tensors match no layer and are ignored" in notes[0]
     assert key in notes[0]

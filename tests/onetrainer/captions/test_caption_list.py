@@ -89,8 +89,8 @@ def test_lists_are_read(tmp_path, name, content, expected):
     [
         ("a.csv", "file,caption\na.png,x\nb.png,y, z\n", 'line 3: 3 columns, .* goes in "quotes"'),
         ("a.csv", 'file,caption\na.png,x\nb.png,"y\n', "line 3: .*CSV"),
-        ("a.csv", "name,caption\na,b\n", 'line 1: no column is called "file"'),
-        ("a.csv", "file,words\na,b\n", 'line 1: no column is called "caption"'),
+        ("a.csv", "name,caption\na,b\n", 'line 1: no "file" column'),
+        ("a.csv", "file,words\na,b\n", 'line 1: no "caption" column'),
         ("a.csv", "file,caption,caption\na,b,c\n", "line 1: two columns"),
         ("a.csv", "file,caption\n,b\n", 'line 2: "file" names no image'),
         ("a.csv", "file,caption\n", "names no image"),

@@ -104,7 +104,7 @@ HELD = {"validation.use": True}
     [
         (damaged, {}, ["error unreadable cut off.png", "error unreadable text.png"]),
         # Copies, and validation images that are trained as well.
-        (copied, {}, ["warning duplicate p9.png p1.png | same file as p1.png"]),
+        (copied, {}, ["warning duplicate p9.png p1.png | identical to p1.png"]),
         (lambda images: images.add("again", as_jpeg(leaves(1, 256), 70)), {},
          ["note near-duplicate p1.png again.png"]),
         (lambda images: held(images, as_jpeg(leaves(2, 256), 60)), HELD,

@@ -59,14 +59,14 @@ def test_an_sdxl_file_is_named_as_such(project, tmp_path):
     found = problem(config(project, model={"path": str(path)}))
     assert found.path == "model.family"
     assert "this is an SDXL model" in found.what
-    assert 'Choose "sdxl"' in found.remedy
+    assert 'to "sdxl"' in found.remedy
 
 
 @each(
     ("changes", "place", "words"),
     [
-        ({"prediction": "v_prediction"}, "model.prediction", 'Choose "epsilon" or "auto"'),
-        ({"zero_terminal_snr": "on"}, "model.zero_terminal_snr", 'Choose "off"'),
+        ({"prediction": "v_prediction"}, "model.prediction", 'to "epsilon" or "auto"'),
+        ({"zero_terminal_snr": "on"}, "model.zero_terminal_snr", 'to "off"'),
         ({"zero_terminal_snr": "on", "prediction": "epsilon"}, "model.zero_terminal_snr", '"off"'),
         ({"vae": "pictures"}, "model.vae", "Choose the folder that holds"),
         ({"vae": "nothing.safetensors"}, "model.vae", "Check the path"),
@@ -140,7 +140,7 @@ def test_a_downloaded_model_is_inspected_by_its_name(project, monkeypatch):
         made = config(project, model={"path": "owner/name", "offline": offline})
         assert all_problems(made) == []
     found = problem(config(project, model={"path": "owner/name", "family": "sd2"}))
-    assert 'Choose "sd15"' in found.remedy
+    assert 'to "sd15"' in found.remedy
 
 
 def test_another_vae_makes_up_for_a_missing_one(project, tmp_path):

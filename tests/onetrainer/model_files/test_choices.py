@@ -31,7 +31,7 @@ def test_wrong_family_is_named_with_the_right_one():
         require_family(model("sdxl"), "sd15")
     assert str(caught.value) == (
         'm.safetensors: this is an SDXL model. The chosen family is "sd15".'
-        ' Choose "sdxl" as model.family, or another model.'
+        ' Set model.family to "sdxl", or choose another model.'
     )
 
 
@@ -85,7 +85,9 @@ def test_sd2_without_a_sign_has_to_be_chosen():
 def test_what_the_file_says_is_taken_and_its_contrary_refused(told, other):
     found = model("sd2", prediction=told, prediction_source="the marker")
     assert resolve_prediction(found, "auto") == resolve_prediction(found, told) == told
-    with pytest.raises(UserError, match=rf'according to the marker.*Choose "{told}" or "auto"'):
+    with pytest.raises(
+        UserError, match=rf'according to the marker.*prediction to "{told}" or "auto"'
+    ):
         resolve_prediction(found, other)
 
 
@@ -101,7 +103,7 @@ def test_zero_terminal_snr_follows_the_file_and_the_choice(told, choice, result)
 
 
 def test_zero_terminal_snr_may_not_be_taken_from_a_model_that_has_it():
-    with pytest.raises(UserError, match=r'is "off".*Choose "on" or "auto"'):
+    with pytest.raises(UserError, match=r'is "off".*to "on" or "auto"'):
         resolve_zero_snr(model(zero_terminal_snr=True), "off")
 
 
@@ -118,18 +120,18 @@ def test_choice_counts_where_only_metadata_says_otherwise():
 @pytest.mark.parametrize(
     ("found", "ways"),
     [
-        (None, ('"v_prediction" as model.prediction', '"off" as model.zero')),
-        (model(zero_terminal_snr=True), ('"v_prediction" as model.prediction',)),
-        (model(prediction="epsilon"), ('"off" as model.zero',)),
+        (None, ('prediction to "v_prediction"', 'zero_terminal_snr to "off"')),
+        (model(zero_terminal_snr=True), ('prediction to "v_prediction"',)),
+        (model(prediction="epsilon"), ('zero_terminal_snr to "off"',)),
         (model(prediction="epsilon", zero_terminal_snr=True, prediction_is_sure=False),
-         ('"v_prediction" as model.prediction',)),
+         ('prediction to "v_prediction"',)),
     ],
     ids=["unknown", "file asks for it", "file predicts noise", "metadata errs"],
 )  # fmt: skip
 def test_way_out_that_is_named_is_open(found, ways):
     with pytest.raises(UserError) as caught:
         require_predictable("epsilon", zero_terminal_snr=True, model=found)
-    named = [way for way in ('"v_prediction" as model.prediction', '"off" as model.zero')
+    named = [way for way in ('prediction to "v_prediction"', 'zero_terminal_snr to "off"')
              if way in caught.value.remedy]  # fmt: skip
     assert named == list(ways)
     assert "trained" not in str(caught.value)

@@ -38,7 +38,7 @@ def test_what_exists_is_a_path(tmp_path, monkeypatch):
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """An empty cache of the hub, and a network that nobody may ask."""
+    """An empty cache of the Hub, and a network that nobody may ask."""
 
     def refuse(*_):
         raise AssertionError("the network was asked")
