@@ -246,7 +246,7 @@ def test_files_that_do_not_fit_are_reported(tmp_path, family):
     steps_of(best_of_n(family, rounds=RoundFiles(tmp_path, completed_steps=0)), 0)
     more = SECTION.model_copy(update={"kept_per_prompt": 2})
     other = best_of_n(family, section=more, rounds=RoundFiles(tmp_path, completed_steps=1))
-    with pytest.raises(UserError, match=r"round-000000.*generated from other prompts"):
+    with pytest.raises(UserError, match=r"round-000000.*generated with other prompts"):
         steps_of(other, 0)
     (tmp_path / "round-000000.safetensors").write_bytes(b"no tensors")
     with pytest.raises(UserError, match=r"round-000000.*cannot be read"):
