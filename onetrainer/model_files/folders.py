@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,8 @@ from onetrainer.errors import UserError
 from onetrainer.families import registry
 from onetrainer.families.registry import FAMILY_LABELS, narrowed
 from onetrainer.families.spec import FamilySpec
-from onetrainer.model_files.kinds import Kind
 from onetrainer.model_files.prediction_hints import PredictionHints, hints_in_scheduler
-from onetrainer.model_files.tensors import recognize, with_channels
+from onetrainer.model_files.tensors import Recognized, recognize, with_channels
 from onetrainer.tensor_files import TensorTable, read_table
 from onetrainer.tensor_files.refusals import DOWNLOAD_AGAIN
 
@@ -22,19 +20,7 @@ DIFFUSERS_WEIGHTS, TRANSFORMERS_WEIGHTS = "diffusion_pytorch_model", "model"
 _PICKLE_STEMS: Mapping[str, str] = {TRANSFORMERS_WEIGHTS: "pytorch_model"}
 
 
-@dataclass(frozen=True)
-class Folder:
-    """The contents of a folder; fields as in ModelFile. tables: Of its weight files."""
-
-    kind: Kind
-    missing: tuple[str, ...] = ()
-    hints: PredictionHints = field(default_factory=PredictionHints)
-    unet_channels: int = 0
-    made_for: Kind | None = None
-    tables: tuple[TensorTable, ...] = ()
-
-
-def folder_at(path: Path) -> Folder:
+def folder_at(path: Path) -> Recognized:
     """Recognize the folder of a model or a component. Raises UserError if it is incomplete."""
     if (path / "model_index.json").is_file():
         return _pipeline_at(path, _read_json(path / "model_index.json"))
@@ -63,15 +49,15 @@ def weight_files(folder: Path, stem: str) -> list[Path]:
     raise UserError(f"{folder}: the weights ({stem}.safetensors) are missing", remedy=INCOMPLETE)
 
 
-def _pipeline_at(path: Path, index: Mapping[str, Any]) -> Folder:
+def _pipeline_at(path: Path, index: Mapping[str, Any]) -> Recognized:
     base = _base_of(path, index)
     if base is None or not (base.engine or base.has_unet):
-        return Folder(base.name if base else "unknown")
+        return Recognized(base.name if base else "unknown")
     unet = _read_json(path / base.unet.folder / "config.json")
     channels = _channels(unet, base)
     kind = with_channels(base, channels)
     if kind not in FAMILY_LABELS:
-        return Folder(kind, (), PredictionHints(), channels)
+        return Recognized(kind, (), channels)
     scheduler = path / "scheduler" / "scheduler_config.json"
     hints = PredictionHints()
     if scheduler.is_file():
@@ -94,7 +80,7 @@ def _pipeline_at(path: Path, index: Mapping[str, Any]) -> Folder:
                 "Expected vocab.json and merges.txt, or tokenizer.json",
                 INCOMPLETE,
             )
-    return Folder(kind, missing, hints, channels, None, tuple(tables))
+    return Recognized(kind, missing, channels, None, hints, tuple(tables))
 
 
 def _base_of(path: Path, index: Mapping[str, Any]) -> FamilySpec | None:
@@ -137,7 +123,7 @@ def _by_configs(path: Path, index: Mapping[str, Any], specs: list[FamilySpec]) -
     )
 
 
-def _component_at(path: Path, config: Mapping[str, Any]) -> Folder:
+def _component_at(path: Path, config: Mapping[str, Any]) -> Recognized:
     """Recognize the folder of a single component: a VAE, a UNet or a text encoder."""
     architectures = config.get("architectures")
     names = [config.get("_class_name"), *(architectures if isinstance(architectures, list) else [])]
@@ -154,7 +140,7 @@ def _component_at(path: Path, config: Mapping[str, Any]) -> Folder:
     }
     found = [roles[name] for name in names if isinstance(name, str) and name in roles]
     if not found:
-        return Folder("unknown")
+        return Recognized("unknown")
     kind, stem = found[0]
     channels = _channels(config, registry.FAMILIES[0]) if kind == "unet" else 0
     tables = tuple(_tables(path, stem))
@@ -167,7 +153,7 @@ def _component_at(path: Path, config: Mapping[str, Any]) -> Folder:
     elif kind == "unet":
         entries = {name: entry for table in tables for name, entry in table.entries.items()}
         made_for = recognize(entries, {}).made_for
-    return Folder(kind, (), PredictionHints(), channels, made_for, tables)
+    return Recognized(kind, (), channels, made_for, tables=tables)
 
 
 def _channels(config: Mapping[str, Any], base: FamilySpec) -> int:

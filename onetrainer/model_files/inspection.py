@@ -2,16 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from onetrainer.errors import UserError
 from onetrainer.families.registry import FAMILY_LABELS
 from onetrainer.model_files.adapter_keys import is_magnitude_key
 from onetrainer.model_files.folders import folder_at
-from onetrainer.model_files.kinds import ModelFile
+from onetrainer.model_files.kinds import Layout, ModelFile
 from onetrainer.model_files.prediction_hints import hints_in_file
 from onetrainer.model_files.sizes import is_unusual_size
-from onetrainer.model_files.tensors import recognize
+from onetrainer.model_files.tensors import Recognized, recognize
 from onetrainer.tensor_files import TensorEntry, TensorTable, read_table
 
 _PRECISIONS: Mapping[str, str] = {
@@ -28,7 +29,7 @@ def inspect_model(path: Path) -> ModelFile:
     """Recognize a model. Raises UserError if it cannot be read or a folder is incomplete."""
     try:
         if path.is_dir():
-            return _inspect_folder(path)
+            return _described(path, "folder", folder_at(path))
         if not path.is_file():
             raise UserError(
                 f"{path}: no such file or folder",
@@ -45,27 +46,29 @@ def inspect_model(path: Path) -> ModelFile:
 
 def inspect_table(table: TensorTable) -> ModelFile:
     """Recognize a single file from its header."""
-    recognized = recognize(table.entries, table.metadata)
-    hints = hints_in_file(table)
-    family = next((name for name in FAMILY_LABELS if name == recognized.kind), None)
+    found = recognize(table.entries, table.metadata)
+    found = replace(found, hints=hints_in_file(table), tables=(table,))
+    return _described(table.path, "single-file", found)
+
+
+def _described(path: Path, layout: Layout, found: Recognized) -> ModelFile:
+    entries = [pair for table in found.tables for pair in table.entries.items()]
     return ModelFile(
-        table.path,
-        "single-file",
-        recognized.kind,
-        missing=recognized.missing,
-        prediction=hints.prediction,
-        zero_terminal_snr=hints.zero_terminal_snr,
+        path,
+        layout,
+        found.kind,
+        missing=found.missing,
+        prediction=found.hints.prediction,
+        zero_terminal_snr=found.hints.zero_terminal_snr,
         # DoRA's magnitudes are float32 for matrices of any precision.
-        precision=precision_of(
-            entry for name, entry in table.entries.items() if not is_magnitude_key(name)
-        ),
-        has_ema=any(name.startswith(_EMA_PREFIX) for name in table.entries),
-        unet_channels=recognized.unet_channels,
-        made_for=recognized.made_for,
-        prediction_source=hints.prediction_source,
-        prediction_is_sure=hints.prediction_is_sure,
-        zero_snr_is_sure=hints.zero_snr_is_sure,
-        has_unusual_size=family is not None and is_unusual_size(table.entries, family),
+        precision=precision_of(entry for name, entry in entries if not is_magnitude_key(name)),
+        has_ema=any(name.startswith(_EMA_PREFIX) for name, _ in entries),
+        unet_channels=found.unet_channels,
+        made_for=found.made_for,
+        prediction_source=found.hints.prediction_source,
+        prediction_is_sure=found.hints.prediction_is_sure,
+        zero_snr_is_sure=found.hints.zero_snr_is_sure,
+        has_unusual_size=found.kind in FAMILY_LABELS and is_unusual_size(dict(entries), found.kind),
     )
 
 
@@ -79,23 +82,3 @@ def precision_of(entries: Iterable[TensorEntry]) -> str:
         return ""
     (name, most), *_ = counts.most_common(1)
     return name if most >= _NEARLY_ALL * counts.total() else "mixed"
-
-
-def _inspect_folder(path: Path) -> ModelFile:
-    folder = folder_at(path)
-    return ModelFile(
-        path,
-        "folder",
-        folder.kind,
-        missing=folder.missing,
-        prediction=folder.hints.prediction,
-        zero_terminal_snr=folder.hints.zero_terminal_snr,
-        precision=precision_of(
-            entry for table in folder.tables for entry in table.entries.values()
-        ),
-        unet_channels=folder.unet_channels,
-        made_for=folder.made_for,
-        prediction_source=folder.hints.prediction_source,
-        prediction_is_sure=folder.hints.prediction_is_sure,
-        zero_snr_is_sure=folder.hints.zero_snr_is_sure,
-    )

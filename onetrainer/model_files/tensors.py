@@ -6,7 +6,7 @@ models have the names of the large ones.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from onetrainer.families import registry
 from onetrainer.families.registry import narrowed
@@ -21,7 +21,8 @@ from onetrainer.model_files.embedding_keys import (
     is_vectors,
 )
 from onetrainer.model_files.kinds import Kind
-from onetrainer.tensor_files import TensorEntry
+from onetrainer.model_files.prediction_hints import PredictionHints
+from onetrainer.tensor_files import TensorEntry, TensorTable
 
 Entries = Mapping[str, TensorEntry]
 
@@ -39,12 +40,14 @@ _ADAPTER = re.compile(
 
 @dataclass(frozen=True)
 class Recognized:
-    """The result of recognition; fields as in ModelFile."""
+    """The result of recognition; fields as in ModelFile. tables: Of its weight files."""
 
     kind: Kind
     missing: tuple[str, ...] = ()
     unet_channels: int = 0
     made_for: Kind | None = None
+    hints: PredictionHints = field(default_factory=PredictionHints)
+    tables: tuple[TensorTable, ...] = ()
 
 
 def recognize(entries: Entries, metadata: Mapping[str, str]) -> Recognized:
