@@ -87,6 +87,7 @@ def _answer(app: App, timing: Timing, question: dict[str, str]) -> Answer:
         "widget": lambda: _widget(app, question["name"]),
         "names": lambda: {"names": sorted(app.widgets.named)},
         "counts": lambda: _counts(app),
+        "seconds of a refresh": lambda: {"seconds": _refresh_seconds(app)},
         "value": lambda: _value(app, question["path"]),
         "unit": lambda: {"unit": _unit(app, question["path"])},
         "modules": lambda: {"modules": sorted(name.partition(".")[0] for name in sys.modules)},
@@ -269,6 +270,17 @@ def _unit(app: App, path: str) -> str:
     return next(
         (editor._unit.cget("text") for editor in editors if isinstance(editor, EntryEditor)), ""
     )
+
+
+def _refresh_seconds(app: App) -> float:
+    """Processor time of showing a change on the current page, the mean of several."""
+    start, times = time.process_time(), 20
+    for steps in range(times):
+        app.draft.set("training.steps", 1000 + steps)
+        app.refresh()
+        app.root.update_idletasks()
+    app.draft.undo()
+    return (time.process_time() - start) / times
 
 
 def _counts(app: App) -> Answer:

@@ -173,8 +173,21 @@ BOMBS = {
 RUBBISH = [b"", b".", b"t.", b"\x86.", b"}u.", b"h\x00.", b"Q.", b"b.", b"\xff.", b"\x93.", b"]Nb."]
 
 
+@pytest.fixture(scope="module")
+def ordinary_seconds(tmp_path_factory):
+    """Processor time of reading an ordinary file, traced, as long as the longest bomb."""
+    numbers = {f"a key of usual length {number:016}": number for number in range(30_000)}
+    path = archive(tmp_path_factory.mktemp("ordinary") / "a.ckpt", pickle.dumps(numbers, 2))
+    assert path.stat().st_size > max(map(len, BOMBS.values()))
+    tracemalloc.start()
+    start = time.process_time()
+    read_table(path)
+    tracemalloc.stop()
+    return time.process_time() - start
+
+
 @each("description", [*BOMBS.values(), *RUBBISH], ids=[*BOMBS, *RUBBISH])
-def test_bomb_or_rubbish_costs_nothing(tmp_path, description):
+def test_bomb_or_rubbish_costs_nothing(tmp_path, description, ordinary_seconds):
     path = archive(tmp_path / "a.ckpt", description)
     tracemalloc.start()
     start = time.process_time()
@@ -186,7 +199,7 @@ def test_bomb_or_rubbish_costs_nothing(tmp_path, description):
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < ordinary_seconds
     assert peak < 1 << 28
 
 
