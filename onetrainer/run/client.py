@@ -27,12 +27,10 @@ _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 class WorkerExit:
     """The exit of a worker that reported no ending.
 
-    what: A sentence for the user. code: The process' exit code, negative for a signal; None if
-    another window started it. log: The last lines of its log.
+    what: A sentence for the user. log: The last lines of its log.
     """
 
     what: str
-    code: int | None
     log: list[str]
 
 
@@ -112,8 +110,7 @@ class Run:
         """
         if self.is_alive or self._has_ended:
             return None
-        code = self.exit_code
-        return WorkerExit(describe_exit(code), code, log_tail(self.folder.log))
+        return WorkerExit(describe_exit(self.exit_code), log_tail(self.folder.log))
 
 
 def start(folder: RunFolder) -> Run:
