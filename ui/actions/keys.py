@@ -1,42 +1,79 @@
-"""Key bindings of the window; messages/keys.py lists them for people."""
+"""Keyboard shortcuts of the window: what they are called, what they do, and their binding."""
 
 import tkinter as tk
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from ui.context import Context
 
 
+def _undo(context: Context) -> None:
+    context.act.commit()
+    context.draft.undo()
+
+
+def _redo(context: Context) -> None:
+    context.act.commit()
+    context.draft.redo()
+
+
+# For people: keys, and what they do. For Tk: sequences with their actions; those of controls,
+# dialogs and pages are bound there.
+SHORTCUTS: tuple[tuple[str, str, Mapping[str, Callable[[Context], object]]], ...] = (
+    ("F5", "Start training", {"<F5>": lambda context: context.act.start()}),
+    ("Shift+F5", "Stop the run and save", {"<Shift-F5>": lambda context: context.act.send("stop")}),
+    ("Ctrl+F", "Find a setting", {"<Control-f>": lambda context: context.act.find()}),
+    (
+        "F8 / Shift+F8",
+        "Next / previous problem",
+        {
+            "<F8>": lambda context: context.act.jump_to_problem(1),
+            "<Shift-F8>": lambda context: context.act.jump_to_problem(-1),
+        },
+    ),
+    ("Ctrl+O", "Open a preset", {"<Control-o>": lambda context: context.act.choose_preset()}),
+    ("Ctrl+S", "Save the preset", {"<Control-s>": lambda context: context.act.save_preset()}),
+    (
+        "Ctrl+Shift+S",
+        "Save as a new preset",
+        {"<Control-S>": lambda context: context.act.save_preset_as()},
+    ),
+    (
+        "Ctrl+Z / Ctrl+Shift+Z",
+        "Undo / redo a change of settings",
+        {"<Control-z>": _undo, "<Control-Z>": _redo, "<Control-y>": _redo},
+    ),
+    ("Alt+1 … Alt+9, Alt+0", "Go to one of the first ten pages", {}),
+    ("Tab / Shift+Tab", "Next / previous control", {}),
+    ("Space", "Press a button, toggle a switch", {}),
+    ("← / →", "Samples: previous / next step", {}),
+    ("↑ / ↓", "Samples: previous / next prompt", {}),
+    ("Hold Space", "Samples: compare with the first step", {}),
+    (
+        "F1",
+        "Help for the current setting, or this page",
+        {"<F1>": lambda context: context.act.help()},
+    ),
+    ("Ctrl+D", "Dark or light", {"<Control-d>": lambda context: context.act.switch_mode()}),
+    ("Esc", "Close a dialog or the search", {}),
+)
+
+
 def bind_keys(context: Context) -> None:
     """Bind the keys of the whole window."""
-    act, draft, pages = context.act, context.draft, context.pages
-
-    def undo(step: Callable[[], None]) -> None:
-        act.commit()
-        step()
-
     actions: dict[str, Callable[[], object]] = {
-        "<F5>": act.start,
-        "<Shift-F5>": lambda: act.send("stop"),
-        "<F8>": lambda: act.jump_to_problem(1),
-        "<Shift-F8>": lambda: act.jump_to_problem(-1),
-        "<Control-f>": act.find,
-        "<Control-o>": act.choose_preset,
-        "<Control-s>": act.save_preset,
-        "<Control-S>": act.save_preset_as,
-        "<Control-z>": lambda: undo(draft.undo),
-        "<Control-Z>": lambda: undo(draft.redo),
-        "<Control-y>": lambda: undo(draft.redo),
-        "<Control-d>": act.switch_mode,
-        "<F1>": act.help,
+        sequence: partial(action, context)
+        for _, _, bindings in SHORTCUTS
+        for sequence, action in bindings.items()
     }
-    for page in pages:
-        if page.key:
-            actions[f"<{page.key}>"] = partial(act.show_page, page.name)
-    listed = [page.name for page in pages if page.group]
+    show_page = context.act.show_page
+    actions |= {
+        f"<{page.key}>": partial(show_page, page.name) for page in context.pages if page.key
+    }
+    listed = [page.name for page in context.pages if page.group]
     # In the order of the keyboard: zero follows nine.
     for place, name in enumerate(listed[:10], start=1):
-        actions[f"<Alt-Key-{place % 10}>"] = partial(act.show_page, name)
+        actions[f"<Alt-Key-{place % 10}>"] = partial(show_page, name)
     for sequence, action in actions.items():
         _bind(context.root, sequence, action)
 

@@ -2,8 +2,8 @@
 
 import tkinter as tk
 
+from ui.actions.keys import SHORTCUTS
 from ui.context import Context, View
-from ui.messages.keys import KEYS
 from ui.widgets.scroller import Scroller
 
 
@@ -24,8 +24,9 @@ class KeysPage(View):
         outer.pack(anchor="w", pady=(widgets.px(14), 0))
         inner.grid_columnconfigure(0, minsize=widgets.px(220))
         inner.grid_columnconfigure(1, minsize=widgets.px(380))
+        listed = [(keys, description) for keys, description, _ in SHORTCUTS]
         pages = [(page.key, f"Go to {page.title}") for page in context.pages if page.key]
-        for line, (keys, description) in enumerate((*KEYS, *pages)):
+        for line, (keys, description) in enumerate((*listed, *pages)):
             widgets.label(inner, keys, style="Mono").grid(row=line, column=0, sticky="w")
             widgets.label(inner, description).grid(
                 row=line, column=1, sticky="w", pady=widgets.px(4)
