@@ -28,7 +28,6 @@ from ui.model.draft import Draft
 from ui.model.form_fields import find_setting, page_of, pages
 from ui.model.window_state import read_state, write_state
 from ui.pages.registry import PAGES, SETTINGS_PAGES, make_view
-from ui.pages.samples.page import SamplesPage
 from ui.shell.shell import Shell
 from ui.theme.theme import Theme, pair
 from ui.widgets.scroller import bind_wheel
@@ -173,9 +172,7 @@ class App:
     def show_sample(self, prompt: int, step: int) -> None:
         """Show one sample on the page of samples."""
         self.show_page("samples")
-        view = self.view("samples")
-        if isinstance(view, SamplesPage):
-            view.go_to(prompt, step)
+        self.view("samples").open(prompt, step)
 
     def save_state_soon(self) -> None:
         """Save the window's state a second after the last change."""

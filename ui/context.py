@@ -112,6 +112,9 @@ class View:
     def refresh(self) -> None:
         """Update the page; called only while it is displayed."""
 
+    def open(self, *place: int) -> None:
+        """Go to a place within the page, such as the prompt and the step of a sample."""
+
     def reveal(self, path: str) -> bool:
         """Scroll to a setting and focus it; return whether the page shows its help as well."""
         return False

@@ -87,8 +87,9 @@ class SamplesPage(View):
             self._step = book.steps_of(self._prompt)[-1]
         self._show()
 
-    def go_to(self, prompt: int, step: int) -> None:
-        """Show one sample."""
+    def open(self, *place: int) -> None:
+        """Show the sample of a prompt at a step."""
+        prompt, step = place
         self.refresh()
         self._moved(prompt, step)
 
