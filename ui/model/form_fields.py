@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Literal
 
 from onetrainer.config.base.encoders import FAMILY, encoder_label, encoders_by_key
 from onetrainer.config.base.variants import KIND
@@ -47,18 +48,31 @@ class Group:
         return self.settings + tuple(s for group in self.subgroups for s in group.deep_settings)
 
 
+Subject = Literal["model", "images", "run", "run with rates"]
+CardName = Subject | Literal["verdict", "memory", "cost"]
+"""A card next to the settings: a summary, the forecast's verdict or all of it, or the time."""
+
+
 @dataclass(frozen=True)
 class PagePlan:
     """One page of settings and the sections of the config that it shows.
 
     Subsections with a page of their own are listed in that page's `sections`; the page of the
     enclosing section omits them.
+
+    Attributes:
+        cards: The cards next to the settings, from top to bottom: what helps to decide comes
+            before plain information.
+        objective: The objective whose settings the page holds, with a card that explains which
+            one is chosen; "" for other pages.
     """
 
     name: str
     title: str
     lead: str
     sections: tuple[str, ...]
+    cards: tuple[CardName, ...] = ("run",)
+    objective: Literal["", "loss", "rewards"] = ""
 
     @property
     def is_titled(self) -> bool:
@@ -71,26 +85,36 @@ class PagePlan:
 # Settings of reward training only; the choice of the objective is on the page of losses.
 _REWARD_SETTINGS = tuple(f"objective.{key}" for key in AlignProp.model_fields if key != KIND)
 _PLANS = (
-    PagePlan("model", "Model", "The model that training starts from.", ("model",)),
-    PagePlan("data", "Data", "The images to train on, and their captions.", ("data",)),
-    PagePlan("method", "Method", "Which part of the model is trained.", ("method", "embeddings")),
+    PagePlan("model", "Model", "The model that training starts from.", ("model",), ("model",)),
+    PagePlan("data", "Data", "The images to train on, and their captions.", ("data",), ("images",)),
+    PagePlan(
+        "method",
+        "Method",
+        "Which part of the model is trained.",
+        ("method", "embeddings"),
+        ("run", "verdict"),
+    ),
     PagePlan(
         "training",
         "Training",
         "How fast and how long the model is trained.",
         ("training", "optimizer", "schedule", "ema"),
+        ("run with rates", "verdict"),
     ),
     PagePlan(
         "loss",
         "Loss and noise",
         "The loss, and the noise levels the model is trained at.",
         ("objective",),
+        objective="loss",
     ),
     PagePlan(
         "rewards",
         "Rewards",
         "What images are scored by, and how the model is trained to score higher.",
         _REWARD_SETTINGS,
+        ("verdict", "cost", "run"),
+        objective="rewards",
     ),
     PagePlan(
         "sampling",
@@ -110,8 +134,11 @@ _PLANS = (
         "Hardware",
         "The device, and settings that trade speed for memory.",
         ("hardware",),
+        ("memory", "cost", "run"),
     ),
 )
+MEMORY_PAGE = next(plan.name for plan in _PLANS if "memory" in plan.cards)
+"""The page with all of the memory forecast."""
 # Page of sections that no plan names, so that a new section needs no change here.
 _FALLBACK_PAGE = "training"
 
@@ -166,7 +193,7 @@ def pages() -> tuple[PagePlan, ...]:
     for plan in _PLANS:
         names = plan.sections + (rest if plan.name == _FALLBACK_PAGE else ())
         there = tuple(name for name in names if name.partition(".")[0] in inner)
-        found.append(PagePlan(plan.name, plan.title, plan.lead, there))
+        found.append(replace(plan, sections=there))
     return tuple(found)
 
 

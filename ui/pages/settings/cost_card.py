@@ -10,10 +10,7 @@ from onetrainer.messages.durations import format_passes
 from ui.charts.bar_table import BarRow, BarTable
 from ui.context import Context
 from ui.messages.memory import duration_text, labeled_passes, passes_title
-from ui.pages.settings.objective_card import REWARDS
 from ui.widgets.placing import show, show_in_grid, while_visible
-
-PAGES = (REWARDS, "hardware")
 
 _NOT_COUNTED = "“Will it fit?” also estimates how long a step takes."
 _OF_EARLIER = "This time is out of date: settings have changed."

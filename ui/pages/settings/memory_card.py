@@ -20,11 +20,9 @@ from ui.messages.memory import (
     visible_components,
 )
 from ui.messages.problems import capitalized
+from ui.model.form_fields import MEMORY_PAGE
 from ui.progress.run_state import format_bytes
 from ui.widgets.placing import show, toned, while_visible
-
-# The page with all details, and those with the verdict only.
-FULL, SHORT = "hardware", ("method", "training", "rewards")
 
 _MAX_FIXES = 5
 _APPLY_ROOM = 112
@@ -37,11 +35,16 @@ _COUNT_AGAIN = "Estimates the memory with the current settings"
 
 
 class MemoryCard:
-    """Card with the memory forecast, which all pages of a window share."""
+    """Card with the memory forecast, which all pages of a window share.
 
-    def __init__(self, context: Context, parent: tk.Misc, page: str, *, line: int) -> None:
+    is_full: whether it shows all of the forecast, or its verdict only.
+    """
+
+    def __init__(
+        self, context: Context, parent: tk.Misc, page: str, *, line: int, is_full: bool
+    ) -> None:
         self._context = context
-        self._is_full = page == FULL
+        self._is_full = is_full
         widgets = context.widgets
         self._state: tuple[object, ...] = ()
         self._outer, head, inner = widgets.titled_card(parent, "Memory")
@@ -70,7 +73,7 @@ class MemoryCard:
             self._fixes = [FixRow(context, self._result, index) for index in range(_MAX_FIXES)]
         self._foot = widgets.frame(inner)
         self._foot.pack(anchor="w")
-        details = partial(context.act.show_page, FULL)
+        details = partial(context.act.show_page, MEMORY_PAGE)
         self._more = widgets.button(self._foot, "Details", details, name=f"memory details {page}")
         context.forecasts.listen(while_visible(self._outer, self.refresh))
 

@@ -4,10 +4,8 @@ import tkinter as tk
 from dataclasses import dataclass
 
 from ui.context import Context
+from ui.model.form_fields import page_of
 from ui.widgets.placing import show_in_grid
-
-# Pages with this card.
-LOSS, REWARDS = "loss", "rewards"
 
 _OF_REWARDS, _OF_IMAGES = "alignprop", "denoising"
 _VAE = "The VAE is trained by reconstruction only. Choose another method first."
@@ -83,7 +81,7 @@ class ObjectiveCard:
         self._text.say(message.text)
         self._text.configure(wraplength=widgets.px(_WRAP if has_title else _WRAP_WITH_BUTTON))
         self._button.set_text(message.button)
-        self._button.set_kind("primary" if self._page == REWARDS and has_title else "plain")
+        self._button.set_kind("primary" if self._page == "rewards" and has_title else "plain")
         self._button.enable(message.reason)
         # Below the text, or next to it without a title.
         if has_title:
@@ -95,8 +93,8 @@ class ObjectiveCard:
 
     def _clicked(self) -> None:
         act, draft = self._context.act, self._context.draft
-        if self._page == LOSS:
-            act.show_page(REWARDS)
+        if self._page == "loss":
+            act.show_page(page_of("objective.rewards"))
             return
         act.commit()
         is_of_rewards = draft.value("objective.kind") == _OF_REWARDS

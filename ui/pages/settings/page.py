@@ -8,14 +8,13 @@ from onetrainer.messages.formatting import counted
 from ui.context import Context, View
 from ui.forms.form import Form
 from ui.forms.row import FormContext
-from ui.model.form_fields import PagePlan, settings_on
+from ui.model.form_fields import CardName, PagePlan, settings_on
 from ui.model.variants import entries_of
-from ui.pages.settings.cost_card import PAGES as COST
 from ui.pages.settings.cost_card import CostCard
 from ui.pages.settings.help_card import HelpCard
-from ui.pages.settings.memory_card import FULL, SHORT, MemoryCard
+from ui.pages.settings.memory_card import MemoryCard
 from ui.pages.settings.noise_plot import SECTION, WIDTH, noise_curve
-from ui.pages.settings.objective_card import LOSS, REWARDS, ObjectiveCard
+from ui.pages.settings.objective_card import ObjectiveCard
 from ui.pages.settings.small_plot import SmallPlot
 from ui.pages.settings.sticky_column import StickyColumn
 from ui.pages.settings.summary_card import SummaryCard
@@ -50,22 +49,13 @@ class SettingsPage(View):
             widgets, context.draft, self._show_help, plots, self._scroller.show
         )
         self._objective: ObjectiveCard | None = None
-        if plan.name in (LOSS, REWARDS):
-            self._objective = ObjectiveCard(context, self._column, plan.name, line=1)
+        if plan.objective:
+            self._objective = ObjectiveCard(context, self._column, plan.objective, line=1)
         self.form = Form(form_context, self._column, plan, line=2)
         self.form.with_advanced = plan.name in context.window_state.advanced
         self._sticky = StickyColumn(widgets, self._scroller, name=f"sticky column {plan.name}")
-        column_frame = self._sticky.frame
         self._help = HelpCard(context, self._sticky.top, name=f"help {plan.name}")
-        # From top to bottom: what helps to decide comes before plain information.
-        summary_line, cost_line, memory_line = (3, 2, 1) if plan.name in COST else (1, 2, 3)
-        self._cards: list[SummaryCard | MemoryCard | CostCard] = [
-            SummaryCard(context, column_frame, plan.name, line=summary_line)
-        ]
-        if plan.name in (FULL, *SHORT):
-            self._cards.append(MemoryCard(context, column_frame, plan.name, line=memory_line))
-        if plan.name in COST:
-            self._cards.append(CostCard(context, column_frame, plan.name, line=cost_line))
+        self._cards = [self._make_card(name, line) for line, name in enumerate(plan.cards, start=1)]
         self._is_wide: bool | None = None
         self._shown_problems: object = None
         self._openings = context.draft.load_count
@@ -139,6 +129,17 @@ class SettingsPage(View):
         )
         widgets.name(switch.widget, f"advanced {plan.name}")
         return switch
+
+    def _make_card(self, card: CardName, line: int) -> SummaryCard | MemoryCard | CostCard:
+        context, column = self._context, self._sticky.frame
+        match card:
+            case "memory" | "verdict":
+                is_full = card == "memory"
+                return MemoryCard(context, column, self.name, line=line, is_full=is_full)
+            case "cost":
+                return CostCard(context, column, self.name, line=line)
+            case _:
+                return SummaryCard(context, column, card, line=line)
 
     def _make_plot(self, card: tk.Misc) -> SmallPlot:
         widgets, draft = self._context.widgets, self._context.draft

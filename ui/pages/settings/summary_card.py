@@ -1,6 +1,7 @@
 """Card that sums up the settings: model, data or run."""
 
 import tkinter as tk
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -17,7 +18,7 @@ from ui.background.threads import Latest
 from ui.context import Context
 from ui.messages.problems import join_list
 from ui.model.draft import Draft
-from ui.model.form_fields import section_name
+from ui.model.form_fields import Subject, section_name
 from ui.model.variants import settings_in
 from ui.model.visible_settings import has_effect
 from ui.pages.settings.model_card import NOTHING_CHOSEN, lines_of
@@ -37,18 +38,18 @@ _ORIGINS = {
     "text": " (the same for all)",
     "list": " (from the list)",
 }
-_TITLES = {"data": "Images", "model": "Model"}
+_TITLES: Mapping[Subject, str] = {"images": "Images", "model": "Model"}
 
 
 class SummaryCard:
     """Summary of the model, the images or the run, next to the settings."""
 
-    def __init__(self, context: Context, parent: tk.Misc, page: str, *, line: int) -> None:
+    def __init__(self, context: Context, parent: tk.Misc, subject: Subject, *, line: int) -> None:
         self._context = context
-        self._page = page
+        self._subject = subject
         widgets = context.widgets
         outer, inner = widgets.card(parent)
-        widgets.label(inner, _TITLES.get(page, "This run"), style="Heading").pack(anchor="w")
+        widgets.label(inner, _TITLES.get(subject, "This run"), style="Heading").pack(anchor="w")
         self._lines = widgets.label(inner, wrap=_WRAP)
         self._lines.pack(anchor="w", pady=(widgets.px(6), 0))
         self._drawing = Drawing(widgets, inner, self._draw)
@@ -57,7 +58,7 @@ class SummaryCard:
             widgets.jobs, lambda key: lines_of(*key), self.refresh
         )
         self._plot: SmallPlot | None = None
-        if page == "training":
+        if subject == "run with rates":
             self._plot = SmallPlot(
                 widgets,
                 inner,
@@ -67,7 +68,7 @@ class SummaryCard:
                 width=WIDTH,
             )
             self._plot.widget.pack(anchor="w")
-        if page == "data":
+        if subject == "images":
             preview = widgets.button(
                 inner,
                 "Open preview",
@@ -82,12 +83,12 @@ class SummaryCard:
         draft = self._context.draft
         folder = first_folder(draft)
         summary = self._summaries.get(folder)
-        match self._page:
+        match self._subject:
             case "model":
                 path, is_offline = draft.value("model.path"), draft.value("model.offline") is True
                 key = (path, is_offline) if isinstance(path, str) and path else None
                 lines = self._model.get(key) or ["Reading …" if key else NOTHING_CHOSEN]
-            case "data":
+            case "images":
                 lines = data_lines(folder, summary, other_folders(draft))
                 self._draw()
             case _:
