@@ -42,7 +42,7 @@ class VaeBatches:
         done = 0
         while done < len(images):
             batch = images[done : done + self.size]
-            moments = self._tried(batch)
+            moments = self._encode_or_none(batch)
             if moments is None:
                 self.size //= 2
                 if torch.cuda.is_available():
@@ -52,7 +52,7 @@ class VaeBatches:
                 yield self.size, moments
                 done += len(batch)
 
-    def _tried(self, images: Sequence[Tensor]) -> LatentMoments | None:
+    def _encode_or_none(self, images: Sequence[Tensor]) -> LatentMoments | None:
         """Return the moments; None if there is too little memory for the batch."""
         filled = [*images, *[images[-1]] * (self.size - len(images))]
         try:

@@ -233,17 +233,14 @@ def _set_steps(scheduler: DiffusersScheduler, steps: int) -> None:
         case UniPCMultistepScheduler():
             _require_at_most(last, steps, "UniPC")
             scheduler.set_timesteps(steps)
-        case DPMSolverMultistepScheduler() if _is_uniform(scheduler):
+        case DPMSolverMultistepScheduler(config=config) if (
+            config.timestep_spacing == "linspace" and not config.use_karras_sigmas
+        ):
             # Its own "linspace" has steps + 1 timesteps without the last one.
             timesteps = torch.linspace(last, 0, steps).round().int().tolist()
             scheduler.set_timesteps(timesteps=timesteps)
         case _:
             scheduler.set_timesteps(steps)
-
-
-def _is_uniform(scheduler: DiffusersScheduler) -> bool:
-    config = scheduler.config
-    return not config.use_karras_sigmas and config.timestep_spacing == "linspace"
 
 
 def _require_at_most(most: int, steps: int, name: str) -> None:

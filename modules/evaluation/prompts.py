@@ -138,7 +138,10 @@ class Evaluator:
 
     def _latents(self, prompt: str, batch_seeds: Sequence[int]) -> Tensor:
         conditioning, empty = self._texts(prompt, len(batch_seeds))
-        start = torch.cat([self._start(seed) for seed in batch_seeds])
+        shape = self.family.spec.latent_shape(*self.validation.size)
+        # As `onetrainer sample` does for a seed, in float32 on the CPU.
+        generators = [torch.Generator().manual_seed(seed) for seed in batch_seeds]
+        start = torch.cat([torch.randn((1, *shape), generator=each) for each in generators])
 
         def noise(place: int, number: int) -> Tensor:
             generator = seeds.generator(batch_seeds[place], "look", number)
@@ -164,12 +167,6 @@ class Evaluator:
                 conditioning = self.family.encode_text([prompt])
                 empty = self.family.encode_text([EMPTY], among=[prompt])
         return conditioning.repeated(count), empty
-
-    def _start(self, seed: int) -> Tensor:
-        """Return initial latents, (1, 4, h, w), float32, as `onetrainer sample` does for a seed."""
-        width, height = self.validation.size
-        shape = self.family.spec.latent_shape(width, height)
-        return torch.randn((1, *shape), generator=torch.Generator().manual_seed(seed))
 
     def _distance(self, prompt: str, latents: Tensor) -> Tensor:
         """Return the mean squared difference to the base model's noise predictions, (B,).

@@ -49,7 +49,10 @@ class ShapeCache:
         known = self._forms.get(key)
         if known is not None:
             is_single, forms = known
-            result = [None if form is None else _make_tensor(form) for form in forms]
+            result = [
+                form and torch.empty_strided(form[0], form[1], dtype=form[2], device=_META)
+                for form in forms
+            ]
             return result[0] if is_single else tuple(result)
         result = func(*args, **named)
         is_single = isinstance(result, Tensor)
@@ -113,7 +116,3 @@ def _are_new(results: Any, args: tuple[Any, ...]) -> bool:  # noqa: ANN401 - any
         )
         for each in results
     )
-
-
-def _make_tensor(form: TensorForm) -> Tensor:
-    return torch.empty_strided(form[0], form[1], dtype=form[2], device=_META)

@@ -314,5 +314,5 @@ def not_a_number(name: str, precision: Precision | None = None) -> UserError:
 
 
 def _finer(precision: Precision | None) -> str:
-    """Return the precisions that avoid overflow; "" if there is none."""
+    """Return the precisions of wider range or finer steps to try instead; "" if there is none."""
     return {"fp32": "", "bf16": "fp32"}.get(precision or "", "bf16 or fp32")

@@ -94,7 +94,8 @@ class EntryEditor:
         self._entry = entry
 
     def show(self, value: object) -> None:
-        if parse_value(self._text.get(), self._setting) != value or not self._has_focus():
+        has_focus = focused(self._entry) is self._entry
+        if not has_focus or parse_value(self._text.get(), self._setting) != value:
             self._set(edit_text(value))
 
     def set_unit(self, unit: str) -> None:
@@ -148,9 +149,6 @@ class EntryEditor:
         value = self.read()
         if self._setting.kind != "text" and not isinstance(value, str):
             self._set(edit_text(value))
-
-    def _has_focus(self) -> bool:
-        return focused(self._entry) is self._entry
 
 
 class ChoiceEditor:

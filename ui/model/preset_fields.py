@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from onetrainer.config.fields import Setting
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem
 from onetrainer.json_file import Document
@@ -96,16 +95,12 @@ def portable_config(config: TrainConfig) -> TrainConfig:
     return presets.resolve(whole, source="")
 
 
-def _names_path(setting: Setting) -> bool:
-    """Return whether a setting or its list entries hold paths."""
-    return setting.ui.is_path or any(part.ui.is_path for part in entries_of(setting))
-
-
 # Settings that the check of files depends on; evaluation prompts are compared with a prompt file.
 CHECKED_SETTINGS = tuple(
     setting.path
     for setting in all_settings()
-    if _names_path(setting)
+    if setting.ui.is_path
+    or any(part.ui.is_path for part in entries_of(setting))
     or setting.path == "method.kind"
     or setting.path.startswith(("model.", "data.", "objective.prompts.", "objective.evaluation."))
 )

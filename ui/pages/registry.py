@@ -4,7 +4,7 @@ import tkinter as tk
 from functools import partial
 
 from ui.context import Context, Page, View
-from ui.model.form_fields import PagePlan, pages
+from ui.model.form_fields import pages
 from ui.pages.keys.page import KeysPage
 from ui.pages.preview.page import PreviewPage
 from ui.pages.run.page import RunPage
@@ -16,13 +16,9 @@ from ui.pages.welcome.page import WelcomePage
 _SETTINGS, _TRAINING = "SET UP", "TRAINING"
 
 
-def _settings_page(plan: PagePlan) -> Page:
-    return Page(plan.name, plan.title, partial(SettingsPage, plan=plan), _SETTINGS)
-
-
 # In the order of the navigation, which Alt+1 to Alt+0 follow.
 PAGES = (
-    *(_settings_page(plan) for plan in pages()),
+    *(Page(plan.name, plan.title, partial(SettingsPage, plan=plan), _SETTINGS) for plan in pages()),
     Page("preview", "Preview", PreviewPage, _TRAINING, key="F6"),
     Page("run", "Run", RunPage, _TRAINING, key="F2"),
     Page("samples", "Samples", SamplesPage, _TRAINING, key="F3"),

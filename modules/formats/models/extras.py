@@ -14,7 +14,7 @@ from modules.formats.files.tensor_source import LazyTensor
 from modules.formats.models.whole_model import Description
 from modules.formats.original.layout import unused_names
 from modules.formats.original.recipe import Recipe
-from onetrainer.families.spec import ComponentSpec, FamilySpec
+from onetrainer.families.spec import FamilySpec
 from onetrainer.model_files.prediction_hints import V_MARKER, ZERO_SNR_MARKER
 
 EMA = "model_ema."
@@ -82,7 +82,8 @@ def standard_extras(
     for encoder in spec.encoders:
         component = encoder.component
         if component.names == "same" and component.has_text_level:
-            added |= _positions(component, components)
+            table = components[component.folder]["text_model.embeddings.position_embedding.weight"]
+            added[component.prefix + POSITIONS] = torch.arange(table.shape[0])[None]
         elif component.names == "open-clip" and encoder.has_projection:
             added[component.prefix + "logit_scale"] = torch.tensor(LOGIT_SCALE)
         elif component.names == "open-clip":
@@ -101,13 +102,6 @@ def standard_extras_notes(names: Iterable[str]) -> list[str]:
         f"Added {count} that single files have and folders do not ({', '.join(labels)});"
         " the model's weights are unchanged."
     ]
-
-
-def _positions(
-    component: ComponentSpec, components: Mapping[str, Mapping[str, Tensor | LazyTensor]]
-) -> dict[str, Tensor | LazyTensor]:
-    table = components[component.folder]["text_model.embeddings.position_embedding.weight"]
-    return {component.prefix + POSITIONS: torch.arange(table.shape[0])[None]}
 
 
 def _open_clip_extras(
