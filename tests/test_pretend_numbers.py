@@ -7,6 +7,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from tests import pretend
+from tests.each import each
 from tests.stepping import equal
 
 STEPS = 4
@@ -59,7 +60,7 @@ def train(device, dtype, optimizer=torch.optim.AdamW):
     }
 
 
-@pytest.mark.parametrize("precision", DTYPES)
+@each("precision", DTYPES)
 def test_training_gives_the_processors_weights(precision):
     expected = train("cpu", DTYPES[precision])
     with pretend.accelerator() as card:

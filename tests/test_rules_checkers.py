@@ -1,7 +1,5 @@
 """The checkers of the rules can fail: each is shown a small source that breaks its rule."""
 
-import pytest
-
 from tests import rules
 from tests.each import each
 from tests.rules import parse
@@ -33,7 +31,7 @@ def test_library_in_its_wing_is_allowed():
     assert list(rules.library_violations(files)) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "text"),
     [
         ("ui__a", "import modules.trainer"),
@@ -126,7 +124,7 @@ def test_long_file_and_long_function_are_found():
     assert list(rules.size_violations(parse("c.py", "\n" * 400))) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "text", "count"),
     [
         ("modules__a", 'if family == "sdxl": pass', 1),
@@ -151,7 +149,7 @@ def test_deep_nesting_is_found_and_long_elif_chains_are_not():
     assert list(rules.size_violations(parse("b.py", "\n".join(flat)))) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "count"),
     [
         ("x = f()  # type: ignore", 1),
@@ -167,7 +165,7 @@ def test_file_named_after_nothing_is_found():
     assert len(list(rules.manner_violations(parse("ui/utils.py", "")))) == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("last", "count"),
     [("_", 1), ("_ if x", 0), ("B()", 0), ("other", 0)],
 )

@@ -15,6 +15,7 @@ from onetrainer.dataset.transforms import image_transform, transform_count
 from onetrainer.errors import UserError
 from onetrainer.images.image_index import ImageIndex
 from tests import pretend, tiny
+from tests.each import each
 from tests.transforms import load_pixels
 
 IMAGES, TEXTS = 5, 5  # four distinct captions and the empty one
@@ -312,7 +313,7 @@ def test_an_image_that_cannot_be_decoded_is_left_out_in_every_run(bench, later, 
         assert [one.path for one in images.skipped] == [broken]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@each("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_weights_digest_keeps_values_names_types_and_shapes_apart(dtype):
     def module(value=1.0, name="a", dtype=dtype, shape=(2, 3)):
         made = torch.nn.Module()

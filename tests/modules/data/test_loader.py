@@ -11,6 +11,7 @@ from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.config.data.captions import Captions
 from onetrainer.dataset.prefetch import prefetch
 from onetrainer.errors import UserError
+from tests.each import each
 from tests.modules.data.test_batches import planned
 
 STEPS = 6
@@ -125,7 +126,7 @@ def test_vae_encodes_on_the_thread_that_asks(bench):
     assert threads == {threading.current_thread()}
 
 
-@pytest.mark.parametrize("threads", [0, 1, 5])
+@each("threads", [0, 1, 5])
 def test_results_come_in_the_order_of_the_work(threads):
     gates = [threading.Event() for _ in range(20)]
 

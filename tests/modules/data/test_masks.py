@@ -47,7 +47,7 @@ def smooth(width, height, seed=0):
     return Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)
 
 
-@pytest.mark.parametrize("size", [(64, 64), (200, 90), (40, 90)])
+@each("size", [(64, 64), (200, 90), (40, 90)])
 def test_mask_that_is_the_image_itself_equals_it_after_the_cut(tmp_path, size):
     for turn, mask_scale in ((1, 1), (3, 0.5), (6, 2), (8, 1)):
         exif = Image.Exif()
@@ -78,7 +78,7 @@ def test_mask_is_the_share_of_white_in_every_cell(tmp_path):
     assert made.dtype == torch.float32
 
 
-@pytest.mark.parametrize(("size", "scaled"), [((48, 16), 1), ((144, 48), 3), ((24, 8), 0.5)])
+@each(("size", "scaled"), [((48, 16), 1), ((144, 48), 3), ((24, 8), 0.5)])
 def test_mask_is_cut_and_not_squeezed(tmp_path, size, scaled):
     """Of three squares side by side the middle one is seen; its left half is white."""
     rows = np.zeros((size[1], size[0]))

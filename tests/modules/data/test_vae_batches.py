@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from modules.data.vae_batches import VaeBatches
+from tests.each import each
 from tests.modules.data.conftest import CountingFamily
 
 
@@ -33,7 +34,7 @@ def test_neighbors_places_and_filling_change_no_bit(shared_family, size, seed):
     assert torch.equal(together, torch.cat([alone[one] for one in order]))
 
 
-@pytest.mark.parametrize(
+@each(
     "error",
     [
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),

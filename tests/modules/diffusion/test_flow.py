@@ -71,7 +71,7 @@ def test_new_noise_keeps_the_spread_of_latents():
         assert steps[-1].noise_std == 0
 
 
-@pytest.mark.parametrize("name", FLOW_SAMPLERS)
+@each("name", FLOW_SAMPLERS)
 def test_every_sampler_ends_at_the_image_of_a_right_prediction(name):
     scheduler = rectified_flow(3.0).scheduler(name, 20)
     assert len(scheduler.timesteps) == 20

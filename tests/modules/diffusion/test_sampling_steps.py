@@ -14,7 +14,7 @@ PLAIN, ZERO_SNR = ScheduleSettings(), ScheduleSettings(zero_terminal_snr=True)
 KINDS = [(PLAIN, "epsilon"), (PLAIN, "v_prediction"), (ZERO_SNR, "v_prediction")]
 
 
-@pytest.mark.parametrize(("settings", "prediction"), KINDS)
+@each(("settings", "prediction"), KINDS)
 def test_timesteps_are_those_of_the_sampler(settings, prediction):
     for steps in [*range(1, 201), 250, 500, 1000]:
         found = [step.timestep for step in ddim_steps(settings, prediction, steps=steps, eta=0)]
@@ -43,7 +43,7 @@ def test_each_step_equals_that_of_diffusers(settings, prediction, eta):
             assert torch.allclose(clean, expected.pred_original_sample, atol=1e-10)
 
 
-@pytest.mark.parametrize(("settings", "prediction"), KINDS)
+@each(("settings", "prediction"), KINDS)
 def test_of_the_right_prediction_image_and_noise_are_predicted_exactly(settings, prediction):
     process = ddpm(settings, prediction)
     schedule = process.levels

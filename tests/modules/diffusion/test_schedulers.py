@@ -77,7 +77,7 @@ def k_diffusion_sigmas(steps):
     return torch.cat([between.exp(), torch.zeros(1)])
 
 
-@pytest.mark.parametrize("name", ["euler", "euler_a", "dpmpp_2m", "dpmpp_2m_sde"])
+@each("name", ["euler", "euler_a", "dpmpp_2m", "dpmpp_2m_sde"])
 def test_noise_levels_are_those_of_k_diffusion(name):
     # DPM++ has whole timesteps here, half a timestep off at most: 0.4 % of sigma.
     sigmas = scheduler(name, 20).sigmas.double()

@@ -66,9 +66,7 @@ def probes(grid, at_once=100, name="a"):
     return list(grid.probes(name, SHAPE, at_once=at_once))
 
 
-@pytest.mark.parametrize(
-    ("levels", "timesteps"), [(1, [500]), (4, [125, 375, 625, 875]), (100, range(5, 1000, 10))]
-)
+@each(("levels", "timesteps"), [(1, [500]), (4, [125, 375, 625, 875]), (100, range(5, 1000, 10))])
 def test_levels_are_the_middles_of_equal_parts(levels, timesteps):
     (probe,) = probes(Grid(levels, 1, 0))
     assert [int(level * 1000) for level in probe.levels] == [*timesteps]
@@ -86,7 +84,7 @@ def test_every_cell_has_a_noise_of_its_own_from_the_validations_seed():
     assert len({float(noise.sum()) for noise in (*probe.noise, *others)}) == 18
 
 
-@pytest.mark.parametrize(("at_once", "sizes"), [(1, [1] * 6), (4, [4, 2]), (6, [6]), (9, [6])])
+@each(("at_once", "sizes"), [(1, [1] * 6), (4, [4, 2]), (6, [6]), (9, [6])])
 def test_no_more_cells_than_allowed_are_computed_at_once(at_once, sizes):
     made = probes(GRID, at_once)
     assert [len(probe.levels) for probe in made] == sizes
@@ -121,7 +119,7 @@ def test_a_callback_before_each_image_may_end_the_measurement(objective):
     assert told == [0, 1, 2]
 
 
-@pytest.mark.parametrize(
+@each(
     ("precision", "remedy"),
     [("fp16", "try bf16 or fp32"), ("bf16", "try fp32 "), ("fp32", "Check the base model")],
 )
@@ -139,7 +137,7 @@ def test_no_number_before_training_is_the_base_models(precision, remedy):
     assert remedy in raised.value.remedy
 
 
-@pytest.mark.parametrize(
+@each(
     ("precision", "end"),
     [("fp16", ", or train in bf16 or fp32."), ("bf16", ", or train in fp32."), ("fp32", "lr).")],
 )

@@ -1,6 +1,5 @@
 """The layers of each family: all of them, once, in the order in which they are computed."""
 
-import pytest
 import torch
 from diffusers.models.attention import BasicTransformerBlock
 from diffusers.models.attention_processor import Attention
@@ -27,7 +26,7 @@ def test_layers_are_listed_in_the_order_in_which_they_are_computed(name):
     assert list(map(id, computed)) == list(map(id, expected))
 
 
-@pytest.mark.parametrize("name", ["sd15", "sd2", "sdxl"])
+@each("name", ["sd15", "sd2", "sdxl"])
 def test_no_block_is_left_out(name):
     family = tiny.family(name)
     listed = family.layers()

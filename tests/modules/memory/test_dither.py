@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from modules.memory.dither import cast_with_dither
+from tests.each import each
 
 HALVES = (torch.bfloat16, torch.float16)
 
@@ -12,8 +13,8 @@ def normal(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("shape", [(320, 320), (64, 32, 3, 3)])
+@each("dtype", HALVES)
+@each("shape", [(320, 320), (64, 32, 3, 3)])
 def test_a_small_change_is_kept_on_average_where_the_nearest_number_loses_it(dtype, shape):
     weight = (0.05 * normal(*shape)).to(dtype).float()
     low_rank = normal(shape[0], 4, seed=1) @ normal(4, weight[0].numel(), seed=2)
@@ -34,7 +35,7 @@ def test_every_number_becomes_one_of_its_neighbors(dtype):
     assert ((cast_with_dither(exact, dtype).float() - exact).abs() <= step).all()
 
 
-@pytest.mark.parametrize("dtype", (*HALVES, torch.float32))
+@each("dtype", (*HALVES, torch.float32))
 def test_what_a_dtype_can_represent_stays(dtype):
     exact = torch.cat([normal(64, 96), torch.zeros(64, 1), torch.full((64, 1), torch.inf)], dim=1)
     known = exact.to(dtype)

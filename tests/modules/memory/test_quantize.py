@@ -111,7 +111,7 @@ class Made(TorchDispatchMode):
         return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_under_autocast_no_weight_is_unpacked_to_fp32_on_the_way(kind):
     layer, x = quantized(kind, dtype=torch.bfloat16), drawn(1, 48).requires_grad_()
     with Made() as made, torch.autocast("cpu", dtype=torch.bfloat16):
@@ -119,7 +119,7 @@ def test_under_autocast_no_weight_is_unpacked_to_fp32_on_the_way(kind):
     assert max(made.sizes) < 48 * 30
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_no_unpacked_weight_is_kept_for_the_backward_pass(kind):
     def kept(layer):
         sizes = []
@@ -135,7 +135,7 @@ def test_no_unpacked_weight_is_kept_for_the_backward_pass(kind):
     assert kept(quantized(kind, **options)) < {"int8": 0.55, "fp8": 0.55, "nf4": 0.3}[kind] * whole
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_it_comes_whole_through_moves_copies_and_states(kind):
     layer = nn.Sequential(quantized(kind, seed=3))
     x, wanted = drawn(5, 48), None
@@ -185,7 +185,7 @@ def test_what_trains_is_refused():
         quantize(net, "int8", lambda _: True, device=CPU)
 
 
-@pytest.mark.parametrize("layer", [linear(), nn.Conv2d(3, 8, 3, padding=1, stride=2), None])
+@each("layer", [linear(), nn.Conv2d(3, 8, 3, padding=1, stride=2), None])
 def test_stored_weights_and_products_are_those_of_any_layer(layer):
     layer = layer or quantized("int8")
     stored = stored_weight(layer)

@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 import torch
 
 from modules.memory.scaling import GROWTH_INTERVAL, MAX_SCALE, LossScale
@@ -29,7 +28,7 @@ def after(made, has_overflown):
     made.update()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@each("seed", range(3))
 def test_it_grows_and_falls_as_torchs_own(seed):
     ours, theirs = LossScale(), torchs()
     draws = torch.rand(60, generator=torch.Generator().manual_seed(seed))
@@ -45,7 +44,7 @@ def test_it_grows_and_falls_as_torchs_own(seed):
     assert ours.scale != 2.0**16
 
 
-@pytest.mark.parametrize("power", [0, 16, 24, -3])
+@each("power", [0, 16, 24, -3])
 def test_loss_and_gradients_are_torchs_own_bit_for_bit(power):
     ours, theirs = LossScale(), torchs(2.0**power)
     ours.load_state_dict({**ours.state_dict(), "scale": 2.0**power})

@@ -21,6 +21,7 @@ from onetrainer.config.run.sampling import Prompt
 from onetrainer.errors import UserError
 from tests import tiny
 from tests.cases import cases
+from tests.each import each
 
 pytestmark = pytest.mark.usefixtures("few_blocks")
 
@@ -129,7 +130,7 @@ def test_an_output_token_goes_on_from_a_file(tmp_path, has_input):
     assert torch.equal(knowing.encode_text(["x, y"]).hidden, direct.encode_text(["old, y"]).hidden)
 
 
-@pytest.mark.parametrize(
+@each(
     ("base", "place", "sides", "words"),
     [
         ("sd2", "input", ("vectors",), f"vectors of {tiny.WIDTH} numbers"),

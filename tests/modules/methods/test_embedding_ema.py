@@ -1,6 +1,5 @@
 """Averages of vectors whose length is kept: they have that length wherever they are shown."""
 
-import pytest
 import torch
 
 from modules.formats.embeddings.embedding_file import read_embedding
@@ -12,8 +11,9 @@ from modules.optim.update import WeightUpdater
 from onetrainer.config.methods.embedding import Embeddings as Section
 from onetrainer.config.methods.embedding import EmbeddingToken
 from tests import tiny
+from tests.each import each
 
-PLACES = pytest.mark.parametrize("place", ["input", "output"])
+PLACES = each("place", ["input", "output"])
 
 
 def trained(base, *, place, preserve_norm):
@@ -47,7 +47,7 @@ def file_of(method, folder):
 
 
 @PLACES
-@pytest.mark.parametrize("base", ["sd15", "sdxl"])
+@each("base", ["sd15", "sdxl"])
 def test_an_ema_has_the_length_that_its_vectors_keep(tmp_path, base, place):
     method, ema, shown = trained(base, place=place, preserve_norm=True)
     (word,) = method.tokens

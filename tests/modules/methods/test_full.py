@@ -8,6 +8,7 @@ from onetrainer.config.base.components import LayerRule
 from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.errors import UserError
 from tests import tiny
+from tests.each import each
 from tests.modules.methods.sources import loss_of, shake, states
 
 CPU = torch.device("cpu")
@@ -74,7 +75,7 @@ def test_rules_freeze_add_and_set_rates_and_the_first_one_counts(family):
     assert moved(family, before) == set(method.state_dict())
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "components"),
     [("sd15", ["unet", "te"]), ("sd2", ["unet", "te"]), ("sdxl", ["unet", "te1", "te2"])],
 )

@@ -19,6 +19,7 @@ from tests import pretend, tiny
 from tests.adapters import KINDS, predict, section, shake
 from tests.batches import FRAME
 from tests.cases import cases
+from tests.each import each
 from tests.managed import Calls
 
 pytestmark = pytest.mark.usefixtures("few_blocks")
@@ -178,7 +179,7 @@ def methods_of(name: str):
     return family, method, list(method.extra_modules().parameters())[-1]
 
 
-@pytest.mark.parametrize("name", ["full", "embeddings", "joint"])
+@each("name", ["full", "embeddings", "joint"])
 def test_gradients_flow_after_predictions_without_any_in_the_same_autocast(name):
     family, method, parameter = methods_of(name)
     method.train(True)

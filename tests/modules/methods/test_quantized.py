@@ -132,7 +132,7 @@ def test_gradients_reach_tokens_through_quantized_encoders(name):
         assert all(rows.grad.any() for rows in group.parameters.values())
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+@each("name", ENCODERS)
 def test_all_linear_layers_are_quantized_but_those_of_what_trains(name):
     last = ENCODERS[name][-1]
     family = quantized(name=name, trains=[last])
@@ -152,7 +152,7 @@ def test_patterns_choose_layers_by_the_names_that_methods_know():
     assert {part for part, _ in layers(family)} == {"unet", "te"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "words"),
     [
         ("attn2.to_kk", r"matches none of the \d+ frozen linear layers.*attn2\.to_k"),

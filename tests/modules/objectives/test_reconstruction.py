@@ -17,6 +17,7 @@ from onetrainer.config.methods.full import Vae as VaeSection
 from onetrainer.config.objectives.reconstruction import Reconstruction as Section
 from onetrainer.errors import UserError
 from tests import tiny
+from tests.each import each
 
 CPU = torch.device("cpu")
 SEED, STEP = 3, 7
@@ -71,7 +72,7 @@ def test_the_loss_is_that_of_the_decoded_sample_in_float64(family):
     assert loss.per_item.dtype == torch.float32
 
 
-@pytest.mark.parametrize(
+@each(
     ("section", "expected"),
     [
         (Section(), torch.nn.L1Loss()),

@@ -1,11 +1,11 @@
 """Gradients are shortened together, whichever device each of them is on."""
 
-import pytest
 import torch
 from torch import nn
 
 from modules.optim.clipping import clip
 from tests import pretend
+from tests.each import each
 
 SHAPES = [(3, 4), (5,), (2, 2, 2)]
 
@@ -15,7 +15,7 @@ def gradients(device="cpu", scale=1.0):
     return [scale * torch.randn(shape, generator=generator).to(device) for shape in SHAPES]
 
 
-@pytest.mark.parametrize("largest", [1e-3, 1.0, 1e3])
+@each("largest", [1e-3, 1.0, 1e3])
 def test_gradients_are_shortened_as_torch_does_it(largest):
     weights = [nn.Parameter(torch.zeros(shape)) for shape in SHAPES]
     for weight, gradient in zip(weights, gradients(), strict=True):

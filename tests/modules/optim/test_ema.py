@@ -9,9 +9,10 @@ from modules.optim.ema import Ema
 from modules.training.checkpoints import EMA_FILE, newest_record
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.run.run_folder import create_run
+from tests.each import each
 from tests.stepping import Training, equal
 
-PLACES = pytest.mark.parametrize("location", ["device", "host"])
+PLACES = each("location", ["device", "host"])
 
 
 def weight_of(*values, dtype=torch.float32):
@@ -28,7 +29,7 @@ def move(weight, by):
 
 
 @PLACES
-@pytest.mark.parametrize("ramp", [False, True])
+@each("ramp", [False, True])
 def test_it_equals_diffusers_ema(location, ramp):
     weight = nn.Parameter(torch.randn(5, 3, generator=torch.Generator().manual_seed(0)))
     ours = ema_of(weight, decay=0.7, ramp=ramp, location=location)
@@ -54,7 +55,7 @@ def test_every_n_steps_the_decay_counts_for_each_of_them():
 
 
 @PLACES
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@each("dtype", [torch.float32, torch.bfloat16])
 def test_the_weights_come_back_exactly_and_are_never_the_ema(location, dtype):
     weight = weight_of(1.0, 2.0, dtype=dtype)
     ema = ema_of(weight, location=location)

@@ -37,7 +37,7 @@ def test_from_its_step_on_a_group_stays_and_the_others_go_on(section):
     assert not equal(part(made, "unet"), unet)
 
 
-@pytest.mark.parametrize("kind", ["schedulefree_adamw", "schedulefree_sgd", "prodigy_schedulefree"])
+@each("kind", ["schedulefree_adamw", "schedulefree_sgd", "prodigy_schedulefree"])
 def test_the_shown_form_of_what_has_stopped_stays_too(kind):
     section = next(section for section in DECAYING if section.kind == kind)
     made = Training(section, stop_after=(0, 4)).run(0, 5)

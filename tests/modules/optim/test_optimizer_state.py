@@ -1,5 +1,6 @@
 """What a checkpoint holds of an optimizer: everything it has written, and none of its settings."""
 
+import itertools
 import json
 
 import pytest
@@ -15,6 +16,7 @@ from onetrainer.config.optimizers.adam import AdamW, Sgd
 from onetrainer.config.optimizers.adaptive import Prodigy, ProdigyScheduleFree
 from onetrainer.config.optimizers.momentum import Lion
 from onetrainer.run.run_folder import create_run
+from tests.each import each, few_each
 from tests.stepping import SECTIONS, Training, equal
 
 
@@ -31,28 +33,23 @@ def resumed(folder, section, **options):
 
 ROUNDED = {"dtype": torch.bfloat16, "rounding_seed": 7}
 FORMATS = {"fp32": {}, "bf16": {"dtype": torch.bfloat16}, "rounded": ROUNDED}
-CASES = [
-    pytest.param(
-        section,
-        options,
-        id=f"{section.kind}-{name}",
-        # All in fp32, three in every format, and the rest in long runs.
-        marks=[]
-        if section.kind in ("adamw", "prodigy", "adamw8bit") or not options
-        else pytest.mark.long,
-    )
-    for section in SECTIONS
-    for name, options in FORMATS.items()
+MORE = [
+    (AdamW(lr=0.01), {**ROUNDED, "ema": True, "in_backward": True}),
+    (Lion(), {"ema": True}),
+    (AdamW(), {"precision": "fp16"}),
 ]
-CASES += [
-    pytest.param(AdamW(lr=0.01), {**ROUNDED, "ema": True, "in_backward": True}, id="adamw-all"),
-    pytest.param(Lion(), {"ema": True}, id="lion-ema"),
-    pytest.param(AdamW(), {"precision": "fp16"}, id="adamw-fp16"),
+CASES = [*itertools.product(SECTIONS, FORMATS.values()), *MORE]
+# All in fp32, three in every format, and the rest in long runs.
+FEW = [
+    (section, options)
+    for section, options in CASES
+    if not options or section.kind in ("adamw", "prodigy", "adamw8bit") or "ema" in options
 ]
 
 
-@pytest.mark.parametrize(("section", "options"), CASES)
-def test_ten_steps_equal_five_and_five_after_a_checkpoint(folder, section, options):
+@few_each(("section", "options"), CASES, FEW)
+def test_ten_steps_equal_five_and_five_after_a_checkpoint(tmp_path, section, options):
+    folder = create_run(tmp_path, name="run", config={})
     whole = Training(section, **options).run(0, 5)
     whole.save(folder, 5)
     for step in range(5, 10):
@@ -193,7 +190,7 @@ def test_checkpoints_from_before_groups_had_progress_still_load(folder):
     assert equal(other.run(3, 6).snapshot(), made.run(3, 6).snapshot())
 
 
-@pytest.mark.parametrize(
+@each(
     "document",
     [
         {"layout": 2, "optimizer": "AdamW"},
@@ -212,7 +209,7 @@ def test_what_does_not_fit_is_refused(document):
         Training(AdamW()).progress.load({}, json.loads(json.dumps(document)))
 
 
-@pytest.mark.parametrize("name", ["os:system", "torchao.optim:AdamW4bit", "builtins:eval"])
+@each("name", ["os:system", "torchao.optim:AdamW4bit", "builtins:eval"])
 def test_a_file_cannot_name_a_class_that_is_no_known_tensor(name):
     state = {"first.weight": {"map": {"x": {"class": name, "parts": {}, "context": []}}}}
     with pytest.raises(ValueError, match="tensor class"):

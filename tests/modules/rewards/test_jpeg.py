@@ -15,6 +15,7 @@ from modules.rewards.jpeg import (
     quantization_steps,
     smooth_bits,
 )
+from tests.each import each
 
 
 def varied(number, *, side=64, seed=0):
@@ -87,7 +88,7 @@ def test_gradient_equals_differences_of_the_values_also_beyond_whole_blocks():
     assert torch.autograd.gradcheck(lambda x: smooth_bits(x, 80), shown, atol=1e-7)
 
 
-@pytest.mark.parametrize("level", [0.0, 0.5, 1.0])
+@each("level", [0.0, 0.5, 1.0])
 def test_gradient_at_flat_images_is_finite(level):
     shown = torch.full((1, 3, 24, 24), level, requires_grad=True)
     smooth_bits(shown, 80).sum().backward()

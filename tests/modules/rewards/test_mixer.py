@@ -8,6 +8,7 @@ from torch import nn
 
 from modules.rewards.measures import Measure, brightness
 from modules.rewards.mixer import Mixer, NamedReward
+from tests.each import each
 
 
 @dataclass
@@ -89,7 +90,7 @@ def test_only_trained_rewards_with_a_gradient_keep_a_graph():
     assert trained.asked[0][3] == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("base", [{}, {"red": (5.0, float("nan"))}, {"red": (5.0, 1e-9)}])
+@each("base", [{}, {"red": (5.0, float("nan"))}, {"red": (5.0, 1e-9)}])
 def test_reward_without_a_known_spread_counts_in_its_own_units(base):
     mixer = Mixer([NamedReward("red", Channel(0), weight=2.0)], base)
     mean = 5.0 if base else 0.0

@@ -15,6 +15,7 @@ from modules.sampling.image_files import (
     write_png,
 )
 from onetrainer.config.run.sampling import Prompt, SamplerName
+from tests.each import each
 
 PROMPT = Prompt(prompt="ein Bär 🐻", negative="blurry", seed=7, width=512, height=256)
 SETTINGS = Settings(PROMPT, steps=20, guidance=7.0, step=300, digest="abc")
@@ -44,7 +45,7 @@ def last_line(**changes):
     return parameters(Settings(PROMPT, steps=20, guidance=7.0, **changes)).splitlines()[-1]
 
 
-@pytest.mark.parametrize(
+@each(
     ("sampler", "words"),
     [
         ("euler_a", "Sampler: Euler a, CFG"),

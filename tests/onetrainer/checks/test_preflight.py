@@ -170,7 +170,7 @@ def test_a_truncated_file_is_named(project, tmp_path):
         require_startable(all_problems(config(project, model={"path": str(path)})))
 
 
-@pytest.mark.parametrize("make", ["nothing", "empty", "no captions", "text only"])
+@each("make", ["nothing", "empty", "no captions", "text only"])
 def test_a_folder_that_teaches_nothing_is_an_error(project, tmp_path, make):
     folder = tmp_path / "p"
     if make != "nothing":

@@ -293,7 +293,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("masks", ["off", "files", "alpha"])
+@each("masks", ["off", "files", "alpha"])
 def test_masks_are_never_trained_as_images(folder, masks):
     save(folder / "b-MaskLabel.PNG", mode="L", caption=None)
     save(folder / "no picture-masklabel.png", mode="L", caption=None)

@@ -2,7 +2,6 @@
 
 from functools import cache
 
-import pytest
 import torch
 from diffusers import FluxTransformer2DModel, HunyuanDiT2DModel, SD3Transformer2DModel
 
@@ -86,7 +85,7 @@ def test_one_layer_decides_its_family_where_no_other_has_it(key, width, family):
     assert family_of_adapter({f"{key}.lora_down.weight": (2, width)}, {}) == family
 
 
-@pytest.mark.parametrize(
+@each(
     "kinds",
     [
         {"lokr_w1": (4, 8), "lokr_w2_b": (2, 128)},

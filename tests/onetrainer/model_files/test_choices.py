@@ -69,7 +69,7 @@ def test_missing_text_encoder_asks_for_the_whole_model_even_with_a_vae():
         assert ("no VAE" in caught.value.what) == (not has_custom_vae)
 
 
-@pytest.mark.parametrize("family", ["sd15", "sd15-inpainting", "sd2-inpainting", "sdxl"])
+@each("family", ["sd15", "sd15-inpainting", "sd2-inpainting", "sdxl"])
 def test_without_a_sign_a_model_predicts_noise(family):
     assert resolve_prediction(model(family), "auto") == "epsilon"
     assert resolve_prediction(model(family), V) == V
@@ -117,7 +117,7 @@ def test_choice_counts_where_only_metadata_says_otherwise():
     assert resolve_zero_snr(found, "off") is False
 
 
-@pytest.mark.parametrize(
+@each(
     ("found", "ways"),
     [
         (None, ('prediction to "v_prediction"', 'zero_terminal_snr to "off"')),
@@ -174,7 +174,7 @@ def test_vae_may_be_alone_or_in_a_whole_model():
             require_vae(found, "sd15")
 
 
-@pytest.mark.parametrize(
+@each(
     ("found", "family"),
     [("sdxl", "sd15"), ("sdxl-inpainting", "sd2"), ("sd15", "sdxl"), ("sd2", "sdxl-inpainting")],
 )

@@ -48,7 +48,7 @@ def test_folders_of_every_family_are_recognized(original, family):
     require_family(model, family)
 
 
-@pytest.mark.parametrize(
+@each(
     ("pipeline", "kind"),
     [("StableDiffusion3Pipeline", "sd3"), ("FluxPipeline", "flux"),
      ("KandinskyPipeline", "unknown"), ("StableDiffusionImg2ImgPipeline", "sd15")],
@@ -64,7 +64,7 @@ def test_folder_of_the_refiner_is_recognized_by_its_missing_first_encoder(xl):
     assert inspect_model(xl).kind == "sdxl-refiner"
 
 
-@pytest.mark.parametrize("channels", [5, 7, 8])
+@each("channels", [5, 7, 8])
 def test_unet_that_reads_something_else_is_recognized(tmp_path, original, folder, channels):
     change(folder / "unet" / "config.json", in_channels=channels)
     assert inspect_model(folder).kind == "unknown"
@@ -89,7 +89,7 @@ def test_family_comes_from_the_unet_where_a_text_encoder_is_left_out(tmp_path, o
         assert (model.kind, model.missing) == (family, ("text encoder",))
 
 
-@pytest.mark.parametrize(
+@each(
     ("part", "kind"), [("vae", "vae"), ("unet", "unet"), ("text_encoder", "text-encoder"),
                        ("text_encoder_2", "text-encoder")],
 )  # fmt: skip

@@ -56,8 +56,8 @@ def test_missing_path_is_reported(tmp_path):
         inspect_model(tmp_path / "nothing")
 
 
-@pytest.mark.parametrize("is_zip", [True, False], ids=["zip", "stream"])
-@pytest.mark.parametrize("name", ["m.ckpt", "m.safetensors"])
+@each("is_zip", [True, False], ids=["zip", "stream"])
+@each("name", ["m.ckpt", "m.safetensors"])
 def test_checkpoint_is_recognized_as_the_safetensors_file_is(tmp_path, is_zip, name):
     shapes = {n: (1,) * len(s) for n, s in headers.full_size("sd15").items()}
     shapes["model.diffusion_model.input_blocks.0.0.weight"] = (1, 9, 1, 1)

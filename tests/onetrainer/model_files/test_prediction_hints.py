@@ -59,9 +59,7 @@ def test_metadata_alone_is_not_sure(tmp_path):
     assert (model.prediction_is_sure, model.zero_snr_is_sure) == (False, False)
 
 
-@pytest.mark.parametrize(
-    ("said", "zero_snr"), [("True", True), ("False", False), ("None", None), ("", None)]
-)
+@each(("said", "zero_snr"), [("True", True), ("False", False), ("None", None), ("", None)])
 def test_zero_terminal_snr_is_read_from_metadata(tmp_path, said, zero_snr):
     model = inspect(tmp_path, metadata={"ss_zero_terminal_snr": said})
     assert model.zero_terminal_snr is zero_snr

@@ -20,7 +20,7 @@ def inspect(tmp_path, shapes, **options):
     return inspect_model(headers.write(tmp_path / "m.safetensors", shapes, **options))
 
 
-@pytest.mark.parametrize("base", BASES)
+@each("base", BASES)
 def test_single_file_of_other_widths_than_the_published_is_noticed(tmp_path, base):
     published = headers.full_size(base)
     assert not inspect(tmp_path, published).has_unusual_size
@@ -61,7 +61,7 @@ def with_channels(shapes, channels):
     return {**shapes, CONV_IN: (out, channels, *kernel)}
 
 
-@pytest.mark.parametrize("base", BASES)
+@each("base", BASES)
 def test_published_models_are_recognized(tmp_path, base):
     model = inspect(tmp_path, headers.full_size(base))
     assert (model.kind, model.missing, model.unet_channels) == (base, (), 4)
@@ -83,7 +83,7 @@ def test_every_part_is_needed_and_named(tmp_path, base, part, word):
     assert (model.kind, model.missing) == (base, (word,))
 
 
-@pytest.mark.parametrize("base", BASES)
+@each("base", BASES)
 def test_nine_channels_are_inpainting_and_other_numbers_unknown(tmp_path, base):
     shapes = headers.full_size(base)
     assert inspect(tmp_path, with_channels(shapes, 9)).kind == f"{base}-inpainting"
@@ -92,7 +92,7 @@ def test_nine_channels_are_inpainting_and_other_numbers_unknown(tmp_path, base):
     assert five == ("sd2-depth" if base == "sd2" else "unknown")
 
 
-@pytest.mark.parametrize("base", BASES)
+@each("base", BASES)
 def test_model_without_text_encoders_is_recognized_by_its_unet(tmp_path, base):
     left = without(headers.full_size(base), *TEXT)
     words = ("text encoder", "second text encoder") if base == "sdxl" else ("text encoder",)
@@ -100,7 +100,7 @@ def test_model_without_text_encoders_is_recognized_by_its_unet(tmp_path, base):
     assert (model.kind, model.missing) == (base, words)
 
 
-@pytest.mark.parametrize("base", BASES)
+@each("base", BASES)
 def test_unet_alone_is_recognized_with_its_family(tmp_path, base):
     left = without(headers.full_size(base), VAE, *TEXT)
     assert inspect(tmp_path, left).kind == "unet"
@@ -121,7 +121,7 @@ def test_sd2_unet_whose_matrices_are_written_as_convolutions_is_recognized_by_it
     assert inspect(tmp_path, convolved).made_for == "sd2"
 
 
-@pytest.mark.parametrize("base", BASES)
+@each("base", BASES)
 def test_vae_and_text_encoder_alone_are_recognized(tmp_path, base):
     whole = headers.full_size(base)
     vae = {n: s for n, s in whole.items() if n.startswith(VAE)}

@@ -8,6 +8,7 @@ from onetrainer.checks.rewards import check_rewards
 from onetrainer.errors import UserError
 from onetrainer.presets.presets import resolve
 from onetrainer.rewards.prompts import prompts_of
+from tests.each import each
 
 ANIMALS = [f"a photo of animal {number}" for number in range(20)]
 
@@ -48,7 +49,7 @@ def test_a_single_prompt_is_both():
     assert (split.trained, split.validation, split.both) == (("a cat",),) * 3
 
 
-@pytest.mark.parametrize(
+@each(
     "prompts",
     [{"source": "file", "file": "nowhere.txt"}, {"text": " "}, {"text": "a " * 4001}],
 )

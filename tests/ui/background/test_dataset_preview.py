@@ -159,7 +159,7 @@ def test_a_small_image_is_the_large_one_made_small(quarters, angle, flip):
     assert np.abs(small - large).mean() < 4
 
 
-@pytest.mark.parametrize("angle", [0.0, 25.0, -40.0])
+@each("angle", [0.0, 25.0, -40.0])
 def test_the_corners_are_where_the_cut_s_pixels_come_from(tmp_path, angle):
     y, x = np.mgrid[0:200, 0:300]
     places = np.stack([x // 2, y, np.zeros_like(x)], -1).astype(np.uint8)

@@ -90,7 +90,7 @@ def test_two_embeddings_in_one_prompt_keep_their_places():
     torch.testing.assert_close(found, torch.cat(sides, dim=-1), **TOLERANCE)
 
 
-@pytest.mark.parametrize(("before", "cut"), [(72, False), (73, True), (74, True), (75, True)])
+@each(("before", "cut"), [(72, False), (73, True), (74, True), (75, True)])
 def test_an_embedding_moves_whole_into_the_next_chunk(before, cut):
     prompts = sdxl().with_embeddings({"smiley": embedding(3)})
     encoder, vectors = prompts.encoders[0], embedding(3).vectors["te1"]
@@ -187,7 +187,7 @@ def test_an_embedding_for_another_model_is_refused(vectors, words):
         assert all(word in str(refusal.value) for word in ("smiley", *words))
 
 
-@pytest.mark.parametrize("second", ["SMILEY", " smiley", ""])
+@each("second", ["SMILEY", " smiley", ""])
 def test_a_token_cannot_mean_two_embeddings_or_be_empty(second):
     prompts = sdxl().with_embeddings({"smiley": embedding(1)})
     with pytest.raises(UserError):

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from modules.formats.embeddings.embedding_file import Embedding
+from tests.each import each
 from tests.tiny_prompts import GIANT, LARGE, embedding, sd15, sdxl, words
 
 PROMPTS = {"sd": (sd15, ("te",)), "xl": (sdxl, ("te1", "te2"))}
@@ -28,8 +29,8 @@ def replaced(hidden, places, outputs):
     return changed
 
 
-@pytest.mark.parametrize("is_read", [True, False], ids=["input too", "output alone"])
-@pytest.mark.parametrize("base", PROMPTS)
+@each("is_read", [True, False], ids=["input too", "output alone"])
+@each("base", PROMPTS)
 def test_the_output_is_replaced_at_the_token_alone_and_the_input_is_its_own_or_zeros(base, is_read):
     make, encoders = PROMPTS[base]
     outputs, vectors = rows(3, encoders, seed=1), rows(3, encoders, seed=2)

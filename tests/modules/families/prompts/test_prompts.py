@@ -49,7 +49,7 @@ def test_short_prompts_equal_the_sd2_pipeline():
     torch.testing.assert_close(prompts.encode(SHORT).hidden, encode_with(pipe, SHORT), **TOLERANCE)
 
 
-@pytest.mark.parametrize(("layer", "skipped"), [(2, None), (3, 1), (4, 2)])
+@each(("layer", "skipped"), [(2, None), (3, 1), (4, 2)])
 def test_short_prompts_equal_the_sdxl_pipeline(layer, skipped):
     encoders = tuple(dataclasses.replace(each, layer=layer) for each in sdxl().encoders)
     ours = ClipPrompts(sdxl().tokenizer, encoders).encode(SHORT)

@@ -88,8 +88,8 @@ def test_spellings_of_other_programs_are_read(tmp_path, tensors, vectors, suffix
     assert found.name == ("<smiley>" if "<smiley>" in tensors else "file")
 
 
-@pytest.mark.parametrize("is_zip", [True, False])
-@pytest.mark.parametrize("wrap", [dict, nn.ParameterDict])
+@each("is_zip", [True, False])
+@each("wrap", [dict, nn.ParameterDict])
 def test_a1111_pickles_are_read(tmp_path, wrap, is_zip):
     path = tmp_path / "renamed.pt"
     values = {"*": rows(3, 768).requires_grad_()}
@@ -193,7 +193,7 @@ def test_code_in_a_pickle_is_refused_and_not_run(tmp_path):
         read_embedding(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"<html>", struct.pack("<Q", 99) + b'{"a":'])
+@each("content", [b"", b"<html>", struct.pack("<Q", 99) + b'{"a":'])
 def test_damaged_files_are_refused(tmp_path, content):
     path = tmp_path / "x.safetensors"
     path.write_bytes(content)
@@ -201,7 +201,7 @@ def test_damaged_files_are_refused(tmp_path, content):
         read_embedding(path)
 
 
-@pytest.mark.parametrize(
+@each(
     ("precision", "dtype"),
     [
         ("keep", torch.float32),

@@ -17,6 +17,7 @@ from modules.formats.files.files import (
 )
 from modules.formats.files.tensor_source import DTYPES, LazyTensor, cast_lazily
 from onetrainer.errors import UserError
+from tests.each import each
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -89,7 +90,7 @@ def test_hashes_are_those_of_the_documents(tmp_path):
     assert found["modelspec.title"] == "t"
 
 
-@pytest.mark.parametrize("size", [10, 262_144, 270_000])
+@each("size", [10, 262_144, 270_000])
 def test_legacy_hash_of_a_file_that_ends_before_or_inside_its_window(tmp_path, size):
     tensors = {"a": torch.randn(size)}
     write_safetensors(tmp_path / "x", tensors, {}, hashes=True)

@@ -44,7 +44,7 @@ def convert(source, target, **wishes) -> list[str]:
     return convert_lora(source, target, **{**plain, **wishes})
 
 
-@pytest.mark.parametrize("base", ["sd15", "sd2", "sdxl"])
+@each("base", ["sd15", "sd2", "sdxl"])
 def test_every_naming_is_converted_into_every_other(tmp_path, base):
     components = {"sd15": ("te",), "sd2": ("te",), "sdxl": ("te1", "te2")}[base]
     tensors = pair(base, "unet", ATTN2[base], WIDTH[base])

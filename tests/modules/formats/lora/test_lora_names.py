@@ -1,7 +1,6 @@
 import json
 from functools import cache
 
-import pytest
 import torch
 from diffusers import UNet2DConditionModel
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
@@ -53,7 +52,7 @@ def empty(base: str, component: str):
 
 # sd-scripts' own counts. Beside its convolutions "full" has conv_in, conv_out and the linear layers
 # of the embeddings of time and, for SDXL, of sizes, as LyCORIS has.
-@pytest.mark.parametrize(
+@each(
     ("base", "linear", "convolutions", "others"),
     [("sd15", 192, 278, 4), ("sd2", 192, 278, 4), ("sdxl", 722, 788, 6)],
 )
@@ -66,7 +65,7 @@ def test_full_size_unets_have_as_many_layers_as_sd_scripts_counts(
         assert (len(chosen), notes) == (count, ())
 
 
-@pytest.mark.parametrize(
+@each(
     ("base", "count"),
     [("sd15", {"te": 72}), ("sd2", {"te": 138}), ("sdxl", {"te1": 72, "te2": 192})],
 )
@@ -79,7 +78,7 @@ def test_full_size_text_encoders_have_as_many_layers_as_sd_scripts_counts(base, 
     assert found == count
 
 
-@pytest.mark.parametrize("base", ["sd15", "sd2", "sdxl"])
+@each("base", ["sd15", "sd2", "sdxl"])
 def test_every_layer_of_the_full_size_models_has_one_name_in_every_naming(base):
     names = standard_names(base)
     for naming in ("kohya", "diffusers", "comfyui"):

@@ -29,6 +29,7 @@ from onetrainer import ROOT
 from onetrainer.errors import UserError
 from onetrainer.families.registry import family_spec
 from onetrainer.families.stable_diffusion import SD15, SDXL
+from tests.each import each
 
 MODELS = ROOT / "configs" / "models"
 CPU = torch.device("cpu")
@@ -71,7 +72,7 @@ def shapes_of(state):
 
 # As counted in files of the published models: without position ids, SD 2's text projection and its
 # last layer, and logit scales.
-@pytest.mark.parametrize(("base", "count"), [("sd15", 1130), ("sd2", 1214), ("sdxl", 2513)])
+@each(("base", "count"), [("sd15", 1130), ("sd2", 1214), ("sdxl", 2513)])
 def test_full_size_models_map_both_ways_with_no_key_left_over(base, count):
     names = set()
     for component in family_spec(base).components:
@@ -88,7 +89,7 @@ def test_full_size_models_map_both_ways_with_no_key_left_over(base, count):
     assert len(names) == count
 
 
-@pytest.mark.parametrize("base", ["sd15", "sd2", "sdxl"])
+@each("base", ["sd15", "sd2", "sdxl"])
 def test_full_size_networks_convert_back_by_diffusers_own_code(base):
     for component, convert in (
         ("unet", convert_ldm_unet_checkpoint),
@@ -100,7 +101,7 @@ def test_full_size_networks_convert_back_by_diffusers_own_code(base):
         assert shapes_of(back) == shapes_of(state)
 
 
-@pytest.mark.parametrize(
+@each(
     ("base", "component", "prefix"),
     [
         ("sd15", "text_encoder", None),

@@ -86,7 +86,7 @@ def test_dora_of_half_strength_goes_half_the_way():
     torch.testing.assert_close(merged_weight(weight, kinds, 0.5), (weight + full) / 2)
 
 
-@pytest.mark.parametrize(
+@each(
     "kinds",
     [
         {"lora_up.weight": torch.ones(4, 2), "lora_down.weight": torch.ones(2, 7)},

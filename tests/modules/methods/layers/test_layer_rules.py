@@ -5,6 +5,7 @@ import pytest
 from modules.methods.layers.layer_rules import layer_name, require_all_used, rule_for, similar_names
 from onetrainer.config.base.components import LayerRule
 from onetrainer.errors import UserError
+from tests.each import each
 
 TO_K = "unet.down_blocks.1.attentions.0.transformer_blocks.0.attn2.to_k"
 FC1 = "text_encoder.text_model.encoder.layers.0.mlp.fc1"
@@ -25,7 +26,7 @@ def test_the_first_rule_that_is_found_anywhere_in_the_name_counts():
     assert rule_for("unet.conv_in", rules) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "near"),
     [("atn2", TO_K), ("attn2.to_kk", TO_K), ("mlp.fc3", FC1), (r"unet\.conv_inn$", "unet.conv_in")],
 )
@@ -46,7 +47,7 @@ def test_a_broken_pattern_is_reported():
         require_all_used([LayerRule(pattern="attn2)")], NAMES)
 
 
-@pytest.mark.parametrize("before", [["attn2"], ["to_k", "conv"], [r"^unet\.down", "fc1"]])
+@each("before", [["attn2"], ["to_k", "conv"], [r"^unet\.down", "fc1"]])
 def test_a_rule_that_no_layer_goes_by_is_reported(before):
     rules = [LayerRule(pattern=pattern) for pattern in [*before, r"attn2\.to_k$"]]
     with pytest.raises(UserError, match=rf"method\.layers\.{len(before)}\.pattern.*has no effect"):

@@ -23,6 +23,7 @@ from modules.rewards.networks.heads import PUBLISHED
 from modules.rewards.networks.network_files import select_files
 from onetrainer.config.rewards.reward import Reward as Section
 from onetrainer.errors import UserError
+from tests.each import each
 
 CPU = torch.device("cpu")
 SIDE, WIDTH = 28, 24
@@ -318,7 +319,7 @@ def test_an_empty_reward_has_the_sizes_of_its_own_file(folder):
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("names", "usual", "wanted"),
     [
         (
