@@ -23,13 +23,13 @@ def batch_of(family, positions=(0, 1, 2, 3), *, weight=0.25, **fields) -> Batch:
     captions = tuple(f"an image of {number}" for number in positions)
     with torch.no_grad():
         conditioning = family.encode_text(captions)
-    told = {"captions": captions, "step_captions": captions, "conditioning": conditioning}
+    reported = {"captions": captions, "step_captions": captions, "conditioning": conditioning}
     return Batch(
         moments=LatentMoments(mean[places], std[places].abs()),
         time_ids=frames(len(places)),
         positions=tuple(positions),
         weight=weight,
-        **(told | fields),
+        **(reported | fields),
     )
 
 
@@ -38,7 +38,7 @@ def generators(purpose, positions=(0, 1, 2, 3)):
     return [seeds.generator(SEED, purpose, STEP, position) for position in positions]
 
 
-def drawn(purpose, positions=(0, 1, 2, 3)):
+def standard_noise(purpose, positions=(0, 1, 2, 3)):
     """The normal numbers of a step, (B, 4, 8, 8)."""
     made = [torch.randn(4, 8, 8, generator=each) for each in generators(purpose, positions)]
     return torch.stack(made)

@@ -2,10 +2,10 @@
 
 from modules.forecast.forecast import Planner, Target
 
-ON_CARD = Target("cuda")
+ON_GPU = Target("cuda")
 
 
-def forecast(config, target=ON_CARD):
+def forecast(config, target=ON_GPU):
     """The forecast of a run, without fixes."""
     with Planner(target) as plans:
         return plans.forecast(plans.resolve_checkpointing(config))

@@ -91,6 +91,6 @@ class Operations(TorchDispatchMode):
         return made
 
     @property
-    def held(self) -> int:
+    def alive(self) -> int:
         """Bytes that somebody still holds."""
         return sum(size for storage, size in self._made.values() if not storage.expired())

@@ -143,9 +143,9 @@ class Training:
         )
 
     def save(
-        self, folder: RunFolder, step: int, *, best_step: int | None = None, **told: str
+        self, folder: RunFolder, step: int, *, best_step: int | None = None, **reported: str
     ) -> Path:
-        record = CheckpointRecord(step, "digest", 0, {}, self.engine.state_dict(), **told)
+        record = CheckpointRecord(step, "digest", 0, {}, self.engine.state_dict(), **reported)
         return self.checkpoints(folder).save(record, best_step=best_step)
 
 

@@ -63,7 +63,7 @@ REWARDED: dict[str, Any] = {
     }
 }
 OBJECTIVES: dict[str, dict[str, Any]] = {"plain": {}, "rich": RICH, "reward": REWARDED}
-DRAWING = tuple(family for family in tiny.FAMILIES if not family.endswith("inpainting"))
+GENERATING = tuple(family for family in tiny.FAMILIES if not family.endswith("inpainting"))
 """The families that can be trained by rewards."""
 # What is kept, and where things are; a plain run on the processor computes the same in each case.
 _UNCACHED = {"cache_latents": False, "cache_text": False}
@@ -145,10 +145,10 @@ def some_cases() -> list[Case]:
             memory = memories[(row - column) % len(memories)]
             cases.append(Case(family, method, objective, precision, memory))
     for column, method in enumerate(METHODS):
-        family = DRAWING[column % len(DRAWING)]
+        family = GENERATING[column % len(GENERATING)]
         for objective in _rewarded(family, method):
             # Three by three, since the families go round by one.
-            precision = PRECISIONS[(column // len(DRAWING) + 1) % len(PRECISIONS)]
+            precision = PRECISIONS[(column // len(GENERATING) + 1) % len(PRECISIONS)]
             memory = memories[-column % len(memories)]
             cases.append(Case(family, method, objective, precision, memory))
     return cases
@@ -179,7 +179,7 @@ def _objectives(method: str) -> tuple[str, ...]:
 
 def _rewarded(family: str, method: str) -> tuple[str, ...]:
     """The same of what is trained by rewards: every model but those of inpainting."""
-    return ("reward",) if method != "vae" and family in DRAWING else ()
+    return ("reward",) if method != "vae" and family in GENERATING else ()
 
 
 def write_project(folder: Path, family: str) -> Path:

@@ -12,7 +12,7 @@ KIB = 1024
 
 
 @pytest.fixture
-def card():
+def gpu():
     with pretend.accelerator() as made:
         yield made
 
@@ -27,59 +27,59 @@ def pinned(count):
     return torch.zeros(count, pin_memory=True)
 
 
-def test_storages_count_once_and_as_long_as_they_live(card):
+def test_storages_count_once_and_as_long_as_they_live(gpu):
     first = kib()
     view = first[10:20]
-    assert card.allocated == KIB
+    assert gpu.allocated == KIB
     del first
-    assert card.allocated == KIB
+    assert gpu.allocated == KIB
     del view
-    assert card.allocated == 0
+    assert gpu.allocated == 0
     kib("cpu")
-    assert card.peak == KIB
+    assert gpu.peak == KIB
 
 
-def test_the_peak_is_the_most_at_one_time(card):
+def test_the_peak_is_the_most_at_one_time(gpu):
     one = kib()
     two = one + 1
     three = two * 2
     del two
     four = three - 1
-    assert (card.allocated, card.peak) == (3 * KIB, 3 * KIB)
+    assert (gpu.allocated, gpu.peak) == (3 * KIB, 3 * KIB)
     one.add_(four)
-    assert card.peak == 3 * KIB
+    assert gpu.peak == 3 * KIB
     del three, four
-    card.reset_peak()
-    assert card.peak == KIB
+    gpu.reset_peak()
+    assert gpu.peak == KIB
 
 
-def test_a_step_of_a_linear_layer_takes_what_it_takes_by_hand(card):
+def test_a_step_of_a_linear_layer_takes_what_it_takes_by_hand(gpu):
     weight = torch.zeros(32, 32, device="cuda", requires_grad=True)  # 4 KiB
     pixels = torch.zeros(8, 32, device="cuda")  # 1 KiB
     loss = (pixels @ weight).square().sum()
     # Product and square, 1 KiB each, of which the product is kept; sum: 4 bytes.
-    assert (card.allocated, card.peak) == (6 * KIB + 4, 7 * KIB + 4)
+    assert (gpu.allocated, gpu.peak) == (6 * KIB + 4, 7 * KIB + 4)
     loss.backward()
     del loss
     gc.collect()
-    assert card.allocated == 9 * KIB
+    assert gpu.allocated == 9 * KIB
     assert weight.grad.device.type == "cuda"
 
 
-def test_memory_of_another_size_counts_anew(card):
+def test_memory_of_another_size_counts_again(gpu):
     tensor = torch.empty(0, device="cuda")
     torch.add(torch.zeros(256, device="cuda"), 1, out=tensor)
-    assert card.allocated == KIB
+    assert gpu.allocated == KIB
     tensor.resize_(512)
-    assert card.allocated == 2 * KIB
+    assert gpu.allocated == 2 * KIB
 
 
-def test_a_full_card_is_out_of_memory_and_can_go_on():
-    with pretend.accelerator(capacity=3 * KIB) as card:
+def test_a_full_gpu_is_out_of_memory_and_can_go_on():
+    with pretend.accelerator(capacity=3 * KIB) as gpu:
         kept = [kib(), kib()]
         with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
             kept[0].repeat(2)
-        assert card.allocated == 2 * KIB
+        assert gpu.allocated == 2 * KIB
         kept.pop()
         assert kept[0].repeat(2).numel() == 512
         assert torch.cuda.mem_get_info() == (2 * KIB, 3 * KIB)
@@ -87,14 +87,14 @@ def test_a_full_card_is_out_of_memory_and_can_go_on():
         assert torch.cuda.max_memory_allocated() == 3 * KIB
 
 
-def test_copies_are_counted_each_way(card):
+def test_copies_are_counted_each_way(gpu):
     there = torch.zeros(256).to("cuda")
     there.cpu()
     there.copy_(torch.zeros(256))
     torch.zeros(256).copy_(there)
     there.copy_(torch.ones(256, device="cuda"))
-    assert (card.to_device.count, card.to_device.bytes) == (2, 2 * KIB)
-    assert (card.to_host.count, card.to_host.bytes) == (2, 2 * KIB)
+    assert (gpu.to_device.count, gpu.to_device.bytes) == (2, 2 * KIB)
+    assert (gpu.to_host.count, gpu.to_host.bytes) == (2, 2 * KIB)
 
 
 WAITING = {
@@ -113,9 +113,9 @@ WAITING = {
     "cpu": lambda t: t.cpu(),
     "to cpu": lambda t: t.to("cpu"),
     "copy_": lambda t: torch.zeros(3).copy_(t),
-    "onto the card": lambda t: torch.zeros(3).to("cuda"),
-    "onto the card from pinned memory": lambda t: pinned(3).to("cuda"),
-    "onto the card from ordinary memory": lambda t: torch.zeros(3).to("cuda", non_blocking=True),
+    "onto the GPU": lambda t: torch.zeros(3).to("cuda"),
+    "onto the GPU from pinned memory": lambda t: pinned(3).to("cuda"),
+    "onto the GPU from ordinary memory": lambda t: torch.zeros(3).to("cuda", non_blocking=True),
     "copy_ from ordinary memory": lambda t: t.copy_(torch.zeros(3), non_blocking=True),
     "copy_ to ordinary memory": lambda t: torch.zeros(3).copy_(t, non_blocking=True),
     "copy_ to pinned memory": lambda t: pinned(3).copy_(t),
@@ -127,12 +127,12 @@ NOT_WAITING = {
     "mean": lambda t: t.mean(),
     "a mask filled": lambda t: t.masked_fill(t > 1, 0.0),
     "a number under a mask": lambda t: t.__setitem__(t > 1, 0.0),
-    "indices of the card": lambda t: t[t.long().clamp(0, 2)],
+    "indices of the GPU": lambda t: t[t.long().clamp(0, 2)],
     "where": lambda t: torch.where(t > 1, t, 0.0),
     "isfinite": lambda t: t.isfinite().all(),
     "made there": lambda t: torch.full((3,), 2.0, device="cuda"),
     "drawn there": lambda t: torch.randn_like(t),
-    "onto the card without waiting": lambda t: pinned(3).to("cuda", non_blocking=True),
+    "onto the GPU without waiting": lambda t: pinned(3).to("cuda", non_blocking=True),
     "copy_ without waiting": lambda t: t.copy_(pinned(3), non_blocking=True),
     "copy_ to the host without waiting": lambda t: pinned(3).copy_(t, non_blocking=True),
     "to the host without waiting": lambda t: t.to("cpu", non_blocking=True),
@@ -141,30 +141,30 @@ NOT_WAITING = {
 }
 
 
-def test_waiting_for_the_card_is_noted_with_the_callers_line_and_nothing_else_is(card):
+def test_waiting_for_the_gpu_is_noted_with_the_callers_line_and_nothing_else_is(gpu):
     for operations, count in ((WAITING, 1), (NOT_WAITING, 0)):
         for name, operation in operations.items():
             tensor = torch.arange(3, device="cuda", dtype=torch.float32)
-            card.syncs.clear()
+            gpu.syncs.clear()
             operation(tensor)
             torch.cuda.default_stream().streams.synchronize()  # of what was not waited for
-            assert len(card.syncs) == count, name
-            wheres = {sync.where.split(":")[0] for sync in card.syncs}
+            assert len(gpu.syncs) == count, name
+            wheres = {sync.where.split(":")[0] for sync in gpu.syncs}
             assert wheres <= {"tests/test_pretend_bytes.py"}, name
 
 
-def test_a_step_of_training_need_not_wait(card):
+def test_a_step_of_training_need_not_wait(gpu):
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(64, 2))
     net.to("cuda")
     optimizer = torch.optim.AdamW(net.parameters())
-    card.syncs.clear()
+    gpu.syncs.clear()
     for _ in range(2):
         net(torch.randn(2, 3, 6, 6, device="cuda")).square().mean().backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-    assert card.syncs == []
+    assert gpu.syncs == []
     net.cpu()
     del optimizer
     gc.collect()
-    assert card.allocated == 0
+    assert gpu.allocated == 0

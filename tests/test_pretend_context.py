@@ -60,7 +60,7 @@ def test_contexts_know_nothing_of_each_other():
     assert (first.peak, second.peak) == (8, 8)
 
 
-def test_accelerate_finds_a_card_and_forgets_it():
+def test_accelerate_finds_a_gpu_and_forgets_it():
     Accelerator(cpu=True)
     before = [dict(kind._shared_state) for kind in (PartialState, AcceleratorState, GradientState)]
     with pretend.accelerator():
@@ -77,12 +77,12 @@ def test_accelerate_finds_a_card_and_forgets_it():
 
 
 def test_quantised_weights_move_and_are_refused_like_others():
-    with pretend.accelerator() as card:
+    with pretend.accelerator() as gpu:
         net = nn.Sequential(nn.Linear(64, 64, bias=False)).requires_grad_(False)
         quantize_(net, Int8WeightOnlyConfig())
         net.to("cuda")
         assert net[0].weight.device.type == "cuda"
-        assert 64 * 64 <= card.allocated < 2 * 64 * 64
+        assert 64 * 64 <= gpu.allocated < 2 * 64 * 64
         pixels = torch.ones(2, 64, device="cuda", requires_grad=True)
         net(pixels).sum().backward()
         assert pixels.grad.device.type == "cuda"

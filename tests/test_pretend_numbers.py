@@ -63,10 +63,10 @@ def train(device, dtype, optimizer=torch.optim.AdamW):
 @each("precision", DTYPES)
 def test_training_gives_the_processors_weights(precision):
     expected = train("cpu", DTYPES[precision])
-    with pretend.accelerator() as card:
+    with pretend.accelerator() as gpu:
         made = train("cuda", DTYPES[precision])
     assert equal(made, expected)
-    assert card.to_device.count > STEPS
+    assert gpu.to_device.count > STEPS
 
 
 @pytest.mark.parametrize("name", ["SGD", "RAdam"])
@@ -77,7 +77,7 @@ def test_optimizers_make_the_processors_steps(name):
     assert equal(made, train("cpu", None, kind))
 
 
-def test_fused_and_foreach_steps_work_on_the_card_too():
+def test_fused_and_foreach_steps_work_on_the_gpu_too():
     for way in ({"fused": True}, {"foreach": True}):
         with pretend.accelerator():
             net = nn.Linear(3, 3).to("cuda")

@@ -35,7 +35,7 @@ MIXED = {
 
 
 @pytest.fixture(autouse=True)
-def card():
+def gpu():
     with pretend.accelerator() as made:
         yield made
 
@@ -148,13 +148,13 @@ def test_a_gradient_may_not_be_assigned_from_elsewhere():
         weight.grad = torch.ones(2)
 
 
-def test_numpy_has_no_tensors_of_the_card():
+def test_numpy_has_no_tensors_of_the_gpu():
     with pytest.raises(TypeError, match="can't convert cuda:0 device type tensor to numpy"):
         torch.ones(2, device="cuda").numpy()
 
 
-def test_there_is_one_card():
+def test_there_is_one_gpu():
     with pytest.raises(RuntimeError, match="invalid device ordinal"):
         torch.ones(2, device="cuda:1")
-    with pytest.raises(RuntimeError, match="one pretended card"), pretend.accelerator():
+    with pytest.raises(RuntimeError, match="one pretended GPU"), pretend.accelerator():
         pass

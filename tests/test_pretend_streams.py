@@ -9,7 +9,7 @@ EARLY = "may still be writing"
 
 
 @pytest.fixture(autouse=True)
-def card():
+def gpu():
     with pretend.accelerator() as made:
         yield made
 
@@ -74,9 +74,9 @@ def test_another_stream_has_to_wait_for_what_it_copies_away():
 
 
 @pytest.mark.parametrize("read", [torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.sum])
-def test_the_host_reads_too_early_what_is_on_its_way(card, read):
+def test_the_host_reads_too_early_what_is_on_its_way(gpu, read):
     host = torch.ones(4, device="cuda").to("cpu", non_blocking=True)
-    assert card.syncs == []
+    assert gpu.syncs == []
     with pytest.raises(RuntimeError, match=EARLY):
         read(host)
     torch.cuda.synchronize()

@@ -72,7 +72,7 @@ def _round_trip(home: Path, name: str) -> None:
     single = PIPELINES[name].from_single_file(
         home / "file.safetensors", config=str(home / "folder"), local_files_only=True
     )
-    difference = float(abs(_draw(theirs, name) - _draw(single, name)).max())
+    difference = float(abs(_generate(theirs, name) - _generate(single, name)).max())
     _say(f"{name}: folder -> file -> folder: {tensors} tensors, equal bit for bit")
     _say(f"{name}: image by diffusers from our file against from the folder: {difference:.1e}")
 
@@ -87,7 +87,7 @@ def _convert(source: Path, target: Path, configs: Path) -> None:
     convert(request, lambda _: None, configs=models)
 
 
-def _draw(pipe, name: str, prompt: Prompt | None = None):
+def _generate(pipe, name: str, prompt: Prompt | None = None):
     pipe.set_progress_bar_config(disable=True)
     # As SD's own config has it, for SDXL too, whose config is Euler's.
     own = {"set_alpha_to_one": False, "clip_sample": False, "timestep_spacing": "leading"}
@@ -124,7 +124,7 @@ def _loras(home: Path, name: str) -> None:
         if naming != "comfyui":
             pipe = PIPELINES[name].from_pretrained(home / "folder", local_files_only=True)
             pipe.load_lora_weights(home, weight_name=path.name)
-            theirs = torch.from_numpy(_draw(pipe, name)).permute(0, 3, 1, 2) * 2 - 1
+            theirs = torch.from_numpy(_generate(pipe, name)).permute(0, 3, 1, 2) * 2 - 1
             text += f", diffusers against ours {_pixels(attached, theirs):.1e}"
         _say(text)
 

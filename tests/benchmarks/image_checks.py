@@ -46,7 +46,7 @@ def portrait(seed, size=SIZE):
     return image
 
 
-def drawing(seed, size=SIZE):
+def sketch(seed, size=SIZE):
     """Lines and writing on white."""
     rng = np.random.default_rng(seed)
     image = Image.new("RGB", (size, size), "white")
@@ -80,9 +80,9 @@ def scenes(count):
     return [draw(random_scene(rng), 256, 256) for _ in range(count)]
 
 
-def middle(image, share):
+def middle(image, fraction):
     """An image without a margin, so much of each side."""
-    across, down = (round(side * share / 2) for side in image.size)
+    across, down = (round(side * fraction / 2) for side in image.size)
     return image.crop((across, down, image.width - across, image.height - down))
 
 
@@ -130,25 +130,25 @@ SHARPNESS = {
 }
 
 
-def look(image):
+def features_of(image):
     image.save(SCRATCH)
     return image_features(SCRATCH)
 
 
 def main():
-    images = [make(seed, SIZE) for seed in SEEDS for make in (leaves, cloud, portrait, drawing)]
-    looks = [look(image) for image in images]
+    images = [make(seed, SIZE) for seed in SEEDS for make in (leaves, cloud, portrait, sketch)]
+    features = [features_of(image) for image in images]
     print(f"near-duplicates found, of {len(images)}")
     for name, change in CHANGES.items():
-        changed = [look(change(image)) for image in images]
-        pairs = zip(looks, changed, strict=True)
+        changed = [features_of(change(image)) for image in images]
+        pairs = zip(features, changed, strict=True)
         print(f"  {name}: {sum(group_features(pair) == [0, 0] for pair in pairs)}")
     print("different images taken for near-duplicates")
     sets = {
-        "these": looks,
-        "leaves": [look(leaves(1000 + seed, 256)) for seed in range(200)],
-        "products": [look(product(seed)) for seed in range(200)],
-        "demo's scenes": [look(image) for image in scenes(200)],
+        "these": features,
+        "leaves": [features_of(leaves(1000 + seed, 256)) for seed in range(200)],
+        "products": [features_of(product(seed)) for seed in range(200)],
+        "demo's scenes": [features_of(image) for image in scenes(200)],
     }
     for name, some in sets.items():
         count = len(list(combinations(some, 2)))

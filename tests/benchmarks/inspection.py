@@ -25,11 +25,13 @@ def main() -> None:
         model = headers.write(Path(name) / "xl.safetensors", headers.full_size("sdxl"))
         length = int.from_bytes(_first(model, 8), "little")
         bare = _best(lambda: _first(model, 8 + length))
-        _tell("SDXL, 6.9 GB", _best(lambda: inspect_model(model)), bare)
+        _report("SDXL, 6.9 GB", _best(lambda: inspect_model(model)), bare)
         names = (f"model.diffusion_model.input_blocks.{n}.attn1.to_q.weight" for n in range(2500))
         pickle = Path(name) / "a.ckpt"
         torch.save({name: torch.zeros(1) for name in names}, pickle)
-        _tell("2500 tensors, pickled", _best(lambda: read_table(pickle)), _best(pickle.read_bytes))
+        _report(
+            "2500 tensors, pickled", _best(lambda: read_table(pickle)), _best(pickle.read_bytes)
+        )
 
 
 def _first(path: Path, count: int) -> bytes:
@@ -46,7 +48,7 @@ def _best(call: Callable[[], object]) -> float:
     return min(seconds)
 
 
-def _tell(what: str, ours: float, bare: float) -> None:
+def _report(what: str, ours: float, bare: float) -> None:
     result = {"benchmark": "inspection", "file": what, "ms": round(1000 * ours, 1)}
     sys.stdout.write(json.dumps(result | {"bare_reading_ms": round(1000 * bare, 2)}) + "\n")
 

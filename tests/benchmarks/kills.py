@@ -64,12 +64,12 @@ def kill_after(folder: RunFolder, seconds: float) -> str:
 
 
 def outcome(folder: RunFolder) -> tuple[str, list[object]]:
-    told = [
+    reported = [
         (event.step, event.loss, event.lr) if isinstance(event, Progress) else event
         for event in runs.events_of(folder)
         if isinstance(event, Progress | Sample | Checkpoint | Finished)
     ]
-    return digest(folder), told
+    return digest(folder), reported
 
 
 def digest(folder: RunFolder) -> str:

@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--loader", choices=LOADERS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.loader:
-        _tell(_load(options.loader, options.folder, options.base))
+        _report(_load(options.loader, options.folder, options.base))
         return
     for base in [options.base] if options.base else BASES:
         _compare(options.folder, base)
@@ -169,7 +169,7 @@ def _resident(field: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
 
 
-def _tell(result: dict[str, object]) -> None:
+def _report(result: dict[str, object]) -> None:
     sys.stdout.write(json.dumps(result) + "\n")
 
 

@@ -54,7 +54,7 @@ METHODS = {
     },
 }
 POLICIES = ("off", "selective", "block")
-SHARES = (0.0, 0.5, 0.9)
+FRACTIONS = (0.0, 0.5, 0.9)
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,15 @@ def main() -> None:
     measure = measured_on_cuda if options.cuda else measured_peak
     for case in cases(options.family, options.method):
         began = monotonic()
-        told = forecast_peak(case.config())
+        predicted = forecast_peak(case.config())
         between = monotonic()
         real = measure(case.config())
-        off = told / real - 1
+        off = predicted / real - 1
         name = f"{case.family} {case.method} {case.checkpointing} {case.offload:g}"
         times = f"{between - began:.1f} + {monotonic() - between:.1f}"
-        print(f"{name:34} {told / GIB:9.2f} {real / GIB:9.2f} {off:+7.1%}   {times}", flush=True)
+        print(
+            f"{name:34} {predicted / GIB:9.2f} {real / GIB:9.2f} {off:+7.1%}   {times}", flush=True
+        )
 
 
 def cases(family: str | None = None, method: str | None = None) -> Iterator[Case]:
@@ -104,8 +106,8 @@ def cases(family: str | None = None, method: str | None = None) -> Iterator[Case
     for own_family in SIDES if family is None else (family,):
         for own_method in METHODS if method is None else (method,):
             for policy in POLICIES:
-                for share in SHARES:
-                    yield Case(own_family, own_method, policy, share)
+                for fraction in FRACTIONS:
+                    yield Case(own_family, own_method, policy, fraction)
 
 
 def forecast_peak(config: TrainConfig) -> int:
@@ -117,9 +119,9 @@ def forecast_peak(config: TrainConfig) -> int:
 def measured_peak(config: TrainConfig) -> int:
     """On the pretended GPU."""
     gc.collect()
-    with pretend.accelerator(storage="meta") as card:
-        train(config, after_first_step=card.reset_peak)
-        return card.peak
+    with pretend.accelerator(storage="meta") as gpu:
+        train(config, after_first_step=gpu.reset_peak)
+        return gpu.peak
 
 
 def measured_on_cuda(config: TrainConfig) -> int:
@@ -133,14 +135,14 @@ def measured_phases(config: TrainConfig) -> dict[str, int]:
     """Peaks on the pretended GPU: of training, and of validation and saving after it."""
     gc.collect()
     peaks = {}
-    with pretend.accelerator(storage="meta") as card:
+    with pretend.accelerator(storage="meta") as gpu:
 
         def validate_and_save(family, objective, engine, residency):
-            peaks["training"] = card.peak
+            peaks["training"] = gpu.peak
             one = ValidationImages(("a",), {"a": ""}, "", lambda _: batch(config, family, count=1))
             for phase in ("validation", "saving"):
                 with residency.phase(phase), torch.no_grad():
-                    card.reset_peak()
+                    gpu.reset_peak()
                     if phase == "validation":
                         measure(
                             one,
@@ -150,9 +152,9 @@ def measured_phases(config: TrainConfig) -> dict[str, int]:
                             at_once=config.training.batch_size,
                             before_each=lambda _: None,
                         )
-                    peaks[phase] = card.peak
+                    peaks[phase] = gpu.peak
 
-        train(config, after_first_step=card.reset_peak, at_end=validate_and_save)
+        train(config, after_first_step=gpu.reset_peak, at_end=validate_and_save)
     return peaks
 
 

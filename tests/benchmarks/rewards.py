@@ -60,27 +60,27 @@ def main() -> None:
     torch.set_num_threads(1)
     if not parser.parse_args().memory:
         for size in WIDTHS:
-            _tell(drawing(size))
+            _report(sampling(size))
             for last_steps in THROUGH:
-                _tell(updates(size, last_steps))
-    _tell(memory())
+                _report(updates(size, last_steps))
+    _report(memory())
 
 
-def drawing(size: str) -> dict[str, object]:
+def sampling(size: str) -> dict[str, object]:
     """UNet calls per second without a gradient."""
-    given, plain, beside = _Given(size), _Given(size, has_adapters=False), _Given(size)
+    given, plain, separate = _Given(size), _Given(size, has_adapters=False), _Given(size)
     loops: dict[str, Callable[[], object]] = {
-        "ours": lambda: given.drawn(given.adapters.merged),
-        "bare": lambda: plain.bare_drawing(),
-        "bare with adapters": lambda: beside.bare_drawing(),
+        "ours": lambda: given.sample(given.adapters.merged),
+        "bare": lambda: plain.bare_sample(),
+        "bare with adapters": lambda: separate.bare_sample(),
     }
     times = _in_turns(loops)
     return {
         "benchmark": "drawing",
         "size": size,
         "calls_per_second": round(STEPS / median(times["ours"]), 1),
-        "share_of_bare": _share(times, "bare"),
-        "share_of_bare_with_adapters": _share(times, "bare with adapters"),
+        "share_of_bare": _fraction(times, "bare"),
+        "share_of_bare_with_adapters": _fraction(times, "bare with adapters"),
     }
 
 
@@ -98,7 +98,7 @@ def updates(size: str, last_steps: int) -> dict[str, object]:
         "size": size,
         "through": f"{last_steps} of {STEPS}",
         "seconds": round(median(times["ours"]), 3),
-        "share_of_straightforward": _share(times, "straightforward"),
+        "share_of_straightforward": _fraction(times, "straightforward"),
     }
 
 
@@ -117,7 +117,7 @@ def memory() -> dict[str, object]:
 def peak(last_steps: int, *, is_checkpointed: bool) -> int:
     """The peak of an update of SD 1.5 on the pretended GPU, less what lies there anyway, MiB."""
     gc.collect()
-    with pretend.accelerator(storage="meta") as card:
+    with pretend.accelerator(storage="meta") as gpu:
         dtypes = {"unet": torch.bfloat16, "vae": torch.float32, "te": torch.bfloat16}
         family = empty(family_spec("sd15"), dtypes=dtypes)
         adapters = Adapters.attach(family, Lora(rank=4, alpha=4.0), seed=0)
@@ -132,13 +132,13 @@ def peak(last_steps: int, *, is_checkpointed: bool) -> int:
             device=CARD,
         )
         adapters.train(True)
-        before = card.allocated
+        before = gpu.allocated
         batch = _batch(family, (MEMORY_SIDE, MEMORY_SIDE), tokens=77)
-        card.reset_peak()
+        gpu.reset_peak()
         with autocast(CARD, "bf16"):
             loss = objective.loss(batch, seed=0, step=0)
         loss.value.backward()
-        return (card.peak - before) // MIB
+        return (gpu.peak - before) // MIB
 
 
 class _Given:
@@ -161,7 +161,7 @@ class _Given:
         self.objectives: dict[int, AlignProp] = {}
         self.step = 0
 
-    def drawn(self, inference_mode: Callable) -> Tensor:
+    def sample(self, inference_mode: Callable) -> Tensor:
         """A sample from the real rollout."""
         rollout = _rollout(self.family, steps=STEPS, device=CPU)
         with torch.no_grad():
@@ -176,7 +176,7 @@ class _Given:
             )
 
     @torch.no_grad()
-    def bare_drawing(self) -> Tensor:
+    def bare_sample(self) -> Tensor:
         """The same by diffusers' scheduler and UNet, both halves of guidance in one call."""
         scheduler, unet = self.scheduler(), self.family.unet
         assert isinstance(unet, UNet2DConditionModel)
@@ -309,13 +309,13 @@ def _in_turns(loops: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
     return times
 
 
-def _share(times: dict[str, list[float]], other: str) -> float:
+def _fraction(times: dict[str, list[float]], other: str) -> float:
     """Our speed as a fraction of another's, the median of the turns."""
     pairs = zip(times[other], times["ours"], strict=True)
     return round(median(theirs / own for theirs, own in pairs), 3)
 
 
-def _tell(result: dict[str, object]) -> None:
+def _report(result: dict[str, object]) -> None:
     sys.stdout.write(json.dumps(result) + "\n")
     sys.stdout.flush()
 

@@ -79,7 +79,7 @@ def _compare(folder: Path, samples: int, batch: int, size: int) -> None:
         for name in ("shards, first", "shards, warm"):
             speeds.setdefault(name, []).append(samples / _seconds(ours, batches))
         store.close()
-    _tell({name: statistics.median(each) for name, each in speeds.items()}, size)
+    _report({name: statistics.median(each) for name, each in speeds.items()}, size)
 
 
 def _seconds(read: Read, batches: list[list[int]]) -> float:
@@ -89,7 +89,7 @@ def _seconds(read: Read, batches: list[list[int]]) -> float:
     return perf_counter() - began
 
 
-def _tell(speeds: dict[str, float], size: int) -> None:
+def _report(speeds: dict[str, float], size: int) -> None:
     megabytes = 2 * 4 * size * size * 4 / 1e6
     print(f"moments of {8 * size} px, {megabytes:.2f} MB; samples per second")
     for name, speed in speeds.items():

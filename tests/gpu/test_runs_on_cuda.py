@@ -19,7 +19,7 @@ def losses(folder):
     return [event.loss for event in runs.events_of(folder) if isinstance(event, Progress)]
 
 
-def test_the_losses_on_the_card_are_those_of_the_cpu(config):
+def test_the_losses_on_the_gpu_are_those_of_the_cpu(config):
     folders = [
         runs.new_run(config, hardware={"precision": "fp32", "device": device})
         for device in ("cpu", "cuda")
@@ -30,7 +30,7 @@ def test_the_losses_on_the_card_are_those_of_the_cpu(config):
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_a_run_on_the_card_trains_samples_and_goes_on(config, precision):
+def test_a_run_on_the_gpu_trains_samples_and_goes_on(config, precision):
     hardware = {"precision": precision, "device": "cuda", "gradient_checkpointing": "block"}
     method = {**tiny.encoders(True)}
     folder = runs.new_run(config, hardware=hardware, method=method, training={"steps": 3})

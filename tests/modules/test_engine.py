@@ -72,7 +72,7 @@ def test_clipping_changes_what_is_trained_in_fp16():
     ],
 )
 def test_a_step_asks_the_device_once_in_fp16_and_else_never(precision, in_backward, reads):
-    with pretend.accelerator() as card:
+    with pretend.accelerator() as gpu:
         made = Training(
             AdamW(),
             precision=precision,
@@ -82,17 +82,17 @@ def test_a_step_asks_the_device_once_in_fp16_and_else_never(precision, in_backwa
         ).run(0, 2)
         made.engine.begin(2)
         loss = made.loss(2)
-        card.syncs.clear()
+        gpu.syncs.clear()
         made.engine.backward(loss)
         made.engine.clip_gradients()
         made.engine.step()
-        assert len(card.syncs) == reads, card.syncs
+        assert len(gpu.syncs) == reads, gpu.syncs
 
 
-def test_a_step_on_the_card_gives_the_processors_weights():
+def test_a_step_on_the_gpu_gives_the_processors_weights():
     with pretend.accelerator():
-        card = Training(AdamW(), precision="fp16", clipping=1.0, device=CUDA).run(0, 3)
-        found = {name: weight.cpu() for name, weight in card.snapshot().items()}
+        gpu = Training(AdamW(), precision="fp16", clipping=1.0, device=CUDA).run(0, 3)
+        found = {name: weight.cpu() for name, weight in gpu.snapshot().items()}
     host = Training(AdamW(), precision="fp16", clipping=1.0, device=CPU).run(0, 3)
     assert equal(found, host.snapshot())
 

@@ -141,13 +141,13 @@ def test_measure_is_a_reward_that_needs_no_prompt_and_has_a_gradient():
 
 
 @each("name", [*ALL, "diversity", "compressibility"])
-def test_card_is_not_waited_for(name):
+def test_the_gpu_is_not_waited_for(name):
     others = {"diversity": measures.diversity, "compressibility": partial(smooth_bits, quality=80)}
-    with pretend.accelerator() as card:
+    with pretend.accelerator() as gpu:
         shown = noise(2, 3, 8, 8).to("cuda").requires_grad_()
-        before = len(card.syncs)  # of the copy to the GPU
+        before = len(gpu.syncs)  # of the copy to the GPU
         (ALL | others)[name](shown).sum().backward()
-        assert len(card.syncs) == before
+        assert len(gpu.syncs) == before
 
 
 def test_diversity_is_the_mean_difference_of_pairs():

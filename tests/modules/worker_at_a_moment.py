@@ -27,18 +27,18 @@ def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def once_told(steps, happen):
+def once_reported(steps, happen):
     """Lets something happen in the backward pass that follows so many steps."""
-    told = [0]
+    reported = [0]
 
     def progress(self, **arguments):
         note(self, **arguments)
         self.flush()
-        told[0] = arguments["step"]
+        reported[0] = arguments["step"]
 
     def backward(self, *arguments):
-        if told[0] == steps:
-            told[0] = -1
+        if reported[0] == steps:
+            reported[0] = -1
             happen()
         compute(self, *arguments)
 
@@ -81,11 +81,11 @@ def main(folder: Path, what: str, steps: int) -> int:
 
     match what:
         case "kill":
-            once_told(steps, die)
+            once_reported(steps, die)
         case "kill-saving":
             when_saving(steps, die)
         case "hear":
             load_family, base_model.load_family = base_model.load_family, load
         case _:
-            once_told(steps, ask)
+            once_reported(steps, ask)
     return worker.main([str(folder)])

@@ -21,8 +21,8 @@ def _leaves(seed, size):
     image = Image.new("RGB", (size, size))
     draw = ImageDraw.Draw(image)
     for _ in range(500):
-        share = rng.random()
-        radius = ((1 - share) / (size * 0.01) ** 2 + share / (size * 0.35) ** 2) ** -0.5
+        chance = rng.random()
+        radius = ((1 - chance) / (size * 0.01) ** 2 + chance / (size * 0.35) ** 2) ** -0.5
         x, y = rng.random(2) * size
         box = (x - radius, y - radius, x + radius, y + radius)
         form = draw.ellipse if rng.random() < 0.5 else draw.rectangle
@@ -49,7 +49,7 @@ def enlarged(image, factor, way=Image.Resampling.BICUBIC):
     return scaled(image, 1 / factor).resize(image.size, way)
 
 
-def cut(image, share):
+def cut(image, chance):
     """Return an image cropped at the right and bottom by a fraction."""
     width, height = image.size
-    return image.crop((0, 0, round(width * (1 - share)), round(height * (1 - share))))
+    return image.crop((0, 0, round(width * (1 - chance)), round(height * (1 - chance))))

@@ -27,12 +27,12 @@ from tests.pretend.numberless import Numberless, make_parameters_numberless
 from tests.pretend.streams import Streams
 from tests.pretend.torch_stand_ins import AcceleratorState, replace_in_torch
 
-__all__ = ["Card", "Sync", "Transfers", "accelerator", "device_of"]
+__all__ = ["PretendedGpu", "Sync", "Transfers", "accelerator", "device_of"]
 
 _LEDGER: ContextVar[Ledger | None] = ContextVar("ledger of the pretended card", default=None)
 
 
-class Card:
+class PretendedGpu:
     """The pretended GPU's account; it can still be read after the context."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -76,14 +76,14 @@ class Card:
 @contextmanager
 def accelerator(
     storage: Literal["host", "meta"] = "host", capacity: int | None = None
-) -> Iterator[Card]:
+) -> Iterator[PretendedGpu]:
     """Within, there is a GPU. Nothing of it is left after, also after an exception.
 
     storage: whether tensors have numbers, or only shapes. capacity: bytes of the GPU; None means
     that it never is full, otherwise torch.OutOfMemoryError is raised as CUDA raises it.
     """
     if _LEDGER.get() is not None:
-        raise RuntimeError("there is one pretended card at a time")
+        raise RuntimeError("there is one pretended GPU at a time")
     is_numberless = storage == "meta"
     ledger = Ledger(capacity, is_numberless=is_numberless)
     streams = Streams(ledger)
@@ -100,7 +100,7 @@ def accelerator(
                 make_parameters_numberless(patches)
                 patches.enter_context(autocast.patched())
             with dispatch, mode:
-                yield Card(ledger)
+                yield PretendedGpu(ledger)
     finally:
         state.restore()
         ledger.close()

@@ -101,14 +101,14 @@ def _streams(ledger: Ledger, streams: Streams) -> Mapping[str, Any]:
         finally:
             streams.leave()
 
-    class CardStream(Stream):
+    class PretendedStream(Stream):
         """torch.cuda.Stream."""
 
         def __new__(cls, device: object = None, priority: int = 0, **_: object) -> Any:
             place_named(device)
             return streams.new()
 
-    class CardEvent(Event):
+    class PretendedEvent(Event):
         """torch.cuda.Event."""
 
         def __init__(self, *_: object, **__: object) -> None:
@@ -116,8 +116,8 @@ def _streams(ledger: Ledger, streams: Streams) -> Mapping[str, Any]:
 
     return {
         "synchronize": synchronize,
-        "Stream": CardStream,
-        "Event": CardEvent,
+        "Stream": PretendedStream,
+        "Event": PretendedEvent,
         "stream": stream,
         "StreamContext": stream,
         "current_stream": lambda device=None: streams.current,

@@ -71,7 +71,7 @@ class FollowStorages(TorchDispatchMode):
 
     def _has_to_wait(self, rule: OpRule, args: Sequence[Any]) -> bool:
         # A number of the host is no reason to wait.
-        return rule.waits != "masked_fill" or self._is_on_card(args[2])
+        return rule.waits != "masked_fill" or self._is_on_gpu(args[2])
 
     def _computed(
         self, func: OpOverload, rule: OpRule, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -148,34 +148,34 @@ class FollowStorages(TorchDispatchMode):
 
     def _common(self, rule: OpRule, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.device:
         """The one place of all tensors; a floating tensor takes that of the others."""
-        cards, others = self._count(args)
+        gpus, others = self._count(args)
         if not others and not (kwargs and _tensors(kwargs.values(), {})):
-            return CUDA if cards else self.factory
+            return CUDA if gpus else self.factory
         return self._mixed(rule, args, kwargs)
 
     def _count(self, values: Sequence[Any]) -> tuple[int, int]:
         """How many tensors are on the GPU, and how many are not."""
         entries = self._entries
-        cards = others = 0
+        gpus = others = 0
         # This is done for every operation: no function is called that need not be.
         for value in values:
             if isinstance(value, Tensor):
                 entry = entries.get(value.untyped_storage()._cdata)
                 if entry is not None and entry.place is CUDA:
-                    cards += 1
+                    gpus += 1
                 else:
                     others += 1
             elif value.__class__ is list:
                 more = self._count(value)
-                cards, others = cards + more[0], others + more[1]
-        return cards, others
+                gpus, others = gpus + more[0], others + more[1]
+        return gpus, others
 
     def _mixed(self, rule: OpRule, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.device:
         """The same where not all is on the GPU."""
         tensors = _tensors(args, kwargs)
         if not tensors:
             return self.factory
-        cards = hosts = 0
+        gpus = hosts = 0
         floating: list[Tensor] = []
         for tensor in tensors:
             entry = self._entries.get(tensor.untyped_storage()._cdata)
@@ -183,11 +183,11 @@ class FollowStorages(TorchDispatchMode):
                 # A number is no reason for others to be where it is.
                 hosts += 1 if tensor.dim() else 0
             elif entry.place is CUDA:
-                cards += 1
+                gpus += 1
             else:
                 floating.append(tensor)
-        if cards:
-            if cards + len(floating) < len(tensors):
+        if gpus:
+            if gpus + len(floating) < len(tensors):
                 self._require_allowed(rule, args, kwargs)
             place = CUDA
         else:
@@ -238,7 +238,7 @@ class FollowStorages(TorchDispatchMode):
         current = self.streams.current
         self.streams.use(current, _listed(of), _listed(to), "copy")
         if not non_blocking or not _is_pinned(to, of):
-            self.streams.host.learn(current)
+            self.streams.host.join(current)
 
     def order_new_copy(self, source: Tensor, made: Tensor, non_blocking: bool) -> None:
         """As above, of a copy that has just been made."""
@@ -256,7 +256,7 @@ class FollowStorages(TorchDispatchMode):
         """
         (self.ledger.to_device if place is CUDA else self.ledger.to_host).add(size)
         if waits:
-            self.ledger.wait("copy to the card" if place is CUDA else "copy to the host")
+            self.ledger.wait("copy to the GPU" if place is CUDA else "copy to the host")
 
     def _indexed(self, rule: OpRule, args: Sequence[Any]) -> torch.device:
         """Indices may come from the host; what is indexed and what is written may not."""
@@ -266,7 +266,7 @@ class FollowStorages(TorchDispatchMode):
         if place is FLOATING:
             return self._common(rule, [*kept, *indices], {})
         if place is CPU:
-            if any(self._is_on_card(index) for index in indices):
+            if any(self._is_on_gpu(index) for index in indices):
                 raise RuntimeError(
                     "indices should be either on cpu or on the same device as the indexed tensor"
                     f" (cpu) (when checking arguments of {rule.name})"
@@ -305,7 +305,7 @@ class FollowStorages(TorchDispatchMode):
         given += [kwargs[name] for name in rule.written_names if name in kwargs]
         return _tensors(given, {})
 
-    def _is_on_card(self, tensor: Tensor) -> bool:
+    def _is_on_gpu(self, tensor: Tensor) -> bool:
         entry = self._entry(tensor)
         return entry is not None and entry.place is CUDA
 

@@ -38,11 +38,11 @@ class Stream:
             return True  # what the host does is done before it asks for more
         return max(self.seen.get(other, 0), host.seen.get(other, 0)) >= tick
 
-    def learn(self, other: "Stream") -> None:
+    def join(self, other: "Stream") -> None:
         """Waits for all that the other has queued, and for all that this has waited for."""
-        self.learn_times({**other.seen, other: other.now})
+        self.join_times({**other.seen, other: other.now})
 
-    def learn_times(self, times: "dict[Stream, int]") -> None:
+    def join_times(self, times: "dict[Stream, int]") -> None:
         """Waits for others' work up to these times."""
         for stream, tick in times.items():
             if stream is not self:
@@ -51,11 +51,11 @@ class Stream:
     def wait_stream(self, stream: "Stream") -> None:
         """As torch.cuda.Stream's."""
         self.streams.is_used = True
-        self.learn(stream)
+        self.join(stream)
 
     def wait_event(self, event: "Event") -> None:
         """As torch.cuda.Stream's."""
-        self.learn_times(event.times)
+        self.join_times(event.times)
 
     def record_event(self, event: "Event | None" = None) -> "Event":
         """As torch.cuda.Stream's."""
@@ -66,7 +66,7 @@ class Stream:
     def synchronize(self) -> None:
         """The host waits for the stream."""
         self.streams.ledger.wait("stream.synchronize")
-        self.streams.host.learn(self)
+        self.streams.host.join(self)
 
     def query(self) -> bool:
         """Whether the host knows that all is done."""
@@ -103,7 +103,7 @@ class Event:
     def synchronize(self) -> None:
         """The host waits for the point."""
         self.streams.ledger.wait("event.synchronize")
-        self.streams.host.learn_times(self.times)
+        self.streams.host.join_times(self.times)
 
     def query(self) -> bool:
         """Whether the host knows that the point was reached."""
@@ -159,11 +159,11 @@ class Streams:
     def synchronize(self) -> None:
         """The host waits for the whole GPU."""
         for stream in self.all:
-            self.host.learn(stream)
+            self.host.join(stream)
 
     def host_waits(self) -> None:
         """The host has waited for what was queued on the current stream."""
-        self.host.learn(self.current)
+        self.host.join(self.current)
 
     def use(
         self, actor: Stream, read: Iterable[Entry], written: Iterable[Entry], what: str

@@ -150,10 +150,10 @@ def _resumed(tmp_path_factory: pytest.TempPathFactory, machine: dict[str, str]) 
 def installed(tmp_path: Path, machine: dict[str, str], _resumed: Path) -> Checkout:
     """A checkout that has been set up for real; tests have its pip in common, so write nothing."""
 
-    def shared(folder: str, _names: list[str]) -> list[str]:
+    def ignored(folder: str, _names: list[str]) -> list[str]:
         return ["pip"] if folder.endswith("site-packages") else []
 
-    shutil.copytree(_resumed, tmp_path / "it", symlinks=True, ignore=shared)
+    shutil.copytree(_resumed, tmp_path / "it", symlinks=True, ignore=ignored)
     checkout = Checkout(tmp_path / "it", machine)
     pip = next(_resumed.glob(".venv/lib/python*/site-packages/pip"))
     (checkout.site_packages / "pip").symlink_to(pip)

@@ -175,7 +175,7 @@ def open_desk(display: str, tmp_path: Path, window_server: str) -> Iterator[Call
 
 
 @pytest.fixture(scope="module")
-def shared_windows(
+def session_windows(
     display: str, tmp_path_factory: pytest.TempPathFactory, window_server: str
 ) -> Iterator[Callable[[Path, str], Desk]]:
     """Prepares the one window of a file: as if just opened with a config, at its usual size."""
@@ -196,12 +196,12 @@ def shared_windows(
 
 
 @pytest.fixture
-def begin(shared_windows: Callable[[Path, str], Desk]) -> Iterator[Callable[..., Desk]]:
+def begin(session_windows: Callable[[Path, str], Desk]) -> Iterator[Callable[..., Desk]]:
     """Opens a config in the window of the file; a defect that it meets fails the test."""
     desks: list[Desk] = []
 
     def begin_with(path: Path, mode: str = "ok") -> Desk:
-        desks.append(shared_windows(path, mode))
+        desks.append(session_windows(path, mode))
         return desks[-1]
 
     yield begin_with

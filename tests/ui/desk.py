@@ -58,14 +58,14 @@ def once_asked(root: tk.Tk, do: Callable[[], object]) -> None:
     """Does something as soon as a new dialog is on the screen and has the pointer."""
     before = root.tk.call("grab", "current", root)
 
-    def look() -> None:
+    def poll() -> None:
         grab = root.tk.call("grab", "current", root)
         if grab and grab != before:
             do()
         else:
-            root.after(10, look)
+            root.after(10, poll)
 
-    root.after(10, look)
+    root.after(10, poll)
 
 
 class Desk:

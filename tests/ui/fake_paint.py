@@ -6,7 +6,7 @@ import math
 from PIL import Image, ImageDraw, ImageFilter
 
 
-def paint(index: int, share: float, *, size: int) -> Image.Image:
+def paint(index: int, progress: float, *, size: int) -> Image.Image:
     """A shape on a sky that comes out of the noise as training goes on."""
     hue = (0.58 + 0.21 * index) % 1
     image = Image.new("RGB", (size * 2, size * 2))
@@ -32,6 +32,6 @@ def paint(index: int, share: float, *, size: int) -> Image.Image:
             spikes.append((middle + reach * math.sin(turn), middle - reach * math.cos(turn)))
         draw.polygon(spikes, body)
     image = image.resize((size, size), Image.Resampling.LANCZOS)
-    blurred = image.filter(ImageFilter.GaussianBlur(14 * (1 - share) ** 2))
+    blurred = image.filter(ImageFilter.GaussianBlur(14 * (1 - progress) ** 2))
     noise = Image.effect_noise((size, size), 90).convert("RGB")
-    return Image.blend(blurred, noise, 0.45 * (1 - share) ** 3)
+    return Image.blend(blurred, noise, 0.45 * (1 - progress) ** 3)

@@ -41,18 +41,18 @@ class Evaluations:
         best = f"paper-best.safetensors holds the weights of step {self.best[0]}."
         return [self.message, f"The guard stopped it after step {step}.", best]
 
-    def look(self, step: int) -> Evaluated:
+    def evaluate(self, step: int) -> Evaluated:
         """Paint the images of a step and report them."""
-        share = step / self.total
-        reward = 2.1 * (1 - math.exp(-3 * share))
-        sharp, base = _sharpness(share), _sharpness(0.0)
+        progress = step / self.total
+        reward = 2.1 * (1 - math.exp(-3 * progress))
+        sharp, base = _sharpness(progress), _sharpness(0.0)
         is_bad = self.is_hacked and sharp < base - 0.02
         self.bad = self.bad + 1 if is_bad else 0
         is_best = not is_bad and reward > self.best[1]
         self.best = (step, reward) if is_best else self.best
         verdict = "first" if step == 0 else "hacking" if is_bad else "improving"
         messages = {
-            "first": "The first look: everything after it is compared with this.",
+            "first": "The first evaluation: everything after it is compared with this.",
             "improving": "The reward on validation prompts rises, and nothing monitored falls.",
             "hacking": "The color rose by 0.12, but the sharpness, which is not trained, fell by "
             "0.06: the model seems to have found a way to please the reward alone. The best "
@@ -72,27 +72,27 @@ class Evaluations:
                 "sharpness": _known(sharp, base, 0.015, trained=0),
             },
             {
-                "diversity": 1 - 0.5 * share**2,
-                "contrast": 1 + 0.2 * share,
-                "saturation": 1 + 0.7 * share,
-                "distance": 0.11 * share**0.5,
+                "diversity": 1 - 0.5 * progress**2,
+                "contrast": 1 + 0.2 * progress,
+                "saturation": 1 + 0.7 * progress,
+                "distance": 0.11 * progress**0.5,
             },
             [self._image(step, *place) for place in _places()],
             self.bad >= 2,
         )
 
     def _image(self, step: int, number: int, seed: int) -> dict[str, object]:
-        share = step / self.total
+        progress = step / self.total
         path = f"rewards/step-{step:06d}/{number:02d}-{seed}.jpg"
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
         image = paint(2 * number + seed, 1.0, size=SIDE)
         warm = Image.new("RGB", image.size, (255, 140, 0))
-        ImageEnhance.Color(Image.blend(image, warm, 0.5 * share)).enhance(1 + share).save(
+        ImageEnhance.Color(Image.blend(image, warm, 0.5 * progress)).enhance(1 + progress).save(
             self.folder / path, quality=90
         )
-        color = 0.5 + 0.06 * 2.1 * share + 0.01 * seed
-        sharp = _sharpness(share) - 0.01 * number
-        rewards = {"": 2.1 * share, "color": color, "sharpness": sharp}
+        color = 0.5 + 0.06 * 2.1 * progress + 0.01 * seed
+        sharp = _sharpness(progress) - 0.01 * number
+        rewards = {"": 2.1 * progress, "color": color, "sharpness": sharp}
         return {"path": path, "prompt": PROMPTS[number], "seed": seed, "rewards": rewards}
 
 
@@ -107,8 +107,8 @@ def _known(mean: float, base: float, error: float, *, trained: int) -> dict[str,
     }
 
 
-def _sharpness(share: float) -> float:
-    return 0.31 + 0.2 * TURNS_AT * share - 0.2 * share**2 * 1.4
+def _sharpness(progress: float) -> float:
+    return 0.31 + 0.2 * TURNS_AT * progress - 0.2 * progress**2 * 1.4
 
 
 def _places() -> list[tuple[int, int]]:

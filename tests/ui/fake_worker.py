@@ -49,7 +49,7 @@ MODES = {  # seconds a step, steps at most
     "warned": (0.004, 60),
 }
 REWARDED = ("rewards", "hacking", "warned")
-LOOK_EVERY = 10
+EVALUATE_EVERY = 10
 FLOOD_EVENTS = 50_000
 GIB = 2**30
 
@@ -69,7 +69,7 @@ class FakeWorker:
         self.first = math.inf
         self.in_vain = 0
         self.concepts = [math.inf] * 3
-        self.looks = Evaluations(folder.path, self.total, is_hacked=mode != "rewards")
+        self.evaluations = Evaluations(folder.path, self.total, is_hacked=mode != "rewards")
 
     def run(self) -> int:
         with self.folder.locked():
@@ -96,7 +96,7 @@ class FakeWorker:
             self.sample(0)
         if first == 0:
             self.validate(0)
-            self.look(0)
+            self.evaluate(0)
         self.say(Phase("training"))
         if self.mode == "flood":
             self.flood()
@@ -157,23 +157,23 @@ class FakeWorker:
                 early = f"Stopped early after step {step}: no better than at step {self.best[0]}."
                 self.say(Finished(step, [self.output()], [early]))
                 return 0
-        if step % LOOK_EVERY == 0 and self.look(step):
+        if step % EVALUATE_EVERY == 0 and self.evaluate(step):
             self.save(step)
             best = f"output/{self.config['output']['name']}-best.safetensors"
             (self.folder.path / best).write_bytes(b"weights")
-            self.say(Finished(step, [self.output(), best], self.looks.summary(step)))
+            self.say(Finished(step, [self.output(), best], self.evaluations.summary(step)))
             return 0
         return self.obey(step) if self.mode != "hang" else None
 
-    def look(self, step: int) -> bool:
+    def evaluate(self, step: int) -> bool:
         """Evaluate on validation prompts in a reward run; give whether the guard ends it."""
         if self.mode not in REWARDED:
             return False
         self.say(Phase("evaluating", 1, 4))
-        told = self.looks.look(step)
-        self.say(told)
+        event = self.evaluations.evaluate(step)
+        self.say(event)
         self.say(Phase("training"))
-        return told.stops and self.mode == "hacking"
+        return event.stops and self.mode == "hacking"
 
     def flood(self) -> None:
         """As many events as a disk takes, in writes of many lines."""
@@ -227,25 +227,25 @@ class FakeWorker:
         if not self.config["validation"]["use"]:
             return
         self.say(Phase("validating", 1, 12))
-        share = step / self.total
-        loss = 0.1437 - 0.011 * share + 0.0092 * share**2
+        progress = step / self.total
+        loss = 0.1437 - 0.011 * progress + 0.0092 * progress**2
         is_best = step == 0 or loss < self.best[1]
         self.best = (step, loss) if is_best else self.best
         self.in_vain = 0 if is_best else self.in_vain + 1
         self.first = loss if step == 0 else self.first
         verdict = "first" if step == 0 else "improving" if is_best else "overfitting"
         messages = {
-            "first": "The first look: everything after it is compared with this.",
+            "first": "The first evaluation: everything after it is compared with this.",
             "improving": "It still improves: the loss on validation images goes on falling.",
             "overfitting": f"It begins to memorize: the loss was lowest at step {self.best[0]}.",
         }
-        factors = {"": 1.04, "cats": 1.1 - 0.1 * share, "tents": 0.9}
+        factors = {"": 1.04, "cats": 1.1 - 0.1 * progress, "tents": 0.9}
         if step == 0:
             self.concepts = [loss * factor for factor in factors.values()]
-        told = Validated(
+        event = Validated(
             step,
             loss,
-            0.0009 + 0.0004 * share,
+            0.0009 + 0.0004 * progress,
             12,
             best_step=self.best[0],
             is_best=is_best,
@@ -263,11 +263,11 @@ class FakeWorker:
                 }
                 for (name, factor), was in zip(factors.items(), self.concepts, strict=True)
             },
-            by_level=[loss * factor for factor in (2.1 - 0.1 * share, 1.1, 0.6, 0.2)],
+            by_level=[loss * factor for factor in (2.1 - 0.1 * progress, 1.1, 0.6, 0.2)],
         )
-        self.say(told)
+        self.say(event)
         if self.config["validation"]["without_ema"]:
-            self.say(replace(told, loss=loss * 1.012, weights="without_ema"))
+            self.say(replace(event, loss=loss * 1.012, weights="without_ema"))
 
     def sample(self, step: int) -> None:
         for index, prompt in enumerate(self.prompts):
@@ -310,19 +310,19 @@ def plan(mode: str) -> int:
         "decoding": {"unet": int(4.8 * GIB), "vae": GIB // 3, "activations": int(2.1 * GIB)},
     }
     peak = max(sum(parts.values()) for parts in phases.values())
-    time_told = {
+    time_forecast = {
         "unet_calls": 24,
         "message": "about 40 s a step, 20 min in all (on this processor)",
     }
     place = "decoding" if is_block else "training"
-    data_told = {"caching_seconds": 12.0, "chunk": 75, "long_caption_count": 0}
-    told = Forecast(phases, place, peak, 12 * GIB, time=time_told, data=data_told)
+    data_forecast = {"caching_seconds": 12.0, "chunk": 75, "long_caption_count": 0}
+    event = Forecast(phases, place, peak, 12 * GIB, time=time_forecast, data=data_forecast)
     say(Phase("loading", detail="counting memory"))
-    say(told)
+    say(event)
     say(Phase("loading", detail="looking for settings that lower it"))
     if mode == "slow":
         time.sleep(60)
-    say(replace(told, fixes=[] if is_block else [*FIXES]))
+    say(replace(event, fixes=[] if is_block else [*FIXES]))
     say(Finished(0, []))
     return 0
 

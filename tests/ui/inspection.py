@@ -63,7 +63,7 @@ def inspect_through(app: App, descriptor: int) -> None:
     channel = socket.socket(fileno=descriptor)
     timing = Timing(app.pump)
 
-    def tell(line: str) -> None:
+    def handle(line: str) -> None:
         answer = _answer(app, timing, json.loads(line))
         channel.sendall((json.dumps(answer, default=str) + "\n").encode())
 
@@ -76,7 +76,7 @@ def inspect_through(app: App, descriptor: int) -> None:
             # Clicks and keys that came before the question go first. The server's answer comes
             # after all of them; the second turn of the loop comes after they were dealt with.
             app.root.winfo_pointerxy()
-            app.root.after(1, lambda line=line: app.root.after(1, tell, line))
+            app.root.after(1, lambda line=line: app.root.after(1, handle, line))
 
     app.root.tk.createfilehandler(channel, tk.READABLE, readable)
 

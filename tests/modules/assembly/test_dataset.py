@@ -132,11 +132,11 @@ def test_class_images_fill_half_of_an_epoch(project):
 
 def test_class_images_that_are_validation_are_not_trained_on(project):
     folder = tiny.write_images(project.folder / "class", ("a dog", "a cat"))
-    held = project.folder / "held"
-    held.mkdir()
+    elsewhere = project.folder / "held"
+    elsewhere.mkdir()
     for name in ("picture-0.png", "picture-0.txt"):
-        (held / name).symlink_to(folder / name)
-    validation = {"use": True, "folder": str(held)}
+        (elsewhere / name).symlink_to(folder / name)
+    validation = {"use": True, "folder": str(elsewhere)}
     made = project.prepare(data={"class_folder": str(folder)}, validation=validation)
     kept = [item.caption for item in made.batches.batch_source.images.items if item.is_prior]
     assert kept == ["a cat"]

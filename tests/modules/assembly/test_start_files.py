@@ -41,7 +41,7 @@ def adapter_file(folder, kind="lora"):
     return path
 
 
-def word_file(folder, name, count):
+def embedding_file(folder, name, count):
     path = folder / name / "word.safetensors"  # two files of one name
     path.parent.mkdir()
     write_embedding(path, Embedding("w", {"te": torch.randn(count, tiny.WIDTH)}), dtype=None)
@@ -93,7 +93,10 @@ def test_a_missing_file_of_a_token_is_reported_with_its_setting(config):
 
 
 def test_a_run_goes_on_as_it_began_when_its_start_files_are_gone(config, tmp_path):
-    files = [adapter_file(tmp_path), *(word_file(tmp_path, name, 2) for name in ("one", "two"))]
+    files = [
+        adapter_file(tmp_path),
+        *(embedding_file(tmp_path, name, 2) for name in ("one", "two")),
+    ]
     words = [
         {"token": "red", "start_from": str(files[1]), "place": "output"},
         {"token": "blue", "start_from": str(files[2]), "train": False},
@@ -115,7 +118,7 @@ def test_a_run_goes_on_as_it_began_when_its_start_files_are_gone(config, tmp_pat
     assert one.read_bytes() == two.read_bytes()
 
 
-def test_a_decoder_that_trains_shares_its_images_with_other_methods(config):
+def test_a_decoder_that_trains_uses_the_images_of_other_methods(config):
     latents = config.parent / "runs" / "cache"
     training = {"steps": 1, "batch_size": 2}
     assert train(new_run(config, training=training)) == 0

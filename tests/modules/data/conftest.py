@@ -87,7 +87,7 @@ class Workbench:
         noise(size, seed).save(self.folder / f"{name}.png")
         self.caption(name, caption)
 
-    def add_beside(self, name, kind, size=(64, 64), seed=0):
+    def add_companion(self, name, kind, size=(64, 64), seed=0):
         """A mask ("masklabel") or a conditioning image ("condlabel") of an image."""
         noise(size, seed).save(self.folder / f"{name}-{kind}.png")
 
@@ -148,19 +148,19 @@ def noise(size, seed):
 
 
 @pytest.fixture(scope="package")
-def shared_family():
+def session_family():
     """Built once; tests that change its weights take `family` instead."""
     return tiny.family()
 
 
 @pytest.fixture
-def bench(tmp_path, shared_family):
+def bench(tmp_path, session_family):
     """Five images in three buckets; two of them have the same caption."""
     (tmp_path / "images").mkdir()
     concept = ConceptSettings(
         "data.folder", "images", tmp_path / "images", resolutions=(64,), masks="files"
     )
-    bench = Workbench(tmp_path / "images", CountingFamily(shared_family), concept)
+    bench = Workbench(tmp_path / "images", CountingFamily(session_family), concept)
     for number, size in enumerate(SIZES):
         bench.add(f"p{number}", size, caption=f"thing {number % 4}", seed=number)
     yield bench

@@ -120,10 +120,10 @@ def test_captions_are_those_of_the_repeat(bench):
 def test_means_alone_leave_nothing_open(bench, keeps):
     batch_source = bench.encode(caches_latents=keeps)
     plan = planned(batch_source)
-    drawn, mean = (read_batch(replace(batch_source, latents=kind), plan.at(0), 0)().moments
+    sampled, mean = (read_batch(replace(batch_source, latents=kind), plan.at(0), 0)().moments
                    for kind in ("sample", "mean"))  # fmt: skip
-    assert torch.equal(drawn.mean, mean.mean)
-    assert drawn.std.min() > 0
+    assert torch.equal(sampled.mean, mean.mean)
+    assert sampled.std.min() > 0
     assert not mean.std.any()
 
 
@@ -220,34 +220,34 @@ TURNED = {  # EXIF's orientation: what the camera did to the upright image (CIPA
 
 
 @pytest.mark.parametrize(("turn", "is_upright"), [(3, True), (6, False)])
-def test_a_turned_image_is_framed_and_encoded_as_it_stands_upright(bench, sdxl, turn, is_upright):
+def test_a_rotated_image_is_conditioned_and_encoded_upright(bench, sdxl, turn, is_upright):
     """From the file through index, cache and batch to what SDXL is conditioned on."""
     bench.family.inner = family = sdxl
     for path in bench.folder.iterdir():
         path.unlink()
     # 100 × 200 covers 96 × 176 as 96 × 192, of which 16 rows are too many: 8 go above.
-    size, scaled, cut, told = (100, 200), (96, 192), (0, 8, 96, 184), (200, 100, 8, 0, 176, 96)
+    size, scaled, cut, time_ids = (100, 200), (96, 192), (0, 8, 96, 184), (200, 100, 8, 0, 176, 96)
     if not is_upright:
         size, scaled, cut = size[::-1], scaled[::-1], (8, 0, 184, 96)
-        told = (100, 200, 0, 8, 96, 176)
+        time_ids = (100, 200, 0, 8, 96, 176)
     upright = np.random.default_rng(turn).integers(0, 256, (*size[::-1], 3), dtype=np.uint8)
     bench.add_turned("a", upright, turn, TURNED[turn])
     bench.set(buckets=Buckets(sizes=(Size(width=96, height=176), Size(width=176, height=96))))
     batch_source = bench.encode()
     batch = read_batch(batch_source, planned(batch_source).at(0), 0)()
-    assert batch.time_ids.tolist() == [list(told)]
+    assert batch.time_ids.tolist() == [list(time_ids)]
     shown = Image.fromarray(upright).resize(scaled, Image.Resampling.LANCZOS).crop(cut)
     pixels = torch.from_numpy(np.array(shown)).permute(2, 0, 1)[None] / 127.5 - 1
     expected = family.encode_images(pixels.contiguous()).mean
     torch.testing.assert_close(batch.moments.mean, expected, atol=1e-5, rtol=0)
-    assert told_to_unet(family, batch)["time_ids"].tolist() == [list(told)]
+    assert unet_conditioning(family, batch)["time_ids"].tolist() == [list(time_ids)]
 
 
-def told_to_unet(family, batch):
-    told = []
+def unet_conditioning(family, batch):
+    time_ids = []
 
     def listen(_unet, _inputs, given):
-        told.append(given["added_cond_kwargs"])
+        time_ids.append(given["added_cond_kwargs"])
 
     hook = family.unet.register_forward_pre_hook(listen, with_kwargs=True)
     with torch.no_grad():
@@ -255,4 +255,4 @@ def told_to_unet(family, batch):
             batch.moments.mean, torch.tensor([500]), batch.conditioning, time_ids=batch.time_ids
         )
     hook.remove()
-    return told[0]
+    return time_ids[0]

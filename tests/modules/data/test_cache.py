@@ -275,7 +275,7 @@ def test_digest_lines_keep_images_transforms_and_encoders_apart(bench, family):
 
 
 def test_mask_of_a_changed_transform_is_cut_again_and_that_of_changed_colors_is_not(bench):
-    bench.add_beside("p0", "masklabel")
+    bench.add_companion("p0", "masklabel")
     plain = bench.encode(with_text=False).images.entries["mask"].keys[0]
     keys = []
     for change in ({"brightness": 0.5}, {"flip": "always"}, {"rotate": 5.0}):
@@ -286,7 +286,7 @@ def test_mask_of_a_changed_transform_is_cut_again_and_that_of_changed_colors_is_
 
 
 def test_nothing_is_encoded_before_it_is_asked_for_and_nothing_is_kept(bench):
-    bench.add_beside("p0", "masklabel")
+    bench.add_companion("p0", "masklabel")
     images = bench.encode(caches_latents=False, with_text=False).images
     assert bench.family.encoded() == (0, 0)
     for _ in range(2):

@@ -135,11 +135,11 @@ def test_entries_that_merging_finds_damaged_are_made_again(bench, batch=2):
         later(self, kind)
 
     bench.add("new", caption="another", seed=99)
-    told = []
+    reported = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Store, "seal", seal)
         batch_source = bench.encode(
-            batch=batch, progress=lambda done, total: told.append((done, total))
+            batch=batch, progress=lambda done, total: reported.append((done, total))
         )
     images = batch_source.images
     assert len(images.items) == IMAGES + 1 and not images.skipped
@@ -149,7 +149,7 @@ def test_entries_that_merging_finds_damaged_are_made_again(bench, batch=2):
         assert torch.equal(images.moments(place, 0).mean, fresh.images.moments(place, 0).mean)
         found = batch_source.texts.conditioning(item.captions[0]).hidden
         assert torch.equal(found, fresh.texts.conditioning(item.captions[0]).hidden)
-    assert all(done <= total for done, total in told)
+    assert all(done <= total for done, total in reported)
 
 
 def damage(bench, kind):

@@ -32,7 +32,7 @@ def test_mirrored_image_has_the_mirrored_pixels(tmp_path, changes, axes):
     torch.testing.assert_close(mirrored, plain.flip(axes), rtol=0, atol=1.01 / 127.5)
 
 
-def test_cut_is_counted_in_the_mirrored_image(tmp_path):
+def test_the_crop_is_counted_in_the_flipped_image(tmp_path):
     image = Image.new("RGB", (48, 16), "black")
     image.paste("white", (0, 0, 16, 16))
     item = saved(tmp_path, image)
@@ -126,8 +126,8 @@ def test_conditioning_image_that_is_the_image_is_shown_alike(tmp_path, turn):
     item = replace(item, width=size[0], height=size[1], conditioning=item.path)
     transform = transform_of(size, (48, 32), Magnification(1.2, 12), **ALL)
     with item.path.open("rb") as file:
-        beside = decode_conditioning(item, transform, file)
-    assert torch.equal(beside, load_pixels(item, transform))
+        conditioning = decode_conditioning(item, transform, file)
+    assert torch.equal(conditioning, load_pixels(item, transform))
 
 
 def test_conditioning_image_of_another_size_lies_over_its_image(tmp_path):
@@ -136,5 +136,5 @@ def test_conditioning_image_of_another_size_lies_over_its_image(tmp_path):
     item = replace(saved(tmp_path, image), conditioning=tmp_path / "a-condlabel.png")
     transform = transform_of((240, 160), (64, 64), Magnification(1.2, 12), **ALL)
     with item.conditioning.open("rb") as file:
-        beside = decode_conditioning(item, transform, file)
-    torch.testing.assert_close(beside, load_pixels(item, transform), rtol=0, atol=0.06)
+        conditioning = decode_conditioning(item, transform, file)
+    torch.testing.assert_close(conditioning, load_pixels(item, transform), rtol=0, atol=0.06)

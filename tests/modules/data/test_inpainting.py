@@ -19,10 +19,10 @@ from tests.modules.data.conftest import noise
 @pytest.fixture
 def masked(bench):
     """p0 and p1 have masks, p0 and p2 images of their own to paint from."""
-    bench.add_beside("p0", "masklabel", (64, 64), seed=20)
-    bench.add_beside("p1", "masklabel", (96, 48), seed=21)
-    bench.add_beside("p0", "condlabel", (64, 64), seed=22)
-    bench.add_beside("p2", "condlabel", (64, 64), seed=23)
+    bench.add_companion("p0", "masklabel", (64, 64), seed=20)
+    bench.add_companion("p1", "masklabel", (96, 48), seed=21)
+    bench.add_companion("p0", "condlabel", (64, 64), seed=22)
+    bench.add_companion("p2", "condlabel", (64, 64), seed=23)
     return bench
 
 
@@ -96,7 +96,7 @@ def test_changed_mask_encodes_what_it_leaves_and_nothing_else(masked):
     encode = set_up(masked, "masks")
     encode()
     assert masked.family.encoded() == (5 + 2 + 3, 0)  # two with a mask, three sizes of blanks
-    masked.add_beside("p1", "masklabel", (96, 48), seed=31)
+    masked.add_companion("p1", "masklabel", (96, 48), seed=31)
     before, after = encode(), encode()
     assert masked.family.encoded() == (1, 0)
     assert torch.equal(before.moments(1, 0).mean, after.moments(1, 0).mean)
@@ -106,7 +106,7 @@ def test_changed_mask_of_an_image_of_its_own_encodes_nothing(masked):
     encode = set_up(masked, "files")
     before = encode()
     masked.family.encoded()
-    masked.add_beside("p0", "masklabel", (64, 64), seed=31)
+    masked.add_companion("p0", "masklabel", (64, 64), seed=31)
     after = encode()
     assert masked.family.encoded() == (0, 0)
     assert not torch.equal(inpainting_input(before, 0)[:, :1], inpainting_input(after, 0)[:, :1])
@@ -145,7 +145,7 @@ def test_masks_for_the_loss_are_kept_for_each_cut_and_changed_alone(masked):
     assert [before.mask(place, 0) is None for place in range(5)] == [False, False, *[True] * 3]
     masked.family.encoded()
     assert entries(masked) == {"latents": 5, "masks": 2, "text": 0}
-    masked.add_beside("p0", "masklabel", (64, 64), seed=31)
+    masked.add_companion("p0", "masklabel", (64, 64), seed=31)
     after = masked.encode(with_text=False).images
     assert masked.family.encoded() == (0, 0)
     assert entries(masked) == {"latents": 5, "masks": 3, "text": 0}

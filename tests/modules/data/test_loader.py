@@ -43,7 +43,7 @@ def run(loader, steps=range(STEPS)):
 
 @pytest.mark.parametrize(("keeps", "with_pixels"), [(True, True), (False, False)])
 def test_number_of_threads_changes_no_bit(bench, keeps, with_pixels):
-    bench.add_beside("p0", "masklabel", (64, 64), seed=20)
+    bench.add_companion("p0", "masklabel", (64, 64), seed=20)
     bench.set(
         augmentation=Augmentation(flip="random", rotate=5),
         captions=Captions(dropout=0.3, shuffle=True),

@@ -66,7 +66,7 @@ def test_mask_that_is_the_image_itself_equals_it_after_the_cut(tmp_path, size):
         assert difference <= 0.02, case
 
 
-def test_mask_is_the_share_of_white_in_every_cell(tmp_path):
+def test_mask_is_the_fraction_of_white_in_every_cell(tmp_path):
     rows = np.zeros((16, 24))
     rows[:8, :8] = 255
     rows[:8, 8:12] = 255
@@ -89,7 +89,7 @@ def test_mask_is_cut_and_not_squeezed(tmp_path, size, scaled):
     assert made[0, :, 0].min() > 0.9 > 0.1 > made[0, :, 1].max()
 
 
-def test_white_stays_white_and_black_black_whatever_the_scaling(tmp_path):
+def test_white_stays_white_and_black_black_at_any_scaling(tmp_path):
     rows = np.zeros((100, 100))
     rows[:, 50:] = 255
     made = mask_of(tmp_path, (100, 100), (64, 64), gray(rows))

@@ -18,10 +18,10 @@ def batches(*, batch_size=1, accumulation=4, texts=None):
 
 
 def test_every_prompt_has_its_place_before_any_comes_again():
-    drawn = [prompt for step in range(5) for prompt in batches().of_step(step)]
+    sampled = [prompt for step in range(5) for prompt in batches().of_step(step)]
     for turn in range(4):
-        assert sorted(drawn[turn * 5 : turn * 5 + 5]) == sorted(PROMPTS)
-    assert drawn[:5] != drawn[5:10]
+        assert sorted(sampled[turn * 5 : turn * 5 + 5]) == sorted(PROMPTS)
+    assert sampled[:5] != sampled[5:10]
 
 
 def test_steps_are_the_same_however_they_are_cut():
@@ -50,6 +50,6 @@ def test_encodings_are_as_long_as_the_longest_of_the_step():
             assert batch.conditioning.pooled[:, 0].tolist() == [8.0, 8.0]
 
 
-def test_frames_are_those_of_whole_images_heights_first():
+def test_time_ids_are_those_of_whole_images_heights_first():
     (batch, *_) = batches().at(0)
     assert batch.time_ids.tolist() == [[32, 64, 0, 0, 32, 64]]

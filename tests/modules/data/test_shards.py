@@ -203,8 +203,8 @@ def test_index_that_always_lies_gives_no_other_entry(store, monkeypatch):
     find = store._index.find
 
     def lie(kind, keys):
-        told = list(find(kind, keys))
-        yield from [told[1], told[0], *told[2:]]
+        reported = list(find(kind, keys))
+        yield from [reported[1], reported[0], *reported[2:]]
 
     monkeypatch.setattr(store._index, "find", lie)
     places = store.locate("latents", KEYS)

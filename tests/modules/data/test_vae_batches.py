@@ -26,11 +26,11 @@ def encoded(family, images, size):
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))]
 )
-def test_neighbors_places_and_filling_change_no_bit(shared_family, size, seed):
+def test_neighbors_places_and_filling_change_no_bit(session_family, size, seed):
     images, chance = some_images(9), random.Random(seed)
-    alone = [encoded(shared_family, [image], size) for image in images]
+    alone = [encoded(session_family, [image], size) for image in images]
     order = chance.sample(range(9), chance.randrange(1, 10))
-    together = encoded(shared_family, [images[one] for one in order], size)
+    together = encoded(session_family, [images[one] for one in order], size)
     assert torch.equal(together, torch.cat([alone[one] for one in order]))
 
 
@@ -43,22 +43,22 @@ def test_neighbors_places_and_filling_change_no_bit(shared_family, size, seed):
         MemoryError(),
     ],
 )
-def test_lack_of_memory_halves_the_batch_and_goes_on(shared_family, error):
+def test_lack_of_memory_halves_the_batch_and_goes_on(session_family, error):
     def encode(pixels):
         if len(pixels) > 2:
             raise error
-        return shared_family.encode_images(pixels)
+        return session_family.encode_images(pixels)
 
     batches, images = VaeBatches(encode, 8), some_images(7)
     found = list(batches.encode(images))
     assert [(size, len(moments.mean)) for size, moments in found] == [(2, 2)] * 3 + [(2, 1)]
     means = torch.cat([moments.mean for _, moments in found])
-    assert torch.equal(means, encoded(shared_family, images, 2)[:, :4])
+    assert torch.equal(means, encoded(session_family, images, 2)[:, :4])
     assert batches.size == 2
 
 
-def test_memory_too_small_for_one_is_an_error(shared_family):
-    family = CountingFamily(shared_family, most=0)
+def test_memory_too_small_for_one_is_an_error(session_family):
+    family = CountingFamily(session_family, most=0)
     with pytest.raises(torch.OutOfMemoryError):
         encoded(family, some_images(3), 4)
     assert family.batches == [4, 2, 1]
@@ -72,21 +72,21 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory():
         list(VaeBatches(encode, 4).encode(some_images(2)))
 
 
-def test_what_failed_for_lack_of_memory_is_let_go_before_it_is_tried_again(shared_family):
-    held = []
+def test_what_failed_for_lack_of_memory_is_let_go_before_it_is_tried_again(session_family):
+    alive = []
 
     class Large:
         def __del__(self):
-            held.remove(self.number)
+            alive.remove(self.number)
 
     def encode(pixels):
-        assert held == []
+        assert alive == []
         large = Large()
         large.number = len(pixels)
-        held.append(large.number)
+        alive.append(large.number)
         if len(pixels) > 1:
             raise torch.OutOfMemoryError("out of memory")
-        return shared_family.encode_images(pixels)
+        return session_family.encode_images(pixels)
 
     assert len(list(VaeBatches(encode, 4).encode(some_images(2)))) == 2
 

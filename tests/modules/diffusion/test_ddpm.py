@@ -68,10 +68,10 @@ def test_zero_terminal_snr_is_that_of_diffusers(tensors):
 
 
 def test_timesteps_are_even_over_the_whole_range():
-    drawn = uniform(100_000, steps=1000, generator=torch.Generator().manual_seed(1))
-    counts = torch.bincount(drawn, minlength=1000).double()
+    sampled = uniform(100_000, steps=1000, generator=torch.Generator().manual_seed(1))
+    counts = torch.bincount(sampled, minlength=1000).double()
     # Pearson's statistic over 999 degrees of freedom: mean 999, deviation 44.7; five of these.
     statistic = float(((counts - 100) ** 2 / 100).sum())
     assert 999 - 5 * 44.7 < statistic < 999 + 5 * 44.7
-    assert int(drawn.min()) == 0
-    assert int(drawn.max()) == 999
+    assert int(sampled.min()) == 0
+    assert int(sampled.max()) == 999

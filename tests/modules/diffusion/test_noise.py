@@ -36,7 +36,7 @@ def test_everything_is_added_in_its_order():
     torch.testing.assert_close(noise.added, wanted + 0.3 * normal("input-noise"))
 
 
-def test_the_offset_grows_by_the_share_of_each_image():
+def test_the_offset_grows_by_the_fraction_of_each_image():
     growth = torch.linspace(0, 1, len(DRAWS.positions))
     settings = Noise(offset=0.1)
     grown = draw_noise(settings, DRAWS, shape=SHAPE, offset_growth=growth).added

@@ -72,8 +72,8 @@ def k_diffusion_sigmas(steps):
     all_sigmas = (table.noise.double() / table.signal.double()).log()
     positions = torch.linspace(999, 0, steps, dtype=torch.float64)
     low = positions.floor().long().clamp(max=998)
-    share = positions - low
-    between = (1 - share) * all_sigmas[low] + share * all_sigmas[low + 1]
+    fraction = positions - low
+    between = (1 - fraction) * all_sigmas[low] + fraction * all_sigmas[low + 1]
     return torch.cat([between.exp(), torch.zeros(1)])
 
 

@@ -25,9 +25,9 @@ SECTIONS = [
 ]
 
 
-def statistic(drawn, probabilities):
+def statistic(sampled, probabilities):
     """Pearson's statistic, and its degrees of freedom, over timesteps that can be sampled."""
-    counts = torch.bincount(drawn, minlength=STEPS).double()
+    counts = torch.bincount(sampled, minlength=STEPS).double()
     expected = torch.tensor(probabilities, dtype=torch.float64) * COUNT
     never = expected == 0
     assert counts[never].sum() == 0
@@ -42,8 +42,8 @@ def statistic(drawn, probabilities):
 def test_samples_follow_the_density(fields):
     section = TypeAdapter(Timesteps).validate_python(fields)
     table = timestep_table(section, steps=STEPS)
-    drawn = weighted(COUNT, cdf=table, generator=torch.Generator().manual_seed(5))
-    value, freedom = statistic(drawn, density(section, STEPS))
+    sampled = weighted(COUNT, cdf=table, generator=torch.Generator().manual_seed(5))
+    value, freedom = statistic(sampled, density(section, STEPS))
     # Mean: the degrees of freedom; deviation: the root of twice as many. Four of these.
     assert value < freedom + 4 * math.sqrt(2 * freedom)
 
@@ -51,9 +51,9 @@ def test_samples_follow_the_density(fields):
 def test_a_slightly_other_density_would_be_noticed():
     section = TypeAdapter(Timesteps).validate_python({"kind": "logit_normal", "mean": 0.03})
     table = timestep_table(section, steps=STEPS)
-    drawn = weighted(COUNT, cdf=table, generator=torch.Generator().manual_seed(5))
+    sampled = weighted(COUNT, cdf=table, generator=torch.Generator().manual_seed(5))
     other = TypeAdapter(Timesteps).validate_python({"kind": "logit_normal"})
-    value, freedom = statistic(drawn, density(other, STEPS))
+    value, freedom = statistic(sampled, density(other, STEPS))
     assert value > freedom + 4 * math.sqrt(2 * freedom)
 
 
@@ -61,12 +61,12 @@ def test_samples_by_image_follow_the_density_too():
     """A fresh generator for each draw, as in training, makes no pattern."""
     section = TypeAdapter(Timesteps).validate_python({"kind": "cosine_map"})
     table = timestep_table(section, steps=10)
-    drawn = [
+    sampled = [
         weighted(1, cdf=table, generator=seeds.generator(1, "timestep", step, position))
         for step in range(1000)
         for position in range(4)
     ]
-    counts = torch.bincount(torch.cat(drawn), minlength=10).double()
+    counts = torch.bincount(torch.cat(sampled), minlength=10).double()
     expected = torch.tensor(density(section, 10), dtype=torch.float64) * 4000
     value = float(((counts - expected) ** 2 / expected).sum())
     assert value < 9 + 4 * math.sqrt(18)
@@ -77,12 +77,12 @@ def test_timesteps_without_probability_are_never_sampled():
     assert below.tolist() == pytest.approx([0, 0.3, 0.3, 1, 1])
     ends = torch.tensor([0.0, 0.3, 1 - 2**-53], dtype=torch.float64)
     assert torch.searchsorted(below, ends, right=True).tolist() == [1, 3, 3]
-    drawn = weighted(10_000, cdf=below, generator=torch.Generator().manual_seed(0))
-    assert set(drawn.tolist()) == {1, 3}
+    sampled = weighted(10_000, cdf=below, generator=torch.Generator().manual_seed(0))
+    assert set(sampled.tolist()) == {1, 3}
 
 
 def test_even_timesteps_are_sampled_as_whole_numbers():
     assert timestep_table(Uniform(), steps=1000) is None
-    drawn = uniform(3, steps=1000, generator=torch.Generator().manual_seed(1))
+    sampled = uniform(3, steps=1000, generator=torch.Generator().manual_seed(1))
     expected = torch.randint(0, 1000, (3,), generator=torch.Generator().manual_seed(1))
-    assert torch.equal(drawn, expected)
+    assert torch.equal(sampled, expected)

@@ -74,8 +74,8 @@ def test_the_distance_is_that_of_noise_predictions_of_each_models_own_reading(na
     with torch.no_grad():
         latents = own._latents(PROMPTS[0], [4, 5])
         total = torch.zeros(2)
-        for place, share in enumerate(DISTANCE_LEVELS):
-            level = int(share * 1000)
+        for place, fraction in enumerate(DISTANCE_LEVELS):
+            level = int(fraction * 1000)
             noise = torch.randn(4, 8, 8, generator=seeds.generator(4, "distance", place))
             signal, spread = family.process.levels.signal[level], family.process.levels.noise[level]
             noisy = signal * latents + spread * noise
@@ -122,10 +122,10 @@ def test_an_evaluation_leaves_torchs_own_generator_alone_and_no_graph():
 
 
 def test_a_callback_before_each_image_may_end_the_evaluation():
-    told = []
+    reported = []
 
     def before_each(done):
-        told.append(done)
+        reported.append(done)
         if done == 3:
             raise KeyboardInterrupt
 
@@ -133,4 +133,4 @@ def test_a_callback_before_each_image_may_end_the_evaluation():
     assert next(evaluate).prompt == PROMPTS[0]
     with pytest.raises(KeyboardInterrupt):
         next(evaluate)
-    assert told == [0, 2, 3]
+    assert reported == [0, 2, 3]

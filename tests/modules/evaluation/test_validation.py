@@ -50,7 +50,7 @@ def objective():
     return Denoising(tiny.family(), section=Section(), device=tiny.CPU)
 
 
-def measured(made, objective, *, grid=GRID, at_once=4, before_each=lambda done: None, **told):
+def measured(made, objective, *, grid=GRID, at_once=4, before_each=lambda done: None, **reported):
     return measure(
         made,
         grid,
@@ -58,7 +58,7 @@ def measured(made, objective, *, grid=GRID, at_once=4, before_each=lambda done: 
         autocast=lambda: torch.autocast("cpu", enabled=False),
         at_once=at_once,
         before_each=before_each,
-        **told,
+        **reported,
     )
 
 
@@ -107,16 +107,16 @@ def test_torchs_own_generator_is_left_alone(objective):
 
 
 def test_a_callback_before_each_image_may_end_the_measurement(objective):
-    told = []
+    reported = []
 
     def before_each(done):
-        told.append(done)
+        reported.append(done)
         if done == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         measured(images("a", "b", "c"), objective, before_each=before_each)
-    assert told == [0, 1, 2]
+    assert reported == [0, 1, 2]
 
 
 @each(

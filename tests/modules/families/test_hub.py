@@ -121,9 +121,9 @@ def test_names_are_taken_literally(play):
 
 def test_what_is_done_is_reported(play):
     play([*SMALL, UNET])
-    told = []
-    hub.fetch("owner/model", offline=False, report=told.append)
-    assert told == ["asking the Hugging Face Hub for owner/model", "downloading owner/model"]
+    reported = []
+    hub.fetch("owner/model", offline=False, report=reported.append)
+    assert reported == ["asking the Hugging Face Hub for owner/model", "downloading owner/model"]
 
 
 def test_offline_asks_nobody(play, tmp_path):

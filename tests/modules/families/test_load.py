@@ -344,5 +344,5 @@ def test_file_of_sd2_without_marker_asks_for_the_prediction(tmp_path):
     configs = tiny.write_configs(tmp_path / "configs", "sd2")
     with pytest.raises(UserError, match=r"model\.prediction"):
         loaded(file, "sd2", configs=configs)
-    told = loaded(file, "sd2", configs=configs, prediction="v_prediction")
-    assert told.process.prediction == "v_prediction"
+    chosen = loaded(file, "sd2", configs=configs, prediction="v_prediction")
+    assert chosen.process.prediction == "v_prediction"

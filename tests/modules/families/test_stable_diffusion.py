@@ -23,9 +23,9 @@ def test_inpainting_family_paints_everything_where_no_mask_is_given(name):
     noisy = torch.randn(1, 4, 8, 16, generator=torch.Generator().manual_seed(3))
     with torch.no_grad():
         text = family.encode_text(["a red square"])
-        told = family.predict(noisy, torch.tensor([9]), text, time_ids=SIZES, masked=masked)
+        conditioned = family.predict(noisy, torch.tensor([9]), text, time_ids=SIZES, masked=masked)
         ours = family.predict(noisy, torch.tensor([9]), text, time_ids=SIZES)
-    torch.testing.assert_close(ours, told, atol=1e-6, rtol=0)
+    torch.testing.assert_close(ours, conditioned, atol=1e-6, rtol=0)
 
 
 def test_sdxl_pays_heed_to_each_of_the_six_sizes():

@@ -14,7 +14,7 @@ from onetrainer.messages.memory import SAFE_FRACTION
 from onetrainer.presets.presets import with_value
 from tests import tiny
 from tests.benchmarks import memory
-from tests.forecasts import ON_CARD, forecast
+from tests.forecasts import ON_GPU, forecast
 
 GIB = 1 << 30
 # Numbers of parameters of the published models, as their model cards and papers give them.
@@ -77,7 +77,7 @@ def test_every_setting_that_saves_memory_lowers_the_training(small):
             known[key] = sum(plans.forecast(asked).phases["training"].values())
         return known[key]
 
-    with Planner(ON_CARD) as plans:
+    with Planner(ON_GPU) as plans:
         for path, values, checkpointing in (
             ("hardware.gradient_checkpointing", ("off", "selective", "block"), "off"),
             ("hardware.offload_layers", (0.0, 0.5, 0.9), "block"),
@@ -148,7 +148,7 @@ def test_quantized_weights_take_half(published):
 
 def test_parts_that_stay_on_the_device_are_counted_where_they_are_not_needed(small):
     small = with_value(small, "sampling.prompts", [PROMPT | {"width": 64, "height": 64}])
-    with Planner(ON_CARD) as plans:
+    with Planner(ON_GPU) as plans:
         away, here = (
             plans.forecast(config(small, hardware__offload_device=place)).phases["training"]
             for place in ("cpu", "same")
@@ -220,7 +220,7 @@ def test_every_method_can_be_planned(small, name):
     assert phases["optimizer"] > 0
 
 
-def test_embeddings_beside_full_training_and_the_base_model_are_counted(small):
+def test_embeddings_with_full_training_and_the_base_model_are_counted(small):
     document = {
         **small,
         "method": {"kind": "full", "weights": "bf16"},
@@ -235,7 +235,7 @@ def test_embeddings_beside_full_training_and_the_base_model_are_counted(small):
 
 
 @pytest.mark.parametrize("is_full_size", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_it_is_what_the_pretended_card_measures(wide_base, is_full_size):
+def test_it_is_what_the_pretended_gpu_measures(wide_base, is_full_size):
     # Other ways of training, and SDXL, are compared by tests/benchmarks/memory.py.
     case = memory.Case("sd15", "lora", "block", 0.9).config()
     case = case.model_copy(update={"validation": Validation(use=True, timesteps=2)})
@@ -251,16 +251,16 @@ def test_it_is_what_the_pretended_card_measures(wide_base, is_full_size):
 
 
 def test_what_caching_encodes_with_is_on_the_device_then(base, tmp_path):
-    anew = {"cache_latents": False, "resolution": 64}
+    uncached = {"cache_latents": False, "resolution": 64}
     inpainting = tiny.write_configs(tmp_path / "inpainting", "sd15-inpainting")
     for family, path, has_blanks in (
         ("sd15", base, False),
         ("sd15-inpainting", inpainting, True),
     ):
-        document = {"model": {"family": family, "path": str(path)}, "data": anew}
+        document = {"model": {"family": family, "path": str(path)}, "data": uncached}
         phases = forecast(config(document)).phases["caching"]
         assert ("vae" in phases) == has_blanks
-        with Planner(ON_CARD) as plans:
+        with Planner(ON_GPU) as plans:
             cached = plans.forecast(config(document, data__cache_latents=True))
             assert "vae" in cached.phases["caching"]
             # A model that is kept for other settings forecasts the same.
@@ -269,7 +269,7 @@ def test_what_caching_encodes_with_is_on_the_device_then(base, tmp_path):
 
 def test_automatic_checkpointing_is_the_fastest_that_fits(small):
     asked, peaks = config(small, hardware__gradient_checkpointing="auto"), {}
-    with Planner(ON_CARD) as plans:
+    with Planner(ON_GPU) as plans:
         for policy in ("off", "selective"):
             phases = plans.forecast(config(small, hardware__gradient_checkpointing=policy)).phases
             peaks[policy] = sum(phases["training"].values())
@@ -293,7 +293,7 @@ def test_the_largest_of_all_images_counts_or_a_square(tmp_path):
     there = {"data": {"folder": str(tmp_path / "trained"), "resolution": 64}}
     apart = config(there, validation__folder=str(tmp_path / "apart"))
     used = with_value(there, "data.class_folder", str(tmp_path / "class"))
-    plans = Planner(ON_CARD)
+    plans = Planner(ON_GPU)
     assert plans.bucket_of(config(data__folder=str(tmp_path / "none"))) == Bucket(512, 512)
     step = bucket_step(apart.model.family, apart.data.buckets.step, 64)
     square = nearest_bucket(64, 64, 64, step)

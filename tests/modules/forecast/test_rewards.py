@@ -21,7 +21,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.rewards.cost import DISTANCE_PASSES, cost_of
 from tests import tiny
 from tests.each import each
-from tests.forecasts import ON_CARD, forecast
+from tests.forecasts import ON_GPU, forecast
 
 STEPS, IMAGES = 4, 2
 # A thousand operations a second, and nothing else takes time.
@@ -29,7 +29,7 @@ SLOW = DeviceSpeed({}, 1e18, 1e-3)
 
 
 def config(algorithm, *, base="", rewards=("sharpness",), keep=None, hardware=None, **rollout):
-    drawn = {"steps": STEPS, "width": 64, "height": 64, "guidance": 3}
+    sampling = {"steps": STEPS, "width": 64, "height": 64, "guidance": 3}
     return TrainConfig.model_validate(
         {
             "model": {"path": base},
@@ -41,7 +41,7 @@ def config(algorithm, *, base="", rewards=("sharpness",), keep=None, hardware=No
                 "algorithm": algorithm,
                 "rewards": [{"reward": each} for each in rewards],
                 "prompts": {"text": "a cat\na dog"},
-                "rollout": drawn | rollout,
+                "rollout": sampling | rollout,
                 "keep": keep or {},
             },
         }
@@ -162,7 +162,7 @@ def test_checkpointing_each_step_makes_memory_nearly_the_same_for_any_number(bas
 
 
 def test_every_algorithm_is_forecast(base):
-    with Planner(ON_CARD) as plans:
+    with Planner(ON_GPU) as plans:
         for kind in ("draft_lv", "drtune", "best_of_n"):
             asked = config({"kind": kind}, base=base, rewards=("jpeg_size", "color"))
             parts = plans.forecast(asked).phases["training"]
@@ -190,7 +190,7 @@ def time_of(plans, asked, speed=SLOW):
 def test_time_is_that_of_all_passes(base):
     one = config({"kind": "draft", "last_steps": 1}, base=base)
     more = one.model_copy(update={"training": one.training.model_copy(update={"accumulation": 3})})
-    with Planner(ON_CARD) as plans:
+    with Planner(ON_GPU) as plans:
         short, long = (time_of(plans, each) for each in (one, more))
         unknown = time_of(plans, one, None)
     assert long["seconds"] == pytest.approx(3 * short["seconds"])
@@ -203,7 +203,7 @@ def test_time_is_that_of_all_passes(base):
 def test_time_of_checkpointing_is_that_of_another_forward_pass(base):
     def seconds(**settings):
         asked = config({"kind": "draft", "last_steps": STEPS}, base=base, **settings)
-        with Planner(ON_CARD) as plans:
+        with Planner(ON_GPU) as plans:
             return time_of(plans, asked)["seconds"]
 
     # Forward, again, and backward, which has about as many operators as forward.
@@ -221,5 +221,5 @@ def test_what_reward_training_keeps_can_be_lowered(base):
     assert paths == ["merge", "checkpoint", "width", "height"]
     smaller = {f"objective.rollout.{side}" for side in ("width", "height")}
     (change,) = [one for one in candidates(asked, on_card=True) if one.changes.keys() == smaller]
-    drawn = apply_changes(asked, change.changes).objective.rollout
-    assert (drawn.width, drawn.height) == (384, 576)
+    sampling = apply_changes(asked, change.changes).objective.rollout
+    assert (sampling.width, sampling.height) == (384, 576)

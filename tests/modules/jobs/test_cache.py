@@ -28,12 +28,12 @@ def kept(folder):
 def test_a_run_finds_all_that_the_job_has_encoded(tmp_path):
     config = runs.write_project(tmp_path)
     write_least_weights(tmp_path / "base")
-    told = []
+    reported = []
     data = {"cache_folder": str(tmp_path / "cache")}
-    done = cache(request_of(config, data=data), told.append)
+    done = cache(request_of(config, data=data), reported.append)
     where = f"4 images are in the cache {tmp_path / 'cache'},"
     assert done.summary == [f"{where} all of them new."]
-    assert Phase("caching", 4, 4) in told
+    assert Phase("caching", 4, 4) in reported
     before = kept(tmp_path / "cache")
     assert train(runs.new_run(config, data=data)) == 0
     assert kept(tmp_path / "cache") == before
@@ -46,8 +46,10 @@ def test_job_reports_how_many_images_were_missing_from_the_cache(tmp_path):
     assert ", none of them new." in cache(request, lambda event: None).summary[0]
     path = tmp_path / "pictures" / "picture-1.png"
     path.write_bytes(path.read_bytes() + b"another file now")
-    assert "4 images are in the cache" in (told := cache(request, lambda event: None).summary[0])
-    assert told.endswith(", 1 new.")
+    assert "4 images are in the cache" in (
+        reported := cache(request, lambda event: None).summary[0]
+    )
+    assert reported.endswith(", 1 new.")
 
 
 def test_left_out_images_are_named(tmp_path):

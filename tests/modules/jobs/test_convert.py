@@ -270,14 +270,16 @@ def test_single_file_of_unusual_size_is_refused_with_a_message(tmp_path, singles
 
 
 def test_progress_is_reported(tmp_path, folders, configs, monkeypatch):
-    told = []
+    reported = []
     monkeypatch.setattr("modules.jobs.convert._SECONDS_PER_PHASE", -1.0)
     source, target = folders["sd15", "epsilon"], tmp_path / "one.safetensors"
-    convert(ConvertRequest(source=str(source), target=str(target)), told.append, configs=configs)
-    assert [phase.name for phase in told[:2]] == ["loading", "saving"]
-    counts = [phase.done for phase in told[2:]]
+    convert(
+        ConvertRequest(source=str(source), target=str(target)), reported.append, configs=configs
+    )
+    assert [phase.name for phase in reported[:2]] == ["loading", "saving"]
+    counts = [phase.done for phase in reported[2:]]
     assert counts == list(range(1, len(read_folder(source)) + 1))
-    assert {phase.total for phase in told[2:]} == {len(counts)}
+    assert {phase.total for phase in reported[2:]} == {len(counts)}
 
 
 def test_what_only_a_folder_can_hold_is_noted(tmp_path, folders, run):

@@ -19,18 +19,18 @@ def with_metadata(source, target, metadata):
     return target
 
 
-def test_what_was_chosen_is_said_whatever_the_source_said(tmp_path, singles, run):
+def test_a_choice_is_reported_over_anything_that_the_source_said(tmp_path, singles, run):
     said = {"ss_zero_terminal_snr": "True", "modelspec.prediction_type": "v"}
     said |= {"modelspec.predict_key": "v", "modelspec.title": "Mine"}
     source = with_metadata(singles["sdxl", "epsilon"], tmp_path / "source.safetensors", said)
     target = tmp_path / "target.safetensors"
     run(source, target, prediction="epsilon", zero_terminal_snr="off")
-    told = metadata_of(target)
-    assert told["ss_zero_terminal_snr"] == "False"
-    assert told["modelspec.prediction_type"] == "epsilon"
-    assert told["modelspec.title"] == "Mine"
-    assert told["modelspec.architecture"] == "stable-diffusion-xl-v1-base"
-    assert "modelspec.predict_key" not in told
+    metadata = metadata_of(target)
+    assert metadata["ss_zero_terminal_snr"] == "False"
+    assert metadata["modelspec.prediction_type"] == "epsilon"
+    assert metadata["modelspec.title"] == "Mine"
+    assert metadata["modelspec.architecture"] == "stable-diffusion-xl-v1-base"
+    assert "modelspec.predict_key" not in metadata
     found = inspect_model(target)
     assert (found.prediction, found.zero_terminal_snr) == ("epsilon", False)
     run(target, tmp_path / "again.safetensors")
@@ -45,10 +45,10 @@ def test_architecture_and_size_of_sd2_follow_what_was_chosen(tmp_path, singles, 
     tensors = load_file(singles["sd2", "epsilon"])
     save_file(tensors, tmp_path / "source.safetensors", said)
     run(tmp_path / "source.safetensors", tmp_path / "v.safetensors", prediction="v_prediction")
-    told = metadata_of(tmp_path / "v.safetensors")
-    assert told["modelspec.architecture"] == "stable-diffusion-v2-768-v"
-    assert told["modelspec.resolution"] == "768x768"
-    assert told["modelspec.author"] == "Ada"
+    metadata = metadata_of(tmp_path / "v.safetensors")
+    assert metadata["modelspec.architecture"] == "stable-diffusion-v2-768-v"
+    assert metadata["modelspec.resolution"] == "768x768"
+    assert metadata["modelspec.author"] == "Ada"
 
 
 def test_scheduler_without_a_name_and_an_index_without_tokenizers_are_filled_in(
@@ -79,9 +79,9 @@ def test_tensors_that_only_single_files_have_are_noted(tmp_path, folders, run):
     for family, added in (("sd15", 0), ("sd2", 14), ("sdxl", 1)):
         file, folder = tmp_path / f"{family}.safetensors", tmp_path / family
         notes = run(folders[family, "epsilon"], file)
-        told = [note for note in notes if note.startswith("Added")]
-        assert [int(note.split()[1]) for note in told] == [added] * bool(added)
-        assert all("the model's weights are unchanged" in note for note in told)
+        metadata = [note for note in notes if note.startswith("Added")]
+        assert [int(note.split()[1]) for note in metadata] == [added] * bool(added)
+        assert all("the model's weights are unchanged" in note for note in metadata)
         notes += run(file, folder, prediction="epsilon")
         assert "position_ids" not in " ".join(notes)
         assert "Made up" not in " ".join(notes)

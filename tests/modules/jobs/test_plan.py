@@ -25,7 +25,7 @@ def _speed_is_measured_shortly(monkeypatch):
     monkeypatch.setattr(operator_costs, "SECONDS_PER_RATE", 0.0)
 
 
-def told(base, memory=0.0, **hardware):
+def reported(base, memory=0.0, **hardware):
     document = {"model": {"path": base}, "data": {"resolution": 64}, "hardware": hardware}
     config, events = TrainConfig.model_validate(document), []
     plan(PlanRequest(config=config, memory=memory), events.append)
@@ -35,9 +35,9 @@ def told(base, memory=0.0, **hardware):
 
 def test_it_says_what_automatic_checkpointing_would_take(base, monkeypatch):
     monkeypatch.setattr(fixes, "candidates", lambda *_, **__: [])  # each takes its time
-    (roomy,) = told(base, memory=24, gradient_checkpointing="auto")
+    (roomy,) = reported(base, memory=24, gradient_checkpointing="auto")
     assert "Automatic gradient checkpointing would be off." in roomy.notes
-    scarce = told(base, memory=0.0001, gradient_checkpointing="auto")
+    scarce = reported(base, memory=0.0001, gradient_checkpointing="auto")
     # What is reported again, with what lowers the peak, has the notes as well.
     assert len(scarce) == 2
     for one in scarce:
@@ -45,14 +45,14 @@ def test_it_says_what_automatic_checkpointing_would_take(base, monkeypatch):
 
 
 def test_it_says_that_samples_without_prompts_are_not_counted(base):
-    (found,) = told(base, memory=24)
+    (found,) = reported(base, memory=24)
     assert found.notes == ["Samples are not included, as there is no prompt."]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card")
-def test_it_says_that_main_memory_is_counted_where_there_is_no_card(base):
-    assert any("this is about RAM" in note for note in told(base)[0].notes)
-    chosen = told(base, device="cpu")[0].notes
+def test_it_says_that_host_memory_is_counted_where_there_is_no_gpu(base):
+    assert any("this is about RAM" in note for note in reported(base)[0].notes)
+    chosen = reported(base, device="cpu")[0].notes
     assert not any("this is about RAM" in note for note in chosen)
 
 
@@ -61,15 +61,15 @@ def test_it_says_whose_sizes_are_counted_for_a_model_that_is_not_there(tmp_path)
         (str(tmp_path / "nope.safetensors"), "nope.safetensors was not found"),
         ("", "No base model is chosen"),
     ):
-        (found,) = told(path, memory=24)
+        (found,) = reported(path, memory=24)
         assert found.notes[0] == f"{what}, so SD 1.5's published sizes are used."
 
 
 def test_time_is_estimated_for_this_machine_alone(base):
-    (here,) = told(base, device="cpu")
+    (here,) = reported(base, device="cpu")
     assert here.time["message"].endswith("in all (on this processor)")
     assert here.time["run_seconds"] == pytest.approx(1000 * here.time["seconds"])
-    (elsewhere,) = told(base, memory=24)
+    (elsewhere,) = reported(base, memory=24)
     assert "seconds" not in elsewhere.time
     assert elsewhere.time["parts"] == here.time["parts"] == {"ordinary": 1, "backward": 2}
 

@@ -30,7 +30,7 @@ def base(tmp_path_factory):
 
 
 @pytest.fixture
-def draw(base, tmp_path):
+def generate(base, tmp_path):
     """Sample with changes to a small request; give the files' pixels and the events."""
 
     def run(**changes):
@@ -38,9 +38,9 @@ def draw(base, tmp_path):
             "base": str(base), "prompts": ("a cat",), "width": 64, "height": 64, "steps": 2,
             "precision": "fp32", "device": "cpu", "out": str(tmp_path / "out"),
         }  # fmt: skip
-        told = []
-        finished = sample_job(SampleRequest(**values | changes), told.append)
-        return [pixels(path) for path in finished.outputs], told
+        reported = []
+        finished = sample_job(SampleRequest(**values | changes), reported.append)
+        return [pixels(path) for path in finished.outputs], reported
 
     return run
 
@@ -79,8 +79,8 @@ def embedding(name, seed=1):
     return Embedding(name, {"te": torch.randn(3, tiny.WIDTH, generator=generator)})
 
 
-def test_files_show_what_the_sampler_makes(draw):
-    found, _ = draw(prompts=("a cat", "a dog"), seeds=(1, 2), sampler="euler_a", batch=3)
+def test_files_show_what_the_sampler_makes(generate):
+    found, _ = generate(prompts=("a cat", "a dog"), seeds=(1, 2), sampler="euler_a", batch=3)
     prompts = [
         Prompt(prompt=text, seed=seed, width=64, height=64)
         for text in ("a cat", "a dog")
@@ -91,37 +91,37 @@ def test_files_show_what_the_sampler_makes(draw):
         assert change(ours, numpy.asarray(to_image(theirs)).astype(int)) <= 1
 
 
-def test_files_are_numbered_and_never_overwritten_and_progress_is_reported(draw, tmp_path):
-    _, told = draw(seeds=(1, 2))
-    samples = [event for event in told if isinstance(event, Sample)]
+def test_files_are_numbered_and_never_overwritten_and_progress_is_reported(generate, tmp_path):
+    _, reported = generate(seeds=(1, 2))
+    samples = [event for event in reported if isinstance(event, Sample)]
     assert [(event.prompt, event.seed) for event in samples] == [("a cat", 1), ("a cat", 2)]
-    phases = [event for event in told if isinstance(event, Phase)]
+    phases = [event for event in reported if isinstance(event, Phase)]
     assert phases[0].detail.startswith("loading the model ")
     progress = [(event.name, event.done, event.total) for event in phases[-2:]]
     assert progress == [("sampling", 0, 2), ("sampling", 1, 2)]
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    draw(seeds=(1,), steps=3)
+    generate(seeds=(1,), steps=3)
     assert sorted(before) == ["00001-1.png", "00002-2.png"]
     assert (tmp_path / "out" / "00003-1.png").exists()
     assert before.items() <= {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}.items()
 
 
-def test_a_lora_changes_images_by_its_strength(draw, tmp_path):
+def test_a_lora_changes_images_by_its_strength(generate, tmp_path):
     path = write_lora(tmp_path / "style.safetensors")
-    (plain,), _ = draw()
-    (off,), _ = draw(loras=(Lora(path=path, strength=0.0),))
-    (whole,), _ = draw(loras=(Lora(path=path),))
-    (twice,), _ = draw(loras=(Lora(path=path), Lora(path=path)))
-    (double,), _ = draw(loras=(Lora(path=path, strength=2.0),))
+    (plain,), _ = generate()
+    (off,), _ = generate(loras=(Lora(path=path, strength=0.0),))
+    (whole,), _ = generate(loras=(Lora(path=path),))
+    (twice,), _ = generate(loras=(Lora(path=path), Lora(path=path)))
+    (double,), _ = generate(loras=(Lora(path=path, strength=2.0),))
     assert change(plain, off) == 0
     assert change(plain, whole) > 1
     assert change(twice, double) <= 1 < change(whole, double)
 
 
-def test_images_name_all_that_they_were_sampled_with_but_no_path(draw, tmp_path, base):
+def test_images_name_all_that_they_were_sampled_with_but_no_path(generate, tmp_path, base):
     path = write_lora(tmp_path / "style.safetensors")
     write_embedding(tmp_path / "mycat.safetensors", embedding("inner"))
-    draw(
+    generate(
         loras=(Lora(path=path, strength=0.5),),
         clip_skip=2,
         embeddings=(str(tmp_path / "mycat.safetensors"),),
@@ -132,42 +132,42 @@ def test_images_name_all_that_they_were_sampled_with_but_no_path(draw, tmp_path,
     assert text.startswith("a cat <lora:style:0.5>\nSteps: 2, ")
     assert "Model: base, VAE: vae, Embeddings: mycat, Clip skip: 2, " in text
     assert own["loras"] == [{"name": "style", "strength": 0.5}]
-    told = text + json.dumps(own)
-    assert str(base.parent) not in told
-    assert str(tmp_path) not in told
+    reported = text + json.dumps(own)
+    assert str(base.parent) not in reported
+    assert str(tmp_path) not in reported
 
 
-def test_an_embedding_applies_where_its_token_stands(draw, tmp_path):
+def test_an_embedding_applies_where_its_token_stands(generate, tmp_path):
     write_embedding(tmp_path / "mycat.safetensors", embedding("mycat"))
     files = (str(tmp_path / "mycat.safetensors"),)
-    (plain,), _ = draw(prompts=("a mycat",))
-    (changed,), told = draw(prompts=("a MyCat",), embeddings=files)
+    (plain,), _ = generate(prompts=("a mycat",))
+    (changed,), reported = generate(prompts=("a MyCat",), embeddings=files)
     assert change(plain, changed) > 1
-    assert not [event for event in told if isinstance(event, Warned)]
-    (other,), told = draw(prompts=("a cat",), embeddings=files)
-    assert change(other, draw()[0][0]) == 0
+    assert not [event for event in reported if isinstance(event, Warned)]
+    (other,), reported = generate(prompts=("a cat",), embeddings=files)
+    assert change(other, generate()[0][0]) == 0
 
 
-def test_either_token_of_an_embedding_will_do_and_its_lack_is_reported_once(draw, tmp_path):
+def test_either_token_of_an_embedding_will_do_and_its_lack_is_reported_once(generate, tmp_path):
     named = replace(embedding("inner"), metadata={"name": "inner"})
     write_embedding(tmp_path / "mycat.safetensors", named)
     files = (str(tmp_path / "mycat.safetensors"),)
     for text in ("a mycat", "an INNER"):
-        _, told = draw(prompts=(text,), embeddings=files)
-        assert not [event for event in told if isinstance(event, Warned)]
-    _, told = draw(prompts=("a cat",), embeddings=files)
-    assert [event.text for event in told if isinstance(event, Warned)] == [
+        _, reported = generate(prompts=(text,), embeddings=files)
+        assert not [event for event in reported if isinstance(event, Warned)]
+    _, reported = generate(prompts=("a cat",), embeddings=files)
+    assert [event.text for event in reported if isinstance(event, Warned)] == [
         'mycat.safetensors: no prompt contains "mycat" or "inner"'
     ]
 
 
-def test_an_embedding_that_replaces_the_output_works_alone_and_out_of_a_bundle(draw, tmp_path):
+def test_an_embedding_that_replaces_the_output_works_alone_and_out_of_a_bundle(generate, tmp_path):
     one = Embedding("word", {}, embedding("word").vectors)
     write_embedding(tmp_path / "word.safetensors", one)
     lora = write_lora(tmp_path / "l.safetensors", scale=0.0, embeddings={"word": one})
-    (plain,), _ = draw(prompts=("a word",))
-    (alone,), _ = draw(prompts=("a word",), embeddings=(str(tmp_path / "word.safetensors"),))
-    (bundled,), _ = draw(prompts=("a word",), loras=(Lora(path=lora),))
+    (plain,), _ = generate(prompts=("a word",))
+    (alone,), _ = generate(prompts=("a word",), embeddings=(str(tmp_path / "word.safetensors"),))
+    (bundled,), _ = generate(prompts=("a word",), loras=(Lora(path=lora),))
     assert change(plain, alone) > 1
     assert change(alone, bundled) == 0
     direct = tiny.family().with_embeddings({"word": one})
@@ -176,14 +176,14 @@ def test_an_embedding_that_replaces_the_output_works_alone_and_out_of_a_bundle(d
     assert change(alone, numpy.asarray(to_image(expected)).astype(int)) <= 1
 
 
-def test_a_lora_for_another_kind_of_model_is_refused_with_its_name(draw, tmp_path):
+def test_a_lora_for_another_kind_of_model_is_refused_with_its_name(generate, tmp_path):
     path = tmp_path / "xl.safetensors"
     name = "lora_unet_input_blocks_4_1_transformer_blocks_0_attn1_to_q"
     tensors = {f"{name}.lora_down.weight": torch.ones(4, 640),
                f"{name}.lora_up.weight": torch.ones(640, 4)}  # fmt: skip
     write_safetensors(path, tensors, {})
     with pytest.raises(UserError, match=r"xl\.safetensors"):
-        draw(loras=(Lora(path=str(path)),))
+        generate(loras=(Lora(path=str(path)),))
 
 
 @pytest.fixture
@@ -195,17 +195,17 @@ def nothing_is_loaded(monkeypatch):
 
 
 def test_a_folder_that_cannot_be_written_is_reported_before_a_model_is_loaded(
-    draw, tmp_path, nothing_is_loaded
+    generate, tmp_path, nothing_is_loaded
 ):
     (tmp_path / "file").write_text("a file")
     for name in ("file", "file/below", "x" * 300):
         with pytest.raises(UserError, match="--out"):
-            draw(out=str(tmp_path / name))
+            generate(out=str(tmp_path / name))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_disk_without_room_for_all_images_is_reported_before_one_is_sampled(
-    draw, tmp_path, monkeypatch
+    generate, tmp_path, monkeypatch
 ):
     # Four images of 64 × 64 pixels, each of 3 bytes; the grid has all of them once more.
     request = {"prompts": ("a", "b"), "seeds": (1, 2)}
@@ -214,25 +214,25 @@ def test_a_disk_without_room_for_all_images_is_reported_before_one_is_sampled(
             "shutil.disk_usage", lambda _, free=room - 1: SimpleNamespace(free=free)
         )
         with pytest.raises(UserError, match=r"the disk has 0\.. MiB free.*--out"):
-            draw(**request, grid=grid)
+            generate(**request, grid=grid)
         assert not (tmp_path / "out").exists()
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=98304))
-    found, _ = draw(**request, grid=True)
+    found, _ = generate(**request, grid=True)
     height, width, _ = found[-1].shape
     assert len(found) == 5
     assert (width > 2 * 64, height > 2 * 64) == (True, True)
     assert sorted(path.name for path in (tmp_path / "out").iterdir())[-1] == "00005-grid.png"
 
 
-def test_a_negative_prompt_without_guidance_is_reported_to_have_no_effect(draw):
+def test_a_negative_prompt_without_guidance_is_reported_to_have_no_effect(generate):
     for guidance, negative, is_reported in ((1.0, "blurry", True), (1.0, "", False)):
-        _, told = draw(guidance=guidance, negative=negative)
-        notes = [event.text for event in told if isinstance(event, Warned)]
+        _, reported = generate(guidance=guidance, negative=negative)
+        notes = [event.text for event in reported if isinstance(event, Warned)]
         assert notes == ["at guidance 1 the negative prompt has no effect"] * is_reported
 
 
 def test_a_lora_for_another_base_is_refused_before_a_model_of_the_hub_is_loaded(
-    draw, base, tmp_path, nothing_is_loaded, monkeypatch
+    generate, base, tmp_path, nothing_is_loaded, monkeypatch
 ):
     monkeypatch.setattr("modules.jobs.base_model.fetch", lambda *_arguments, **_options: base)
     name = "lora_unet_mid_block_attentions_0_transformer_blocks_0_attn2_to_k"
@@ -240,19 +240,19 @@ def test_a_lora_for_another_base_is_refused_before_a_model_of_the_hub_is_loaded(
                f"{name}.lora_up.weight": torch.ones(64, 4)}  # fmt: skip
     write_safetensors(tmp_path / "two.safetensors", tensors, {})
     with pytest.raises(UserError, match=r"this LoRA was made for SD 2.*; the model is SD 1\.5"):
-        draw(base="owner/model", loras=(Lora(path=str(tmp_path / "two.safetensors")),))
+        generate(base="owner/model", loras=(Lora(path=str(tmp_path / "two.safetensors")),))
 
 
-def test_embeddings_of_another_width_are_reported_in_one_sentence_each(draw, tmp_path):
+def test_embeddings_of_another_width_are_reported_in_one_sentence_each(generate, tmp_path):
     wide = Embedding("wide", {"te": torch.ones(1, 31)})
     write_embedding(tmp_path / "wide.safetensors", wide)
     with pytest.raises(UserError) as raised:
-        draw(prompts=("a wide",), embeddings=(str(tmp_path / "wide.safetensors"),))
+        generate(prompts=("a wide",), embeddings=(str(tmp_path / "wide.safetensors"),))
     assert 'The embedding "wide" has vectors of 31 numbers' in str(raised.value)
     assert f"Expected vectors of {tiny.WIDTH} numbers (" in str(raised.value)
 
 
-def test_a_model_of_the_hub_is_fetched_and_named_whole(draw, base, monkeypatch, tmp_path):
+def test_a_model_of_the_hub_is_fetched_and_named_whole(generate, base, monkeypatch, tmp_path):
     asked = []
 
     def fetch(name, *, offline, report, revision):
@@ -261,9 +261,9 @@ def test_a_model_of_the_hub_is_fetched_and_named_whole(draw, base, monkeypatch, 
         return base
 
     monkeypatch.setattr("modules.jobs.base_model.fetch", fetch)
-    (found,), told = draw(base="owner/model", offline=True)
+    (found,), reported = generate(base="owner/model", offline=True)
     assert asked == [("owner/model", True)]
-    assert change(found, draw()[0][0]) == 0
-    assert told[0] == Phase("loading", detail="downloading")
+    assert change(found, generate()[0][0]) == 0
+    assert reported[0] == Phase("loading", detail="downloading")
     with Image.open(tmp_path / "out" / "00001-42.png") as image:
         assert "Model: owner/model, " in image.info["parameters"]

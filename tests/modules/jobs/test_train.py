@@ -67,7 +67,7 @@ def begun(config):
     return folder
 
 
-def told(folder, kind):
+def reported(folder, kind):
     return [event for event in runs.events_of(folder) if isinstance(event, kind)]
 
 
@@ -79,8 +79,8 @@ def test_a_resumed_run_goes_on_with_the_version_of_the_model_that_it_began_with(
     assert train(folder) == 0
     assert newest_record(folder).step == 2
     assert newest_record(folder).versions["base model"] == f"owner/model@{OLD}"
-    assert told(folder, Started)[-1].versions["base model"] == f"owner/model@{OLD}"
-    assert not [event for event in told(folder, Warned) if "packages" in event.text]
+    assert reported(folder, Started)[-1].versions["base model"] == f"owner/model@{OLD}"
+    assert not [event for event in reported(folder, Warned) if "packages" in event.text]
 
 
 def test_a_version_that_is_gone_is_reported(config, cache):
@@ -102,7 +102,7 @@ def test_another_model_in_the_config_is_no_change_of_libraries(config, cache, pa
     assert train(folder) == 0
     versions = newest_record(folder).versions
     assert versions.get("base model") == (f"{path}@{OLD}" if path == "other/model" else None)
-    assert [event.text for event in told(folder, Warned)] == [
+    assert [event.text for event in reported(folder, Warned)] == [
         "config.json has changed since the checkpoint; the run continues with the new one"
     ]
 
@@ -118,11 +118,11 @@ def test_migrating_a_config_is_no_change_of_it(config):
     digest = hashlib.sha256(to_json(document)).hexdigest()
     state.write_text(json.dumps({**json.loads(state.read_text()), "config_digest": digest}))
     assert train(folder) == 0
-    assert not told(folder, Warned)
+    assert not reported(folder, Warned)
 
 
 def parameters(folder):
-    (sample,) = told(folder, Sample)
+    (sample,) = reported(folder, Sample)
     with Image.open(folder.path / sample.path) as image:
         return image.info["parameters"], json.loads(image.info["onetrainer"])
 

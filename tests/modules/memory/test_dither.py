@@ -20,12 +20,12 @@ def test_a_small_change_is_kept_on_average_where_the_nearest_number_loses_it(dty
     low_rank = normal(shape[0], 4, seed=1) @ normal(4, weight[0].numel(), seed=2)
     change = (low_rank * (2e-4 if dtype == torch.bfloat16 else 3e-5) * 0.05 / 2).view(shape)
 
-    def share_of(cast: torch.Tensor) -> float:
+    def fraction_of(cast: torch.Tensor) -> float:
         return float(((cast.float() - weight) * change).sum() / change.square().sum())
 
-    assert share_of((weight + change).to(dtype)) < 0.4
+    assert fraction_of((weight + change).to(dtype)) < 0.4
     # Measured: 0.93 to 1.06, of a few hundred numbers that move.
-    assert share_of(cast_with_dither(weight + change, dtype)) == pytest.approx(1, abs=0.12)
+    assert fraction_of(cast_with_dither(weight + change, dtype)) == pytest.approx(1, abs=0.12)
 
 
 @pytest.mark.parametrize("dtype", HALVES)

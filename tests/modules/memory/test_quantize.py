@@ -42,7 +42,7 @@ def quantized(kind, **options):
     return QuantizedLinear(linear(**options), kind, device=CPU)
 
 
-def drawn(*shape, dtype=torch.float32, seed=1):
+def random_tensor(*shape, dtype=torch.float32, seed=1):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
@@ -71,11 +71,11 @@ def test_it_is_unpacked_as_torchao_does_it(kind, name, dtype):
 @each("bias", [True, False])
 def test_output_and_gradient_are_those_of_the_weight_that_it_reports(kind, dtype, bias):
     layer = quantized(kind, dtype=dtype, bias=bias)
-    x, other = (drawn(2, 5, 48, dtype=dtype).requires_grad_() for _ in range(2))
+    x, other = (random_tensor(2, 5, 48, dtype=dtype).requires_grad_() for _ in range(2))
     found, wanted = layer(x), F.linear(other, layer.weight, layer.bias)
     assert found.dtype == dtype
     assert torch.equal(found, wanted)
-    change = drawn(*found.shape, dtype=dtype)
+    change = random_tensor(*found.shape, dtype=dtype)
     found.backward(change)
     wanted.backward(change)
     assert torch.equal(x.grad, other.grad)
@@ -86,7 +86,7 @@ def test_output_and_gradient_are_those_of_the_weight_that_it_reports(kind, dtype
 def test_under_autocast_it_computes_as_other_layers_do(kind, cast):
     layer, plain = quantized(kind, dtype=cast), linear(dtype=cast)
     plain.weight.copy_(layer.weight)
-    x, other = (drawn(5, 48).requires_grad_() for _ in range(2))  # as after an fp32 adapter
+    x, other = (random_tensor(5, 48).requires_grad_() for _ in range(2))  # as after an fp32 adapter
     with torch.autocast("cpu", dtype=cast):
         found, wanted = layer(x), plain(other)
     assert found.dtype == wanted.dtype == cast
@@ -113,7 +113,7 @@ class Made(TorchDispatchMode):
 
 @each("kind", KINDS)
 def test_under_autocast_no_weight_is_unpacked_to_fp32_on_the_way(kind):
-    layer, x = quantized(kind, dtype=torch.bfloat16), drawn(1, 48).requires_grad_()
+    layer, x = quantized(kind, dtype=torch.bfloat16), random_tensor(1, 48).requires_grad_()
     with Made() as made, torch.autocast("cpu", dtype=torch.bfloat16):
         layer(x).sum().backward()
     assert max(made.sizes) < 48 * 30
@@ -126,7 +126,7 @@ def test_no_unpacked_weight_is_kept_for_the_backward_pass(kind):
         with torch.autograd.graph.saved_tensors_hooks(
             lambda tensor: sizes.append(tensor.nbytes) or tensor, lambda tensor: tensor
         ):
-            layer(drawn(1, 256, dtype=torch.bfloat16).requires_grad_())
+            layer(random_tensor(1, 256, dtype=torch.bfloat16).requires_grad_())
         return sum(sizes)
 
     whole = 256 * 64 * 2
@@ -138,7 +138,7 @@ def test_no_unpacked_weight_is_kept_for_the_backward_pass(kind):
 @each("kind", KINDS)
 def test_it_comes_whole_through_moves_copies_and_states(kind):
     layer = nn.Sequential(quantized(kind, seed=3))
-    x, wanted = drawn(5, 48), None
+    x, wanted = random_tensor(5, 48), None
     wanted = layer(x)
     other = nn.Sequential(quantized(kind, seed=4))
     assert not torch.equal(other(x), wanted)
@@ -154,7 +154,7 @@ def test_it_comes_whole_through_moves_copies_and_states(kind):
 def test_only_chosen_linear_layers_are_quantized_and_only_once():
     net = nn.Sequential(linear(), nn.Sequential(linear(), nn.Conv2d(3, 4, 1), nn.Embedding(3, 4)))
     net.requires_grad_(False)
-    before, x = net[1][0].weight.clone(), drawn(2, 48)
+    before, x = net[1][0].weight.clone(), random_tensor(2, 48)
     assert quantize(net, "int8", lambda path: path == "1.0", device=CPU) == 1
     assert [type(each).__name__ for each in (net[0], net[1][0], net[1][1])] == [
         "Linear", "QuantizedLinear", "Conv2d",
@@ -190,6 +190,6 @@ def test_stored_weights_and_products_are_those_of_any_layer(layer):
     layer = layer or quantized("int8")
     stored = stored_weight(layer)
     assert torch.equal(stored.read(*stored.tensors), layer.weight)
-    x = drawn(2, 3, 8, 8) if isinstance(layer, nn.Conv2d) else drawn(2, 48)
+    x = random_tensor(2, 3, 8, 8) if isinstance(layer, nn.Conv2d) else random_tensor(2, 48)
     layer.bias.data.zero_()
     assert torch.equal(product_without_bias(layer, x), layer(x))

@@ -54,13 +54,13 @@ def test_what_nothing_asks_for_any_more_is_given_back():
 
 def test_every_phase_has_what_it_computes_with_in_every_combination():
     flags = product([False, True], [False, True], [False, True], [False, True], TRAINED)
-    for predicts, images, text, draws, trained in flags:
+    for predicts, images, text, samples, trained in flags:
         table = placement_table(
             needs(
                 predicts=predicts,
                 encodes_images=images,
                 encodes_text=text,
-                samples=draws,
+                samples=samples,
                 trained=trained,
             )
         )
@@ -68,7 +68,7 @@ def test_every_phase_has_what_it_computes_with_in_every_combination():
         used |= {("vae", "training" if images else "caching")}
         used |= {(te, "training" if text else "caching") for te in ("te1", "te2")}
         used |= {(part, phase) for part in trained for phase in PHASES[2:]}
-        if draws:
+        if samples:
             used |= {("unet", "sampling"), ("vae", "decoding"), ("te1", "encoding")}
         assert {table[part][phase] for part, phase in used} == {"train"}
 
@@ -137,7 +137,7 @@ def devices(part):
     return {weight.device.type for weight in part.parameters()}
 
 
-def residency_on_a_card(parts):
+def residency_on_gpu(parts):
     return Residency(
         placement_table(needs(encoders=("te",))),
         parts,
@@ -149,15 +149,15 @@ def residency_on_a_card(parts):
 def test_weights_go_to_the_gpu_and_come_back_as_they_were():
     parts = networks()
     before = {name: part[0].weight.detach().clone() for name, part in parts.items()}
-    with pretend.accelerator() as card:
-        residency = residency_on_a_card(parts)
+    with pretend.accelerator() as gpu:
+        residency = residency_on_gpu(parts)
         with residency.phase("caching"):
             assert devices(parts["vae"]) == devices(parts["te"]) == {"cuda"}
             assert devices(parts["unet"]) == {"cpu"}
         with residency.phase("training"):
             assert devices(parts["unet"]) == {"cuda"}
             assert devices(parts["vae"]) == {"cpu"}
-        assert card.allocated == 0
+        assert gpu.allocated == 0
     for name, part in parts.items():
         assert torch.equal(part[0].weight, before[name])
 
@@ -166,7 +166,7 @@ def test_what_leaves_makes_room_for_what_comes():
     parts = networks()
     bytes_of_one = sum(weight.nbytes for weight in parts["vae"].parameters())
     with pretend.accelerator(capacity=2 * bytes_of_one + bytes_of_one // 2):
-        residency = residency_on_a_card(parts)
+        residency = residency_on_gpu(parts)
         with residency.phase("caching"), residency.phase("training"):
             assert devices(parts["unet"]) == {"cuda"}
 
@@ -174,10 +174,10 @@ def test_what_leaves_makes_room_for_what_comes():
 def test_an_update_that_runs_out_of_memory_is_undone():
     parts = networks()
     bytes_of_one = sum(weight.nbytes for weight in parts["vae"].parameters())
-    with pretend.accelerator(capacity=bytes_of_one + bytes_of_one // 2) as card:
-        residency = residency_on_a_card(parts)
+    with pretend.accelerator(capacity=bytes_of_one + bytes_of_one // 2) as gpu:
+        residency = residency_on_gpu(parts)
         with pytest.raises(torch.OutOfMemoryError), residency.phase("caching"):
             pass
         assert all(devices(part) == {"cpu"} for part in parts.values())
         assert {placement_of(residency, part) for part in parts} == {"offload"}
-        assert card.allocated == 0
+        assert gpu.allocated == 0

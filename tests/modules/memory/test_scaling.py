@@ -73,15 +73,15 @@ def test_without_gradients_nothing_overflows():
 @each("wrong", [None, 0, 1])
 @each("places", [("cuda", "cpu"), ("cpu", "cuda")])
 def test_gradients_may_be_in_two_places_and_nothing_is_read(places, wrong):
-    with pretend.accelerator() as card:
+    with pretend.accelerator() as gpu:
         gradients = [torch.ones(3, device=place) for place in places]
         if wrong is not None:
             gradients[wrong].fill_(float("inf"))
-        card.syncs.clear()
+        gpu.syncs.clear()
         overflows = LossScale().unscale(gradients)
-        assert card.syncs == []
+        assert gpu.syncs == []
         assert pretend.device_of(overflows).type == "cuda"
-        assert card.to_host.count == 0
+        assert gpu.to_host.count == 0
         assert (overflows.item() > 0) is (wrong is not None)
 
 

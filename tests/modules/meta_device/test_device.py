@@ -41,7 +41,7 @@ def result(operation, dtype, device):
     return made.dtype, made.shape
 
 
-def test_autocast_of_the_processor_casts_as_torch_does_and_that_of_the_card_widens_norms():
+def test_autocast_of_the_processor_casts_as_torch_does_and_that_of_the_gpu_widens_norms():
     for operation in OPERATIONS:
         for dtype in (torch.float32, BF16):
             with meta_device("cpu"):
@@ -52,7 +52,7 @@ def test_autocast_of_the_processor_casts_as_torch_does_and_that_of_the_card_wide
             assert result(operation, BF16, DEVICE)[0] == torch.float32, operation
 
 
-def test_what_the_lists_name_is_in_torchs_own_lists_of_the_card():
+def test_what_the_lists_name_is_in_torchs_own_lists_of_the_gpu():
     def is_listed(operator):
         found = torch._C._dispatch_get_registrations_for_dispatch_key("AutocastCUDA")
         return any(name.split(".")[0] == f"aten::{operator}" for name in found)

@@ -47,7 +47,7 @@ def test_the_peak_is_the_highest_sum_since_the_restart_with_what_it_was_made_of(
     del low
 
 
-def test_what_is_made_of_main_memory_alone_stays_there_and_what_moves_takes_its_bytes(meter):
+def test_what_is_made_of_host_memory_alone_stays_there_and_what_moves_takes_its_bytes(meter):
     with meter.placing("host"):
         host = made(4)
     near = made(4)

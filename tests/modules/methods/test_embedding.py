@@ -56,7 +56,7 @@ def train(family, method, captions, *, steps=2, lr=0.05):
         method.after_step()
 
 
-def draw(family, text="a photo of <cat>"):
+def predict(family, text="a photo of <cat>"):
     prompt = Prompt(prompt=text, width=64, height=64, seed=1)
     return sample(family, [prompt], steps=2, guidance=3.0)
 
@@ -188,7 +188,7 @@ def test_base_model_is_what_it_was_before_training():
     assert not torch.equal(before, after)
 
 
-def test_a_saved_state_is_taken_up_whatever_the_order_of_the_tokens():
+def test_a_saved_state_is_restored_for_any_order_of_the_tokens():
     words = [{"token": "<a>", "vectors": 2}, {"token": "b.c", "place": "output"}]
     knowing, method = attach(tiny.family("sdxl"), *words)
     train(knowing, method, ["<a> b.c"])
@@ -227,13 +227,13 @@ def test_rates_and_ends_are_each_tokens_or_else_those_of_all():
 )
 def test_the_file_generates_what_the_trained_token_generates(tmp_path, base, place):
     knowing, method = attach(tiny.family(base), {"token": "<cat>", "vectors": 2, "place": place})
-    before = draw(knowing)
+    before = predict(knowing)
     train(knowing, method, ["a <cat>"])
     (path,) = method.export(tmp_path / "cat", OPTIONS)
     assert path == tmp_path / "cat.safetensors"
     (read,) = read_embeddings_by_token(path).values()
-    live = draw(knowing)
-    assert torch.equal(draw(tiny.family(base).with_embeddings({read.name: read})), live)
+    live = predict(knowing)
+    assert torch.equal(predict(tiny.family(base).with_embeddings({read.name: read})), live)
     assert not torch.equal(before, live)
 
 
@@ -251,9 +251,9 @@ def test_several_tokens_get_a_file_each_in_the_wanted_precision(tmp_path):
         ("clip_l", "clip_g"), torch.float16
     )
     with safe_open(paths[0], "pt") as file:
-        told = file.metadata()
-    assert told["modelspec.architecture"] == "stable-diffusion-xl-v1-base/textual-inversion"
-    assert (told["name"], told["modelspec.trigger_phrase"], told["ss_seed"]) == (
+        written = file.metadata()
+    assert written["modelspec.architecture"] == "stable-diffusion-xl-v1-base/textual-inversion"
+    assert (written["name"], written["modelspec.trigger_phrase"], written["ss_seed"]) == (
         "<cat>",
         "<cat>",
         "1",

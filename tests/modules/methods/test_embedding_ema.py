@@ -60,13 +60,13 @@ def test_an_ema_has_the_length_that_its_vectors_keep(tmp_path, base, place):
         written = file_of(method, tmp_path)
         bundled = {**method.trained()[0].vectors, **method.trained()[0].outputs}
     with shown.for_samples():
-        drawn = {te: rows.detach().clone() for te, rows in word.trained.items()}
+        sampled = {te: rows.detach().clone() for te, rows in word.trained.items()}
     names = {te: name for name, rows in word.parameters().items()
              for te, own in word.trained.items() if own is rows}  # fmt: skip
     for te, name in names.items():
         own = averages[name]
         expected = own * (lengths(before[name]) / lengths(own))[:, None]
-        for shown_rows in (written[te], bundled[te], drawn[te]):
+        for shown_rows in (written[te], bundled[te], sampled[te]):
             torch.testing.assert_close(shown_rows, expected, rtol=1e-5, atol=1e-7)
     # Neither the average itself nor what is trained has changed.
     assert all(torch.equal(rows, averages[name]) for name, rows in ema.state_dict().items())

@@ -55,26 +55,26 @@ def test_a_model_with_merged_adapters_computes_the_same_without_them(name, kind)
     plain = predict(family)
     method = attach(family, kind, targets="full")
     components = (family.unet, *family.text_encoders.values(), method.extra_modules())
-    beside, before = predict(family), state_of(*components)
+    separate, before = predict(family), state_of(*components)
     with method.merged(), method.base_model():  # the adapters themselves do nothing more
         within = predict(family)
     assert (within - plain).abs().max() > 0.02
-    torch.testing.assert_close(within, beside, atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(within, separate, atol=2e-5, rtol=1e-4)
     assert state_of(*components) == before
-    assert torch.equal(predict(family), beside)
+    assert torch.equal(predict(family), separate)
 
 
 def test_nothing_is_dropped_and_each_module_gets_its_own_mode_back():
     family = tiny.family()
     method = attach(family, **DROPOUTS)
     method.train(False)
-    beside = predict(family)
+    separate = predict(family)
     method.train(True)
     family.unet.mid_block.eval()
     before = state_of(family.unet, method.extra_modules())
-    assert (predict(family) - beside).abs().max() > 0.02
+    assert (predict(family) - separate).abs().max() > 0.02
     with pytest.raises(KeyError), method.merged():
-        torch.testing.assert_close(predict(family), beside, atol=2e-5, rtol=1e-4)
+        torch.testing.assert_close(predict(family), separate, atol=2e-5, rtol=1e-4)
         raise KeyError
     assert state_of(family.unet, method.extra_modules()) == before
 
@@ -122,8 +122,8 @@ def test_weights_of_16_bits_are_merged_in_float32_and_keep_small_changes_on_aver
         ]
     )
     # How much of the changes is there; measured: 1.01, and 0.56 of bf16's nearest numbers.
-    share, plain = (float(each @ wanted / (wanted @ wanted)) for each in (found, nearest))
-    assert share == pytest.approx(1, abs=0.05)
+    slope, plain = (float(each @ wanted / (wanted @ wanted)) for each in (found, nearest))
+    assert slope == pytest.approx(1, abs=0.05)
     assert plain < 0.6
     # One of the two neighbors: at most a whole step away.
     step = torch.finfo(dtype).eps * torch.cat([each.flatten().abs() for each in before])
@@ -134,10 +134,10 @@ def test_quantized_layers_and_those_elsewhere_keep_their_adapters_next_to_them()
     family = tiny.family()
     quantize_family(family, kind="int8", patterns=("attn1",), trains=(), device=CPU)
     method = attach(family)
-    beside = predict(family)
+    separate = predict(family)
     adapters = [a for held in method.adapters.values() for a in held.values()]
     with method.merged():
-        torch.testing.assert_close(predict(family), beside, atol=2e-5, rtol=1e-4)
+        torch.testing.assert_close(predict(family), separate, atol=2e-5, rtol=1e-4)
         kept = [adapter for adapter in adapters if adapter.multiplier]
         assert 0 < len(kept) < len(adapters)
         assert all(isinstance(adapter.org_module[0], QuantizedLinear) for adapter in kept)
@@ -148,17 +148,17 @@ def test_on_a_gpu_it_waits_for_nothing_and_leaves_offloaded_layers_alone(offload
     reference = tiny.family()
     attach(reference, text=False)
     expected = predict(reference, side=8)
-    with pretend.accelerator() as card:
+    with pretend.accelerator() as gpu:
         family = tiny.family()
         method = attach(family, text=False)
-        put_on_card(family, method, offload)
-        held = card.allocated
-        card.syncs.clear()
+        put_on_gpu(family, method, offload)
+        held = gpu.allocated
+        gpu.syncs.clear()
         with method.merged():
-            assert card.syncs == []
-            assert card.allocated > held
-            found = predict_on_card(family).cpu()
-        assert card.allocated == held
+            assert gpu.syncs == []
+            assert gpu.allocated > held
+            found = predict_on_gpu(family).cpu()
+        assert gpu.allocated == held
     torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
 
 
@@ -189,18 +189,18 @@ def test_gradients_flow_after_predictions_without_any_in_the_same_autocast(name)
         with method.merged():
             assert not family.unet.training
             texts = family.encode_text(["a cat"])
-            drawn = family.predict(noisy, torch.tensor([500]), texts, time_ids=FRAME)
-        assert not drawn.requires_grad
+            predicted = family.predict(noisy, torch.tensor([500]), texts, time_ids=FRAME)
+        assert not predicted.requires_grad
         assert not texts.hidden.requires_grad
         texts = family.encode_text(["a cat"])
-        drawn = family.predict(noisy, torch.tensor([500]), texts, time_ids=FRAME)
-    drawn.square().mean().backward()
+        predicted = family.predict(noisy, torch.tensor([500]), texts, time_ids=FRAME)
+    predicted.square().mean().backward()
     assert calls.count == 2
     assert family.unet.training
     assert parameter.grad.abs().max() > 0
 
 
-def put_on_card(family, method, offload: float) -> None:
+def put_on_gpu(family, method, offload: float) -> None:
     """The UNet and its adapters, except for the offloaded layers."""
     managed = manage_layers(
         {"unet": family.layers()["unet"]},
@@ -214,7 +214,7 @@ def put_on_card(family, method, offload: float) -> None:
                 tensor.data = tensor.data.to("cuda")
 
 
-def predict_on_card(family) -> torch.Tensor:
+def predict_on_gpu(family) -> torch.Tensor:
     """What `predict` gives, with texts that were encoded in host memory."""
     device = torch.device("cuda")
     noisy = torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(2)).to(device)

@@ -23,13 +23,13 @@ def numbers(named):
 
 
 def test_copies_in_host_memory_come_to_the_gpu_without_anybody_waiting():
-    with pretend.accelerator() as card:
+    with pretend.accelerator() as gpu:
         named, original = trained_on(CUDA)
-        card.syncs.clear()
+        gpu.syncs.clear()
         for _ in range(2):
             with original.restored():
                 held = [parameter.data for parameter in named.values()]
-        assert card.syncs == []
+        assert gpu.syncs == []
         assert [each.device.type for each in held] == ["cuda"] * 2
         assert [each.tolist() for each in held] == [[2.0] * 3] * 2
         assert numbers(named) == [[3.0] * 3] * 2

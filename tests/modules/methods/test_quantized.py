@@ -65,7 +65,7 @@ def plain(family, **options):
     return made
 
 
-def learn(family, method):
+def backpropagate(family, method):
     """Gradients of everything that trains, after a microbatch."""
     noisy = torch.randn(1, 4, 16, 16, generator=torch.Generator().manual_seed(2))
     conditioning = family.encode_text(["a cat"])
@@ -107,7 +107,7 @@ def test_adapters_train_as_on_plain_weights_of_the_same_numbers(kind, quantizati
     assert torch.allclose(predict(family), before, atol=1e-6)
     for method in methods:
         shake(method)
-    found, wanted = learn(family, methods[0]), learn(other, methods[1])
+    found, wanted = backpropagate(family, methods[0]), backpropagate(other, methods[1])
     assert found.keys() == wanted.keys()
     for name, gradient in wanted.items():
         assert torch.allclose(found[name], gradient, rtol=1e-4, atol=1e-6), name
@@ -195,10 +195,10 @@ def test_on_a_gpu_it_gives_the_processors_numbers_wherever_layers_wait(quantizat
     family = quantized(quantization)
     method = Adapters.attach(family, section("dora"), seed=0)
     shake(method)
-    wanted, gradients = predict(family), learn(family, method)
+    wanted, gradients = predict(family), backpropagate(family, method)
     for held in method.adapters.values():
         held.zero_grad(set_to_none=True)
-    with pretend.accelerator() as card:
+    with pretend.accelerator() as gpu:
         device = torch.device("cuda")
         managed = manage_layers(
             family.layers(),
@@ -209,10 +209,10 @@ def test_on_a_gpu_it_gives_the_processors_numbers_wherever_layers_wait(quantizat
         put_networks(family, method, device, offloaded=managed.offloaded)
         family = replace(family, process=family.process.to(device))
         found = predict(family).cpu()
-        trained = {name: gradient.cpu() for name, gradient in learn(family, method).items()}
+        trained = {name: gradient.cpu() for name, gradient in backpropagate(family, method).items()}
     packed = {own for layer in layers(family).values() for own in (layer.packed, layer.scales)}
     assert bool(managed.offloaded & packed) is bool(offload)
-    assert card.to_device.count > 0
+    assert gpu.to_device.count > 0
     assert torch.equal(found, wanted)
     assert all(torch.equal(trained[name], gradient) for name, gradient in gradients.items())
 

@@ -126,7 +126,7 @@ def noise_of(place, number):
     return torch.randn(4, 8, 8, generator=generator)
 
 
-def drawn_by_hand(family, place, trajectory):
+def latents_by_hand(family, place, trajectory):
     """An image's latents by the documented random numbers."""
     batch = batch_of(family, place)
     return rollout_of(family).generate(
@@ -148,7 +148,7 @@ def test_noise_is_a_function_of_seed_step_position_and_number(family):
     loss, found = gradient_of(
         objective_of(family, algorithms.Draft(last_steps=2)), batch_of(family, 1), weights
     )
-    latents = drawn_by_hand(family, 1, Trajectory((False, True, True), STEPS))
+    latents = latents_by_hand(family, 1, Trajectory((False, True, True), STEPS))
     reward = warm(family, latents)
     assert loss.per_item.item() == pytest.approx(-reward.item(), abs=1e-7)
     assert distance(found, torch.autograd.grad(-reward / 3, weights)) < 1e-6
@@ -163,7 +163,7 @@ def test_draft_lv_averages_the_gradients_of_last_steps_from_the_same_image(famil
     )
     scheduler = exact.scheduler(family.process.settings, "epsilon", steps=STEPS)
     timestep, batch = scheduler.timesteps[-1], batch_of(family, 1)
-    finished = drawn_by_hand(family, 1, Trajectory((False, False, True), STEPS))
+    finished = latents_by_hand(family, 1, Trajectory((False, False, True), STEPS))
     rewards = [warm(family, finished)]
     for number in (STEPS, STEPS + 2):
         level = scheduler.alphas_cumprod[timestep]
@@ -192,30 +192,32 @@ def trajectories(algorithm, steps, count=2000):
 
 @pytest.mark.parametrize("steps", [5, 10])
 def test_the_last_steps_are_sampled_evenly_and_for_each_image(steps):
-    drawn = trajectories(algorithms.AlignPropSteps(), steps)
-    counts = Counter(len(trajectory.trained_steps) for trajectory in drawn)
-    expected = len(drawn) / steps
+    sampled = trajectories(algorithms.AlignPropSteps(), steps)
+    counts = Counter(len(trajectory.trained_steps) for trajectory in sampled)
+    expected = len(sampled) / steps
     # Chi-squared of at most 9 degrees of freedom is above 30 once in 2000 times.
     assert sum((counts[n] - expected) ** 2 / expected for n in range(1, steps + 1)) < 30
-    for trajectory in drawn:
+    for trajectory in sampled:
         count = len(trajectory.trained_steps)
         assert trajectory.trained == (False,) * (steps - count) + (True,) * count
         assert (trajectory.begin, trajectory.end, trajectory.detaches_inputs) == (0, steps, False)
 
 
 def test_refl_predicts_the_image_from_the_one_trained_step():
-    drawn = trajectories(algorithms.ReFL(), 20)
-    assert {trajectory.end for trajectory in drawn} == set(range(15, 20))
-    assert all(trajectory.trained_steps == (trajectory.end,) for trajectory in drawn)
+    sampled = trajectories(algorithms.ReFL(), 20)
+    assert {trajectory.end for trajectory in sampled} == set(range(15, 20))
+    assert all(trajectory.trained_steps == (trajectory.end,) for trajectory in sampled)
 
 
 def test_drtune_trains_steps_apart_with_detached_inputs_up_to_an_early_end():
-    drawn = trajectories(algorithms.DRTune(trained_steps=3, early_stop=0.4), 10)
-    assert {trajectory.end for trajectory in drawn} == {5, 6, 7, 8, 10}
+    sampled = trajectories(algorithms.DRTune(trained_steps=3, early_stop=0.4), 10)
+    assert {trajectory.end for trajectory in sampled} == {5, 6, 7, 8, 10}
     assert all(
-        len(trajectory.trained_steps) == 3 and trajectory.detaches_inputs for trajectory in drawn
+        len(trajectory.trained_steps) == 3 and trajectory.detaches_inputs for trajectory in sampled
     )
-    assert {number for trajectory in drawn for number in trajectory.trained_steps} == set(range(10))
+    assert {number for trajectory in sampled for number in trajectory.trained_steps} == set(
+        range(10)
+    )
 
 
 def test_best_of_n_has_no_trajectories():
@@ -253,10 +255,10 @@ def test_the_anchor_is_the_distance_to_the_base_models_predictions_of_noise(pred
         factor = 1 if prediction == "epsilon" else scheduler.alphas_cumprod[timestep]
         latents = begun_by_hand(family, place)[number]
         one = batch_of(family, place)
-        told = {"conditioning": one.conditioning, "time_ids": one.time_ids}
+        inputs = {"conditioning": one.conditioning, "time_ids": one.time_ids}
         with method.base_model(), torch.no_grad():
-            own = family.predict(latents, timestep[None], **told)
-        mean = factor * (family.predict(latents, timestep[None], **told) - own).square().mean()
+            own = family.predict(latents, timestep[None], **inputs)
+        mean = factor * (family.predict(latents, timestep[None], **inputs) - own).square().mean()
         assert loss.scores[ANCHOR][place].item() == pytest.approx(mean.item(), rel=1e-4)
         chosen.append(number)
         total = total + mean

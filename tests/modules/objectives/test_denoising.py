@@ -9,7 +9,7 @@ from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 from modules.objectives.denoising import Denoising
 from onetrainer.config.objectives.denoising import Denoising as Section
 from tests import tiny
-from tests.batches import SEED, STEP, batch_of, drawn, timesteps_of
+from tests.batches import SEED, STEP, batch_of, standard_noise, timesteps_of
 from tests.each import each
 
 pytestmark = pytest.mark.usefixtures("few_blocks")
@@ -37,7 +37,7 @@ def per_item(family, batch):
 def test_the_loss_is_the_mean_squared_error_of_what_the_model_predicts(name, prediction, zero_snr):
     family = tiny.family(name, prediction=prediction, zero_terminal_snr=zero_snr)
     batch = batch_of(family, (0, 1))
-    latent, noise = drawn("latent", (0, 1)), drawn("noise", (0, 1))
+    latent, noise = standard_noise("latent", (0, 1)), standard_noise("noise", (0, 1))
     timesteps = timesteps_of((0, 1))
     scheduler = DDPMScheduler(
         beta_start=0.00085,
@@ -63,7 +63,7 @@ def test_the_loss_is_the_mean_squared_error_of_what_the_model_predicts(name, pre
     torch.testing.assert_close(loss.value, expected.sum() * 0.25, **tolerance)
 
 
-def test_an_image_has_the_same_loss_whatever_the_microbatch(family):
+def test_an_image_has_the_same_loss_in_any_microbatch(family):
     together = per_item(family, batch_of(family, (0, 1, 2, 3)))
     apart = [per_item(family, batch_of(family, pair)) for pair in ((0, 1), (2, 3))]
     torch.testing.assert_close(together.per_item, torch.cat([a.per_item for a in apart]))

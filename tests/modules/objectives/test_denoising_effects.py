@@ -13,7 +13,7 @@ from modules.objectives.denoising import Denoising
 from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.config.objectives.denoising import Denoising as Section
 from tests import tiny
-from tests.batches import SEED, STEP, batch_of, drawn, generators, timesteps_of
+from tests.batches import SEED, STEP, batch_of, generators, standard_noise, timesteps_of
 
 pytestmark = pytest.mark.usefixtures("few_blocks")
 
@@ -119,7 +119,7 @@ def test_input_perturbation_is_in_what_is_seen_and_not_in_the_target(which, requ
     second = loss(moved, batch, noise={"input_perturbation": 0.1})
     assert torch.equal(first.per_item, second.per_item)  # a prediction of 0: the target alone
     ((noisy, timesteps),), ((other, _),) = plain.asked, moved.asked
-    extra = at(family.process.levels.noise, timesteps) * drawn("input-noise")
+    extra = at(family.process.levels.noise, timesteps) * standard_noise("input-noise")
     torch.testing.assert_close(other - noisy, 0.1 * extra, rtol=0, atol=1e-6)
 
 
@@ -193,9 +193,9 @@ def predictions(trained, batch):
     recorder = _Recorder(trained[2])
     loss(recorder, batch)
     ((noisy, timesteps),) = recorder.asked
-    told = {"time_ids": batch.time_ids}
+    reported = {"time_ids": batch.time_ids}
     with torch.no_grad():
-        return [f.predict(noisy, timesteps, batch.conditioning, **told) for f in trained[::-2]]
+        return [f.predict(noisy, timesteps, batch.conditioning, **reported) for f in trained[::-2]]
 
 
 def beside_base(trained, batch, **fields):
@@ -212,18 +212,18 @@ def test_outside_the_mask_the_base_models_prediction_is_kept(trained, is_cached)
     batch = replace(batch_of(trained[2]), mask=masks())
     own, now = predictions(trained, batch)
     inside, outside = masks(), 1 - masks()
-    expected = ((now - drawn("noise")) ** 2 * (inside + 0.2 * outside)).mean(dim=(1, 2, 3))
+    expected = ((now - standard_noise("noise")) ** 2 * (inside + 0.2 * outside)).mean(dim=(1, 2, 3))
     expected = expected + (3 * outside * (now - own) ** 2).mean(dim=(1, 2, 3))
     shown = batch if is_cached else replace(batch, conditioning=None)
     ours = beside_base(trained, shown, mask={"unmasked_weight": 0.2, "prior_weight": 3.0})
     torch.testing.assert_close(ours.per_item, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_priors_that_are_so_held_are_compared_with_the_base_models_prediction(trained):
+def test_anchored_priors_are_compared_with_the_base_models_prediction(trained):
     """All of them, or an image of which its concept says so whatever other priors do."""
     plain = batch_of(trained[2])
     own, now = predictions(trained, plain)
-    held = ((now - own) ** 2).mean(dim=(1, 2, 3))
+    anchored = ((now - own) ** 2).mean(dim=(1, 2, 3))
     without = loss(trained[0], plain).per_item
     every, one = (True, False, False, True), (False, True, False, False)
     half = {"prior": {"kind": "own_prediction", "weight": 0.5}}
@@ -233,9 +233,9 @@ def test_priors_that_are_so_held_are_compared_with_the_base_models_prediction(tr
         (others, {}, torch.tensor(one), 1.0),
     ):
         ours = beside_base(trained, replace(plain, **fields), **settings)
-        expected = torch.where(places, held, without)
+        expected = torch.where(places, anchored, without)
         torch.testing.assert_close(ours.per_item, expected, rtol=1e-4, atol=1e-5)
-        value = torch.where(places, weight * held, without).sum() * 0.25
+        value = torch.where(places, weight * anchored, without).sum() * 0.25
         torch.testing.assert_close(ours.value, value, rtol=1e-4, atol=1e-5)
 
 

@@ -97,9 +97,9 @@ def test_a_mask_counts_and_its_area_does_not(family, outside):
     mask = torch.zeros(1, 1, 8, 8)
     mask[..., :3] = 1
     batch = batch_of(family, (0,))
-    share = mask + (1 - mask) * outside
+    weight = mask + (1 - mask) * outside
     errors = squares(family, batch)
-    expected = (errors * share).sum(dim=(1, 2, 3)) / (4 * share.sum())
+    expected = (errors * weight).sum(dim=(1, 2, 3)) / (4 * weight.sum())
     found = validation(family, replace(batch, mask=mask), mask={"unmasked_weight": outside})
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 

@@ -39,10 +39,10 @@ def test_where_gradients_are_does_not_matter_to_the_last_bit():
 
 
 def test_norms_in_host_memory_go_to_the_gpu_together_and_the_factor_comes_back_once():
-    with pretend.accelerator() as card:
+    with pretend.accelerator() as gpu:
         mixed = [*gradients(), *gradients("cuda")]
-        before = card.to_device.count
-        card.syncs.clear()
+        before = gpu.to_device.count
+        gpu.syncs.clear()
         clip(mixed, 0.5)
-        assert card.to_device.count - before == 1
-        assert [sync.what for sync in card.syncs] == ["copy to the host"]
+        assert gpu.to_device.count - before == 1
+        assert [sync.what for sync in gpu.syncs] == ["copy to the host"]

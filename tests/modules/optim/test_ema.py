@@ -75,8 +75,8 @@ def test_the_weights_come_back_exactly_and_are_never_the_ema(location, dtype):
 @PLACES
 def test_as_the_weights_data_the_ema_is_neither_copied_nor_rounded(location):
     weight = weight_of(1.0, 2.0, dtype=torch.bfloat16)
-    told = []
-    weight.register_post_accumulate_grad_hook(lambda moved: told.append(moved.dtype))
+    messages = []
+    weight.register_post_accumulate_grad_hook(lambda moved: messages.append(moved.dtype))
     ema = ema_of(weight, decay=0.999, location=location)
     move(weight, 2.0**-6)
     ema.update(1)
@@ -90,7 +90,7 @@ def test_as_the_weights_data_the_ema_is_neither_copied_nor_rounded(location):
     assert torch.equal(weight.detach(), kept)
     # Training goes on as before, with what hangs on the weight.
     (weight * 2).sum().backward()
-    assert told == [torch.bfloat16]
+    assert messages == [torch.bfloat16]
     assert weight.grad.dtype == torch.bfloat16
 
 
@@ -117,8 +117,8 @@ def test_switched_on_later_it_begins_with_the_weights_and_says_so(tmp_path):
     folder = create_run(tmp_path, name="run", config={})
     Training(AdamW(lr=0.01)).run(0, 3).save(folder, 3)
     made = Training(AdamW(lr=0.01), ema=True, seed=1)
-    told = made.checkpoints(folder).restore(newest_record(folder))
-    assert "EMA" in told[0]
+    messages = made.checkpoints(folder).restore(newest_record(folder))
+    assert "EMA" in messages[0]
     assert equal(made.ema.state_dict(), made.snapshot())
 
 

@@ -165,20 +165,20 @@ def test_a_group_counts_a_step_in_which_any_of_its_weights_changed():
     assert [group["step"] for group in made.optimizer.param_groups] == [3, 2]
 
 
-@pytest.mark.parametrize("fused", [True, False], ids=["counted on the card", "counted by the host"])
+@pytest.mark.parametrize("fused", [True, False], ids=["counted on the GPU", "counted by the host"])
 def test_a_step_reads_from_the_gpu_once_and_counts_right_wherever_it_counts(fused):
     # torch's AdamW keeps its count of steps in host memory, unless it is fused.
-    with pretend.accelerator() as card:
+    with pretend.accelerator() as gpu:
         made = Training(AdamW(), precision="fp16", in_backward=True, device=torch.device("cuda"))
         for group in made.optimizer.param_groups:
             group["fused"] = fused
         made.run(0, 2)
         known = statistics(made, "first.weight")
         overflow_in(made, "first.weight")
-        card.syncs.clear()
+        gpu.syncs.clear()
         made.step(3)
         # Not what this test's own images wait for on their way to the GPU.
-        assert [sync.where.split(":")[0] for sync in card.syncs if "tests" not in sync.where] == [
+        assert [sync.where.split(":")[0] for sync in gpu.syncs if "tests" not in sync.where] == [
             "modules/optim/fused_backward.py"
         ]
         counts = {n: float(made.optimizer.state[w]["step"]) for n, w in made.weights.items()}

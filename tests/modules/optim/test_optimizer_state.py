@@ -85,8 +85,8 @@ def test_the_estimate_of_the_rate_is_taken_up_and_reported(folder):
 
 def test_another_optimizer_starts_again_and_says_so(folder):
     Training(AdamW()).run(0, 3).save(folder, 3)
-    other, told = resumed(folder, Lion())
-    assert "AdamW" in told[0]
+    other, messages = resumed(folder, Lion())
+    assert "AdamW" in messages[0]
     assert not other.optimizer.state
     other.run(3, 4)
 
@@ -109,18 +109,18 @@ def test_settings_that_shape_what_is_remembered_start_again_and_say_so(
     folder, before, after, named
 ):
     Training(before).run(0, 3).save(folder, 3)
-    other, told = resumed(folder, after)
-    assert len(told) == 1
-    assert f"({named})" in told[0]
-    assert "reset" in told[0]
+    other, messages = resumed(folder, after)
+    assert len(messages) == 1
+    assert f"({named})" in messages[0]
+    assert "reset" in messages[0]
     assert not other.optimizer.state
     other.run(3, 5)
 
 
 def test_settings_that_are_only_larger_or_smaller_keep_what_is_remembered(folder):
     Training(Adafactor(beta1=0.9)).run(0, 3).save(folder, 3)
-    other, told = resumed(folder, Adafactor(beta1=0.8, beta2=0.9, weight_decay=0.1))
-    assert told == []
+    other, messages = resumed(folder, Adafactor(beta1=0.8, beta2=0.9, weight_decay=0.1))
+    assert messages == []
     assert other.optimizer.state
     other.run(3, 5)
 
@@ -165,7 +165,7 @@ def test_progress_belongs_to_names_and_not_to_places():
         assert equal(other.state[weight], optimizer.state[weights[name]])
 
 
-def test_shared_tensors_are_saved_once_and_stay_shared(folder):
+def test_tied_tensors_are_saved_once_and_stay_tied(folder):
     section = next(section for section in SECTIONS if section.kind == "adamw8bit")
     made = Training(section).run(0, 1)
     tensors, _ = made.progress.save()

@@ -12,7 +12,7 @@ from tests.each import each
 BF16_STEP = 2.0**-7  # between 1 and 2
 
 
-def drawn(value, count=20_000, seed=0):
+def rounded(value, count=20_000, seed=0):
     generator = torch.Generator().manual_seed(seed)
     return round_stochastically(torch.full((count,), value), generator)
 
@@ -27,28 +27,28 @@ def neighbors(value):
 @each("value", [1.001, -1.001, 1.9999, -3.14159, 1e-4, 2.71e-30, -6.02e23])
 def test_the_mean_is_the_value_and_no_sample_leaves_its_neighbors(value):
     value = float(torch.tensor(value))
-    draws = drawn(value).double()
+    samples = rounded(value).double()
     low, high = neighbors(value)
-    assert set(draws.unique().tolist()) == {low, high}
+    assert set(samples.unique().tolist()) == {low, high}
     # Of n trials with probability p the mean errs by sqrt(p (1 - p) / n) of a step; five of these.
-    share = (value - low) / (high - low)
-    stray = math.sqrt(share * (1 - share) / len(draws)) * (high - low)
-    assert abs(float(draws.mean()) - value) < 5 * stray
+    fraction = (value - low) / (high - low)
+    stray = math.sqrt(fraction * (1 - fraction) / len(samples)) * (high - low)
+    assert abs(float(samples.mean()) - value) < 5 * stray
 
 
 @each("value", [0.0, -0.0, 1.0, -1.0 - BF16_STEP, 2.0**-126, math.inf, -math.inf])
 def test_what_bfloat16_can_represent_is_kept(value):
-    draws = drawn(value, count=100)
-    assert set(draws.tolist()) == {value}
-    assert math.copysign(1, draws[0]) == math.copysign(1, value)
+    samples = rounded(value, count=100)
+    assert set(samples.tolist()) == {value}
+    assert math.copysign(1, samples[0]) == math.copysign(1, value)
 
 
-def test_nan_stays_nan_whatever_its_bits():
+def test_nan_stays_nan_for_all_of_its_bits():
     bits = torch.tensor([0x7FFFFFFF, 0x7FC00000, 0x7F800001, -1], dtype=torch.int32)
-    draws = round_stochastically(
+    samples = round_stochastically(
         bits.view(torch.float32).repeat(1000), torch.Generator().manual_seed(0)
     )
-    assert bool(torch.isnan(draws).all())
+    assert bool(torch.isnan(samples).all())
 
 
 def test_every_weight_and_step_and_seed_has_other_chances_and_each_the_same_again():

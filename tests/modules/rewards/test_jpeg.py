@@ -20,19 +20,19 @@ from tests.each import each
 
 def varied(number, *, side=64, seed=0):
     """Noise from pink to nearly white, from gray to colored, from pale to harsh: 8-bit levels."""
-    draws = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     frequency = torch.fft.fftfreq(side, dtype=torch.float64)
     radius = (frequency[:, None] ** 2 + frequency**2).sqrt()
     radius[0, 0] = 1 / side
     made = []
     for _ in range(number):
-        slope, tint, strength = torch.rand(3, generator=draws).tolist()
-        noise = torch.randn(4, side, side, generator=draws, dtype=torch.float64)
+        slope, tint, strength = torch.rand(3, generator=generator).tolist()
+        noise = torch.randn(4, side, side, generator=generator, dtype=torch.float64)
         spectrum = torch.fft.fft2(noise) * radius ** -(0.3 + 2.5 * slope)
         layers = torch.fft.ifft2(spectrum).real
         layers = layers / layers.std(dim=(1, 2), keepdim=True)
         mixed = (1 - tint) * layers[:1] + tint * layers[1:]
-        middle = 0.2 + 0.6 * torch.rand(3, 1, 1, generator=draws)
+        middle = 0.2 + 0.6 * torch.rand(3, 1, 1, generator=generator)
         made.append((0.02 + 0.35 * strength) * mixed + middle)
     return (torch.stack(made).clamp(0, 1) * 255).round().float() / 255
 
@@ -83,8 +83,8 @@ def test_following_the_gradient_makes_the_true_file_smaller():
 
 
 def test_gradient_equals_differences_of_the_values_also_beyond_whole_blocks():
-    draws = torch.Generator().manual_seed(0)
-    shown = torch.rand(2, 3, 9, 11, generator=draws, dtype=torch.float64, requires_grad=True)
+    generator = torch.Generator().manual_seed(0)
+    shown = torch.rand(2, 3, 9, 11, generator=generator, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: smooth_bits(x, 80), shown, atol=1e-7)
 
 

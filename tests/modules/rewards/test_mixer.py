@@ -54,8 +54,8 @@ def test_total_is_the_weighted_sum_in_spreads_from_the_bases_mean():
     assert scores.total.tolist() == pytest.approx(expected, rel=1e-12)
     plain = [[10 * color[place] for color in THREE] for place in (0, 1, 2, 2)]
     assert list(scores.by_name) == ["red", "green", "blue", "monitored"]
-    for told, wanted in zip(scores.by_name.values(), plain, strict=True):
-        assert told.tolist() == pytest.approx(wanted, rel=1e-12)
+    for reported, wanted in zip(scores.by_name.values(), plain, strict=True):
+        assert reported.tolist() == pytest.approx(wanted, rel=1e-12)
 
 
 def test_gradient_ends_beyond_the_target_in_the_direction_that_is_wanted():

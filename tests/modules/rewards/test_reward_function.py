@@ -130,7 +130,7 @@ def test_what_a_function_does_to_its_images_is_its_own_copy(make):
     assert torch.equal(shown, kept)
 
 
-def test_files_beside_it_can_be_imported_and_the_search_path_is_left_alone(make, tmp_path):
+def test_files_next_to_it_can_be_imported_and_the_search_path_is_left_alone(make, tmp_path):
     (tmp_path / "beside_own_reward.py").write_text("VALUE = 7\n")
     before = list(sys.path)
     own = make("from beside_own_reward import VALUE\ndef score(p, q): return [VALUE, VALUE]\n")

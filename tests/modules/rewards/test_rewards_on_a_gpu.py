@@ -47,8 +47,8 @@ def scored(section, device, waits=lambda: []):
 def test_on_a_gpu_scores_are_the_same_and_nothing_waits(models, kind):
     section = Section(reward=kind, model=str(models[kind]))
     plain = scored(section, "cpu")
-    with pretend.accelerator() as card:
-        found = scored(section, "cuda", lambda: card.syncs)
+    with pretend.accelerator() as gpu:
+        found = scored(section, "cuda", lambda: gpu.syncs)
     assert torch.equal(found[0], plain[0])
     assert torch.equal(found[1], plain[1])
     assert found[2] == []

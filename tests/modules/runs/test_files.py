@@ -42,7 +42,7 @@ def finished(config, changes):
     return folder
 
 
-def told(path):
+def reported(path):
     with safe_open(path, framework="np") as file:
         return file.metadata()
 
@@ -65,7 +65,7 @@ EMBEDDING = {"method": {"kind": "embedding"}, **WORDS}
 def test_every_methods_file_says_what_it_is_and_whose_names_it_has(
     config, changes, architecture, code
 ):
-    fields = told(finished(config, changes).output / "my-lora.safetensors")
+    fields = reported(finished(config, changes).output / "my-lora.safetensors")
     assert fields["modelspec.architecture"] == architecture
     assert fields["modelspec.implementation"] == code
     # A VAE predicts no noise and reads no prompt.
@@ -74,9 +74,9 @@ def test_every_methods_file_says_what_it_is_and_whose_names_it_has(
     assert fields.get("modelspec.encoder_layer") == ("2" if reads else None)
 
 
-def test_an_embedding_beside_a_lora_is_a_file_of_its_own_kind(config):
+def test_an_embedding_trained_with_a_lora_is_a_file_of_its_own_kind(config):
     output = finished(config, LORA | WORDS | {"output": {"lora_naming": "diffusers"}}).output
-    fields = [told(output / name) for name in ("my-lora.safetensors", "my-lora-w.safetensors")]
+    fields = [reported(output / name) for name in ("my-lora.safetensors", "my-lora-w.safetensors")]
     assert [field["modelspec.architecture"] for field in fields] == [
         f"{SD1}/lora",
         f"{SD1}/textual-inversion",
@@ -100,7 +100,7 @@ def test_the_file_of_bf16_weights_holds_their_average_in_float32(config, kind, p
     file = folder.output / "my-lora" / inside / "diffusion_pytorch_model.safetensors"
     written = load_file(file)
     # A folder has metadata in its configs alone.
-    assert told(file) == {"format": "pt"}
+    assert reported(file) == {"format": "pt"}
     assert file.with_name("config.json").is_file()
     for name, expected in average.items():
         assert weights[name].dtype == torch.bfloat16

@@ -82,13 +82,13 @@ def test_the_thumbnail_is_the_first_sample_of_the_last_step(finished):
 
 
 def test_the_run_can_be_repeated_from_its_file(config, finished):
-    told = json.loads(metadata_of(finished)["onetrainer_config"])
+    reported = json.loads(metadata_of(finished)["onetrainer_config"])
     run = json.loads(finished.config.read_text())
     for section, name in [("model", "path"), ("data", "folder"), ("data", "cache_folder"),
                           ("output", "folder")]:  # fmt: skip
-        assert told[section][name] == ""
-        told[section][name] = run[section][name]
-    assert resolve(told, source="the file") == resolve(run, source="the run")
+        assert reported[section][name] == ""
+        reported[section][name] = run[section][name]
+    assert resolve(reported, source="the file") == resolve(run, source="the run")
 
 
 def test_no_path_and_no_name_of_a_file_is_in_the_bytes(finished):
@@ -109,11 +109,14 @@ def test_a_file_says_no_more_than_it_is_to(config):
     naming = {"lora_naming": "diffusers"}
     folder = runs.new_run(config, training={"steps": 3}, metadata=less, output=naming)
     assert train(folder) == 0
-    told = metadata_of(folder)
-    assert (told["modelspec.implementation"], told["ss_network_alpha"]) == ("diffusers", "4")
+    reported = metadata_of(folder)
+    assert (reported["modelspec.implementation"], reported["ss_network_alpha"]) == (
+        "diffusers",
+        "4",
+    )
     assert (folder.samples / "step-000003-00.thumb.jpg").is_file()
     left_out = {"modelspec.thumbnail", "onetrainer_config", "onetrainer_dataset"}
-    assert not told.keys() & {*left_out, "ss_tag_frequency", "ss_bucket_info", "modelspec.date"}
+    assert not reported.keys() & {*left_out, "ss_tag_frequency", "ss_bucket_info", "modelspec.date"}
 
 
 def task(kind, **given):
@@ -132,27 +135,27 @@ def test_only_a_planned_sample_becomes_the_thumbnail(tmp_path):
 
 
 def test_only_the_finished_file_has_a_thumbnail(tmp_path):
-    told = []
+    reported = []
     saving = task(
         SaveTask,
         section=Output(),
         folder=RunFolder(tmp_path),
         method=SimpleNamespace(export=lambda path, options: [path]),
         exported=SimpleNamespace(for_files=nullcontext),
-        metadata=lambda step, thumbnail: told.append((step, thumbnail)) or {},
+        metadata=lambda step, thumbnail: reported.append((step, thumbnail)) or {},
         thumbnail=lambda step: b"jpeg",
     )
     saving.export(3, is_final=False)
     saving.export(6, is_final=True)
-    assert told == [(3, None), (6, b"jpeg")]
+    assert reported == [(3, None), (6, b"jpeg")]
 
 
 def test_the_hashes_are_of_what_stands_behind_the_header(finished):
-    data, told = data_of(finished), metadata_of(finished)
+    data, reported = data_of(finished), metadata_of(finished)
     digest = hashlib.sha256(data[8 + int.from_bytes(data[:8], "little") :]).hexdigest()
-    assert told["modelspec.hash_sha256"] == f"0x{digest}"
-    assert told["sshs_model_hash"] == digest
-    assert len(told["sshs_legacy_hash"]) == 8
+    assert reported["modelspec.hash_sha256"] == f"0x{digest}"
+    assert reported["sshs_model_hash"] == digest
+    assert len(reported["sshs_legacy_hash"]) == 8
 
 
 def test_the_header_is_plain_utf_8(finished):

@@ -81,7 +81,7 @@ def with_peft(base):
     return unet, list(adapters.values())
 
 
-def draw(purpose, step, position, shape):
+def standard_noise(purpose, step, position, shape):
     return torch.randn(shape, generator=seeds.generator(SEED, purpose, step, position))
 
 
@@ -102,11 +102,12 @@ def reference_losses(base, config):
         shape = (4, 8, 8)
         latents = torch.cat(
             [
-                (posteriors[i].mean + posteriors[i].std * draw("latent", step, p, shape)) * scale
+                (posteriors[i].mean + posteriors[i].std * standard_noise("latent", step, p, shape))
+                * scale
                 for p, i in enumerate(picked)
             ]
         )
-        noise = torch.stack([draw("noise", step, p, shape) for p in range(len(picked))])
+        noise = torch.stack([standard_noise("noise", step, p, shape) for p in range(len(picked))])
         timesteps = torch.cat(
             [
                 torch.randint(0, 1000, (1,), generator=seeds.generator(SEED, "timestep", step, p))

@@ -86,7 +86,7 @@ def crash_in(monkeypatch):
     return crash
 
 
-def told(folder, kind):
+def reported(folder, kind):
     return [event for event in runs.events_of(folder) if isinstance(event, kind)]
 
 
@@ -100,11 +100,11 @@ def essence(folder):
 
 
 def test_a_run_reports_every_step_once_and_leaves_its_files(straight):
-    assert [event.step for event in told(straight, Progress)] == [1, 2, 3, 4, 5, 6]
-    assert [event.step for event in told(straight, Sample)] == [0, 2, 4, 6]
-    assert [event.step for event in told(straight, Checkpoint)] == [3, 6]
-    assert told(straight, Finished)[0].outputs == ["output/my-lora.safetensors"]
-    for event in told(straight, Sample):
+    assert [event.step for event in reported(straight, Progress)] == [1, 2, 3, 4, 5, 6]
+    assert [event.step for event in reported(straight, Sample)] == [0, 2, 4, 6]
+    assert [event.step for event in reported(straight, Checkpoint)] == [3, 6]
+    assert reported(straight, Finished)[0].outputs == ["output/my-lora.safetensors"]
+    for event in reported(straight, Sample):
         assert (straight.path / event.path).is_file()
 
 
@@ -120,13 +120,13 @@ def test_a_second_run_gives_the_same_bytes(config, straight):
 def test_a_killed_run_resumes_to_the_same_bytes(config, straight, at_a_moment):
     folder = runs.new_run(config)
     assert at_a_moment("kill 5", folder) == -signal.SIGKILL
-    assert [event.step for event in told(folder, Progress)] == [1, 2, 3, 4, 5]
+    assert [event.step for event in reported(folder, Progress)] == [1, 2, 3, 4, 5]
     assert runs.finish(folder) == 0
     assert lora(folder) == lora(straight)
     assert essence(folder) == essence(straight)
 
 
-def test_a_run_that_dies_before_a_checkpoint_begins_anew(config, straight, crash_in):
+def test_a_run_that_dies_before_a_checkpoint_begins_again(config, straight, crash_in):
     folder = runs.new_run(config)
     crash_in(folder, 2)
     assert train(folder) == 0
@@ -146,14 +146,14 @@ def test_a_run_killed_while_it_saves_resumes_to_the_same_weights(config, straigh
 def test_a_paused_run_frees_the_device_and_goes_on(config, straight, at_a_moment):
     folder = runs.new_run(config)
     assert at_a_moment("pause 1", folder) == 3
-    (stopped,) = told(folder, Stopped)
+    (stopped,) = reported(folder, Stopped)
     assert (stopped.step, stopped.reason) == (2, "pause")
     assert folder.checkpoint(stopped.step).is_dir()
     assert not list(folder.output.iterdir())
     assert runs.finish(folder) == 0
     assert lora(folder) == lora(straight)
-    assert [event.step for event in told(folder, Progress)] == [1, 2, 3, 4, 5, 6]
-    assert told(folder, Started)[-1].step == stopped.step
+    assert [event.step for event in reported(folder, Progress)] == [1, 2, 3, 4, 5, 6]
+    assert reported(folder, Started)[-1].step == stopped.step
 
 
 def test_stop_leaves_the_file_as_trained_so_far_and_save_now_too(config):
@@ -166,7 +166,7 @@ def test_stop_leaves_the_file_as_trained_so_far_and_save_now_too(config):
     runs.wait_until(lambda: any(isinstance(e, Sample) and e.step for e in run.poll().events))
     run.send("stop")
     assert run.wait(runs.DEADLINE) == 3
-    (stopped,) = told(folder, Stopped)
+    (stopped,) = reported(folder, Stopped)
     assert (folder.path / stopped.outputs[0]).is_file()
     assert f"{stopped.step:06d}" in stopped.outputs[0]
     run.poll()
@@ -201,13 +201,13 @@ def test_a_second_worker_is_turned_away_and_the_first_not_disturbed(config):
     assert "another process" in second.stderr
     assert first.is_alive
     first.kill()
-    assert len(told(folder, Started)) == 1
+    assert len(reported(folder, Started)) == 1
 
 
 def test_a_base_model_that_is_gone_is_one_message_and_exit_code_2(config):
     folder = runs.new_run(config, model={"path": str(config.parent / "gone")})
     assert runs.finish(folder) == 2
-    (failed,) = told(folder, Failed)
+    (failed,) = reported(folder, Failed)
     assert failed.kind == "user"
     assert "gone" in failed.what
     assert "Traceback" not in folder.log.read_text()
@@ -265,12 +265,12 @@ def test_a_changed_config_counts_and_is_reported_once(config):
     folder.config.write_text(json.dumps(changed))
     before = load_file(folder.output / "my-lora.safetensors")
     assert train(folder) == 0
-    assert [event.step for event in told(folder, Progress)] == [1, 2, 3, 4, 5]
-    assert told(folder, Progress)[-1].lr <= 1e-30
+    assert [event.step for event in reported(folder, Progress)] == [1, 2, 3, 4, 5]
+    assert reported(folder, Progress)[-1].lr <= 1e-30
     after = load_file(folder.output / "my-lora.safetensors")
     assert all(torch.equal(after[name], value) for name, value in before.items())
-    assert [e.text for e in told(folder, Warned)].count(told(folder, Warned)[0].text) == 1
-    assert "config.json has changed" in told(folder, Warned)[0].text
+    assert [e.text for e in reported(folder, Warned)].count(reported(folder, Warned)[0].text) == 1
+    assert "config.json has changed" in reported(folder, Warned)[0].text
     changed["training"]["steps"] = 4
     folder.config.write_text(json.dumps(changed))
     with pytest.raises(UserError, match="the run has made 5"):
@@ -289,15 +289,15 @@ def test_changed_images_are_reported_and_unreadable_ones_once_however_often_it_r
     folder = runs.new_run(config, data={"folder": str(images)}, training={"steps": 1})
     for _ in range(2):
         assert train(folder) == 0
-    warned = " ".join(event.text for event in told(folder, Warned))
-    summary = " ".join(told(folder, Finished)[-1].summary)
+    warned = " ".join(event.text for event in reported(folder, Warned))
+    summary = " ".join(reported(folder, Finished)[-1].summary)
     for name in ("cut.png", "no picture.jpg"):
         assert (warned.count(name), name in summary) == (1, True)
     assert "Trained on 4 images" in summary
     (images / "picture-0.txt").write_text("another caption")
     folder.config.write_text(folder.config.read_text().replace('"steps": 1', '"steps": 2'))
     assert train(folder) == 0
-    assert "captions have changed" in " ".join(event.text for event in told(folder, Warned))
+    assert "captions have changed" in " ".join(event.text for event in reported(folder, Warned))
 
 
 def test_a_stop_during_sampling_is_quick_and_resume_makes_the_rest(config, straight, monkeypatch):
@@ -316,15 +316,15 @@ def test_a_stop_during_sampling_is_quick_and_resume_makes_the_rest(config, strai
     monkeypatch.undo()
     folder.commands.write_bytes(b"")
     assert train(folder) == 0
-    drawn = [(event.step, event.prompt_index) for event in told(folder, Sample)]
-    assert drawn == [(step, index) for step in (0, 2, 4, 6) for index in range(4)]
+    sampled = [(event.step, event.prompt_index) for event in reported(folder, Sample)]
+    assert sampled == [(step, index) for step in (0, 2, 4, 6) for index in range(4)]
     assert weights(folder) == weights(straight)
 
 
 def test_what_is_asked_while_the_worker_loads_counts(config, at_a_moment):
     folder = runs.new_run(config, training={"steps": 10_000})
     assert at_a_moment("hear 0", folder, "pause") == 3
-    assert told(folder, Stopped)[0].step == 0
+    assert reported(folder, Stopped)[0].step == 0
 
 
 def test_a_disk_that_fills_up_is_one_message(config, monkeypatch):
@@ -342,4 +342,4 @@ def test_a_disk_that_fills_up_is_one_message(config, monkeypatch):
         train(folder)
     monkeypatch.undo()
     assert folder.events.read_bytes().endswith(b"\n")
-    assert [event.step for event in told(folder, Progress)] == [1, 2, 3]
+    assert [event.step for event in reported(folder, Progress)] == [1, 2, 3]

@@ -40,7 +40,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def looks(folder):
+def evaluations(folder):
     return [event for event in runs.events_of(folder) if isinstance(event, Evaluated)]
 
 
@@ -50,38 +50,41 @@ def finished(folder):
     return event
 
 
-def test_the_run_ends_early_as_hacked(looks, finished):
-    assert [look.verdict for look in looks[:2]] == ["first", "improving"]
-    assert [look.stops for look in looks] == [*[False] * (len(looks) - 1), True]
-    assert looks[-1].verdict == "hacking"
-    assert "exploit the reward" in looks[-1].message
-    assert finished.step == looks[-1].step < STEPS
+def test_the_run_ends_early_as_hacked(evaluations, finished):
+    assert [evaluation.verdict for evaluation in evaluations[:2]] == ["first", "improving"]
+    assert [evaluation.stops for evaluation in evaluations] == [
+        *[False] * (len(evaluations) - 1),
+        True,
+    ]
+    assert evaluations[-1].verdict == "hacking"
+    assert "exploit the reward" in evaluations[-1].message
+    assert finished.step == evaluations[-1].step < STEPS
     assert any("The guard stopped it" in line for line in finished.summary)
 
 
-def test_the_best_is_from_before_anything_was_wrong(folder, looks):
+def test_the_best_is_from_before_anything_was_wrong(folder, evaluations):
     section = resolve(load_document(folder.config), source="config").objective
     prompts = section.evaluation.prompts.splitlines()
     files = MeasurementFiles(
-        folder.rewards, SCORES, grid=grid_of(section, prompts), until=looks[-1].step
+        folder.rewards, SCORES, grid=grid_of(section, prompts), until=evaluations[-1].step
     )
     history = list(files.by_step.values())
     found = _findings(history, monitored={"reference": 1.0}, settings=section.evaluation)
     pairs = zip(history, found, strict=True)
     wrong = [evaluation.step for evaluation, finding in pairs if finding.is_suspicious]
-    assert len(history) == len(looks)
-    assert 0 < looks[-1].best_step < wrong[0] < looks[-1].step
-    by_step = {look.step: look.reward for look in looks}
+    assert len(history) == len(evaluations)
+    assert 0 < evaluations[-1].best_step < wrong[0] < evaluations[-1].step
+    by_step = {evaluation.step: evaluation.reward for evaluation in evaluations}
     before = [by_step[step] for step in by_step if step < wrong[0]]
-    assert by_step[looks[-1].best_step] == max(before) < by_step[wrong[0]]
+    assert by_step[evaluations[-1].best_step] == max(before) < by_step[wrong[0]]
 
 
-def test_the_file_of_the_best_has_the_weights_of_its_evaluation(folder, looks, finished):
+def test_the_file_of_the_best_has_the_weights_of_its_evaluation(folder, evaluations, finished):
     assert finished.outputs == [
         "output/demo-alignprop-best.safetensors",
         "output/demo-alignprop.safetensors",
     ]
-    kept = load_file(folder.checkpoint(looks[-1].best_step) / "weights.safetensors")
+    kept = load_file(folder.checkpoint(evaluations[-1].best_step) / "weights.safetensors")
     best, last = (load_file(folder.path / path) for path in finished.outputs)
     assert kept
     assert kept.keys() == {name for name in best if not name.endswith(".alpha")}

@@ -64,7 +64,7 @@ def after(step, happen, monkeypatch):
     monkeypatch.setattr(job, "assemble", assemble)
 
 
-def told(folder, kind):
+def reported(folder, kind):
     return [event for event in runs.events_of(folder) if isinstance(event, kind)]
 
 
@@ -75,7 +75,7 @@ def lora(folder):
 def essence(folder, *kinds):
     return [
         (event.step, event.loss, event.lr) if isinstance(event, Progress) else event
-        for event in told(folder, kinds)
+        for event in reported(folder, kinds)
     ]
 
 
@@ -88,12 +88,12 @@ def test_the_run_goes_on_to_the_same_bytes(config, straight, step, kinds, monkey
     assert len(starts) == 2  # all that is damaged is encoded again at once
     assert lora(folder) == lora(straight)
     assert essence(folder, Progress, Sample) == essence(straight, Progress, Sample)
-    assert "was removed or damaged; it was encoded again" in told(folder, Warned)[0].text
-    assert told(folder, Checkpoint)[0].step == (step or 3)
-    assert len(told(folder, Finished)) == 1
+    assert "was removed or damaged; it was encoded again" in reported(folder, Warned)[0].text
+    assert reported(folder, Checkpoint)[0].step == (step or 3)
+    assert len(reported(folder, Finished)) == 1
 
 
-def test_what_was_trained_is_kept_where_nothing_can_be_made_anew(config, monkeypatch):
+def test_what_was_trained_is_kept_where_nothing_can_be_made_again(config, monkeypatch):
     folder = new_run(config)
 
     def refuse(*_, **__):
@@ -119,4 +119,4 @@ def test_what_is_lost_again_at_once_ends_the_run_with_a_message(config, monkeypa
     monkeypatch.setattr(job, "assemble", assemble)
     with pytest.raises(UserError, match="removed or damaged"):
         train(folder)
-    assert told(folder, Progress) == []
+    assert reported(folder, Progress) == []

@@ -47,7 +47,7 @@ def weights(folder):
     return load_file(folder.checkpoint(STEPS) / "weights.safetensors")
 
 
-def assert_same_on_a_card(project, case, **changes):
+def assert_same_on_gpu(project, case, **changes):
     """Trains on the processor and on a pretended GPU; gives the events of the latter."""
     plain = new_run(project, case, "cpu", **changes)
     assert train(plain) == 0
@@ -64,7 +64,7 @@ def test_sdxl_is_validated_and_sampled_after_latents_and_captions_were_cached(
     projects, offload_device
 ):
     case = table.Case("sdxl", "dora", "plain", "bf16")
-    events = assert_same_on_a_card(
+    events = assert_same_on_gpu(
         projects["sdxl"],
         case,
         method=tiny.encoders(train=False),
@@ -94,7 +94,7 @@ IN_BACKWARD = {
 }
 # Between steps there is an evaluation, which waits for its results.
 _WATCHED = table.REWARDED["objective"]["evaluation"] | {"every": 10 * STEPS}
-LOOKS_LATE = {"objective": table.REWARDED["objective"] | {"evaluation": _WATCHED}}
+EVALUATES_LATE = {"objective": table.REWARDED["objective"] | {"evaluation": _WATCHED}}
 STEP_CASES = {
     "lora": (table.Case("sdxl", "lora", "rich", "bf16"), {}),
     "no cache": (table.Case("sd15", "lora", "plain", "bf16", "uncached"), {}),
@@ -106,7 +106,7 @@ STEP_CASES = {
     "checkpointed": (table.Case("sd15", "lora", "plain", "bf16"), CHECKPOINTED),
     "offloaded": (table.Case("sd15", "lora", "plain", "bf16"), OFFLOADED),
     "in backward": (table.Case("sd15", "full-bf16", "plain", "bf16"), IN_BACKWARD),
-    "rewards": (table.Case("sd15", "lora-and-embedding", "reward", "bf16"), LOOKS_LATE),
+    "rewards": (table.Case("sd15", "lora-and-embedding", "reward", "bf16"), EVALUATES_LATE),
     # It computes with the model's original weights in between, which are in host memory.
     "own prediction": (table.Case("sd15", "full-bf16", "rich", "bf16"), {}),
 }
@@ -116,17 +116,17 @@ QUIET = {"sampling": {"at_end": False}, "validation": {"use": False}, "output": 
 def syncs_in_steps(monkeypatch, folder):
     """What the host waited for between the first step's beginning and the last one's end."""
     marks = []
-    with pretend.accelerator() as card:
+    with pretend.accelerator() as gpu:
         do_tasks, begin = Trainer._run_due_tasks, reporter.Reporter.start_clock
 
         def started(self, step):
             begin(self, step)
-            marks.append(len(card.syncs))
+            marks.append(len(gpu.syncs))
 
         def ended(self, step):
-            marks.append(len(card.syncs))
+            marks.append(len(gpu.syncs))
             do_tasks(self, step)
-            marks.append(len(card.syncs))
+            marks.append(len(gpu.syncs))
 
         monkeypatch.setattr(reporter.Reporter, "start_clock", started)
         monkeypatch.setattr(Trainer, "_run_due_tasks", ended)
@@ -134,7 +134,7 @@ def syncs_in_steps(monkeypatch, folder):
         monkeypatch.setattr(reporter, "_MAX_UNREAD_SECONDS", float("inf"))
         assert train(folder) == 0
     pairs = zip(marks[:-1:2], marks[1::2], strict=True)
-    return [sync for first, last in pairs for sync in card.syncs[first:last]]
+    return [sync for first, last in pairs for sync in gpu.syncs[first:last]]
 
 
 FEW_STEP_CASES = ("full", "offloaded", "rewards")
@@ -142,7 +142,7 @@ IN_LONG = [pytest.param(n, marks=pytest.mark.long) for n in STEP_CASES if n not 
 
 
 @pytest.mark.parametrize("name", [*FEW_STEP_CASES, *IN_LONG])
-def test_no_step_waits_for_the_card(projects, monkeypatch, name):
+def test_no_step_waits_for_the_gpu(projects, monkeypatch, name):
     case, changes = STEP_CASES[name]
     folder = new_run(projects[case.family], case, "cuda", **(QUIET | changes))
     assert syncs_in_steps(monkeypatch, folder) == []
@@ -187,7 +187,7 @@ def test_full_fine_tuning_waits_once_for_the_gradients_of_each_layer_that_waits(
         ("copy to the host", "modules/optim/clipping.py"): STEPS,
     }
     if not prefetch:
-        expected["copy to the card", "modules/memory/layers/transfer.py"] = STEPS * 2 * weights
+        expected["copy to the GPU", "modules/memory/layers/transfer.py"] = STEPS * 2 * weights
     assert waits == expected
 
 
@@ -202,10 +202,10 @@ def test_losses_are_read_once_in_eight_steps(projects, monkeypatch):
 def test_residency_alone_moves_networks(projects):
     case = table.Case("sd15", "lora-and-embedding", "plain", "fp32")
     folder = new_run(projects["sd15"], case, "cuda")
-    with pretend.accelerator() as card:
+    with pretend.accelerator() as gpu:
         assert train(folder) == 0
-    assert card.module_moves
-    assert all(place.startswith("modules/memory/residency.py") for place in card.module_moves)
+    assert gpu.module_moves
+    assert all(place.startswith("modules/memory/residency.py") for place in gpu.module_moves)
 
 
 def test_automatic_checkpointing_is_decided_before_the_model_is_loaded(projects):

@@ -63,7 +63,7 @@ def weights_of(folder, step=6):
     return load_file(folder.checkpoint(step) / "weights.safetensors")
 
 
-def told(folder, kind):
+def reported(folder, kind):
     return [event for event in runs.events_of(folder) if isinstance(event, kind)]
 
 
@@ -83,46 +83,46 @@ def straight(config):
 
 
 def test_each_step_reports_its_rewards(straight):
-    steps = told(straight, Rewarded)
+    steps = reported(straight, Rewarded)
     assert [event.step for event in steps] == [1, 2, 3, 4, 5, 6]
     for event in steps:
         assert event.images == 2
         assert event.by_name.keys() == {"color", "contrast"}
         assert event.spread > 0
         assert 1 <= event.last_steps <= 2
-    by_step = {event.step: event.loss for event in told(straight, Progress)}
+    by_step = {event.step: event.loss for event in reported(straight, Progress)}
     assert all(by_step[event.step] == pytest.approx(-event.reward) for event in steps)
 
 
 def test_evaluations_are_reported_with_their_images(straight):
-    looks = told(straight, Evaluated)
-    assert [look.step for look in looks] == [0, 3, 6]
-    assert looks[0].verdict == "first"
-    assert looks[0].reward == pytest.approx(0, abs=1e-5)  # in units of its own scores
-    for look in looks:
-        assert [(one["prompt"], one["seed"]) for one in look.images] == [
+    evaluations = reported(straight, Evaluated)
+    assert [evaluation.step for evaluation in evaluations] == [0, 3, 6]
+    assert evaluations[0].verdict == "first"
+    assert evaluations[0].reward == pytest.approx(0, abs=1e-5)  # in units of its own scores
+    for evaluation in evaluations:
+        assert [(one["prompt"], one["seed"]) for one in evaluation.images] == [
             (prompt, seed) for prompt in ("a fox", "a boat") for seed in (0, 1)
         ]
-        for one in look.images:
+        for one in evaluation.images:
             with Image.open(straight.path / one["path"]) as image:
                 assert image.size == (64, 64)
             assert one["rewards"].keys() == {"", "color", "contrast"}
-        assert {"contrast", "saturation", "diversity", "distance"} <= look.drift.keys()
-    assert looks[0].drift["distance"] == 0
-    assert looks[-1].drift["distance"] > 0
-    assert looks[-1].reward > looks[0].reward
+        assert {"contrast", "saturation", "diversity", "distance"} <= evaluation.drift.keys()
+    assert evaluations[0].drift["distance"] == 0
+    assert evaluations[-1].drift["distance"] > 0
+    assert evaluations[-1].reward > evaluations[0].reward
 
 
 def test_a_killed_run_goes_on_bit_for_bit(config, straight, at_a_moment):
     folder = reward_run(config)
     assert at_a_moment("kill 4", folder) == -signal.SIGKILL
-    assert [one.step for one in told(folder, Checkpoint)] == [3]
-    assert [one.step for one in told(folder, Rewarded)] == [1, 2, 3, 4]
+    assert [one.step for one in reported(folder, Checkpoint)] == [3]
+    assert [one.step for one in reported(folder, Rewarded)] == [1, 2, 3, 4]
     assert runs.finish(folder) == 0
     require_same(straight, folder)
-    first, second = (told(one, Evaluated) for one in (straight, folder))
-    assert [(look.step, look.reward, look.drift) for look in first] == [
-        (look.step, look.reward, look.drift) for look in second
+    first, second = (reported(one, Evaluated) for one in (straight, folder))
+    assert [(evaluation.step, evaluation.reward, evaluation.drift) for evaluation in first] == [
+        (evaluation.step, evaluation.reward, evaluation.drift) for evaluation in second
     ]
 
 
@@ -170,7 +170,7 @@ def test_the_guard_stops_a_hacked_run_and_keeps_the_best(config, monkeypatch):
     evaluation = {**REWARDED["evaluation"], "guard": "stop", "every": 2, "distance": False}
     folder = reward_run(config, {"evaluation": evaluation, "algorithm": {"kind": "draft"}})
     assert train(folder) == 0
-    (finished,) = told(folder, Finished)
+    (finished,) = reported(folder, Finished)
     assert finished.step == 4
     assert finished.outputs == ["output/my-lora-best.safetensors", "output/my-lora.safetensors"]
     assert folder.checkpoint(2).is_dir()
@@ -180,7 +180,7 @@ def test_the_guard_stops_a_hacked_run_and_keeps_the_best(config, monkeypatch):
 def test_a_run_that_is_asked_to_end_gives_its_step_up(config, at_a_moment):
     folder = reward_run(config, training={"steps": 50, "accumulation": 8})
     assert at_a_moment("stop 1", folder) == 3
-    (stopped,) = told(folder, Stopped)
+    (stopped,) = reported(folder, Stopped)
     assert stopped.step == 1
     assert folder.checkpoint(1).is_dir()
 
@@ -200,12 +200,12 @@ def test_a_run_that_is_stopped_in_an_evaluation_makes_it_when_it_goes_on(
     monkeypatch.setattr(TaskProgress, "report", report)
     assert train(folder) == 3
     monkeypatch.undo()
-    assert [look.step for look in told(folder, Evaluated)] == [0]
+    assert [evaluation.step for evaluation in reported(folder, Evaluated)] == [0]
     assert train(folder) == 0
     require_same(straight, folder)
-    first, second = (told(one, Evaluated) for one in (straight, folder))
-    assert [(look.step, look.reward, look.images) for look in first] == [
-        (look.step, look.reward, look.images) for look in second
+    first, second = (reported(one, Evaluated) for one in (straight, folder))
+    assert [(evaluation.step, evaluation.reward, evaluation.images) for evaluation in first] == [
+        (evaluation.step, evaluation.reward, evaluation.images) for evaluation in second
     ]
 
 
@@ -223,28 +223,30 @@ def test_validation_counts_passes_over_prompts_and_keeps_the_best_where_evaluati
     )  # fmt: skip
     assert train(folder) == 0
     # Steps 1, 3 and 5 sample two of four prompts each; the others are ordinary ones.
-    steps = told(folder, Rewarded)
+    steps = reported(folder, Rewarded)
     assert [event.step for event in steps] == [1, 3, 5]
     assert all(event.anchor is not None for event in steps)
-    assert len(told(folder, Progress)) == 6
-    assert [event.step for event in told(folder, Validated)] == [3]
-    names = [path.rpartition("/")[2] for path in told(folder, Finished)[0].outputs]
+    assert len(reported(folder, Progress)) == 6
+    assert [event.step for event in reported(folder, Validated)] == [3]
+    names = [path.rpartition("/")[2] for path in reported(folder, Finished)[0].outputs]
     assert "my-lora-best.safetensors" in names
 
 
-def test_other_rewards_after_a_checkpoint_are_reported_and_begin_anew(config, straight):
+def test_other_rewards_after_a_checkpoint_are_reported_and_start_a_new_history(config, straight):
     other = {"rewards": [{"reward": "brightness"}, {"reward": "contrast", "train": False}]}
     folder = reward_run(config, other)
     shutil.copytree(straight.checkpoint(3), folder.checkpoint(3))
     shutil.copytree(straight.rewards, folder.rewards)
     shutil.copy(straight.events, folder.events)
     assert train(folder) == 0
-    assert any("cannot be compared" in event.text for event in told(folder, Warned))
+    assert any("cannot be compared" in event.text for event in reported(folder, Warned))
     # Step 3 was evaluated with other rewards: the first evaluation of these comes next to it.
-    looks = [(look.step, look.verdict) for look in told(folder, Evaluated)]
-    assert looks[:3] == [(0, "first"), looks[1], (3, "first")]
-    assert [step for step, _ in looks] == [0, 3, 3, 6]
-    assert told(folder, Evaluated)[2].rewards.keys() == {"brightness", "contrast"}
+    evaluations = [
+        (evaluation.step, evaluation.verdict) for evaluation in reported(folder, Evaluated)
+    ]
+    assert evaluations[:3] == [(0, "first"), evaluations[1], (3, "first")]
+    assert [step for step, _ in evaluations] == [0, 3, 3, 6]
+    assert reported(folder, Evaluated)[2].rewards.keys() == {"brightness", "contrast"}
     files = MeasurementFiles(folder.rewards, SCORES, grid="none", until=6)
     assert files.incomparable == 3
 
@@ -253,6 +255,6 @@ def test_a_target_that_the_base_has_reached_is_reported(config):
     rewards = [{"reward": "color", "target": -1.0}, {"reward": "contrast", "target": 9.0}]
     folder = reward_run(config, {"rewards": rewards}, training={"steps": 1})
     assert train(folder) == 0
-    texts = [event.text for event in told(folder, Warned) if "Target score" in event.text]
+    texts = [event.text for event in reported(folder, Warned) if "Target score" in event.text]
     assert len(texts) == 1
     assert texts[0].startswith("color: ")

@@ -82,9 +82,9 @@ def test_an_average_is_what_the_file_holds_and_may_be_switched_on_later(config):
     assert train(folder) == 0
     output = load_file(folder.output / "my-lora.safetensors")
     average = kept(folder, 4, EMA_FILE)
-    shared = [name for name in average if name in output]
-    assert shared
-    assert all(output[name].equal(average[name]) for name in shared)
+    common = [name for name in average if name in output]
+    assert common
+    assert all(output[name].equal(average[name]) for name in common)
     (folder.checkpoint(4) / EMA_FILE).unlink()
     document = json.loads(folder.config.read_text())
     document["training"]["steps"] = 5

@@ -27,6 +27,6 @@ def weights(config, **data):
 
 
 def test_a_run_without_a_cache_equals_one_with_it(config):
-    kept, anew = weights(config), weights(config, cache_latents=False, cache_text=False)
+    kept, uncached = weights(config), weights(config, cache_latents=False, cache_text=False)
     assert any(bool(tensor.any()) for name, tensor in kept.items() if ".lora_up." in name)
-    assert all(torch.equal(anew[name], tensor) for name, tensor in kept.items())
+    assert all(torch.equal(uncached[name], tensor) for name, tensor in kept.items())

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 AXES = ("family", "method", "objective", "precision", "memory")
 CASES = table.some_cases()
 FEW = table.few_cases()
-ON_A_CARD = FEW[::3] + [case for case in FEW if case.method == "output-embedding"]
+ON_GPU = FEW[::3] + [case for case in FEW if case.method == "output-embedding"]
 IN_LONG = [pytest.param(case, marks=pytest.mark.long) for case in CASES if case not in FEW]
 
 
@@ -30,7 +30,7 @@ def projects(tmp_path_factory):
 
 @pytest.mark.parametrize("case", [*FEW, *IN_LONG], ids=str)
 def test_a_run_trains_samples_saves_and_resumes_exactly_or_is_refused(case, projects):
-    reason = table.run(case, projects[case.family], pretends=case in ON_A_CARD)
+    reason = table.run(case, projects[case.family], pretends=case in ON_GPU)
     assert bool(reason) == table.is_refused(case), reason
 
 

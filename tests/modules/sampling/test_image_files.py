@@ -93,7 +93,7 @@ def test_image_sampled_outside_training_has_no_step(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
 
 
-def test_thumbnail_lies_beside_and_is_small(tmp_path):
+def test_the_thumbnail_lies_next_to_it_and_is_small(tmp_path):
     thumbnail = save_image(torch.zeros(3, 256, 512), tmp_path / "a.png", SETTINGS)
     assert thumbnail == tmp_path / "a.thumb.jpg"
     with Image.open(thumbnail) as image:

@@ -32,7 +32,7 @@ class Case:
         with torch.no_grad():
             self.family.vae.decoder.conv_out.weight.mul_(0.1)  # nothing is clamped
         self.weights = some_weights(self.family)
-        self.told = {
+        self.inputs = {
             "conditioning": exact.conditioning(name, count),
             "empty": exact.conditioning(name, 1, seed=1),
             "time_ids": frames(count),
@@ -43,10 +43,10 @@ class Case:
     def rollout(self, **changes):
         return rollout_of(self.family, **changes)
 
-    def draw(self, rollout, trajectories, start=None, **settings):
+    def sample(self, rollout, trajectories, start=None, **settings):
         start = self.start if start is None else start
         return rollout.generate(
-            start, trajectories=trajectories, noise=noise, **(self.told | settings)
+            start, trajectories=trajectories, noise=noise, **(self.inputs | settings)
         )
 
     def score(self, images):
@@ -54,7 +54,7 @@ class Case:
         return (images * self.direction[: len(images)]).sum() / 1000 + images.square().mean()
 
     def gradients(self, rollout, trajectories, **settings):
-        latents = self.draw(rollout, trajectories, **settings)
+        latents = self.sample(rollout, trajectories, **settings)
         return torch.autograd.grad(self.score(rollout.decode(latents)), self.weights)
 
 
@@ -93,12 +93,12 @@ def test_the_gradient_of_the_whole_chain_equals_central_differences(case, throug
     cut = STEPS - through
     begun = []
 
-    def look(place, number, latents):
+    def record(place, number, latents):
         if number == cut:
             begun.append(latents.detach())
 
     with torch.no_grad():
-        case.draw(rollout, last(through, through), on_step=look)
+        case.sample(rollout, last(through, through), on_step=record)
 
     def score(by):
         """What comes of the cut with moved weights: those before are not differentiated."""
@@ -107,8 +107,8 @@ def test_the_gradient_of_the_whole_chain_equals_central_differences(case, throug
             for trajectory in last(through, through)
         ]
         with torch.no_grad(), moved(case.weights, directions, by):
-            drawn = case.draw(rollout, trajectories, start=torch.cat(begun))
-            return float(case.score(rollout.decode(drawn)))
+            sampled = case.sample(rollout, trajectories, start=torch.cat(begun))
+            return float(case.score(rollout.decode(sampled)))
 
     def central(by):
         return (score(by) - score(-by)) / (2 * by)
@@ -121,18 +121,18 @@ def test_the_gradient_of_the_whole_chain_equals_central_differences(case, throug
 
 def by_hand(case, through, *, guidance, eta, detaches_without=False):
     """The straightforward loop: diffusers' scheduler, one image, two calls a step."""
-    family, told = case.family, case.told
+    family, inputs = case.family, case.inputs
     total = 0
     for place in range(len(case.start)):
         scheduler = exact.scheduler(family.process.settings, family.process.prediction, steps=STEPS)
-        latents, time_ids = case.start[place][None], told["time_ids"][:1]
-        text = told["conditioning"]
+        latents, time_ids = case.start[place][None], inputs["time_ids"][:1]
+        text = inputs["conditioning"]
         pooled = None if text.pooled is None else text.pooled[place][None]
         text = Conditioning(text.hidden[place][None], pooled)
         for number, timestep in enumerate(scheduler.timesteps):
             with torch.set_grad_enabled(number >= STEPS - through[place]):
                 with_prompt = family.predict(latents, timestep, text, time_ids=time_ids)
-                without = family.predict(latents, timestep, told["empty"], time_ids=time_ids)
+                without = family.predict(latents, timestep, inputs["empty"], time_ids=time_ids)
                 without = without.detach() if detaches_without else without
                 predicted = without + guidance * (with_prompt - without)
                 latents = scheduler.step(
@@ -196,21 +196,21 @@ def test_detached_inputs_leave_the_sum_of_each_trained_prediction(case):
     trajectories = [
         Trajectory((True, False, True), end, detaches_inputs=True) for end in (STEPS, 2)
     ]
-    begin = case.draw(
+    begin = case.sample(
         rollout,
         trajectories,
         on_step=lambda p, n, latents: begun.setdefault((p, n), latents.detach()),
     )
     direction = normal(COUNT, 4, 8, 8, seed=9)
     found = torch.autograd.grad((begin * direction).sum(), case.weights)
-    text, total = case.told["conditioning"], 0
+    text, total = case.inputs["conditioning"], 0
     for place, trajectory in enumerate(trajectories):
         for number in (0, 2):
             predicted = case.family.predict(
                 begun[place, number],
                 torch.tensor([rollout.table[number].timestep]),
                 Conditioning(text.hidden[place][None]),
-                time_ids=case.told["time_ids"][:1],
+                time_ids=case.inputs["time_ids"][:1],
             )
             is_end = number == trajectory.end
             step = rollout.table[number]
@@ -222,16 +222,16 @@ def test_detached_inputs_leave_the_sum_of_each_trained_prediction(case):
     assert distance(found, torch.autograd.grad(total, case.weights)) < 1e-10
 
 
-def test_each_image_goes_its_own_trajectory_whatever_else_is_in_the_batch(case):
+def test_each_image_goes_its_own_trajectory_in_any_batch(case):
     rollout = case.rollout()
     trajectories = [Trajectory((True, False, True), STEPS), Trajectory((True, True, False), 1)]
-    together = case.draw(rollout, trajectories)
+    together = case.sample(rollout, trajectories)
     for place, trajectory in enumerate(trajectories):
         alone = rollout.generate(
             case.start[place][None],
-            conditioning=Conditioning(case.told["conditioning"].hidden[place][None]),
-            empty=case.told["empty"],
-            time_ids=case.told["time_ids"][:1],
+            conditioning=Conditioning(case.inputs["conditioning"].hidden[place][None]),
+            empty=case.inputs["empty"],
+            time_ids=case.inputs["time_ids"][:1],
             trajectories=[trajectory],
             noise=lambda _, number, place=place: noise(place, number),
         )
@@ -257,10 +257,10 @@ def calls_of(family):
         handle.remove()
 
 
-def test_before_the_cut_nothing_is_recorded_and_after_it_images_share_their_calls(case):
+def test_before_the_cut_nothing_is_recorded_and_after_it_images_are_batched(case):
     has_graph = {}
     with calls_of(case.family) as calls:
-        case.draw(
+        case.sample(
             case.rollout(),
             last(1, 2),
             on_step=lambda place, number, latents: has_graph.setdefault(
@@ -274,10 +274,10 @@ def test_before_the_cut_nothing_is_recorded_and_after_it_images_share_their_call
 
 def test_without_guidance_only_prompts_are_asked(case):
     with calls_of(case.family) as calls, torch.no_grad():
-        case.draw(case.rollout(guidance=1.0), [untrained(STEPS)] * 2, empty=None)
+        case.sample(case.rollout(guidance=1.0), [untrained(STEPS)] * 2, empty=None)
     assert calls == [(2, False)] * STEPS
     with pytest.raises(ValueError, match="no prompt"):
-        case.draw(case.rollout(), [untrained(STEPS)] * 2, empty=None)
+        case.sample(case.rollout(), [untrained(STEPS)] * 2, empty=None)
 
 
 def test_steps_without_a_gradient_are_computed_on_the_quick_path_entered_once(case):
@@ -293,11 +293,11 @@ def test_steps_without_a_gradient_are_computed_on_the_quick_path_entered_once(ca
     handle = case.family.unet.register_forward_pre_hook(
         lambda *_: inside.append(len(entered) % 2 == 1)
     )
-    latents = case.draw(case.rollout(), last(1, 2), inference_mode=inference_mode)
+    latents = case.sample(case.rollout(), last(1, 2), inference_mode=inference_mode)
     handle.remove()
     assert entered == ["in", "out"]
     assert inside == [True] * 2 + [False] * 2
-    plain = case.draw(case.rollout(), last(1, 2))
+    plain = case.sample(case.rollout(), last(1, 2))
     assert torch.equal(latents, plain)
     found, expected = (torch.autograd.grad(x.sum(), case.weights) for x in (latents, plain))
     assert distance(found, expected) == 0
@@ -307,14 +307,17 @@ def test_a_trajectory_that_ends_early_predicts_the_image_from_there(case):
     rollout = case.rollout(guidance=1.0, eta=0.0)
     begun = {}
     with torch.no_grad():
-        found = case.draw(
+        found = case.sample(
             rollout,
             [Trajectory((False,) * STEPS, 2)] * 2,
             on_step=lambda place, number, latents: begun.setdefault((place, number), latents),
         )
         latents = torch.cat([begun[0, 2], begun[1, 2]])
         seen = rollout.predict_noise(
-            latents, [2, 2], conditioning=case.told["conditioning"], time_ids=case.told["time_ids"]
+            latents,
+            [2, 2],
+            conditioning=case.inputs["conditioning"],
+            time_ids=case.inputs["time_ids"],
         )
     step = rollout.table[2]
     assert torch.allclose(found, (latents - step.spread * seen) / step.signal, atol=1e-10)
@@ -324,12 +327,15 @@ def test_a_trajectory_that_ends_early_predicts_the_image_from_there(case):
 def test_the_noise_seen_by_a_velocity_model_is_that_of_its_prediction():
     case = Case(prediction="v_prediction", count=1)
     rollout = case.rollout()
-    told = {key: case.told[key] for key in ("conditioning", "time_ids")}
+    inputs = {key: case.inputs[key] for key in ("conditioning", "time_ids")}
     with torch.no_grad():
-        seen = rollout.predict_noise(case.start, [1], **told)
+        seen = rollout.predict_noise(case.start, [1], **inputs)
         timestep = rollout.table[1].timestep
         velocity = case.family.predict(
-            case.start, torch.tensor([timestep]), told["conditioning"], time_ids=told["time_ids"]
+            case.start,
+            torch.tensor([timestep]),
+            inputs["conditioning"],
+            time_ids=inputs["time_ids"],
         )
     scheduler = exact.scheduler(case.family.process.settings, "v_prediction", steps=STEPS)
     level = scheduler.alphas_cumprod[timestep]

@@ -23,7 +23,7 @@ def test_checkpoints_change_no_gradient_in_half_precision(guidance_gradient):
     family = tiny.family()
     family.unet.requires_grad_()
     weights = [family.unet.conv_out.weight, family.unet.conv_in.weight]
-    told = {"conditioning": family.encode_text(["a", "b"]), "empty": family.encode_text([""])}
+    inputs = {"conditioning": family.encode_text(["a", "b"]), "empty": family.encode_text([""])}
     gradients = []
     for checkpoint in (False, True):
         rollout = rollout_of(
@@ -35,7 +35,7 @@ def test_checkpoints_change_no_gradient_in_half_precision(guidance_gradient):
                 trajectories=last(1, 2),
                 time_ids=frames(2),
                 noise=lambda *_: torch.zeros(4, 8, 8),
-                **told,
+                **inputs,
             )
             loss = rollout.decode(latents).square().sum()
         gradients.append(torch.autograd.grad(loss, weights))
@@ -44,7 +44,7 @@ def test_checkpoints_change_no_gradient_in_half_precision(guidance_gradient):
 
 
 def test_on_a_gpu_nothing_is_waited_for_and_nothing_mixed():
-    with pretend.accelerator() as card:
+    with pretend.accelerator() as gpu:
         device = torch.device("cuda")
         family = tiny.family(device=device)
         family.unet.conv_out.weight.requires_grad_()
@@ -52,7 +52,7 @@ def test_on_a_gpu_nothing_is_waited_for_and_nothing_mixed():
             texts = family.encode_text(["a", "b", ""])
         texts = Conditioning(texts.hidden.cpu())
         rollout = rollout_of(family, checkpoint=True, train_device=device)
-        card.syncs.clear()
+        gpu.syncs.clear()
         latents = rollout.generate(
             torch.randn(2, 4, 8, 8),
             conditioning=Conditioning(texts.hidden[:2]),
@@ -62,5 +62,5 @@ def test_on_a_gpu_nothing_is_waited_for_and_nothing_mixed():
             noise=lambda *_: torch.randn(4, 8, 8),
         )
         rollout.decode(latents).sum().backward()
-        assert card.syncs == []
+        assert gpu.syncs == []
         assert pretend.device_of(latents).type == "cuda"

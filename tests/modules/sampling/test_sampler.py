@@ -165,7 +165,7 @@ def test_an_image_does_not_depend_on_its_batch(base, name):
 
 
 @pytest.mark.parametrize("name", ["ddim", "euler_a", "dpmpp_2m_sde"])
-def test_same_seed_same_image_whatever_was_generated_before(name):
+def test_same_seed_same_image_after_any_other(name):
     options = {"steps": 2, "guidance": 2.0, "sampler": name}
     first = sampler.sample(family(), [PROMPT], **options)
     torch.rand(1)
@@ -219,16 +219,16 @@ def test_sampling_leaves_modes_and_gradients_as_they_were():
 
 
 def test_steps_are_reported_before_they_are_made_and_can_end_it():
-    told = []
+    reported = []
 
     def on_step(number):
-        told.append(number)
+        reported.append(number)
         if number == 2:
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
         sampler.sample(family(), [PROMPT], steps=5, guidance=2.0, on_step=on_step)
-    assert told == [0, 1, 2]
+    assert reported == [0, 1, 2]
 
 
 def test_images_of_two_sizes_are_no_batch():

@@ -186,8 +186,8 @@ def test_what_is_measured_is_reported_with_concepts_and_levels(project):
 def test_what_is_not_cached_is_encoded_to_the_same_measurements(project, straight):
     """Before training, also where the text encoder is to train."""
     uncached = {"cache_text": False, "cache_latents": False}
-    anew = validated(project, training={"steps": 1}, data=uncached, method=tiny.encoders())
-    first = reported(done(anew), Validated)[0]
+    restarted = validated(project, training={"steps": 1}, data=uncached, method=tiny.encoders())
+    first = reported(done(restarted), Validated)[0]
     assert first.loss == pytest.approx(reported(straight, Validated)[0].loss, rel=1e-5)
 
 

@@ -32,7 +32,7 @@ def losses(device, *, on_host=()):
     ]
 
 
-def told(path, device, steps, **settings):
+def reported(path, device, steps, **settings):
     events = EventWriter(path)
     reporter = Reporter(events, device=torch.device(device), total_steps=9)
     for step in range(1, steps + 1):
@@ -44,7 +44,7 @@ def told(path, device, steps, **settings):
 
 
 def test_each_rewarded_step_is_reported_with_means_and_spreads(tmp_path):
-    (rewarded, progress) = told(tmp_path / "events.jsonl", "cpu", 1)
+    (rewarded, progress) = reported(tmp_path / "events.jsonl", "cpu", 1)
     assert isinstance(rewarded, Rewarded)
     assert isinstance(progress, Progress)
     assert (rewarded.step, rewarded.images, rewarded.last_steps, rewarded.anchor) == (1, 3, 2, 1)
@@ -55,11 +55,11 @@ def test_each_rewarded_step_is_reported_with_means_and_spreads(tmp_path):
 
 
 @pytest.mark.parametrize("on_host", [(), (REWARD, ANCHOR)])
-def test_all_figures_of_many_steps_are_read_from_a_card_at_once(tmp_path, monkeypatch, on_host):
+def test_all_figures_of_many_steps_are_read_from_a_gpu_at_once(tmp_path, monkeypatch, on_host):
     monkeypatch.setattr(metrics, "_MAX_UNREAD_SECONDS", float("inf"))
-    with pretend.accelerator() as card:
-        events = told(tmp_path / "events.jsonl", "cuda", 4, on_host=on_host)
-        reads = [sync.where.partition(":")[0] for sync in card.syncs]
+    with pretend.accelerator() as gpu:
+        events = reported(tmp_path / "events.jsonl", "cuda", 4, on_host=on_host)
+        reads = [sync.where.partition(":")[0] for sync in gpu.syncs]
     assert [place for place in reads if "tests" not in place] == ["modules/memory/to_device.py"]
     assert [event.step for event in events] == [1, 1, 2, 2, 3, 3, 4, 4]
     assert [event.lr for event in events if isinstance(event, Progress)] == [0.25, 1e-4] * 2

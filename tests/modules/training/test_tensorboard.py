@@ -41,7 +41,7 @@ def recorder():
     return Recorder()
 
 
-def look(folder):
+def evaluation(folder):
     """Two prompts with two images each, 40 × 300 pixels, of which each has a color of its own."""
     (folder / "rewards" / "step-000003").mkdir(parents=True)
     images = []
@@ -98,7 +98,7 @@ def test_unknown_values_have_no_point(recorder, tmp_path):
 
 
 def test_an_evaluation_becomes_curves_a_text_and_a_row_of_thumbnails_a_prompt(recorder, tmp_path):
-    Board(recorder, tmp_path).take(look(tmp_path))
+    Board(recorder, tmp_path).take(evaluation(tmp_path))
     assert recorder.points == {
         ("evaluation/all", 3): 1.25,
         ("evaluation/clip", 3): 0.3,
@@ -146,7 +146,7 @@ def test_tensorboard_reads_what_was_written_and_hides_what_is_made_again(tmp_pat
     first = open_board(tmp_path, first_step=0)
     for step in range(1, 6):
         first.take(Progress(step, 10, 0, loss=0.5, lr=1e-3))
-    first.take(look(tmp_path))
+    first.take(evaluation(tmp_path))
     first.close()
     second = open_board(tmp_path, first_step=3)
     second.take(Progress(4, 10, 0, loss=math.nan, lr=1e-3))

@@ -283,8 +283,10 @@ def test_process_killed_at_any_file_loses_nothing_that_was_put(tmp_path):
     folders = list(tmp_path.iterdir())
     assert len(folders) > 7
     for folder in folders:
-        told = folder / "put"
-        put_already = [int(number) for number in told.read_text().split()] if told.exists() else []
+        marker = folder / "put"
+        put_already = (
+            [int(number) for number in marker.read_text().split()] if marker.exists() else []
+        )
         assert readable(folder, range(4))[: len(put_already)] == put_already
 
 

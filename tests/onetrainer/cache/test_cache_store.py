@@ -100,11 +100,11 @@ def test_what_is_left_above_a_limit_is_reported_by_its_reason(folder, is_in_use)
     if is_in_use:
         index.renew_lease()
         index.mark_used("latents", [entry_key(0)])
-    told = format_prune_report(prune(folder, limit_bytes=0), "cache", 0)[-1]
+    reported = format_prune_report(prune(folder, limit_bytes=0), "cache", 0)[-1]
     index.close()
-    assert told.startswith("That is more than 0 bytes: ")
-    assert ("running programs" in told) == is_in_use
-    assert ("the index" in told) != is_in_use
+    assert reported.startswith("That is more than 0 bytes: ")
+    assert ("running programs" in reported) == is_in_use
+    assert ("the index" in reported) != is_in_use
 
 
 def test_what_this_run_uses_stays_above_any_limit(folder):
@@ -191,14 +191,14 @@ def test_bytes_of_no_entry_are_reported_as_what_was_left_behind(tmp_path):
     done = prune(tmp_path)
     assert sum(path.exists() for path in (*first, *second)) == 1
     assert (done.entries, done.freed_bytes, done.leftover_bytes) == (0, size, size)
-    (told,) = format_prune_report(done, "cache", None)
+    (reported,) = format_prune_report(done, "cache", None)
     left = f"unused data, {size} bytes;"
-    assert told.startswith(f"cache: removed {left}")
+    assert reported.startswith(f"cache: removed {left}")
 
 
 def test_nothing_removed_is_reported_as_such(folder):
-    (told,) = format_prune_report(prune(folder), "cache", None)
-    assert told.startswith("cache: nothing to remove; ")
+    (reported,) = format_prune_report(prune(folder), "cache", None)
+    assert reported.startswith("cache: nothing to remove; ")
 
 
 def test_entries_and_leftovers_are_reported_apart(folder):
@@ -207,8 +207,8 @@ def test_entries_and_leftovers_are_reported_apart(folder):
     done = prune(folder, unused_s=1.5 * 86400)
     assert (done.entries, done.leftover_bytes) == (4, extra)
     assert done.freed_bytes > extra
-    (told,) = format_prune_report(done, "cache", None)
-    assert f"removed 4 entries and {extra} bytes of unused data" in told
+    (reported,) = format_prune_report(done, "cache", None)
+    assert f"removed 4 entries and {extra} bytes of unused data" in reported
 
 
 @each("work", [cache_report, prune])
@@ -256,8 +256,12 @@ def test_a_cache_that_only_a_check_has_been_in_is_yet_to_come(capsys, tmp_path):
         assert main(["cache", place]) == 0
         assert f"{folder}: nothing is cached yet" in capsys.readouterr().out
         assert main(["cache", place, "--json"]) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert (told["folder"], told["bytes"], len(told["kinds"])) == (str(folder), 5, 3)
+        reported = json.loads(capsys.readouterr().out)
+        assert (reported["folder"], reported["bytes"], len(reported["kinds"])) == (
+            str(folder),
+            5,
+            3,
+        )
         assert main(["cache", place, "--prune", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["bytes"] == 5
     assert [path.name for path in folder.iterdir()] == ["pictures.sqlite"]
@@ -306,12 +310,12 @@ def encode(tmp_path, monkeypatch, capsys):
 
 
 def test_whoever_reads_json_gets_what_the_cache_holds_then(encode):
-    code, told, err = encode(Finished(0, [], ["4 pictures are there."]))
-    assert (code, told["kinds"][0]["entries"]) == (0, 4)
+    code, reported, err = encode(Finished(0, [], ["4 pictures are there."]))
+    assert (code, reported["kinds"][0]["entries"]) == (0, 4)
     assert "4 pictures are there." in err
 
 
 def test_whoever_reads_json_gets_what_encoding_fails_of(encode):
-    code, told, err = encode(Failed("user", "no memory"))
-    assert (code, told) == (2, {"problem": "no memory."})
+    code, reported, err = encode(Failed("user", "no memory"))
+    assert (code, reported) == (2, {"problem": "no memory."})
     assert "no memory." in err

@@ -42,7 +42,7 @@ def test_choices_are_numbered_in_the_order_of_their_braces():
 
 
 @each(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("a {red|blue", 'before "red|blue"'),
         ("a red|blue} b", 'after "a red|blue"'),
@@ -54,10 +54,10 @@ def test_choices_are_numbered_in_the_order_of_their_braces():
         ("{ " * 100_000, "more than 10"),
     ],
 )
-def test_braces_that_do_not_fit_are_reported(text, told):
+def test_braces_that_do_not_fit_are_reported(text, reported):
     with pytest.raises(BraceError) as refused:
         parse_choices(text)
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
 
 
 def test_what_is_put_in_is_not_read_again():

@@ -49,7 +49,7 @@ def test_dots_of_windows_text_end_no_line(tmp_path):
 
 
 @each(
-    ("data", "told"),
+    ("data", "reported"),
     [
         (b"a\0b", "no text"),
         (b"x" * (MAX_BYTES + 1), "larger than 1 MB"),
@@ -57,8 +57,8 @@ def test_dots_of_windows_text_end_no_line(tmp_path):
         (b"\xff\xfea", "no known encoding"),
     ],
 )
-def test_what_is_no_text_is_reported(tmp_path, data, told):
-    with pytest.raises(CaptionError, match=told):
+def test_what_is_no_text_is_reported(tmp_path, data, reported):
+    with pytest.raises(CaptionError, match=reported):
         read_captions(written(tmp_path, data), lines="each")
 
 

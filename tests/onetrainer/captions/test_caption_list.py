@@ -85,7 +85,7 @@ def test_lists_are_read(tmp_path, name, content, expected):
 
 
 @each(
-    ("name", "content", "told"),
+    ("name", "content", "reported"),
     [
         ("a.csv", "file,caption\na.png,x\nb.png,y, z\n", 'line 3: 3 columns, .* goes in "quotes"'),
         ("a.csv", 'file,caption\na.png,x\nb.png,"y\n', "line 3: .*CSV"),
@@ -111,8 +111,8 @@ def test_lists_are_read(tmp_path, name, content, expected):
         ("a.csv", b"a\0b", "is not text"),
     ],
 )
-def test_faults_are_reported_with_their_line(tmp_path, name, content, told):
-    with pytest.raises(UserError, match=told):
+def test_faults_are_reported_with_their_line(tmp_path, name, content, reported):
+    with pytest.raises(UserError, match=reported):
         read_caption_list(written(tmp_path, name, content))
 
 

@@ -31,10 +31,10 @@ def test_patterns_are_compared_blind_to_case():
 
 def test_faults_are_reported_by_line_and_others_still_match():
     listed = "(a\n\nb+\n*c"
-    told = list(pattern_errors(listed))
-    assert [(line, pattern) for line, pattern, _ in told] == [(1, "(a"), (4, "*c")]
-    assert "unterminated subpattern" in told[0][2]
-    assert "nothing to repeat" in told[1][2]
+    reported = list(pattern_errors(listed))
+    assert [(line, pattern) for line, pattern, _ in reported] == [(1, "(a"), (4, "*c")]
+    assert "unterminated subpattern" in reported[0][2]
+    assert "nothing to repeat" in reported[1][2]
     assert is_listed("bbb", listed, patterns=True)
 
 

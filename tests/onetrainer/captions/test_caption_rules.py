@@ -9,7 +9,7 @@ PATH = "data.concepts.1.captions"
 DROPS = {"drop_tags": "each", "drop_listed": "drop"}
 
 
-def told(**settings):
+def reported(**settings):
     return [
         (one.path.removeprefix(f"{PATH}."), one.severity, str(one))
         for one in caption_problems(Captions(**settings), PATH)
@@ -30,7 +30,7 @@ def told(**settings):
     ],
 )
 def test_settings_that_work_are_silent(settings):
-    assert told(**settings) == []
+    assert reported(**settings) == []
 
 
 @each(
@@ -54,7 +54,7 @@ def test_settings_that_work_are_silent(settings):
     ],
 )
 def test_settings_that_cannot_work_forbid_the_start(settings, place, words):
-    ((path, severity, text),) = told(**settings)
+    ((path, severity, text),) = reported(**settings)
     assert (path, severity) == (place, "error")
     assert words in text
 
@@ -68,7 +68,7 @@ def test_settings_that_cannot_work_forbid_the_start(settings, place, words):
     ],
 )
 def test_unusual_settings_are_warned_of(settings, place, words):
-    ((path, severity, text),) = told(**settings)
+    ((path, severity, text),) = reported(**settings)
     assert (path, severity) == (place, "warning")
     assert words in text
 
@@ -79,6 +79,6 @@ def test_choices_of_a_template_can_be_rotated_on():
 
 
 def test_many_bad_patterns_are_reported_in_short():
-    found = told(listed_tags="(\n" * 50, listed_regex=True, **DROPS)
+    found = reported(listed_tags="(\n" * 50, listed_regex=True, **DROPS)
     assert len(found) == 6
     assert "45 more lines" in found[-1][2]

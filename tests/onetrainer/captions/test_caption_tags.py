@@ -14,7 +14,7 @@ from tests.each import each
 TURNS = 800
 
 
-def drawn(caption, repeats=1, **settings):
+def sampled(caption, repeats=1, **settings):
     own = ConceptSettings("data.folder", "x", Path("/data"), captions=Captions(**settings), seed=1)
     item = Item(Path("/data/a.png"), (caption,), 64, 64, name="a.png")
     return [sample_caption(item, own, repeat) for repeat in range(repeats)]
@@ -37,7 +37,7 @@ def is_likely(count, total, chance):
 
 
 def test_every_order_is_equally_likely():
-    orders = Counter(drawn("a, b, c, d", TURNS, shuffle=True))
+    orders = Counter(sampled("a, b, c, d", TURNS, shuffle=True))
     assert set(orders) == {", ".join(order) for order in permutations("abcd")}
     expected = TURNS / 24
     squares = sum((count - expected) ** 2 / expected for count in orders.values())
@@ -46,7 +46,7 @@ def test_every_order_is_equally_likely():
 
 
 def test_orders_follow_neither_turn_nor_name():
-    shown = drawn("a, b, c, d, e, f, g, h", 500, shuffle=True)
+    shown = sampled("a, b, c, d, e, f, g, h", 500, shuffle=True)
     assert sum(one == other for one, other in pairwise(shown)) <= 2
 
 
@@ -55,13 +55,15 @@ def test_orders_follow_neither_turn_nor_name():
 
 @each("mode", ["all", "each", "later"])
 def test_kept_tags_never_move_nor_vanish(mode):
-    shown = drawn("k1, k2, a, b, c, d", 500, keep=2, shuffle=True, drop_tags=mode, drop_chance=0.9)
+    shown = sampled(
+        "k1, k2, a, b, c, d", 500, keep=2, shuffle=True, drop_tags=mode, drop_chance=0.9
+    )
     assert all(tags(one)[:2] == ["k1", "k2"] for one in shown)
     assert len(set(shown)) > 5 or mode == "all"
 
 
 def test_tags_before_the_mark_and_after_a_second_one_stay():
-    shown = drawn(
+    shown = sampled(
         "x, y ||| a, b, c ||| z",
         500,
         keep_separator="|||",
@@ -74,9 +76,9 @@ def test_tags_before_the_mark_and_after_a_second_one_stay():
 
 
 def test_mark_outweighs_the_number_of_kept_tags():
-    shown = drawn("x ||| a, b", 100, keep_separator="|||", keep=2, shuffle=True)
+    shown = sampled("x ||| a, b", 100, keep_separator="|||", keep=2, shuffle=True)
     assert set(shown) == {"x, a, b", "x, b, a"}
-    assert set(drawn("x, a, b", 50, keep_separator="|||", keep=2, shuffle=True)) == {"x, a, b"}
+    assert set(sampled("x, a, b", 50, keep_separator="|||", keep=2, shuffle=True)) == {"x, a, b"}
 
 
 # --- dropping
@@ -84,17 +86,17 @@ def test_mark_outweighs_the_number_of_kept_tags():
 
 @each("mode", ["all", "each"])
 def test_tags_are_dropped_with_their_chance(mode):
-    left = counted(drawn("a, b, c, d", TURNS, drop_tags=mode, drop_chance=0.3))
+    left = counted(sampled("a, b, c, d", TURNS, drop_tags=mode, drop_chance=0.3))
     assert all(is_likely(left[tag], TURNS, 0.7) for tag in "abcd")
 
 
 def test_all_are_dropped_together_or_not_at_all():
-    assert set(drawn("a, b, c", 200, drop_tags="all", drop_chance=0.5)) == {"a, b, c", ""}
+    assert set(sampled("a, b, c", 200, drop_tags="all", drop_chance=0.5)) == {"a, b, c", ""}
 
 
 def test_later_tags_are_dropped_more_often():
     """The k-th of four with k/4 of the chance; kept ones are not counted."""
-    shown = drawn("k, a, b, c, d", TURNS, keep=1, drop_tags="later", drop_chance=0.8)
+    shown = sampled("k, a, b, c, d", TURNS, keep=1, drop_tags="later", drop_chance=0.8)
     left = counted(shown)
     for tag, chance in zip("abcd", [0.2, 0.4, 0.6, 0.8], strict=True):
         assert is_likely(left[tag], TURNS, 1 - chance)
@@ -103,7 +105,7 @@ def test_later_tags_are_dropped_more_often():
 
 def test_protected_tags_do_not_count_among_later_ones():
     left = counted(
-        drawn(
+        sampled(
             "x, a, b",
             TURNS,
             drop_tags="later",
@@ -120,7 +122,7 @@ def test_protected_tags_do_not_count_among_later_ones():
 
 
 def test_tags_of_the_secondary_separator_move_and_vanish_together():
-    shown = drawn(
+    shown = sampled(
         "a;;;b, c, d",
         300,
         secondary_separator=";;;",
@@ -148,8 +150,8 @@ def test_tags_of_the_secondary_separator_move_and_vanish_together():
     ],
 )
 def test_tags_are_split_and_joined_at_the_separator(separator, caption, shown):
-    assert set(drawn(caption, separator=separator, shuffle=True, keep=3)) == shown
-    moved = drawn(caption, 100, separator=separator, shuffle=True)
+    assert set(sampled(caption, separator=separator, shuffle=True, keep=3)) == shown
+    moved = sampled(caption, 100, separator=separator, shuffle=True)
     assert len(set(moved)) == 6
 
 
@@ -157,12 +159,12 @@ def test_tags_are_split_and_joined_at_the_separator(separator, caption, shown):
 
 
 def test_capitals_come_with_their_chance_for_each_tag():
-    left = counted(drawn("a, b, c", TURNS, capitals="upper", capitals_chance=0.2))
+    left = counted(sampled("a, b, c", TURNS, capitals="upper", capitals_chance=0.2))
     assert all(is_likely(left[tag], TURNS, 0.2) for tag in "ABC")
 
 
 def test_any_capitals_are_of_every_kind():
-    shown = Counter(drawn("ab cd", TURNS, capitals="any", capitals_chance=1.0))
+    shown = Counter(sampled("ab cd", TURNS, capitals="any", capitals_chance=1.0))
     # A quarter each, besides the random kind, which is each of 16 spellings equally often.
     for spelling in ["AB CD", "Ab Cd", "Ab cd"]:
         assert is_likely(shown[spelling], TURNS, 0.25 + 0.25 / 16)
@@ -205,4 +207,4 @@ WORDS = "don't look, (red) hat, été"
     ],
 )  # fmt: skip
 def test_captions_are_written_as_settings_say(caption, settings, shown):
-    assert drawn(caption, **settings) == [shown]
+    assert sampled(caption, **settings) == [shown]

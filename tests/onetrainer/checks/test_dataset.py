@@ -24,7 +24,7 @@ def config(*concepts, validation=None, model=None, **data):
     return resolve({**document, "model": model or {}}, source="")
 
 
-def told(made):
+def reported(made):
     return [(found.path, found.severity) for found in check_images(made)]
 
 
@@ -38,7 +38,7 @@ def test_each_folder_is_reported_at_its_own_place(tmp_path):
         {"folder": tmp_path / "gone"},
         folder=str(tmp_path / "b"),
     )
-    assert told(made) == [
+    assert reported(made) == [
         ("data.concepts.0.folder", "error"),
         ("data.concepts.2.folder", "error"),
         ("data.folder", "warning"),
@@ -86,11 +86,11 @@ def test_a_list_that_cannot_be_read_is_reported_next_to_the_list(tmp_path):
     for name in ("list.csv", "gone.jsonl"):
         listed = {"caption_source": "list", "caption_list": str(tmp_path / name)}
         own = config({"folder": folder, **listed})
-        assert told(own) == [("data.concepts.0.caption_list", "error")]
-        assert told(config(folder=str(folder), **listed)) == [("data.caption_list", "error")]
-        held = {"use": True, "folder": str(folder), "caption_list": listed["caption_list"]}
-        made = config(folder=str(images(tmp_path / "b")), validation=held)
-        assert told(made) == [("validation.caption_list", "error")]
+        assert reported(own) == [("data.concepts.0.caption_list", "error")]
+        assert reported(config(folder=str(folder), **listed)) == [("data.caption_list", "error")]
+        validation = {"use": True, "folder": str(folder), "caption_list": listed["caption_list"]}
+        made = config(folder=str(images(tmp_path / "b")), validation=validation)
+        assert reported(made) == [("validation.caption_list", "error")]
 
 
 @each(
@@ -110,7 +110,7 @@ def test_files_that_two_folders_have_are_reported(tmp_path, outer, inner, place,
     ]
     concepts.append({"folder": images(tmp_path / "else")})
     made = config(*concepts, validation={"use": True, "every": 1})
-    assert [each for each in told(made) if each[0] == place] == [(place, severity)]
+    assert [each for each in reported(made) if each[0] == place] == [(place, severity)]
 
 
 def test_validation_images_among_those_to_train_are_no_problem(tmp_path):
@@ -121,14 +121,14 @@ def test_validation_images_among_those_to_train_are_no_problem(tmp_path):
         {"folder": tmp_path / "all", "include_subfolders": True},
         validation={"use": True},
     )
-    assert told(made) == []
+    assert reported(made) == []
 
 
 def test_masks_are_missed_where_they_are_asked_for(tmp_path):
     with_mask, without = images(tmp_path / "a"), images(tmp_path / "b")
     Image.new("L", (64, 64)).save(with_mask / "0-masklabel.png")
     both = [{"folder": with_mask}, {"folder": without}]
-    assert told(config(*both, masks="files")) == []
+    assert reported(config(*both, masks="files")) == []
     own = [{"folder": with_mask}, {"folder": without, "masks": "files"}]
     (found,) = check_images(config(*own))
     assert found.fix == Fix("data.concepts.1.masks", "off")
@@ -137,7 +137,7 @@ def test_masks_are_missed_where_they_are_asked_for(tmp_path):
 def test_masks_are_not_missed_while_a_folder_cannot_be_read(tmp_path):
     without = images(tmp_path / "b")
     made = config({"folder": without}, folder=str(tmp_path / "gone"), masks="files")
-    assert told(made) == [("data.folder", "error")]
+    assert reported(made) == [("data.folder", "error")]
 
 
 @each("place", ["data", "data.concepts.0"])
@@ -170,11 +170,11 @@ def test_trigger_words_that_are_blank_leave_an_empty_text_to_be_reported(tmp_pat
 
 def test_images_to_paint_from_are_missed_by_inpainting_models_alone(tmp_path):
     folder = images(tmp_path / "a")
-    assert told(config({"folder": folder}, conditioning="files")) == []
+    assert reported(config({"folder": folder}, conditioning="files")) == []
     made = config({"folder": folder}, conditioning="files", model={"family": "sd15-inpainting"})
-    assert told(made) == [("data.conditioning", "warning")]
+    assert reported(made) == [("data.conditioning", "warning")]
     Image.new("RGB", (64, 64)).save(folder / "0-condlabel.png")
-    assert told(made) == []
+    assert reported(made) == []
 
 
 def test_a_token_may_come_from_trigger_words(tmp_path):

@@ -87,7 +87,7 @@ def masked(images, *sizes):
         Image.new("L", size, 255).save(images.folder / f"p{number}-masklabel.png")
 
 
-def held(images, image):
+def with_validation(images, image):
     images.values["validation.folder"] = str(images.folder.with_name("apart"))
     images.add("../apart/h", image)
 
@@ -96,7 +96,7 @@ def captions_of(words):
     return lambda images: images.add("p0", leaves(0, 256), ", ".join(["word"] * words))
 
 
-HELD = {"validation.use": True}
+VALIDATES = {"validation.use": True}
 
 
 @each(
@@ -107,9 +107,9 @@ HELD = {"validation.use": True}
         (copied, {}, ["warning duplicate p9.png p1.png | identical to p1.png"]),
         (lambda images: images.add("again", as_jpeg(leaves(1, 256), 70)), {},
          ["note near-duplicate p1.png again.png"]),
-        (lambda images: held(images, as_jpeg(leaves(2, 256), 60)), HELD,
+        (lambda images: with_validation(images, as_jpeg(leaves(2, 256), 60)), VALIDATES,
          ["error leak h.png p2.png"]),
-        (lambda images: held(images, leaves(9, 256)), HELD, []),
+        (lambda images: with_validation(images, leaves(9, 256)), VALIDATES, []),
         # Size and detail, at the size that is trained.
         (lambda images: images.add("small", leaves(7, 128)), {},
          ["warning too-small small.png | 128 × 128 pixels, enlarged 2.0 times to 256 × 256"]),
@@ -144,8 +144,10 @@ def test_each_kind_of_problem_is_found(tmp_path, prepare, values, findings):
     images.values |= values
     found = images.check().findings
     names = [(one.path.name, *([one.other.name] if one.other else [])) for one in found]
-    told = [" ".join((one.severity, one.kind, *own)) for one, own in zip(found, names, strict=True)]
-    assert sorted(told) == sorted(text.partition(" | ")[0] for text in findings)
+    reported = [
+        " ".join((one.severity, one.kind, *own)) for one, own in zip(found, names, strict=True)
+    ]
+    assert sorted(reported) == sorted(text.partition(" | ")[0] for text in findings)
     assert all(text.partition(" | ")[2] in "".join(map(str, found)) for text in findings)
 
 
@@ -210,7 +212,7 @@ def test_a_folder_without_any_mask_is_reported_once(images):
 
 
 @pytest.mark.parametrize("is_together", [True, False])
-def test_share_leaks_only_where_similar_images_are_not_kept_together(images, is_together):
+def test_a_split_leaks_only_where_similar_images_are_not_kept_together(images, is_together):
     for seed in range(3):
         images.add(f"twin{seed}", as_jpeg(leaves(seed, 256), 60))
     images.values |= {"validation.use": True, "validation.split": 0.34}
@@ -266,8 +268,8 @@ def finding(kind, name="a.png", remedy="Do it"):
 
 def test_lines_give_a_common_remedy_once_and_count_what_is_too_much():
     some = [finding("blurred", f"{number}.png") for number in range(5)]
-    told = format_findings(some, most=2)
-    assert told == [
+    reported = format_findings(some, most=2)
+    assert reported == [
         "Blurred (5)",
         "  Do it.",
         "  warning: /pictures/0.png: it is wrong.",
@@ -278,9 +280,9 @@ def test_lines_give_a_common_remedy_once_and_count_what_is_too_much():
 
 def test_lines_give_each_remedy_and_nothing_that_a_terminal_obeys():
     some = [finding("orphan", "a\x1b[2J.png", "One"), finding("orphan", "b.png", "Two")]
-    told = format_findings(some)
-    assert told[1].endswith("a?[2J.png: it is wrong. One.")
-    assert told[2] == "  note: /pictures/b.png: it is wrong. Two."
+    reported = format_findings(some)
+    assert reported[1].endswith("a?[2J.png: it is wrong. One.")
+    assert reported[2] == "  note: /pictures/b.png: it is wrong. Two."
 
 
 def test_summary_counts_by_severity():

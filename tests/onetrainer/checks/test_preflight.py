@@ -242,13 +242,13 @@ def test_wrong_class_folder_is_reported_next_to_its_setting(project, tmp_path):
 
 def test_class_images_that_are_validation_images_are_reported(project, tmp_path):
     inner = tiny.write_images(tmp_path / "held")
-    held = {"use": True, "folder": str(tmp_path), "every": 1}
+    chosen = {"use": True, "folder": str(tmp_path), "every": 1}
     folders = {"class_folder": str(inner), "include_subfolders": True}
-    found = all_problems(config(project, data=folders, validation=held))
+    found = all_problems(config(project, data=folders, validation=chosen))
     (error,) = (one for one in found if one.severity == "error")
     assert error.path == "validation.folder"
     assert "picture-0.png" in error.what
-    found = all_problems(config(project, data=folders, validation={**held, "use": False}))
+    found = all_problems(config(project, data=folders, validation={**chosen, "use": False}))
     assert [one for one in found if one.severity == "error"] == []
 
 
@@ -298,6 +298,6 @@ def test_a_token_that_no_caption_contains_is_reported_next_to_it(project, kind, 
     words = [{"token": "<none>"}]
     (found,) = all_problems(config(project, method={"kind": kind}, embeddings={"tokens": words}))
     assert (found.path, found.severity) == ("embeddings.tokens.0.token", severity)
-    held = [{"token": "<none>"}, {"token": "Red"}]
-    found = all_problems(config(project, method={"kind": kind}, embeddings={"tokens": held}))
+    chosen = [{"token": "<none>"}, {"token": "Red"}]
+    found = all_problems(config(project, method={"kind": kind}, embeddings={"tokens": chosen}))
     assert [p.severity for p in found if p.path.startswith("embeddings")] == ["warning"]

@@ -21,10 +21,10 @@ def folder(tmp_path):
 
 def test_folder_is_checked_with_its_subfolders_and_changes_of_settings(folder, capsys):
     assert main(["check-data", str(folder)]) == 0
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     where = folder / "inner" / "b.png"
-    assert f"{where}: 160 × 160 pixels, enlarged 3.2 times to 512 × 512." in told
-    assert told.endswith("2 images checked: 2 warnings.\n")
+    assert f"{where}: 160 × 160 pixels, enlarged 3.2 times to 512 × 512." in printed
+    assert printed.endswith("2 images checked: 2 warnings.\n")
     assert main(["check-data", str(folder), "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["images"] == 2
@@ -44,8 +44,8 @@ def test_files_are_named_as_their_folder_was_given(folder, monkeypatch, capsys):
         assert any(one["other"] for one in found)
         assert {one["path"].rpartition("/")[0] for one in found} <= {given, f"{given}/inner"}
         assert main(["check-data", given]) == 0
-        told = capsys.readouterr().out
-        assert told.count("/pictures") == (told.count(given) if "pictures" in given else 0)
+        printed = capsys.readouterr().out
+        assert printed.count("/pictures") == (printed.count(given) if "pictures" in given else 0)
 
 
 def test_all_folders_of_a_config_are_named_from_the_current_one(folder, monkeypatch, capsys):
@@ -54,11 +54,11 @@ def test_all_folders_of_a_config_are_named_from_the_current_one(folder, monkeypa
     folder.with_name("config.json").write_text(json.dumps({"data": data}))
     monkeypatch.chdir(folder.parent)
     assert main(["check-data", "config.json", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["findings"]
-    assert {one["path"] for one in told} == {"pictures/a.png", "pictures/inner/b.png"}
+    printed = json.loads(capsys.readouterr().out)["findings"]
+    assert {one["path"] for one in printed} == {"pictures/a.png", "pictures/inner/b.png"}
     assert main(["check-data", str(folder.with_name("config.json")), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["findings"]
-    assert {one["path"] for one in told} == {str(folder / "a.png"), str(folder / "inner/b.png")}
+    printed = json.loads(capsys.readouterr().out)["findings"]
+    assert {one["path"] for one in printed} == {str(folder / "a.png"), str(folder / "inner/b.png")}
 
 
 def test_config_is_checked_and_what_is_trained_is_kept_in_its_cache(folder, capsys):
@@ -81,9 +81,9 @@ def test_folder_without_images_is_reported(tmp_path, capsys):
 def test_a_single_image_is_called_an_image_and_its_folder_named(tmp_path, capsys, name):
     (tmp_path / name).write_bytes(b"\x89PNG")
     assert main(["check-data", str(tmp_path / name)]) == 2
-    told = capsys.readouterr().err
-    assert f"{name} is an image" in told
-    assert f'its folder, "{tmp_path}"' in told
+    printed = capsys.readouterr().err
+    assert f"{name} is an image" in printed
+    assert f'its folder, "{tmp_path}"' in printed
 
 
 def test_folder_that_may_not_be_read_is_reported_as_one(folder, monkeypatch, capsys):
@@ -100,8 +100,8 @@ def test_folder_that_may_not_be_read_is_reported_as_one(folder, monkeypatch, cap
     monkeypatch.setattr(os, "stat", denied)
     monkeypatch.setattr(os, "scandir", unlisted)
     assert main(["check-data", str(folder)]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith(f"{folder}: this folder cannot be read (Permission denied).")
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"{folder}: this folder cannot be read (Permission denied).")
 
 
 def test_folder_whose_name_is_no_text_is_reported(tmp_path, capsys):

@@ -79,7 +79,7 @@ def test_headers_read_here_go_along(plan, tmp_path, monkeypatch):
     assert [request.headers for request in asked] == [headers]
 
 
-def test_memory_is_reported_without_images_and_whatever_is_wrong_with_them(plan, tmp_path):
+def test_memory_is_reported_without_images_and_with_any_error_in_them(plan, tmp_path):
     code, out, _ = plan(folder="")
     assert (code, out.startswith("Peak memory")) == (0, True)
     assert plan("--json", folder="")[1]["data"] == {}
@@ -103,7 +103,7 @@ def test_contact_sheets_are_written_into_a_new_folder(plan, tmp_path):
 
 def test_of_many_long_captions_the_longest_are_named():
     many = [{"path": f"{n}.png", "tokens": 200 - n} for n in range(20)]
-    (told,) = data_lines({"chunk": 75, "long_caption_count": 1234, "long_captions": many})
-    assert told.startswith("1,234 captions longer than 75 tokens")
-    assert told.endswith("0.png (200), 1.png (199), 2.png (198) ….")
+    (reported,) = data_lines({"chunk": 75, "long_caption_count": 1234, "long_captions": many})
+    assert reported.startswith("1,234 captions longer than 75 tokens")
+    assert reported.endswith("0.png (200), 1.png (199), 2.png (198) ….")
     assert data_lines({}) == []

@@ -60,24 +60,24 @@ def test_what_a_silent_model_predicts_is_shown_too(tmp_path):
     silent = "noise (epsilon), the default, as the file does not say"
     unknown = "unknown; set model.prediction to train it (768-px models: v_prediction, 512-px"
     for base, words in (("sd15", silent), ("sd2", unknown), ("sdxl", silent)):
-        told = of(tmp_path, headers.full_size(base))
-        assert f"  Prediction: {words}" in told
-        assert "Zero terminal SNR" not in told
-        assert "unusual" not in told
+        shown = of(tmp_path, headers.full_size(base))
+        assert f"  Prediction: {words}" in shown
+        assert "Zero terminal SNR" not in shown
+        assert "unusual" not in shown
 
 
 def test_components_predict_nothing_and_an_unusual_size_is_shown(tmp_path):
     metadata = {"modelspec.prediction_type": "epsilon", "ss_zero_terminal_snr": "False"}
     for shapes in (VAE, ENCODER, EMBEDDING):
-        told = of(tmp_path, shapes, metadata=metadata)
-        assert ", 1 tensor\n" in told
-        assert "Prediction" not in told
-        assert "Zero terminal SNR" not in told
+        shown = of(tmp_path, shapes, metadata=metadata)
+        assert ", 1 tensor\n" in shown
+        assert "Prediction" not in shown
+        assert "Zero terminal SNR" not in shown
     for_both = {"modelspec.architecture": "stable-diffusion-v1/vae"}
     assert "Made for: SD 1.5 and SD 2\n" in of(tmp_path, VAE, metadata=for_both)
-    told = text(tiny.write_single_file(tmp_path / "small.safetensors"))
-    assert "Component sizes: unusual" in told
-    assert "diffusers folder" in told
+    shown = text(tiny.write_single_file(tmp_path / "small.safetensors"))
+    assert "Component sizes: unusual" in shown
+    assert "diffusers folder" in shown
 
 
 def test_model_with_ema_weights_alone_is_shown_with_the_command_for_it(tmp_path):
@@ -86,9 +86,9 @@ def test_model_with_ema_weights_alone_is_shown_with_the_command_for_it(tmp_path)
         **{f"first_stage_model.{name}": shape for name, shape in VAE.items()},
         **{f"cond_stage_model.transformer.{name}": shape for name, shape in ENCODER.items()},
     }
-    told = of(tmp_path, shapes)
-    assert "EMA weights: yes, and no others; `convert --ema m.safetensors OUT`" in told
-    assert "Missing: UNet" in told
+    shown = of(tmp_path, shapes)
+    assert "EMA weights: yes, and no others; `convert --ema m.safetensors OUT`" in shown
+    assert "Missing: UNet" in shown
 
 
 @each(
@@ -108,11 +108,11 @@ def test_model_with_ema_weights_alone_is_shown_with_the_command_for_it(tmp_path)
     ],
 )  # fmt: skip
 def test_adapters_are_called_by_their_names(tmp_path, tensors, title, facts, absent):
-    told = of(tmp_path, {f"{LAYER}.{name}": s for name, s in tensors.items()}, dtype="F32")
-    assert told.startswith(f"m.safetensors: {title}, not a complete model\n")
-    assert "UNet (1 layer)" in told
-    assert all(f"  {fact}" in told for fact in facts)
-    assert not any(f"  {label}" in told for label in absent)
+    shown = of(tmp_path, {f"{LAYER}.{name}": s for name, s in tensors.items()}, dtype="F32")
+    assert shown.startswith(f"m.safetensors: {title}, not a complete model\n")
+    assert "UNet (1 layer)" in shown
+    assert all(f"  {fact}" in shown for fact in facts)
+    assert not any(f"  {label}" in shown for label in absent)
 
 
 def test_lora_is_shown_with_its_components_ranks_alphas_and_bundled_embeddings(tmp_path):
@@ -133,7 +133,7 @@ def test_lora_is_shown_with_its_components_ranks_alphas_and_bundled_embeddings(t
     for name, width in (("clip_l", 768), ("clip_g", 1280), ("clip_g_out", 1280)):
         tensors[f"bundle_emb.my.cat.{name}"] = torch.zeros(3, width)
     save_file(tensors, tmp_path / "a.safetensors")
-    told = text(tmp_path / "a.safetensors")
+    shown = text(tmp_path / "a.safetensors")
     for line in (
         "a LoRA, not a complete model",
         "Made for: SDXL",
@@ -144,7 +144,7 @@ def test_lora_is_shown_with_its_components_ranks_alphas_and_bundled_embeddings(t
         "Alpha: 0.5, 1, 2.5, 4",
         "Embedding: my.cat: 3 vectors × 768 + 1280, for SDXL",
     ):
-        assert line in told
+        assert line in shown
 
 
 @each(
@@ -158,9 +158,9 @@ def test_lora_is_shown_with_its_components_ranks_alphas_and_bundled_embeddings(t
     ],
 )
 def test_namings_are_shown(tmp_path, naming, name, ends):
-    told = of(tmp_path, {f"{name}.{end}": (4, 4) for end in ends})
-    assert f"Naming: {naming}" in told
-    assert "(1 layer)" in told
+    shown = of(tmp_path, {f"{name}.{end}": (4, 4) for end in ends})
+    assert f"Naming: {naming}" in shown
+    assert "(1 layer)" in shown
 
 
 BUNDLED = {
@@ -182,9 +182,9 @@ BUNDLED = {
     ],
 )  # fmt: skip
 def test_embeddings_are_shown_with_their_vectors(tmp_path, tensors, words):
-    told = of(tmp_path, tensors, name="cat.safetensors")
-    assert all(f"Embedding: {each_}" in told for each_ in words)
-    assert "string_to_param" not in told
+    shown = of(tmp_path, tensors, name="cat.safetensors")
+    assert all(f"Embedding: {each_}" in shown for each_ in words)
+    assert "string_to_param" not in shown
 
 
 def test_pickled_files_are_recognized_by_their_names_inside(tmp_path):
@@ -193,10 +193,10 @@ def test_pickled_files_are_recognized_by_their_names_inside(tmp_path):
     assert "Embedding: cat: 2 vectors × 768, for SD 1.5" in text(tmp_path / "x.pt")
     value = {"state_dict": {"emb_params": torch.zeros(1, 768)}, "epoch": 3, "ss_steps": 5}
     torch.save(value, tmp_path / "a.ckpt")
-    told = text(tmp_path / "a.ckpt", everything=True)
-    assert "Format: a file of torch.save (pickle); none of its code is run\n" in told
-    assert "ss_steps: 5" in told
-    assert "epoch" not in told
+    shown = text(tmp_path / "a.ckpt", everything=True)
+    assert "Format: a file of torch.save (pickle); none of its code is run\n" in shown
+    assert "ss_steps: 5" in shown
+    assert "epoch" not in shown
 
 
 def test_folder_is_shown_and_what_is_in_it(tmp_path):
@@ -206,8 +206,8 @@ def test_folder_is_shown_and_what_is_in_it(tmp_path):
     assert found["prediction"] == "v_prediction"
     assert found["size"] == sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
     assert "from its scheduler config" in text(path)
-    assert "a UNet alone, not a complete model" in (told := text(path / "unet"))
-    assert "Made for: SD 2" in told
+    assert "a UNet alone, not a complete model" in (shown := text(path / "unet"))
+    assert "Made for: SD 2" in shown
     assert "a VAE alone" in text(path / "vae")
 
 
@@ -240,13 +240,13 @@ def test_long_metadata_is_cut_and_images_are_only_counted(tmp_path):
         "ss_tag_frequency": json.dumps(tags),
     }
     path = headers.write(tmp_path / "a.safetensors", EMBEDDING, metadata=metadata)
-    told = text(path, everything=True)
-    assert "AAAA" not in told + json.dumps(describe(path).document)
-    assert "modelspec.thumbnail: (images, 5023 characters)" in told
-    assert "… (1000 characters)" in told
-    assert "ss_tag_frequency: tag1 (31), tag12 (12), tag11 (11)" in told
-    assert "tag4 (4) and 2 more" in told
-    assert max(map(len, told.splitlines())) < 300
+    shown = text(path, everything=True)
+    assert "AAAA" not in shown + json.dumps(describe(path).document)
+    assert "modelspec.thumbnail: (images, 5023 characters)" in shown
+    assert "… (1000 characters)" in shown
+    assert "ss_tag_frequency: tag1 (31), tag12 (12), tag11 (11)" in shown
+    assert "tag4 (4) and 2 more" in shown
+    assert max(map(len, shown.splitlines())) < 300
     metadata = {"ss_tag_frequency": json.dumps({"1_a": sentences})}
     line = of(tmp_path, EMBEDDING, metadata=metadata).splitlines()[-1]
     assert line.startswith("  Top tags: 0 a long sentence")
@@ -306,9 +306,9 @@ def test_run_folder_is_shown_with_what_it_made(run, tmp_path):
 
 def test_checkpoint_and_its_files_are_shown_with_their_run(run, tmp_path):
     whose = "a checkpoint of the run smiley-001, after step 3"
-    told = text(run.checkpoint(3))
-    assert told.startswith(f"step-000003: {whose}\n  Trains: a LoRA of rank 16 for SDXL")
-    assert "onetrainer resume" in told
+    shown = text(run.checkpoint(3))
+    assert shown.startswith(f"step-000003: {whose}\n  Trains: a LoRA of rank 16 for SDXL")
+    assert "onetrainer resume" in shown
     for name, words in (
         ("weights", "the weights"), ("optimizer", "the optimizer state"), ("ema", "the EMA weights")
     ):  # fmt: skip
@@ -342,7 +342,7 @@ def test_what_cannot_be_shown_is_refused(tmp_path):
             describe(tmp_path / "a.png")
 
 
-def test_several_are_shown_and_one_that_cannot_be_read_keeps_none_untold(tmp_path, run, capsys):
+def test_several_are_shown_and_one_that_cannot_be_read_hides_none(tmp_path, run, capsys):
     both = [str(tiny.write_sdxl(tmp_path / "xl.safetensors")), str(run.path)]
     assert main(["show", both[0], "nothing.safetensors", both[1]]) == 2
     out, err = capsys.readouterr()

@@ -191,8 +191,8 @@ def test_without_validation_validation_folders_are_neither_trained_nor_measured(
 def test_validation_images_of_several_folders_have_names_of_their_own(tmp_path):
     for name in ("a", "b", "c"):
         images(tmp_path / name, "1", f"{name} 2")
-    held = [{"folder": tmp_path / name, "role": "validation"} for name in ("b", "c", "b")]
-    made = config(*held, folder=str(tmp_path / "a"), validation={"use": True})
+    validation = [{"folder": tmp_path / name, "role": "validation"} for name in ("b", "c", "b")]
+    made = config(*validation, folder=str(tmp_path / "a"), validation={"use": True})
     found = read_dataset(made)
     assert len(found.items) == 2
     assert [found.name_of(item) for item in found.validation[:4]] == [
@@ -213,34 +213,34 @@ def test_a_validation_file_is_not_trained_from_another_folder(tmp_path):
     )
     found = read_dataset(made)
     trained = {item.path.resolve() for item in found.items}
-    held = {item.path.resolve() for item in found.validation}
-    assert trained.isdisjoint(held)
-    assert (len(trained), len(held)) == (6, 2)
+    validation = {item.path.resolve() for item in found.validation}
+    assert trained.isdisjoint(validation)
+    assert (len(trained), len(validation)) == (6, 2)
 
 
 def items_of(count):
     return [Item(None, ("",), 64, 64, name=f"{number}.png") for number in range(count)]
 
 
-def test_likes_stay_on_one_side_whatever_the_groups():
+def test_likes_stay_on_one_side_for_any_groups():
     """Random groups, fractions and seeds: whole groups, never more than asked unless none fits."""
-    section, draw = config(validation={"use": True}).validation, random.Random(7)
+    section, dice = config(validation={"use": True}).validation, random.Random(7)
     for _ in range(300):
-        items = items_of(draw.randrange(2, 60))
-        groups = [draw.randrange(draw.randrange(1, 40)) + 1 for _ in items]
+        items = items_of(dice.randrange(2, 60))
+        groups = [dice.randrange(dice.randrange(1, 40)) + 1 for _ in items]
         chosen = section.model_copy(
-            update={"split": draw.random() / 2, "seed": draw.randrange(9), "max_images": 9}
+            update={"split": dice.random() / 2, "seed": dice.randrange(9), "max_images": 9}
         )
         try:
-            held = select_validation(items, chosen, groups, concepts=[concept(None)])
+            validation = select_validation(items, chosen, groups, concepts=[concept(None)])
         except UserError:
             assert len({*groups}) == 1
             continue
-        apart = {groups[items.index(item)] for item in held}
-        kept = {group for item, group in zip(items, groups, strict=True) if item not in held}
+        apart = {groups[items.index(item)] for item in validation}
+        kept = {group for item, group in zip(items, groups, strict=True) if item not in validation}
         assert apart.isdisjoint(kept)
-        assert len(held) <= validation_count(chosen, len(items)) or len(apart) == 1
-        assert 0 < len(held) <= len(items) / 2
+        assert len(validation) <= validation_count(chosen, len(items)) or len(apart) == 1
+        assert 0 < len(validation) <= len(items) / 2
 
 
 def test_near_duplicates_are_only_searched_where_it_matters(tmp_path):
@@ -286,7 +286,7 @@ def test_a_folder_says_what_is_its_own_and_has_the_rest_from_all():
     assert first.seed == 7
 
 
-def test_folders_have_seeds_of_their_own_whatever_their_order():
+def test_folders_have_seeds_of_their_own_in_any_order():
     def seeds(*folders, run=0):
         made = config(*folders)
         training = made.training.model_copy(update={"seed": run})

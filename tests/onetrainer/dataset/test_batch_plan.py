@@ -24,7 +24,7 @@ EPOCHS = 6
 RANDOM = random_cases(60)
 
 
-def drawn(case):
+def random_plan(case):
     """The settings of a random plan: portions of random folders, and how steps are cut."""
     dice = random.Random(case)
     slices, first = [], 0
@@ -57,7 +57,7 @@ def _slice_of(dice, first, count, per_epoch=None):
 
 
 def plan(case, **changes):
-    slices, sizes = drawn(case)
+    slices, sizes = random_plan(case)
     return BatchPlan(slices, **(sizes | changes))
 
 
@@ -69,7 +69,7 @@ def epochs(plan, count=EPOCHS):
 
 @RANDOM
 def test_each_epoch_shows_every_image_exactly_as_often_as_asked(case):
-    slices, so_far = drawn(case)[0], Counter()
+    slices, so_far = random_plan(case)[0], Counter()
     for epoch, steps in enumerate(epochs(plan(case))):
         shown = Counter(one.item for step in steps for one in step.images)
         so_far += shown
@@ -84,7 +84,7 @@ def test_each_epoch_shows_every_image_exactly_as_often_as_asked(case):
 
 
 @RANDOM
-def test_an_images_repeats_count_its_showings_one_by_one(case):
+def test_an_images_repeats_are_counted_one_by_one(case):
     repeats = {}
     for steps in epochs(plan(case)):
         now = {}
@@ -98,7 +98,7 @@ def test_an_images_repeats_count_its_showings_one_by_one(case):
 
 @RANDOM
 def test_a_step_holds_one_bucket_and_leaves_only_what_is_left_of_it(case):
-    slices, sizes = drawn(case)
+    slices, sizes = random_plan(case)
     full = sizes["batch_size"] * sizes["accumulation"] * sizes["world"]
     for epoch, steps in enumerate(epochs(plan(case))):
         shown = Counter()
@@ -142,8 +142,8 @@ def of_rank(step, rank, world):
 
 
 @RANDOM
-def test_ranks_share_a_step_without_repeat_an_image_twice(case):
-    world = drawn(case)[1]["world"]
+def test_ranks_divide_a_step_without_repeating_an_image(case):
+    world = random_plan(case)[1]["world"]
     for step in [one for steps in epochs(plan(case), 2) for one in steps]:
         placed = [
             (position + offset, shown)
@@ -231,9 +231,9 @@ def test_threads_that_ask_at_once_are_reported_the_same(hasty):
         return {step: made.at(step) for step in order}
 
     with ThreadPoolExecutor(8) as threads:
-        told = list(threads.map(ask, range(8)))
+        reported = list(threads.map(ask, range(8)))
     whole = {step: plan().at(step) for step in range(steps)}
-    assert all(own == whole for own in told)
+    assert all(own == whole for own in reported)
 
 
 # --- of folders, by a config alone

@@ -33,7 +33,7 @@ def concept(*, trigger="", seed=3, name="Cats", **captions):
     )
 
 
-def drawn(caption, repeats=1, name="a.png", **settings):
+def sampled(caption, repeats=1, name="a.png", **settings):
     """What a caption, or several, becomes in each turn."""
     captions = (caption,) if isinstance(caption, str) else caption
     own = concept(**settings)
@@ -84,20 +84,20 @@ SHARP = {"template": "a photo of {caption}, sharp"}
     ],
 )  # fmt: skip
 def test_captions_become_what_settings_say(caption, settings, shown):
-    assert drawn(caption, 3, **settings) == [shown] * 3
+    assert sampled(caption, 3, **settings) == [shown] * 3
 
 
 def test_same_seed_image_and_turn_give_the_same_caption():
     settings = {"shuffle": True, "drop_tags": "each", "drop_chance": 0.5, "dropout": 0.3}
-    first, again = (drawn("a, b, c, d, e, f", 50, **settings) for _ in range(2))
+    first, again = (sampled("a, b, c, d, e, f", 50, **settings) for _ in range(2))
     assert first == again
-    assert first != drawn("a, b, c, d, e, f", 50, seed=4, **settings)
-    assert first != drawn("a, b, c, d, e, f", 50, name="b.png", **settings)
+    assert first != sampled("a, b, c, d, e, f", 50, seed=4, **settings)
+    assert first != sampled("a, b, c, d, e, f", 50, name="b.png", **settings)
 
 
 def test_turning_one_thing_on_leaves_other_samples_as_they_were():
-    plain = drawn("a, b, c, d, e", 100, shuffle=True)
-    also = drawn("a, b, c, d, e", 100, shuffle=True, dropout=0.3, capitals="upper")
+    plain = sampled("a, b, c, d, e", 100, shuffle=True)
+    also = sampled("a, b, c, d, e", 100, shuffle=True, dropout=0.3, capitals="upper")
     assert [one.lower() for one in also if one] == [
         one for one, other in zip(plain, also, strict=True) if other
     ]
@@ -106,8 +106,8 @@ def test_turning_one_thing_on_leaves_other_samples_as_they_were():
 # --- dropout
 
 
-def test_dropout_replaces_its_share_of_captions():
-    dropped = drawn("cat", TURNS, dropout=0.1).count("")
+def test_dropout_replaces_its_fraction_of_captions():
+    dropped = sampled("cat", TURNS, dropout=0.1).count("")
     assert is_likely(dropped, TURNS, 0.1)
 
 
@@ -115,14 +115,14 @@ def test_dropout_replaces_its_share_of_captions():
 
 
 def test_alternatives_are_each_taken_once_a_round():
-    shown = drawn(("a", "b", "c", "d", "e"), 500)
+    shown = sampled(("a", "b", "c", "d", "e"), 500)
     rounds = [tuple(shown[at : at + 5]) for at in range(0, 500, 5)]
     assert {tuple(sorted(one)) for one in rounds} == {("a", "b", "c", "d", "e")}
     assert len(set(rounds)) > 40
 
 
 def test_choices_are_each_made_equally_often():
-    shown = Counter(drawn("a {red|green|blue} {big|small} cat", 600, wildcards=True))
+    shown = Counter(sampled("a {red|green|blue} {big|small} cat", 600, wildcards=True))
     colors = Counter(one.split()[1] for one in shown.elements())
     assert colors == {"red": 200, "green": 200, "blue": 200}
     sizes = Counter(one.split()[2] for one in shown.elements())
@@ -131,7 +131,7 @@ def test_choices_are_each_made_equally_often():
 
 
 def test_alternatives_make_their_choices_independently():
-    shown = drawn(("x{a|b}", "y{a|b}"), 4 * 200, wildcards=True)
+    shown = sampled(("x{a|b}", "y{a|b}"), 4 * 200, wildcards=True)
     first, second = ([one[1] for one in shown if one[0] == name] for name in "xy")
     assert is_likely(sum(map(str.__eq__, first[::2], second[::2])), 200, 0.5)
 
@@ -141,7 +141,7 @@ def test_alternatives_make_their_choices_independently():
 
 @each("caption", ["a, b, c, d", "ohwx Man, a, b, c, d"])
 def test_trigger_never_moves_nor_vanishes_nor_changes(caption):
-    shown = drawn(
+    shown = sampled(
         caption,
         300,
         trigger="ohwx Man",
@@ -160,14 +160,16 @@ def test_trigger_never_moves_nor_vanishes_nor_changes(caption):
 
 
 def test_text_of_a_template_is_no_tag():
-    shown = drawn("b, c", 50, template="a, {caption}, d", shuffle=True)
+    shown = sampled("b, c", 50, template="a, {caption}, d", shuffle=True)
     assert set(shown) == {"a, b, c, d", "a, c, b, d"}
-    gone = drawn("b, c", template="a, {caption}, d", drop_tags="all", drop_chance=1.0)
+    gone = sampled("b, c", template="a, {caption}, d", drop_tags="all", drop_chance=1.0)
     assert gone == ["a, d"]
 
 
 def test_templates_choices_are_made_and_what_is_put_in_is_not():
-    shown = Counter(drawn("{{x|y}}", 90, template="{a|an old|no} photo, {caption}", wildcards=True))
+    shown = Counter(
+        sampled("{{x|y}}", 90, template="{a|an old|no} photo, {caption}", wildcards=True)
+    )
     assert shown == {f"{one} photo, {{x|y}}": 30 for one in ("a", "an old", "no")}
 
 
@@ -176,7 +178,7 @@ def test_templates_choices_are_made_and_what_is_put_in_is_not():
 
 def test_order_of_all_steps_by_hand():
     """All that is left to chance here has one outcome."""
-    shown = drawn(
+    shown = sampled(
         "OHWX, Red {Hat}; Blue+++Shoes; Green ||| Last One",
         2,
         trigger="ohwx",
@@ -238,7 +240,7 @@ def test_plain_caption_samples_nothing():
 )
 def test_varies_shows_whether_more_than_itself_is_shown(settings, expected):
     assert captions_vary(Captions(**settings)) is expected
-    assert (len(set(drawn("aa bb, cc, dd, {ee|ff}", 200, **settings)) - {""}) > 1) is expected
+    assert (len(set(sampled("aa bb, cc, dd, {ee|ff}", 200, **settings)) - {""}) > 1) is expected
 
 
 @each(

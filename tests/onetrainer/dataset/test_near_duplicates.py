@@ -43,13 +43,13 @@ def saved(folder, image, name="a.png"):
     return path
 
 
-def looks(folder, images):
+def features(folder, images):
     return [
         image_features(saved(folder, image, f"{number}.png")) for number, image in enumerate(images)
     ]
 
 
-def random_looks(count, seed=0):
+def random_features(count, seed=0):
     rng = np.random.default_rng(seed)
     return [
         Features(int(first), int(second), rng.integers(0, 255, 1200, np.uint8).tobytes())
@@ -60,7 +60,7 @@ def random_looks(count, seed=0):
 @each("seed", [1, 2])
 def test_changed_image_is_found(tmp_path, seed):
     changed = [change(leaves(seed)) for change in CHANGES.values()]
-    first, other, *found = looks(tmp_path, [leaves(seed), leaves(seed + 50), *changed])
+    first, other, *found = features(tmp_path, [leaves(seed), leaves(seed + 50), *changed])
     groups = {
         name: group_features([first, other, one]) for name, one in zip(CHANGES, found, strict=True)
     }
@@ -69,21 +69,21 @@ def test_changed_image_is_found(tmp_path, seed):
 
 def test_flipped_and_saved_again_is_found(tmp_path):
     images = [leaves(3), as_jpeg(ImageOps.mirror(leaves(3)), 60)]
-    assert group_features(looks(tmp_path, images)) == [0, 0]
+    assert group_features(features(tmp_path, images)) == [0, 0]
 
 
 def test_different_images_are_left_apart(tmp_path):
-    assert group_features(looks(tmp_path, map(leaves, range(12)))) == list(range(12))
+    assert group_features(features(tmp_path, map(leaves, range(12)))) == list(range(12))
 
 
 def test_upside_down_is_another_image(tmp_path):
-    assert group_features(looks(tmp_path, [leaves(1), ImageOps.flip(leaves(1))])) == [0, 1]
+    assert group_features(features(tmp_path, [leaves(1), ImageOps.flip(leaves(1))])) == [0, 1]
 
 
 def test_plain_images_are_reported_apart_by_their_color(tmp_path):
     colors = ["red", "blue", "white", "black", "gray", (250, 0, 0), "red"]
     images = [Image.new("RGB", (64 + place, 64), color) for place, color in enumerate(colors)]
-    assert group_features(looks(tmp_path, images)) == [0, 1, 2, 3, 4, 5, 0]
+    assert group_features(features(tmp_path, images)) == [0, 1, 2, 3, 4, 5, 0]
 
 
 def test_image_rotated_by_its_exif_is_the_one_that_was_turned(tmp_path):
@@ -97,17 +97,17 @@ def test_image_rotated_by_its_exif_is_the_one_that_was_turned(tmp_path):
 
 def test_groups_are_numbered_by_their_first_images(tmp_path):
     order = [1, 2, 1, 3, 2, 1]
-    assert group_features(looks(tmp_path, map(leaves, order))) == [0, 1, 0, 2, 1, 0]
+    assert group_features(features(tmp_path, map(leaves, order))) == [0, 1, 0, 2, 1, 0]
 
 
 def test_images_that_cannot_be_analyzed_are_groups_of_their_own(tmp_path):
-    (one,) = looks(tmp_path, [leaves(1)])
+    (one,) = features(tmp_path, [leaves(1)])
     assert group_features([None, one, None, one]) == [0, 1, 2, 1]
     assert group_features([]) == []
 
 
 def test_many_are_compared_in_parts_with_the_same_result(monkeypatch):
-    some = random_looks(300)
+    some = random_features(300)
     every = [*some, *some[::-1]]
     expected = [*range(300), *range(299, -1, -1)]
     assert group_features(every) == expected
@@ -187,4 +187,4 @@ def test_analysis_stops_when_asked(tmp_path):
         )
     assert seen == [1, 2, 3, 4, 5]
     with pytest.raises(AnalysisCancelled):
-        similar_pairs(random_looks(3), should_stop=lambda: True)
+        similar_pairs(random_features(3), should_stop=lambda: True)

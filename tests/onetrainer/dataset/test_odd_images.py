@@ -147,8 +147,8 @@ def check_pixels(odd, path, item, transform):
     assert image.size == odd.cut[4:]
     pixels = np.asarray(image, dtype=np.float64)
     # Not the outermost ones: scaling has nothing to read beyond the edge.
-    for share_x, share_y in [(0.2, 0.3), (0.8, 0.2), (0.3, 0.7), (0.75, 0.8)]:
-        x, y = int(share_x * image.width), int(share_y * image.height)
+    for fraction_x, fraction_y in [(0.2, 0.3), (0.8, 0.2), (0.3, 0.7), (0.75, 0.8)]:
+        x, y = int(fraction_x * image.width), int(fraction_y * image.height)
         assert pixels[y, x] == pytest.approx(expected_color(odd, x, y), abs=2)
 
 

@@ -156,10 +156,10 @@ def test_variation_is_the_same_at_every_resolution():
 def test_amounts_are_sampled_either_way_up_to_the_setting():
     views = [image_transform(item(name=f"{number}"), changed(), 0) for number in range(300)]
     for name, most in AMOUNTS.items():
-        drawn = [getattr(one, name) for one in views]
-        assert -most <= min(drawn) < -0.9 * most
-        assert 0.9 * most < max(drawn) <= most
-        assert abs(sum(drawn) / 300) < 0.15 * most  # 4.5 times the deviation of such a mean
+        sampled = [getattr(one, name) for one in views]
+        assert -most <= min(sampled) < -0.9 * most
+        assert 0.9 * most < max(sampled) <= most
+        assert abs(sum(sampled) / 300) < 0.15 * most  # 4.5 times the deviation of such a mean
     assert len({one.key() for one in views}) == 300
 
 
@@ -253,7 +253,7 @@ def test_no_transform_is_enlarged_beyond_the_limit(limit):
             assert upscale_factor(seen, image_transform(seen, concept, 0)) <= limit + slack
 
 
-def test_keys_differ_in_whatever_changes_pixels_and_crop_keys_in_whatever_moves_them():
+def test_keys_differ_for_all_that_changes_pixels_and_crop_keys_for_all_that_moves_them():
     plain = plain_transform(item(), folder())
     moved = [
         replace(plain, geometry=replace(plain.geometry, **{name: 7}))

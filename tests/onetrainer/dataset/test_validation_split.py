@@ -25,7 +25,7 @@ def images(folder, names):
     return folder
 
 
-def held(made):
+def validation(made):
     found = read_dataset(made)
     return {found.name_of(item) for item in found.validation}
 
@@ -45,12 +45,12 @@ def test_without_validation_every_image_is_trained(forty):
     assert len(found.items) == 40
 
 
-@each(("share", "count"), [(0, 1), (0.01, 1), (0.1, 4), (0.26, 10), (0.5, 20)])
-def test_the_share_is_validation_and_the_rest_is_trained(forty, share, count):
-    made = config(forty, split=share)
-    assert len(held(made)) == count
-    assert held(made).isdisjoint(trained(made))
-    assert len(held(made) | trained(made)) == 40
+@each(("split", "count"), [(0, 1), (0.01, 1), (0.1, 4), (0.26, 10), (0.5, 20)])
+def test_the_split_is_validation_and_the_rest_is_trained(forty, split, count):
+    made = config(forty, split=split)
+    assert len(validation(made)) == count
+    assert validation(made).isdisjoint(trained(made))
+    assert len(validation(made) | trained(made)) == 40
 
 
 @each(("images", "count"), [(1, 1), (2, 1), (3, 1), (5, 2), (7, 3), (8, 4)])
@@ -61,16 +61,16 @@ def test_never_more_than_half_is_validation(images, count):
 
 def test_another_seed_holds_out_others_and_the_same_seed_the_same(forty, tmp_path):
     elsewhere = shutil.copytree(forty, tmp_path / "elsewhere")
-    assert held(config(elsewhere, split=0.2)) == held(config(forty, split=0.2))
-    assert held(config(forty, split=0.2, seed=1)) != held(config(forty, split=0.2))
+    assert validation(config(elsewhere, split=0.2)) == validation(config(forty, split=0.2))
+    assert validation(config(forty, split=0.2, seed=1)) != validation(config(forty, split=0.2))
 
 
 def test_another_image_moves_at_most_one_to_the_other_side(tmp_path):
-    before = held(config(images(tmp_path, ["0", "1"]), split=0.3))
+    before = validation(config(images(tmp_path, ["0", "1"]), split=0.3))
     moved = []
     for number in range(2, 30):
         made = config(images(tmp_path, [f"{number}"]), split=0.3)
-        after = held(made)
+        after = validation(made)
         moved.append(len((before ^ after) - {f"{number}.png"}))
         before = after
     assert max(moved) == 1
@@ -82,7 +82,7 @@ def test_a_folder_of_its_own_is_validation_with_its_groups(forty, tmp_path):
     made = config(forty, deep=True, folder=str(apart))
     groups = {item.path.stem: item.group for item in read_dataset(made).validation}
     assert groups == {"a": "", "b": "cats", "c": "cats/black"}
-    assert held(made) == {"a.png", "cats/b.png", "cats/black/c.png"}
+    assert validation(made) == {"a.png", "cats/b.png", "cats/black/c.png"}
     assert len(trained(made)) == 40
 
 
@@ -90,14 +90,14 @@ def test_a_validation_folder_within_the_images_is_not_trained(tmp_path):
     root = images(tmp_path, ["a", "b", "apart/c"])
     made = config(root, deep=True, folder=str(root / "apart"))
     assert trained(made) == {"a.png", "b.png"}
-    assert held(made) == {"c.png"}
+    assert validation(made) == {"c.png"}
 
 
 def test_of_a_large_folder_some_are_measured_and_none_is_trained(forty, tmp_path):
     images(tmp_path, ["extra"])
     shutil.copytree(forty, tmp_path / "apart")
     made = config(tmp_path, deep=True, folder=str(tmp_path / "apart"), max_images=5)
-    assert len(held(made)) == 5
+    assert len(validation(made)) == 5
     assert trained(made) == {"extra.png"}
 
 
@@ -121,7 +121,7 @@ def test_a_validation_file_is_not_trained_by_a_link_next_to_it(tmp_path):
     assert trained.isdisjoint(apart)
 
 
-def held_of(folders, **validation):
+def validation_by_folder(folders, **validation):
     """By folder, the validation images of a fifth of folders."""
     concepts = [{"folder": str(folder)} for folder in folders]
     validation = {"use": True, "split": 0.2, **validation}
@@ -135,10 +135,10 @@ def held_of(folders, **validation):
 @each("name", ["{}", "{}/images"])
 def test_folders_with_images_of_the_same_names_hold_out_different_ones(tmp_path, name):
     ten = [images(tmp_path / name.format(n), map(str, range(5))) for n in range(10)]
-    held = held_of(ten)
-    assert sum(map(len, held)) == 10
-    assert len(set().union(*held)) > 2
-    by_names = held_of(ten, split_by="names")
+    validation = validation_by_folder(ten)
+    assert sum(map(len, validation)) == 10
+    assert len(set().union(*validation)) > 2
+    by_names = validation_by_folder(ten, split_by="names")
     assert len({*map(frozenset, by_names)}) == 1
 
 
@@ -146,4 +146,4 @@ def test_what_folders_hold_out_does_not_depend_on_where_they_are(tmp_path):
     five = [images(tmp_path / "a" / f"{n}", map(str, range(5))) for n in range(5)]
     shutil.copytree(tmp_path / "a", tmp_path / "b" / "c")
     moved = [tmp_path / "b" / "c" / folder.name for folder in five]
-    assert held_of(moved[::-1]) == held_of(five)[::-1]
+    assert validation_by_folder(moved[::-1]) == validation_by_folder(five)[::-1]

@@ -91,10 +91,10 @@ def test_header_is_what_the_decoded_image_has(tmp_path, name):
 def test_damaged_file_has_a_header_or_a_reason(tmp_path, name, attempts):
     """Every beginning of a file, and single bytes changed."""
     path = save(tmp_path, name)
-    whole, draw = path.read_bytes(), random.Random(name)
+    whole, dice = path.read_bytes(), random.Random(name)
     for _ in range(attempts):
-        damaged = bytearray(whole[: draw.randrange(1, len(whole) + 1)])
-        damaged[draw.randrange(min(len(damaged), 700))] = draw.randrange(256)
+        damaged = bytearray(whole[: dice.randrange(1, len(whole) + 1)])
+        damaged[dice.randrange(min(len(damaged), 700))] = dice.randrange(256)
         path.write_bytes(damaged)
         try:
             assert read_header(path).width > 0

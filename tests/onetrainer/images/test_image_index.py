@@ -34,7 +34,7 @@ def folder(tmp_path):
     return tmp_path / "cache"
 
 
-def learn_all(folder, path):
+def index_all(folder, path):
     with closing(ImageIndex(folder)) as memory:
         assert (memory.cached_header(path), memory.digest(path), memory.features(path, 1)) == (
             None,
@@ -50,7 +50,7 @@ def known(folder, path):
 
 
 def test_all_that_was_stored_is_known_the_next_time_by_the_hash_of_the_path(later, image, folder):
-    learn_all(folder, image)
+    index_all(folder, image)
     digest = hashlib.sha256(b"some picture").hexdigest()
     assert known(folder, image) == (HEADER, digest, b"looks")
     assert known(folder, image.rename(image.with_name("b.png"))) == (None,) * 3
@@ -65,7 +65,7 @@ def test_missing_image_cannot_be_read_and_is_not_known(later, image, folder):
 
 @pytest.mark.parametrize("change", ["content", "size", "time", "replaced", "restored time"])
 def test_changed_image_is_not_known(later, image, folder, change):
-    learn_all(folder, image)
+    index_all(folder, image)
     before = image.stat()
     match change:
         case "content":
@@ -86,7 +86,7 @@ def test_changed_image_is_not_known(later, image, folder, change):
 
 
 def test_just_written_image_is_not_remembered(image, folder):
-    learn_all(folder, image)
+    index_all(folder, image)
     assert known(folder, image) == (None,) * 3
     assert not (folder / FILE_NAME).exists()
 
@@ -117,7 +117,7 @@ def test_image_that_changes_while_it_is_read_is_not_remembered(later, image, fol
 
 
 def test_features_of_another_version_are_not_known_and_trained_again(later, image, folder):
-    learn_all(folder, image)
+    index_all(folder, image)
     with closing(ImageIndex(folder)) as memory:
         assert memory.features(image, 2) is None
         memory.store_features(image, 2, b"new looks")
@@ -167,19 +167,19 @@ DAMAGES = [
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_file_is_forgotten_and_begun_again(later, image, folder, damage):
-    learn_all(folder, image)
+    index_all(folder, image)
     damage(folder / FILE_NAME)
-    learn_all(folder, image)
+    index_all(folder, image)
     trained = known(folder, image)
     if trained == (None,) * 3:  # the damage was seen when something was to be written
-        learn_all(folder, image)
+        index_all(folder, image)
         trained = known(folder, image)
     assert trained[0] == HEADER
 
 
 @pytest.mark.parametrize("column", ["stamp", "value"])
 def test_damaged_fact_is_not_believed(later, image, folder, column):
-    learn_all(folder, image)
+    index_all(folder, image)
     with closing(sqlite3.connect(folder / FILE_NAME)) as connection, connection:
         connection.execute(f"UPDATE facts SET {column} = zeroblob(length({column}))")
     assert known(folder, image) == (None,) * 3
@@ -187,24 +187,24 @@ def test_damaged_fact_is_not_believed(later, image, folder, column):
 
 def test_folder_that_cannot_be_made_costs_memory_alone(later, image, folder):
     folder.write_text("a file is in the way")
-    learn_all(folder, image)
+    index_all(folder, image)
     assert known(folder, image) == (None,) * 3
 
 
 def test_locked_file_costs_memory_alone(later, image, folder, monkeypatch):
-    learn_all(folder, image)
+    index_all(folder, image)
     monkeypatch.setattr(image_memory, "_WAIT_SECONDS", 0.01)
     other = image.with_name("b.png")
     other.write_bytes(b"b")
     with closing(sqlite3.connect(folder / FILE_NAME, isolation_level=None)) as connection:
         connection.execute("BEGIN EXCLUSIVE")
-        learn_all(folder, other)
+        index_all(folder, other)
         connection.execute("ROLLBACK")
     assert known(folder, other) == (None,) * 3
     assert known(folder, image)[0] == HEADER
 
 
-def test_two_memories_of_one_folder_share_what_they_train(later, image, folder):
+def test_two_indexes_of_one_folder_use_the_same_entries(later, image, folder):
     with closing(ImageIndex(folder)) as one, closing(ImageIndex(folder)) as other:
         one.read(image)
         one.save()

@@ -79,7 +79,7 @@ def test_options_of_a_kind_are_taken(sources, kind, options):
     assert examine(request(sources, kind, **options)).path.stem == kind
 
 
-def test_the_terminal_reports_what_does_not_fit_in_the_words_of_options(sources, capsys):
+def test_the_terminal_reports_what_does_not_fit_by_the_names_of_options(sources, capsys):
     source, vae = (str(sources / f"{name}.safetensors") for name in ("model", "lora"))
     for option, words in (
         (("--name", "cat"), "--name cannot be used with it"),

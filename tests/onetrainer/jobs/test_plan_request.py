@@ -22,13 +22,13 @@ def test_headers_that_went_with_a_request_are_not_read_again(tmp_path):
     assert read_dataset(config, headers=recorded).items == before
 
 
-def test_a_cards_memory_may_be_typed_with_its_unit():
+def test_a_gpus_memory_may_be_typed_with_its_unit():
     for text in ("8", "8.0", "8GB", "8 GB", " 8 gb ", "8G", "8GiB"):
         assert gigabytes(text) == 8
 
 
 @each("text", ["0", "-1", "nan", "inf", "-inf", "8 MB", "much", "", "GB", "1e9"])
-def test_memory_that_no_card_has_is_refused_with_a_message(text):
+def test_memory_that_no_gpu_has_is_refused_with_a_message(text):
     with pytest.raises(UserError, match="not an amount of memory") as caught:
         gigabytes(text)
     assert f'"{text}"' in caught.value.what

@@ -30,8 +30,8 @@ def test_times_have_as_many_digits_as_can_be_known(seconds, words):
 
 
 def test_a_step_and_the_whole_are_reported_with_where():
-    told = format_step_time(step=40, run=1200, where="on this processor")
-    assert told == "about 40 s a step, 20 min in all (on this processor)"
+    message = format_step_time(step=40, run=1200, where="on this processor")
+    assert message == "about 40 s a step, 20 min in all (on this processor)"
 
 
 def test_a_terminal_shows_what_passes_are_for():
@@ -43,8 +43,8 @@ def test_a_terminal_shows_what_passes_are_for():
 
 def test_ordinary_training_has_no_line_about_passes():
     ordinary = {"ordinary": 4.0, "repeated": 4.0, "backward": 8.0}
-    told = {"message": "about 1 s", "unet_calls": 16.0, "parts": ordinary}
-    assert time_lines(told) == ["Time: about 1 s."]
+    message = {"message": "about 1 s", "unet_calls": 16.0, "parts": ordinary}
+    assert time_lines(message) == ["Time: about 1 s."]
     assert time_lines({}) == []
 
 

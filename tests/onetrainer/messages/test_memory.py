@@ -54,7 +54,7 @@ def forecast(available=0.0, fixes=()):
         (0, "0 MB"),
     ],
 )
-def test_amounts_are_counted_as_on_a_cards_box(size, words):
+def test_amounts_are_counted_as_on_a_gpus_box(size, words):
     assert format_memory(size) == words
 
 

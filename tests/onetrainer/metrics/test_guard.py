@@ -162,7 +162,7 @@ def test_of_a_weight_below_zero_a_rise_is_the_harm():
     assert judged(HACKED, monitored=monitored).verdict == "improving"
 
 
-def test_of_two_prompts_a_fall_is_reported_and_not_held_against_the_run():
+def test_of_two_prompts_a_fall_is_reported_and_does_not_end_the_run():
     base, bad, worse = (
         evaluation(step, [sharp, sharp + 0.001], [pretty, pretty + 0.01])
         for step, sharp, pretty in ((0, 0.5, 5.0), (5, 0.8, 4.0), (10, 0.9, 3.0))
@@ -177,7 +177,7 @@ def test_of_two_prompts_a_fall_is_reported_and_not_held_against_the_run():
     assert judged(alike).verdict == "hacking"
 
 
-def test_a_fall_that_is_small_beside_the_spread_is_no_harm_however_sure():
+def test_a_fall_that_is_small_against_the_spread_is_no_harm_however_sure():
     wide = np.array([3.0, 5.0, 7.0, 9.0])
     spread = reward_stats(evaluation(0, around(0.5), wide))["aesthetic"][1]
 

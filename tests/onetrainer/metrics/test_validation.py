@@ -39,10 +39,12 @@ def test_the_quantiles_are_those_of_the_table_and_of_closed_forms():
     found = {degrees: student_quantile(degrees) for degrees in QUANTILES}
     assert found == pytest.approx(QUANTILES, abs=1e-9)
     for count in (2, 20, 1000):
-        share = 1 - 0.05 / count
-        assert student_quantile(1, share) == pytest.approx(math.tan(math.pi * share / 2), rel=1e-9)
-        two = share * math.sqrt(2 / ((1 - share) * (1 + share)))
-        assert student_quantile(2, share) == pytest.approx(two, rel=1e-9)
+        probability = 1 - 0.05 / count
+        assert student_quantile(1, probability) == pytest.approx(
+            math.tan(math.pi * probability / 2), rel=1e-9
+        )
+        two = probability * math.sqrt(2 / ((1 - probability) * (1 + probability)))
+        assert student_quantile(2, probability) == pytest.approx(two, rel=1e-9)
 
 
 def test_a_band_holds_the_true_mean_in_95_of_100_samples():

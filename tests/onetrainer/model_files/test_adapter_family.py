@@ -48,15 +48,19 @@ def layers(base):
 @each("base", BASES)
 def test_no_single_layer_of_any_base_is_recognized_wrongly(base, naming):
     names = standard_names(base)
-    told = {
+    recognized = {
         layer: family_of_adapter(lora_of(names.name(layer, naming), shape), {})
         for layer, shape in layers(base).items()
     }
-    assert set(told.values()) <= {base, None}
-    context = {layer: kind for layer, kind in told.items() if layer.path.endswith("attn2.to_v")}
+    assert set(recognized.values()) <= {base, None}
+    context = {
+        layer: kind for layer, kind in recognized.items() if layer.path.endswith("attn2.to_v")
+    }
     assert set(context.values()) == {base}
     if base != "sd15":  # every layer of the text encoder that no other base has
-        own = {layer: kind for layer, kind in told.items() if layer.component in ("te", "te2")}
+        own = {
+            layer: kind for layer, kind in recognized.items() if layer.component in ("te", "te2")
+        }
         silent = [layer.path for layer, kind in own.items() if kind is None]
         assert all(path.endswith("mlp.fc2") for path in silent)
 

@@ -81,25 +81,25 @@ def test_sd2_without_a_sign_has_to_be_chosen():
     assert resolve_prediction(model("sd2"), "epsilon") == "epsilon"
 
 
-@pytest.mark.parametrize(("told", "other"), [("epsilon", V), (V, "epsilon")])
-def test_what_the_file_says_is_taken_and_its_contrary_refused(told, other):
-    found = model("sd2", prediction=told, prediction_source="the marker")
-    assert resolve_prediction(found, "auto") == resolve_prediction(found, told) == told
+@pytest.mark.parametrize(("reported", "other"), [("epsilon", V), (V, "epsilon")])
+def test_what_the_file_says_is_taken_and_its_contrary_refused(reported, other):
+    found = model("sd2", prediction=reported, prediction_source="the marker")
+    assert resolve_prediction(found, "auto") == resolve_prediction(found, reported) == reported
     with pytest.raises(
-        UserError, match=rf'according to the marker.*prediction to "{told}" or "auto"'
+        UserError, match=rf'according to the marker.*prediction to "{reported}" or "auto"'
     ):
         resolve_prediction(found, other)
 
 
 @each(
-    ("told", "choice", "result"),
+    ("reported", "choice", "result"),
     [
         (None, "auto", False), (None, "on", True), (None, "off", False), (True, "auto", True),
         (True, "on", True), (False, "auto", False), (False, "on", True), (False, "off", False),
     ],
 )  # fmt: skip
-def test_zero_terminal_snr_follows_the_file_and_the_choice(told, choice, result):
-    assert resolve_zero_snr(model(zero_terminal_snr=told), choice) is result
+def test_zero_terminal_snr_follows_the_file_and_the_choice(reported, choice, result):
+    assert resolve_zero_snr(model(zero_terminal_snr=reported), choice) is result
 
 
 def test_zero_terminal_snr_may_not_be_taken_from_a_model_that_has_it():

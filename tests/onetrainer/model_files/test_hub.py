@@ -24,7 +24,7 @@ def test_owner_and_name_are_a_hub_name(text):
      "/b", "-a/b", "a/b-", "a/.b", "a/b..c", "a/b--c", "a/b.git", "a/b.safetensors", "a/b.ckpt",
      "ä/b", "x" * 50 + "/" + "y" * 50, "https://hub.example/a/b", "a/b\n"],
 )  # fmt: skip
-def test_whatever_else_is_none(text):
+def test_anything_else_is_none(text):
     assert not is_hub_name(text)
 
 

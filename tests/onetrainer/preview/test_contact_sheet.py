@@ -103,12 +103,12 @@ def test_images_are_labeled_by_their_path_below_their_folder(tmp_path, monkeypat
     data = {"folder": str(folder(tmp_path / "cats", [(64, 64)])), "include_subfolders": True}
     folder(tmp_path / "cats" / "a quite long name of a folder", [(64, 64)])
     data |= {"concepts": [{"name": "x\ny", "folder": str(folder(tmp_path / "dogs", [(64, 64)]))}]}
-    told = []
-    monkeypatch.setattr(ImageDraw.ImageDraw, "text", lambda _, at, text, fill: told.append(text))
+    texts = []
+    monkeypatch.setattr(ImageDraw.ImageDraw, "text", lambda _, at, text, fill: texts.append(text))
     for changed in (data, {**data, "concepts": []}):
         plan = preview_dataset(resolve({"data": changed | {"resolution": 64}}, source=""))
-        write_sheets(plan, tmp_path / f"sheets {len(told)}")
-    assert told == [
+        write_sheets(plan, tmp_path / f"sheets {len(texts)}")
+    assert texts == [
         "cats/0.png", "…long name of a folder/0.png", "x?y/0.png",
         "0.png", "…long name of a folder/0.png",
     ]  # fmt: skip

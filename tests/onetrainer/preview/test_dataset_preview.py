@@ -82,12 +82,12 @@ def test_a_long_run_of_many_images_counts_few_of_its_epochs(root, monkeypatch):
 
 
 def test_images_are_counted_by_folder_and_by_what_they_are_for(root):
-    held = {"folder": str(folder(root / "held", [(64, 64)] * 2)), "role": "validation"}
+    validation = {"folder": str(folder(root / "held", [(64, 64)] * 2)), "role": "validation"}
     kept = {"folder": str(folder(root / "kept", [(64, 64)] * 3)), "role": "prior", "images": 10}
-    data = {"concepts": [held, kept]}
+    data = {"concepts": [validation, kept]}
     plan = preview_dataset(config(root, data=data, validation={"use": True}))
-    told = {one.name: (one.images, one.validation, one.per_epoch) for one in plan.concepts}
-    assert told == {"cats": (7, 0, 7), "held": (0, 2, 0), "kept": (3, 0, 10)}
+    reported = {one.name: (one.images, one.validation, one.per_epoch) for one in plan.concepts}
+    assert reported == {"cats": (7, 0, 7), "held": (0, 2, 0), "kept": (3, 0, 10)}
     assert (plan.images, plan.validation) == (10, 2)
 
 
@@ -140,8 +140,8 @@ def test_images_known_to_be_damaged_are_left_out_as_the_run_leaves_them_out(alik
     assert plan.dataset.items == tuple(item for item in run.items if item.path != bad)
     assert plan.dataset.validation == tuple(item for item in run.validation if item.path != bad)
     assert [one.path for one in plan.skipped] == [bad]
-    assert "1 image skipped: 60-2.png: damaged" in (told := "\n".join(format_preview(plan)))
-    assert "They are not known yet" not in told
+    assert "1 image skipped: 60-2.png: damaged" in (reported := "\n".join(format_preview(plan)))
+    assert "They are not known yet" not in reported
 
 
 def test_nothing_to_train_is_reported_where_all_images_are_known_to_be_damaged(alike):
@@ -182,8 +182,8 @@ def test_images_without_a_caption_are_named_and_no_more_than_a_few(root):
 def test_a_very_long_caption_is_reported_by_its_beginning(root):
     (root / "cats" / "0.txt").write_text("many " * 5000)
     plan = preview_dataset(config(root))
-    (told,) = (line for line in format_preview(plan) if "many many" in line)
-    assert told.endswith("many … (5,000 words)") and len(told) < 450
+    (reported,) = (line for line in format_preview(plan) if "many many" in line)
+    assert reported.endswith("many … (5,000 words)") and len(reported) < 450
     assert len(as_document(plan)["captions"][0]["samples"][0]) > 20_000
 
 
@@ -261,10 +261,12 @@ def test_masks_and_what_inpainting_sees_take_their_room(
 
 
 def test_captions_that_change_are_kept_if_they_are_few(root):
-    drawn = {"captions": {"shuffle": True}}
-    few = preview_dataset(config(root, data=drawn, training={"steps": 21})).cache.captions
+    shuffled = {"captions": {"shuffle": True}}
+    few = preview_dataset(config(root, data=shuffled, training={"steps": 21})).cache.captions
     assert 8 < few <= 22
-    assert preview_dataset(config(root, data=drawn, training={"steps": 20_000})).cache.captions == 0
+    assert (
+        preview_dataset(config(root, data=shuffled, training={"steps": 20_000})).cache.captions == 0
+    )
 
 
 def test_without_images_there_is_nothing_to_plan(root):
@@ -284,12 +286,12 @@ def test_images_of_a_size_are_found_with_their_view(root):
 def test_all_of_it_is_reported_as_text_and_as_json(root):
     made = config(root, training={"batch_size": 2, "steps": 9}, validation={"use": True})
     plan = preview_dataset(made)
-    told = "\n".join(format_preview(plan))
-    assert "Images: 6 training, 1 validation." in told
-    assert "9 steps are" in told
-    assert "64 × 64" in told
-    assert "1 image skipped: bad.png" in told
-    assert "a cat, red, sitting, 0" in told
+    reported = "\n".join(format_preview(plan))
+    assert "Images: 6 training, 1 validation." in reported
+    assert "9 steps are" in reported
+    assert "64 × 64" in reported
+    assert "1 image skipped: bad.png" in reported
+    assert "a cat, red, sitting, 0" in reported
     document = json.loads(json.dumps(as_document(plan)))
     assert document["steps_per_epoch"] == plan.steps_per_epoch
     assert sum(one["images_used"] for one in document["buckets"]) == plan.images_per_epoch
@@ -300,22 +302,22 @@ def test_fractions_and_few_full_steps_are_reported(root):
     more = {"folder": str(folder(root / "more", [(64, 64)] * 3)), "repeats": 0.5}
     data = {"concepts": [more], "augmentation": {"flip": "random"}}
     made = config(root, data=data, training={"batch_size": 4, "steps": 2})
-    told = "\n".join(format_preview(preview_dataset(made)))
-    assert re.search(r"^  more +3 +1\.5  training$", told, re.MULTILINE)
+    reported = "\n".join(format_preview(preview_dataset(made)))
+    assert re.search(r"^  more +3 +1\.5  training$", reported, re.MULTILINE)
     # One repeat of the three squares and the five others are two steps; two wide ones are one.
-    assert "An epoch has 8 images in 3 steps; 2 steps are 0.67 epochs" in told
-    assert "2 steps of an epoch have fewer than 4 images" in told
-    assert "Cache: 20 image variations and 8 captions" in told  # both folders say the same
+    assert "An epoch has 8 images in 3 steps; 2 steps are 0.67 epochs" in reported
+    assert "2 steps of an epoch have fewer than 4 images" in reported
+    assert "Cache: 20 image variations and 8 captions" in reported  # both folders say the same
 
 
 def test_names_are_reported_as_no_terminal_obeys_them_and_notes_are_counted(root):
     for name in ("a\nline", "b", "c", "d"):
         Image.new("RGB", (20, 20)).save(root / "cats" / f"{name}.png")
         (root / "cats" / f"{name}.txt").write_bytes(b"caf\xe9")
-    told = format_preview(preview_dataset(config(root)))
-    assert any("a?line.png (3.2 times)" in line for line in told)
-    assert not any("\n" in line for line in told)
-    assert "And 1 note more; --json lists all." in told
+    reported = format_preview(preview_dataset(config(root)))
+    assert any("a?line.png (3.2 times)" in line for line in reported)
+    assert not any("\n" in line for line in reported)
+    assert "And 1 note more; --json lists all." in reported
 
 
 def test_too_little_room_for_the_cache_is_reported(root, monkeypatch):

@@ -73,7 +73,7 @@ def test_the_anchor_asks_two_models_once_a_image():
     assert step.with_gradient == step.repeated == step.trained + IMAGES
 
 
-def test_ordinary_steps_take_their_share():
+def test_ordinary_steps_take_their_fraction():
     plain, mixed = cost_of(config()).step, cost_of(config(keep={"denoising_fraction": 0.25})).step
     assert mixed.trained == 0.75 * plain.trained
     assert mixed.ordinary == 0.25 * IMAGES

@@ -15,15 +15,17 @@ CHANCES = [(n + 0.5) / COUNT for n in range(COUNT)]
 
 def test_a_range_of_fractions_means_the_same_of_few_steps_and_of_many():
     for steps in (5, 10, 50):
-        drawn = [truncation.last_steps(c, steps=steps, least=0.2, most=0.6) for c in CHANCES]
-        assert min(drawn) == 0.2 * steps + 1
-        assert max(drawn) == 0.6 * steps
-        assert sum(drawn) / COUNT == pytest.approx(0.4 * steps + 0.5)
+        sampled = [truncation.last_steps(c, steps=steps, least=0.2, most=0.6) for c in CHANCES]
+        assert min(sampled) == 0.2 * steps + 1
+        assert max(sampled) == 0.6 * steps
+        assert sum(sampled) / COUNT == pytest.approx(0.4 * steps + 0.5)
 
 
 def test_of_all_fractions_each_number_of_last_steps_is_as_likely_and_a_fraction_alone_is_exact():
-    drawn = Counter(truncation.last_steps(chance, steps=20, least=0, most=1) for chance in CHANCES)
-    assert drawn == dict.fromkeys(range(1, 21), COUNT / 20)
+    sampled = Counter(
+        truncation.last_steps(chance, steps=20, least=0, most=1) for chance in CHANCES
+    )
+    assert sampled == dict.fromkeys(range(1, 21), COUNT / 20)
     for fraction, steps, expected in ((0, 7, 1), (0.1, 30, 3), (1, 7, 7)):
         for chance in (0.0, 0.999):
             found = truncation.last_steps(chance, steps=steps, least=fraction, most=fraction)
@@ -46,23 +48,23 @@ def test_means_are_those_of_the_samples(steps, low, high):
 
 
 def test_a_late_step_is_any_of_those_in_the_range():
-    drawn = Counter(
+    sampled = Counter(
         truncation.late_step(chance, steps=20, earliest=0.75, latest=1) for chance in CHANCES
     )
-    assert drawn == dict.fromkeys(range(15, 20), COUNT / 5)
+    assert sampled == dict.fromkeys(range(15, 20), COUNT / 5)
 
 
 def test_an_early_end_leaves_out_as_many_steps_as_any_up_to_its_fraction():
-    drawn = Counter(truncation.early_calls(c, steps=10, fraction=0.3) for c in CHANCES)
-    assert drawn == dict.fromkeys((7, 8, 9, 10), COUNT / 4)
+    sampled = Counter(truncation.early_calls(c, steps=10, fraction=0.3) for c in CHANCES)
+    assert sampled == dict.fromkeys((7, 8, 9, 10), COUNT / 4)
     assert truncation.mean_early_calls(steps=10, fraction=0.3) == 8.5
     assert {truncation.early_calls(c, steps=10, fraction=0) for c in CHANCES} == {10}
 
 
 def test_spread_steps_are_evenly_apart_and_reach_every_step_as_often():
-    drawn = [truncation.spread_steps(chance, calls=20, count=5) for chance in CHANCES]
-    assert {tuple(b - a for a, b in pairwise(each)) for each in drawn} == {(4, 4, 4, 4)}
-    often = Counter(number for each in drawn for number in each)
+    sampled = [truncation.spread_steps(chance, calls=20, count=5) for chance in CHANCES]
+    assert {tuple(b - a for a, b in pairwise(each)) for each in sampled} == {(4, 4, 4, 4)}
+    often = Counter(number for each in sampled for number in each)
     assert often == dict.fromkeys(range(20), COUNT * 5 / 20)
 
 

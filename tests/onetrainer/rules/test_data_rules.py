@@ -14,7 +14,7 @@ from tests.onetrainer.rules.rule_cases import check, document_of, reported
 VAE = {"method.kind": "vae", "objective.kind": "reconstruction", "optimizer.lr": 1e-5}
 FULL = {"method.kind": "full", "optimizer.lr": 1e-5}
 NONE = {"data.folder": ""}
-HELD = {"validation.use": True}
+VALIDATES = {"validation.use": True}
 INPAINTING = {"model.family": "sd15-inpainting"}
 SCHEDULE_FREE = [
     section().kind for section in get_args(get_args(Optimizer)[0]) if section.is_schedule_free
@@ -30,7 +30,7 @@ def concepts(*entries, **changes):
 def twice(first, second):
     """Return settings in which two concepts of some roles name the same folder."""
     both = [{"folder": "/x/", "role": first}, {"folder": "/b/../x", "role": second}]
-    return concepts(*both) | HELD
+    return concepts(*both) | VALIDATES
 
 
 def source(name, **more):
@@ -46,7 +46,7 @@ def source(name, **more):
         (NONE | concepts({}), "error data.concepts.0.folder"),
         (concepts({}, {"use": False}), "error data.concepts.0.folder"),
         *[
-            (NONE | HELD | concepts({"folder": "/a", "role": role}), "error data.folder")
+            (NONE | VALIDATES | concepts({"folder": "/a", "role": role}), "error data.folder")
             for role in ("validation", "prior", "own_prediction")
         ],
         # One folder that is to serve twice.
@@ -56,11 +56,16 @@ def source(name, **more):
         (twice("validation", "train"), "error data.concepts.0.folder"),
         (twice("prior", "validation"), "error data.concepts.1.folder"),
         (twice("prior", "own_prediction"),),
-        (HELD | {"validation.folder": "/b/../a"}, "error validation.folder | value=''"),
-        (HELD | {"data.class_folder": "/c", "validation.folder": "/c"}, "error validation.folder"),
+        (VALIDATES | {"validation.folder": "/b/../a"}, "error validation.folder | value=''"),
+        (
+            VALIDATES | {"data.class_folder": "/c", "validation.folder": "/c"},
+            "error validation.folder",
+        ),
         ({"validation.folder": "/a"},),
         (
-            concepts({"folder": "/c", "role": "validation"}) | HELD | {"data.class_folder": "/c"},
+            concepts({"folder": "/c", "role": "validation"})
+            | VALIDATES
+            | {"data.class_folder": "/c"},
             "error data.concepts.0.folder",
         ),
         # Roles that have no effect.

@@ -190,7 +190,7 @@ def test_every_extra_exists_and_its_pins_are_those_of_the_tests():
 
 
 EMA = {"ema.use": True, "ema.decay": 0.999, "ema.ramp": False}
-HELD = {"validation.use": True}
+VALIDATED = {"validation.use": True}
 UNMEASURED = {"validation.every": 0, "validation.at_start": False}
 
 
@@ -204,13 +204,16 @@ UNMEASURED = {"validation.every": 0, "validation.at_start": False}
         (EMA | {"training.steps": 100, "ema.ramp": True},),
         (EMA | {"training.steps": 5000},),
         (EMA | {"training.steps": 1000, "ema.decay": 0.99},),
-        (HELD,),
+        (VALIDATED,),
         (UNMEASURED | {"validation.at_end": False, "validation.patience": 3},),
-        (HELD | UNMEASURED | {"validation.at_end": False}, "error validation.every"),
-        (HELD | UNMEASURED,),
-        (HELD | {"validation.every": 0, "validation.patience": 1}, "error validation.patience"),
+        (VALIDATED | UNMEASURED | {"validation.at_end": False}, "error validation.every"),
+        (VALIDATED | UNMEASURED,),
+        (
+            VALIDATED | {"validation.every": 0, "validation.patience": 1},
+            "error validation.patience",
+        ),
         *[
-            (HELD | {"training.steps": 1000, "validation.every": 100}
+            (VALIDATED | {"training.steps": 1000, "validation.every": 100}
              | {f"validation.{name}": value for name, value in settings.items()}, *expected)
             for settings, *expected in [
                 ({"patience": 9},),
@@ -250,7 +253,7 @@ def test_validation_images_are_checked(tmp_path, count, validation, severity, pl
     if "folder" in validation:
         settings["validation.folder"] = str(tmp_path / validation["folder"])
     data = {"data.folder": images(tmp_path / "images", count), "data.resolution": 64}
-    found = check_images(resolve(document_of(HELD | data | settings), source=""))
+    found = check_images(resolve(document_of(VALIDATED | data | settings), source=""))
     assert [(one.severity, one.path) for one in found] == ([(severity, place)] if place else [])
     assert all(words in one.what for one in found)
 

@@ -132,7 +132,7 @@ def test_restarts_come_in_the_step_they_belong_to(cycles):
         assert made[::length] == [1.0] * cycles
 
 
-def test_points_are_joined_by_straight_lines_and_held_at_the_ends():
+def test_points_are_joined_by_straight_lines_and_constant_at_the_ends():
     points = [(0.2, 0.5), (0.4, 1.5), (0.8, 0.3)]
     made = curve("points", 10, points=[{"at": at, "factor": factor} for at, factor in points])
     assert made == pytest.approx([0.5, 0.5, 0.5, 1.0, 1.5, 1.2, 0.9, 0.6, 0.3, 0.3])

@@ -121,9 +121,7 @@ def test_lightning_checkpoint_is_unwrapped_and_its_extras_are_left_alone(tmp_pat
 
 @BOTH
 @each("is_inner", [True, False])
-def test_of_what_lies_beside_the_tensors_only_known_keys_become_metadata(
-    tmp_path, is_zip, is_inner
-):
+def test_besides_the_tensors_only_known_keys_become_metadata(tmp_path, is_zip, is_inner):
     known = {"modelspec.title": "t", "ss_steps": 5, "sshs_model_hash": "abc"}
     others = {"ckpt_path": "/home/alice/x", "user": "alice", "name": "alice's", "step": 3}
     tensors = {"a": torch.ones(2)}

@@ -44,7 +44,7 @@ def window(home, project):
     return SimpleNamespace(draft=draft, root=root, jobs=jobs)
 
 
-def look(window):
+def check_files(window):
     window.root.let_time_pass()
     end = time.monotonic() + DEADLINE
     while window.draft.needs_file_check:
@@ -59,19 +59,19 @@ def test_a_missing_or_truncated_model_is_reported_without_start(window, project,
     if content is not None:
         model.write_bytes(content)
     window.draft.set("model.path", str(model))
-    look(window)
+    check_files(window)
     assert [problem.path for problem in errors_of(window.draft)] == ["model.path"]
 
 
 def test_a_model_of_another_family_can_be_put_right_and_is_not_by_itself(window, tmp_path):
     window.draft.set("model.path", str(write_model(tmp_path / "xl.safetensors", SDXL_PARTS)))
-    look(window)
+    check_files(window)
     problem = window.draft.problem("model.family")
     assert problem.fix == Fix("model.family", "sdxl")
     assert window.draft.value("model.family") == "sd15"
     window.draft.set(problem.fix.path, problem.fix.value)
     assert window.draft.problem("model.family") is None
-    look(window)
+    check_files(window)
     assert errors_of(window.draft) == []
 
 
@@ -82,21 +82,21 @@ def test_what_the_model_says_otherwise_can_be_left_to_it(window, tmp_path, path,
     marked = write_model(tmp_path / "v.safetensors", {**PARTS, **MARKERS})
     window.draft.set("model.path", str(marked))
     window.draft.set(path, value)
-    look(window)
+    check_files(window)
     assert window.draft.problem(path).fix == Fix(path, "auto")
     window.draft.set(path, "auto")
-    look(window)
+    check_files(window)
     assert window.draft.problems == []
 
 
 def test_a_name_of_the_hub_is_searched_on_this_computer_only(window, monkeypatch):
     monkeypatch.setattr("onetrainer.checks.preflight.cached_folder", lambda name: None)
     window.draft.set("model.path", "stabilityai/sdxl-base-1.0")
-    look(window)
+    check_files(window)
     assert errors_of(window.draft) == []
     assert window.draft.value("model.path") == "stabilityai/sdxl-base-1.0"
     window.draft.set("model.offline", True)
-    look(window)
+    check_files(window)
     assert "stabilityai/sdxl-base-1.0" in window.draft.problem("model.path").what
 
 
@@ -110,11 +110,11 @@ def test_an_answer_that_comes_too_late_is_passed_over(window, project):
     window.draft.set("model.path", "/gone.safetensors")
     window.root.let_time_pass()
     window.draft.set("model.path", str(project.parent / "base.safetensors"))
-    look(window)
+    check_files(window)
     assert window.draft.problems == []
 
 
 def test_a_home_that_is_nobodys_is_reported(window):
     window.draft.set("model.path", "~nobody-of-this-name/model.safetensors")
-    look(window)
+    check_files(window)
     assert "no such user" in window.draft.problem("model.path").what

@@ -45,7 +45,7 @@ def preview(project, token, **changes):
     return compute_preview(config_of(project, **changes), token)
 
 
-def told(found):
+def reported(found):
     return {fact.label.strip(): fact.text for fact in facts(found.preview)}
 
 
@@ -72,7 +72,7 @@ def test_a_cancelled_preview_stops_comparing_images(project, token, monkeypatch)
 
 def test_the_facts_are_those_of_the_run(project, token):
     found = preview(project, token)
-    words = told(found)
+    words = reported(found)
     assert words["Images"] == "12 training"
     assert words["Epoch"] == "12 images, 3 steps"
     assert words["Run"] == "60 steps, 20 epochs"
@@ -200,9 +200,9 @@ def test_it_is_shown_that_others_may_be_validation_until_similar_images_are_know
     monkeypatch.setattr("onetrainer.images.header.SETTLED_NS", 0)
     sections = {"validation": {"use": True, "split": 0.3, "keep_similar": True}}
     sections["data"] = {"cache_folder": str(project.parent / "cache")}
-    assert "check the images" in told(preview(project, token, **sections))["Validation split"]
+    assert "check the images" in reported(preview(project, token, **sections))["Validation split"]
     check_images(config_of(project, **sections), token)
-    assert "Validation split" not in told(preview(project, token, **sections))
+    assert "Validation split" not in reported(preview(project, token, **sections))
 
 
 def test_a_check_can_be_given_up(project, token):

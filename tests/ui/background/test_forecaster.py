@@ -21,7 +21,7 @@ class FakeWork:
         self.news = SimpleQueue()
         self.is_stopped = False
 
-    def tell(self, *events):
+    def report(self, *events):
         for event in events:
             self.news.put(event)
 
@@ -44,17 +44,17 @@ def forecasts(home, draft, jobs, work):
 
 def ask(forecasts, jobs, work, *events):
     forecasts.start()
-    work.tell(*events, None)
+    work.report(*events, None)
     deliver_until(jobs, lambda: not forecasts.is_working)
 
 
 def test_a_forecast_comes_first_without_its_fixes(forecasts, jobs, work):
     forecasts.start()
-    work.tell(Phase("loading", detail="the text encoder"), SMALL)
+    work.report(Phase("loading", detail="the text encoder"), SMALL)
     deliver_until(jobs, lambda: forecasts.answer is not None)
     assert (forecasts.answer, forecasts.is_working) == (SMALL, True)
     assert forecasts.activity == "the text encoder"
-    work.tell(CURED, Finished(0, []), None)
+    work.report(CURED, Finished(0, []), None)
     deliver_until(jobs, lambda: not forecasts.is_working)
     assert (forecasts.answer, forecasts.failed) == (CURED, None)
 
@@ -81,13 +81,13 @@ def test_a_failure_keeps_the_forecast_before_it_and_goes_with_the_next(forecasts
     assert forecasts.failed is None
 
 
-def test_a_count_that_is_cancelled_tells_nothing_any_more(forecasts, jobs, work):
+def test_a_count_that_is_cancelled_reports_nothing_any_more(forecasts, jobs, work):
     forecasts.start()
-    work.tell(SMALL)
+    work.report(SMALL)
     deliver_until(jobs, lambda: forecasts.answer is not None)
     forecasts.stop()
     assert work.is_stopped
-    work.tell(CURED, Stopped(0, "stop"), None)
+    work.report(CURED, Stopped(0, "stop"), None)
     revision = forecasts.revision
     deliver_until(jobs, lambda: work.news.empty())
     jobs.deliver()
@@ -112,7 +112,7 @@ def test_a_window_that_closes_waits_for_a_job_being_started_and_stops_it(draft, 
     closing.join(DEADLINE)
     # Nothing of `jobs` is delivered any more.
     assert work.is_stopped
-    work.tell(None)
+    work.report(None)
 
 
 def test_a_job_that_cannot_be_started_is_reported_in_words(draft, jobs):

@@ -14,7 +14,7 @@ from ui.theme.smooth import area
 def test_a_rate_begins_at_the_first_step_and_ends_at_the_last():
     points = rate_points(Linear(), steps=5)
     assert [place for place, _ in points] == pytest.approx([0, 0.25, 0.5, 0.75, 1])
-    assert [share for _, share in points] == pytest.approx([1, 0.8, 0.6, 0.4, 0.2])
+    assert [rate for _, rate in points] == pytest.approx([1, 0.8, 0.6, 0.4, 0.2])
     assert rate_points(Constant(), steps=1) == [(0, 1), (1, 1)]
 
 
@@ -30,7 +30,7 @@ def test_a_warm_up_is_a_straight_line_up_to_the_full_rate():
 
 def test_points_may_lie_above_the_rate():
     points = Points(points=(Point(at=0.0, factor=3.0), Point(at=1.0, factor=0.0)))
-    assert max(share for _, share in rate_points(points, steps=1000)) == 3
+    assert max(rate for _, rate in rate_points(points, steps=1000)) == 3
 
 
 def test_the_title_of_the_rate_plot_names_its_quantity():
@@ -55,7 +55,7 @@ def test_an_area_is_smooth_and_full_below_its_line():
     assert len(shades) > 5
 
 
-def test_a_jump_of_a_curve_is_drawn_from_end_to_end():
+def test_a_jump_of_a_curve_is_plotted_from_end_to_end():
     colors = ("#000000", "#0000ff", "#ff0000")
     line = [(0.0, 2.0), (10.0, 2.0), (10.0, 8.0), (20.0, 8.0)]
     rows = area(20, 10, line, thickness=2, foot=10, colors=colors)
@@ -75,7 +75,7 @@ def test_an_empty_range_has_no_plot():
     assert density_bins(Uniform(lowest=0.5, highest=0.5)) == []
 
 
-def test_every_variant_has_a_plot_whatever_else_is_wrong():
+def test_every_variant_has_a_plot_with_errors_elsewhere():
     draft = Draft()
     draft.set("training.batch_size", "none")
     for section, curve_of in (

@@ -190,9 +190,9 @@ def test_captions_are_counted_where_they_come_from(tmp_path, said, lines):
     for text in sorted(images.glob("*.txt"))[:3]:
         text.unlink()
     folder = captioned(images, **said)
-    told = data_lines(folder, summarize_folder(folder), others=0)
-    assert told[0] == "12 images"
-    for line, expected in zip(told[1:], lines, strict=True):
+    reported = data_lines(folder, summarize_folder(folder), others=0)
+    assert reported[0] == "12 images"
+    for line, expected in zip(reported[1:], lines, strict=True):
         assert line.startswith(expected)
 
 
@@ -249,5 +249,7 @@ def test_a_remedy_is_left_out_only_where_it_is_obvious_next_to_the_field(home):
     draft.set_all({"training.steps": "many", "hardware": 3})
     for path, ending in (("training.steps", "10,000,000."), ("hardware", "in { }.")):
         assert problem_text(draft.problem(path)).endswith(ending), problem_text(draft.problem(path))
-    told = Problem("data.caption_list", "wrong", "", "Correct it; {{ and }} are literal braces.")
-    assert "literal braces" in problem_text(told)
+    reported = Problem(
+        "data.caption_list", "wrong", "", "Correct it; {{ and }} are literal braces."
+    )
+    assert "literal braces" in problem_text(reported)

@@ -12,7 +12,7 @@ from ui.progress.run_state import RunState, format_bytes, format_speed, format_t
 from ui.progress.samples import SampleBook
 
 
-def told(*events):
+def reported(*events):
     state = RunState()
     for event in events:
         state.apply(event)
@@ -32,14 +32,14 @@ def test_a_run_goes_from_starting_to_its_end():
 
 
 def test_a_pause_is_no_stop():
-    assert told(Started(1, 0, 9), Stopped(3, "pause")).status == "paused"
-    assert told(Started(1, 0, 9), Stopped(3, "stop")).status == "stopped"
-    assert told(Started(1, 0, 9), Failed("user", "no model")).status == "failed"
-    assert told(Started(1, 0, 9), Stopped(3, "pause"), Started(2, 3, 9)).status == "running"
+    assert reported(Started(1, 0, 9), Stopped(3, "pause")).status == "paused"
+    assert reported(Started(1, 0, 9), Stopped(3, "stop")).status == "stopped"
+    assert reported(Started(1, 0, 9), Failed("user", "no model")).status == "failed"
+    assert reported(Started(1, 0, 9), Stopped(3, "pause"), Started(2, 3, 9)).status == "running"
 
 
 def test_validations_are_kept_apart_from_the_loss_of_training():
-    state = told(
+    state = reported(
         Started(1, 0, 9),
         Phase("validating", 3, 8),
         Validated(0, 0.2, 0.01, 8, 0, True, "first", "words"),

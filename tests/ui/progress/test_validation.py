@@ -15,7 +15,7 @@ def validated(step, loss, **details):
     return Validated(step, loss, verdict="flat", message="text", **{**known, **details})
 
 
-def told(*events):
+def reported(*events):
     validation = Validation()
     for event in events:
         validation.add(event)
@@ -23,21 +23,21 @@ def told(*events):
 
 
 def test_one_of_the_same_step_takes_the_place_of_the_other():
-    validation = told(validated(0, 0.3), validated(20, 0.2), validated(20, 0.25))
+    validation = reported(validated(0, 0.3), validated(20, 0.2), validated(20, 0.25))
     assert [(one.step, one.loss) for one in validation.events] == [(0, 0.3), (20, 0.25)]
     assert validation.newest.loss == 0.25
 
 
 def test_the_best_is_the_one_that_the_newest_names():
-    validation = told(
+    validation = reported(
         validated(0, 0.3), validated(10, 0.1), validated(20, 0.2, best_step=10, is_best=False)
     )
     assert validation.best.step == 10
     assert ("Lowest", "step 10 · 0.1000", "text") in facts(validation)
 
 
-def test_weights_of_the_last_step_stand_beside_those_that_are_shown():
-    validation = told(validated(10, 0.2), validated(10, 0.22, weights="without_ema"))
+def test_weights_of_the_last_step_are_kept_next_to_their_average():
+    validation = reported(validated(10, 0.2), validated(10, 0.22, weights="without_ema"))
     assert (validation.newest.loss, validation.newest_without_ema.loss) == (0.2, 0.22)
     assert ("Without EMA", "0.2200 ± 0.0020", "text") in facts(validation)
     validation.add(validated(20, 0.1))
@@ -46,7 +46,7 @@ def test_weights_of_the_last_step_stand_beside_those_that_are_shown():
 
 def test_a_change_is_good_or_bad_only_beyond_its_band():
     for change, tone in [(-0.003, "good"), (-0.0005, "text"), (0.003, "warning")]:
-        validation = told(validated(5, 0.2, since_start=change, since_start_error=0.001))
+        validation = reported(validated(5, 0.2, since_start=change, since_start_error=0.001))
         sign = "−" if change < 0 else "+"
         words = ("Since the start", f"{sign}{abs(change):.4f} ± 0.0010", tone)
         assert words in facts(validation), (change, tone)
@@ -55,10 +55,10 @@ def test_a_change_is_good_or_bad_only_beyond_its_band():
 def test_concepts_are_reported_worst_first_and_a_few_at_most():
     start = validated(0, 0.2, by_concept={"a": 0.2, "": 0.4, "c": 0.1, "d": 0.1, "e": 0.3})
     now = validated(9, 0.2, by_concept={"a": 0.1, "": 0.5, "c": 0.3, "d": 0.2, "e": 0.05})
-    shares, left_out = told(start, now).by_concept()
-    assert [share.name for share in shares] == ["(no subfolder)", "c", "d", "a"]
+    changes, left_out = reported(start, now).by_concept()
+    assert [one.name for one in changes] == ["(no subfolder)", "c", "d", "a"]
     assert left_out == 1
-    assert [share.change for share in shares] == pytest.approx([0.25, 2.0, 1.0, -0.5])
+    assert [one.change for one in changes] == pytest.approx([0.25, 2.0, 1.0, -0.5])
 
 
 def test_a_concept_is_sure_to_have_changed_only_beyond_its_band():
@@ -68,21 +68,21 @@ def test_a_concept_is_sure_to_have_changed_only_beyond_its_band():
         "c": {"loss": 0.05, "error": None, "since_start": 0.01, "since_start_error": None},
     }
     now = validated(9, 0.15, by_concept={"a": 0.2, "b": 0.1, "c": 0.05}, concepts=bands)
-    shares, _ = told(validated(0, 0.2), now).by_concept()
-    assert [share.is_sure for share in shares] == [True, False, False]
-    assert [share.error for share in shares] == [0.03, 0.02, 0.0]
-    assert [share.change for share in shares] == pytest.approx([-0.2, 1 / 9, 0.25])
+    changes, _ = reported(validated(0, 0.2), now).by_concept()
+    assert [one.is_sure for one in changes] == [True, False, False]
+    assert [one.error for one in changes] == [0.03, 0.02, 0.0]
+    assert [one.change for one in changes] == pytest.approx([-0.2, 1 / 9, 0.25])
 
 
 def test_a_change_without_a_band_is_never_sure():
     start = validated(0, 0.2, by_concept={"a": 0.4, "b": 0.2}, by_level=[0.4, 0.2])
     now = validated(9, 0.2, by_concept={"a": 0.1, "b": 0.1}, by_level=[0.1, 0.1])
-    validation = told(start, now)
-    assert not any(share.is_sure for share in [*validation.by_concept()[0], *validation.by_level()])
+    validation = reported(start, now)
+    assert not any(one.is_sure for one in [*validation.by_concept()[0], *validation.by_level()])
 
 
 def test_a_first_validation_forgets_what_was_measured_in_another_way():
-    validation = told(
+    validation = reported(
         validated(0, 0.3), validated(0, 0.3, weights="without_ema"), validated(20, 0.2)
     )
     validation.add(replace(validated(20, 0.5), verdict="first"))
@@ -93,10 +93,10 @@ def test_a_first_validation_forgets_what_was_measured_in_another_way():
 
 
 def test_few_noise_levels_are_reported_as_they_are():
-    shares = told(validated(0, 0.2, by_level=[0.4, 0.2, 0.1, 0.1])).by_level()
-    assert [share.name for share in shares] == ["0-25 %", "25-50 %", "50-75 %", "75-100 %"]
-    assert [share.loss for share in shares] == [0.4, 0.2, 0.1, 0.1]
-    assert [share.change for share in shares] == [None] * 4
+    changes = reported(validated(0, 0.2, by_level=[0.4, 0.2, 0.1, 0.1])).by_level()
+    assert [one.name for one in changes] == ["0-25 %", "25-50 %", "50-75 %", "75-100 %"]
+    assert [one.loss for one in changes] == [0.4, 0.2, 0.1, 0.1]
+    assert [one.change for one in changes] == [None] * 4
 
 
 def test_the_change_of_a_noise_level_is_since_the_first_validation():
@@ -104,7 +104,7 @@ def test_the_change_of_a_noise_level_is_since_the_first_validation():
         validated(0, 0.2, by_level=[0.4, 0.2]),
         validated(9, 0.2, by_level=[0.3, 0.25]),
     )
-    assert [share.change for share in told(first, second).by_level()] == pytest.approx(
+    assert [one.change for one in reported(first, second).by_level()] == pytest.approx(
         [-0.25, 0.25]
     )
 

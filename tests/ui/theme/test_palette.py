@@ -20,7 +20,7 @@ def test_every_text_and_edge_can_be_seen_on_every_ground():
             assert contrast(palette[role], palette[ground]) >= least, (mode, role, ground)
 
 
-def test_parts_of_a_bar_can_be_seen_on_a_card():
+def test_parts_of_a_bar_are_visible_on_a_card():
     for mode in PALETTES:
         assert len(set(SERIES_COLORS[mode])) == len(SERIES_COLORS["dark"]), mode
         for color in SERIES_COLORS[mode]:

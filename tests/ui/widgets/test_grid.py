@@ -10,12 +10,12 @@ class GridWindow:
 
     def __init__(self, root, widgets, width=50):
         self.root = root
-        self.drawn, self.chosen, self.opened = set(), [], []
+        self.painted, self.chosen, self.opened = set(), [], []
         root.geometry("324x204+0+0")  # six columns, the room of the bar, and the ring
         self.cells = Grid(
             widgets,
             root,
-            lambda place, box, is_current: self.drawn.add(place),
+            lambda place, box, is_current: self.painted.add(place),
             self.chosen.append,
             name="cells",
             height=40,
@@ -26,7 +26,7 @@ class GridWindow:
         root.update()
 
     def show(self, count, current=0):
-        self.drawn.clear()
+        self.painted.clear()
         self.cells.show(count, current)
         self.root.update()
 
@@ -61,13 +61,13 @@ def test_the_cell_below_the_pointer_is_known(grid):
 
 def test_only_visible_cells_are_drawn(grid):
     grid.show(100_000)
-    assert grid.drawn <= set(range(6 * 6))
-    assert set(range(6 * 5)) <= grid.drawn
-    grid.drawn.clear()
+    assert grid.painted <= set(range(6 * 6))
+    assert set(range(6 * 5)) <= grid.painted
+    grid.painted.clear()
     grid.cells.canvas.yview_moveto(0.5)
     grid.cells.draw()
-    assert 30 <= len(grid.drawn) <= 36
-    assert all(40_000 < place < 60_000 for place in grid.drawn)
+    assert 30 <= len(grid.painted) <= 36
+    assert all(40_000 < place < 60_000 for place in grid.painted)
 
 
 def test_keys_go_over_the_cells(grid):
@@ -91,9 +91,9 @@ def test_keys_go_over_the_cells(grid):
 def test_the_chosen_cell_is_brought_into_sight(grid):
     grid.show(600)
     grid.press("End")
-    grid.drawn.clear()
+    grid.painted.clear()
     grid.cells.draw()
-    assert 599 in grid.drawn
+    assert 599 in grid.painted
     grid.press("Home")
     assert grid.cells.canvas.canvasy(0) <= 0
 

@@ -179,7 +179,7 @@ def test_the_list_of_a_combo_box_has_margins_and_follows_the_theme(forms, widget
     assert box.get() == "SD 1.5"
 
 
-def test_a_hundred_thousand_steps_are_drawn_as_quickly_as_a_few_thousand(widgets, root):
+def test_a_hundred_thousand_steps_are_plotted_as_quickly_as_a_few_thousand(widgets, root):
     chart = LossChart(widgets, root)
     chart.canvas.pack(fill="both", expand=True)
     resize(root, 900, 400)

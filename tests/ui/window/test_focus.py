@@ -62,7 +62,7 @@ def test_space_compares_wherever_the_keyboard_was_before(desk):
     compare()
 
 
-def test_a_preset_is_opened_from_a_list_beside_the_menu_by_keys_alone(desk):
+def test_a_preset_is_opened_from_a_list_next_to_the_menu_by_keys_alone(desk):
     desk.key("ctrl+o")
     desk.wait(lambda: "menu" in desk.state["focus"], "the menu")
     desk.key("Down", "Up", "Right", "Return")

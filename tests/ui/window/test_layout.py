@@ -9,7 +9,7 @@ def wheel(desk, x, steps, way="5"):
     desk.wheel(left + round(width * x), top + height // 2, way, steps)
 
 
-def test_the_column_beside_the_settings_fits_after_the_window_was_narrow(desk):
+def test_the_column_next_to_the_settings_fits_after_the_window_was_narrow(desk):
     desk.page("training")
     desk.click("optimizer.lr")
     desk.resize(1300, 800)
@@ -24,7 +24,7 @@ def test_the_column_beside_the_settings_fits_after_the_window_was_narrow(desk):
 
 
 def test_the_explanation_of_a_setting_stays_in_sight(desk, tmp_path):
-    def look_at_help(path):
+    def capture_help(path):
         desk.image(path)
         left, top, _, __ = desk.state["place"]
         place = desk.widget("help hardware")
@@ -39,17 +39,17 @@ def test_the_explanation_of_a_setting_stays_in_sight(desk, tmp_path):
     desk.wait_state(help="hardware.device")
     wheel(desk, 0.5, 3)
     column, place = desk.widget("sticky column hardware"), desk.widget("help hardware")
-    before = look_at_help(tmp_path / "before.png")
+    before = capture_help(tmp_path / "before.png")
     wheel(desk, 0.8, 5)  # also with the pointer over the cards next to the settings
     assert desk.widget("sticky column hardware")["y"] < column["y"]
     assert desk.widget("help hardware") == place
     # The cards that pass below it are not seen through it.
-    assert look_at_help(tmp_path / "after.png") == before
+    assert capture_help(tmp_path / "after.png") == before
     wheel(desk, 0.5, 20, "4")
     assert desk.widget("help hardware")["y"] == desk.widget("sticky column hardware")["y"]
 
 
-def test_all_cards_beside_the_settings_stay_in_sight_where_there_is_room(desk):
+def test_all_cards_next_to_the_settings_stay_in_sight_where_there_is_room(desk):
     desk.page("training")
     desk.click("advanced training")
     wheel(desk, 0.5, 3)
@@ -102,7 +102,7 @@ def test_text_has_room_in_a_small_window(desk):
         assert words["wanted_width"] <= words["width"]
     desk.page("preview")
     desk.click("preview check")
-    told = desk.widget("check message")
-    assert told["wanted_width"] <= told["width"]
+    message = desk.widget("check message")
+    assert message["wanted_width"] <= message["width"]
     head = desk.widget("preview check")
-    assert told["x"] + told["width"] <= head["x"] + head["width"]
+    assert message["x"] + message["width"] <= head["x"] + head["width"]

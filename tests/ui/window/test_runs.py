@@ -58,7 +58,7 @@ def test_a_run_is_started_followed_listed_and_its_samples_viewed(desk):
     desk.wait_state(page="run", status="finished")
 
 
-def test_a_run_is_paused_edited_beside_resumed_and_stopped(begin, long_project):
+def test_a_run_is_paused_resumed_and_stopped_while_settings_are_edited(begin, long_project):
     desk = begin(long_project, "slow")
     start(desk)
     wait_for_steps(desk)
@@ -81,7 +81,7 @@ def test_a_run_is_paused_edited_beside_resumed_and_stopped(begin, long_project):
     assert f"step {desk.state['step']}" in desk.state["banner"]
 
 
-def test_start_beside_a_paused_run_asks_which_of_the_two_is_meant(begin, long_project):
+def test_start_with_a_paused_run_asks_which_of_the_two_is_meant(begin, long_project):
     desk = begin(long_project, "slow")
     start(desk)
     wait_for_steps(desk)
@@ -250,9 +250,9 @@ def test_a_new_sample_is_on_the_screen_soon_after_its_event(open_desk, long_proj
     desk.wait(lambda: desk.state["sample_shown"] >= 10, "the first sample while training")
     before = desk.state["sample_shown"]
     desk.wait(lambda: before < newest_sample(desk), "the event of the next sample")
-    told = desk.state["turns"]
+    reported = desk.state["turns"]
     desk.wait(lambda: desk.state["sample_shown"] > before, "the next sample")
-    assert desk.state["turns"] - told < SAMPLE_BUDGET
+    assert desk.state["turns"] - reported < SAMPLE_BUDGET
 
 
 def test_a_double_click_does_not_press_what_came_in_its_place_and_a_hanging_run_is_killed(

@@ -51,7 +51,7 @@ def is_in_sight(desk, name):
     return widget.get("shown", False) and top < widget["y"] < top + height
 
 
-def test_an_error_is_said_beside_the_field_while_typing_and_goes_when_put_right(desk):
+def test_an_error_is_shown_at_the_field_while_typing_and_goes_when_corrected(desk):
     desk.page("training")
     desk.replace("training.steps", "many")
     desk.wait(lambda: desk.error("training.steps"), "words beside the field")
@@ -64,7 +64,7 @@ def test_an_error_is_said_beside_the_field_while_typing_and_goes_when_put_right(
     desk.wait(lambda: desk.state["marks"].get("training") == "Warning ⚠ 1", "the warning")
 
 
-def test_a_change_is_taken_back_by_undo_and_by_the_button_beside_the_field(desk):
+def test_a_change_is_taken_back_by_undo_and_by_the_button_of_the_field(desk):
     desk.page("training")
     desk.replace("training.steps", "99")
     desk.key("Tab")
@@ -128,7 +128,7 @@ def test_rows_are_visited_in_reading_order_also_those_that_came_later(desk):
     assert visited(desk, 1) == ["add method.layers"]
 
 
-def test_the_message_beside_a_wrong_value_goes_with_its_row_but_the_keyboard_stays(desk):
+def test_the_message_at_a_wrong_value_goes_with_its_row_but_the_keyboard_stays(desk):
     desk.page("training")
     desk.click("advanced training")
     choose(desk, "optimizer.kind", "sgd")
@@ -215,7 +215,7 @@ def test_what_has_the_keyboard_after_a_removal_is_in_sight(desk):
 
 
 def test_the_plot_of_the_noise_follows_what_is_typed(desk, tmp_path):
-    def look():
+    def capture():
         desk.rest(4)
         desk.image(tmp_path / "window.png")
         left, top, _, __ = desk.state["place"]
@@ -225,9 +225,9 @@ def test_the_plot_of_the_noise_follows_what_is_typed(desk, tmp_path):
             return image.crop((x, y, x + place["width"], y + place["height"])).tobytes()
 
     desk.page("loss")
-    even = look()
+    even = capture()
     choose(desk, "objective.timesteps.kind", "logit_normal")
-    assert look() != even
+    assert capture() != even
     desk.click("advanced loss")
     desk.replace("objective.timesteps.lowest", "0.9x")
     desk.wait(lambda: not is_shown(desk, "plot of the noise"), "words in the plot's place")

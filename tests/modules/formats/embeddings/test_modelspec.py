@@ -119,7 +119,7 @@ def test_a_vae_alone_reports_nothing_of_predictions_and_prompts():
     assert keys == MUST
 
 
-def test_an_embeddings_file_has_the_original_programs_names_whatever_the_run_wrote_next_to():
+def test_an_embeddings_file_has_the_original_programs_names_next_to_any_other_file():
     fields = embedding_metadata(spec(layout="diffusers", trigger_words="other").fields(), "<w>")
     assert fields["modelspec.architecture"] == "stable-diffusion-xl-v1-base/textual-inversion"
     assert fields["modelspec.implementation"] == "sgm"

@@ -79,11 +79,11 @@ def test_precision_metadata_and_embeddings(tmp_path):
     (header,) = struct.unpack("<Q", data[:8])
     digest = hashlib.sha256(data[8 + header :]).hexdigest()
     with safe_open(target, framework="pt") as file:
-        told = file.metadata()
-    assert (told["ss_seed"], told["title"]) == ("3", "x")
-    assert told["sshs_model_hash"] == digest
-    assert told["modelspec.hash_sha256"] == f"0x{digest}"
-    assert json.loads(data[8 : 8 + header])["__metadata__"] == told
+        written = file.metadata()
+    assert (written["ss_seed"], written["title"]) == ("3", "x")
+    assert written["sshs_model_hash"] == digest
+    assert written["modelspec.hash_sha256"] == f"0x{digest}"
+    assert json.loads(data[8 : 8 + header])["__metadata__"] == written
 
 
 def test_one_line_reports_what_was_written(tmp_path):
@@ -91,20 +91,20 @@ def test_one_line_reports_what_was_written(tmp_path):
     tensors = {k: t for path in layers for k, t in pair("sd15", "unet", path, 1280).items()}
     tensors |= pair("sd15", "unet", ATTN2["sd15"], 768)
     save_file(tensors, tmp_path / "in.safetensors")
-    told = {}
+    written = {}
     for naming in ("kohya", "diffusers", "comfyui"):
         target = tmp_path / f"{naming}.safetensors"
-        (told[naming],) = convert(
+        (written[naming],) = convert(
             tmp_path / "in.safetensors", target, naming=naming, precision="fp16"
         )
     size = f"{(tmp_path / 'diffusers.safetensors').stat().st_size / 1000:.3g} kB"
-    assert told["diffusers"] == (
+    assert written["diffusers"] == (
         f"kohya -> diffusers, fp16, {size}, 4 layers; alpha / rank is multiplied into the weights,"
         " as this naming has no alpha"
     )
-    assert told["comfyui"].startswith("kohya -> comfyui, fp16, ")
-    assert told["comfyui"].endswith(" kB, 4 layers")
-    assert told["kohya"].startswith("kohya, fp16, ")
+    assert written["comfyui"].startswith("kohya -> comfyui, fp16, ")
+    assert written["comfyui"].endswith(" kB, 4 layers")
+    assert written["kohya"].startswith("kohya, fp16, ")
 
 
 def test_a_wrong_family_is_refused_with_the_right_one_named(tmp_path):
@@ -231,15 +231,17 @@ def test_metadata_reports_what_is_written_and_not_what_was_read(tmp_path):
     }  # fmt: skip
     source = tmp_path / "in.safetensors"
     save_file(pair("sd15", "unet", ATTN2["sd15"], 768), source, said)
-    told = {}
+    written = {}
     for naming in ("kohya", "comfyui", "diffusers"):
         convert(source, tmp_path / f"{naming}.safetensors", naming=naming)
-        told[naming] = metadata_of(tmp_path / f"{naming}.safetensors")
-    code = {naming: fields["modelspec.implementation"] for naming, fields in told.items()}
+        written[naming] = metadata_of(tmp_path / f"{naming}.safetensors")
+    code = {naming: fields["modelspec.implementation"] for naming, fields in written.items()}
     assert code == {"kohya": "diffusers", "comfyui": "sgm", "diffusers": "diffusers"}
-    assert told["comfyui"]["ss_network_alpha"] == told["kohya"]["ss_network_alpha"] == "1.0"
-    assert told["diffusers"]["ss_network_alpha"] == "2"  # there is no alpha, which means the rank
-    arguments = json.loads(told["diffusers"]["ss_network_args"])
+    assert written["comfyui"]["ss_network_alpha"] == written["kohya"]["ss_network_alpha"] == "1.0"
+    assert (
+        written["diffusers"]["ss_network_alpha"] == "2"
+    )  # there is no alpha, which means the rank
+    arguments = json.loads(written["diffusers"]["ss_network_args"])
     assert arguments == {"conv_dim": "2", "conv_alpha": "2", "algo": "lora"}
 
 

@@ -65,7 +65,7 @@ def test_nothing_that_waited_is_left_after_backward_and_nothing_of_it_is_announc
     assert len(journeys.announced) == 3
 
 
-def test_an_empty_tensor_that_torch_saves_beside_the_inputs_does_not_count():
+def test_an_empty_tensor_that_torch_saves_besides_the_inputs_does_not_count():
     class Saves(torch.autograd.Function):
         """Keeps what a checkpoint of torch 2.11 does."""
 

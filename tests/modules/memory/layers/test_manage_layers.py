@@ -17,18 +17,18 @@ def layers(*widths):
     return {"part": [nn.Linear(width, 4, bias=False) for width in widths]}
 
 
-@each("share", [0.0, 0.1, 0.25, 0.5, 0.7, 0.9, 1.0])
+@each("fraction", [0.0, 0.1, 0.25, 0.5, 0.7, 0.9, 1.0])
 @each("sizes", [[1] * 12, [8, 8, 2, 2, 2, 64, 1, 64, 2, 2, 8, 8], [5]])
-def test_what_is_chosen_reaches_the_share_at_every_point_and_exceeds_it_by_less_than_one(
-    sizes, share
+def test_what_is_chosen_reaches_the_fraction_at_every_point_and_exceeds_it_by_less_than_one(
+    sizes, fraction
 ):
-    chosen = spread_evenly(sizes, share)
+    chosen = spread_evenly(sizes, fraction)
     taken = [size * is_chosen for size, is_chosen in zip(sizes, chosen, strict=True)]
     for sum_taken, total in zip(
         itertools.accumulate(taken), itertools.accumulate(sizes), strict=True
     ):
-        assert share * total <= sum_taken
-    assert sum(taken) == 0 or sum(taken) - max(taken) < share * sum(sizes)
+        assert fraction * total <= sum_taken
+    assert sum(taken) == 0 or sum(taken) - max(taken) < fraction * sum(sizes)
 
 
 def test_nothing_waits_where_both_devices_are_the_same():

@@ -22,11 +22,11 @@ class Journal(Journeys):
     def to_device(self, tensor):
         copy = super().to_device(tensor)
         self.copies.append(torch.multiprocessing.reductions.StorageWeakRef(copy.untyped_storage()))
-        self.most = max(self.most, self.held)
+        self.most = max(self.most, self.alive)
         return copy
 
     @property
-    def held(self):
+    def alive(self):
         return sum(not copy.expired() for copy in self.copies)
 
 
@@ -105,10 +105,10 @@ def test_only_one_layer_visits_at_a_time_in_forward_and_in_backward():
     net = managed(WHOLE, journal, count=8)
     output = net(data())
     assert journal.most == 4  # weights and biases of one block
-    assert journal.held == 0
+    assert journal.alive == 0
     output.square().sum().backward()
     assert journal.most == 4
-    assert journal.held == 0
+    assert journal.alive == 0
 
 
 def test_the_next_layer_is_announced_in_forward_and_the_one_before_in_backward():
@@ -130,7 +130,7 @@ def test_without_gradients_each_layer_is_fetched_once_and_nothing_is_kept():
         output = net(data())
         assert torch.equal(output, stack()(data()))
     assert len(journal.fetched) == len(list(net.parameters()))
-    assert journal.held == 0
+    assert journal.alive == 0
 
 
 def test_weights_that_are_exchanged_for_a_while_are_the_ones_that_visit():

@@ -78,7 +78,7 @@ def test_a_block_computes_everything_twice_up_to_what_it_saves_last():
     assert again[ATTENTION] == 1
 
 
-def test_gradients_are_equal_whatever_is_saved(monkeypatch):
+def test_gradients_are_equal_for_every_choice_of_what_is_saved(monkeypatch):
     def gradients(policy):
         family = tiny.family()
         components = (family.unet, *family.text_encoders.values())
@@ -124,7 +124,7 @@ def _attention(query, key, value, *_, **__):
 
 
 def test_without_holds_most_then_selective_then_block(monkeypatch):
-    held = []
+    alive = []
     unet, own = full_size_unet(monkeypatch)
     for policy in ("off", "selective", "block"):
         layers = [m for m in unet.modules() if isinstance(m, ResnetBlock2D | BasicTransformerBlock)]
@@ -133,6 +133,6 @@ def test_without_holds_most_then_selective_then_block(monkeypatch):
         text = torch.empty(1, 77, 768, device=META, dtype=torch.bfloat16)
         with Operations(besides=own) as operations:
             output = unet(given, torch.zeros(1, device=META, dtype=torch.int64), text).sample
-            held.append(operations.held / MiB)
+            alive.append(operations.alive / MiB)
         del output
-    assert all(more > 1.5 * less for more, less in pairwise(held)), held
+    assert all(more > 1.5 * less for more, less in pairwise(alive)), alive

@@ -72,63 +72,63 @@ def test_on_a_gpu_gradients_are_those_of_the_plain_run(offload, activations, tra
 
 @pytest.mark.parametrize("prefetch", [False, True])
 def test_weights_on_the_gpu_are_two_offloaded_layers(prefetch):
-    with pretend.accelerator() as card:
+    with pretend.accelerator() as gpu:
         own = managed(LayerSettings("block", 1.0, 0.0, prefetch), trains=False)
-        assert card.allocated == 0
+        assert gpu.allocated == 0
         with torch.no_grad():
             flowing = torch.ones(1, WIDTH, device=CUDA)
             for layer in own:
                 flowing = layer(flowing)
-        visiting = card.peak - 4 * 4 * WIDTH  # without what flows
+        visiting = gpu.peak - 4 * 4 * WIDTH  # without what flows
         assert visiting <= (2 if prefetch else 1) * LAYER
 
 
 @pytest.mark.parametrize(("prefetch", "kept"), [(False, 0), (True, MAX_OUTGOING)])
 def test_offloaded_inputs_are_not_on_the_gpu(prefetch, kept):
-    with pretend.accelerator() as card:
+    with pretend.accelerator() as gpu:
         own = managed(LayerSettings("block", 0.0, 1.0, prefetch))
-        weights = card.allocated
+        weights = gpu.allocated
         flowing = torch.ones(256, WIDTH, device=CUDA)
         for layer in own:
             flowing = layer(flowing)
-        assert card.allocated - weights == (1 + kept) * INPUT  # the output, and what is leaving
+        assert gpu.allocated - weights == (1 + kept) * INPUT  # the output, and what is leaving
 
 
 def test_with_streams_the_cpu_does_not_wait_for_the_gpu_in_a_step_of_frozen_layers():
-    with pretend.accelerator() as card:
+    with pretend.accelerator() as gpu:
         own = managed(LayerSettings("block", 1.0, 1.0, prefetch=True), trains=False)
         given = torch.ones(256, WIDTH, device=CUDA, requires_grad=True)
-        card.syncs.clear()
+        gpu.syncs.clear()
         flowing = given
         for layer in own:
             flowing = layer(flowing)
         flowing.sum().backward()
-        assert card.syncs == []
+        assert gpu.syncs == []
 
 
 @pytest.mark.parametrize("prefetch", [False, True])
 def test_the_cpu_waits_once_for_all_gradients_of_an_offloaded_layer(prefetch):
-    with pretend.accelerator() as card:
+    with pretend.accelerator() as gpu:
         own = managed(LayerSettings("block", 1.0, 0.0, prefetch))
         given = torch.ones(256, WIDTH, device=CUDA)
         flowing = given
         for layer in own:
             flowing = layer(flowing)
-        card.syncs.clear()
+        gpu.syncs.clear()
         flowing.sum().backward()
-        waits = [sync.what for sync in card.syncs]
+        waits = [sync.what for sync in gpu.syncs]
         assert waits.count("event.synchronize") == COUNT
         # In its second forward each layer's weight and bias come from memory that is not pinned.
-        assert waits.count("copy to the card") == (0 if prefetch else 2 * COUNT)
+        assert waits.count("copy to the GPU") == (0 if prefetch else 2 * COUNT)
         assert "copy to the host" not in waits
 
 
 def test_copies_for_which_one_waits_once_can_be_read_at_once_and_keep_their_form():
-    with pretend.accelerator() as card:
+    with pretend.accelerator() as gpu:
         there = [torch.arange(6.0, device=CUDA).view(2, 3).T, torch.ones(4, device=CUDA).bfloat16()]
-        card.syncs.clear()
+        gpu.syncs.clear()
         copies = copy_all_to_device(there, CPU)
-        assert len(card.syncs) == 1
+        assert len(gpu.syncs) == 1
         assert copies[0].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
         assert copies[0].stride() == (1, 3)
         assert copies[1].dtype == torch.bfloat16
@@ -148,12 +148,12 @@ def test_a_weight_that_has_changed_since_it_was_announced_is_fetched_again():
 
 
 def test_what_was_announced_in_vain_is_given_back():
-    with pretend.accelerator() as card:
+    with pretend.accelerator() as gpu:
         transfer = StreamedWeights(CUDA, CPU)
         transfer.prefetch([nn.Parameter(torch.zeros(4)) for _ in range(8)])
-        assert card.allocated == 8 * 16
+        assert gpu.allocated == 8 * 16
         transfer.prefetch([])
-        assert card.allocated == 0
+        assert gpu.allocated == 0
         torch.zeros(32, device=CUDA)  # memory that a copy might still write is an error here
 
 

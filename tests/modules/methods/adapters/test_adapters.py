@@ -114,10 +114,10 @@ def test_small_changes_are_not_lost_next_to_half_precision_weights(kind, autocas
     torch.manual_seed(0)
     plain = nn.Linear(64, 48).to(dtype)
     adapter = on_layer(kind, plain, scale=0.0)
-    shares = {"dora_scale": 1e-3, "lora_up.weight": 1e-3, "oft_blocks": 1e-3}
+    scales = {"dora_scale": 1e-3, "lora_up.weight": 1e-3, "oft_blocks": 1e-3}
     for name, parameter in adapter.named_parameters():
         noise = torch.randn(parameter.shape)
-        parameter.data += noise * shares.get(name, 1e-2)
+        parameter.data += noise * scales.get(name, 1e-2)
     given = torch.randn(32, 64, dtype=torch.float32 if autocast else dtype)
     with torch.no_grad(), torch.autocast("cpu", dtype, enabled=autocast):
         change = adapter.change(given, adapter.org_forward(given))
@@ -190,10 +190,10 @@ def test_dropout_changes_nothing_on_average(kind, drop):
         adapter.eval()
         expected = plain(given) - base
         adapter.train()
-        draws = torch.stack([plain(given) - base for _ in range(4000)])
+        samples = torch.stack([plain(given) - base for _ in range(4000)])
     # A mean of 4000 is within five of its own standard deviations.
-    error = (draws.mean(0) - expected).abs() / (draws.std(0) / 4000**0.5)
-    assert draws.std(0).min() > 0
+    error = (samples.mean(0) - expected).abs() / (samples.std(0) / 4000**0.5)
+    assert samples.std(0).min() > 0
     assert error.max() < 5
 
 

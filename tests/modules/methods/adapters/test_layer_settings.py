@@ -91,12 +91,12 @@ def test_each_network_has_its_own_rank_alpha_rate_and_end(tmp_path):
 
 def test_a_pattern_that_matches_no_layer_is_refused_with_near_names():
     for pattern in ("mid_blok.attentions", "text_encoder", "conv_norm_out"):
-        with pytest.raises(UserError, match=r"method\.layers\.0\.pattern") as told:
+        with pytest.raises(UserError, match=r"method\.layers\.0\.pattern") as raised:
             attach(Lora(layers=[{"pattern": pattern}]))
-        assert "unet." in told.value.expected
-    with pytest.raises(UserError) as told:
+        assert "unet." in raised.value.expected
+    with pytest.raises(UserError) as raised:
         attach(Lora(layers=[{"pattern": "mid_blok.attentions"}]))
-    assert "unet.mid_block.attentions.0" in told.value.expected
+    assert "unet.mid_block.attentions.0" in raised.value.expected
 
 
 def test_a_rule_behind_one_that_takes_all_its_layers_is_refused():

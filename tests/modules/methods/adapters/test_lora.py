@@ -153,13 +153,13 @@ def test_dropout_acts_in_training_only_and_repeats_with_the_seed(family):
     shake(method)
     with torch.no_grad():
         method.train(True)
-        draws = []
+        outputs = []
         for seed in (1, 1, 2):
             torch.manual_seed(seed)
-            draws.append(predict(family))
+            outputs.append(predict(family))
         method.train(False)
         steady = predict(family)
         assert torch.equal(predict(family), steady)
-    assert torch.equal(draws[0], draws[1])
-    assert not torch.equal(draws[0], draws[2])
-    assert not torch.equal(draws[0], steady)
+    assert torch.equal(outputs[0], outputs[1])
+    assert not torch.equal(outputs[0], outputs[2])
+    assert not torch.equal(outputs[0], steady)

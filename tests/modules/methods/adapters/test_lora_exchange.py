@@ -173,9 +173,11 @@ def test_changing_the_naming_back_and_forth_changes_no_effect(tmp_path, name):
     for naming in ("diffusers", "kohya", "comfyui", "kohya"):
         write_lora(path, read_lora(path, names), names, naming=naming, dtype=None)
     last = read_lora(path, names)
-    told = first.metadata | {"ss_network_alpha": "4"}  # in diffusers' form the rank, and so since
-    told["ss_network_args"] = '{"conv_dim": "4", "conv_alpha": "4"}'
-    assert (last.naming, last.unknown, last.metadata) == ("kohya", {}, told)
+    metadata = first.metadata | {
+        "ss_network_alpha": "4"
+    }  # in diffusers' form the rank, and so since
+    metadata["ss_network_args"] = '{"conv_dim": "4", "conv_alpha": "4"}'
+    assert (last.naming, last.unknown, last.metadata) == ("kohya", {}, metadata)
     assert last.layers.keys() == first.layers.keys()
     for layer, kinds in first.layers.items():
         own = last.layers[layer]

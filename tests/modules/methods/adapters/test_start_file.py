@@ -56,12 +56,12 @@ def test_another_alpha_leaves_the_effect_as_it_was(tmp_path, kind):
 @pytest.mark.parametrize("kind", cases(["lora", "dora", "loha"], ["lora"]))
 def test_another_rank_is_refused_with_the_setting_to_change(tmp_path, kind):
     _, path = written(tmp_path, kind)
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as raised:
         Adapters.attach(tiny.family(), section(kind, rank=1, start_from=str(path)), seed=0)
     ranks = KINDS[kind].rank
-    assert f"its rank is {ranks}, not 1 as set here" in told.value.what
-    assert "unet.down_blocks.0.attentions.0" in told.value.what
-    assert f"Set the rank to {ranks}" in told.value.remedy
+    assert f"its rank is {ranks}, not 1 as set here" in raised.value.what
+    assert "unet.down_blocks.0.attentions.0" in raised.value.what
+    assert f"Set the rank to {ranks}" in raised.value.remedy
 
 
 def test_other_blocks_and_factors_are_refused(tmp_path):
@@ -71,16 +71,16 @@ def test_other_blocks_and_factors_are_refused(tmp_path):
         ("lokr-whole", {"factor": 4}, "factor"),
     ):
         _, path = written(tmp_path, kind)
-        with pytest.raises(UserError, match="does not fit") as told:
+        with pytest.raises(UserError, match="does not fit") as raised:
             Adapters.attach(tiny.family(), section(kind, **changes, start_from=str(path)), seed=0)
-        assert setting in told.value.remedy
+        assert setting in raised.value.remedy
 
 
 def test_another_variant_of_adapter_is_refused(tmp_path):
     _, path = written(tmp_path, "loha")
-    with pytest.raises(UserError, match="holds LoHa") as told:
+    with pytest.raises(UserError, match="holds LoHa") as raised:
         Adapters.attach(tiny.family(), section("lora", start_from=str(path)), seed=0)
-    assert 'Choose "loha" as the method' in told.value.remedy
+    assert 'Choose "loha" as the method' in raised.value.remedy
 
 
 def test_layers_that_would_be_lost_are_refused(tmp_path):

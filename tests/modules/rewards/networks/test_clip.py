@@ -205,7 +205,7 @@ def test_networks_are_frozen_and_never_train(folder):
     assert sum(parameter.numel() for parameter in networks.parameters()) > 1_000_000
 
 
-def test_rewards_of_one_network_share_it_and_score_as_alone(folder, tmp_path):
+def test_rewards_of_one_network_load_it_once_and_score_as_alone(folder, tmp_path):
     head_file(tmp_path / "head.safetensors")
     sections = [
         Section(reward="aesthetic", model=str(folder), head=str(tmp_path / "head.safetensors")),
@@ -218,9 +218,9 @@ def test_rewards_of_one_network_share_it_and_score_as_alone(folder, tmp_path):
     assert made[1].clip.text is made[2].clip.text
     assert made[0].clip.text is None
     empty = empty_rewards(sections, dtype=torch.float32)
-    for shared in (made, empty):
-        networks = torch.nn.ModuleList([one.extra_modules() for one in shared])
-        alone = torch.nn.ModuleList([shared[0].extra_modules(), shared[1].extra_modules()])
+    for rewards in (made, empty):
+        networks = torch.nn.ModuleList([one.extra_modules() for one in rewards])
+        alone = torch.nn.ModuleList([rewards[0].extra_modules(), rewards[1].extra_modules()])
         assert len([*networks.parameters()]) == len([*alone.parameters()])
     for one, section in zip(made, sections, strict=True):
         own = make_rewards([section], device=CPU, dtype=torch.float32, offline=True, report=print)[

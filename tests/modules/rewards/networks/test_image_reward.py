@@ -145,7 +145,7 @@ def test_scores_equal_the_authors_forward(file):
     torch.testing.assert_close(scores, wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_prompts_of_other_lengths_beside_it_change_nothing(file):
+def test_prompts_of_other_lengths_in_the_batch_change_nothing(file):
     own, shown = reward(file), images()
     together = own.score(shown, ["a cat", "dogs, " * 40])
     torch.testing.assert_close(together[:1], own.score(shown[:1], ["a cat"]), rtol=1e-5, atol=1e-5)

@@ -163,7 +163,7 @@ def test_a_change_of_a_reward_is_colored_only_beyond_its_band():
 
 
 def test_drift_is_a_warning_where_the_guard_sees_one():
-    for name, share, tone in (
+    for name, value, tone in (
         ("diversity", 0.69, "warning"),
         ("diversity", 0.71, "text"),
         ("contrast", 1.41, "warning"),
@@ -171,9 +171,9 @@ def test_drift_is_a_warning_where_the_guard_sees_one():
         ("saturation", 1.39, "text"),
         ("distance", 0.9, "text"),
     ):
-        assert trend(name, evaluated(0, drift={name: share}), min_diversity=0.7).tone == tone, (
+        assert trend(name, evaluated(0, drift={name: value}), min_diversity=0.7).tone == tone, (
             name,
-            share,
+            value,
         )
 
 
@@ -239,8 +239,8 @@ def test_the_bands_of_the_chart_are_as_high_as_spread_and_error(widgets, root):
     (spread,) = filled(chart.canvas, "polygon", palette["selected"])
     (band,) = filled(chart.canvas, "polygon", palette["validation_band"])
     # Both are constant: ±0.4 over images, and ±0.1 of the validation mean.
-    share = height_of(chart.canvas, spread) / height_of(chart.canvas, band)
-    assert share == pytest.approx(0.4 / 0.1, rel=0.02)
+    value = height_of(chart.canvas, spread) / height_of(chart.canvas, band)
+    assert value == pytest.approx(0.4 / 0.1, rel=0.02)
 
 
 def test_what_the_guard_saw_is_marked_in_its_color(widgets, root):
