@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.rewards [--memory]
 
-"drawing": UNet calls per second of the steps without a gradient, of the real rollout with merged
+"sampling": UNet calls per second of the steps without a gradient, of the real rollout with merged
 adapters, as a fraction of a bare loop over diffusers' own scheduler and UNet, without adapters and
 with separate adapters. "updates": updates per second of the real objective, as a fraction of
 the straightforward loop: autograd and checkpoints through every step with a `detach` at the cut,
@@ -76,11 +76,11 @@ def sampling(size: str) -> dict[str, object]:
     }
     times = _in_turns(loops)
     return {
-        "benchmark": "drawing",
+        "benchmark": "sampling",
         "size": size,
         "calls_per_second": round(STEPS / median(times["ours"]), 1),
-        "share_of_bare": _fraction(times, "bare"),
-        "share_of_bare_with_adapters": _fraction(times, "bare with adapters"),
+        "fraction_of_bare": _fraction(times, "bare"),
+        "fraction_of_bare_with_adapters": _fraction(times, "bare with adapters"),
     }
 
 
@@ -98,7 +98,7 @@ def updates(size: str, last_steps: int) -> dict[str, object]:
         "size": size,
         "through": f"{last_steps} of {STEPS}",
         "seconds": round(median(times["ours"]), 3),
-        "share_of_straightforward": _fraction(times, "straightforward"),
+        "fraction_of_straightforward": _fraction(times, "straightforward"),
     }
 
 

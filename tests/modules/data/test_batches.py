@@ -244,10 +244,10 @@ def test_a_rotated_image_is_conditioned_and_encoded_upright(bench, sdxl, turn, i
 
 
 def unet_conditioning(family, batch):
-    time_ids = []
+    conditions = []
 
     def listen(_unet, _inputs, given):
-        time_ids.append(given["added_cond_kwargs"])
+        conditions.append(given["added_cond_kwargs"])
 
     hook = family.unet.register_forward_pre_hook(listen, with_kwargs=True)
     with torch.no_grad():
@@ -255,4 +255,4 @@ def unet_conditioning(family, batch):
             batch.moments.mean, torch.tensor([500]), batch.conditioning, time_ids=batch.time_ids
         )
     hook.remove()
-    return time_ids[0]
+    return conditions[0]

@@ -79,9 +79,9 @@ def test_tensors_that_only_single_files_have_are_noted(tmp_path, folders, run):
     for family, added in (("sd15", 0), ("sd2", 14), ("sdxl", 1)):
         file, folder = tmp_path / f"{family}.safetensors", tmp_path / family
         notes = run(folders[family, "epsilon"], file)
-        metadata = [note for note in notes if note.startswith("Added")]
-        assert [int(note.split()[1]) for note in metadata] == [added] * bool(added)
-        assert all("the model's weights are unchanged" in note for note in metadata)
+        added_notes = [note for note in notes if note.startswith("Added")]
+        assert [int(note.split()[1]) for note in added_notes] == [added] * bool(added)
+        assert all("the model's weights are unchanged" in note for note in added_notes)
         notes += run(file, folder, prediction="epsilon")
         assert "position_ids" not in " ".join(notes)
         assert "Made up" not in " ".join(notes)

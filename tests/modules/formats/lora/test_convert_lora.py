@@ -238,9 +238,8 @@ def test_metadata_reports_what_is_written_and_not_what_was_read(tmp_path):
     code = {naming: fields["modelspec.implementation"] for naming, fields in written.items()}
     assert code == {"kohya": "diffusers", "comfyui": "sgm", "diffusers": "diffusers"}
     assert written["comfyui"]["ss_network_alpha"] == written["kohya"]["ss_network_alpha"] == "1.0"
-    assert (
-        written["diffusers"]["ss_network_alpha"] == "2"
-    )  # there is no alpha, which means the rank
+    # There is no alpha, which means the rank.
+    assert written["diffusers"]["ss_network_alpha"] == "2"
     arguments = json.loads(written["diffusers"]["ss_network_args"])
     assert arguments == {"conv_dim": "2", "conv_alpha": "2", "algo": "lora"}
 
