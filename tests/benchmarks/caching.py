@@ -110,7 +110,7 @@ def speeds(options: argparse.Namespace) -> dict[str, object]:
         "vae_alone_per_s": round(vae, 2),
         "plain_loop_per_s": round(plain, 2),
         "ours_per_s": round(own, 2),
-        "share_of_vae_alone": round(median(one[0] / one[4] for one in times), 3),
+        "fraction_of_vae_alone": round(median(one[0] / one[4] for one in times), 3),
         "times_the_plain_loop": round(median(one[2] / one[4] for one in times), 3),
         "share_on_the_calling_thread": round(median(one[1] / one[5] for one in times), 3),
     }

@@ -56,7 +56,7 @@ def main() -> None:
         result = {
             "benchmark": "steps",
             "batch_size": batch_size,
-            "share_of_bare_loop": round(ratio, 3),
+            "fraction_of_bare_loop": round(ratio, 3),
             "bare_ms": round(median(b for b, _ in times) / STEPS * 1000, 2),
             "overhead_ms": round(overhead, 2),
         }
