@@ -55,7 +55,7 @@ def train(
     seed: int,
     count: int = SCENES,
 ) -> Denoiser:
-    """Train a denoiser on so many random scenes and return it with EMA weights.
+    """Train a denoiser on this many random scenes and return it with EMA weights.
 
     family: Made of the denoiser's networks.
     """

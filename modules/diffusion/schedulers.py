@@ -72,7 +72,7 @@ def ddpm_scheduler(
     """Build the sampler's scheduler for a model's noise schedule, ready for an image.
 
     Raises:
-        UserError: The sampler does not support so many steps.
+        UserError: The sampler does not support this number of steps.
     """
     common = {
         "num_train_timesteps": settings.steps,

@@ -22,7 +22,7 @@ STEPS = "reward-steps"
 
 
 def trajectories_of(algorithm: Algorithm, *, steps: int, draws: Draws) -> list[Trajectory]:
-    """Choose each image's trajectory of so many steps, seeded by its position in the step.
+    """Choose each image's trajectory of this many steps, seeded by its position in the step.
 
     Raises:
         ValueError: The algorithm is best of n, which has no gradient through sampling.

@@ -19,7 +19,7 @@ from onetrainer.errors import UserError
 from onetrainer.images.image_file import DEEP_MODES, ImageError, open_image, orientation
 
 GRID = 16
-"""Layout is compared on a grid of so many cells per side."""
+"""Layout is compared on a grid of this many cells per side."""
 _SMOOTH = 1e-3  # of a distance: keeps the gradient finite for equal images
 
 MAX_IMAGES = 1000

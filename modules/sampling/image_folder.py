@@ -43,7 +43,7 @@ def require_writable(folder: Path) -> None:
 
 
 def require_room(folder: Path, pixels: int) -> None:
-    """Raise UserError unless images of so many pixels in total fit on the folder's disk."""
+    """Raise UserError unless images of this many pixels in total fit on the folder's disk."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     needed, free = BYTES_PER_PIXEL * pixels, shutil.disk_usage(existing).free
     if free < needed:

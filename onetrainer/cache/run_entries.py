@@ -22,7 +22,7 @@ _MASK = 4
 _CHUNK = 77
 """Tokens of an encoded chunk, start and end included."""
 _WORDS = 50
-"""About so many words of a caption fill a chunk; most words are one token or two."""
+"""About this many words of a caption fill a chunk; most words are one token or two."""
 
 
 @dataclass(frozen=True)

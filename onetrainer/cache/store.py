@@ -124,8 +124,9 @@ def prune(
 
     folder: the cache folder. limit_bytes: limit of the whole folder; None for no limit. since:
     entries used since this time are kept, in seconds since 1970. unused_s: also remove entries not
-    used for so many seconds. removes_older: also remove entries of an older version; otherwise only
-    to meet the limit. Raises UserError if the folder is not a cache, or cannot be written.
+    used for this many seconds. removes_older: also remove entries of an older version;
+    otherwise only to meet the limit. Raises UserError if the folder is not a cache, or cannot be
+    written.
     """
     _require_cache(folder)
     with closing(CacheIndex(folder)) as index:
@@ -224,8 +225,8 @@ def _shrink(limit_bytes: int, index: CacheIndex, kept_since: int) -> int:
 def _evict(index: CacheIndex, before: int, excess: int | None = None) -> int:
     """Remove entries last used before a time, and return their number.
 
-    excess: only the least recently used ones, until so many bytes are free. Among entries last used
-    at the same time whole shards go first: they need no rewriting.
+    excess: only the least recently used ones, until this many bytes are free. Among entries last
+    used at the same time whole shards go first: they need no rewriting.
     """
     # The bytes of all entries that go earlier.
     earlier = "SUM(row_bytes) OVER (ORDER BY used, shard, row ROWS UNBOUNDED PRECEDING) - row_bytes"

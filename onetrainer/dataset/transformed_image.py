@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 DRAFT_MARGIN = 2
-"""Images are decoded at no less than so many times the target size. Measured on a 12 megapixel JPEG
-scaled to 683 × 512: 2.4 times as fast as decoding all of it, with a mean difference of 0.4 of 255.
-A margin of 1 is 3.5 times as fast with 0.85.
+"""Images are decoded at no less than this many times the target size. Measured on a 12 megapixel
+JPEG scaled to 683 × 512: 2.4 times as fast as decoding all of it, with a mean difference of 0.4
+of 255. A margin of 1 is 3.5 times as fast with 0.85.
 """
 
 DEEP_WHITE = 65535

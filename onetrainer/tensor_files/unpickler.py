@@ -154,7 +154,7 @@ class Unpickler(pickle._Unpickler):
 
 
 class _Operations(dict[int, Callable[..., None]]):
-    """The operations by code, which a file may look up so many times."""
+    """The operations by code, which a file may look up this many times."""
 
     left = MAX_OPERATIONS
 

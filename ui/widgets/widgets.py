@@ -23,7 +23,7 @@ _CARD_PAD = 18
 class Label(ttk.Label):
     """Label whose text and style change together.
 
-    wraps: whether `wrap_in_card` applies to it, with so many pixels less than the card: `inset`.
+    wraps: whether `wrap_in_card` applies to it, with this many pixels less than the card: `inset`.
     """
 
     ground = "Card"

@@ -87,7 +87,7 @@ class StreamedInputs:
         self._arrivals.expect([(tensor, None) for tensor in tensors])
 
     def _wait_for_outgoing(self, most: int) -> None:
-        """Make the computing stream wait until at most so many copies are incomplete."""
+        """Make the computing stream wait until at most this many copies are incomplete."""
         while len(self._outgoing) > most:
             _, copied = self._outgoing.popleft()
             torch.cuda.current_stream(self._train_device).wait_event(copied)
