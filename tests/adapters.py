@@ -7,7 +7,7 @@ from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.ia3 import Ia3
 from onetrainer.config.methods.low_rank import Dora, LoHa, LoKr, Lora
 from onetrainer.config.methods.oft import Oft
-from tests.batches import frames
+from tests.batches import time_ids_of
 
 KINDS: dict[str, Adapter] = {
     "lora": Lora(rank=4, alpha=2.0),
@@ -42,4 +42,4 @@ def predict(family, *, side: int = 16, batch: int = 1) -> torch.Tensor:
     with torch.no_grad():
         conditioning = family.encode_text(["a cat"] * batch)
         steps = torch.full((batch,), 500)
-        return family.predict(noisy, steps, conditioning, time_ids=frames(batch))
+        return family.predict(noisy, steps, conditioning, time_ids=time_ids_of(batch))

@@ -1,4 +1,4 @@
-"""Batches and rollouts of tiny models, what a step draws for them, and how far gradients are."""
+"""Batches and rollouts of tiny models, what a step samples for them, and how far gradients are."""
 
 import torch
 
@@ -7,13 +7,13 @@ from modules.interfaces import Batch, LatentMoments
 from modules.sampling.rollout import Rollout
 from tests import tiny
 
-FRAME = torch.tensor([[64.0, 64, 0, 0, 64, 64]])
+TIME_IDS = torch.tensor([[64.0, 64, 0, 0, 64, 64]])
 SEED, STEP = 3, 7
 
 
-def frames(count):
+def time_ids_of(count):
     """The size conditioning of images of 64 × 64."""
-    return FRAME.expand(count, -1)
+    return TIME_IDS.expand(count, -1)
 
 
 def batch_of(family, positions=(0, 1, 2, 3), *, weight=0.25, **fields) -> Batch:
@@ -23,18 +23,18 @@ def batch_of(family, positions=(0, 1, 2, 3), *, weight=0.25, **fields) -> Batch:
     captions = tuple(f"an image of {number}" for number in positions)
     with torch.no_grad():
         conditioning = family.encode_text(captions)
-    reported = {"captions": captions, "step_captions": captions, "conditioning": conditioning}
+    given = {"captions": captions, "step_captions": captions, "conditioning": conditioning}
     return Batch(
         moments=LatentMoments(mean[places], std[places].abs()),
-        time_ids=frames(len(places)),
+        time_ids=time_ids_of(len(places)),
         positions=tuple(positions),
         weight=weight,
-        **(reported | fields),
+        **(given | fields),
     )
 
 
 def generators(purpose, positions=(0, 1, 2, 3)):
-    """Those that a step draws from for a purpose, by the images' positions."""
+    """The generators of a step for a purpose, by the images' positions."""
     return [seeds.generator(SEED, purpose, STEP, position) for position in positions]
 
 
@@ -45,7 +45,7 @@ def standard_noise(purpose, positions=(0, 1, 2, 3)):
 
 
 def timesteps_of(positions=(0, 1, 2, 3)):
-    """The timesteps of a step that draws them evenly."""
+    """The timesteps of a step that samples them uniformly."""
     each = [torch.randint(0, 1000, (1,), generator=g) for g in generators("timestep", positions)]
     return torch.cat(each)
 

@@ -1,9 +1,9 @@
 """A GPU that is not there: tensors stay in host memory and say that they are on "cuda".
 
-    with pretend.accelerator() as card:
+    with pretend.accelerator() as gpu:
         loss = net.to("cuda")(torch.ones(2, 3, device="cuda")).sum()
         loss.backward()
-    assert card.syncs == []
+    assert gpu.syncs == []
 
 Mixed devices are refused as CUDA refuses them; bytes alive and their peak, copies each way and
 every time that the host waits are counted. Numbers are those of the processor, bit for bit.

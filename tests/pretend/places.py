@@ -8,7 +8,7 @@ from types import FrameType
 
 _OWN = str(Path(__file__).parent)
 _ROOT = Path(__file__).parents[2]
-# Frames of libraries and of Python itself are passed over, so that a line of the program is named.
+# Stack frames of libraries and of Python are passed over, so that a line of the program is named.
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")})
 
 

@@ -164,7 +164,7 @@ class Studio:
         if page == "training":
             desk.replace("optimizer.lr", "3e-3")
             desk.replace("training.batch_size", "none")
-            desk.wait(lambda: desk.error("training.batch_size"), "words beside the field")
+            desk.wait(lambda: desk.error("training.batch_size"), "the message next to the field")
         if page == "sampling":
             # The demo trains as it was made; the change was for the screenshot.
             desk.page("training")

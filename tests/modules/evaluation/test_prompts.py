@@ -15,7 +15,7 @@ from modules.rewards.mixer import Mixer, NamedReward
 from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
 from onetrainer.config.methods.embedding import EmbeddingToken
 from tests import adapters, tiny
-from tests.batches import frames, rollout_of
+from tests.batches import rollout_of, time_ids_of
 
 pytestmark = pytest.mark.usefixtures("few_blocks")
 
@@ -82,7 +82,7 @@ def test_the_distance_is_that_of_noise_predictions_of_each_models_own_reading(na
 
             def noise_of(noisy=noisy, level=level, signal=signal, spread=spread):
                 text = family.encode_text([PROMPTS[0]]).repeated(2)
-                seen = family.predict(noisy, torch.full((2,), level), text, time_ids=frames(2))
+                seen = family.predict(noisy, torch.full((2,), level), text, time_ids=time_ids_of(2))
                 return (
                     seen
                     if family.process.prediction == "epsilon"

@@ -13,7 +13,7 @@ from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.config.run.model import Model
 from onetrainer.families.registry import base_of, family_spec
 from tests import tiny
-from tests.batches import FRAME
+from tests.batches import TIME_IDS
 
 
 @dataclass(frozen=True)
@@ -83,4 +83,4 @@ def loss_of(family: StableDiffusion) -> torch.Tensor:
     """Something to differentiate that every network has a part in."""
     noisy = torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(2))
     text = family.encode_text(["a cat"])
-    return family.predict(noisy, torch.tensor([500]), text, time_ids=FRAME).square().mean()
+    return family.predict(noisy, torch.tensor([500]), text, time_ids=TIME_IDS).square().mean()

@@ -12,7 +12,7 @@ from modules.methods.merge import merge_loras
 from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.errors import UserError
 from tests import exports, tiny
-from tests.batches import FRAME
+from tests.batches import TIME_IDS
 from tests.cases import cases
 
 pytestmark = pytest.mark.usefixtures("few_blocks")
@@ -22,7 +22,7 @@ def predict(family) -> torch.Tensor:
     noisy = torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(2))
     conditioning = family.encode_text(["a cat"])
     with torch.no_grad():
-        return family.predict(noisy, torch.tensor([500]), conditioning, time_ids=FRAME)
+        return family.predict(noisy, torch.tensor([500]), conditioning, time_ids=TIME_IDS)
 
 
 def export(folder: Path, name: str, *, seed: int = 0, naming: str = "kohya"):

@@ -17,7 +17,7 @@ from onetrainer.config.methods.embedding import EmbeddingToken
 from onetrainer.config.methods.full import Full as FullSection
 from tests import pretend, tiny
 from tests.adapters import KINDS, predict, section, shake
-from tests.batches import FRAME
+from tests.batches import TIME_IDS
 from tests.cases import cases
 from tests.each import each
 from tests.managed import Calls
@@ -86,7 +86,7 @@ def test_a_graph_that_waits_for_its_backward_is_not_disturbed():
         noisy = torch.randn(1, 4, 16, 16, generator=torch.Generator().manual_seed(2))
         texts = family.encode_text(["a cat"])
         noisy.requires_grad_()
-        predicted = family.predict(noisy, torch.tensor([500]), texts, time_ids=FRAME)
+        predicted = family.predict(noisy, torch.tensor([500]), texts, time_ids=TIME_IDS)
         if between:
             with method.merged():
                 predict(family)
@@ -189,11 +189,11 @@ def test_gradients_flow_after_predictions_without_any_in_the_same_autocast(name)
         with method.merged():
             assert not family.unet.training
             texts = family.encode_text(["a cat"])
-            predicted = family.predict(noisy, torch.tensor([500]), texts, time_ids=FRAME)
+            predicted = family.predict(noisy, torch.tensor([500]), texts, time_ids=TIME_IDS)
         assert not predicted.requires_grad
         assert not texts.hidden.requires_grad
         texts = family.encode_text(["a cat"])
-        predicted = family.predict(noisy, torch.tensor([500]), texts, time_ids=FRAME)
+        predicted = family.predict(noisy, torch.tensor([500]), texts, time_ids=TIME_IDS)
     predicted.square().mean().backward()
     assert calls.count == 2
     assert family.unet.training
@@ -220,4 +220,4 @@ def predict_on_gpu(family) -> torch.Tensor:
     noisy = torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(2)).to(device)
     texts = family.encode_text(["a cat"]).to(device, torch.float32)
     timesteps = torch.full((1,), 500, device=device)
-    return family.predict(noisy, timesteps, texts, time_ids=FRAME.to(device))
+    return family.predict(noisy, timesteps, texts, time_ids=TIME_IDS.to(device))

@@ -21,7 +21,7 @@ from onetrainer.config.methods.embedding import EmbeddingToken
 from onetrainer.errors import UserError
 from tests import pretend, tiny
 from tests.adapters import KINDS, predict, section, shake
-from tests.batches import FRAME
+from tests.batches import TIME_IDS
 from tests.cases import cases
 from tests.each import each
 
@@ -69,7 +69,7 @@ def backpropagate(family, method):
     """Gradients of everything that trains, after a microbatch."""
     noisy = torch.randn(1, 4, 16, 16, generator=torch.Generator().manual_seed(2))
     conditioning = family.encode_text(["a cat"])
-    predicted = family.predict(noisy, torch.tensor([500]), conditioning, time_ids=FRAME)
+    predicted = family.predict(noisy, torch.tensor([500]), conditioning, time_ids=TIME_IDS)
     (predicted - noisy.to(predicted.device)).square().mean().backward()
     return {
         name: weight.grad
@@ -126,7 +126,7 @@ def test_gradients_reach_tokens_through_quantized_encoders(name):
     noisy = torch.randn(1, 4, 16, 16, generator=torch.Generator().manual_seed(2))
     conditioning = family.encode_text(["a photo of <cat>"])
     family.predict(
-        noisy, torch.tensor([500]), conditioning, time_ids=FRAME
+        noisy, torch.tensor([500]), conditioning, time_ids=TIME_IDS
     ).square().sum().backward()
     for group in method.parameter_groups():
         assert all(rows.grad.any() for rows in group.parameters.values())

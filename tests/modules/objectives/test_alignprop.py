@@ -19,7 +19,7 @@ from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.config.rewards import algorithms
 from onetrainer.config.rewards.alignprop import AlignProp as Section
 from tests import adapters, batches, exact, tiny
-from tests.batches import distance, frames, rollout_of, some_weights
+from tests.batches import distance, rollout_of, some_weights, time_ids_of
 
 pytestmark = pytest.mark.usefixtures("few_blocks")
 
@@ -44,7 +44,7 @@ def batch_of(family, *places, is_encoded=True):
         step_prompts=PROMPTS,
         conditioning=conditioning,
         empty=empty,
-        time_ids=frames(len(places)),
+        time_ids=time_ids_of(len(places)),
         positions=places,
         weight=1 / 3,
         size=(64, 64),

@@ -25,7 +25,7 @@ from onetrainer.errors import UserError
 from tests import tiny
 from tests.adapters import section as adapter_section
 from tests.adapters import shake
-from tests.batches import batch_of, frames, rollout_of
+from tests.batches import batch_of, rollout_of, time_ids_of
 from tests.managed import Calls
 
 CPU = torch.device("cpu")
@@ -102,7 +102,7 @@ def generated_alone(objective, number, place, candidate):
             normal("candidate-start")[None],
             conditioning=texts,
             empty=empty,
-            time_ids=frames(1),
+            time_ids=time_ids_of(1),
             trajectories=[untrained(STEPS)],
             noise=lambda _, step: normal("candidate-noise", step),
         )

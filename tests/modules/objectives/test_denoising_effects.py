@@ -220,7 +220,7 @@ def test_outside_the_mask_the_base_models_prediction_is_kept(trained, is_cached)
 
 
 def test_anchored_priors_are_compared_with_the_base_models_prediction(trained):
-    """All of them, or an image of which its concept says so whatever other priors do."""
+    """All of them, or an image whose concept says so, whichever other priors there are."""
     plain = batch_of(trained[2])
     own, now = predictions(trained, plain)
     anchored = ((now - own) ** 2).mean(dim=(1, 2, 3))

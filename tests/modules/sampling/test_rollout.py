@@ -10,7 +10,7 @@ from modules.interfaces import Conditioning
 from modules.memory.layers.layers import LayerSettings, manage_layers
 from modules.sampling.rollout import Trajectory, untrained
 from tests import exact, tiny
-from tests.batches import distance, frames, rollout_of, some_weights
+from tests.batches import distance, rollout_of, some_weights, time_ids_of
 
 STEPS, COUNT = 3, 2
 
@@ -35,7 +35,7 @@ class Case:
         self.inputs = {
             "conditioning": exact.conditioning(name, count),
             "empty": exact.conditioning(name, 1, seed=1),
-            "time_ids": frames(count),
+            "time_ids": time_ids_of(count),
         }
         self.start = normal(count, 4, 8, 8, seed=7)
         self.direction = normal(count, 3, 64, 64, seed=8)

@@ -6,7 +6,7 @@ import torch
 from modules.interfaces import Conditioning
 from modules.sampling.rollout import Trajectory
 from tests import pretend, tiny
-from tests.batches import distance, frames, rollout_of
+from tests.batches import distance, rollout_of, time_ids_of
 
 pytestmark = pytest.mark.usefixtures("few_blocks")
 
@@ -33,7 +33,7 @@ def test_checkpoints_change_no_gradient_in_half_precision(guidance_gradient):
             latents = rollout.generate(
                 torch.randn(2, 4, 8, 8, generator=torch.Generator().manual_seed(0)),
                 trajectories=last(1, 2),
-                time_ids=frames(2),
+                time_ids=time_ids_of(2),
                 noise=lambda *_: torch.zeros(4, 8, 8),
                 **inputs,
             )
@@ -57,7 +57,7 @@ def test_on_a_gpu_nothing_is_waited_for_and_nothing_mixed():
             torch.randn(2, 4, 8, 8),
             conditioning=Conditioning(texts.hidden[:2]),
             empty=Conditioning(texts.hidden[2:]),
-            time_ids=frames(2),
+            time_ids=time_ids_of(2),
             trajectories=last(1, 2),
             noise=lambda *_: torch.randn(4, 8, 8),
         )

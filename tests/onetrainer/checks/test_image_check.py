@@ -236,7 +236,7 @@ def test_second_check_reads_no_unchanged_image(images, tmp_path, monkeypatch):
     with closing(ImageIndex(tmp_path / "cache")) as memory:
         first = images.check(memory)
     assert first.findings
-    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("a picture was read"))
+    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("an image was read"))
     with closing(ImageIndex(tmp_path / "cache")) as memory:
         assert images.check(memory) == first
 

@@ -1,4 +1,4 @@
-"""Choices are shown in words that people know; files and `--set` keep the values."""
+"""Choices are shown by names that people know; files and `--set` keep the values."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.each import each
 
 CHOICES = [setting for setting in settings(TrainConfig) if setting.kind == "choice"]
 KINDS = dict(variant_paths(TrainConfig))
-# Values that are words already, or names that everybody writes in this way.
+# Values that are plain names already, or names that everybody writes in this way.
 SAID_AS_THEY_ARE = {
     "epsilon", "on", "off", "constant", "linear", "cosine",
     "exponential", "sample", "mean", "center", "random", "always", "warn", "selective",
@@ -67,7 +67,7 @@ def test_a_refused_value_is_answered_with_values_and_labels():
         resolve({"model": {"family": "sd3"}}, source="test")
     (problem,) = caught.value.problems
     assert '"sd15" (SD 1.5), "sd15-inpainting" (SD 1.5 inpainting)' in problem.expected
-    # A word that only differs by capitals and dashes says nothing more.
+    # A name that only differs by capitals and dashes says nothing more.
     assert problem.expected.endswith('"sdxl", "sdxl-inpainting"')
 
 

@@ -1,4 +1,4 @@
-"""The forecast of memory behind the cards: asked for, kept, outdated, given up."""
+"""The forecast of memory behind the summary cards: asked for, kept, outdated, canceled."""
 
 from queue import SimpleQueue
 from threading import Event, Thread

@@ -115,7 +115,7 @@ def test_where_a_person_has_to_decide_there_is_a_button_for_each_choice(
 ):
     form, path = forms["model"], "model.prediction"
     choices = (Fix(path, "v_prediction"), Fix(path, "epsilon"))
-    draft.set_file_problems([Problem(path, "nothing tells", choices=choices)])
+    draft.set_file_problems([Problem(path, "no marker", choices=choices)])
     form.refresh()
     root.update()
     first, second = widgets.buttons[f"fix {path}"].widget, widgets.buttons[f"fix {path} 1"].widget

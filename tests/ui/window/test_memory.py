@@ -22,7 +22,7 @@ def test_too_much_memory_is_reported_and_fixed_by_a_click(desk):
     desk.wait(lambda: len(desk.state["memory"]) == 3, "its end, since no fix is needed")
     desk.page("training")
     desk.replace("training.batch_size", "none")
-    desk.wait(lambda: desk.error("training.batch_size"), "the words beside the field")
+    desk.wait(lambda: desk.error("training.batch_size"), "the message next to the field")
     assert desk.widget("will it fit training")["reason"] == "Fix the invalid settings first."
 
 
@@ -81,4 +81,4 @@ def test_the_work_of_a_reward_step_is_shown_as_it_changes_and_its_time_once_coun
     late = "This time is out of date: settings have changed."
     desk.wait(lambda: late in desk.state["cost"], "the note")
     desk.replace("objective.rollout.steps", "many")
-    desk.wait(lambda: desk.state["cost"] == [], "nothing to be told of a wrong number")
+    desk.wait(lambda: desk.state["cost"] == [], "no forecast of a wrong number")

@@ -54,7 +54,7 @@ def is_in_sight(desk, name):
 def test_an_error_is_shown_at_the_field_while_typing_and_goes_when_corrected(desk):
     desk.page("training")
     desk.replace("training.steps", "many")
-    desk.wait(lambda: desk.error("training.steps"), "words beside the field")
+    desk.wait(lambda: desk.error("training.steps"), "the message next to the field")
     assert '"many" is not allowed here' in desk.error("training.steps")
     desk.wait_state(marks={"training": "Danger ⚠ 1"})
     desk.replace("training.steps", "1_500")
@@ -137,7 +137,7 @@ def test_the_message_at_a_wrong_value_goes_with_its_row_but_the_keyboard_stays(d
     desk.wait_state(focus="optimizer.kind")
     choose(desk, "optimizer.kind", "sgd")
     desk.replace("optimizer.momentum", "much")
-    desk.wait(lambda: desk.error("optimizer.momentum"), "words beside the field")
+    desk.wait(lambda: desk.error("optimizer.momentum"), "the message next to the field")
     choose(desk, "optimizer.kind", "adamw")
     desk.wait(lambda: not is_shown(desk, "optimizer.momentum"), "the row is gone")
     desk.wait_state(problems=[])

@@ -67,7 +67,7 @@ def test_files_are_checked_without_and_at_a_start(begin, project):
     desk.click("start")
     desk.click("answer problem 0")
     desk.wait_state(page="model", focus="model.path")
-    desk.wait(lambda: "no such file" in desk.error("model.path"), "words beside the field")
+    desk.wait(lambda: "no such file" in desk.error("model.path"), "the message next to the field")
 
 
 def test_a_preset_is_saved_under_a_name_and_one_that_cannot_be_can_be_put_right(desk):

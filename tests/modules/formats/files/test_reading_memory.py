@@ -45,7 +45,7 @@ for dtype in (torch.float32, torch.bfloat16):
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the peak")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the peak")
 def test_peak_memory_of_reading_is_at_most_1_15_of_the_weights(tmp_path):
     tensors = {f"layer.{place}": torch.full((SIDE, SIDE), place) for place in range(TENSORS)}
     path = tmp_path / "model.safetensors"

@@ -50,7 +50,7 @@ def empty(base: str, component: str):
         return kind(CLIPTextConfig(**config))
 
 
-# sd-scripts' own counts. Beside its convolutions "full" has conv_in, conv_out and the linear layers
+# sd-scripts' own counts. Apart from convolutions "full" has conv_in, conv_out and the linear layers
 # of the embeddings of time and, for SDXL, of sizes, as LyCORIS has.
 @each(
     ("base", "linear", "convolutions", "others"),

@@ -17,7 +17,7 @@ from modules.methods.adapters.kind import AdapterPlan
 from modules.methods.adapters.lora import LoraAdapter
 from onetrainer.config.methods.low_rank import Lora
 from tests import tiny
-from tests.batches import FRAME
+from tests.batches import TIME_IDS
 from tests.managed import Operations, checkpoint, manage
 
 MiB = 1 << 20
@@ -88,7 +88,7 @@ def test_gradients_are_equal_for_every_choice_of_what_is_saved(monkeypatch):
             checkpoint(family, policy)
         noisy = torch.randn(1, 4, 16, 16, generator=torch.Generator().manual_seed(0))
         text = family.encode_text(["a cat"])
-        predicted = family.predict(noisy, torch.tensor([700]), text, time_ids=FRAME)
+        predicted = family.predict(noisy, torch.tensor([700]), text, time_ids=TIME_IDS)
         predicted.square().mean().backward()
         weights = [weight for each in components for weight in each.parameters()]
         return [weight.grad for weight in weights if weight.grad is not None]

@@ -7,7 +7,7 @@ from modules.methods.adapters.adapters import Adapters
 from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.errors import UserError
 from tests import tiny
-from tests.batches import frames
+from tests.batches import time_ids_of
 from tests.cases import cases
 from tests.exports import export
 
@@ -29,7 +29,7 @@ def predict(family, batch: int = 2) -> torch.Tensor:
     noisy = torch.randn(batch, 4, 8, 8, generator=generator)
     conditioning = family.encode_text(["a cat"] * batch)
     steps = torch.full((batch,), 500)
-    return family.predict(noisy, steps, conditioning, time_ids=frames(batch))
+    return family.predict(noisy, steps, conditioning, time_ids=time_ids_of(batch))
 
 
 def metadata_of(path) -> dict[str, str]:

@@ -21,7 +21,7 @@ from modules.methods.layers.layer_presets import layer_names
 from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.errors import UserError
 from tests import tiny
-from tests.batches import FRAME
+from tests.batches import TIME_IDS
 from tests.cases import cases
 from tests.exports import export
 
@@ -61,7 +61,7 @@ def predict(family) -> torch.Tensor:
     """The mask is ignored by models that do not inpaint."""
     conditioning, step = family.encode_text(["a cat"]), torch.tensor([500])
     with torch.no_grad():
-        return family.predict(noisy(), step, conditioning, time_ids=FRAME, masked=masked())
+        return family.predict(noisy(), step, conditioning, time_ids=TIME_IDS, masked=masked())
 
 
 def pipeline(folder: Path, name: str):
@@ -74,7 +74,7 @@ def predict_theirs(pipe) -> torch.Tensor:
     with torch.no_grad():
         if isinstance(pipe, StableDiffusionXLPipeline | StableDiffusionXLInpaintPipeline):
             hidden, _, pooled, _ = pipe.encode_prompt("a cat", do_classifier_free_guidance=False)
-            added = {"text_embeds": pooled, "time_ids": FRAME}
+            added = {"text_embeds": pooled, "time_ids": TIME_IDS}
         else:
             (hidden, _), added = pipe.encode_prompt("a cat", "cpu", 1, False), {}
         return pipe.unet(given, 500, hidden, added_cond_kwargs=added).sample

@@ -14,7 +14,7 @@ from modules.methods.merge import merge_loras
 from onetrainer.model_files import inspect_model
 from tests import tiny
 from tests.adapters import KINDS, predict, section
-from tests.batches import FRAME
+from tests.batches import TIME_IDS
 from tests.cases import cases
 from tests.exports import export
 
@@ -35,7 +35,7 @@ def train(family, method, *, steps):
         conditioning = family.encode_text(["a cat"])
     target = torch.randn(noisy.shape, generator=generator)
     for _ in range(steps):
-        got = family.predict(noisy, torch.tensor([500]), conditioning, time_ids=FRAME)
+        got = family.predict(noisy, torch.tensor([500]), conditioning, time_ids=TIME_IDS)
         ((got - target) ** 2).mean().backward()
         optimizer.step()
         optimizer.zero_grad()
