@@ -276,7 +276,7 @@ def test_without_guidance_only_prompts_are_asked(case):
     with calls_of(case.family) as calls, torch.no_grad():
         case.sample(case.rollout(guidance=1.0), [untrained(STEPS)] * 2, empty=None)
     assert calls == [(2, False)] * STEPS
-    with pytest.raises(ValueError, match="no prompt"):
+    with pytest.raises(ValueError, match="empty prompt"):
         case.sample(case.rollout(), [untrained(STEPS)] * 2, empty=None)
 
 
