@@ -35,7 +35,7 @@ _CHECKPOINTING: Mapping[str, str] = MappingProxyType(
 _PHASES: Mapping[str, str] = MappingProxyType(
     {
         "loading": "loading the model",
-        "caching": "encoding images",
+        "caching": "caching images",
         "training": "training",
         "validation": "validation",
         "encoding": "encoding prompts",

@@ -143,7 +143,7 @@ def fill_run(path: Path, *, config: dict[str, Any]) -> RunFolder:
             raise UserError(
                 f"{path}: this folder is not empty",
                 "Expected a new folder for the run",
-                "Choose another one, or continue its run with: onetrainer resume",
+                f"Choose another one, or continue its run with: onetrainer resume {path}",
             )
         for subfolder in (folder.samples, folder.checkpoints, folder.output):
             subfolder.mkdir()

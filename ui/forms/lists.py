@@ -48,7 +48,7 @@ class ListCard:
         head.pack(fill="x", pady=(widgets.px(12) if is_inner else 0, 0))
         title = widgets.label(head, setting.ui.label, style="Bold" if is_inner else "Heading")
         title.pack(side="left")
-        self.add_button = widgets.button(head, "＋ Add", self.add, name=f"add {setting.path}")
+        self.add_button = widgets.button(head, "+ Add", self.add, name=f"add {setting.path}")
         self.add_button.widget.pack(side="right")
         self._help = widgets.label(self._inner, setting.help_text, style="SmallDim", wrap=_WRAP)
         self._help.pack(anchor="w", pady=(widgets.px(2), widgets.px(8)))

@@ -130,7 +130,7 @@ def refuse_existing(path: Path) -> None:
         raise UserError(
             f"{path}: this {'folder' if path.is_dir() else 'file'} already exists",
             "Expected an unused name",
-            "Choose another name, or allow overwriting",
+            "Choose another name, or allow overwriting (--overwrite)",
         )
 
 

@@ -76,7 +76,7 @@ def test_phases_of_runs_are_those_of_forecasts(config, monkeypatch):
     monkeypatch.setattr(Planner, "forecast", lambda *_, **__: known)
     for phase, words in (
         ("sampling", ("sampling", "decoding samples", "encoding prompts")),
-        ("loading", ("encoding images",)),
+        ("loading", ("caching images",)),
         ("validating", ("validation",)),
     ):
         failure = explain_out_of_memory(config, phase, Target("cuda", available=GB))
