@@ -11,6 +11,8 @@ import pytest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Tests of the window wait for much: first, so that another worker computes meanwhile.
+    items.sort(key=lambda item: item.get_closest_marker("gui") is None)
     needing = [item for item in items if item.get_closest_marker("cuda")]
     if needing and not _has_cuda():
         for item in needing:
