@@ -123,6 +123,7 @@ def _state(app: App, timing: Timing) -> Answer:
         ),
         "status": state.status if session.folder else "",
         "is_running": session.is_running,
+        "pending": session.pending_command.name if session.pending_command else "",
         "folder": str(session.folder.path) if session.folder else "",
         "step": state.step,
         "points": len(state.curve),

@@ -279,6 +279,8 @@ def test_a_double_click_does_not_press_what_came_in_its_place_and_a_hanging_run_
     is_offered = desk.widget("kill now")["shown"]
     assert not is_offered or time.monotonic() - began > KILL_AFTER
     desk.wait(lambda: desk.widget("kill now")["shown"], "the offer to kill")
+    folder_button = desk.widget("open folder")
+    assert folder_button["shown"] and folder_button["width"] >= folder_button["wanted_width"]
     desk.click("kill now")
     desk.wait_state(status="died")
     assert "SIGKILL" in desk.state["banner"]

@@ -28,7 +28,10 @@ class RunPage(View):
         margin = widgets.px(28)
         head = widgets.frame(self.outer, ground="window")
         head.pack(fill="x", padx=margin, pady=(widgets.px(21), widgets.px(12)))
-        self._buttons = RunButtons(context, head)
+        # Packed before the heading, so that a long path is cut off and no button is.
+        right = widgets.frame(head, ground="window")
+        right.pack(side="right", anchor="s")
+        self._buttons = RunButtons(context, right)
         heading, self._title, self._lead = widgets.heading(head)
         heading.pack(side="left")
         self._empty = self._make_empty()
