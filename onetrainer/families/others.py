@@ -1,5 +1,7 @@
 """Models of other architectures, which are recognized by their files and not trained."""
 
+from dataclasses import replace
+
 from onetrainer.families.spec import ComponentSpec, FamilySpec
 
 _VAE = ComponentSpec(
@@ -28,21 +30,14 @@ SD3 = FamilySpec(
     pipeline="StableDiffusion3Pipeline",
     marks=("joint_blocks.",),
 )
-FLUX = FamilySpec(
+FLUX = replace(
+    SD3,
     name="flux",
     label="Flux",
     description="a Flux model",
-    engine="",
-    unet=ComponentSpec(
-        "transformer",
-        "diffusers.models.transformers.transformer_flux:FluxTransformer2DModel",
-        "model.diffusion_model.",
+    unet=replace(
+        SD3.unet, network="diffusers.models.transformers.transformer_flux:FluxTransformer2DModel"
     ),
-    vae=_VAE,
-    encoders=(),
-    side=1024,
-    latent_channels=16,
-    text_width=4096,
     vae_scale=0.3611,
     architecture="flux-1",
     vae_architecture="flux-1/vae",

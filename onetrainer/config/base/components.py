@@ -30,7 +30,7 @@ class Unet(Section):
 class TextEncoder(Section):
     """A network that reads captions: "te1" is the family's first."""
 
-    # `Setting` has the family's own name of it in place of "text encoder".
+    # `encoder_settings` puts the family's own label in place of "text encoder".
 
     train: Annotated[bool, Ui("Train the text encoder", search="clip openclip te")] = False
     """Also trains the text encoder, which reads captions. Captions are then encoded in every step,
