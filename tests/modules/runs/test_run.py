@@ -1,6 +1,6 @@
 """Whole runs: outcome, resume, commands, and what goes wrong.
 
-In a real worker process where the process matters, and in this one where it does not.
+In a forked worker where the process matters, and in this one where it does not.
 """
 
 import json
@@ -15,6 +15,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
+from modules import worker
 from modules.interfaces import Loss
 from modules.jobs.train import train
 from modules.methods.adapters.adapters import Adapters
@@ -35,6 +36,7 @@ from onetrainer.run.events import (
     Warned,
 )
 from tests import runs, tiny
+from tests.forked import Forking
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forked_workers")]
 
@@ -46,11 +48,12 @@ def config(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def straight(config):
-    """A run that nothing has interrupted, in a real worker, started as the window starts it."""
-    folder = runs.new_run(config)
+    """A run that nothing has interrupted."""
+    folder, forking = runs.new_run(config), Forking(worker.main)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(client, "subprocess", subprocess)
+        patch.setattr(client, "subprocess", forking)
         assert runs.finish(folder) == 0
+    forking.end()
     return folder
 
 
