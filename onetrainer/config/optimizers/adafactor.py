@@ -4,106 +4,67 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from onetrainer.config.optimizers.optimizer_section import (
-    DECOUPLED,
-    Beta1,
-    Beta2,
-    Beta3,
-    DecoupledDecay,
-    FusedBackward,
-    Lr,
-    OptimizerSection,
-    Options,
-    SquareDecay,
-    WeightDecay,
-    advanced,
-)
+from onetrainer.config.optimizers import shared
+from onetrainer.config.optimizers.optimizer_section import DECOUPLED, OptimizerSection
+from onetrainer.config.optimizers.shared import advanced
 
+_BareClipThreshold = Annotated[
+    float, Field(gt=0, le=1000), advanced("Clip threshold", "clipping rms")
+]
 _ClipThreshold = Annotated[
-    float,
-    Field(
-        gt=0,
-        le=1000,
-        description="The largest size an update may have, as a multiple of the learning rate.",
-    ),
-    advanced("Clip threshold", "clipping rms"),
-]
-_OptionalBeta1 = Annotated[
-    float | None,
-    Field(
-        ge=0,
-        lt=1,
-        description="The decay of the mean of the updates. Empty means none, which saves its"
-        " memory.",
-    ),
-    advanced("Beta 1", "momentum betas"),
-]
-_LargestSquareDecay = Annotated[
-    Beta2, Field(description="The largest decay of the mean of the squared gradient.")
-]
-_DecayRate = Annotated[
-    float,
-    Field(
-        ge=-1,
-        le=0,
-        description="How the decay of the squared gradient grows with the steps: 1 − step^rate.",
-    ),
-    advanced("Decay rate"),
+    _BareClipThreshold,
+    Field(description="The largest size an update may have, as a multiple of the learning rate."),
 ]
 _Eps1 = Annotated[
-    float,
-    Field(gt=0, le=1, description="Avoids division by small gradients."),
+    shared.Small,
+    Field(description="Avoids division by small gradients."),
     advanced("Epsilon 1", "gradients"),
 ]
-_Eps2 = Annotated[
-    float,
-    Field(
-        gt=0, le=1, description="The smallest size of weights used when updates are scaled by them."
-    ),
-    advanced("Epsilon 2", "weights"),
-]
 _ScaleParameter = Annotated[bool, advanced("Scale parameter", "scale_parameter weights")]
-_GIVEN_RATE: Options = (
-    ("relative_step", False),
-    ("warmup_init", False),
-    *DECOUPLED,
-)
-_RELATIVE_STEP: Options = (
-    ("relative_step", True),
-    *DECOUPLED,
-)
 
 
-class Adafactor(OptimizerSection):
-    """Adafactor with a fixed learning rate (Shazeer & Stern 2018, arXiv:1804.04235)."""
+class AdafactorRate(OptimizerSection):
+    """The setting of Adafactor that its relative step replaces."""
 
-    title = "Adafactor"
-    target = "pytorch_optimizer:AdaFactor"
-    options = _GIVEN_RATE
-    clips_itself = True
-    kind: Literal["adafactor"] = "adafactor"
-    lr: Lr = 1e-4
+    lr: shared.Lr = 1e-4
     """The learning rate after warm-up. About 1e-4 for LoRA; between 4e-7 and 1e-5 for a whole
     model."""
+
+
+class AdafactorSection(OptimizerSection):
+    """The settings of Adafactor."""
+
+    target = "pytorch_optimizer:AdaFactor"
+    clips_itself = True
     scale_parameter: _ScaleParameter = False
     """Scales updates with the size of the weights: the learning rate is then a fraction of them."""
     clip_threshold: _ClipThreshold = 1.0
-    weight_decay: DecoupledDecay = 0.0
-    beta1: _OptionalBeta1 = None
-    beta2: _LargestSquareDecay = 0.999
-    decay_rate: _DecayRate = -0.8
+    weight_decay: shared.DecoupledDecay = 0.0
+    beta1: Annotated[float | None, Field(ge=0, lt=1), advanced("Beta 1", "momentum betas")] = None
+    """The decay of the mean of the updates. Empty means none, which saves its memory."""
+    beta2: shared.Beta2 = 0.999
+    """The largest decay of the mean of the squared gradient."""
+    decay_rate: Annotated[float, Field(ge=-1, le=0), advanced("Decay rate")] = -0.8
+    """How the decay of the squared gradient grows with the steps: 1 − step^rate."""
     eps1: _Eps1 = 1e-30
-    eps2: _Eps2 = 1e-3
-    fused_backward: FusedBackward = False
+    eps2: Annotated[shared.Small, advanced("Epsilon 2", "weights")] = 1e-3
+    """The smallest size of weights used when updates are scaled by them."""
+    fused_backward: shared.FusedBackward = False
 
 
-class AdafactorRelative(OptimizerSection):
+class Adafactor(AdafactorSection, AdafactorRate):
+    """Adafactor with a fixed learning rate (Shazeer & Stern 2018, arXiv:1804.04235)."""
+
+    title = "Adafactor"
+    options = (("relative_step", False), ("warmup_init", False), *DECOUPLED)
+    kind: Literal["adafactor"] = "adafactor"
+
+
+class AdafactorRelative(AdafactorSection):
     """Adafactor as in its paper: the learning rate is computed from the step number."""
 
     title = "Adafactor, relative step"
-    target = "pytorch_optimizer:AdaFactor"
-    options = _RELATIVE_STEP
-    clips_itself = True
+    options = (("relative_step", True), *DECOUPLED)
     lr: ClassVar[float] = 1e-2  # not a setting: the initial and largest rate, never passed on
     kind: Literal["adafactor_relative"] = "adafactor_relative"
     scale_parameter: _ScaleParameter = True
@@ -112,18 +73,10 @@ class AdafactorRelative(OptimizerSection):
         False
     )
     """Starts with a rate of one millionth and raises it by as much in each step, up to 10,000."""
-    clip_threshold: Annotated[
-        _ClipThreshold,
-        Field(description="The largest size an update may have, as a multiple of the rate."),
-    ] = 1.0
-    weight_decay: WeightDecay = 0.0
+    clip_threshold: _BareClipThreshold = 1.0
+    """The largest size an update may have, as a multiple of the rate."""
+    weight_decay: shared.WeightDecay = 0.0
     """Shrinks weights toward zero, scaled by the rate."""
-    beta1: _OptionalBeta1 = None
-    beta2: _LargestSquareDecay = 0.999
-    decay_rate: _DecayRate = -0.8
-    eps1: _Eps1 = 1e-30
-    eps2: _Eps2 = 1e-3
-    fused_backward: FusedBackward = False
 
 
 class Came(OptimizerSection):
@@ -135,19 +88,19 @@ class Came(OptimizerSection):
     betas = ("beta1", "beta2", "beta3")
     clips_itself = True
     kind: Literal["came"] = "came"
-    lr: Lr = 1e-4
+    lr: shared.Lr = 1e-4
     """The learning rate after warm-up. About the same as AdamW's, or half of it."""
-    weight_decay: DecoupledDecay = 0.01
-    beta1: Beta1 = 0.9
+    weight_decay: shared.DecoupledDecay = 0.01
+    beta1: shared.Beta1 = 0.9
     """The decay of the mean of the updates. Higher averages over more steps."""
-    beta2: SquareDecay = 0.999
-    beta3: Beta3 = 0.9999
+    beta2: shared.SquareDecay = 0.999
+    beta3: shared.Beta3 = 0.9999
     """The decay of the measure of instability. Higher averages over more steps."""
     clip_threshold: _ClipThreshold = 1.0
     eps1: _Eps1 = 1e-30
-    eps2: Annotated[float, Field(gt=0, le=1), advanced("Epsilon 2", "steps")] = 1e-16
+    eps2: Annotated[shared.Small, advanced("Epsilon 2", "steps")] = 1e-16
     """Avoids division by a small instability."""
-    fused_backward: FusedBackward = False
+    fused_backward: shared.FusedBackward = False
 
 
 FactoredOptimizer = Adafactor | AdafactorRelative | Came

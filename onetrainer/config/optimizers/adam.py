@@ -4,22 +4,24 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from onetrainer.config.optimizers.optimizer_section import (
-    BITS,
-    AdamSection,
-    DecoupledDecay,
-    FusedBackward,
-    L2Decay,
-    Lr,
-    Momentum,
-    Nesterov,
-    OptimizerSection,
-    Options,
-    advanced,
-)
+from onetrainer.config.optimizers import shared
+from onetrainer.config.optimizers.optimizer_section import OptimizerSection, Options
+from onetrainer.config.optimizers.shared import advanced
 
 # One kernel for all parameters, on the CPU too: a third of the time of torch's default.
 _FUSED: Options = (("fused", True),)
+
+
+class AdamSection(OptimizerSection):
+    """The settings of Adam and its relatives."""
+
+    lr: shared.Lr = 1e-4
+    """The learning rate after warm-up. About 1e-4 for LoRA, 1e-5 for a whole model."""
+    weight_decay: shared.DecoupledDecay = 0.01
+    beta1: shared.GradientDecay = 0.9
+    beta2: shared.SquareDecay = 0.999
+    eps: shared.DivisionEps = 1e-8
+    fused_backward: shared.FusedBackward = False
 
 
 class AdamW(AdamSection):
@@ -36,7 +38,6 @@ class AdamW8bit(AdamSection):
 
     title = "AdamW, 8-bit"
     target = "bitsandbytes.optim:AdamW8bit"
-    extra = BITS
     kind: Literal["adamw8bit"] = "adamw8bit"
 
 
@@ -45,7 +46,6 @@ class PagedAdamW8bit(AdamSection):
 
     title = "AdamW, 8-bit, paged"
     target = "bitsandbytes.optim:PagedAdamW8bit"
-    extra = BITS
     kind: Literal["paged_adamw8bit"] = "paged_adamw8bit"
 
 
@@ -54,7 +54,6 @@ class AdamW4bit(AdamSection):
 
     title = "AdamW, 4-bit"
     target = "torchao.optim:AdamW4bit"
-    extra = BITS
     kind: Literal["adamw4bit"] = "adamw4bit"
 
 
@@ -65,7 +64,7 @@ class Adam(AdamSection):
     target = "torch.optim:Adam"
     options = _FUSED
     kind: Literal["adam"] = "adam"
-    weight_decay: L2Decay = 0.0
+    weight_decay: shared.L2Decay = 0.0
 
 
 class Adam8bit(AdamSection):
@@ -75,9 +74,8 @@ class Adam8bit(AdamSection):
 
     title = "Adam, 8-bit"
     target = "bitsandbytes.optim:Adam8bit"
-    extra = BITS
     kind: Literal["adam8bit"] = "adam8bit"
-    weight_decay: DecoupledDecay = 0.0
+    weight_decay: shared.DecoupledDecay = 0.0
 
 
 class Adam4bit(AdamSection):
@@ -85,19 +83,18 @@ class Adam4bit(AdamSection):
 
     title = "Adam, 4-bit"
     target = "torchao.optim:Adam4bit"
-    extra = BITS
     kind: Literal["adam4bit"] = "adam4bit"
-    weight_decay: L2Decay = 0.0
+    weight_decay: shared.L2Decay = 0.0
 
 
 class SgdSection(OptimizerSection):
     """The settings of SGD and its relatives."""
 
     high_lr = 1.0
-    lr: Lr = 0.01
+    lr: shared.Lr = 0.01
     """The learning rate after warm-up. Updates are not normalized as in Adam, so it has to be found
     by trying: from 0.001 to 1."""
-    weight_decay: L2Decay = 0.0
+    weight_decay: shared.L2Decay = 0.0
 
 
 class Sgd(SgdSection):
@@ -107,11 +104,11 @@ class Sgd(SgdSection):
     target = "torch.optim:SGD"
     options = _FUSED
     kind: Literal["sgd"] = "sgd"
-    momentum: Momentum = 0.9
+    momentum: shared.Momentum = 0.9
     """The fraction of the last update that is added to the next; 0 saves its memory."""
-    nesterov: Nesterov = False
+    nesterov: shared.Nesterov = False
     """Looks ahead along the momentum before each step. Needs momentum above 0."""
-    fused_backward: FusedBackward = False
+    fused_backward: shared.FusedBackward = False
 
 
 class Sgd8bit(SgdSection):
@@ -119,11 +116,10 @@ class Sgd8bit(SgdSection):
 
     title = "SGD, 8-bit"
     target = "bitsandbytes.optim:SGD8bit"
-    extra = BITS
     kind: Literal["sgd8bit"] = "sgd8bit"
     momentum: Annotated[float, Field(gt=0, lt=1), advanced("Momentum", "beta")] = 0.9
     """The fraction of the last update that is added to the next."""
-    fused_backward: FusedBackward = False
+    fused_backward: shared.FusedBackward = False
 
 
 AdamWs = AdamW | AdamW8bit | PagedAdamW8bit | AdamW4bit

@@ -8,42 +8,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from onetrainer.config.optimizers.optimizer_section import (
-    DECOUPLED,
-    Beta1,
-    Beta2,
-    DecoupledDecay,
-    DivisionEps,
-    FusedBackward,
-    GradientDecay,
-    L2Decay,
-    Lr,
-    Momentum,
-    OptimizerSection,
-    Options,
-    SquareDecay,
-    WeightDecay,
-    advanced,
-)
+from onetrainer.config.optimizers import shared
+from onetrainer.config.optimizers.optimizer_section import DECOUPLED, OptimizerSection
+from onetrainer.config.optimizers.shared import advanced
 
 _FoundRateDecay = Annotated[
-    WeightDecay, Field(description="Shrinks weights toward zero, scaled by the found rate.")
+    shared.WeightDecay, Field(description="Shrinks weights toward zero, scaled by the found rate.")
 ]
-_FirstGuess = Annotated[float, Field(gt=0, le=1), advanced("Initial D", "d0 first guess rate")]
-_Coefficient = Annotated[
-    float,
-    Field(
-        gt=0, le=100, description="Multiplies the estimated rate: 0.5 is more careful, 2 is bolder."
-    ),
-    advanced("D coefficient", "d_coef share found rate"),
-]
+_FirstGuess = Annotated[shared.Small, advanced("Initial D", "d0 first guess rate")]
 _Beta3OfRate = Annotated[
     float | None,
-    Field(
-        ge=0,
-        lt=1,
-        description="The decay of the rate estimate. Empty means the square root of beta 2.",
-    ),
+    Field(ge=0, lt=1),
+    Field(description="The decay of the rate estimate. Empty means the square root of beta 2."),
     advanced("Beta 3", "betas"),
 ]
 _GrowthRate = Annotated[
@@ -87,10 +63,6 @@ _LrPower = Annotated[
     advanced("Weight LR power", "weight_lr_power rate"),
 ]
 
-# Its own rounding of bf16 weights draws from the global generator, which no resumed run could
-# repeat; rounding is done around the step for all optimizers alike.
-_PRODIGY_PLUS: Options = (("stochastic_rounding", False),)
-
 
 class AdaptiveSection(OptimizerSection):
     """The settings of optimizers that find their own rate, most of them one for all weights."""
@@ -99,28 +71,36 @@ class AdaptiveSection(OptimizerSection):
     high_lr = 2.0
     is_adaptive = True
     has_one_rate = True
-    lr: Lr = 1.0
+    lr: shared.Lr = 1.0
     """Multiplies the learning rate that is found. Leave it at 1."""
     weight_decay: _FoundRateDecay = 0.0
     d0: _FirstGuess = 1e-6
     """The initial estimate of the rate."""
 
 
-class Prodigy(AdaptiveSection):
+class ProdigySection(AdaptiveSection):
+    """The settings of Prodigy, in whichever form."""
+
+    d0: _FirstGuess = 1e-6
+    """The initial estimate of the rate. Raise it to 1e-5 if the rate does not grow."""
+    d_coef: Annotated[
+        float, Field(gt=0, le=100), advanced("D coefficient", "d_coef share found rate")
+    ] = 1.0
+    """Multiplies the estimated rate: 0.5 is more careful, 2 is bolder."""
+
+
+class Prodigy(ProdigySection):
     """AdamW that finds its own rate (Mishchenko & Defazio 2023, arXiv:2306.06101)."""
 
     title = "Prodigy"
     target = "pytorch_optimizer:Prodigy"
     kind: Literal["prodigy"] = "prodigy"
-    lr: Lr = 1.0
+    lr: shared.Lr = 1.0
     """Multiplies the learning rate that Prodigy finds. Leave it at 1."""
     weight_decay: _FoundRateDecay = 0.01
-    d0: _FirstGuess = 1e-6
-    """The initial estimate of the rate. Raise it to 1e-5 if the rate does not grow."""
-    d_coef: _Coefficient = 1.0
     growth_rate: _GrowthRate = None
-    beta1: GradientDecay = 0.9
-    beta2: Beta2 = 0.999
+    beta1: shared.GradientDecay = 0.9
+    beta2: shared.Beta2 = 0.999
     """The decay of the mean of the squared gradient. 0.99 is common for images."""
     beta3: _Beta3OfRate = None
     bias_correction: _BiasCorrection = False
@@ -130,23 +110,21 @@ class Prodigy(AdaptiveSection):
     )
     """Excludes the schedule's warm-up from the estimate, which would be too large otherwise. Turn
     it on whenever there is a warm-up."""
-    eps: DivisionEps = 1e-8
+    eps: shared.DivisionEps = 1e-8
 
 
-class ProdigyScheduleFree(AdaptiveSection):
+class ProdigyScheduleFree(ProdigySection):
     """Prodigy and Schedule-Free in one, with little memory (prodigy-plus-schedule-free)."""
 
     title = "Prodigy, Schedule-Free"
     target = "prodigyplus:ProdigyPlusScheduleFree"
-    extra = "optimizers"
-    options = _PRODIGY_PLUS
+    # Its own rounding of bf16 weights draws from the global generator, which no resumed run could
+    # repeat; rounding is done around the step for all optimizers alike.
+    options = (("stochastic_rounding", False),)
     is_schedule_free = True
     has_one_rate = False
     clips_itself = True
     kind: Literal["prodigy_schedulefree"] = "prodigy_schedulefree"
-    d0: _FirstGuess = 1e-6
-    """The initial estimate of the rate. Raise it to 1e-5 if the rate does not grow."""
-    d_coef: _Coefficient = 1.0
     d_limiter: Annotated[bool, advanced("D limiter", "d_limiter growth limit")] = True
     """Limits the growth of the rate to a fifth per step, which keeps it from overshooting early."""
     prodigy_steps: Annotated[
@@ -158,7 +136,7 @@ class ProdigyScheduleFree(AdaptiveSection):
     split_groups: Annotated[bool, advanced("Split groups", "split_groups rate each network")] = True
     """Finds a separate rate for each component, in place of one for all."""
     beta1: _InterpolationBeta = 0.9
-    beta2: SquareDecay = 0.99
+    beta2: shared.SquareDecay = 0.99
     beta3: _Beta3OfRate = None
     schedulefree_c: Annotated[
         float,
@@ -173,7 +151,7 @@ class ProdigyScheduleFree(AdaptiveSection):
     """Limits each update by its own size, in place of gradient clipping."""
     factored: Annotated[bool, advanced("Factored state", "adafactor memory")] = True
     """Factors squared gradients into a row and a column, which saves memory."""
-    eps: DivisionEps = 1e-8
+    eps: shared.DivisionEps = 1e-8
 
 
 class ScheduleFreeAdamW(OptimizerSection):
@@ -183,16 +161,16 @@ class ScheduleFreeAdamW(OptimizerSection):
     target = "pytorch_optimizer:ScheduleFreeAdamW"
     is_schedule_free = True
     kind: Literal["schedulefree_adamw"] = "schedulefree_adamw"
-    lr: Lr = 3e-4
+    lr: shared.Lr = 3e-4
     """The learning rate after warm-up: one to ten times AdamW's. Use the constant schedule with a
     warm-up."""
-    weight_decay: DecoupledDecay = 0.0
+    weight_decay: shared.DecoupledDecay = 0.0
     beta1: _InterpolationBeta = 0.9
-    beta2: SquareDecay = 0.999
+    beta2: shared.SquareDecay = 0.999
     r: _StepPower = 0.0
     weight_lr_power: _LrPower = 2.0
-    eps: DivisionEps = 1e-8
-    fused_backward: FusedBackward = False
+    eps: shared.DivisionEps = 1e-8
+    fused_backward: shared.FusedBackward = False
 
 
 class ScheduleFreeSgd(OptimizerSection):
@@ -203,13 +181,13 @@ class ScheduleFreeSgd(OptimizerSection):
     high_lr = 10.0
     is_schedule_free = True
     kind: Literal["schedulefree_sgd"] = "schedulefree_sgd"
-    lr: Lr = 0.1
+    lr: shared.Lr = 0.1
     """The learning rate after warm-up: ten to fifty times SGD's. Use the constant schedule."""
-    weight_decay: L2Decay = 0.0
+    weight_decay: shared.L2Decay = 0.0
     momentum: Annotated[_Interpolation, advanced("Momentum", "beta interpolation")] = 0.9
     r: _StepPower = 0.0
     weight_lr_power: _LrPower = 2.0
-    fused_backward: FusedBackward = False
+    fused_backward: shared.FusedBackward = False
 
 
 class GrowingSection(AdaptiveSection):
@@ -224,12 +202,12 @@ class DAdaptAdam(GrowingSection):
     title = "D-Adaptation Adam"
     target = "pytorch_optimizer:DAdaptAdam"
     kind: Literal["dadapt_adam"] = "dadapt_adam"
-    beta1: GradientDecay = 0.9
-    beta2: Beta2 = 0.999
+    beta1: shared.GradientDecay = 0.9
+    beta2: shared.Beta2 = 0.999
     """The decay of the mean of the squared gradient and of the rate estimate."""
     bias_correction: _BiasCorrection = False
     """Corrects for means starting at zero."""
-    eps: DivisionEps = 1e-8
+    eps: shared.DivisionEps = 1e-8
 
 
 class DAdaptSgd(GrowingSection):
@@ -238,7 +216,7 @@ class DAdaptSgd(GrowingSection):
     title = "D-Adaptation SGD"
     target = "pytorch_optimizer:DAdaptSGD"
     kind: Literal["dadapt_sgd"] = "dadapt_sgd"
-    momentum: Momentum = 0.9
+    momentum: shared.Momentum = 0.9
     """The fraction of the last update that is added to the next."""
 
 
@@ -248,10 +226,10 @@ class DAdaptLion(AdaptiveSection):
     title = "D-Adaptation Lion"
     target = "pytorch_optimizer:DAdaptLion"
     kind: Literal["dadapt_lion"] = "dadapt_lion"
-    beta1: Beta1 = 0.9
+    beta1: shared.Beta1 = 0.9
     """The fraction of the momentum in an update; the rest is the newest gradient. The momentum is
     small while the found rate is small."""
-    beta2: Beta2 = 0.999
+    beta2: shared.Beta2 = 0.999
     """The decay of the momentum and of the rate estimate."""
 
 

@@ -4,40 +4,25 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from onetrainer.config.optimizers.optimizer_section import (
-    BITS,
-    DECOUPLED,
-    AdamSection,
-    Beta1,
-    Beta2,
-    Beta3,
-    DecoupledDecay,
-    DivisionEps,
-    Eps,
-    FusedBackward,
-    Lr,
-    Momentum,
-    Nesterov,
-    OptimizerSection,
-    SquareDecay,
-    WeightDecay,
-    advanced,
-)
+from onetrainer.config.optimizers import shared
+from onetrainer.config.optimizers.adam import AdamSection
+from onetrainer.config.optimizers.optimizer_section import DECOUPLED, OptimizerSection
+from onetrainer.config.optimizers.shared import advanced
 
 
 class LionSection(OptimizerSection):
     """The settings of Lion."""
 
     high_lr = 1e-3
-    lr: Lr = 2e-5
+    lr: shared.Lr = 2e-5
     """The learning rate after warm-up: three to ten times smaller than AdamW's."""
-    weight_decay: WeightDecay = 0.0
+    weight_decay: shared.WeightDecay = 0.0
     """Shrinks weights toward zero, scaled by the learning rate: three to ten times AdamW's."""
-    beta1: Beta1 = 0.9
+    beta1: shared.Beta1 = 0.9
     """The fraction of the momentum in an update; the rest is the newest gradient."""
-    beta2: Beta2 = 0.99
+    beta2: shared.Beta2 = 0.99
     """The decay of the momentum. Higher averages over more steps."""
-    fused_backward: FusedBackward = False
+    fused_backward: shared.FusedBackward = False
 
 
 class Lion(LionSection):
@@ -54,7 +39,6 @@ class Lion8bit(LionSection):
 
     title = "Lion, 8-bit"
     target = "bitsandbytes.optim:Lion8bit"
-    extra = BITS
     kind: Literal["lion8bit"] = "lion8bit"
 
 
@@ -74,7 +58,7 @@ class Muon(OptimizerSection):
         ("eps", ("adamw_eps",)),
     )
     kind: Literal["muon"] = "muon"
-    lr: Lr = 1e-4
+    lr: shared.Lr = 1e-4
     """The learning rate after warm-up. With adjusted learning rates, AdamW's values fit."""
     other_lr_ratio: Annotated[
         float,
@@ -88,22 +72,22 @@ class Muon(OptimizerSection):
     ] = True
     """Scales updates to the size of AdamW's (Liu et al. 2025, arXiv:2502.16982). Without it, the
     rates of the first publication fit, about 0.02."""
-    weight_decay: DecoupledDecay = 0.01
-    momentum: Momentum = 0.95
+    weight_decay: shared.DecoupledDecay = 0.01
+    momentum: shared.Momentum = 0.95
     """The decay of the mean of the gradient, for matrices."""
-    nesterov: Nesterov = True
+    nesterov: shared.Nesterov = True
     """Looks ahead along the momentum before each step."""
     ns_steps: Annotated[
         int, Field(ge=1, le=20), advanced("Newton-Schulz iterations", "ns_steps")
     ] = 5
     """How exactly updates are orthogonalized; more takes more time."""
-    beta1: Beta1 = 0.9
+    beta1: shared.Beta1 = 0.9
     """The decay of the mean of the gradient, for non-matrix weights."""
-    beta2: Beta2 = 0.95
+    beta2: shared.Beta2 = 0.95
     """The decay of the mean of the squared gradient, for non-matrix weights."""
-    eps: Eps = 1e-8
+    eps: shared.Eps = 1e-8
     """Avoids division by small gradients, for non-matrix weights."""
-    fused_backward: FusedBackward = False
+    fused_backward: shared.FusedBackward = False
 
 
 class Adopt(AdamSection):
@@ -115,12 +99,12 @@ class Adopt(AdamSection):
     target = "pytorch_optimizer:ADOPT"
     options = DECOUPLED
     kind: Literal["adopt"] = "adopt"
-    lr: Lr = 1e-4
+    lr: shared.Lr = 1e-4
     """The learning rate after warm-up. About the same as AdamW's. The first step only initializes
     the state."""
-    weight_decay: DecoupledDecay = 0.0
-    beta2: SquareDecay = 0.9999
-    eps: Eps = 1e-6
+    weight_decay: shared.DecoupledDecay = 0.0
+    beta2: shared.SquareDecay = 0.9999
+    eps: shared.Eps = 1e-6
     """The smallest number that a gradient is divided by."""
 
 
@@ -128,13 +112,13 @@ class AdEMAMixSection(OptimizerSection):
     """The settings of AdEMAMix."""
 
     betas = ("beta1", "beta2", "beta3")
-    lr: Lr = 1e-4
+    lr: shared.Lr = 1e-4
     """The learning rate after warm-up. About the same as AdamW's."""
-    weight_decay: DecoupledDecay = 0.01
-    beta1: Beta1 = 0.9
+    weight_decay: shared.DecoupledDecay = 0.01
+    beta1: shared.Beta1 = 0.9
     """The decay of the fast mean of the gradient."""
-    beta2: SquareDecay = 0.999
-    beta3: Beta3 = 0.9999
+    beta2: shared.SquareDecay = 0.999
+    beta3: shared.Beta3 = 0.9999
     """The decay of the slow mean of the gradient."""
     alpha: Annotated[float, Field(ge=0, le=100), advanced("Slow EMA weight", "alpha mean")] = 5.0
     """The weight of the slow mean compared to the fast one."""
@@ -145,8 +129,8 @@ class AdEMAMixSection(OptimizerSection):
     ] = None
     """Phases the slow mean in over this many steps; the paper uses all steps of the run. Empty
     means at once."""
-    eps: DivisionEps = 1e-8
-    fused_backward: FusedBackward = False
+    eps: shared.DivisionEps = 1e-8
+    fused_backward: shared.FusedBackward = False
 
 
 class AdEMAMix(AdEMAMixSection):
@@ -164,7 +148,6 @@ class AdEMAMix8bit(AdEMAMixSection):
 
     title = "AdEMAMix, 8-bit"
     target = "bitsandbytes.optim:AdEMAMix8bit"
-    extra = BITS
     names = (("ramp", ("t_alpha", "t_beta3")),)
     kind: Literal["ademamix8bit"] = "ademamix8bit"
 

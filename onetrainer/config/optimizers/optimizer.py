@@ -23,17 +23,21 @@ Optimizer = Annotated[
 ]
 """The optimizers, each with its own settings."""
 
+EXTRAS = {"bitsandbytes": "bits", "torchao": "bits", "prodigyplus": "optimizers"}
+"""The extra of this program that installs a package, if it is not always installed."""
+
 
 def missing_package(section: Optimizer) -> Problem | None:
     """Return a problem that names the package an optimizer needs; None if it is installed."""
     package = section.target.partition(":")[0].partition(".")[0]
     if importlib.util.find_spec(package) is not None:
         return None
+    extra = EXTRAS.get(package, "")
     return Problem(
         "optimizer.kind",
         f'{section.title} needs the package "{package}", which is not installed',
-        f'It comes with the extra "{section.extra}" of this program',
-        f"Install it with: {install_command(section.extra)}",
+        f'It comes with the extra "{extra}" of this program',
+        f"Install it with: {install_command(extra)}",
     )
 
 
