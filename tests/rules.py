@@ -25,7 +25,7 @@ HOMES = {
 RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "onetrainer": (
         ("errors", "seeds"),
-        ("families",),
+        ("families", "files"),
         ("config/base",),
         (
             *("config/data", "config/methods", "config/optimizers"),

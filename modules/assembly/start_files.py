@@ -1,7 +1,6 @@
 """Copies of the files that a run starts from, so that it can be resumed without the originals."""
 
 import hashlib
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
+from onetrainer.files.atomic import atomic_file
 from onetrainer.run.run_folder import RunFolder, cannot_write
 
 
@@ -58,16 +58,9 @@ def _copy_file(folder: RunFolder, file: str, *, setting: str) -> str:
             "Expected a file to start from",
             "Put it back, choose another one, or leave the setting empty.",
         ) from error
-    part = copy.with_name(copy.name + ".part")
     try:
-        with original:
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("wb") as written:
-                shutil.copyfileobj(original, written)
-                written.flush()
-                os.fsync(written.fileno())
-        part.replace(copy)
+        with original, atomic_file(copy) as written:
+            shutil.copyfileobj(original, written)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise cannot_write(copy, error) from error
     return str(copy)

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from modules.interfaces import REWARD, REWARD_PREFIX
 from onetrainer.errors import UserError
-from onetrainer.run.run_folder import cannot_write, write_atomic
+from onetrainer.files.atomic import remove_leftovers, write_atomic
+from onetrainer.run.run_folder import cannot_write
 
 LATENTS, IMAGES = "latents", "round-*.safetensors"
 _STEP, _PROMPTS = "step", "prompts"
@@ -53,8 +54,7 @@ class RoundFiles:
 
     def __init__(self, folder: Path, *, completed_steps: int) -> None:
         self._folder = folder
-        for unfinished in folder.glob(f"{IMAGES}.part"):
-            unfinished.unlink()
+        remove_leftovers(folder)
         for path in folder.glob(IMAGES):
             if _read(path).step >= completed_steps:
                 path.unlink()

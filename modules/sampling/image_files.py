@@ -9,8 +9,8 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
 
-from modules.formats.files.files import atomic_write
 from onetrainer.config.run.sampling import Prompt, SamplerName
+from onetrainer.files.atomic import atomic_file
 from onetrainer.model_files.hub import is_hub_name
 
 THUMBNAIL_SIDE = 256
@@ -88,7 +88,7 @@ def save_image(pixels: Tensor, path: Path, settings: Settings) -> Path:
     thumbnail = thumbnail_of(path)
     small = image.copy()
     small.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE), Image.Resampling.LANCZOS)
-    with atomic_write(thumbnail) as file:
+    with atomic_file(thumbnail) as file:
         small.save(file, "JPEG", quality=THUMBNAIL_QUALITY)
     write_png(image, path, settings)
     return thumbnail
@@ -103,7 +103,7 @@ def save_jpeg(pixels: Tensor, path: Path) -> Path:
     small = image.copy()
     small.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE), Image.Resampling.LANCZOS)
     for size, file in ((small, thumbnail_of(path)), (image, path)):
-        with atomic_write(file) as stream:
+        with atomic_file(file) as stream:
             size.save(stream, "JPEG", quality=JPEG_QUALITY, subsampling=0)
     return thumbnail_of(path)
 
@@ -118,7 +118,7 @@ def write_png(image: Image.Image, path: Path, settings: Settings | None) -> None
     if settings is not None:
         text.add_text("parameters", parameters(settings))
         text.add_text("onetrainer", _json(settings))
-    with atomic_write(path) as file:
+    with atomic_file(path) as file:
         image.save(file, "PNG", pnginfo=text)
 
 

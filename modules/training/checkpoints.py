@@ -25,7 +25,8 @@ from modules.optim.ema import Ema
 from modules.optim.optimizer_state import OptimizerProgress
 from modules.training.engine import Engine
 from onetrainer.errors import UserError
-from onetrainer.run.run_folder import STATE_FILE, RunFolder, cannot_write, sync_folder, write_atomic
+from onetrainer.files.atomic import sync_folder, write_atomic
+from onetrainer.run.run_folder import STATE_FILE, RunFolder, cannot_write
 
 WEIGHTS_FILE = "weights.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"

@@ -13,8 +13,9 @@ from pathlib import Path
 from onetrainer import ROOT
 from onetrainer.errors import UserError
 from onetrainer.families.spec import CLIP_TOKENIZER
+from onetrainer.files.atomic import write_atomic
 from onetrainer.json_file import Document, read_json
-from onetrainer.run.run_folder import cannot_write, write_atomic
+from onetrainer.run.run_folder import cannot_write
 
 CONFIGS = ROOT / "configs" / "demo"
 BASE = CONFIGS / "base"

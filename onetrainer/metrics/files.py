@@ -15,10 +15,11 @@ from typing import Any, Generic, TypeVar
 
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.errors import UserError
+from onetrainer.files.atomic import remove_leftovers, write_atomic
 from onetrainer.metrics.bands import Measurement
 from onetrainer.metrics.guard import EvaluationResult, ScoredImage
 from onetrainer.metrics.validation import Weights
-from onetrainer.run.run_folder import cannot_write, write_atomic
+from onetrainer.run.run_folder import cannot_write
 
 # Keys of the files, which other versions read: "shown", "last", "pictures", and "drawing" in the
 # digest.
@@ -74,6 +75,7 @@ class MeasurementFiles(Generic[Measured]):
         self._folder = folder
         self._format = file_format
         self._grid = grid
+        remove_leftovers(folder)
         for path in sorted(folder.glob("step-*")):
             number = path.name.removeprefix("step-").partition(".")[0]
             if not number.isdecimal():

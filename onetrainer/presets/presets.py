@@ -19,9 +19,10 @@ from onetrainer.config.problems import format_value, problems_of, unprintable
 from onetrainer.config.renamed import current_path
 from onetrainer.config.train import VERSION, TrainConfig
 from onetrainer.errors import ProblemsError, UserError
+from onetrainer.files.atomic import write_atomic
 from onetrainer.json_file import Document, parse, read_json, shortened
 from onetrainer.model_files.hub import is_hub_name
-from onetrainer.run.run_folder import RunFolder, cannot_write, write_atomic
+from onetrainer.run.run_folder import RunFolder, cannot_write
 from onetrainer.run.user_folder import user_folder
 from onetrainer.trust.function_file import absolute_spec
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import time
 
+from onetrainer.files.atomic import write_atomic
 from onetrainer.run.events import Event
-from onetrainer.run.run_folder import cannot_write, write_atomic
+from onetrainer.run.run_folder import cannot_write
 from onetrainer.run.wire import decode_event, encode_event
 
 # A few milliseconds of work, so that the window that reads it stays responsive.

@@ -1,20 +1,19 @@
-"""One run's folder: its paths, atomic writes, and the lock of its worker."""
+"""One run's folder: its paths, and the lock of its worker."""
 
 import json
 import os
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from time import sleep
-from typing import IO, Any
+from typing import Any
 
 from onetrainer.errors import UserError
+from onetrainer.files.atomic import write_atomic
+from onetrainer.files.locks import locked, try_lock, unlock
 
 STATE_FILE = "state.json"
 _MOST_RUNS = 100_000
-_LOCK_TRIES = 10
-_LOCK_PAUSE = 0.03
+_LOCK_WAIT = 0.3  # seconds
 
 
 class RunFolder:
@@ -68,9 +67,9 @@ class RunFolder:
             return False
         try:
             with self.lock.open("rb") as handle:
-                if not _try_lock(handle, shared=True):
+                if not try_lock(handle, shared=True):
                     return True
-                _unlock(handle)
+                unlock(handle)
         except OSError:
             return False
         return False
@@ -81,28 +80,21 @@ class RunFolder:
 
         Raises UserError if another worker holds the lock.
         """
-        try:
-            self.lock.touch()
-        except OSError as error:
-            raise cannot_write(self.path, error) from error
-        with self.lock.open("r+b") as handle:
-            # A window that asks `is_busy` holds the lock for a moment; that is no worker.
-            for _ in range(_LOCK_TRIES):
-                if _try_lock(handle):
-                    break
-                sleep(_LOCK_PAUSE)
-            else:
-                raise busy(self.path)
+        with ExitStack() as stack:
             try:
-                # After the first byte, which on Windows cannot be read while it is locked.
-                handle.seek(1)
-                handle.write(str(os.getpid()).encode())
-                handle.truncate()
-                handle.flush()
-                handle.seek(0)
-                yield
-            finally:
-                _unlock(handle)
+                # A window that asks `is_busy` holds the lock for a moment; that is no worker.
+                handle = stack.enter_context(locked(self.lock, wait=_LOCK_WAIT))
+            except BlockingIOError as error:
+                raise busy(self.path) from error
+            except OSError as error:
+                raise cannot_write(self.path, error) from error
+            # After the first byte, which on Windows cannot be read while it is locked.
+            handle.seek(1)
+            handle.write(str(os.getpid()).encode())
+            handle.truncate()
+            handle.flush()
+            handle.seek(0)
+            yield
 
     def worker_pid(self) -> int | None:
         """Return the id of the process running in this folder; None if there is none."""
@@ -170,32 +162,6 @@ def open_run(path: Path) -> RunFolder:
     return folder
 
 
-def write_atomic(path: Path, content: bytes) -> None:
-    """Write a file completely or not at all, and sync it to disk."""
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as handle:
-            handle.write(content)
-            handle.flush()
-            os.fsync(handle.fileno())
-        part.replace(path)
-    except OSError:
-        with suppress(OSError):
-            part.unlink()
-        raise
-
-
-def sync_folder(path: Path) -> None:
-    """Sync a folder's entries (renames, new files) to disk; does nothing on Windows."""
-    if sys.platform == "win32":
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def busy(path: Path) -> UserError:
     """Return the error for a run folder in which a worker is running."""
     return UserError(
@@ -213,31 +179,3 @@ def cannot_write(path: Path, error: OSError) -> UserError:
         "Expected a writable folder with free disk space",
         "Free some space or choose another folder (output.folder).",
     )
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _try_lock(handle: IO[bytes], *, shared: bool = False) -> bool:
-        try:
-            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-    def _unlock(handle: IO[bytes]) -> None:
-        handle.seek(0)
-        msvcrt.locking(handle.fileno(), msvcrt.LK_UNLCK, 1)
-else:
-    import fcntl
-
-    def _try_lock(handle: IO[bytes], *, shared: bool = False) -> bool:
-        mode = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        try:
-            fcntl.flock(handle, mode | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
-
-    def _unlock(handle: IO[bytes]) -> None:
-        fcntl.flock(handle, fcntl.LOCK_UN)

@@ -12,12 +12,15 @@ from importlib.util import decode_source
 from typing import Literal
 
 from onetrainer.errors import Problem, UserError
-from onetrainer.run.run_folder import cannot_write, write_atomic
+from onetrainer.files.atomic import write_atomic
+from onetrainer.files.locks import locked
+from onetrainer.run.run_folder import cannot_write
 from onetrainer.run.user_folder import user_folder
 from onetrainer.trust.function_file import UserFunction, find_function
 
 TrustStatus = Literal["trusted", "unknown", "changed", "missing"]
 FILE = "allowed-functions.json"  # an older name, so that what was trusted then still is
+_LOCK_WAIT = 10.0  # seconds, for another window or terminal that trusts a file
 
 
 def status(spec: str) -> TrustStatus:
@@ -45,10 +48,11 @@ def trust(function: UserFunction) -> None:
     Raises UserError if this cannot be stored.
     """
     file = user_folder() / FILE
-    digests = {**_trusted_digests(), str(function.file): _digest(function)}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, (json.dumps(digests, indent=2) + "\n").encode())
+        with locked(file.with_name(f"{FILE}.lock"), wait=_LOCK_WAIT):
+            digests = {**_trusted_digests(), str(function.file): _digest(function)}
+            write_atomic(file, (json.dumps(digests, indent=2) + "\n").encode())
     except OSError as error:
         raise cannot_write(file, error) from error
 

@@ -4,8 +4,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from onetrainer.files.atomic import write_atomic
 from onetrainer.json_file import Document
-from onetrainer.run.run_folder import write_atomic
 from onetrainer.run.user_folder import user_folder
 from ui.model.draft import Draft
 from ui.model.preset_origin import PresetOrigin

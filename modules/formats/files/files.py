@@ -1,24 +1,19 @@
-"""Atomic writing of files, with the same bytes for the same content."""
+"""Write files of tensors, with the same bytes for the same content."""
 
-import glob
 import hashlib
 import json
-import os
-import secrets
 import shutil
 import struct
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
 import torch
 from torch import Tensor
 
 from modules.formats.files.tensor_source import DTYPES, LazyTensor
 from onetrainer.errors import UserError
+from onetrainer.files.atomic import atomic_file, is_taken, remove_leftovers
 
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 DTYPE_ORDER = {dtype: position for position, dtype in enumerate(DTYPES.values())}
@@ -29,51 +24,6 @@ MODEL_HASH, LEGACY_HASH, SPEC_HASH = "sshs_model_hash", "sshs_legacy_hash", "mod
 HASHES = (MODEL_HASH, LEGACY_HASH, SPEC_HASH)
 UNKNOWN_HASHES = {MODEL_HASH: "0" * 64, LEGACY_HASH: "0" * 8, SPEC_HASH: "0x" + "0" * 64}
 LEGACY_START, LEGACY_SIZE = 0x100000, 0x10000
-
-TEMPORARY_START, TEMPORARY_END = ".onetrainer-", ".part"
-TOKEN_BYTES = 4
-MAX_NAME = 50  # characters of the target's name to use: up to 200 of the 255 bytes allowed
-LEFTOVER_AGE = 3600.0  # seconds
-
-
-@contextmanager
-def atomic_write(path: Path) -> Iterator[BinaryIO]:
-    """Open a file to write that replaces `path` when the block ends without an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _temporary(path)
-    try:
-        with temporary.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    _remove_leftovers(path)
-
-
-@contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
-    """Create a folder to fill that replaces `path` when the block ends without an error.
-
-    If the path is a link, the link is replaced and its target stays.
-    """
-    temporary, old = _temporary(path), _temporary(path)
-    is_replaced = False
-    temporary.mkdir(parents=True)
-    try:
-        yield temporary
-        if _is_taken(path):
-            path.rename(old)
-        temporary.rename(path)
-        is_replaced = True
-    finally:
-        _remove(temporary)
-        if is_replaced:
-            _remove(old)
-        elif _is_taken(old) and not _is_taken(path):
-            old.rename(path)
-    _remove_leftovers(path)
 
 
 def write_safetensors(
@@ -107,7 +57,7 @@ def write_safetensors(
     require_space(path, len(header) + byte_count(tensors))
     legacy_metadata = {key: text for key, text in metadata.items() if key.startswith("ss_")}
     digests = _Digests(_header(ordered, legacy_metadata))
-    with atomic_write(path) as file:
+    with atomic_file(path) as file:
         file.write(header)
         for tensor in ordered.values():
             data = _data(tensor)
@@ -126,7 +76,7 @@ def byte_count(tensors: Mapping[str, Tensor | LazyTensor]) -> int:
 
 def refuse_existing(path: Path) -> None:
     """Raise UserError if the path exists."""
-    if _is_taken(path):
+    if is_taken(path):
         raise UserError(
             f"{path}: this {'folder' if path.is_dir() else 'file'} already exists",
             "Expected an unused name",
@@ -143,6 +93,7 @@ def refuse_folder(path: Path) -> None:
 def require_space(path: Path, needed: int) -> None:
     """Raise UserError unless the disk of the path has this many bytes free."""
     folder = path.absolute().parent
+    remove_leftovers(folder)  # as large as the file itself
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
@@ -218,39 +169,3 @@ def _size(count: int) -> str:
         if count >= unit:
             return f"{count / unit:.2f} {name}"
     return f"{count} bytes"
-
-
-def _temporary(path: Path) -> Path:
-    """Return an unused hidden name next to the path."""
-    token = secrets.token_hex(TOKEN_BYTES)
-    return path.absolute().with_name(f"{_start(path)}{token}{TEMPORARY_END}")
-
-
-def _start(path: Path) -> str:
-    return f"{TEMPORARY_START}{path.absolute().name[:MAX_NAME]}-"
-
-
-def _remove_leftovers(path: Path) -> None:
-    """Remove temporary files of this path whose process was killed.
-
-    Only names that this file generates, and only old ones: another process may still be writing
-    younger ones.
-    """
-    pattern = glob.escape(_start(path)) + "[0-9a-f]" * (2 * TOKEN_BYTES) + TEMPORARY_END
-    with suppress(OSError):  # the file itself has been written
-        for leftover in path.absolute().parent.glob(pattern):
-            if time.time() - leftover.lstat().st_mtime > LEFTOVER_AGE:
-                _remove(leftover)
-
-
-def _is_taken(path: Path) -> bool:
-    """Return whether the path exists, also as a broken link."""
-    return path.is_symlink() or path.exists()
-
-
-def _remove(path: Path) -> None:
-    """Remove a file, a folder with its contents, or a link but not its target."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

@@ -8,8 +8,6 @@ import torch
 
 from modules.formats.files.component_configs import Config, read_config
 from modules.formats.files.files import (
-    atomic_folder,
-    atomic_write,
     byte_count,
     refuse_existing,
     require_space,
@@ -20,6 +18,7 @@ from modules.formats.models.single_file import convert_extras
 from modules.formats.models.whole_model import INDEX, Description, WholeModel
 from onetrainer.errors import UserError
 from onetrainer.families.spec import CLIP_TOKENIZER
+from onetrainer.files.atomic import atomic_file, atomic_folder
 
 EXTRAS_FILE = "original_extras.safetensors"
 """Tensors that only single files hold, kept for conversion back to one."""
@@ -144,7 +143,7 @@ def _copy(source: Path, target: Path) -> None:
             f"{source}: the file cannot be read ({(error.strerror or str(error)).lower()})",
             remedy="Check its permissions and the disk",
         ) from error
-    with atomic_write(target) as file:
+    with atomic_file(target) as file:
         file.write(data)
 
 
@@ -158,5 +157,5 @@ def _without_places(config: Config) -> Config:
 
 def _write_json(path: Path, content: Config) -> None:
     text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    with atomic_write(path) as file:
+    with atomic_file(path) as file:
         file.write(text.encode("utf-8"))

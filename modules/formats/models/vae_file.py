@@ -9,8 +9,6 @@ import torch
 
 from modules.formats.files.component_configs import Config
 from modules.formats.files.files import (
-    atomic_folder,
-    atomic_write,
     byte_count,
     require_space,
     write_safetensors,
@@ -20,6 +18,7 @@ from modules.formats.models.whole_model import Tensors
 from modules.formats.original.layout import recipes, to_original
 from onetrainer.errors import UserError
 from onetrainer.families.spec import ComponentSpec
+from onetrainer.files.atomic import atomic_file, atomic_folder
 from onetrainer.model_files.folders import DIFFUSERS_WEIGHTS
 
 CONFIG = "config.json"
@@ -67,7 +66,7 @@ def write_vae_folder(path: Path, config: Config, tensors: Tensors, *, dtype: tor
     require_space(path, byte_count(weights) + SMALL_FILES)
     with atomic_folder(path) as folder:
         write_safetensors(folder / f"{DIFFUSERS_WEIGHTS}.safetensors", weights, TORCH_FILE)
-        with atomic_write(folder / CONFIG) as file:
+        with atomic_file(folder / CONFIG) as file:
             text = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
             file.write(text.encode("utf-8"))
 

@@ -1,5 +1,6 @@
 """Best of n: what is generated, what of it is kept, and how it trains."""
 
+import os
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
@@ -192,7 +193,8 @@ def test_a_step_is_the_same_however_it_is_cut(family, encoded):
 def test_a_resumed_round_is_read_and_bit_for_bit_the_same(tmp_path, family):
     before = best_of_n(family, rounds=RoundFiles(tmp_path, completed_steps=0))
     first = steps_of(before, 0, 1, 4)
-    (tmp_path / "round-000001.safetensors.part").touch()
+    (tmp_path / ".onetrainer-round-000001.safetensors-89abcdef.part").touch()
+    os.utime(next(tmp_path.glob(".*")), (0, 0))
     calls = Calls(family.unet)
     after = best_of_n(family, rounds=RoundFiles(tmp_path, completed_steps=4))
     # Round 1 was generated in step 4, which has not been made: it has to be generated again.

@@ -1,7 +1,6 @@
 """The run folder, its lock, and the events in it."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -24,7 +23,7 @@ from onetrainer.run.events import (
     Validated,
     Warned,
 )
-from onetrainer.run.run_folder import RunFolder, create_run, fill_run, open_run, write_atomic
+from onetrainer.run.run_folder import RunFolder, create_run, fill_run, open_run
 from onetrainer.run.wire import decode_event, encode_event
 
 EVENTS = [
@@ -156,20 +155,6 @@ def test_a_second_worker_is_refused_and_a_dead_one_leaves_the_lock(folder):
     assert not folder.is_busy()
     with folder.locked():
         assert folder.is_busy()
-
-
-def test_an_atomic_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "a"
-    write_atomic(path, b"old")
-
-    def full(_descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        write_atomic(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize(

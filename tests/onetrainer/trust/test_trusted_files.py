@@ -2,6 +2,7 @@
 
 import io
 import sys
+from multiprocessing import get_context
 
 import pytest
 
@@ -14,6 +15,7 @@ from onetrainer.trust import trusted_files
 from onetrainer.trust.function_file import absolute_spec, find_function
 from onetrainer.trust.trusted_files import preview, problem, status, trust, trusted_function
 from tests.each import each
+from tests.runs import DEADLINE
 
 CODE = "raise SystemExit('this file was run')\ndef score(pictures, prompts):\n    return 0\n"
 
@@ -51,6 +53,26 @@ def test_a_function_is_trusted_as_it_was_read_and_no_copy_of_it(file):
     assert status(f"{copy}:score") == "unknown"
     trust(find_function(f"{copy}:score"))
     assert status(spec) == "trusted"
+
+
+def _trust(spec, barrier):
+    function = find_function(spec)
+    barrier.wait(DEADLINE)
+    trust(function)
+
+
+def test_two_processes_that_trust_at_the_same_time_both_do(file):
+    copies = [file.with_name(f"copy{number}.py") for number in range(6)]
+    for copy in copies:
+        copy.write_text(CODE)
+    fork = get_context("fork")
+    barrier = fork.Barrier(len(copies))
+    processes = [fork.Process(target=_trust, args=(f"{copy}:score", barrier)) for copy in copies]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(DEADLINE)
+    assert [status(f"{copy}:score") for copy in copies] == ["trusted"] * len(copies)
 
 
 def test_the_terminal_trusts_what_it_was_given_and_asks_nobody_else(file, monkeypatch):

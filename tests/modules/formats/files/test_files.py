@@ -1,8 +1,6 @@
 import hashlib
-import os
 import shutil
 import struct
-import time
 from collections import namedtuple
 
 import pytest
@@ -10,11 +8,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save
 
-from modules.formats.files.files import (
-    atomic_folder,
-    atomic_write,
-    write_safetensors,
-)
+from modules.formats.files.files import write_safetensors
 from modules.formats.files.tensor_source import DTYPES, LazyTensor, cast_lazily
 from onetrainer.errors import UserError
 from tests.each import each
@@ -132,73 +126,6 @@ def test_interrupted_writing_leaves_the_old_file_and_nothing_else(tmp_path):
         write_safetensors(path, tensors, {})
     assert path.read_bytes() == b"mine"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_what_strangers_have_next_to_a_target_stays(tmp_path):
-    for name in ("x.part", "x.old", "y.part/in", "y.old/in", ".x.part"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("mine")
-    for content in (b"1", b"2"):
-        with atomic_write(tmp_path / "x") as file:
-            file.write(content)
-        with atomic_folder(tmp_path / "y") as folder:
-            (folder / "new").write_bytes(content)
-    names = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
-    assert names == {"x", "y/new", "x.part", "x.old", "y.part/in", "y.old/in", ".x.part"}
-    assert (tmp_path / "x").read_bytes() == (tmp_path / "y" / "new").read_bytes() == b"2"
-
-
-def test_only_old_leftovers_of_killed_writings_are_removed(tmp_path):
-    writings = [atomic_write(tmp_path / "x") for _ in range(3)]
-    for writing in writings:
-        writing.__enter__()  # killed: never left
-    first, second, other = sorted(tmp_path.iterdir())
-    for path in (first, other):
-        os.utime(path, (0, time.time() - 4000))
-    other = other.rename(tmp_path / ".onetrainer-x-mine.part")
-    with atomic_folder(tmp_path / "x"):
-        pass
-    assert set(tmp_path.iterdir()) == {tmp_path / "x", second, other}
-
-
-def test_bytes_are_on_the_disk_before_they_take_the_place(tmp_path, monkeypatch):
-    path, sizes = tmp_path / "x", []
-
-    def synchronize(descriptor):
-        sizes.append((os.fstat(descriptor).st_size, path.exists()))
-
-    monkeypatch.setattr(os, "fsync", synchronize)
-    with atomic_write(path) as file:
-        file.write(b"12345")
-    assert sizes == [(5, False)]
-
-
-def test_link_to_a_folder_is_replaced_and_the_folder_stays(tmp_path):
-    (tmp_path / "real").mkdir()
-    (tmp_path / "real" / "file").write_text("mine")
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    with atomic_folder(tmp_path / "link") as folder:
-        (folder / "new").write_text("1")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
-    assert not (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real" / "file").read_text() == "mine"
-
-
-def test_folder_that_cannot_take_the_place_leaves_what_was_there(tmp_path, monkeypatch):
-    (tmp_path / "x").mkdir()
-    (tmp_path / "x" / "file").write_text("mine")
-    rename = type(tmp_path).rename
-
-    def rename_once(path, target):
-        if (path / "new").exists():
-            raise KeyboardInterrupt
-        return rename(path, target)
-
-    monkeypatch.setattr(type(tmp_path), "rename", rename_once)
-    with pytest.raises(KeyboardInterrupt), atomic_folder(tmp_path / "x") as folder:
-        (folder / "new").write_text("1")
-    assert [path.name for path in tmp_path.iterdir()] == ["x"]
-    assert (tmp_path / "x" / "file").read_text() == "mine"
 
 
 def test_folder_is_never_replaced_by_a_file_and_reported_before_anything_is_read(tmp_path):

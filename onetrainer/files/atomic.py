@@ -1,0 +1,159 @@
+"""Atomic writing: what is at a path is always whole, also after a crash or a second writer.
+
+Content is written to a hidden name next to its target, which it then replaces. The name holds the
+process that writes it, so that what a killed one has left can be told from what is being written.
+"""
+
+import hashlib
+import os
+import platform
+import re
+import secrets
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import BinaryIO
+
+TEMPORARY = re.compile(r"\.onetrainer-.+?(?:-([0-9a-f]{8})-(\d+))?-[0-9a-f]{8}\.part", re.DOTALL)
+"""Temporary names: computer and process id, which older versions left out, then a random token."""
+_MAX_NAME = 50  # characters of the target's name to use: up to 200 of the 255 bytes allowed
+_LEFTOVER_AGE = 86400.0  # seconds; for a writer on another computer, which cannot be asked
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file to write that replaces `path` when the block ends without an error.
+
+    It is on the disk by then, and has the permissions of the file that it replaces.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(path.parent)
+    temporary = temporary_path(path)
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            _copy_permissions(path, temporary)
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        with suppress(OSError):  # the disk may be gone, which the first error says
+            temporary.unlink(missing_ok=True)
+    with suppress(OSError):  # not on every network drive; the file is there
+        sync_folder(path.parent)
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Create a folder to fill that replaces `path` when the block ends without an error.
+
+    If the path is a link, the link is replaced and its target stays.
+    """
+    remove_leftovers(path.parent)
+    temporary, old = temporary_path(path), temporary_path(path)
+    is_replaced = False
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        if is_taken(path):
+            path.rename(old)
+        temporary.rename(path)
+        is_replaced = True
+    finally:
+        _remove(temporary)
+        if is_replaced:
+            _remove(old)
+        elif is_taken(old) and not is_taken(path):
+            old.rename(path)
+    with suppress(OSError):
+        sync_folder(path.parent)
+
+
+def write_atomic(path: Path, content: bytes) -> None:
+    """Write a file completely or not at all, and sync it to disk."""
+    with atomic_file(path) as file:
+        file.write(content)
+
+
+def sync_folder(path: Path) -> None:
+    """Sync a folder's entries (renames, new files) to disk; does nothing on Windows."""
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def temporary_path(path: Path) -> Path:
+    """Return an unused hidden name next to the path, which `remove_leftovers` knows."""
+    path = path.absolute()
+    writer = f"{_computer()}-{os.getpid()}"
+    return path.with_name(
+        f".onetrainer-{path.name[:_MAX_NAME]}-{writer}-{secrets.token_hex(4)}.part"
+    )
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove temporary files and folders in a folder whose writer was killed.
+
+    What a living process writes, and all that has another name, stays. Errors are ignored: what
+    cannot be removed is in nobody's way.
+    """
+    with suppress(OSError):
+        for leftover in folder.glob(".onetrainer-*.part"):
+            with suppress(OSError):
+                if _is_abandoned(leftover):
+                    _remove(leftover)
+
+
+def is_taken(path: Path) -> bool:
+    """Return whether the path exists, also as a broken link."""
+    return path.is_symlink() or path.exists()
+
+
+def _copy_permissions(source: Path, target: Path) -> None:
+    """Give a file the permissions of another, which may not exist; does nothing on Windows."""
+    if sys.platform != "win32":
+        with suppress(OSError):  # some drives have none
+            target.chmod(stat.S_IMODE(source.stat().st_mode))
+
+
+def _is_abandoned(path: Path) -> bool:
+    found = TEMPORARY.fullmatch(path.name)
+    if found is None:
+        return False
+    computer, process = found.groups()
+    if computer == _computer():
+        import psutil  # only here: it takes a while to load
+
+        if not psutil.pid_exists(int(process)):
+            return True
+    # The number may since have been given to another process.
+    return time.time() - path.lstat().st_mtime > _LEFTOVER_AGE
+
+
+@cache
+def _computer() -> str:
+    """Return what tells computers, and containers on one, from each other: their process ids."""
+    with suppress(OSError):  # Linux only
+        return _digest(f"{platform.node()} {Path('/proc/self/ns/pid').stat().st_ino}")
+    return _digest(platform.node())
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, a folder with its contents, or a link but not its target."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,124 @@
+"""Files and folders are whole or absent, whoever else writes and whatever ends a writer."""
+
+import os
+import stat
+import sys
+import time
+from multiprocessing import get_context
+
+import pytest
+
+from onetrainer.files.atomic import atomic_file, atomic_folder, remove_leftovers, write_atomic
+
+
+def test_an_atomic_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "a"
+    write_atomic(path, b"old")
+
+    def full(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_atomic(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_strangers_have_next_to_a_target_stays(tmp_path):
+    for name in ("x.part", "x.old", "y.part/in", "y.old/in", ".x.part"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    for content in (b"1", b"2"):
+        with atomic_file(tmp_path / "x") as file:
+            file.write(content)
+        with atomic_folder(tmp_path / "y") as folder:
+            (folder / "new").write_bytes(content)
+    names = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+    assert names == {"x", "y/new", "x.part", "x.old", "y.part/in", "y.old/in", ".x.part"}
+    assert (tmp_path / "x").read_bytes() == (tmp_path / "y" / "new").read_bytes() == b"2"
+
+
+def _end_while_writing(path):
+    with atomic_file(path), atomic_folder(path.with_name("folder")):
+        os._exit(9)
+
+
+def test_what_a_killed_writer_has_left_is_removed_and_nothing_else(tmp_path):
+    killed = get_context("fork").Process(target=_end_while_writing, args=(tmp_path / "x",))
+    killed.start()
+    killed.join()
+    left = {path.name for path in tmp_path.iterdir()}
+    assert len(left) == 2
+    elsewhere = [".onetrainer-x-01234567-1-89abcdef.part", ".onetrainer-x-89abcdef.part"]
+    strangers = [".onetrainer-x-mine.part", "x.part", ".onetrainer-x-0-1.json"]
+    with atomic_file(tmp_path / "y"):  # a living writer
+        mine = {path.name for path in tmp_path.iterdir()}
+        for name in [*elsewhere, *strangers]:
+            (tmp_path / name).touch()
+        remove_leftovers(tmp_path)
+        assert {path.name for path in tmp_path.iterdir()} == mine | {*elsewhere, *strangers}
+        for name in [*elsewhere, *strangers]:
+            os.utime(tmp_path / name, (0, time.time() - 2 * 86400))
+        remove_leftovers(tmp_path)  # older than any writing takes, so of no living writer
+        assert {path.name for path in tmp_path.iterdir()} == mine | {*strangers}
+    assert {path.name for path in tmp_path.iterdir()} == {"y", *strangers}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of Unix")
+def test_a_replaced_file_keeps_its_permissions(tmp_path):
+    (tmp_path / "x").touch(mode=0o600)
+    (tmp_path / "x").chmod(0o600)
+    write_atomic(tmp_path / "x", b"1")
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o600
+
+
+def test_two_that_write_one_file_both_succeed(tmp_path):
+    path = tmp_path / "x"
+    with atomic_file(path) as first:
+        first.write(b"first")
+        with atomic_file(path) as second:
+            second.write(b"second")
+        assert path.read_bytes() == b"second"
+    assert path.read_bytes() == b"first"
+    assert [found.name for found in tmp_path.iterdir()] == ["x"]
+
+
+def test_bytes_reach_the_disk_before_they_take_the_place_and_then_the_folder(tmp_path, monkeypatch):
+    path, sizes = tmp_path / "x", []
+
+    def synchronize(descriptor):
+        sizes.append((os.fstat(descriptor).st_size, path.exists()))
+
+    monkeypatch.setattr(os, "fsync", synchronize)
+    with atomic_file(path) as file:
+        file.write(b"12345")
+    assert sizes == [(5, False), (tmp_path.stat().st_size, True)]
+
+
+def test_link_to_a_folder_is_replaced_and_the_folder_stays(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "file").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with atomic_folder(tmp_path / "link") as folder:
+        (folder / "new").write_text("1")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
+    assert not (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "file").read_text() == "mine"
+
+
+def test_folder_that_cannot_take_the_place_leaves_what_was_there(tmp_path, monkeypatch):
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "file").write_text("mine")
+    rename = type(tmp_path).rename
+
+    def rename_once(path, target):
+        if (path / "new").exists():
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    monkeypatch.setattr(type(tmp_path), "rename", rename_once)
+    with pytest.raises(KeyboardInterrupt), atomic_folder(tmp_path / "x") as folder:
+        (folder / "new").write_text("1")
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+    assert (tmp_path / "x" / "file").read_text() == "mine"
