@@ -216,7 +216,8 @@ def has_working_pip() -> bool:
     """Return whether .venv has a working pip under a supported Python."""
     check = f"import sys, pip._internal.cli.main; assert {OLDEST} <= sys.version_info < {TOO_NEW}"
     try:
-        answer = subprocess.run([str(PYTHON), "-c", check], capture_output=True, env=environment())
+        command = [str(PYTHON), "-I", "-c", check]  # -I: nothing from the current folder
+        answer = subprocess.run(command, capture_output=True, env=environment())
     except OSError:  # it does not exist or is not executable
         return False
     return answer.returncode == 0 and not any(i.name.startswith("pip-") for i in half_installed())

@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 from onetrainer.cli.screen import print_lines
+from onetrainer.run.client import environment
 
 PACKAGES = (
     *("torch", "diffusers", "transformers", "accelerate", "safetensors", "lycoris_lora"),
@@ -46,6 +47,6 @@ def _version(package: str) -> str:
 def _run(*arguments: str) -> tuple[str, str]:
     """Run Python and return the last line of its error, "" for none, and its output."""
     command = [sys.executable, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
     reason = (done.stderr.strip().splitlines() or ["unknown"])[-1]
     return (reason if done.returncode else ""), done.stdout

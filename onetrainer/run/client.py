@@ -159,11 +159,15 @@ def log_tail(path: Path) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return this process' environment with the project folder added to PYTHONPATH."""
-    root = str(ROOT)
-    inherited = os.environ.get("PYTHONPATH", "")
-    path = os.pathsep.join([root, inherited]) if inherited else root
-    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    """Return the environment for every Python process that the program starts.
+
+    Modules come from the project folder, the installation and the absolute folders of an inherited
+    PYTHONPATH, never from the current folder, where an empty or relative entry would lead.
+    """
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    path = os.pathsep.join([str(ROOT), *filter(os.path.isabs, inherited)])
+    safe = {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
+    return {**os.environ, **safe}
 
 
 def describe_exit(code: int | None) -> str:

@@ -1,5 +1,6 @@
 """Actions of a run: check and start, command, resume, attach, open."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -98,7 +99,9 @@ class RunActions:
 
     def open_path(self, path: Path) -> None:
         """Open a folder or a file with the desktop's own program."""
-        opener = {"darwin": "open", "win32": "explorer"}.get(sys.platform, "xdg-open")
+        # With its path: Windows would look for a program in the current folder first.
+        explorer = str(Path(os.environ.get("SYSTEMROOT", "C:/Windows"), "explorer.exe"))
+        opener = {"darwin": "open", "win32": explorer}.get(sys.platform, "xdg-open")
         try:
             subprocess.Popen(
                 [opener, str(path)],
