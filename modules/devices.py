@@ -1,24 +1,41 @@
-"""Command that prints the compute devices as one line of JSON: `python -m modules.devices`."""
+"""Command that prints what torch sees as one line of JSON: `python -m modules.devices`."""
 
 import json
 import os
 import sys
+import warnings
+from typing import Any
 
 import torch
 
 
-def describe() -> list[str]:
-    """Return a line for each GPU, with its memory and number formats, then one for the CPU."""
-    lines = []
-    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
-        gpu = torch.cuda.get_device_properties(index)
-        precisions = "bf16, fp16" if torch.cuda.is_bf16_supported() else "fp16"
-        lines.append(f"cuda:{index} {gpu.name}, {gpu.total_memory / 2**30:.1f} GiB, {precisions}")
-    if not lines:
-        cuda_version = torch.version.cuda or "none"
-        lines.append(f"no CUDA device (torch was built for CUDA {cuda_version})")
-    lines.append(f"cpu with {os.cpu_count()} cores, {torch.get_num_threads()} threads")
-    return lines
+def describe() -> dict[str, Any]:
+    """Return torch's version, the CUDA it was built for, its GPUs, and what it warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        gpus = [_describe_gpu(index) for index in range(count)]
+    texts = [" ".join(str(warning.message).split()) for warning in caught]
+    return {
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda or "",
+        "cpu": f"{os.cpu_count()} cores, {torch.get_num_threads()} threads",
+        "gpus": gpus,
+        "warning": texts[0][:300] if texts else "",
+    }
+
+
+def _describe_gpu(index: int) -> dict[str, Any]:
+    gpu = torch.cuda.get_device_properties(index)
+    free, total = torch.cuda.mem_get_info(index)
+    return {
+        "index": index,
+        "name": gpu.name,
+        "total": total,
+        "free": free,
+        "compute": f"{gpu.major}.{gpu.minor}",
+        "bf16": torch.cuda.is_bf16_supported(including_emulation=False),
+    }
 
 
 if __name__ == "__main__":

@@ -34,6 +34,9 @@ _PLACE = "folder, a config file, a preset or a run's folder"
 _OWN_FOLDER = "a new or empty folder for this run (default: a new one in output.folder)"
 _MEMORY = "plan for a GPU with this much memory (default: this computer as it is now)"
 _SHEETS = "write contact sheets of the images as trained, one per bucket, to this new folder"
+_TEST_DEVICE = "where to train the five steps: auto (default), cuda or cpu"
+_TEST_PRECISION = "in which number format: auto (default), fp32, bf16 or fp16"
+_PRECISIONS = ("auto", "fp32", "bf16", "fp16")
 _OTHER = {"help": "a config file, a preset or a run's folder"}
 
 # Each command's file in `onetrainer/cli`, which has a function of its name; what it does; and its
@@ -108,7 +111,18 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
         {"left": _OTHER, "right": _OTHER},
     ),
     "schema": ("configs", "print the JSON Schema of a config", {}),
-    "doctor": ("doctor", "show this computer's GPU, memory and library versions", {}),
+    "doctor": (
+        "doctor",
+        "examine this computer, and train five steps on it",
+        {
+            "--device": _value(
+                "DEVICE", _TEST_DEVICE, choices=("auto", "cuda", "cpu"), default="auto"
+            ),
+            "--precision": _value("FORMAT", _TEST_PRECISION, choices=_PRECISIONS, default="auto"),
+            "--quick": _flag("do not train"),
+            "--json": _JSON,
+        },
+    ),
 }
 
 
@@ -130,11 +144,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command is None:
         parser.print_help()
         return EXIT_USER
-    from onetrainer.config.renamed import rename_notes
-
     try:
-        for note in rename_notes(vars(options).get("set") or ()):
-            sys.stderr.write(f"{note}\n")
+        if settings := vars(options).get("set"):
+            from onetrainer.config.renamed import rename_notes
+
+            for note in rename_notes(settings):
+                sys.stderr.write(f"{note}\n")
         command = import_module(f"onetrainer.cli.{COMMANDS[options.command][0]}")
         run: Callable[[argparse.Namespace], int] = vars(command)[options.command.replace("-", "_")]
         return run(options)

@@ -39,7 +39,7 @@ RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("captions",),
         ("dataset",),
         ("cache", "jobs", "rewards", "rules"),
-        ("checks", "preview"),
+        ("checks", "preview", "support"),
         ("messages",),
         ("cli",),
         ("__main__",),

@@ -1,6 +1,7 @@
 """Command line of the window: `python -m ui [PRESET] [--demo]`."""
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Open the window, wait until it is closed and return the exit code."""
     options = make_parser().parse_args(arguments)
     missing = _missing_requirement()
+    if options.check:
+        sys.stdout.write(json.dumps({"problem": missing} if missing else _describe()) + "\n")
+        return 0
     if missing:
         sys.stderr.write(f"{missing}\n")
         return EXIT_USER
@@ -38,6 +42,7 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="create the demo and load it: at the first start, or at every start with a FOLDER",
     )
+    parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)  # for the doctor
     return parser
 
 
@@ -74,6 +79,27 @@ def _missing_requirement() -> str:
         return f"No window can be opened here ({error}). Without one: onetrainer train CONFIG"
     root.destroy()
     return ""
+
+
+def _describe() -> dict[str, object]:
+    """Return Tk's version, the screen, and the fonts of a window, which is not shown."""
+    import tkinter.font
+
+    from ui.theme.theme import Theme
+
+    root = tkinter.Tk()
+    root.withdraw()
+    theme = Theme(root)
+    described = {
+        "tk": str(root.tk.call("info", "patchlevel")),
+        "size": f"{root.winfo_screenwidth()} × {root.winfo_screenheight()}",
+        "scale": theme.scale,
+        "font": theme.family,
+        "mono": theme.mono,
+        "fonts": len(set(tkinter.font.families(root))),
+    }
+    root.destroy()
+    return described
 
 
 if __name__ == "__main__":

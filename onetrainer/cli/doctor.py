@@ -1,52 +1,41 @@
-"""The command `onetrainer doctor`: this computer in lines to paste into a report."""
+"""The command `onetrainer doctor`. Works if packages are missing."""
 
 import argparse
 import json
-import platform
-import shutil
-import subprocess
 import sys
-from importlib import metadata
-from pathlib import Path
+from collections.abc import Iterator
 
-from onetrainer.cli.screen import print_lines
-from onetrainer.run.client import environment
-
-PACKAGES = (
-    *("torch", "diffusers", "transformers", "accelerate", "safetensors", "lycoris_lora"),
-    *("customtkinter", "pydantic", "pillow"),
-)
+from onetrainer.errors import EXIT_DONE, EXIT_USER
+from onetrainer.support.doctor import INSTALL, examine
+from onetrainer.support.findings import Finding, findings_document, problem
 
 
-def doctor(_options: argparse.Namespace) -> int:
-    """Print lines about the system, packages, window, GPU and disk."""
-    # In processes of their own: this one loads neither tkinter nor torch.
-    window, _ = _run("-c", "import tkinter; tkinter.Tk().destroy()")
-    torch, output = _run("-m", "modules.devices")
-    devices = [] if torch else json.loads(output.splitlines()[-1])
-    return print_lines(
-        [
-            f"system: {platform.platform()}",
-            f"python: {platform.python_version()} at {sys.executable}",
-            *(f"{name}: {_version(name)}" for name in PACKAGES),
-            f"window: {f'cannot be opened: {window}' if window else 'can be opened'}",
-            *([f"torch cannot be loaded: {torch}"] if torch else []),
-            *(f"device: {line}" for line in devices),
-            f"free disk here: {shutil.disk_usage(Path.cwd()).free / 2**30:.1f} GiB",
-        ]
-    )
+def doctor(options: argparse.Namespace) -> int:
+    """Print the findings as they are made; return the exit code of a user error if one is bad."""
+    findings = []
+    for finding in _findings(options):
+        findings.append(finding)
+        if not options.json:
+            sys.stdout.write(f"{finding}\n")
+            sys.stdout.flush()
+    if options.json:
+        document = findings_document(findings)
+        sys.stdout.write(f"{json.dumps(document, indent=2, ensure_ascii=False)}\n")
+    return EXIT_USER if any(finding.level == "problem" for finding in findings) else EXIT_DONE
 
 
-def _version(package: str) -> str:
+def _findings(options: argparse.Namespace) -> Iterator[Finding]:
+    is_trainable = True
+    for finding in examine():
+        is_trainable &= (finding.area, finding.level) != ("torch", "problem")
+        yield finding
+    if options.quick or not is_trainable:
+        return
+    if sys.stderr.isatty():
+        sys.stderr.write("Training five steps, which takes about ten seconds …\n")
     try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "missing; run start-ui.py again to install it"
-
-
-def _run(*arguments: str) -> tuple[str, str]:
-    """Run Python and return the last line of its error, "" for none, and its output."""
-    command = [sys.executable, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
-    reason = (done.stderr.strip().splitlines() or ["unknown"])[-1]
-    return (reason if done.returncode else ""), done.stdout
+        from onetrainer.support.self_test import run_self_test
+    except ImportError as error:
+        yield problem("self-test", f"could not start: {error}", INSTALL)
+        return
+    yield run_self_test(device=options.device, precision=options.precision)

@@ -53,12 +53,7 @@ def write_demo(folder: Path) -> Path:
     folder = folder.absolute()
     try:
         _claim(folder)
-        for source in (path for path in BASE.rglob("*") if path.is_file()):
-            target = folder / "base" / source.relative_to(BASE)
-            _write(target, source.read_bytes(), replace=True)  # may be of another version
-        for source in CLIP_TOKENIZER.iterdir():
-            target = folder / "base" / "tokenizer" / source.name
-            _write(target, source.read_bytes(), replace=True)
+        write_base(folder / "base")
         for name, images in (("pictures/smiley", smileys()), ("signs/sign", signs())):
             for index, (caption, image) in enumerate(images, 1):
                 png = io.BytesIO()
@@ -70,6 +65,14 @@ def write_demo(folder: Path) -> Path:
     except OSError as error:
         raise cannot_write(folder, error) from error
     return folder / "demo.json"
+
+
+def write_base(folder: Path) -> None:
+    """Write the tiny base model; replaces files of another version."""
+    for source in (path for path in BASE.rglob("*") if path.is_file()):
+        _write(folder / source.relative_to(BASE), source.read_bytes(), replace=True)
+    for source in CLIP_TOKENIZER.iterdir():
+        _write(folder / "tokenizer" / source.name, source.read_bytes(), replace=True)
 
 
 def _claim(folder: Path) -> None:

@@ -19,17 +19,19 @@ from onetrainer.errors import EXIT_STOPPED
 from onetrainer.jobs.convert_request import ConvertRequest
 from onetrainer.jobs.plan_request import CacheRequest, PlanRequest
 from onetrainer.jobs.sample_request import SampleRequest
+from onetrainer.jobs.self_test_request import SelfTestRequest
 from onetrainer.run.client import WORKER, describe_exit, environment, log_tail
 from onetrainer.run.events import ENDINGS, Event, Failed, Finished, Stopped
 from onetrainer.run.wire import decode_event
 
-JobName = Literal["convert", "sample", "plan", "cache"]
+JobName = Literal["convert", "sample", "plan", "cache", "self_test"]
 REQUESTS: Mapping[str, type[Section]] = MappingProxyType(
     {
         "convert": ConvertRequest,
         "sample": SampleRequest,
         "plan": PlanRequest,
         "cache": CacheRequest,
+        "self_test": SelfTestRequest,
     }
 )
 """What each job is asked for; the function of its name in `modules/jobs` takes it."""

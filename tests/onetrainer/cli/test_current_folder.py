@@ -7,13 +7,13 @@ import sys
 import pytest
 
 from onetrainer import ROOT
-from onetrainer.cli import doctor
 from onetrainer.config.base.section import Section
 from onetrainer.errors import EXIT_USER
 from onetrainer.jobs.job import Job
 from onetrainer.run import client
 from onetrainer.run.events import Failed
 from onetrainer.run.run_folder import RunFolder
+from onetrainer.support import doctor
 
 DEADLINE = 120
 NAMES = ("argparse", "faulthandler", "json", "pathlib", "PIL", "pydantic", "tkinter", "torch")
@@ -49,9 +49,10 @@ def test_workers_jobs_and_checks_run_nothing_from_the_current_folder(traps, tmp_
     run = client.start(_empty_run(tmp_path / "run"))
     job = Job("sample", Section())
     names = [*NAMES, *PACKAGES]
-    code = f"from importlib.util import find_spec; print([find_spec(n).origin for n in {names}])"
-    reason, origins = doctor._run("-c", code)
-    assert (reason, str(traps) in origins) == ("", False)
+    code = "import json, importlib.util as tool; "
+    code += f"print(json.dumps({{n: tool.find_spec(n).origin for n in {names}}}))"
+    origins, reason = doctor._ask("-c", code)
+    assert (reason, str(traps) in str(origins), len(origins)) == ("", False, len(names))
     *_, ending = job.events()
     assert isinstance(ending, Failed)  # an empty request, found before the engine is loaded
     assert run.wait(DEADLINE) == EXIT_USER

@@ -1,9 +1,11 @@
 """The fonts of the window: how text is emphasized with the family that there is."""
 
+import json
 import tkinter.font
 
 import pytest
 
+from ui.__main__ import main
 from ui.theme import theme
 from ui.theme.theme import BODY, BOLD, HEADING, Theme
 
@@ -32,3 +34,13 @@ def test_text_is_set_apart_by_weight_where_there_is_a_bold_cut(fonts_of):
     _, fonts = fonts_of("DejaVu Sans")
     assert fonts[BOLD].cget("weight") == "bold"
     assert fonts[BOLD].cget("size") == fonts[BODY].cget("size")
+
+
+def test_the_doctor_is_told_whether_a_window_can_be_opened(root, monkeypatch, capsys):
+    assert main(["--check"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert set(said) == {"tk", "size", "scale", "font", "mono", "fonts"}
+    assert said["fonts"] == len(set(tkinter.font.families(root)))
+    monkeypatch.setenv("DISPLAY", ":nowhere")
+    assert main(["--check"]) == 0
+    assert "No window can be opened here" in json.loads(capsys.readouterr().out)["problem"]

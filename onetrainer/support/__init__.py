@@ -1,0 +1,1 @@
+"""Help when something does not work: the state of this computer, and reports about a run."""

@@ -1,0 +1,126 @@
+"""Findings about the GPU, its driver, and the torch that is to use them."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from onetrainer.support.findings import Finding, note, problem
+
+_TORCH_SITE = "https://pytorch.org/get-started/locally"
+_DRIVER_SITE = "https://www.nvidia.com/drivers"
+_NVIDIA, _DISPLAY_CLASS = "0x10de", "0x03"
+_LITTLE_FREE = 0.7
+_GIB = 2**30
+
+
+def device_findings(torch: dict[str, Any], reason: str) -> Iterator[Finding]:
+    """Yield findings about torch, the GPU and its driver.
+
+    torch: What `python -m modules.devices` printed. reason: Why it printed nothing, or "".
+    """
+    driver = _nvidia_smi()
+    if driver:
+        yield Finding("driver", f"{driver} (nvidia-smi)")
+    if reason:
+        yield problem(
+            "torch",
+            f"cannot be loaded: {reason}",
+            "Delete the folder .venv and run: python3 start-ui.py",
+        )
+        return
+    built = f"built for CUDA {torch['cuda']}" if torch["cuda"] else "built for the CPU only"
+    yield Finding("torch", f"{torch['torch']}, {built}, {torch['cpu']}")
+    for gpu in torch["gpus"]:
+        yield _judge_gpu(gpu)
+    if torch["warning"] and torch["gpus"]:
+        yield note("gpu", torch["warning"], f"Install another torch: {_TORCH_SITE}")
+    if not torch["gpus"]:
+        yield explain_missing_gpu(
+            torch,
+            driver,
+            has_card=bool(driver) or _has_nvidia_card(),
+            visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
+        )
+
+
+def _judge_gpu(gpu: dict[str, Any]) -> Finding:
+    free, total = gpu["free"] / _GIB, gpu["total"] / _GIB
+    formats = "bf16, fp16" if gpu["bf16"] else "fp16, no bf16 (hardware.precision: use fp16)"
+    text = f"{gpu['name']}, {total:.1f} GiB, {free:.1f} free, compute {gpu['compute']}, {formats}"
+    area = f"gpu {gpu['index']}"
+    if free < _LITTLE_FREE * total:
+        return note(area, text, "Other programs use its memory. Close them before training.")
+    return Finding(area, text)
+
+
+def explain_missing_gpu(
+    torch: dict[str, Any], driver: str, *, has_card: bool, visible: str | None
+) -> Finding:
+    """Return why torch uses no GPU, with the remedy.
+
+    driver: What nvidia-smi says; "" without it. visible: CUDA_VISIBLE_DEVICES.
+    """
+    if not has_card:
+        return note(
+            "gpu",
+            "no NVIDIA GPU was found; training runs on the CPU",
+            "This is some fifty times slower. GPUs of AMD, Intel and Apple are not supported.",
+        )
+    if not torch["cuda"]:
+        return problem(
+            "gpu",
+            "there is an NVIDIA GPU, but this torch is built for the CPU only",
+            f"Install torch with CUDA into .venv: {_TORCH_SITE}",
+        )
+    if visible is not None and visible.strip() in ("", "-1"):
+        return problem(
+            "gpu",
+            f'CUDA_VISIBLE_DEVICES is "{visible}", which hides the GPU',
+            "Remove this environment variable, or set it to 0.",
+        )
+    why = torch["warning"] or "torch gives no reason"
+    if not driver:
+        return problem(
+            "gpu",
+            f"there is an NVIDIA GPU, but its driver does not answer ({why})",
+            f"Install NVIDIA's driver, restart the computer, and try nvidia-smi: {_DRIVER_SITE}",
+        )
+    if "too old" in why or "insufficient" in why:
+        return problem(
+            "gpu",
+            f"the driver is too old for CUDA {torch['cuda']} ({why})",
+            f"Update NVIDIA's driver and restart the computer: {_DRIVER_SITE}",
+        )
+    return problem(
+        "gpu",
+        f"torch cannot use the NVIDIA GPU ({why})",
+        "Restart the computer; after an update of the driver this is needed.",
+    )
+
+
+def _nvidia_smi() -> str:
+    """Return the GPUs and the driver as nvidia-smi names them; "" if it does not answer."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return ""
+    query = [program, "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return "; ".join(done.stdout.strip().splitlines()) if done.returncode == 0 else ""
+
+
+def _has_nvidia_card() -> bool:
+    """Return whether Linux lists an NVIDIA display device, with a driver or without."""
+    for device in Path("/sys/bus/pci/devices").glob("*"):
+        try:
+            vendor, kind = ((device / name).read_text() for name in ("vendor", "class"))
+        except OSError:
+            continue
+        if vendor.strip() == _NVIDIA and kind.startswith(_DISPLAY_CLASS):
+            return True
+    return False
