@@ -52,6 +52,7 @@ class Problem:
     severity: An "error" prevents the start; a "warning" is unusual but allowed.
     fix: The change that the window offers as a button; None if the user has to decide.
     choices: The alternatives that the window offers then.
+    line: The line of the config file; 0 if it is not there.
     """
 
     path: str
@@ -61,10 +62,12 @@ class Problem:
     severity: str = "error"
     fix: Fix | None = None
     choices: tuple[Fix, ...] = ()
+    line: int = 0
 
     def __str__(self) -> str:
         text = _join_sentences(self.what, self.expected, self.remedy)
-        return f"{self.path}: {text}" if self.path else text
+        line = f" (line {self.line})" if self.line else ""
+        return f"{self.path}{line}: {text}" if self.path else text
 
 
 def warning(

@@ -1,6 +1,8 @@
 """JSON: files written by people, with readable errors, and output for programs."""
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,19 +10,36 @@ from onetrainer.errors import UserError
 
 Document = dict[str, Any]
 
+MAX_DEPTH = 50
+"""Levels of a config, which has six; the functions that walk it call themselves."""
+MAX_BYTES = 16 << 20
+"""Size of a config, which has a few kB; with a thousand image folders 3 MB."""
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:\n]|[^\s{}\[\],:"]+')
+_MAX_DIGITS = 4300  # of an integer that Python converts
+
 
 def read_json(path: Path) -> Document:
     """Read a JSON file that holds one object.
 
-    Raises UserError if the file cannot be read, is not JSON or holds no object.
+    Raises UserError if the file cannot be read, is not JSON, holds no object or is too large.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:  # it may be a device, which has no size and no end
+            content = file.read(MAX_BYTES + 1)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UserError(
             f"{shortened(path)}: cannot be read ({reason})", "Expected a config", "Check the path."
         ) from error
+    if len(content) > MAX_BYTES:
+        raise UserError(
+            f"{shortened(path)}: this file is larger than {MAX_BYTES >> 20} MiB",
+            "Expected a config, which has a few kB",
+            "Choose another file.",
+        )
+    try:
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path}: this is not a text file", "Expected a JSON config", "Choose another file."
@@ -38,18 +57,48 @@ def read_json(path: Path) -> Document:
 def parse(text: str, *, source: str) -> object:
     """Parse a JSON text. Raises UserError with the line and column of the error."""
     try:
-        return json.loads(text, object_pairs_hook=_unique_keys)
+        document = json.loads(text, object_pairs_hook=_unique_keys)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise UserError(
             f"{source}: {place}: {error.msg}", "Expected valid JSON", "Correct it there."
         ) from error
     except RecursionError as error:
-        raise UserError(
-            f"{source}: the JSON is nested too deeply", "Expected a config", "Choose another file."
-        ) from error
+        raise _too_deep(source) from error
     except ValueError as error:  # a number with thousands of digits, or a duplicate key
-        raise UserError(f"{source}: {error}", "Expected a config", "Correct it there.") from error
+        raise UserError(
+            f"{source}: {_value_error(text)}", "Expected a config", "Correct it there."
+        ) from error
+    if _is_deep(document):
+        raise _too_deep(source)
+    return document
+
+
+def lines_of_keys(text: str) -> Iterator[tuple[tuple[str | int, ...], int]]:
+    """Yield every key and list entry of a valid JSON text, as its path, with its line."""
+    path: list[str | int] = []
+    line, is_value = 1, True
+    for found in _TOKEN.finditer(text):
+        token = found[0]
+        if token == "\n":
+            line += 1
+        elif token in "]}":
+            path.pop()
+        elif token == ",":
+            last = path[-1]
+            is_value = isinstance(last, int)
+            path[-1] = last + 1 if isinstance(last, int) else last
+        elif token == ":":
+            is_value = True
+        elif not is_value:
+            path[-1] = json.loads(token)
+            yield tuple(path), line
+        else:
+            if path and isinstance(path[-1], int):
+                yield tuple(path), line
+            if token in "{[":
+                path.append("" if token == "{" else 0)
+                is_value = token == "["
 
 
 def json_text(document: object) -> str:
@@ -66,7 +115,37 @@ def shortened(path: Path, most: int = 200) -> str:
 def _unique_keys(pairs: list[tuple[str, object]]) -> Document:
     document = dict(pairs)
     if len(document) < len(pairs):
-        names = [name for name, _ in pairs]
-        duplicate = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f'"{duplicate}" occurs twice')
+        raise ValueError("a key occurs twice")
     return document
+
+
+def _value_error(text: str) -> str:
+    """Return where a JSON text, valid otherwise, has a key twice or too long a number."""
+    first: dict[tuple[str | int, ...], int] = {}
+    for path, line in lines_of_keys(text):
+        if path in first:
+            return f'line {line}: "{path[-1]}" occurs twice, first in line {first[path]}'
+        first[path] = line
+    number = re.search(rf"\d{{{_MAX_DIGITS + 1},}}", text)
+    line = text.count("\n", 0, number.start()) + 1 if number else 0
+    return f"line {line}: a number of more than {_MAX_DIGITS} digits"
+
+
+def _is_deep(document: object) -> bool:
+    level = [document]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return bool(level)
+
+
+def _too_deep(source: str) -> UserError:
+    return UserError(
+        f"{source}: the JSON is nested more than {MAX_DEPTH} levels deep",
+        "Expected a config",
+        "Choose another file.",
+    )

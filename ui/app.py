@@ -8,7 +8,7 @@ from pathlib import Path
 import customtkinter
 
 from onetrainer.errors import UserError
-from onetrainer.presets.presets import locate
+from onetrainer.presets.find import locate
 from ui.actions.closing import Closing
 from ui.actions.keys import bind_keys
 from ui.actions.preset_actions import PresetActions

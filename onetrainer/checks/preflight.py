@@ -26,6 +26,7 @@ from onetrainer.model_files import (
 )
 from onetrainer.model_files.hub import cached_folder, is_hub_name
 from onetrainer.presets import presets
+from onetrainer.presets.lines import with_lines
 from onetrainer.rules.rules import check_rules
 
 ENOUGH_DISK = 1 << 30
@@ -39,6 +40,11 @@ def document_problems(document: Document, *, source: str) -> tuple[TrainConfig, 
     Invalid settings have their defaults in the config, so that the others can be checked: files,
     folders, and combinations of settings.
     """
+    config, problems = _document_problems(document, source=source)
+    return config, with_lines(problems, document, source=source)
+
+
+def _document_problems(document: Document, *, source: str) -> tuple[TrainConfig, list[Problem]]:
     try:
         config = presets.with_absolute_paths(presets.resolve(document, source=source))
         return config, all_problems(config)

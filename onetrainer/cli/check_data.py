@@ -16,6 +16,7 @@ from onetrainer.errors import UserError
 from onetrainer.images.findings import format_findings, printable, summary
 from onetrainer.images.image_index import ImageIndex
 from onetrainer.presets import presets
+from onetrainer.presets.find import expanded
 from onetrainer.run.run_folder import RunFolder
 
 
@@ -49,7 +50,7 @@ def _chosen(place: str, changes: list[str]) -> tuple[TrainConfig, bool]:
     Findings name files as the config names their folders: as given, or relative to the current
     folder.
     """
-    path = Path(presets.expanded(place))
+    path = Path(expanded(place))
     name = printable(str(path))
     if path.is_dir() and not RunFolder(path).is_run():
         try:

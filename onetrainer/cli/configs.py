@@ -12,7 +12,8 @@ from onetrainer.demo.write import write_demo
 from onetrainer.errors import EXIT_DONE, EXIT_USER, Problem, UserError
 from onetrainer.json_file import Document, json_text
 from onetrainer.presets.differences import differences
-from onetrainer.presets.presets import find_presets, load, resolve
+from onetrainer.presets.find import find_presets
+from onetrainer.presets.presets import load, resolve
 from onetrainer.trust import trusted_files
 from onetrainer.trust.function_file import absolute_spec, find_function
 

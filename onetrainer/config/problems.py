@@ -17,15 +17,21 @@ from onetrainer.errors import CORRECT, LEAVE_OUT, Problem
 _EXAMPLES: Mapping[str, str] = {"sampling.prompts": '[{"prompt": "a cat"}]'}
 """Example lists by their settings' paths."""
 _MAX_SUGGESTIONS = 3
+_MAX_PROBLEMS = 100  # each is compared with every setting, to suggest the one that was meant
 _VERY_SIMILAR = 0.85  # difflib ratio, of 1
 _INVALID_KEY = "[key]"  # that pydantic adds to the location
 _INVALID = re.compile("[\x00\ud800-\udfff]")
 
 
 def problems_of(error: ValidationError, root: type[BaseModel]) -> list[Problem]:
-    """Return one problem for each validation error, in the order of the file."""
+    """Return one problem for each of the first validation errors, in the order of the file."""
     known = {setting.path: setting for setting in settings(root)}
-    return [_problem(dict(item), root, known) for item in error.errors()]
+    errors = error.errors()
+    problems = [_problem(dict(item), root, known) for item in errors[:_MAX_PROBLEMS]]
+    if len(errors) > _MAX_PROBLEMS:
+        more = f"{len(errors) - _MAX_PROBLEMS} more problems like these"
+        problems.append(Problem("", more, "", "Correct these first."))
+    return problems
 
 
 def _problem(

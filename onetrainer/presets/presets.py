@@ -1,17 +1,14 @@
-"""Config files and presets: find, load, merge, validate and save them."""
+"""Config files and presets: load, merge, validate and save them."""
 
-import difflib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from onetrainer import ROOT
 from onetrainer.config.base.variants import KIND, selected_variants, with_default_variants
 from onetrainer.config.fields import Setting, is_available, setting_at, settings
 from onetrainer.config.migrate import migrate
@@ -20,75 +17,15 @@ from onetrainer.config.renamed import current_path
 from onetrainer.config.train import VERSION, TrainConfig
 from onetrainer.errors import ProblemsError, UserError
 from onetrainer.files.atomic import write_atomic
-from onetrainer.json_file import Document, parse, read_json, shortened
+from onetrainer.json_file import MAX_DEPTH, Document, parse, read_json
 from onetrainer.model_files.hub import is_hub_name
-from onetrainer.run.run_folder import RunFolder, cannot_write
-from onetrainer.run.user_folder import user_folder
+from onetrainer.presets.find import expanded, is_file, locate
+from onetrainer.run.run_folder import cannot_write
 from onetrainer.trust.function_file import absolute_spec
 
-BUILT_IN = ROOT / "configs" / "presets"
 # Keys of a preset file that are not settings.
 ABOUT = ("description", "extends")
-_MAX_NAME_LENGTH = 4096
-
-
-@dataclass(frozen=True)
-class Preset:
-    """A named config file. name: its path below its folder without the extension ("dogs/lora")."""
-
-    name: str
-    path: Path
-    description: str
-    origin: Literal["built in", "yours"]
-
-
-def find_presets() -> list[Preset]:
-    """Return the built-in presets, then the user's own, both sorted by name."""
-    custom = user_folder() / "presets"
-    return [*_presets_in(BUILT_IN, "built in"), *_presets_in(custom, "yours")]
-
-
-def locate(
-    name_or_path: str, *, may_be_run: bool = False, wanted: str = "a config file or a preset"
-) -> Path:
-    """Return the config file for a path or a preset's name.
-
-    Args:
-        name_or_path: The path or name.
-        may_be_run: Whether a run's folder stands for the config in it.
-        wanted: What is expected, for the error message.
-
-    Raises UserError: there is no such file or preset.
-    """
-    path = Path(expanded(name_or_path))
-    if _is_file(path):
-        return path
-    run = RunFolder(path)
-    if run.is_run():
-        if may_be_run:
-            return run.config
-        raise UserError(
-            f"{shortened(path)}: this is a run folder",
-            "Expected a config file or a preset",
-            f"Resume it with `onetrainer resume {shortened(path)}`, or name its"
-            f" {run.config.name} to start another run like it.",
-        )
-    presets = find_presets()
-    for preset in presets:
-        if preset.name == name_or_path:
-            return preset.path
-    is_folder = len(name_or_path) < _MAX_NAME_LENGTH and path.is_dir()
-    what = "this is a folder" if is_folder else "there is no such file or preset"
-    longer = [preset.name for preset in presets if preset.name.startswith(name_or_path)]
-    similar = difflib.get_close_matches(name_or_path, [preset.name for preset in presets], n=3)
-    suggestions = " or ".join(f'"{name}"' for name in similar)
-    raise UserError(
-        f"{shortened(Path(name_or_path))}: {what}",
-        f"Expected {wanted}" + (f"; presets: {', '.join(longer)}" if longer else ""),
-        f"Did you mean {suggestions}?"
-        if similar and not longer
-        else "Check the name; `onetrainer presets` lists them.",
-    )
+_MAX_PATH = 1000  # characters of a setting's path
 
 
 def load(
@@ -120,7 +57,7 @@ def load_document(path: Path, *, parents: tuple[Path, ...] = ()) -> Document:
             f'{path}: "extends" is {format_value(base)}', "Expected a preset's name", ""
         )
     sibling = path.parent / base
-    parent = sibling if _is_file(sibling) else locate(base)
+    parent = sibling if is_file(sibling) else locate(base)
     return _merge(load_document(parent, parents=(*parents, path.resolve())), document)
 
 
@@ -159,6 +96,12 @@ def with_overrides(document: Document, overrides: Iterable[str]) -> Document:
                 f"--set {text}: this is a property of the file, not a setting",
                 "Expected key.path=value, such as training.steps=500",
                 "Change it in the file.",
+            )
+        if path.count(".") >= MAX_DEPTH or len(path) > _MAX_PATH:
+            raise UserError(
+                f"--set {path[:60]}…: there is no such setting",
+                "Expected key.path=value, such as training.steps=500",
+                "Correct it.",
             )
         path = current_path(path.strip())
         values.append((path, _parsed_value(path, value)))
@@ -282,16 +225,6 @@ def save_preset(config: TrainConfig, path: Path, *, description: str = "") -> No
         raise cannot_write(path, error) from error
 
 
-def expanded(text: str) -> str:
-    """Return a path with `~` replaced by the home folder. Raises UserError for an unknown user."""
-    try:
-        return str(Path(text).expanduser())
-    except RuntimeError as error:
-        raise UserError(
-            f"{text}: there is no such user on this computer", "Expected a path", "Correct it."
-        ) from error
-
-
 def value_at(document: Mapping[str, Any], path: str) -> Any:
     """Return the value at a dotted path, numbers being list indexes; None if it is missing."""
     value: Any = document
@@ -377,24 +310,3 @@ def _parsed_value(path: str, text: str) -> Any:
         if isinstance(error.__cause__, json.JSONDecodeError):
             return text
         raise
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # the name is too long, or the folder is not accessible
-        return False
-
-
-def _presets_in(folder: Path, origin: Literal["built in", "yours"]) -> list[Preset]:
-    presets = []
-    for path in folder.rglob("*.json"):
-        try:
-            document = read_json(path)
-        except UserError:
-            description = "This file cannot be read as a preset."
-        else:
-            description = str(document.get("description", ""))
-        name = path.relative_to(folder).with_suffix("").as_posix()
-        presets.append(Preset(name, path, description, origin))
-    return sorted(presets, key=lambda preset: preset.name)

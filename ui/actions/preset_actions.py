@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from onetrainer.errors import ProblemsError, UserError
-from onetrainer.presets.presets import BUILT_IN, Preset
+from onetrainer.presets.find import BUILT_IN, Preset
 from onetrainer.run.user_folder import user_folder
 from ui.context import Context, Offer
 from ui.dialogs.dialogs import Choice, ask, ask_name, list_changes, show_error, show_problems

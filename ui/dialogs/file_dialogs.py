@@ -7,7 +7,7 @@ from tkinter import filedialog
 
 from onetrainer.errors import UserError
 from onetrainer.model_files.hub import is_hub_name
-from onetrainer.presets.presets import expanded
+from onetrainer.presets.find import expanded
 
 MODEL_FILES: tuple[str, ...] = ("*.safetensors", "*.ckpt", "*.pt", "*.pth", "*.bin")
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from onetrainer.presets.presets import Preset, find_presets
+from onetrainer.presets.find import Preset, find_presets
 from ui.context import Context
 from ui.dialogs.preset_menu import family_groups, menu_line, other_demos, own_presets
 

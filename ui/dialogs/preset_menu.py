@@ -8,7 +8,7 @@ from pathlib import Path
 from onetrainer.errors import UserError
 from onetrainer.families.registry import FAMILIES, FAMILY_LABELS
 from onetrainer.json_file import read_json
-from onetrainer.presets.presets import Preset
+from onetrainer.presets.find import Preset
 
 # Listed first in each family.
 RECOMMENDED = "lora"

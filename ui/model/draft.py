@@ -9,7 +9,8 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, ProblemsError
 from onetrainer.json_file import Document
 from onetrainer.presets import presets
-from onetrainer.presets.presets import Preset, value_at
+from onetrainer.presets.find import Preset
+from onetrainer.presets.presets import value_at
 from onetrainer.rules.rules import check_rules
 from onetrainer.run.user_folder import user_folder
 from ui.model import preset_fields

@@ -7,7 +7,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem
 from onetrainer.json_file import Document
 from onetrainer.presets import presets
-from onetrainer.presets.presets import Preset
+from onetrainer.presets.find import BUILT_IN, Preset
 from ui.model.preset_origin import PresetOrigin, run_folder_of, without_demo_value
 from ui.model.variants import (
     all_settings,
@@ -45,7 +45,7 @@ USER_SETTINGS = tuple(
 
 def is_built_in(path: Path) -> bool:
     """Return whether a config file is a built-in preset."""
-    return path.resolve().is_relative_to(presets.BUILT_IN)
+    return path.resolve().is_relative_to(BUILT_IN)
 
 
 def open_config(

@@ -1,9 +1,8 @@
 """What comes with the program starts without a warning."""
 
 from onetrainer.checks.preflight import document_problems
+from onetrainer.presets.find import BUILT_IN, find_presets
 from onetrainer.presets.presets import (
-    BUILT_IN,
-    find_presets,
     load_document,
     resolve,
     value_at,

@@ -49,7 +49,9 @@ def test_help_loads_nothing_but_argparse_and_no_command_loads_an_engine(config):
 def test_check_reports_every_problem_with_path_expectation_and_remedy(config, capsys):
     path = config({"training": {"steps": 0, "sed": 1}, "optimizer": {"lr": -1}})
     assert main(["check", path]) == 2
-    lines = dict(line.split(": ", 2)[1:] for line in capsys.readouterr().out.splitlines())
+    output = capsys.readouterr().out
+    assert output.count(" (line 1): ") == 3  # of what the file says
+    lines = dict(line.split(": ", 2)[1:] for line in output.replace(" (line 1)", "").splitlines())
     assert list(lines) == [
         "training.steps",
         "training.sed",
@@ -79,10 +81,21 @@ ODD_CONFIGS = {
     "long output": '{"output": {"folder": "' + "x" * 5000 + '"}}',
     "device": '{"data": {"cache_folder": "/proc/x"}}',
     "prompts": '{"sampling": {"prompts": ["a", 5, {"promt": "b"}]}}',
+    "deep": '{"a":' * 900 + "1" + "}" * 900,
+    "deep list": '{"a":' + "[" * 900 + "]" * 900 + "}",
     "itself": '{"extends": "config.json"}',
     "no folder": '{"model": {"path": "x"}, "output": {"folder": "runs"}}',
 }
-ODD_SETS = ("version=99", "extends=x", "a" * 5000, "sampling.prompts.9.seed=1", "=", "x.y.z=1")
+ODD_SETS = (
+    "version=99",
+    "extends=x",
+    "a" * 5000,
+    "sampling.prompts.9.seed=1",
+    "=",
+    "x.y.z=1",
+    "a." * 1000 + "a=1",
+)
+ODD_SETS += ("x=" + "[" * 900 + "]" * 900, f"sampling.prompts.{'9' * 5000}.seed=1")
 
 
 def test_odd_settings_are_refused_with_a_message_exit_code_2_and_no_trace(config, tmp_path, capsys):

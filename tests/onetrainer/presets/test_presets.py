@@ -10,6 +10,7 @@ from onetrainer.config.train import VERSION, TrainConfig
 from onetrainer.errors import ProblemsError, UserError
 from onetrainer.presets import presets
 from onetrainer.presets.differences import Difference, differences
+from onetrainer.presets.find import find_presets, locate
 from onetrainer.rules.rules import check_rules
 from onetrainer.run.run_folder import create_run
 from tests.each import each
@@ -26,7 +27,7 @@ def own_folder(tmp_path, monkeypatch):
 
 
 def test_every_built_in_preset_resolves():
-    found = presets.find_presets()
+    found = find_presets()
     assert {preset.name for preset in found} >= {"sd15/lora", "sd15/lora-low-memory"}
     for preset in found:
         assert preset.description
@@ -105,10 +106,10 @@ def test_an_override_that_another_variant_does_not_have_is_kept_and_refused():
 def test_the_folder_of_a_run_stands_for_its_config_where_that_is_meant(tmp_path):
     run = create_run(tmp_path, name="smiley", config={"training": {"steps": 7}})
     run.events.write_text("")
-    found = presets.locate(str(run.path), may_be_run=True)
+    found = locate(str(run.path), may_be_run=True)
     assert presets.load_document(found)["training"] == {"steps": 7}
     with pytest.raises(UserError, match="a run folder") as caught:
-        presets.locate(str(run.path))
+        locate(str(run.path))
     assert "onetrainer resume" in caught.value.remedy
 
 
@@ -169,7 +170,7 @@ def test_a_image_chosen_as_config_is_refused(tmp_path):
 )
 def test_an_unknown_name_leads_to_the_presets(name, words):
     with pytest.raises(UserError, match=name) as caught:
-        presets.locate(name)
+        locate(name)
     assert words in f"{caught.value.expected} {caught.value.remedy}"
 
 

@@ -6,10 +6,7 @@ from unittest.mock import Mock
 import pytest
 
 from onetrainer.demo.write import write_demo
-from onetrainer.presets.presets import (
-    BUILT_IN,
-    find_presets,
-)
+from onetrainer.presets.find import BUILT_IN, find_presets
 from onetrainer.run.user_folder import user_folder
 from ui.dialogs.preset_list import PresetMenu
 from ui.dialogs.preset_menu import (

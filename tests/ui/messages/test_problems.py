@@ -4,7 +4,7 @@ from pathlib import Path
 
 from onetrainer.concepts.concepts import ConceptSettings, concepts_of
 from onetrainer.errors import Fix, Problem
-from onetrainer.presets.presets import BUILT_IN
+from onetrainer.presets.find import BUILT_IN
 from onetrainer.run.events import Sample, Stopped
 from onetrainer.run.history import RunSummary
 from onetrainer.run.run_folder import create_run

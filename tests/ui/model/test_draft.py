@@ -6,7 +6,8 @@ from onetrainer.config.data.concept import Concept
 from onetrainer.config.train import TrainConfig
 from onetrainer.demo.write import write_demo
 from onetrainer.errors import Problem, UserError
-from onetrainer.presets.presets import BUILT_IN, find_presets, load_document, resolve
+from onetrainer.presets.find import BUILT_IN, find_presets
+from onetrainer.presets.presets import load_document, resolve
 from onetrainer.run.run_folder import create_run
 from tests.ui.project import errors_of
 from ui.model.draft import PENDING, Draft

@@ -5,7 +5,8 @@ import json
 from onetrainer.config.data.concept import Concept
 from onetrainer.config.train import TrainConfig
 from onetrainer.demo.write import write_demo
-from onetrainer.presets.presets import BUILT_IN, load_document, resolve
+from onetrainer.presets.find import BUILT_IN
+from onetrainer.presets.presets import load_document, resolve
 from onetrainer.run.run_folder import create_run
 from ui.model.draft import Draft
 

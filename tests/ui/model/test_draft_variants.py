@@ -4,7 +4,7 @@ import json
 
 from onetrainer.config.optimizers.momentum import Lion
 from onetrainer.errors import Fix
-from onetrainer.presets.presets import BUILT_IN
+from onetrainer.presets.find import BUILT_IN
 from tests.ui.project import errors_of, write_project
 from ui.model.draft import Draft
 

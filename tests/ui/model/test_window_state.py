@@ -1,4 +1,4 @@
-from onetrainer.presets.presets import BUILT_IN
+from onetrainer.presets.find import BUILT_IN
 from ui.model.draft import Draft
 from ui.model.window_state import WindowState, read_state, state_file, write_state
 

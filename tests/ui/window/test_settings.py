@@ -5,7 +5,7 @@ import json
 from PIL import Image
 
 from onetrainer.config.fields import setting_at
-from onetrainer.presets.presets import BUILT_IN
+from onetrainer.presets.find import BUILT_IN
 from tests.ui.project import SDXL_PARTS, write_model
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onetrainer.errors import UserError, sentence
-from onetrainer.presets.presets import expanded
+from onetrainer.presets.find import expanded
 from ui.messages.problems import join_list
 from ui.progress.run_state import format_bytes
 

@@ -11,7 +11,7 @@ from onetrainer.config.data.concept import CaptionSource
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.errors import UserError
 from onetrainer.messages.formatting import counted
-from onetrainer.presets.presets import expanded
+from onetrainer.presets.find import expanded
 from onetrainer.rewards.prompts import prompts_of
 from ui.background.folder_summary import FolderSummary, summarize_folder
 from ui.background.threads import Latest
