@@ -15,7 +15,8 @@ from modules.optim.ema import Ema
 from modules.optim.freeze_schedule import FreezeSchedule
 from modules.optim.optimizer_state import OptimizerProgress
 from modules.optim.update import WeightUpdater
-from modules.training.checkpoints import CheckpointRecord, Checkpoints
+from modules.training.checkpoint_record import CheckpointRecord
+from modules.training.checkpoints import Checkpoints
 from modules.training.engine import Engine
 from onetrainer.config.optimizers.optimizer import Optimizer, missing_package
 from onetrainer.config.run.hardware import Precision

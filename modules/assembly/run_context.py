@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from modules.training.checkpoints import CheckpointRecord
+from modules.training.checkpoint_record import CheckpointRecord
 from modules.training.inbox import Inbox
 from onetrainer.config.train import TrainConfig
 from onetrainer.run.event_log import EventWriter

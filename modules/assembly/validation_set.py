@@ -9,7 +9,7 @@ from modules.assembly.run_context import Run
 from modules.data.batches import BatchSource, read_batch
 from modules.evaluation.validation import Grid, ValidationImages
 from modules.interfaces import Batch
-from modules.training.checkpoints import CheckpointRecord
+from modules.training.checkpoint_record import CheckpointRecord
 from onetrainer.concepts.concepts import has_masks
 from onetrainer.config.objectives.denoising import Denoising
 from onetrainer.config.objectives.mask import Mask

@@ -32,7 +32,7 @@ from modules.jobs.base_model import load_base, local_model, use_hardware
 from modules.memory.precision import choose_device
 from modules.memory.residency import Residency
 from modules.methods.model_source import ModelSource
-from modules.training.checkpoints import newest_record
+from modules.training.checkpoint_record import find_restore_point
 from modules.training.evaluate_task import export_best
 from modules.training.inbox import Inbox
 from modules.training.tensorboard import open_board
@@ -68,8 +68,7 @@ def train(folder: RunFolder) -> int:
             try:
                 return _start(folder, inbox, note)
             except EntryLost as lost:
-                last = newest_record(folder)
-                step = last.step if last else 0
+                step = max((step for step, _ in folder.complete_checkpoints()), default=0)
                 if step == last_lost_step:
                     raise  # it was encoded for this start, so it would be lost again
                 note, last_lost_step = f"{lost.what}; it was encoded again", step
@@ -89,7 +88,8 @@ def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
     # By which later changes are detected.
     digest = hashlib.sha256(config.model_dump_json().encode()).hexdigest()
     use_hardware(config.hardware)
-    last = newest_record(folder)
+    restore_point = find_restore_point(folder)
+    last = restore_point.record
     if last is not None and last.step > config.training.steps:
         raise UserError(
             f"training.steps: {config.training.steps} steps, but the run has made {last.step}",
@@ -116,8 +116,8 @@ def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
         device = choose_device(config.hardware.device)
         run = Run(folder, config, digest, versions, events, inbox, device, last, past_events)
         _report_start(run)
-        if note:
-            run.warn(note)
+        for text in (*restore_point.warnings, *([note] if note else [])):
+            run.warn(text)
         return _prepare_and_train(run)
 
 

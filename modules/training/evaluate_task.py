@@ -8,8 +8,9 @@ from typing import Protocol
 from modules.interfaces import Method
 from modules.training.inbox import Inbox
 from modules.training.tasks import SaveTask, TaskProgress, TaskStopped
+from onetrainer.run.checkpoint_files import DamagedCheckpoint
 from onetrainer.run.event_log import EventWriter
-from onetrainer.run.events import Event, Phase, PhaseName
+from onetrainer.run.events import Event, Phase, PhaseName, Warned
 from onetrainer.run.run_folder import RunFolder
 
 
@@ -131,7 +132,12 @@ def export_best(
     best = evaluation.best_step()
     if best is None or best >= step or not _has_checkpoint(save_task.folder, best):
         return []
-    save_task.restore_for_export(best)
+    try:
+        save_task.restore_for_export(best)
+    except DamagedCheckpoint as error:
+        text = f"the checkpoint of the best step, {best}, is damaged ({error}): its file is missing"
+        save_task.events.write(Warned(text))
+        return []
     return save_task.export(best, is_final=is_final, suffix="-best")
 
 

@@ -13,11 +13,13 @@ from modules.memory.residency import Enter
 from modules.optim.exported_weights import ExportedWeights
 from modules.sampling.image_files import Settings, save_image, thumbnail_of
 from modules.sampling.sampler import SamplingContexts, sample
-from modules.training.checkpoints import CheckpointRecord, Checkpoints, read_record
+from modules.training.checkpoint_record import CheckpointRecord, read_record
+from modules.training.checkpoints import Checkpoints
 from modules.training.engine import Engine
 from modules.training.inbox import Inbox
 from onetrainer.config.run.output import Output
 from onetrainer.config.run.sampling import Prompt, Sampling
+from onetrainer.run.checkpoint_files import verify
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Checkpoint, Phase, Sample
 from onetrainer.run.run_folder import RunFolder, cannot_write
@@ -240,7 +242,12 @@ class SaveTask:
         self.events.write(Checkpoint(step, path.relative_to(self.folder.path).as_posix()))
 
     def restore_for_export(self, step: int) -> None:
-        """Load an earlier checkpoint in order to export it; no training may follow."""
+        """Load an earlier checkpoint in order to export it; no training may follow.
+
+        Raises:
+            DamagedCheckpoint: Before anything is loaded.
+        """
+        verify(self.folder.checkpoint(step), step)
         self.checkpoints.restore(read_record(self.folder, step))
 
     def export(self, step: int, *, is_final: bool, suffix: str = "") -> list[Path]:

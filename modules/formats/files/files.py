@@ -4,7 +4,7 @@ import hashlib
 import json
 import shutil
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,8 +48,7 @@ def write_safetensors(
             space.
     """
     metadata = {**metadata, **UNKNOWN_HASHES} if hashes else metadata
-    # By dtype, widest first, then by name, as the library does: so every tensor is aligned.
-    ordered = dict(sorted(tensors.items(), key=lambda item: (-DTYPE_ORDER[item[1].dtype], item[0])))
+    ordered = _ordered(tensors)
     header = _header(ordered, metadata)
     refuse_folder(path)
     if not overwrite:
@@ -67,6 +66,16 @@ def write_safetensors(
         if hashes:
             file.seek(0)
             file.write(_header(ordered, {**metadata, **digests.hashes()}))
+
+
+def safetensors_pieces(
+    tensors: Mapping[str, Tensor | LazyTensor], metadata: Mapping[str, str]
+) -> Iterator[bytes | memoryview]:
+    """Yield the bytes of a safetensors file: its header, then one tensor after the other."""
+    ordered = _ordered(tensors)
+    yield _header(ordered, metadata)
+    for tensor in ordered.values():
+        yield _data(tensor)
 
 
 def byte_count(tensors: Mapping[str, Tensor | LazyTensor]) -> int:
@@ -137,6 +146,13 @@ class _Digests:
         self.position += len(data)
 
 
+def _ordered(
+    tensors: Mapping[str, Tensor | LazyTensor],
+) -> dict[str, Tensor | LazyTensor]:
+    """Order by dtype, widest first, then by name, as the library does: so each is aligned."""
+    return dict(sorted(tensors.items(), key=lambda item: (-DTYPE_ORDER[item[1].dtype], item[0])))
+
+
 def _header(tensors: Mapping[str, Tensor | LazyTensor], metadata: Mapping[str, str]) -> bytes:
     """Return length and table; their size depends on the metadata's size alone."""
     table: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))}
@@ -160,6 +176,7 @@ def _data(tensor: Tensor | LazyTensor) -> memoryview:
         assert (made.dtype, made.shape) == (tensor.dtype, tensor.shape)
         tensor = made
     flat = tensor.detach().cpu().contiguous().reshape(-1)
+    flat = flat.as_strided(flat.shape, (1,))  # a single element may have any stride
     return flat.view(torch.uint8).numpy().data
 
 

@@ -6,7 +6,8 @@ from diffusers.training_utils import EMAModel
 from torch import nn
 
 from modules.optim.ema import Ema
-from modules.training.checkpoints import EMA_FILE, newest_record
+from modules.training.checkpoint_record import find_restore_point
+from modules.training.checkpoints import EMA_FILE
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.run.run_folder import create_run
 from tests.each import each
@@ -117,7 +118,7 @@ def test_switched_on_later_it_begins_with_the_weights_and_says_so(tmp_path):
     folder = create_run(tmp_path, name="run", config={})
     Training(AdamW(lr=0.01)).run(0, 3).save(folder, 3)
     made = Training(AdamW(lr=0.01), ema=True, seed=1)
-    messages = made.checkpoints(folder).restore(newest_record(folder))
+    messages = made.checkpoints(folder).restore(find_restore_point(folder).record)
     assert "EMA" in messages[0]
     assert equal(made.ema.state_dict(), made.snapshot())
 
@@ -126,7 +127,7 @@ def test_switched_off_later_it_is_left_alone(tmp_path):
     folder = create_run(tmp_path, name="run", config={})
     Training(AdamW(lr=0.01), ema=True).run(0, 3).save(folder, 3)
     assert (folder.checkpoint(3) / EMA_FILE).is_file()
-    assert Training(AdamW()).checkpoints(folder).restore(newest_record(folder)) == []
+    assert Training(AdamW()).checkpoints(folder).restore(find_restore_point(folder).record) == []
 
 
 def test_an_ema_of_other_weights_is_refused():

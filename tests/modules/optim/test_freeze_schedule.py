@@ -5,7 +5,7 @@ import pytest
 from modules.interfaces import ParameterGroup
 from modules.optim.exported_weights import evaluation_form
 from modules.optim.freeze_schedule import FreezeSchedule
-from modules.training.checkpoints import newest_record
+from modules.training.checkpoint_record import find_restore_point
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.run.run_folder import create_run
 from tests.each import each
@@ -56,7 +56,7 @@ def test_it_has_stopped_right_after_a_resume(tmp_path, in_backward):
     whole.save(folder, 6)
     te = part(whole, "te")
     other = Training(AdamW(lr=0.01, weight_decay=0.5), **options, seed=1)
-    other.checkpoints(folder).restore(newest_record(folder))
+    other.checkpoints(folder).restore(find_restore_point(folder).record)
     other.run(6, 9)
     for step in range(6, 9):
         whole.step(step)
@@ -68,7 +68,7 @@ def test_a_resume_with_a_later_end_trains_it_again(tmp_path):
     folder = create_run(tmp_path, name="run", config={})
     Training(AdamW(lr=0.01), stop_after=(0, 4)).run(0, 6).save(folder, 6)
     other = Training(AdamW(lr=0.01), stop_after=(0, 8))
-    other.checkpoints(folder).restore(newest_record(folder))
+    other.checkpoints(folder).restore(find_restore_point(folder).record)
     te = part(other, "te")
     assert not equal(part(other.run(6, 7), "te"), te)
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from modules.optim.build import effective_lr
 from modules.optim.optimizer_state import OptimizerProgress
-from modules.training.checkpoints import newest_record
+from modules.training.checkpoint_record import find_restore_point
 from onetrainer.config.optimizers.adafactor import Adafactor, AdafactorRelative
 from onetrainer.config.optimizers.adam import AdamW, Sgd
 from onetrainer.config.optimizers.adaptive import Prodigy, ProdigyScheduleFree
@@ -28,7 +28,7 @@ def folder(tmp_path):
 def resumed(folder, section, **options):
     """A training that takes the newest checkpoint up, from other weights."""
     made = Training(section, **options, seed=1)
-    return made, made.checkpoints(folder).restore(newest_record(folder))
+    return made, made.checkpoints(folder).restore(find_restore_point(folder).record)
 
 
 ROUNDED = {"dtype": torch.bfloat16, "rounding_seed": 7}

@@ -1,0 +1,119 @@
+"""What a checkpoint records besides tensors, and which checkpoint a run continues from."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onetrainer.errors import UserError
+from onetrainer.run.checkpoint_files import (
+    DamagedCheckpoint,
+    damaged_checkpoints,
+    read_state,
+    set_aside,
+    verify,
+)
+from onetrainer.run.run_folder import STATE_FILE, RunFolder, cannot_write
+
+# Keys of state.json that were renamed with config version 6.
+_FORMER_KEYS = {"held_out": "validation"}
+
+
+@dataclass(frozen=True)
+class CheckpointRecord:
+    """Contents of state.json.
+
+    Attributes:
+        events_size: Bytes of events.jsonl that belong to the run up to here.
+        engine: The loss scale and its history; empty without one.
+        data_digest: Of the encoded images and captions in their order.
+        data_identity: Of the images and captions, independent of the encoders; "" of checkpoints
+            of earlier versions.
+        validation: Digest of the validation images, with the step since which they are held out; ""
+            without validation.
+    """
+
+    step: int
+    config_digest: str
+    events_size: int
+    versions: dict[str, str] = field(default_factory=dict)
+    engine: dict[str, Any] = field(default_factory=dict)
+    data_digest: str = ""
+    validation: str = ""
+    data_identity: str = ""
+
+    def __post_init__(self) -> None:
+        if type(self.step) is not int or type(self.events_size) is not int:
+            raise TypeError("step and events_size are whole numbers")
+
+
+@dataclass(frozen=True)
+class RestorePoint:
+    """What a run continues from.
+
+    Attributes:
+        record: Of the newest sound checkpoint; None for a new run.
+        warnings: One for each newer checkpoint, which is damaged.
+    """
+
+    record: CheckpointRecord | None
+    warnings: tuple[str, ...] = ()
+
+
+def find_restore_point(folder: RunFolder) -> RestorePoint:
+    """Find the newest sound checkpoint of a run, and set aside damaged newer ones.
+
+    Raises:
+        UserError: If all are damaged, or one was written by another version of this program.
+    """
+    damage: dict[Path, str] = {}
+    for step, path in reversed(folder.complete_checkpoints()):
+        try:
+            verify(path, step)
+        except DamagedCheckpoint as error:
+            damage[path] = str(error)
+        else:
+            record = read_record(folder, step)
+            return RestorePoint(record, tuple(_set_aside(damage, step)))
+    damage |= dict.fromkeys(damaged_checkpoints(folder.checkpoints), "found before")
+    if not damage:
+        return RestorePoint(None)
+    found = "; ".join(f"{path.name}: {what}" for path, what in damage.items())
+    raise UserError(
+        f"{folder.checkpoints}: every checkpoint of this run is damaged ({found})",
+        "Nothing was deleted, and the run does not begin again by itself",
+        "Restore one of these folders from a backup, or delete them all to train from step 0.",
+    )
+
+
+def _set_aside(damage: Mapping[Path, str], step: int) -> Iterator[str]:
+    """Rename damaged checkpoints; yield a warning about each. step: That is continued from."""
+    for path, what in damage.items():
+        try:
+            kept = set_aside(path)
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        yield (
+            f"the checkpoint {path.name} is damaged ({what}): the run goes on from step {step} and"
+            f" repeats what came after. The damaged one is kept as {kept.name}; delete it if you"
+            " do not need it"
+        )
+
+
+def read_record(folder: RunFolder, step: int) -> CheckpointRecord:
+    """Return the record of a step's complete checkpoint.
+
+    Raises:
+        DamagedCheckpoint: If the state file is not what was written.
+        UserError: If it was written by another version of this program.
+    """
+    path = folder.checkpoint(step) / STATE_FILE
+    document = read_state(path.parent, step)
+    try:
+        return CheckpointRecord(**{_FORMER_KEYS.get(key, key): document[key] for key in document})
+    except TypeError as error:
+        raise UserError(
+            f"{path}: cannot be read as a checkpoint's state",
+            "Expected a file of this version of the program",
+            f"Delete {path.parent.name} to continue from the checkpoint before it.",
+        ) from error

@@ -1,0 +1,106 @@
+"""The files of a checkpoint and their digests: which ones are as they were written.
+
+Of step-NNNNNN/ state.json is written last. It has the SHA-256 of every other file and of its own
+content. A damaged checkpoint is renamed once a sound one is found: so every reader, also of another
+version, leaves it out without reading it, and it neither counts as kept nor is deleted.
+"""
+
+import errno
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from onetrainer.errors import UserError
+from onetrainer.run.run_folder import STATE_FILE
+
+DAMAGED_SUFFIX = ".damaged"
+_FILES, _OWN = "files", "sha256"
+
+
+class DamagedCheckpoint(Exception):
+    """A checkpoint is not what was written; the message says which file, and what was found."""
+
+
+def state_content(state: Mapping[str, Any], digests: Mapping[str, str]) -> bytes:
+    """Return the content of a state file.
+
+    digests: Of the checkpoint's other files by their names.
+    """
+    document = {**state, _FILES: dict(digests)}
+    return json.dumps({**document, _OWN: _digest(document)}, indent=2).encode()
+
+
+def read_state(folder: Path, step: int) -> dict[str, Any]:
+    """Return the state of the checkpoint of a step.
+
+    Raises:
+        DamagedCheckpoint: If it is not what was written, or belongs to another step.
+    """
+    return _read(folder, step)[0]
+
+
+def verify(folder: Path, step: int) -> None:
+    """Check all files of the checkpoint of a step; those of earlier versions have no digests.
+
+    Raises:
+        DamagedCheckpoint: If one is missing or is not what was written.
+        UserError: If one may not be read.
+    """
+    for name, expected in _read(folder, step)[1].items():
+        try:
+            with (folder / name).open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise _unreadable(folder / name, error) from error
+        if found != expected:
+            raise DamagedCheckpoint(f"{name} is not what was written")
+
+
+def damaged_checkpoints(parent: Path) -> list[Path]:
+    """Return the folders that `set_aside` has renamed."""
+    return sorted(parent.glob(f"step-*{DAMAGED_SUFFIX}*"))
+
+
+def set_aside(folder: Path) -> Path:
+    """Rename a damaged checkpoint, and return its new path. Raises OSError."""
+    names = [folder.with_name(folder.name + DAMAGED_SUFFIX)]
+    while names[-1].exists():
+        names.append(folder.with_name(f"{folder.name}{DAMAGED_SUFFIX}-{len(names) + 1}"))
+    return folder.rename(names[-1])
+
+
+def _read(folder: Path, step: int) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return a state file's content and the digests in it; none from earlier versions."""
+    path = folder / STATE_FILE
+    try:
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except ValueError as error:
+        raise DamagedCheckpoint(f"{STATE_FILE} is no JSON") from error
+    if not isinstance(document, dict):
+        raise DamagedCheckpoint(f"{STATE_FILE} is no JSON object")
+    own = document.pop(_OWN, None)
+    if (own is not None or _FILES in document) and own != _digest(document):
+        raise DamagedCheckpoint(f"{STATE_FILE} is not what was written")
+    if document.get("step") != step:
+        raise DamagedCheckpoint(f"{STATE_FILE} is that of step {document.get('step')}")
+    return document, document.pop(_FILES, {})
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _unreadable(path: Path, error: OSError) -> Exception:
+    """Return damage for a file that is gone or cannot be read from the disk."""
+    reason = (error.strerror or str(error)).lower()
+    if error.errno in (errno.ENOENT, errno.EIO):
+        return DamagedCheckpoint(f"{path.name} cannot be read ({reason})")
+    return UserError(
+        f"{path}: cannot be read ({reason})",
+        "Expected a checkpoint's file that this program may read",
+        "Correct its permissions, or connect its disk again.",
+    )

@@ -1,0 +1,133 @@
+"""Damaged checkpoints: found, left out, and never the reason that a sound one is deleted."""
+
+import json
+import shutil
+
+import pytest
+
+from modules.training import checkpoints as checkpoints_module
+from modules.training.checkpoint_record import find_restore_point
+from onetrainer.config.optimizers.adam import AdamW
+from onetrainer.errors import UserError
+from onetrainer.run.checkpoint_files import DamagedCheckpoint, verify
+from onetrainer.run.run_folder import STATE_FILE, create_run
+from tests.stepping import Training, equal
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return create_run(tmp_path, name="run", config={})
+
+
+@pytest.fixture
+def made():
+    return Training(AdamW(), ema=True).run(0, 2)
+
+
+def flip(path, place, bit=0):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1 << bit
+    path.write_bytes(content)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.checkpoints.iterdir())
+
+
+def test_a_flipped_bit_in_any_file_is_found_and_the_older_checkpoint_used(made, folder):
+    made.save(folder, 1)
+    newest = made.save(folder, 2)
+    files = sorted(path.name for path in newest.iterdir())
+    assert len(files) == 5
+    for number, name in enumerate(files):
+        copy = shutil.copytree(newest, folder.path / "copy")
+        flip(newest / name, -7)
+        found = find_restore_point(folder)
+        assert found.record.step == 1, name
+        (warning,) = found.warnings
+        aside = "step-000002.damaged" + (f"-{number + 1}" if number else "")
+        for part in ("step-000002", name, "from step 1", aside):
+            assert part in warning
+        assert (folder.checkpoints / aside / name).is_file()
+        copy.rename(newest)
+    assert find_restore_point(folder).record.step == 2
+    made.checkpoints(folder).clean()
+    assert len(names(folder)) == 2 + len(files)
+
+
+def test_a_bit_of_the_state_file_counts_wherever_it_is(made, folder):
+    path = made.save(folder, 1) / STATE_FILE
+    whole = path.read_bytes()
+    verify(path.parent, 1)
+    for place in range(0, len(whole), 13):  # every byte would take seconds
+        flip(path, place, place % 8)
+        with pytest.raises(DamagedCheckpoint):
+            verify(path.parent, 1)
+        path.write_bytes(whole)
+
+
+def test_a_missing_file_and_the_state_of_another_step_are_damage(made, folder):
+    made.save(folder, 1)
+    made.checkpoints(folder)
+    (made.save(folder, 2) / "ema.safetensors").unlink()
+    shutil.copytree(folder.checkpoint(1), folder.checkpoint(9))
+    found = find_restore_point(folder)
+    assert found.record.step == 1
+    assert "state.json is that of step 1" in found.warnings[0]
+    assert "ema.safetensors cannot be read" in found.warnings[1]
+
+
+def test_where_all_are_damaged_nothing_is_renamed_and_no_run_begins_again(made, folder):
+    for step in (1, 2):
+        flip(made.save(folder, step) / "weights.safetensors", -1)
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"step-000002: weights.*step-000001: weights") as error:
+            find_restore_point(folder)
+        assert "step 0" in error.value.remedy
+        assert names(folder) == ["step-000001", "step-000002"]
+    made.save(folder, 1)
+    find_restore_point(folder)
+    shutil.rmtree(folder.checkpoint(1))
+    with pytest.raises(UserError, match=r"step-000002\.damaged"):
+        find_restore_point(folder)
+
+
+def test_damaged_ones_neither_count_as_kept_nor_are_deleted(made, folder):
+    made.save(folder, 1)
+    flip(made.save(folder, 2) / "optimizer.json", 0)
+    find_restore_point(folder)
+    for step in (2, 3, 4):
+        made.save(folder, step)
+    assert names(folder) == ["step-000002.damaged", "step-000003", "step-000004"]
+
+
+def test_what_a_disk_reads_back_is_checked_before_an_older_one_is_deleted(
+    made, folder, monkeypatch
+):
+    def write(path, pieces):
+        digest = original(path, pieces)
+        flip(path, -1)
+        return digest
+
+    original = checkpoints_module._write
+    made.save(folder, 1)
+    made.save(folder, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints_module, "_write", write)
+        with pytest.raises(UserError, match="something else than was written"):
+            made.save(folder, 3)
+    assert names(folder) == ["step-000001", "step-000002", "step-000003.damaged"]
+    made.save(folder, 3)
+    assert names(folder) == ["step-000002", "step-000003", "step-000003.damaged"]
+
+
+def test_a_checkpoint_of_an_earlier_version_has_no_digests_and_is_restored(made, folder):
+    state = made.save(folder, 2) / STATE_FILE
+    document = json.loads(state.read_text())
+    del document["files"], document["sha256"]
+    state.write_text(json.dumps(document))
+    found = find_restore_point(folder)
+    other = Training(AdamW(), ema=True)
+    other.checkpoints(folder).restore(found.record)
+    assert not found.warnings
+    assert equal(other.snapshot(), made.snapshot())
