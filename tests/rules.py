@@ -24,7 +24,7 @@ HOMES = {
 # ranks only, so that no two folders import each other.
 RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "onetrainer": (
-        ("errors", "seeds"),
+        ("errors", "redaction", "seeds"),
         ("families", "files"),
         ("config/base",),
         (

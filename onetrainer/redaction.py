@@ -1,0 +1,59 @@
+"""Removal of tokens, user names and home folders from texts that leave this computer."""
+
+import getpass
+import platform
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+_FORMS = (
+    r"(?<=://)()[^/\s\"'@]+(?=@)",  # https://user:token@host
+    r"(?i)([?&][\w-]*(?:token|key|auth|password|secret|signature|sig)=)[^&\s\"'#]+",
+    r"(?i)(\bbearer\s+)[\w.~+/=-]{8,}",
+    r"(\b[A-Z_]*(?:TOKEN|_KEY|SECRET|PASSWORD)[\"']?\s*[:=]\s*[\"']?)[^\s\"',;]{6,}",  # variables
+    r"()\b(?:hf|api_org|gh[pousr]|github_pat|glpat|sk)[_-][\w-]{8,}",
+)
+_TOKENS = tuple(map(re.compile, _FORMS))
+"""Each matches what precedes a secret, as a group that stays, and the secret."""
+_SEPARATOR = r"[\\/]+"  # also the doubled backslashes of JSON
+_END = r"(?=[\\/\s\"'“”)\]>:,;]|$)"
+_WORD = r"[^\\/\s\"'<>:,;]+"
+_HOMES = re.compile(
+    rf"((?:{_SEPARATOR}|^|(?<=[\s\"']))(?:home|Users|media){_SEPARATOR})"
+    rf"(?:{_WORD}(?: {_WORD}){{0,2}}(?=[\\/])|{_WORD})",  # names may hold spaces
+    re.IGNORECASE | re.MULTILINE,
+)
+_SHORTEST_NAME = 3
+
+
+def without_tokens(text: str) -> str:
+    """Return a text with access tokens and passwords replaced by `<token>`."""
+    for pattern in _TOKENS:
+        text = pattern.sub(r"\1<token>", text)
+    return text
+
+
+def redact(text: str) -> str:
+    """Return a text without tokens, home folders, and the names of users and this computer."""
+    text = without_tokens(text)
+    for pattern, replacement in _own_names():
+        text = pattern.sub(replacement, text)
+    return _HOMES.sub(r"\1<user>", text)
+
+
+def _own_names() -> Iterator[tuple[re.Pattern[str], str]]:
+    home = Path.home()
+    for place in {home, home.resolve()}:
+        parts = [re.escape(part.strip("\\/")) for part in place.parts]
+        if len(parts) > 1:  # not the root of a disk
+            yield re.compile(_SEPARATOR.join(parts) + _END, re.IGNORECASE | re.MULTILINE), "~"
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a user without a name, as in containers
+        user = ""
+    if len(user) >= _SHORTEST_NAME and user != "root":
+        pattern = rf"(?<=[\\/]){re.escape(user)}{_END}|\b{re.escape(user)}(?=@)"
+        yield re.compile(pattern, re.IGNORECASE | re.MULTILINE), "<user>"
+    computer = platform.node()
+    if len(computer) >= _SHORTEST_NAME and computer != "localhost":
+        yield re.compile(rf"\b{re.escape(computer)}\b", re.IGNORECASE), "<computer>"
