@@ -3,7 +3,9 @@
 import errno
 import glob
 import re
-from collections.abc import Callable, Iterable
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from huggingface_hub import HfApi, snapshot_download
@@ -52,7 +54,8 @@ def fetch(
         if names:
             chosen = [*map(glob.escape, _require_diffusers_model(name, names))]
             report(f"downloading {name}")
-            return Path(snapshot_download(name, revision=revision, allow_patterns=chosen))
+            with _ended_by_signals():
+                return Path(snapshot_download(name, revision=revision, allow_patterns=chosen))
         folder = snapshot_download(
             name, revision=revision, allow_patterns=[INDEX], local_files_only=True
         )
@@ -83,6 +86,27 @@ def choose_files(names: Iterable[str]) -> list[str]:
         half = [name for name, variant in weights.items() if variant and variant["name"] == HALF]
         chosen += [name for name in inside if name.endswith(".json")] + (default or half)
     return chosen
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let a signal that would raise KeyboardInterrupt end the process instead.
+
+    An exception would wait for the threads that download, for as long as their files take. What
+    they have written is continued by the next download.
+    """
+    numbers = [
+        number
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if signal.getsignal(number) is signal.default_int_handler
+    ]
+    for number in numbers:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.default_int_handler)
 
 
 def _files_in(names: Iterable[str], folder: str) -> list[str]:

@@ -2,7 +2,11 @@
 
 import errno
 import fnmatch
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import httpx2
 import pytest
@@ -232,3 +236,20 @@ def test_a_full_disk_is_reported(play, monkeypatch):
 def test_a_name_that_cannot_be_one_is_reported_by_the_library_itself():
     with pytest.raises(UserError, match="not a valid hub model name"):
         fetch("owner/..model--x")
+
+
+def test_a_job_that_downloads_ends_at_a_signal_and_not_with_its_last_file(play, monkeypatch):
+    def download(*_args, **_options):
+        with ThreadPoolExecutor() as pool:
+            pool.submit(Event().wait)
+            signal.raise_signal(signal.SIGTERM)
+
+    play([*SMALL, UNET])
+    monkeypatch.setattr(hub, "snapshot_download", download)
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as jobs do
+        signal.alarm(20)
+        fetch()
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
