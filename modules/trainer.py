@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from modules.training.engine import Engine
     from modules.training.inbox import Inbox
     from modules.training.reporter import Reporter
+    from onetrainer.run.commands import Leaving
 
 
 class Task(Protocol):
@@ -69,8 +70,8 @@ class Trainer:
     tasks: Sequence[Task]
     should_stop_early: Callable[[], bool] = lambda: False
 
-    def run(self) -> Literal["done", "stop", "pause"]:
-        """Train until the last step, early stopping, or a command to stop or pause."""
+    def run(self) -> "Literal['done'] | Leaving":
+        """Train until the last step, early stopping, or a command to end the run."""
         self.report.start_clock(self.state.step)
         while not (self._is_done() or self.inbox.is_leaving()):
             step = self.state.step
@@ -100,7 +101,8 @@ class Trainer:
             self.report.progress(step=self.state.step, epoch=epoch, lr=lr, losses=losses)
             self._run_due_tasks(self.state.step)
         self.report.flush()
-        return "done" if self._is_done() else self.inbox.leaving or "stop"
+        leaving = self.inbox.leaving
+        return "done" if self._is_done() and leaving != "discard" else leaving or "stop"
 
     def _is_done(self) -> bool:
         return self.state.step >= self.steps or self.should_stop_early()

@@ -13,17 +13,21 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from time import strftime, time
 from typing import Any, TextIO
 
+from modules.training.inbox import Inbox
+from modules.training.signals import pause_at_signals
 from onetrainer.config.base.section import Section
 from onetrainer.errors import EXIT_DONE, EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, UserError
 from onetrainer.model_files.hub import is_hub_name
-from onetrainer.run.event_log import EventWriter
-from onetrainer.run.events import Event, Failed, Finished, Report
+from onetrainer.run.commands import Leaving
+from onetrainer.run.event_log import EventWriter, rewind
+from onetrainer.run.events import Event, Failed, Finished, Report, Started, Stopped
 from onetrainer.run.run_folder import RunFolder, open_run
 from onetrainer.run.wire import encode_event
 
@@ -47,21 +51,23 @@ def main(arguments: list[str]) -> int:
 def _run(path: Path) -> int:
     try:
         folder = open_run(path)
-        with folder.locked():
-            return _train(folder)
+        leave = partial(os._exit, EXIT_STOPPED)
+        with folder.locked(), closing(Inbox(folder.commands, leave=leave)) as inbox:
+            pause_at_signals(inbox)
+            return _train(folder, inbox)
     except UserError as error:
         return _print_and_return(str(error), EXIT_USER)
 
 
-def _train(folder: RunFolder) -> int:
+def _train(folder: RunFolder, inbox: Inbox) -> int:
     _print_and_return(f"worker {os.getpid()} begins at {strftime('%Y-%m-%d %H:%M:%S')}", 0)
     try:
         names, is_offline = _model_names(_parse_object(_read(folder.config)))
         _set_environment(names, is_offline=is_offline)
-        with _importing():
+        with inbox.while_loading(partial(_report_early_end, folder)), _importing():
             from modules.jobs.train import train
 
-        return train(folder)
+        return train(folder, inbox)
     except UserError as error:
         _write(folder, _user_failure(error))
         return _print_and_return(str(error), EXIT_USER)  # last: also for readers of the log
@@ -74,6 +80,20 @@ def _train(folder: RunFolder) -> int:
     # Outside the except clause, where the error keeps everything on the device alive.
     _write(folder, _explain_out_of_memory(folder, failure) if is_out_of_memory else failure)
     return EXIT_PROGRAM
+
+
+def _report_early_end(folder: RunFolder, reason: Leaving) -> None:
+    """Report the end of a run whose engine was not loaded; what it was before stays."""
+    checkpoints = folder.complete_checkpoints()
+    step = checkpoints[-1][0] if checkpoints else 0
+    total = _section(_parse_object(_read(folder.config)), "training").get("steps", step)
+    # Its events are in a new file, by which readers know a new worker.
+    known = folder.events.read_bytes() if folder.events.exists() else b""
+    rewind(folder.events, known.rfind(b"\n") + 1)
+    events = EventWriter(folder.events)
+    events.write(Started(os.getpid(), step, total))
+    events.write(Stopped(step, reason))
+    events.close()
 
 
 def _explain_out_of_memory(folder: RunFolder, failure: Failed) -> Failed:
@@ -90,9 +110,6 @@ def _explain_out_of_memory(folder: RunFolder, failure: Failed) -> Failed:
 def _job(name: str) -> int:
     report = _reporter_to(_take_stdout())
     try:
-        # Also where the parent ignored Ctrl+C, as in the background of a shell.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.default_int_handler)
         text = sys.stdin.buffer.read().decode()
         settings = _parse_object(text)
         _set_environment([str(settings.get("base", ""))], is_offline=bool(settings.get("offline")))
@@ -118,6 +135,10 @@ def _run_job(name: str, text: str, report: Report) -> Finished:
         request = REQUESTS[name].model_validate_json(text)
         jobs = vars(import_module(f"modules.jobs.{name}"))
     job: Callable[[Section, Report], Finished] = jobs[name]
+    # Only now: until here SIGTERM ends the process at once, also in the middle of a library.
+    # SIGINT also where the parent ignored it, as in the background of a shell.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     return job(request, report)
 
 

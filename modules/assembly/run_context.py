@@ -7,8 +7,9 @@ import torch
 from modules.training.checkpoint_record import CheckpointRecord
 from modules.training.inbox import Inbox
 from onetrainer.config.train import TrainConfig
+from onetrainer.run.commands import Leaving
 from onetrainer.run.event_log import EventWriter
-from onetrainer.run.events import Event, Warned
+from onetrainer.run.events import Event, Stopped, Warned
 from onetrainer.run.run_folder import RunFolder
 
 
@@ -44,3 +45,7 @@ class Run:
         """Write a warning, once for all starts of the run."""
         if text not in self.past_warnings:
             self.events.write(Warned(text))
+
+    def report_stop(self, reason: Leaving) -> None:
+        """Report that the run ends before its first step. No event can follow."""
+        self.events.write_last(Stopped(self.first_step, reason))

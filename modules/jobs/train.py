@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from importlib import metadata as packages
 from pathlib import Path
+from typing import Literal
 
 import torch
 from pydantic_core import to_json
@@ -42,6 +43,7 @@ from onetrainer.json_file import read_json
 from onetrainer.messages.memory import checkpointing_label
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.presets.presets import resolve
+from onetrainer.run.commands import Leaving
 from onetrainer.run.event_log import EventWriter, read_all, rewind
 from onetrainer.run.events import Checkpoint, Finished, Phase, Sample, Started, Stopped
 from onetrainer.run.run_folder import RunFolder
@@ -56,14 +58,17 @@ _MAY_HAVE_TRAINED = (
 )
 
 
-def train(folder: RunFolder) -> int:
+def train(folder: RunFolder, inbox: Inbox | None = None) -> int:
     """Train a run folder's config from its newest checkpoint; return the exit code.
 
     If cache entries are lost during training, the run saves a checkpoint and restarts, which
     encodes them again, with the same results.
+
+    inbox: The worker's; None for one of its own.
     """
     note, last_lost_step = "", -1
-    with closing(Inbox(folder.commands)) as inbox:
+    with ExitStack() as stack:
+        inbox = inbox or stack.enter_context(closing(Inbox(folder.commands)))
         while True:
             try:
                 return _start(folder, inbox, note)
@@ -127,32 +132,34 @@ def _prepare_and_train(run: Run) -> int:
             f"training in {run.config.hardware.precision} on the CPU, which has no hardware"
             " support for it; fp32 (hardware.precision) is usually several times faster there"
         )
-    run, path = _locate_model(_resolve_checkpointing(run))
-    offload = offload_device_of(run.config.hardware.offload_device, run.device)
-    family, model = load_base(
-        run.config, path, run.events.write, device=run.device, components_device=offload
-    )
-    for note in quantize(run.config, family, device=run.device):
-        run.warn(note)
-    digests = encoder_digests_of(run, family)
-    # Before images are encoded, so that errors show early.
-    source = ModelSource.of(model)
-    attached = attach(with_start_files_copied(run.config, run.folder), family, source)
-    require_training_to_the_end(run.config, attached.method.parameter_groups())
-    for note in attached.notes:
-        run.warn(note)
-    rewards = load_rewards(run)
-    layers = manage(run.config, attached.family, device=run.device)
-    networks = None if rewards is None else rewards.networks
-    residency = residency_of(run.config, attached, layers, device=run.device, rewards=networks)
+    with run.inbox.while_loading(run.report_stop):
+        run, path = _locate_model(_resolve_checkpointing(run))
+        offload = offload_device_of(run.config.hardware.offload_device, run.device)
+        family, model = load_base(
+            run.config, path, run.events.write, device=run.device, components_device=offload
+        )
+        for note in quantize(run.config, family, device=run.device):
+            run.warn(note)
+        digests = encoder_digests_of(run, family)
+        # Before images are encoded, so that errors show early.
+        source = ModelSource.of(model)
+        attached = attach(with_start_files_copied(run.config, run.folder), family, source)
+        require_training_to_the_end(run.config, attached.method.parameter_groups())
+        for note in attached.notes:
+            run.warn(note)
+        rewards = load_rewards(run)
+        layers = manage(run.config, attached.family, device=run.device)
+        networks = None if rewards is None else rewards.networks
+        residency = residency_of(run.config, attached, layers, device=run.device, rewards=networks)
     try:
         with residency.phase("caching"):
             inputs = prepare_inputs(run, family, digests)
     except CachingStopped:
-        run.events.write(Stopped(run.first_step, run.inbox.leaving or "stop"))
+        run.report_stop(run.inbox.leaving or "stop")
         return EXIT_STOPPED
     with closing(inputs), residency.phase("training"):
-        assembled = assemble(run, attached, inputs, rewards, residency)
+        with run.inbox.while_loading(run.report_stop):
+            assembled = assemble(run, attached, inputs, rewards, residency)
         try:
             return _train_and_finish(run, assembled, inputs, residency)
         except EntryLost:
@@ -214,13 +221,16 @@ def _locate_model(run: Run) -> tuple[Run, Path]:
     return replace(run, versions=run.versions | {BASE_MODEL: f"{section.path}@{path.name}"}), path
 
 
-def _finish(run: Run, ending: str, assembled: Assembled, inputs: Inputs) -> int:
+def _finish(
+    run: Run, ending: Literal["done"] | Leaving, assembled: Assembled, inputs: Inputs
+) -> int:
     """Save, write the output files, and report the end; return the exit code."""
     step, tasks = assembled.trainer.state.step, assembled.tasks
     is_final = ending == "done"
-    _ensure_checkpoint(run, assembled)
-    if ending == "pause" or step == 0:
-        run.events.write(Stopped(step, "pause" if ending == "pause" else "stop"))
+    if ending != "discard":
+        _ensure_checkpoint(run, assembled)
+    if ending in ("pause", "discard") or step == 0:
+        run.events.write(Stopped(step, "stop" if ending == "done" else ending))
         return EXIT_STOPPED
     written, summary = tasks.save.export(step, is_final=is_final), inputs.summary()
     for evaluation in reversed([task.evaluation for task in tasks.evaluate]):

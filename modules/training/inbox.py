@@ -1,12 +1,14 @@
 """Commands to this worker, read from the run folder by a thread and obeyed between steps."""
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
 
-from onetrainer.run.commands import CommandName, decode_command
+from onetrainer.run.commands import CommandName, Leaving, decode_command
 
 POLL_SECONDS = 0.05
+_LEAVING: tuple[Leaving, ...] = ("discard", "stop", "pause")  # of several, the first counts
 
 
 class Inbox:
@@ -16,24 +18,29 @@ class Inbox:
     step on the CPU.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, leave: Callable[[], None] | None = None) -> None:
+        """Follow the file of commands.
+
+        leave: Ends the process; None if `while_loading` may not do that.
+        """
         self._path = path
+        self._leave = leave
+        self._report: Callable[[Leaving], None] | None = None
         self._received: set[CommandName] = set()
-        self._lock = threading.Lock()
+        # Reentrant: a signal may interrupt the main thread where it holds the lock.
+        self._lock = threading.RLock()
         self._done = threading.Event()
         # From the start of the file: the process that starts a worker empties it, and commands
         # sent while torch is loading count too.
-        self._offset = 0
+        self._offset, self._rest = 0, b""
         self._thread = threading.Thread(target=self._follow, name="commands", daemon=True)
         self._thread.start()
 
     @property
-    def leaving(self) -> Literal["stop", "pause"] | None:
+    def leaving(self) -> Leaving | None:
         """How the run is to end after the current step; None if it goes on."""
         with self._lock:
-            if "stop" in self._received:
-                return "stop"
-            return "pause" if "pause" in self._received else None
+            return next((name for name in _LEAVING if name in self._received), None)
 
     def is_leaving(self) -> bool:
         """Return whether the run is to end."""
@@ -44,6 +51,11 @@ class Inbox:
         with self._lock:
             return name in self._received
 
+    def put(self, name: CommandName) -> None:
+        """Receive a command from this process itself, also from a signal's handler."""
+        with self._lock:
+            self._received.add(name)
+
     def take(self, name: CommandName) -> bool:
         """Return whether a command was received, and remove it."""
         with self._lock:
@@ -51,21 +63,47 @@ class Inbox:
             self._received.discard(name)
             return was_received
 
+    @contextmanager
+    def while_loading(self, report: Callable[[Leaving], None]) -> Iterator[None]:
+        """End the process at once if the run is to end: libraries load and download for minutes.
+
+        Only for phases that write nothing a later start could stumble over.
+
+        Args:
+            report: Writes the last event.
+        """
+        with self._lock:
+            self._report = report
+        try:
+            yield
+        finally:
+            # Not before the thread has finished ending the process.
+            with self._lock:
+                self._report = None
+
     def close(self) -> None:
         """Stop the thread."""
         self._done.set()
         self._thread.join()
 
     def _follow(self) -> None:
-        rest = b""
         while not self._done.wait(POLL_SECONDS):
-            if not self._path.exists():
-                continue
-            with self._path.open("rb") as handle:
-                handle.seek(self._offset)
-                chunk = handle.read()
-            self._offset += len(chunk)
-            *lines, rest = (rest + chunk).split(b"\n")
-            commands = [decode_command(line.decode(errors="replace")) for line in lines]
+            commands = self._read() if self._path.exists() else []
             with self._lock:
                 self._received |= {command for command in commands if command}
+                reason = self.leaving
+                if reason is None or self._report is None or self._leave is None:
+                    continue
+                try:
+                    self._report(reason)
+                finally:
+                    self._leave()
+
+    def _read(self) -> list[CommandName | None]:
+        """Return the commands of the complete lines that were added since the last call."""
+        with self._path.open("rb") as handle:
+            handle.seek(self._offset)
+            chunk = handle.read()
+        self._offset += len(chunk)
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        return [decode_command(line.decode(errors="replace")) for line in lines]

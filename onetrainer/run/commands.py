@@ -1,13 +1,16 @@
 """Commands to a running worker, which obeys them between two steps, as lines of JSON.
 
-stop: save a checkpoint and the model file, then end. pause: save a checkpoint, then end. save: save
-a checkpoint and the model file, then continue. sample: generate the samples now.
+stop: save a checkpoint and the model file, then end. pause: save a checkpoint, then end. discard:
+end without saving anything. save: save a checkpoint and the model file, then continue. sample:
+generate the samples now.
 """
 
 import json
 from typing import Literal, get_args
 
-CommandName = Literal["stop", "pause", "save", "sample"]
+Leaving = Literal["stop", "pause", "discard"]
+"""Commands after which the run ends; it can be resumed from its newest checkpoint."""
+CommandName = Literal[Leaving, "save", "sample"]
 
 
 def encode_command(name: CommandName) -> str:

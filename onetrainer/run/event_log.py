@@ -1,6 +1,7 @@
 """The run's events.jsonl: appended by one worker, read by any number of windows."""
 
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +27,29 @@ class EventWriter:
     def __init__(self, path: Path, *, also: Callable[[Event], None] | None = None) -> None:
         self._path = path
         self._also = also
+        self._lock = threading.Lock()
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def write(self, event: Event) -> None:
         """Append one event. Raises UserError if the disk is full; no partial line is left."""
+        with self._lock:
+            self._append(event)
+
+    def write_last(self, event: Event) -> None:
+        """Append an event that none can follow: other threads that write wait for the exit."""
+        self._lock.acquire()
+        self._append(event)
+
+    @property
+    def size(self) -> int:
+        """The size of the file in bytes."""
+        return os.fstat(self._descriptor).st_size
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+    def _append(self, event: Event) -> None:
         line = encode_event(event, time=time()).encode()
         size = self.size
         try:
@@ -40,15 +60,6 @@ class EventWriter:
             raise cannot_write(self._path, error) from error
         if self._also is not None:
             self._also(event)
-
-    @property
-    def size(self) -> int:
-        """The size of the file in bytes."""
-        return os.fstat(self._descriptor).st_size
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._descriptor)
 
 
 def rewind(path: Path, size: int) -> None:

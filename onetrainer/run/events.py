@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from onetrainer.errors import EXIT_DONE, EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER
+from onetrainer.run.commands import Leaving
 
 PhaseName = Literal[
     "loading", "caching", "training", "validating", "evaluating", "sampling", "saving"
@@ -208,10 +209,13 @@ class Finished:
 
 @dataclass(frozen=True)
 class Stopped:
-    """The run ended early on request; it can be resumed from its checkpoint."""
+    """The run ended early on request; it can be resumed from its newest checkpoint.
+
+    step: Steps made; with the reason "discard", those since the newest checkpoint are lost.
+    """
 
     step: int
-    reason: Literal["stop", "pause"]
+    reason: Leaving
     outputs: list[str] = field(default_factory=list)
 
 

@@ -101,10 +101,10 @@ def forked_workers(monkeypatch) -> Iterator[None]:
 def at_a_moment(monkeypatch):
     """Works on a run folder until its worker ends, to which something happens; the exit code.
 
-    What it can be, `worker_at_a_moment` says. commands: what is asked for at once.
+    What it can be, `worker_at_a_moment` says. then: called with the run as soon as it is started.
     """
 
-    def work(moment, folder, *commands):
+    def work(moment, folder, then=None):
         what, steps = moment.split()
 
         def main(arguments: list[str]) -> int:
@@ -115,8 +115,8 @@ def at_a_moment(monkeypatch):
             patch.setattr(client, "subprocess", forking)
             run = client.start(folder)
         try:
-            for command in commands:
-                run.send(command)
+            if then is not None:
+                then(run)
             return run.wait(runs.DEADLINE)
         finally:
             forking.end()

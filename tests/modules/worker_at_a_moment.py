@@ -5,13 +5,17 @@ many steps, all of which are reported by then:
 
 - "kill 5": SIGKILL in the middle of the sixth step;
 - "kill-saving 4": SIGKILL while the checkpoint of the fourth is written, all but its last file;
-- "pause 1", "stop 1": asked for, and heard of, in the middle of the second step;
-- "hear 0": the model is loaded only once the worker has heard that it is to end.
+- "pause 1", "stop 1", "discard 1": asked for, and heard of, in the middle of the second step;
+- "log-out 1": what systemd sends at log-out, in the middle of the second step;
+- "load 0": loading the model takes longer than anybody waits;
+- "import 0": and so does loading the engine.
 """
 
 import os
 import signal
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
 from modules import worker
 from modules.jobs import base_model
@@ -59,8 +63,8 @@ def heard():
     """The worker's inbox, as a list that it is put into as soon as there is one."""
     inboxes, make = [], Inbox.__init__
 
-    def remember(self, path):
-        make(self, path)
+    def remember(self, *arguments, **named):
+        make(self, *arguments, **named)
         inboxes.append(self)
 
     Inbox.__init__ = remember
@@ -75,17 +79,30 @@ def main(folder: Path, what: str, steps: int) -> int:
             handle.write(encode_command(what))
         runs.wait_until(inboxes[0].is_leaving)
 
-    def load(*arguments, **named):
+    def log_out():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            os.kill(os.getpid(), number)
         runs.wait_until(inboxes[0].is_leaving)
-        return load_family(*arguments, **named)
+
+    def load(*_, **__):
+        (folder / "loading").touch()
+        Event().wait(runs.DEADLINE)
+
+    @contextmanager
+    def importing():
+        yield load()
 
     match what:
         case "kill":
             once_reported(steps, die)
         case "kill-saving":
             when_saving(steps, die)
-        case "hear":
-            load_family, base_model.load_family = base_model.load_family, load
+        case "load":
+            base_model.load_family = load
+        case "import":
+            worker._importing = importing
+        case "log-out":
+            once_reported(steps, log_out)
         case _:
             once_reported(steps, ask)
     return worker.main([str(folder)])

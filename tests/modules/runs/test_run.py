@@ -324,12 +324,6 @@ def test_a_stop_during_sampling_is_quick_and_resume_makes_the_rest(config, strai
     assert weights(folder) == weights(straight)
 
 
-def test_what_is_asked_while_the_worker_loads_counts(config, at_a_moment):
-    folder = runs.new_run(config, training={"steps": 10_000})
-    assert at_a_moment("hear 0", folder, "pause") == 3
-    assert reported(folder, Stopped)[0].step == 0
-
-
 def test_a_disk_that_fills_up_is_one_message(config, monkeypatch):
     folder = runs.new_run(config)
 
