@@ -92,13 +92,15 @@ class Trainer:
                 break
             del batch, loss  # frees the autograd graph before the optimizer step
             self.engine.clip_gradients()
-            self.engine.step()
+            check = self.engine.step()
             self.method.after_step()
             self.state.step += 1
             if self.ema is not None:
                 self.ema.update(self.state.step)
             epoch = self.batches.epoch_of(step)
-            self.report.progress(step=self.state.step, epoch=epoch, lr=lr, losses=losses)
+            self.report.progress(
+                step=self.state.step, epoch=epoch, lr=lr, losses=losses, check=check
+            )
             self._run_due_tasks(self.state.step)
         self.report.flush()
         leaving = self.inbox.leaving

@@ -13,7 +13,7 @@ from modules.memory.scaling import LossScale
 from modules.meta_device.device import DEVICE
 from modules.meta_device.meter import tensors_in
 from modules.optim.build import build_optimizer
-from modules.optim.clipping import clip
+from modules.optim.clipping import clip, gradient_norms, not_finite
 from modules.optim.exported_weights import enter_training_form
 from modules.optim.fused_backward import FusedBackward
 from onetrainer.config.optimizers.adam import PagedAdamW8bit
@@ -47,6 +47,9 @@ class StepMemory:
         with self._meter.assigning_to("ema"):
             self._ema = ema_of(config, groups)
         self._scale = LossScale() if config.hardware.precision == "fp16" else None
+        # On a GPU a step does not wait for the flag of a broken one: weights are copied meanwhile.
+        # The first step does, before it makes the optimizer's state.
+        self._is_flagged = stage.model.kind == "cuda"
         self._fused_backward: FusedBackward | None = None
         if uses_fused_backward(config):
             self._fused_backward = FusedBackward(self._updater, self._scale)
@@ -89,7 +92,7 @@ class StepMemory:
         self._update()
         self._meter.restart()
         self._updater.begin(1)
-        self._update()
+        self._update(is_flagged=self._is_flagged)
         move = dict(self._meter.peak)
         self._updater.optimizer.zero_grad(set_to_none=True)
         statistics = self._meter.alive().get("optimizer", 0)
@@ -101,25 +104,28 @@ class StepMemory:
         for step in range(2):
             self._meter.restart()
             self._updater.begin(step)
-            self._compute()
+            self._compute(is_flagged=self._is_flagged and step > 0)
             self._fused_backward.finish()
             self._assign_optimizer_state()
         return [dict(self._meter.peak)]
 
-    def _compute(self) -> None:
+    def _compute(self, *, is_flagged: bool = False) -> None:
         with autocast(DEVICE, self._stage.config.hardware.precision):
             loss = self._objective.loss(self._batch(), seed=0, step=0).value
+        if is_flagged and self._fused_backward is not None:
+            self._fused_backward.begin(loss.detach())
         (self._scale.scaled(loss) if self._scale else loss).backward()  # type: ignore[no-untyped-call] # torch's
 
-    def _update(self) -> None:
+    def _update(self, *, is_flagged: bool = False) -> None:
         """Step as `Engine.clip_gradients` and `Engine.step`, but keep the gradients."""
         gradients = [weight.grad for weight in self._weights if weight.grad is not None]
         with self._meter.assigning_to("optimizer"):
             if self._scale is not None:
                 self._scale.unscale(gradients)
+            norm = torch.linalg.vector_norm(gradient_norms(gradients))
             if self._stage.config.training.gradient_clipping > 0:
-                clip(gradients, self._stage.config.training.gradient_clipping)
-            self._updater.update_all()
+                clip(gradients, norm, self._stage.config.training.gradient_clipping)
+            self._updater.update_all(not_finite(norm) if is_flagged else None)
         self._assign_optimizer_state()
         for weight in self._weights:
             self._note_gradient(weight)

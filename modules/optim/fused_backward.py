@@ -14,7 +14,8 @@ from the normal one, which updates nothing at all:
 - The loss scale falls by as much, once.
 
 An overflow spreads to everything that the backward pass computes after it: as a rule most weights
-are unchanged, and those near the output may be updated.
+are unchanged, and those near the output may be updated. The same holds of a broken step in other
+precisions, whose gradients are NaN; nothing is read then, and counters in host memory may count it.
 """
 
 from threading import Lock
@@ -23,6 +24,8 @@ import torch
 from torch import Tensor, nn
 
 from modules.memory.scaling import LossScale
+from modules.memory.to_device import to_device
+from modules.optim.clipping import not_finite
 from modules.optim.snapshot import WeightSnapshot
 from modules.optim.update import WeightUpdater
 
@@ -41,11 +44,29 @@ class FusedBackward:
         self._scale = scale
         # Of this step: the snapshot of each updated weight, and whether its gradient overflowed.
         self._updated: list[tuple[WeightSnapshot, Tensor]] = []
+        self._loss: Tensor | None = None
+        # Of this step: the norm of each weight's gradient, (n,), by the device they are on.
+        self._norms: dict[torch.device, Tensor] = {}
+        self._numbers = {weight: number for number, weight in enumerate(updater.parameters)}
         # Hooks of weights on a GPU run in a thread of autograd's own, those of weights in host
         # memory in the thread that called backward; both narrow the optimizer's groups meanwhile.
         self._lock = Lock()
         for weight in updater.parameters:
             weight.register_post_accumulate_grad_hook(self._update)  # type: ignore[no-untyped-call] # torch's
+
+    def begin(self, loss: Tensor) -> None:
+        """Begin a step's backward pass, in which broken gradients update nothing.
+
+        loss: Scalar; if it is not finite, the whole step is broken.
+        """
+        self._loss, self._norms = loss, {}
+
+    def norms(self, device: torch.device) -> Tensor:
+        """Return the norms of this step's gradients, (n,), on a device; 0 for no gradient."""
+        total = torch.zeros(len(self._numbers), device=device)
+        for norms in self._norms.values():
+            total += to_device(norms, device)
+        return total
 
     def finish(self) -> bool:
         """End a step; return whether a gradient has overflowed. Reads once if scaled."""
@@ -73,14 +94,33 @@ class FusedBackward:
         assert isinstance(weight, nn.Parameter)
         with self._lock:
             if self._scale is None:
-                self._updater.update_one(weight)
+                self._updater.update_one(weight, self._broken(weight))
             else:
                 self._update_if_finite(weight, self._scale)
         weight.grad = None
 
+    def _broken(self, weight: nn.Parameter) -> Tensor | None:
+        """Return whether the step is broken for a weight, on its device: 1 or 0."""
+        if self._loss is None:
+            return None
+        norm = self._note_norm(weight)
+        # Elsewhere its gradient alone, for which nothing has to be copied.
+        return not_finite(norm + self._loss if norm.device == self._loss.device else norm)
+
+    def _note_norm(self, weight: nn.Parameter) -> Tensor:
+        """Keep and return the norm of a weight's gradient."""
+        assert weight.grad is not None
+        device = weight.grad.device
+        if device not in self._norms:
+            # One tensor for all, because each one takes at least 512 bytes on a GPU.
+            self._norms[device] = torch.zeros(len(self._numbers), device=device)
+        norm = self._norms[device][self._numbers[weight]]
+        return norm.copy_(torch.linalg.vector_norm(weight.grad))
+
     def _update_if_finite(self, weight: nn.Parameter, scale: LossScale) -> None:
         assert weight.grad is not None
         overflows = scale.unscale([weight.grad])
+        self._note_norm(weight)
         snapshot = WeightSnapshot.take(weight, self._updater.optimizer)
         self._updater.update_one(weight)
         snapshot.restore_where(overflows > 0)

@@ -1,14 +1,16 @@
 """Optimizer steps: all weights together, in chunks, or one by one."""
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from modules.optim.snapshot import WeightSnapshot
 from modules.optim.stochastic_rounding import in_float32, stochastic_rounding
 
+HOST = torch.device("cpu")
 EXTERNAL_KEYS = frozenset({"params", "lr", "base_lr", "initial_lr", "part"})
 """Keys of groups that no optimizer writes to: set at construction, and before steps."""
 MAX_FLOAT32_WEIGHTS = 1 << 26
@@ -56,20 +58,40 @@ class WeightUpdater:
         self._step = step
         self._before, self._after = {}, {}
 
-    def update_all(self) -> None:
-        """Update every weight that has a gradient."""
-        if self._seed is None or not self.updates_independently:
-            with self._rounding(self.parameters):
+    def update_all(self, broken: Tensor | None = None) -> None:
+        """Update every weight that has a gradient, unless the step is broken.
+
+        A broken step changes neither weights nor their state on the device. Counters in host memory
+        may count it: that is decided by optimizer and device alone, so results are reproducible.
+
+        broken: A float32 scalar, 1 if the step is broken, otherwise 0; None if it is known not to
+            be. It is read where reading costs nothing, or the step waits for the GPU anyway: on the
+            CPU, of weights in host memory, and of optimizers whose steps depend on all gradients.
+        """
+        if broken is not None and self._reads_first(self.parameters):
+            if broken.item():
+                return
+            broken = None
+        needs_chunks = self._seed is not None or not (broken is None or self._obeys_flags)
+        if not (needs_chunks and self.updates_independently):
+            with self._rounding(self.parameters), self._flagged(broken):
                 self.optimizer.step()
             return
-        # In chunks, so that not all weights are float32 at once.
+        # In chunks, so that not all weights are float32, or copied, at once.
         for index, group in enumerate(self.optimizer.param_groups):
             for chunk in chunked(group["params"]):
-                self._update(chunk, index)
+                self._update(chunk, index, broken)
 
-    def update_one(self, weight: nn.Parameter) -> None:
-        """Update a single weight; call `finish` after all of them."""
-        self._update([weight], self._groups[weight])
+    def update_one(self, weight: nn.Parameter, broken: Tensor | None = None) -> None:
+        """Update a single weight; call `finish` after all of them.
+
+        broken: As in `update_all`, on the weight's device.
+        """
+        if broken is not None and self._reads_first([weight]):
+            if broken.item():
+                return
+            broken = None
+        self._update([weight], self._groups[weight], broken)
 
     def finish(self) -> None:
         """Run the step of groups without an updated weight: some count their steps."""
@@ -100,12 +122,49 @@ class WeightUpdater:
         numbered = {self._numbers[weight]: weight for weight in weights}
         return stochastic_rounding(numbered, seed=self._seed, step=self._step)
 
-    def _update(self, weights: Sequence[nn.Parameter], index: int) -> None:
+    @property
+    def _obeys_flags(self) -> bool:
+        """Whether the optimizer's kernels skip a broken step themselves, given `found_inf`."""
+        groups = self.optimizer.param_groups
+        # Not SGD: if the first step is skipped, its momentum stays uninitialized memory.
+        is_adam = isinstance(self.optimizer, torch.optim.Adam)
+        return is_adam and all(group.get("fused") for group in groups)
+
+    def _reads_first(self, weights: Sequence[nn.Parameter]) -> bool:
+        """Return whether the flag of a broken step is read before weights are updated."""
+        if not self.updates_independently or any(w.device == HOST for w in weights):
+            return True
+        optimizer = self.optimizer
+        is_stateless = isinstance(optimizer, torch.optim.SGD) and not optimizer.defaults["momentum"]
+        if self._obeys_flags or is_stateless:
+            return False
+        # The first update creates a weight's state, which no snapshot can restore.
+        return any(w.grad is not None and not optimizer.state.get(w) for w in weights)
+
+    @contextmanager
+    def _flagged(self, broken: Tensor | None) -> Iterator[None]:
+        """Make kernels that obey flags skip a broken step; GradScaler does it by this name too."""
+        if broken is None or not self._obeys_flags:
+            yield
+            return
+        self.optimizer.found_inf = broken  # type: ignore[attr-defined] # torch's protocol
+        try:
+            yield
+        finally:
+            del self.optimizer.found_inf  # type: ignore[attr-defined] # as above
+
+    def _update(
+        self, weights: Sequence[nn.Parameter], index: int, broken: Tensor | None = None
+    ) -> None:
         """Run the optimizer's step as if a group had no weights but these.
 
         The group is looked up each time. Its counters are reset to those before the step for each
         call, and have counted once after the last.
         """
+        snapshots = []
+        if broken is not None and not self._obeys_flags:
+            updated = [weight for weight in weights if weight.grad is not None]
+            snapshots = [WeightSnapshot.take(weight, self.optimizer) for weight in updated]
         groups = self.optimizer.param_groups
         group, all_weights = groups[index], groups[index]["params"]
         before = self._before.setdefault(index, _values(group))
@@ -113,11 +172,15 @@ class WeightUpdater:
         group["params"] = list(weights)
         self.optimizer.param_groups = [group]
         try:
-            with self._rounding(weights):
+            with self._rounding(weights), self._flagged(broken):
                 self.optimizer.step()
         finally:
             group["params"] = all_weights
             self.optimizer.param_groups = groups
+        for snapshot in snapshots:
+            assert broken is not None
+            with torch.no_grad():
+                snapshot.restore_where(broken > 0)
         after = self._after.setdefault(index, _values(group))
         assert after == _values(group), "this optimizer does not update weights independently"
 

@@ -2,7 +2,8 @@
 
 Autocast is torch's own, because accelerate refuses fp16 on the CPU. The loss scale is ours, because
 torch's reads from the device in every step: here fp32 and bf16 never read from the device, and fp16
-reads once per step, whether its gradients have overflown.
+reads once per step, whether its gradients have overflown. A broken step, whose loss or gradient is
+not finite, updates nothing: that is decided on the device, and read later with the losses.
 """
 
 from collections.abc import Mapping
@@ -16,10 +17,11 @@ from torch import Tensor
 
 from modules.memory.precision import autocast
 from modules.memory.scaling import LossScale
-from modules.optim.clipping import clip
+from modules.optim.clipping import clip, gradient_norms
 from modules.optim.exported_weights import enter_training_form
 from modules.optim.freeze_schedule import FreezeSchedule
 from modules.optim.fused_backward import FusedBackward
+from modules.optim.step_check import StepCheck
 from modules.optim.update import WeightUpdater
 from onetrainer.config.run.hardware import Precision
 from onetrainer.errors import UserError
@@ -57,6 +59,8 @@ class Engine:
         self._clipping = gradient_clipping
         self._scale = LossScale() if precision == "fp16" else None
         self._overflow: Tensor | None = None
+        self._loss: Tensor | None = None
+        self._check: StepCheck | None = None
         self._overflows_in_a_row = 0
         self._fused_backward: FusedBackward | None = None
         self._microbatches = 0
@@ -82,44 +86,55 @@ class Engine:
         """
         self._freeze_schedule.apply(step)
         self._updater.begin(step)
-        self._microbatches = 0
+        self._microbatches, self._loss, self._check = 0, None, None
 
     def backward(self, loss: Tensor) -> None:
         """Add a microbatch's gradients to those of the step."""
         self._microbatches += 1
         assert self._microbatches == 1 or self._fused_backward is None
+        value = loss.detach()
+        self._loss = value if self._loss is None else self._loss + value
+        if self._fused_backward is not None:
+            self._fused_backward.begin(value)
         self._accelerator.backward(self._scale.scaled(loss) if self._scale else loss)
 
     def clip_gradients(self) -> None:
-        """Unscale the step's gradients (fp16) and clip their norm.
+        """Unscale the step's gradients (fp16), check them, and clip their norm.
 
-        Does nothing in a fused backward pass, which has freed each gradient by now.
+        A fused backward pass has unscaled, checked and freed each gradient by now.
         """
+        assert self._loss is not None, "backward comes first"
+        gradients: list[Tensor] = []
         if self._fused_backward is not None:
-            return
-        weights = self._updater.parameters
-        gradients = [weight.grad for weight in weights if weight.grad is not None]
-        self._overflow = self._scale.unscale(gradients) if self._scale else None
+            weights, norms = self._updater.parameters, self._fused_backward.norms(self.device)
+        else:
+            weights = [weight for weight in self._updater.parameters if weight.grad is not None]
+            gradients = [weight.grad for weight in weights if weight.grad is not None]
+            self._overflow = self._scale.unscale(gradients) if self._scale else None
+            norms = gradient_norms(gradients)
+        may_overflow = self._scale is not None
+        self._check = StepCheck.of(self._loss, norms, weights, may_overflow=may_overflow)
         if self._clipping > 0:
-            clip(gradients, self._clipping)
+            clip(gradients, self._check.norm, self._clipping)
 
-    def step(self) -> None:
-        """Update the weights and clear the gradients, after `clip_gradients`.
+    def step(self) -> StepCheck:
+        """Update the weights and clear the gradients, after `clip_gradients`; return the check.
 
-        With fp16 a step whose gradients overflow updates nothing and lowers the loss scale. In a
-        fused backward pass the weights are updated by now, except those with overflown gradients.
+        A broken step updates nothing. With fp16 neither does one whose gradients overflow, which
+        lowers the loss scale. In a fused backward pass the weights are updated by now, except those
+        whose own gradients are not finite.
 
         Raises:
             UserError: If the gradients overflow in too many steps in a row.
         """
+        assert self._check is not None, "clip_gradients comes first"
         if self._fused_backward is not None:
             has_overflown = self._fused_backward.finish()
         else:
-            assert self._scale is None or self._overflow is not None, "clip_gradients comes first"
             # The step's only read from the device, and only with fp16.
             has_overflown = self._overflow is not None and bool(self._overflow.item())
             if not has_overflown:
-                self._updater.update_all()
+                self._updater.update_all(self._check.broken)
             self._updater.optimizer.zero_grad(set_to_none=True)
             self._overflow = None
         if self._scale is not None:
@@ -131,6 +146,7 @@ class Engine:
                 "Such steps train nothing",
                 "Train in bf16 or fp32 (hardware.precision), or lower the learning rate.",
             )
+        return self._check
 
     def state_dict(self) -> dict[str, Any]:
         """Return what checkpoints store: the loss scale and its history; empty without one."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from modules.interfaces import ANCHOR, LAST_STEPS, REWARD, REWARD_PREFIX, Loss
 from modules.memory.to_device import read_numbers
+from modules.optim.step_check import StepCheck
 from onetrainer.config.run.hardware import Precision
 from onetrainer.metrics.messages import diverged
 from onetrainer.run.event_log import EventWriter
@@ -30,18 +31,24 @@ class _UnreadStep:
 
     Attributes:
         loss: Scalar, the mean over the step's images.
+        check: Whether the step is broken, and the gradient's norm.
         scores: (B,), per image, by name; on any device.
     """
 
     progress: Progress
     loss: Tensor
+    check: StepCheck
     lr: float | Tensor
     scores: dict[str, Tensor]
 
     def to_read(self) -> list[Tensor]:
-        """Return the scalars to read: loss, learning rate, mean and deviation of each score."""
+        """Return the scalars to read.
+
+        Loss, whether the step is broken, gradient norm, learning rate, and of each score its mean
+        and deviation.
+        """
         rate = self.lr if isinstance(self.lr, Tensor) else torch.tensor(self.lr, dtype=torch.double)
-        scalars = [self.loss, rate]
+        scalars = [self.loss, self.check.broken, self.check.norm, rate]
         for score in self.scores.values():
             values = score.float()
             # One image has no standard deviation.
@@ -81,7 +88,15 @@ class Reporter:
         self._times.clear()
         self._times.append(monotonic())
 
-    def progress(self, *, step: int, epoch: int, lr: float | Tensor, losses: list[Loss]) -> None:
+    def progress(
+        self,
+        *,
+        step: int,
+        epoch: int,
+        lr: float | Tensor,
+        losses: list[Loss],
+        check: StepCheck,
+    ) -> None:
         """Record a step.
 
         lr: Scalar, the learning rate of the step; on the device if the optimizer estimates it.
@@ -106,6 +121,7 @@ class Reporter:
             _UnreadStep(
                 progress,
                 torch.cat([loss.per_item for loss in losses]).mean(),
+                check,
                 lr,
                 {name: torch.cat(parts) for name, parts in scores.items()},
             )
@@ -118,7 +134,7 @@ class Reporter:
         """Read the losses from the device and write the events.
 
         Raises:
-            UserError: If a loss is not finite.
+            UserError: If a loss or a gradient is not finite.
         """
         if not self._pending:
             return
@@ -128,9 +144,10 @@ class Reporter:
         to_read = [item.to_read() for item in pending]
         read = iter(read_numbers([scalar for scalars in to_read for scalar in scalars]))
         for item, scalars in zip(pending, to_read, strict=True):
-            loss, rate, *scores = islice(read, len(scalars))
-            if not math.isfinite(loss):
-                what = f"the loss is {loss} in step {item.progress.step}"
+            loss, is_broken, norm, rate, *scores = islice(read, len(scalars))
+            if is_broken or not math.isfinite(loss):
+                part, value = ("gradient's norm", norm) if math.isfinite(loss) else ("loss", loss)
+                what = f"the {part} is {value} in step {item.progress.step}"
                 raise diverged(what, self._precision)
             if item.scores:
                 self._events.write(_rewarded(item, scores))

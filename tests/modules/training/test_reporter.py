@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from modules.interfaces import ANCHOR, LAST_STEPS, REWARD, REWARD_PREFIX, Loss
+from modules.optim.step_check import StepCheck
 from modules.training import reporter as metrics
 from modules.training.reporter import Reporter
 from onetrainer.run.event_log import EventWriter, read_all
@@ -32,12 +33,24 @@ def losses(device, *, on_host=()):
     ]
 
 
+def checked(device):
+    """The check of a step without fault, whose gradient's norm is 2."""
+    return StepCheck.of(
+        torch.zeros((), device=device),
+        torch.tensor([2.0], device=device),
+        (),
+        may_overflow=False,
+    )
+
+
 def reported(path, device, steps, **settings):
     events = EventWriter(path)
     reporter = Reporter(events, device=torch.device(device), total_steps=9)
     for step in range(1, steps + 1):
         lr = torch.tensor(0.25, device=device) if step % 2 else 1e-4
-        reporter.progress(step=step, epoch=0, lr=lr, losses=losses(device, **settings))
+        reporter.progress(
+            step=step, epoch=0, lr=lr, losses=losses(device, **settings), check=checked(device)
+        )
     reporter.flush()
     events.close()
     return read_all(path)
