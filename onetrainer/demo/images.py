@@ -8,42 +8,37 @@ import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from PIL import Image, ImageDraw
 
 Rgb = tuple[int, int, int]
 
-COLORS: Mapping[str, Rgb] = MappingProxyType(
-    {
-        "red": (222, 50, 54),
-        "orange": (244, 138, 36),
-        "yellow": (250, 208, 46),
-        "green": (52, 164, 84),
-        "blue": (44, 98, 216),
-        "purple": (134, 70, 196),
-        "pink": (240, 110, 172),
-        "white": (252, 252, 252),
-    }
-)
+COLORS: Mapping[str, Rgb] = {
+    "red": (222, 50, 54),
+    "orange": (244, 138, 36),
+    "yellow": (250, 208, 46),
+    "green": (52, 164, 84),
+    "blue": (44, 98, 216),
+    "purple": (134, 70, 196),
+    "pink": (240, 110, 172),
+    "white": (252, 252, 252),
+}
 """The fill of shapes."""
-BACKGROUNDS: Mapping[str, tuple[Rgb, Rgb]] = MappingProxyType(
-    {
-        "blue": ((154, 204, 250), (122, 180, 242)),
-        "green": ((178, 228, 166), (148, 210, 140)),
-        "yellow": ((254, 240, 172), (252, 228, 138)),
-        "pink": ((254, 214, 228), (250, 192, 212)),
-        "purple": ((214, 196, 244), (192, 170, 232)),
-        "white": ((250, 250, 250), (234, 236, 240)),
-        "gray": ((172, 176, 184), (144, 148, 158)),
-        "black": ((44, 46, 54), (24, 25, 31)),
-        "sunset": ((108, 70, 152), (250, 158, 96)),
-        "night": ((12, 16, 50), (58, 66, 132)),
-    }
-)
+BACKGROUNDS: Mapping[str, tuple[Rgb, Rgb]] = {
+    "blue": ((154, 204, 250), (122, 180, 242)),
+    "green": ((178, 228, 166), (148, 210, 140)),
+    "yellow": ((254, 240, 172), (252, 228, 138)),
+    "pink": ((254, 214, 228), (250, 192, 212)),
+    "purple": ((214, 196, 244), (192, 170, 232)),
+    "white": ((250, 250, 250), (234, 236, 240)),
+    "gray": ((172, 176, 184), (144, 148, 158)),
+    "black": ((44, 46, 54), (24, 25, 31)),
+    "sunset": ((108, 70, 152), (250, 158, 96)),
+    "night": ((12, 16, 50), (58, 66, 132)),
+}
 """Upper and lower tone; pale, so that a shape of the same color is visible."""
 SHAPES = ("circle", "square", "triangle", "diamond", "ring", "star", "heart", "cross")
-SIZES: Mapping[str, float] = MappingProxyType({"medium": 0.26, "small": 0.17, "big": 0.36})
+SIZES: Mapping[str, float] = {"medium": 0.26, "small": 0.17, "big": 0.36}
 """The radius of shapes as a fraction of the shorter side."""
 _FINER = 4  # masks are drawn four times as large and averaged: 16 levels on an edge look smooth
 _INK: Rgb = (44, 36, 48)  # eyes and mouth of a smiley: dark on every color
@@ -140,7 +135,7 @@ def draw(scene: Scene, width: int = 128, height: int = 128) -> Image.Image:
     mask = shape_mask(shape, x, y, radius, (width, height))
     paste_with_shadow(image, mask, COLORS[scene.color], drop=max(1, round(radius * 0.12)))
     if scene.shape == "smiley":
-        image.paste(_INK, mask=_face(image.size, x, y, radius))
+        image.paste(_INK, mask=shape_mask("face", x, y, radius, image.size))
     return image
 
 
@@ -160,7 +155,7 @@ def paste_with_shadow(image: Image.Image, mask: Image.Image, fill: Rgb, *, drop:
 
 
 def shape_mask(shape: str, x: float, y: float, radius: float, size: tuple[int, int]) -> Image.Image:
-    """Draw a shape around (x, y) as an antialiased "L" image: 255 inside, 0 outside."""
+    """Draw a shape, or a face, around (x, y) as an antialiased "L" image: 255 inside, 0 outside."""
     canvas = Image.new("L", (size[0] * _FINER, size[1] * _FINER))
     brush = ImageDraw.Draw(canvas)
     x, y, r = x * _FINER, y * _FINER, radius * _FINER
@@ -174,23 +169,16 @@ def shape_mask(shape: str, x: float, y: float, radius: float, size: tuple[int, i
             arm = r * 0.34
             brush.rectangle((x - r, y - arm, x + r, y + arm), fill=255)
             brush.rectangle((x - arm, y - r, x + arm, y + r), fill=255)
+        case "face":  # two tall eyes and a wide smile
+            # Bold, because an eye must cover more than one latent pixel of 8 x 8 pixels.
+            for eye in (x - 0.34 * r, x + 0.34 * r):
+                brush.ellipse(
+                    (eye - 0.16 * r, y - 0.55 * r, eye + 0.16 * r, y - 0.05 * r), fill=255
+                )
+            box = (x - 0.64 * r, y - 0.56 * r, x + 0.64 * r, y + 0.68 * r)
+            brush.arc(box, 15, 165, fill=255, width=round(0.2 * r))
         case _:
             brush.polygon([(x + r * dx, y + r * dy) for dx, dy in _OUTLINES[shape]], fill=255)
-    return canvas.reduce(_FINER)
-
-
-def _face(size: tuple[int, int], x: float, y: float, radius: float) -> Image.Image:
-    """Draw two tall eyes and a wide smile as an antialiased mask.
-
-    Bold, because an eye must cover more than one latent pixel of 8 x 8 pixels.
-    """
-    canvas = Image.new("L", (size[0] * _FINER, size[1] * _FINER))
-    brush = ImageDraw.Draw(canvas)
-    x, y, r = x * _FINER, y * _FINER, radius * _FINER
-    for eye in (x - 0.34 * r, x + 0.34 * r):
-        brush.ellipse((eye - 0.16 * r, y - 0.55 * r, eye + 0.16 * r, y - 0.05 * r), fill=255)
-    box = (x - 0.64 * r, y - 0.56 * r, x + 0.64 * r, y + 0.68 * r)
-    brush.arc(box, 15, 165, fill=255, width=round(0.2 * r))
     return canvas.reduce(_FINER)
 
 
@@ -222,12 +210,10 @@ def _heart() -> list[tuple[float, float]]:
 
 
 # Corners of polygons of about unit radius around (0, 0), y downward.
-_OUTLINES: Mapping[str, list[tuple[float, float]]] = MappingProxyType(
-    {
-        "square": [(-0.86, -0.86), (0.86, -0.86), (0.86, 0.86), (-0.86, 0.86)],
-        "triangle": [(0.0, -0.95), (1.0, 0.82), (-1.0, 0.82)],
-        "diamond": [(0.0, -1.0), (0.78, 0.0), (0.0, 1.0), (-0.78, 0.0)],
-        "star": _star(),
-        "heart": _heart(),
-    }
-)
+_OUTLINES: Mapping[str, list[tuple[float, float]]] = {
+    "square": [(-0.86, -0.86), (0.86, -0.86), (0.86, 0.86), (-0.86, 0.86)],
+    "triangle": [(0.0, -0.95), (1.0, 0.82), (-1.0, 0.82)],
+    "diamond": [(0.0, -1.0), (0.78, 0.0), (0.0, 1.0), (-0.78, 0.0)],
+    "star": _star(),
+    "heart": _heart(),
+}
