@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import MappingProxyType
 
 from pydantic.fields import FieldInfo
 
@@ -46,16 +45,14 @@ CONCEPT = "pictures"
 """Other trainers write the folder's name here, which is private."""
 
 # Features of kohya's trainer that this one lacks, as kohya's trainer writes them when off.
-_UNSUPPORTED: Mapping[str, object] = MappingProxyType(
-    {
-        "full_fp16": False,
-        "max_token_length": None,
-        "adaptive_noise_scale": None,
-        "scale_weight_norms": None,
-        "caption_dropout_every_n_epochs": 0,
-        "face_crop_aug_range": None,
-    }
-)
+_UNSUPPORTED: Mapping[str, object] = {
+    "full_fp16": False,
+    "max_token_length": None,
+    "adaptive_noise_scale": None,
+    "scale_weight_norms": None,
+    "caption_dropout_every_n_epochs": 0,
+    "face_crop_aug_range": None,
+}
 
 
 @dataclass(frozen=True)

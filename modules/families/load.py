@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -37,7 +36,7 @@ from onetrainer.model_files import (
     resolve_zero_snr,
 )
 
-NO_DTYPES: Mapping[str, torch.dtype] = MappingProxyType({})
+NO_DTYPES: Mapping[str, torch.dtype] = {}
 
 
 def load(

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -31,15 +30,13 @@ _EQUIVALENTS = {
     _aten._scaled_dot_product_flash_attention_for_cpu: _FLASH,
     _aten._scaled_dot_product_flash_attention_for_cpu_backward: _FLASH_BACKWARD,
 }
-_OPERATOR_KINDS: Mapping[Any, OperatorKind] = MappingProxyType(
-    {
-        _aten.convolution: "convolution",
-        _aten._convolution: "convolution",
-        _aten.convolution_backward: "convolution",
-        **dict.fromkeys(_EQUIVALENTS, "attention"),
-        **dict.fromkeys(_EQUIVALENTS.values(), "attention"),
-    }
-)
+_OPERATOR_KINDS: Mapping[Any, OperatorKind] = {
+    _aten.convolution: "convolution",
+    _aten._convolution: "convolution",
+    _aten.convolution_backward: "convolution",
+    **dict.fromkeys(_EQUIVALENTS, "attention"),
+    **dict.fromkeys(_EQUIVALENTS.values(), "attention"),
+}
 
 
 class Operation(NamedTuple):

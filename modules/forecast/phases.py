@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -33,7 +32,7 @@ from onetrainer.dataset.dataset import uses_images_only
 MemoryParts = Mapping[str, int]
 """Bytes by memory part."""
 ALL: frozenset[str] = frozenset(PHASES)
-NO_PHASES: Mapping[str, MemoryParts] = MappingProxyType({})
+NO_PHASES: Mapping[str, MemoryParts] = {}
 _SAMPLING: tuple[Phase, ...] = ("encoding", "sampling", "decoding")
 _WEIGHTS = frozenset({*WEIGHTS.values(), TEXT_ENCODERS})
 _CAPTION = "a"

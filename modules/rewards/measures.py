@@ -7,7 +7,6 @@ everywhere, also for uniform, black and white images.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal, Protocol
 
 import torch
@@ -17,15 +16,13 @@ from torch.nn import functional
 ColorName = Literal["warm", "cool", "red", "green", "blue"]
 LUMA = (0.299, 0.587, 0.114)  # of red, green, blue: ITU-R BT.601, as in JPEG
 # Of red, green, blue. Each sums to 0, so that gray has none of any color.
-_COLORS: Mapping[ColorName, tuple[float, float, float]] = MappingProxyType(
-    {
-        "warm": (1.0, 0.0, -1.0),
-        "cool": (-1.0, 0.0, 1.0),
-        "red": (1.0, -0.5, -0.5),
-        "green": (-0.5, 1.0, -0.5),
-        "blue": (-0.5, -0.5, 1.0),
-    }
-)
+_COLORS: Mapping[ColorName, tuple[float, float, float]] = {
+    "warm": (1.0, 0.0, -1.0),
+    "cool": (-1.0, 0.0, 1.0),
+    "red": (1.0, -0.5, -0.5),
+    "green": (-0.5, 1.0, -0.5),
+    "blue": (-0.5, -0.5, 1.0),
+}
 # Below a quarter of a level of 8 bits: there roots become parabolas, whose slope is finite.
 _SMOOTH = 1e-3
 _SIDE = 32  # layout and colors count, not the noise of single pixels

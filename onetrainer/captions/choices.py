@@ -4,14 +4,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 from typing import TypeAlias
 
 MAX_DEPTH = 10
 """Most levels of nested wildcards."""
 
 _WORDS = re.compile(r"[^{}|]+")
-_NO_FIELDS: Mapping[str, str] = MappingProxyType({})
+_NO_FIELDS: Mapping[str, str] = {}
 _REMEMBERED = 4096
 _SHOWN = 40  # characters
 

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from onetrainer.checks.item_checks import (
     caption_findings,
@@ -41,14 +40,12 @@ from onetrainer.images.findings import Finding, sort_findings
 from onetrainer.images.image_file import ImageError
 from onetrainer.images.image_index import ImageIndex
 
-_REMEDIES: Mapping[str, str] = MappingProxyType(
-    {
-        ", too ": "Crop it, use a larger one",  # small, or long
-        "cannot be read (": "Check its permissions and its disk",
-        "a link to nothing": "Restore the linked file",
-        "not an ordinary file": "Move it elsewhere",
-    }
-)
+_REMEDIES: Mapping[str, str] = {
+    ", too ": "Crop it, use a larger one",  # small, or long
+    "cannot be read (": "Check its permissions and its disk",
+    "a link to nothing": "Restore the linked file",
+    "not an ordinary file": "Move it elsewhere",
+}
 """Remedies for skipped images, by part of the reason."""
 
 

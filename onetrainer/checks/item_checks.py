@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.config.data.concept import CaptionSource
@@ -31,15 +30,13 @@ MIN_STRONG_DETAIL = 0.8
 MAX_WORDS = 75
 """Words and punctuation of a caption that fit one chunk of a text encoder: about one token each."""
 
-_WAYS: Mapping[CaptionSource, str] = MappingProxyType(
-    {
-        "files": "Add a .txt file of the same name",
-        "names": "Name the file after what it shows",
-        "folders": "Put it into a folder that is named after what it shows",
-        "text": "Write the caption for all images (caption_text)",
-        "list": "Add a line for it to the caption list (caption_list)",
-    }
-)
+_WAYS: Mapping[CaptionSource, str] = {
+    "files": "Add a .txt file of the same name",
+    "names": "Name the file after what it shows",
+    "folders": "Put it into a folder that is named after what it shows",
+    "text": "Write the caption for all images (caption_text)",
+    "list": "Add a line for it to the caption list (caption_list)",
+}
 """Ways to add a caption, by its source."""
 
 

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal
 
 from onetrainer.errors import sentence
@@ -18,24 +17,22 @@ MAX_LISTED = 20
 """Number of findings of a kind that are listed; JSON output contains all of them."""
 
 # Headings and severities of the kinds of findings, in order of severity.
-_KINDS: Mapping[str, tuple[str, Severity]] = MappingProxyType(
-    {
-        "unreadable": ("Unusable", "error"),
-        "leak": ("In training and validation", "error"),
-        "duplicate": ("Duplicate", "warning"),
-        "near-duplicate": ("Near-duplicate", "note"),
-        "too-small": ("Too small", "warning"),
-        "upscaled": ("Upscaled", "warning"),
-        "blurred": ("Blurred", "warning"),
-        "caption-missing": ("No caption", "warning"),
-        "caption-empty": ("Empty caption", "warning"),
-        "caption-long": ("Long caption", "note"),
-        "mask-missing": ("No mask", "note"),
-        "mask-shape": ("Mask with another aspect ratio", "warning"),
-        "orphan": ("Files without an image", "note"),
-    }
-)
-HEADLINES: Mapping[str, str] = MappingProxyType({kind: head for kind, (head, _) in _KINDS.items()})
+_KINDS: Mapping[str, tuple[str, Severity]] = {
+    "unreadable": ("Unusable", "error"),
+    "leak": ("In training and validation", "error"),
+    "duplicate": ("Duplicate", "warning"),
+    "near-duplicate": ("Near-duplicate", "note"),
+    "too-small": ("Too small", "warning"),
+    "upscaled": ("Upscaled", "warning"),
+    "blurred": ("Blurred", "warning"),
+    "caption-missing": ("No caption", "warning"),
+    "caption-empty": ("Empty caption", "warning"),
+    "caption-long": ("Long caption", "note"),
+    "mask-missing": ("No mask", "note"),
+    "mask-shape": ("Mask with another aspect ratio", "warning"),
+    "orphan": ("Files without an image", "note"),
+}
+HEADLINES: Mapping[str, str] = {kind: head for kind, (head, _) in _KINDS.items()}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Literal
 
 from onetrainer.config.base.section import Section, Ui
@@ -16,12 +15,10 @@ from onetrainer.tensor_files.table import PICKLE_SUFFIXES
 Precision = Literal["keep", "fp32", "fp16", "bf16"]
 ModelFormat = Literal["diffusers", "original"]
 
-MODEL_FORMATS: Mapping[ModelFormat, str] = MappingProxyType(
-    {
-        "diffusers": "a folder with a file for each component",
-        "original": "one .safetensors file in the original layout",
-    }
-)
+MODEL_FORMATS: Mapping[ModelFormat, str] = {
+    "diffusers": "a folder with a file for each component",
+    "original": "one .safetensors file in the original layout",
+}
 
 SUFFIX = ".safetensors"
 _PATHS, _COMMON = ("source", "target"), ("precision", "overwrite")

@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal
 
 from onetrainer.config.base.section import Section
@@ -25,15 +24,13 @@ from onetrainer.run.events import ENDINGS, Event, Failed, Finished, Stopped
 from onetrainer.run.wire import decode_event
 
 JobName = Literal["convert", "sample", "plan", "cache", "self_test"]
-REQUESTS: Mapping[str, type[Section]] = MappingProxyType(
-    {
-        "convert": ConvertRequest,
-        "sample": SampleRequest,
-        "plan": PlanRequest,
-        "cache": CacheRequest,
-        "self_test": SelfTestRequest,
-    }
-)
+REQUESTS: Mapping[str, type[Section]] = {
+    "convert": ConvertRequest,
+    "sample": SampleRequest,
+    "plan": PlanRequest,
+    "cache": CacheRequest,
+    "self_test": SelfTestRequest,
+}
 """What each job is asked for; the function of its name in `modules/jobs` takes it."""
 
 

@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -13,9 +12,13 @@ from onetrainer.config.fields import settings
 from onetrainer.config.problems import problems_of
 from onetrainer.errors import Problem, ProblemsError, UserError, sentence
 
-_METAVARS: Mapping[str, str] = MappingProxyType(
-    {"integer": "N", "number": "X", "text": "TEXT", "choice": "NAME", "list": "TEXT"}
-)
+_METAVARS: Mapping[str, str] = {
+    "integer": "N",
+    "number": "X",
+    "text": "TEXT",
+    "choice": "NAME",
+    "list": "TEXT",
+}
 
 Request = TypeVar("Request", bound=Section)
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from onetrainer.config.data.concept import Role
@@ -24,14 +23,12 @@ _LETTERS = 400
 """Longer captions are shortened; --json has them in full."""
 _DIGITS = 1000
 """Fractions are omitted from this number on."""
-_ROLES: Mapping[Role, str] = MappingProxyType(
-    {
-        "train": "training",
-        "validation": "validation",
-        "prior": "prior preservation",
-        "own_prediction": "prior preservation, own prediction",
-    }
-)
+_ROLES: Mapping[Role, str] = {
+    "train": "training",
+    "validation": "validation",
+    "prior": "prior preservation",
+    "own_prediction": "prior preservation, own prediction",
+}
 _NOT_IN_JSON = ("dataset", "full_step", "pixels")
 
 

@@ -1,20 +1,17 @@
 """Format estimated times."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400  # s
-_PARTS: Mapping[str, str] = MappingProxyType(
-    {
-        "sampling": "sampling without gradients",
-        "trained": "sampling with gradients",
-        "ordinary": "training on images",
-        "repeated": "recomputed by checkpointing",
-        "backward": "backward, each counted as two",
-        "anchor": "comparison with the base model",
-    }
-)
+_PARTS: Mapping[str, str] = {
+    "sampling": "sampling without gradients",
+    "trained": "sampling with gradients",
+    "ordinary": "training on images",
+    "repeated": "recomputed by checkpointing",
+    "backward": "backward, each counted as two",
+    "anchor": "comparison with the base model",
+}
 
 
 def format_duration(seconds: float) -> str:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from onetrainer.messages.durations import format_duration, time_lines
@@ -15,35 +14,29 @@ GB = 1 << 30
 SAFE_FRACTION = 0.9
 """Forecasts are accurate to a tenth: anything below this fraction of free memory will fit."""
 
-_PARTS: Mapping[str, str] = MappingProxyType(
-    {
-        "unet": "UNet",
-        "text_encoders": "text encoders",
-        "vae": "VAE",
-        "rewards": "rewards",
-        "adapters": "adapters and embeddings",
-        "gradients": "gradients",
-        "optimizer": "optimizer",
-        "ema": "EMA",
-        "activations": "activations",
-        "program": "the program itself",
-    }
-)
-_CHECKPOINTING: Mapping[str, str] = MappingProxyType(
-    {"off": "off", "selective": "selective", "block": "full"}
-)
-_PHASES: Mapping[str, str] = MappingProxyType(
-    {
-        "loading": "loading the model",
-        "caching": "caching images",
-        "training": "training",
-        "validation": "validation",
-        "encoding": "encoding prompts",
-        "sampling": "sampling",
-        "decoding": "decoding samples",
-        "saving": "saving",
-    }
-)
+_PARTS: Mapping[str, str] = {
+    "unet": "UNet",
+    "text_encoders": "text encoders",
+    "vae": "VAE",
+    "rewards": "rewards",
+    "adapters": "adapters and embeddings",
+    "gradients": "gradients",
+    "optimizer": "optimizer",
+    "ema": "EMA",
+    "activations": "activations",
+    "program": "the program itself",
+}
+_CHECKPOINTING: Mapping[str, str] = {"off": "off", "selective": "selective", "block": "full"}
+_PHASES: Mapping[str, str] = {
+    "loading": "loading the model",
+    "caching": "caching images",
+    "training": "training",
+    "validation": "validation",
+    "encoding": "encoding prompts",
+    "sampling": "sampling",
+    "decoding": "decoding samples",
+    "saving": "saving",
+}
 
 
 def component_label(part: str) -> str:

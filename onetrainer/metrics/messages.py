@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from onetrainer.config.run.hardware import Precision
 from onetrainer.errors import UserError
@@ -14,19 +13,17 @@ FEW_IMAGES = 4
 MAX_DRIFT = 0.4
 """Change of contrast and saturation, as a fraction of the base's, above which it is reported."""
 _NO_CHANGE = 5e-5  # as a fraction: less than two digits of a percent can show
-_LABELS: Mapping[str, str] = MappingProxyType(
-    {
-        "aesthetic": "the aesthetic score",
-        "clip": "the CLIP score",
-        "pickscore": "PickScore",
-        "hpsv2": "HPSv2",
-        "image_reward": "ImageReward",
-        "reference": "the similarity to the reference images",
-        "color": "the color",
-        "jpeg_size": "the JPEG score",
-        "function": "the score of your function",
-    }
-)
+_LABELS: Mapping[str, str] = {
+    "aesthetic": "the aesthetic score",
+    "clip": "the CLIP score",
+    "pickscore": "PickScore",
+    "hpsv2": "HPSv2",
+    "image_reward": "ImageReward",
+    "reference": "the similarity to the reference images",
+    "color": "the color",
+    "jpeg_size": "the JPEG score",
+    "function": "the score of your function",
+}
 _SIMILAR = {
     "diversity": "the images of one prompt",
     "variety": "the images of different prompts",

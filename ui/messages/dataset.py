@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from onetrainer.config.data.concept import Role
@@ -17,9 +16,12 @@ if TYPE_CHECKING:
 _MAX_CONCEPTS = 5
 _MAX_NAMED = 12
 _WHOLE_NUMBERS_FROM = 100
-_ROLES: Mapping[Role, str] = MappingProxyType(
-    {"train": "", "validation": "validation", "prior": "prior", "own_prediction": "prior"}
-)
+_ROLES: Mapping[Role, str] = {
+    "train": "",
+    "validation": "validation",
+    "prior": "prior",
+    "own_prediction": "prior",
+}
 _NEAR_DUPLICATES_NOTE = (
     "Near-duplicates are kept together in the validation split.",
     "They are not known yet, so the final split may differ.",

@@ -6,7 +6,6 @@ Source: Stability AI, "Model Metadata Standard Specification", version 1.0.1.
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
 from onetrainer.config.run.model import FamilyName
@@ -20,13 +19,9 @@ FileKind = Literal["model", "lora", "textual-inversion", "vae"]
 Layout = Literal["original", "diffusers"]
 
 # The code whose names the tensors have, by the short names that the specification suggests.
-IMPLEMENTATIONS: Mapping[Layout, str] = MappingProxyType(
-    {"original": "sgm", "diffusers": "diffusers"}
-)
+IMPLEMENTATIONS: Mapping[Layout, str] = {"original": "sgm", "diffusers": "diffusers"}
 
-_PREDICTIONS: Mapping[Prediction, str] = MappingProxyType(
-    {"epsilon": "epsilon", "v_prediction": "v", "flow": "flow"}
-)
+_PREDICTIONS: Mapping[Prediction, str] = {"epsilon": "epsilon", "v_prediction": "v", "flow": "flow"}
 
 
 @dataclass(frozen=True)

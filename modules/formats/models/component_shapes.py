@@ -4,7 +4,6 @@ import importlib
 import json
 from collections.abc import Mapping
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 
 from torch import Size, Tensor, nn
@@ -39,9 +38,7 @@ def shapes_of(component: ComponentSpec, config: Config) -> Mapping[str, Size]:
 @lru_cache(maxsize=32)  # building a UNet takes a second, even without weights
 def _shapes_of(component: ComponentSpec, config: str) -> Mapping[str, Size]:
     state: dict[str, Tensor] = build_empty(component, json.loads(config)).state_dict()
-    return MappingProxyType(
-        {canonical_name(component, name): tensor.shape for name, tensor in state.items()}
-    )
+    return {canonical_name(component, name): tensor.shape for name, tensor in state.items()}
 
 
 def canonical_name(component: ComponentSpec, name: str) -> str:

@@ -1,7 +1,6 @@
 """What every kind of adapter declares, and settings that several share."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -9,14 +8,12 @@ from pydantic import Field
 from onetrainer.config.base.section import Section, Ui
 
 AdapterTargets = Literal["attn", "attn-mlp", "full", "named"]
-TARGET_LABELS: Mapping[str, str] = MappingProxyType(
-    {
-        "attn": "attention",
-        "attn-mlp": "attention and feed-forward",
-        "full": "every layer",
-        "named": "only layers listed below",
-    }
-)
+TARGET_LABELS: Mapping[str, str] = {
+    "attn": "attention",
+    "attn-mlp": "attention and feed-forward",
+    "full": "every layer",
+    "named": "only layers listed below",
+}
 Targets = Annotated[
     AdapterTargets,
     Ui(

@@ -1,7 +1,6 @@
 """Settings of a reward: what an image is scored by."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -25,25 +24,23 @@ RewardName = Literal[
     "jpeg_size",
     "function",
 ]
-REWARD_LABELS: Mapping[str, str] = MappingProxyType(
-    {
-        "aesthetic": "LAION aesthetic score",
-        "clip": "CLIP: image and text",
-        "pickscore": "PickScore",
-        "hpsv2": "HPSv2",
-        "image_reward": "ImageReward",
-        "reference": "similarity to reference images",
-        "color": "color",
-        "brightness": "brightness",
-        "contrast": "contrast",
-        "saturation": "saturation",
-        "sharpness": "sharpness",
-        "symmetry": "left-right symmetry",
-        "compressibility": "compressibility (smooth)",
-        "jpeg_size": "size as JPEG (no gradient)",
-        "function": "custom function",
-    }
-)
+REWARD_LABELS: Mapping[str, str] = {
+    "aesthetic": "LAION aesthetic score",
+    "clip": "CLIP: image and text",
+    "pickscore": "PickScore",
+    "hpsv2": "HPSv2",
+    "image_reward": "ImageReward",
+    "reference": "similarity to reference images",
+    "color": "color",
+    "brightness": "brightness",
+    "contrast": "contrast",
+    "saturation": "saturation",
+    "sharpness": "sharpness",
+    "symmetry": "left-right symmetry",
+    "compressibility": "compressibility (smooth)",
+    "jpeg_size": "size as JPEG (no gradient)",
+    "function": "custom function",
+}
 NETWORKS: tuple[RewardName, ...] = ("aesthetic", "clip", "pickscore", "hpsv2", "image_reward")
 """Rewards computed by a network, whose weights come from files; so may those of "reference"."""
 READS_TEXT: tuple[RewardName, ...] = ("clip", "pickscore", "hpsv2", "image_reward")

@@ -1,7 +1,6 @@
 """Settings of the base model."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema
@@ -17,9 +16,11 @@ FamilyName = Annotated[
 PredictionChoice = Literal["auto", "epsilon", "v_prediction"]
 ZeroSnrChoice = Literal["auto", "on", "off"]
 
-PREDICTION_LABELS: Mapping[str, str] = MappingProxyType(
-    {"auto": "automatic", "epsilon": "epsilon", "v_prediction": "v-prediction"}
-)
+PREDICTION_LABELS: Mapping[str, str] = {
+    "auto": "automatic",
+    "epsilon": "epsilon",
+    "v_prediction": "v-prediction",
+}
 
 
 class Model(Section):

@@ -1,7 +1,6 @@
 """Settings of sample images."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -20,19 +19,17 @@ SamplerName = Literal[
     "unipc",
     "lcm",
 ]
-SAMPLER_LABELS: Mapping[str, str] = MappingProxyType(
-    {
-        "ddim": "DDIM",
-        "euler": "Euler",
-        "euler_a": "Euler a",
-        "dpmpp_2m": "DPM++ 2M",
-        "dpmpp_2m_karras": "DPM++ 2M Karras",
-        "dpmpp_2m_sde": "DPM++ 2M SDE",
-        "dpmpp_2m_sde_karras": "DPM++ 2M SDE Karras",
-        "unipc": "UniPC",
-        "lcm": "LCM",
-    }
-)
+SAMPLER_LABELS: Mapping[str, str] = {
+    "ddim": "DDIM",
+    "euler": "Euler",
+    "euler_a": "Euler a",
+    "dpmpp_2m": "DPM++ 2M",
+    "dpmpp_2m_karras": "DPM++ 2M Karras",
+    "dpmpp_2m_sde": "DPM++ 2M SDE",
+    "dpmpp_2m_sde_karras": "DPM++ 2M SDE Karras",
+    "unipc": "UniPC",
+    "lcm": "LCM",
+}
 
 
 class Prompt(Section):
