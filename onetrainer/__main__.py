@@ -111,8 +111,17 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
         {"left": _OTHER, "right": _OTHER},
     ),
     "schema": ("configs", "print the JSON Schema of a config", {}),
+    "report": (
+        "support",
+        "write an archive about a run, without private data, for a bug report",
+        {
+            "run_folder": {"type": Path, "help": "the run's folder"},
+            "--out": _value("FILE", "the archive (default: a new one in the folder)", type=Path),
+            "--with-samples": _flag("add prompts and the newest samples"),
+        },
+    ),
     "doctor": (
-        "doctor",
+        "support",
         "examine this computer, and train five steps on it",
         {
             "--device": _value(

@@ -126,7 +126,7 @@ def test_the_doctor_works_without_any_package():
 
 def test_the_doctors_code_tells_whether_something_is_wrong(monkeypatch, capsys):
     found = [Finding("python", "3.11")]
-    monkeypatch.setattr("onetrainer.cli.doctor.examine", lambda: iter(found))
+    monkeypatch.setattr("onetrainer.cli.support.examine", lambda: iter(found))
     assert main(["doctor", "--quick"]) == 0
     assert capsys.readouterr().out == "good     python: 3.11\n"
     found.append(Finding("gpu", "hidden", "problem", "Show it."))

@@ -1,4 +1,4 @@
-"""The command `onetrainer doctor`. Works if packages are missing."""
+"""The commands `doctor`, which works if packages are missing, and `report`."""
 
 import argparse
 import json
@@ -8,6 +8,11 @@ from collections.abc import Iterator
 from onetrainer.errors import EXIT_DONE, EXIT_USER
 from onetrainer.support.doctor import INSTALL, examine
 from onetrainer.support.findings import Finding, findings_document, problem
+
+WITHOUT_PRIVATE = (
+    "It holds no images, prompts, captions or weights; tokens, home folders and names of users are"
+    " replaced. --with-samples adds prompts and samples."
+)
 
 
 def doctor(options: argparse.Namespace) -> int:
@@ -22,6 +27,19 @@ def doctor(options: argparse.Namespace) -> int:
         document = findings_document(findings)
         sys.stdout.write(f"{json.dumps(document, indent=2, ensure_ascii=False)}\n")
     return EXIT_USER if any(finding.level == "problem" for finding in findings) else EXIT_DONE
+
+
+def report(options: argparse.Namespace) -> int:
+    """Write a report about a run and print what it holds."""
+    from onetrainer.support.report import write_report
+
+    written = write_report(
+        options.run_folder, examine(), out=options.out, with_samples=options.with_samples
+    )
+    lines = [f"The report is {written.path}", *(f"  {line}" for line in written.contents)]
+    private = "It holds prompts and samples." if options.with_samples else WITHOUT_PRIVATE
+    sys.stdout.write("\n".join([*lines, private]) + "\n")
+    return EXIT_DONE
 
 
 def _findings(options: argparse.Namespace) -> Iterator[Finding]:
