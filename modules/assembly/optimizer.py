@@ -30,12 +30,6 @@ def weight_updater_of(config: TrainConfig, optimizer: torch.optim.Optimizer) -> 
     )
 
 
-def uses_fused_backward(config: TrainConfig) -> bool:
-    """Return whether weights are updated during the backward pass."""
-    # Sections of optimizers that do not support it have no such setting.
-    return bool(getattr(config.optimizer, "fused_backward", False))
-
-
 def require_training_to_the_end(config: TrainConfig, groups: Sequence[ParameterGroup]) -> None:
     """Raise UserError if all weights are frozen before the run ends.
 

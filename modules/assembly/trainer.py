@@ -8,7 +8,7 @@ import torch
 from modules.assembly.inputs import Inputs
 from modules.assembly.metadata import ModelFacts, output_metadata
 from modules.assembly.method import Attached, objective_of
-from modules.assembly.optimizer import ema_of, uses_fused_backward, weight_updater_of
+from modules.assembly.optimizer import ema_of, weight_updater_of
 from modules.assembly.rewards import (
     LoadedRewards,
     LossSource,
@@ -148,7 +148,7 @@ def _optimization(
     if run.last is not None:
         for text in checkpoints.restore(run.last):
             run.warn(text)
-    if uses_fused_backward(config):
+    if config.optimizer.is_fused:
         engine.enable_fused_backward()
     method.train(True)
     exported = ExportedWeights(updater, ema, method.after_step)

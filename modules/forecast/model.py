@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from modules.assembly.method import Attached, attach, needs_base_predictions
-from modules.assembly.optimizer import uses_fused_backward
 from modules.assembly.placement import (
     components_of,
     manage,
@@ -156,7 +155,7 @@ def staged(model: Model, config: TrainConfig, *, bucket: Bucket) -> Iterator[Sta
 
 def is_same_model(config: TrainConfig, other: TrainConfig) -> bool:
     """Return whether two configs differ only in how steps are computed."""
-    if uses_fused_backward(config) or uses_fused_backward(other):
+    if config.optimizer.is_fused or other.optimizer.is_fused:
         return False  # its hooks cannot be removed from the weights
     return _model_settings(config) == _model_settings(other)
 

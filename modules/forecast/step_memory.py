@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from modules.assembly.optimizer import ema_of, uses_fused_backward, weight_updater_of
+from modules.assembly.optimizer import ema_of, weight_updater_of
 from modules.forecast.model import Stage
 from modules.interfaces import Microbatch, Objective
 from modules.memory.precision import autocast
@@ -51,7 +51,7 @@ class StepMemory:
         # The first step does, before it makes the optimizer's state.
         self._is_flagged = stage.model.kind == "cuda"
         self._fused_backward: FusedBackward | None = None
-        if uses_fused_backward(config):
+        if config.optimizer.is_fused:
             self._fused_backward = FusedBackward(self._updater, self._scale)
         method.train(True)
 

@@ -106,14 +106,9 @@ def _component_rates(section: Section, path: str) -> Iterator[tuple[str, float]]
                     yield from _component_rates(entry, f"{inner_path}.{key}")
 
 
-def is_fused(section: Section) -> bool:
-    """Return whether an optimizer updates weights within the backward pass."""
-    return bool(dict(section).get("fused_backward", False))
-
-
 def _gradient_problems(config: TrainConfig) -> Iterator[Problem]:
     section, training = config.optimizer, config.training
-    if not is_fused(section):
+    if not section.is_fused:
         if section.clips_itself and training.gradient_clipping > 0:
             yield warning(
                 "training.gradient_clipping",

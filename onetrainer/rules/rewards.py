@@ -19,7 +19,6 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.caption_caching import trains_text_encoder
 from onetrainer.errors import CHOOSE, Fix, Problem, warning
 from onetrainer.families.registry import FAMILY_LABELS, base_of, family_spec
-from onetrainer.rules.optimizer import is_fused
 
 MIN_VALIDATION_IMAGES = 4  # the mean of fewer says too little
 
@@ -247,7 +246,7 @@ def _evaluation_problems(section: AlignProp) -> Iterator[Problem]:
 
 
 def _memory_problems(config: TrainConfig, section: AlignProp) -> Iterator[Problem]:
-    if is_fused(config.optimizer):
+    if config.optimizer.is_fused:
         yield Problem(
             "optimizer.fused_backward",
             "a fused backward pass changes weights that other sampling steps still need for their"

@@ -19,7 +19,6 @@ import torch
 from modules.assembly.method import attach, objective_of
 from modules.assembly.optimizer import (
     ema_of,
-    uses_fused_backward,
     weight_updater_of,
 )
 from modules.assembly.placement import manage, residency_of, storage_dtypes
@@ -185,7 +184,7 @@ def train(config: TrainConfig, *, after_first_step, is_real: bool = False, at_en
             gradient_clipping=config.training.gradient_clipping,
         )
         ema = ema_of(config, groups)
-        if uses_fused_backward(config):
+        if config.optimizer.is_fused:
             engine.enable_fused_backward()
         method.train(True)
         for step in range(2):

@@ -15,7 +15,6 @@ from onetrainer.config.optimizers.shared import advanced
 _FoundRateDecay = Annotated[
     shared.WeightDecay, Field(description="Shrinks weights toward zero, scaled by the found rate.")
 ]
-_FirstGuess = Annotated[shared.Small, advanced("Initial D", "d0 first guess rate")]
 _Beta3OfRate = Annotated[
     float | None,
     Field(ge=0, lt=1),
@@ -74,15 +73,13 @@ class AdaptiveSection(OptimizerSection):
     lr: shared.Lr = 1.0
     """Multiplies the learning rate that is found. Leave it at 1."""
     weight_decay: _FoundRateDecay = 0.0
-    d0: _FirstGuess = 1e-6
-    """The initial estimate of the rate."""
+    d0: Annotated[shared.Small, advanced("Initial D", "d0 first guess rate")] = 1e-6
+    """The initial estimate of the rate. Raise it to 1e-5 if the rate does not grow."""
 
 
 class ProdigySection(AdaptiveSection):
     """The settings of Prodigy, in whichever form."""
 
-    d0: _FirstGuess = 1e-6
-    """The initial estimate of the rate. Raise it to 1e-5 if the rate does not grow."""
     d_coef: Annotated[
         float, Field(gt=0, le=100), advanced("D coefficient", "d_coef share found rate")
     ] = 1.0
@@ -95,8 +92,6 @@ class Prodigy(ProdigySection):
     title = "Prodigy"
     target = "pytorch_optimizer:Prodigy"
     kind: Literal["prodigy"] = "prodigy"
-    lr: shared.Lr = 1.0
-    """Multiplies the learning rate that Prodigy finds. Leave it at 1."""
     weight_decay: _FoundRateDecay = 0.01
     growth_rate: _GrowthRate = None
     beta1: shared.GradientDecay = 0.9

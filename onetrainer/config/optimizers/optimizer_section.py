@@ -43,3 +43,8 @@ class OptimizerSection(Section):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: object) -> None:
         cls.updates_independently = "fused_backward" in cls.model_fields
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether weights are updated during the backward pass; never if there is no setting."""
+        return bool(dict(self).get("fused_backward", False))
