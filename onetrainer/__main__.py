@@ -52,6 +52,20 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
         "continue a run from its newest checkpoint",
         {"run_folder": {"type": Path, "help": "the run's folder"}},
     ),
+    "stop": (
+        "runs",
+        "stop a run that is running, and save what it has trained",
+        {
+            "run_folder": {"type": Path, "help": "the run's folder"},
+            "--without-saving": _flag("lose the steps since the last checkpoint, write no file"),
+            "--now": _flag("end the process at once, if it does not answer"),
+        },
+    ),
+    "pause": (
+        "runs",
+        "save a checkpoint of a run that is running, and end it",
+        {"run_folder": {"type": Path, "help": "the run's folder"}},
+    ),
     "check": ("configs", "list every problem of a config", _ANY_CONFIG),
     "check-data": (
         "check_data",

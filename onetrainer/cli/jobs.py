@@ -58,7 +58,7 @@ def run_job(
     started: list[Job] = []
     early: list[None] = []  # interrupts while it starts
     code = EXIT_PROGRAM
-    with on_interrupt(lambda: started[0].stop() if started else early.append(None)):
+    with on_interrupt(lambda _: started[0].stop() if started else early.append(None)):
         job = Job(name, request)
         started.append(job)
         for _ in early:

@@ -68,10 +68,10 @@ class Screen:
 
 
 @contextmanager
-def on_interrupt(action: Callable[[], None]) -> Iterator[None]:
-    """Call an action at Ctrl+C and SIGTERM, instead of ending this process."""
+def on_interrupt(action: Callable[[int], object]) -> Iterator[None]:
+    """Call an action with SIGINT (Ctrl+C) or SIGTERM, instead of ending this process."""
     names = (signal.SIGINT, signal.SIGTERM)
-    previous = {name: signal.signal(name, lambda *_: action()) for name in names}
+    previous = {name: signal.signal(name, lambda number, _: action(number)) for name in names}
     try:
         yield
     finally:

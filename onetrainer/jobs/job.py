@@ -19,7 +19,7 @@ from onetrainer.jobs.convert_request import ConvertRequest
 from onetrainer.jobs.plan_request import CacheRequest, PlanRequest
 from onetrainer.jobs.sample_request import SampleRequest
 from onetrainer.jobs.self_test_request import SelfTestRequest
-from onetrainer.run.client import WORKER, describe_exit, environment, log_tail
+from onetrainer.run.client import OWN_GROUP, WORKER, describe_exit, environment, log_tail
 from onetrainer.run.events import ENDINGS, Event, Failed, Finished, Stopped
 from onetrainer.run.wire import decode_event
 
@@ -50,6 +50,7 @@ class Job:
                 stderr=log,
                 env=environment(),
                 start_new_session=True,
+                creationflags=OWN_GROUP,
             )
         assert self._process.stdin is not None
         # If the process is gone already, its exit code is reported.

@@ -1,14 +1,15 @@
 """Runs and jobs as a person in a terminal meets them: output, signals, exit codes."""
 
 import io
+import json
 import signal
 from pathlib import Path
 
 import pytest
 
 from onetrainer.__main__ import main
-from onetrainer.cli import configs, jobs, runs
-from onetrainer.cli.runs import follow
+from onetrainer.cli import configs, jobs
+from onetrainer.cli.follow import follow
 from onetrainer.config.base.section import Section
 from onetrainer.run import client
 from onetrainer.run.client import Run
@@ -39,7 +40,7 @@ def scripted(folder, *events):
 
 
 class ScriptedRun(Run):
-    """A run whose worker is a generator of events, which it writes one per poll."""
+    """A run whose worker is a generator of events, which it writes one per poll; None for none."""
 
     pid = 7
     exit_code = 0
@@ -53,9 +54,9 @@ class ScriptedRun(Run):
         return self._alive
 
     def poll(self):
-        event = next(self._script, None)
-        self._alive = event is not None
-        if event is not None:
+        event = next(self._script, self)
+        self._alive = self._alive and event is not self
+        if self._alive and event is not None:
             scripted(self.folder, event)
         return super().poll()
 
@@ -89,7 +90,7 @@ def progress(step, total):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "sleep", lambda _seconds: None)
+    monkeypatch.setattr("onetrainer.cli.follow.sleep", lambda _seconds: None)
     return create_run(tmp_path, name="run", config={})
 
 
@@ -104,7 +105,7 @@ def shown(folder, *events, code=0):
 @pytest.fixture
 def train(tmp_path, monkeypatch, capsys):
     """Runs train or resume with the workers of these scripts, one after the other."""
-    monkeypatch.setattr(runs, "sleep", lambda _seconds: None)
+    monkeypatch.setattr("onetrainer.cli.follow.sleep", lambda _seconds: None)
     monkeypatch.setattr(configs, "require_startable", lambda _problems, **_named: [])
     config = tmp_path / "config.json"
     config.write_text("{}")
@@ -124,55 +125,116 @@ def train(tmp_path, monkeypatch, capsys):
     return run
 
 
-def interrupted(folder, *, in_step=True):
-    """A worker that obeys; the interrupt comes in its second step."""
+def interrupted(folder, number, leaving, *, in_step=True):
+    """A worker that obeys; the signal comes in its second step."""
     yield Started(7, 0, 400)
     yield progress(1, 400)
     if in_step:
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
     yield progress(2, 400)
     while not folder.commands.exists():
         yield progress(2, 400)
-    assert '"stop"' in folder.commands.read_text()
-    yield Stopped(2, "stop")
+    assert f'"{leaving}"' in folder.commands.read_text()
+    yield Stopped(2, leaving)
 
 
-def interrupted_at_start(folder):
-    """The same, but the interrupt comes before anybody follows the run."""
-    signal.raise_signal(signal.SIGTERM)
-    return interrupted(folder, in_step=False)
+def at_once(folder):
+    """A signal that comes before anybody follows the run."""
+    signal.raise_signal(signal.SIGINT)
+    return interrupted(folder, signal.SIGINT, "stop", in_step=False)
 
 
-@pytest.mark.parametrize("script", [interrupted, interrupted_at_start])
-def test_an_interrupt_stops_the_run_which_resume_continues(train, tmp_path, script):
-    folder = RunFolder(tmp_path / "run")
-    code, output = train("train", "CONFIG", "--run-folder", folder.path, script=script)
-    assert code == 3
-    assert f"To continue: onetrainer resume {folder.path}" in output
+def test_an_interrupt_stops_the_run_and_sigterm_pauses_it_and_resume_continues(train, tmp_path):
+    scripts = (
+        lambda folder: interrupted(folder, signal.SIGINT, "stop"),
+        lambda folder: interrupted(folder, signal.SIGTERM, "pause"),
+        at_once,
+    )
+    for number, script in enumerate(scripts):
+        folder = RunFolder(tmp_path / f"run{number}")
+        code, output = train("train", "CONFIG", "--run-folder", folder.path, script=script)
+        assert code == 3
+        assert f"To continue: onetrainer resume {folder.path}" in output
     rest = [Started(7, 2, 4), progress(4, 4), Finished(4, ["output/a.safetensors"], ["3 images"])]
     code, output = train("resume", folder.path, script=lambda _folder: iter(rest))
     assert code == 0
-    assert '"run" continues after step 2: 4 steps in total' in output
+    assert f'"{folder.name}" continues after step 2: 4 steps in total' in output
     done = [Started(7, 4, 4), Finished(4, [])]
     again = train("resume", folder.path, script=lambda _folder: iter(done))
-    assert again == (0, '"run" has already done all 4 steps\nDone: 4 steps.\n')
+    assert again == (0, f'"{folder.name}" has already done all 4 steps\nDone: 4 steps.\n')
     assert output.splitlines()[-3:] == [
         "Done: 4 steps.", "  3 images", f"File: {folder.path / 'output/a.safetensors'}"
     ]  # fmt: skip
 
 
-def test_a_second_interrupt_kills_the_run(train, tmp_path):
-    def script(_folder):
+def deaf(folder, *interrupts):
+    """A worker that obeys nothing; before a step comes a signal."""
+    yield Started(7, 0, 400)
+    for step, number in enumerate(interrupts, start=1):
+        signal.raise_signal(number)
+        yield progress(step, 400)
+    while True:
+        yield progress(len(interrupts), 400)
+
+
+def test_a_second_interrupt_stops_without_saving_and_a_third_ends_the_process(train, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    thrice = [signal.SIGINT] * 3
+    code, output = train(
+        "train", "CONFIG", "--run-folder", folder.path, script=lambda _: deaf(folder, *thrice)
+    )
+    *_, first, second, last = output.splitlines()
+    assert code == 3
+    assert "then saving. Press Ctrl+C again to stop without saving." in first
+    assert "without saving" in second and "again to end the process" in second
+    assert last == (
+        f"The process was ended. To continue from the beginning: onetrainer resume {folder.path}"
+    )
+    assert [json.loads(line)["command"] for line in folder.commands.read_text().splitlines()] == [
+        "stop", "discard"
+    ]  # fmt: skip
+
+
+def test_ending_the_process_is_offered_after_silence(folder, monkeypatch):
+    def silent():
         yield Started(7, 0, 400)
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
         yield progress(1, 400)
+        yield None
+        now[0] += client.SILENCE
+        yield None
         signal.raise_signal(signal.SIGINT)
         while True:
-            yield progress(2, 400)
+            yield None
 
-    code, output = train("train", "CONFIG", "--run-folder", tmp_path / "run", script=script)
-    assert code == 3
-    assert output.splitlines()[-1].startswith("Killed.")
+    now, out = [0.0], io.StringIO()
+    monkeypatch.setattr("onetrainer.cli.follow.monotonic", lambda: now[0])
+    assert follow(lambda: ScriptedRun(folder, silent()), out=out) == 3
+    *_, offer, last = out.getvalue().splitlines()
+    assert offer.startswith("The worker has not answered for 30 s. Press Ctrl+C to end its process")
+    assert last.startswith("The process was ended.")
+
+
+def test_a_run_is_stopped_and_paused_from_another_terminal(folder, monkeypatch, capsys):
+    scripted(folder, Started(7, 0, 400), Warned("old"))
+    for words, leaving, shown in (
+        (["stop"], "stop", "Stopped after step 3."),
+        (["pause"], "pause", "Paused after step 3."),
+        (["stop", "--without-saving"], "discard", "Stopped after step 3 without saving."),
+    ):
+        run = ScriptedRun(folder, iter([None, progress(3, 400), Stopped(3, leaving)]))
+        monkeypatch.setattr(client, "attach", lambda _folder, run=run: run)
+        monkeypatch.setattr(RunFolder, "is_busy", lambda _: True)
+        assert main([*words[:1], str(folder.path), *words[1:]]) == 0
+        output = capsys.readouterr().out
+        assert (shown in output, "old" in output) == (True, False)
+        assert folder.commands.read_text().endswith(f'{{"command": "{leaving}"}}\n')
+    assert main(["stop", str(folder.path), "--now"]) == 0
+    assert not run.is_alive
+    assert "To continue from the beginning: onetrainer resume" in capsys.readouterr().out
+    monkeypatch.setattr(RunFolder, "is_busy", lambda _: False)
+    assert main(["stop", str(folder.path)]) == 2
+    assert "is not running" in capsys.readouterr().err
 
 
 def test_a_worker_process_is_followed_and_not_reached_by_an_interrupt(tmp_path, monkeypatch):
