@@ -3,9 +3,12 @@
 import os
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+from onetrainer.errors import UserError
 
 IMAGE_SUFFIXES = frozenset(
     [".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif"]
@@ -22,6 +25,11 @@ MASK_SUFFIX = "-masklabel.png"
 
 CONDITIONING_SUFFIX = "-condlabel.png"
 """The same for conditioning images, which some models see."""
+
+MAX_IMAGES, MAX_OTHERS, _COMPANIONS = 1_000_000, 100_000, 3
+"""Most images of a folder, and most other files and folders in it, beside those of images: caption,
+mask and conditioning image. A whole disk, or a home folder, ends here within seconds.
+"""
 
 NAMELESS = "its name, or that of its folder, has an unknown encoding; rename it"
 """Reason for names that are not text on this system: seeds, messages and the cache need names."""
@@ -70,30 +78,30 @@ class FolderListing:
 
 
 class _Folder(NamedTuple):
-    """A folder to read; above holds the real paths that lead to it, including its own."""
+    """A folder to read. is_linked: it, or a folder above it, is a link."""
 
     path: str
-    name: str
-    key: "tuple[tuple[str | int, ...], ...]"
-    above: frozenset[str]
+    name: str = ""
+    key: "tuple[tuple[str | int, ...], ...]" = ()
+    is_linked: bool = False
 
 
 def list_folder(root: Path, *, recursive: bool) -> FolderListing:
     """Return all images of a folder in the order of their paths, and the files without an image.
 
-    The order is natural (2 before 10), case-insensitive, and the same on every file system.
+    The order is natural (2 before 10), case-insensitive, and the same on every file system. A link
+    to a folder that is listed anyway, or that the listed one lies in, is left out.
+
+    Raises UserError if there are more other files, or more images, than any image folder has.
     """
     found: list[tuple[tuple[tuple[str | int, ...], ...], str, FolderImage]] = []
     captions: list[Path] = []
     companion_images: list[Path] = []
     inner: list[Path] = []
-    real = os.path.realpath(root)
-    pending = [_Folder(str(root), "", (), frozenset([real]))]
-    while pending:
-        folder = pending.pop()
+    for folder in (folders := _Folders(root)):
         try:
             with os.scandir(folder.path) as entries:
-                files = [entry for entry in entries if not entry.name.startswith(".")]
+                files = [each for each in folders.counted(entries) if each.name[0] != "."]
         except OSError as error:
             reason = f"this folder cannot be read ({error.strerror})"
             name = folder.name.rstrip("/")
@@ -115,11 +123,8 @@ def list_folder(root: Path, *, recursive: bool) -> FolderListing:
             if _is_folder(entry):
                 if not recursive:
                     inner.append(Path(entry.path))
-                # A link to a folder above is left out.
-                elif (real := os.path.realpath(entry.path)) not in folder.above:
-                    key = (*folder.key, natural_key(name))
-                    above = folder.above | {real}
-                    pending.append(_Folder(entry.path, f"{folder.name}{name}/", key, above))
+                else:
+                    folders.add(folder, entry, name)
             elif is_image(entry.name):
                 used.add(stem(name))
                 caption, mask, conditioning = (
@@ -136,6 +141,58 @@ def list_folder(root: Path, *, recursive: bool) -> FolderListing:
     found.sort(key=lambda image: image[:2])
     images = tuple(image for _, _, image in found)
     return FolderListing(images, tuple(captions), tuple(companion_images), tuple(sorted(inner)))
+
+
+class _Folders:
+    """The folders to read: those that no link leads to first, so that links never add to them."""
+
+    def __init__(self, root: Path) -> None:
+        real = Path(os.path.realpath(root))
+        self._root = root
+        self._images = self._others = 0
+        self._pending = [_Folder(str(root))]
+        self._links: list[_Folder] = []
+        self._seen = {_identity(str(above)) for above in (real, *real.parents)}
+
+    def __iter__(self) -> Iterator[_Folder]:
+        while self._pending or self._links:
+            if self._others > MAX_OTHERS + _COMPANIONS * self._images:
+                raise _too_many_error(self._root, f"{MAX_OTHERS:,} files in it are no images")
+            if self._pending:
+                yield self._pending.pop()
+            else:
+                self._links.sort(key=lambda link: (link.key, link.path), reverse=True)
+                self._visit(self._links.pop())
+
+    def counted(self, entries: Iterable["os.DirEntry[str]"]) -> Iterator["os.DirEntry[str]"]:
+        """Yield the entries of a folder. Raises UserError if there are too many in all."""
+        for entry in entries:
+            if is_image(entry.name):
+                self._images += 1
+            else:
+                self._others += 1
+            if self._images > MAX_IMAGES:
+                raise _too_many_error(self._root, f"{MAX_IMAGES:,} images are in it")
+            if self._others > MAX_OTHERS + _COMPANIONS * MAX_IMAGES:
+                raise _too_many_error(self._root, f"{MAX_OTHERS:,} files in it are no images")
+            yield entry
+
+    def add(self, parent: _Folder, entry: "os.DirEntry[str]", name: str) -> None:
+        """Add a folder of another one."""
+        is_link = entry.is_symlink()
+        key = (*parent.key, natural_key(name))
+        folder = _Folder(entry.path, f"{parent.name}{name}/", key, is_link or parent.is_linked)
+        if is_link:
+            self._links.append(folder)
+        else:
+            self._visit(folder)
+
+    def _visit(self, folder: _Folder) -> None:
+        identity = _identity(folder.path)
+        # Some file systems give two folders one number: what is in the root itself is never lost.
+        if not folder.is_linked or identity not in self._seen:
+            self._pending.append(folder)
+        self._seen.add(identity)
 
 
 def count_images(folder: Path) -> int:
@@ -179,6 +236,23 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
         return entry.is_dir()
     except OSError:
         return False  # a link to a folder that may not be read
+
+
+def _identity(path: str) -> object:
+    """Return what is the same for all paths of a folder: its device and number."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return path  # reading it fails as well, which is reported
+    return (found.st_dev, found.st_ino) if found.st_ino else os.path.realpath(path)
+
+
+def _too_many_error(root: Path, what: str) -> UserError:
+    return UserError(
+        f"{root}: more than {what}",
+        "Expected a folder of images with their captions",
+        "Choose the folder of the images itself, or turn subfolders off.",
+    )
 
 
 def _unusable_reason(entry: "os.DirEntry[str]", name: str) -> str:

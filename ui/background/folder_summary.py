@@ -1,5 +1,6 @@
 """Summary of an image folder: the number of images and captions, and the first images."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -49,9 +50,10 @@ def summarize_folder(concept: ConceptSettings) -> FolderSummary:
             concept = replace(concept, caption_source="text", caption_text="")
             index = index_concept(concept, headers=recent_headers())
     except UserError:  # no usable image, which the setting reports as a problem
-        return FolderSummary(
-            True, unusable=len(list_folder(concept.folder, recursive=concept.recursive).images)
-        )
+        unusable = 0
+        with suppress(UserError):  # too many other files
+            unusable = len(list_folder(concept.folder, recursive=concept.recursive).images)
+        return FolderSummary(True, unusable=unusable)
     first = [item.path for item in index.items[:_FIRST]]
     captions = len(index.items) - index.uncaptioned
     return FolderSummary(True, len(index.items), captions, first, len(index.skipped), caption_error)
