@@ -13,6 +13,7 @@ from ui.actions.closing import Closing
 from ui.actions.keys import bind_keys
 from ui.actions.preset_actions import PresetActions
 from ui.actions.run_actions import RunActions
+from ui.actions.support_actions import SupportActions
 from ui.background.error_log import ErrorLog
 from ui.background.forecaster import make_forecasts
 from ui.background.image_cache import ImageCache
@@ -85,6 +86,7 @@ class App:
         self.context = self._make_context()
         self.presets = PresetActions(self.context, opening.demo)
         self.runs = RunActions(self.context)
+        self.support = SupportActions(self.context)
         self.closing = Closing(self.context, self._close)
         self.shell = Shell(self.context, self.plans)
         self.pump = Pump(self.root, self.jobs, self.session, self.refresh)
@@ -231,6 +233,8 @@ class App:
             resume=lambda: self.runs.resume(),
             attach=lambda folder: self.runs.attach(folder),
             open_path=lambda path: self.runs.open_path(path),
+            examine=lambda: self.support.examine(),
+            report=lambda folder: self.support.report(folder),
             choose_preset=lambda: self.presets.show_menu(),
             load_file=lambda path, preset=None: self.presets.load(path, preset),
             open_preset=lambda: self.presets.open_file(),

@@ -41,6 +41,8 @@ class Actions:
         start: Checks the draft and starts a run with it.
         start_blocked_reason: Returns why no run can be started now; "" if one can.
         attach: Shows a run of the runs folder.
+        examine: Examines this computer and shows the findings.
+        report: Makes a report about the run in a folder.
         open_path: Opens a folder or a file with the desktop's own program.
     """
 
@@ -63,6 +65,8 @@ class Actions:
     resume: Callable[[], None]
     attach: Callable[[Path], None]
     open_path: Callable[[Path], None]
+    examine: Callable[[], None]
+    report: Callable[[Path], None]
     choose_preset: Callable[[], None]
     load_file: Callable[..., object]
     open_preset: Callable[[], None]

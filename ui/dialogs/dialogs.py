@@ -10,8 +10,10 @@ from ui.context import Context
 from ui.messages.problems import problem_text
 from ui.model.form_fields import find_setting, page_title
 from ui.widgets.button import Button, ButtonKind
+from ui.widgets.placing import give_focus
 
 _WIDTH = 460
+_CODE_LINES, _CODE_COLUMNS = 14, 76
 _MAX_PROBLEMS = 8
 _MAX_CHANGES = 14
 _MAX_VALUE_LENGTH = 28
@@ -82,6 +84,18 @@ class Dialog:
         box = self.widgets.frame(self.body)
         box.pack(fill="x", pady=(self.widgets.px(10), 0))
         return box
+
+    def add_code(self, text: str, *, wraps: bool = False) -> None:
+        """Add text of a fixed width, such as code, in a box to scroll and to copy from."""
+        widgets, height = self.widgets, min(_CODE_LINES, text.count("\n") + 1)
+        box = widgets.text_box(self.body, width=_CODE_COLUMNS, height=height)
+        box.configure(wrap="word" if wraps else "none", font="TkFixedFont", takefocus=1)
+        box.insert("1.0", text)
+        box.configure(state="disabled")
+        box.pack(fill="x", pady=(widgets.px(10), 0))
+        box.bind("<Tab>", lambda _: give_focus(box.tk_focusNext()))
+        widgets.on_wheel[box] = lambda _: None  # Tk scrolls it
+        widgets.name(box, "answer code")
 
     def add_rest(self, count: int, most: int) -> None:
         """Say how many lines of a list are left out."""

@@ -9,9 +9,7 @@ from onetrainer.trust import trusted_files
 from onetrainer.trust.function_file import UserFunction, find_function
 from ui.context import Context
 from ui.dialogs.dialogs import Choice, Dialog, show_error
-from ui.widgets.placing import give_focus
 
-_LINES, _COLUMNS = 14, 76
 # Lines of code shown in the dialog.
 _MAX_LINES = 2_000
 _WHAT = {
@@ -66,20 +64,7 @@ def _show_dialog(context: Context, function: UserFunction, explanation: str) -> 
     dialog.add_text(explanation)
     for file in function.files:
         dialog.add_text(str(file), style="Bold")
-    _show_code(dialog, trusted_files.preview(function, _MAX_LINES))
+    dialog.add_code(trusted_files.preview(function, _MAX_LINES))
     # The safe answer first, because Return takes it.
     dialog.add_buttons([Choice("", "Do not run", "primary"), Choice("run", "Run my code")])
     return dialog.wait() == "run"
-
-
-def _show_code(dialog: Dialog, code: str) -> None:
-    """Show code in a read-only text box."""
-    widgets, height = dialog.widgets, min(_LINES, code.count("\n") + 1)
-    box = widgets.text_box(dialog.body, width=_COLUMNS, height=height)
-    box.configure(wrap="none", font="TkFixedFont", takefocus=1)
-    box.insert("1.0", code)
-    box.configure(state="disabled")
-    box.pack(fill="x", pady=(widgets.px(10), 0))
-    box.bind("<Tab>", lambda _: give_focus(box.tk_focusNext()))
-    widgets.on_wheel[box] = lambda _: None  # Tk scrolls it
-    widgets.name(box, "answer code")

@@ -23,7 +23,7 @@ PAGES = (
     Page("run", "Run", RunPage, _TRAINING, key="F2"),
     Page("samples", "Samples", SamplesPage, _TRAINING, key="F3"),
     Page("runs", "Runs", RunsPage, _TRAINING, key="F4"),
-    Page("keys", "Keys", KeysPage),
+    Page("keys", "Help", KeysPage),
     Page("welcome", "Welcome", WelcomePage),
 )
 SETTINGS_PAGES = tuple(page.name for page in PAGES if page.group == _SETTINGS)

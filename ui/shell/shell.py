@@ -124,7 +124,7 @@ class Shell:
     def _make_foot(self) -> ttk.Button:
         foot, act, widgets = self.nav.foot, self._context.act, self._context.widgets
         mode = ttk.Button(foot, style="QuietSide.TButton", command=act.switch_mode)
-        keys = ttk.Button(foot, style="QuietSide.TButton", text="Keys")
+        keys = ttk.Button(foot, style="QuietSide.TButton", text="Help")
         keys.configure(command=lambda: act.show_page("keys"))
         mode.pack(side="left")
         keys.pack(side="left", padx=widgets.px(4))

@@ -1,4 +1,4 @@
-"""Page that lists the keyboard shortcuts."""
+"""Page of help: keyboard shortcuts, and what there is if something does not work."""
 
 import tkinter as tk
 
@@ -8,7 +8,7 @@ from ui.widgets.scroller import Scroller
 
 
 class KeysPage(View):
-    """Keyboard shortcuts of the window."""
+    """Keyboard shortcuts, and buttons to examine this computer and to report a run."""
 
     name = "keys"
 
@@ -17,11 +17,13 @@ class KeysPage(View):
         scroller = Scroller(widgets, parent)
         self.outer: tk.Widget = scroller.outer
         box, _, _ = widgets.heading(
-            scroller.inner, "Keys", "The whole program can be used without a mouse."
+            scroller.inner, "Help", "The whole program can be used without a mouse."
         )
         box.pack(anchor="nw", padx=widgets.px(28), pady=widgets.px(21))
+        self._session, self._report_run = context.session, context.act.report
+        self._make_support(context, box)
         outer, inner = widgets.card(box)
-        outer.pack(anchor="w", pady=(widgets.px(14), 0))
+        outer.pack(fill="x", pady=(widgets.px(14), 0))
         inner.grid_columnconfigure(0, minsize=widgets.px(220))
         inner.grid_columnconfigure(1, minsize=widgets.px(380))
         listed = [(keys, description) for keys, description, _ in SHORTCUTS]
@@ -31,3 +33,27 @@ class KeysPage(View):
             widgets.label(inner, description).grid(
                 row=line, column=1, sticky="w", pady=widgets.px(4)
             )
+
+    def refresh(self) -> None:
+        """Enable the report of the displayed run."""
+        self._report.enable("" if self._session.folder else "No run is displayed.")
+
+    def _make_support(self, context: Context, parent: tk.Misc) -> None:
+        widgets, act = context.widgets, context.act
+        outer, inner = widgets.card(parent)
+        outer.pack(fill="x", pady=(widgets.px(14), 0))
+        widgets.label(inner, "If something does not work", style="Heading").pack(anchor="w")
+        line = widgets.frame(inner)
+        line.pack(anchor="w", pady=(widgets.px(10), 0))
+        check = widgets.button(line, "Check this computer", act.examine, name="check computer")
+        check.describe("Packages, GPU, driver, memory, disk; each is good or has its remedy")
+        check.widget.pack(side="left", padx=(0, widgets.px(8)))
+        self._report = widgets.button(
+            line, "Report this run", self._make_report, name="make report"
+        )
+        self._report.describe("One archive for a bug report, without images, prompts and names")
+        self._report.widget.pack(side="left")
+
+    def _make_report(self) -> None:
+        if self._session.folder is not None:
+            self._report_run(self._session.folder.path)

@@ -47,6 +47,9 @@ class RunBanner:
             self._buttons, "Open output folder", self._show_output, name="open output"
         )
         self._open_log = widgets.button(self._buttons, "Open log", self._show_log, name="open log")
+        self._report = widgets.button(
+            self._buttons, "Make report", self._make_report, name="banner report"
+        )
         self._message: Message | None = None
         wrap_within(column, self._text, self._log)
 
@@ -77,10 +80,14 @@ class RunBanner:
             label.pack_forget()  # packed again below, in this order
             show(label, bool(text), anchor="w", pady=(widgets.px(4), 0))
         self._buttons.pack_forget()
-        can_open = message.can_open_output, message.can_open_log
-        for button, is_shown in zip((self._open_output, self._open_log), can_open, strict=True):
+        shown = {
+            self._open_output: message.can_open_output,
+            self._open_log: message.can_open_log,
+            self._report: message.can_open_log,
+        }
+        for button, is_shown in shown.items():
             show(button.widget, is_shown, side="left", padx=(0, widgets.px(8)))
-        show(self._buttons, any(can_open), anchor="w", pady=(widgets.px(10), 0))
+        show(self._buttons, any(shown.values()), anchor="w", pady=(widgets.px(10), 0))
         first = self._outer.master.winfo_children()[1]
         show(self._outer, True, fill="x", pady=(0, widgets.px(14)), before=first)
 
@@ -95,6 +102,11 @@ class RunBanner:
         folder = self._context.session.folder
         if folder is not None:
             self._context.act.open_path(folder.log)
+
+    def _make_report(self) -> None:
+        folder = self._context.session.folder
+        if folder is not None:
+            self._context.act.report(folder.path)
 
 
 def _message(context: Context) -> Message | None:

@@ -50,6 +50,7 @@ class RunsPage(View):
                 ("Show", context.act.attach, "show run"),
                 ("Use settings", lambda path: load_file(path / "config.json"), "use settings"),
                 ("Open folder", open_path, "open run folder"),
+                ("Make report", context.act.report, "report run"),
             )
         ]
         for button in self._buttons:

@@ -1,0 +1,54 @@
+"""Actions for when something does not work: examine this computer, and make a report."""
+
+from functools import partial
+from pathlib import Path
+
+from onetrainer.errors import UserError
+from onetrainer.support.doctor import examine
+from onetrainer.support.findings import Finding
+from onetrainer.support.report import Report, write_report
+from onetrainer.support.self_test import run_self_test
+from ui.context import Context
+from ui.dialogs.dialogs import show_error
+from ui.dialogs.support_dialogs import ask_report, show_findings
+
+
+class SupportActions:
+    """Works in threads, and shows what came of it."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def examine(self) -> None:
+        """Examine this computer and show the findings."""
+        self._context.act.show_message("Examining this computer, which takes some seconds …")
+        self._context.widgets.jobs.run(lambda: list(examine()), self._show_findings)
+
+    def report(self, folder: Path) -> None:
+        """Ask what a report about a run is to hold, make it, and open its folder."""
+        answer = ask_report(self._context, folder.name)
+        if not answer:
+            return
+        self._context.act.show_message("Making the report …")
+        self._context.widgets.jobs.run(
+            lambda: write_report(folder, examine(), with_samples=answer == "samples"),
+            self._show_report,
+            self._failed,
+        )
+
+    def _show_findings(self, findings: list[Finding]) -> None:
+        if show_findings(self._context, findings):
+            self._context.act.show_message("Training five steps, which takes about ten seconds …")
+            self._context.widgets.jobs.run(
+                partial(run_self_test, device="auto", precision="auto"),
+                lambda finding: self._show_findings([*findings, finding]),
+            )
+
+    def _show_report(self, report: Report) -> None:
+        self._context.act.open_path(report.path.parent)
+        self._context.act.show_message(f"The report is {report.path}")
+
+    def _failed(self, error: Exception) -> None:
+        if not isinstance(error, UserError):
+            raise error
+        show_error(self._context, error)
