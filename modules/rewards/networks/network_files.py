@@ -1,22 +1,17 @@
 """Location of a reward network's files: a file, a folder, or a model on the Hub."""
 
-import glob
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
-from huggingface_hub import HfApi, hf_hub_download, snapshot_download
-from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError: of all requests
-    GatedRepoError,
-    HFValidationError,
-    HTTPError,
-    RepositoryNotFoundError,
-)
+from huggingface_hub import hf_hub_download
 from torch import nn
 
 from modules.formats.files.component_configs import read_config
+from modules.formats.files.hub_download import ERRORS, download, download_error
 from modules.formats.files.tensor_source import TensorReader
 from modules.formats.original.layout import MissingTensorsError, read_component
 from modules.formats.original.recipe import Recipe
@@ -27,7 +22,6 @@ from onetrainer.model_files.hub import is_hub_name
 Report = Callable[[str], None]
 
 VOCABULARY, BERT = "vocab.txt", "google-bert/bert-base-uncased"
-TIMEOUT = 10.0  # seconds to wait for the Hub's response
 _STEM = "model"
 _ENDINGS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 _WEIGHTS = re.compile(r"(model|pytorch_model)(-\d+-of-\d+)?\.(safetensors|bin)(\.index\.json)?")
@@ -67,7 +61,8 @@ def find_network(
         UserError: The network is not found.
     """
     if is_hub_name(model):
-        return _in_folder(_fetch(model, preferred, offline=offline, report=report), preferred)
+        choose = partial(select_files, preferred=preferred)
+        return _in_folder(download(model, choose, offline=offline, report=report), preferred)
     path = Path(model).expanduser()
     if path.is_dir():
         return _in_folder(path, preferred)
@@ -88,8 +83,8 @@ def find_vocabulary(files: NetworkFiles, model: str, *, offline: bool, report: R
     try:
         report(f"loading {BERT}'s vocabulary")
         return Path(hf_hub_download(BERT, VOCABULARY, local_files_only=offline))
-    except (HTTPError, OSError) as error:
-        raise _download_error(BERT, error, offline=offline) from error
+    except ERRORS as error:
+        raise download_error(BERT, error, offline=offline) from error
 
 
 def fill_network(
@@ -147,52 +142,3 @@ def _in_folder(folder: Path, preferred: Sequence[str]) -> NetworkFiles:
     if len(files) == 1:
         return NetworkFiles((files[0],), folder)
     return NetworkFiles(tuple(weight_files(folder, _STEM)), folder)
-
-
-def _fetch(name: str, preferred: Sequence[str], *, offline: bool, report: Report) -> Path:
-    try:
-        names = [] if offline else _listed(name)
-        if names:
-            report(f"downloading {name}")
-            patterns = [*map(glob.escape, select_files(names, preferred))]
-            return Path(snapshot_download(name, allow_patterns=patterns))
-        return Path(snapshot_download(name, local_files_only=True))
-    except (HTTPError, OSError, HFValidationError) as error:
-        raise _download_error(name, error, offline=offline) from error
-
-
-def _listed(name: str) -> list[str]:
-    """Return the names of a repository's files; none if the Hub cannot be reached."""
-    try:
-        info = HfApi().model_info(name, timeout=TIMEOUT)
-        return [file.rfilename for file in info.siblings or []]
-    except RepositoryNotFoundError:
-        raise
-    except (HTTPError, OSError):
-        return []
-
-
-def _download_error(name: str, error: Exception, *, offline: bool) -> UserError:
-    path = "If you meant a file or a folder, it does not exist; give its full path"
-    match error:
-        case GatedRepoError() | RepositoryNotFoundError():
-            return UserError(
-                f"{name}: not found on the Hugging Face Hub, or not accessible",
-                path,
-                "Check the spelling; if the owner asks for it, accept the terms and log in",
-            )
-        case HFValidationError():
-            return UserError(f"{name}: not a valid name on the Hugging Face Hub", "", path)
-        case _ if offline:
-            return UserError(
-                f"{name}: not downloaded yet, and downloads are turned off",
-                path,
-                "Turn off model.offline to download it",
-            )
-        case _:
-            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            return UserError(
-                f"{name}: cannot be downloaded ({reason.splitlines()[0].lower()})",
-                path,
-                "Check the network and the free space on the disk, and try again",
-            )

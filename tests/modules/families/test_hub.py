@@ -20,6 +20,7 @@ from huggingface_hub.errors import (
 )
 
 from modules.families import hub
+from modules.formats.files import hub_download
 from onetrainer.errors import UserError
 
 SMALL = [
@@ -85,8 +86,8 @@ class FakeHub:
 def play(monkeypatch, tmp_path):
     def start(names=(), **options):
         fake = FakeHub(tmp_path, [*names], **options)
-        monkeypatch.setattr(hub, "HfApi", lambda: fake)
-        monkeypatch.setattr(hub, "snapshot_download", fake.snapshot_download)
+        monkeypatch.setattr(hub_download, "HfApi", lambda: fake)
+        monkeypatch.setattr(hub_download, "snapshot_download", fake.snapshot_download)
         return fake
 
     return start
@@ -228,7 +229,7 @@ def test_a_full_disk_is_reported(play, monkeypatch):
     def fail(*_args, **_options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(hub, "snapshot_download", fail)
+    monkeypatch.setattr(hub_download, "snapshot_download", fail)
     with pytest.raises(UserError, match="disk is full"):
         fetch()
 
@@ -245,7 +246,7 @@ def test_a_job_that_downloads_ends_at_a_signal_and_not_with_its_last_file(play, 
             signal.raise_signal(signal.SIGTERM)
 
     play([*SMALL, UNET])
-    monkeypatch.setattr(hub, "snapshot_download", download)
+    monkeypatch.setattr(hub_download, "snapshot_download", download)
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # as jobs do

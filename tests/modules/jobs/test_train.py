@@ -10,7 +10,7 @@ from PIL import Image
 from pydantic_core import to_json
 from safetensors import safe_open
 
-from modules.families import hub
+from modules.formats.files import hub_download
 from modules.jobs.train import train
 from modules.training.checkpoint_record import find_restore_point
 from onetrainer.errors import UserError
@@ -39,7 +39,7 @@ def cache(tmp_path, monkeypatch, config):
         def model_info(self, *_arguments, **_options):
             raise OSError("no network")
 
-    monkeypatch.setattr(hub, "HfApi", Unreachable)
+    monkeypatch.setattr(hub_download, "HfApi", Unreachable)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     repository = tmp_path / "hub" / "models--owner--model"
     shutil.copytree(config.parent / "base", repository / "snapshots" / OLD)

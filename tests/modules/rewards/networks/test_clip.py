@@ -4,12 +4,14 @@ The towers read from OpenCLIP's layout were also compared with open_clip 3.3.0 i
 too: at most 2.1e-7 apart. Here its layout is written out of transformers' tensors.
 """
 
+import json
 import re
 from functools import cache
 
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import constants
 from PIL import Image
 from safetensors.torch import save_file
 from transformers import CLIPConfig, CLIPModel
@@ -20,7 +22,7 @@ from modules.rewards.networks import clip_load
 from modules.rewards.networks.clip_load import published_clip
 from modules.rewards.networks.clip_pixels import DEVIATION, clip_pixels
 from modules.rewards.networks.heads import PUBLISHED
-from modules.rewards.networks.network_files import select_files
+from modules.rewards.networks.network_files import find_network, select_files
 from onetrainer.config.rewards.reward import Reward as Section
 from onetrainer.errors import UserError
 from tests.each import each
@@ -339,10 +341,30 @@ def test_of_a_repository_one_form_of_the_weights_is_taken(names, usual, wanted):
     assert set(select_files(names, usual)) == {*wanted, *({"vocab.json"} & {*names})}
 
 
+def test_a_downloaded_network_is_used_offline_without_the_files_that_were_not_chosen(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    repository, commit = (
+        tmp_path / "models--owner--clip",
+        "0123456789abcdef0123456789abcdef01234567",
+    )
+    listed = {name: {"size": 1, "blob_id": "b"} for name in ("model.safetensors", "README.md")}
+    for path, text in {
+        "refs/main": commit,
+        f"trees/{commit}.json": json.dumps({"format_version": 1, "files": listed}),
+        f"snapshots/{commit}/model.safetensors": "",
+    }.items():
+        (repository / path).parent.mkdir(parents=True, exist_ok=True)
+        (repository / path).write_text(text)
+    found = find_network("owner/clip", offline=True, report=lambda _: None)
+    assert [path.name for path in found.weights] == ["model.safetensors"]
+
+
 def test_a_network_that_is_not_there_is_reported_without_the_network(no_network, tmp_path):
     with pytest.raises(UserError, match="no such file or folder"):
         reward(tmp_path / "missing.safetensors")
-    with pytest.raises(UserError, match="not downloaded yet"):
+    with pytest.raises(UserError, match="not been downloaded yet"):
         reward("nobody/nothing-at-all")
 
 
