@@ -86,17 +86,20 @@ class Trainer:
                     torch.manual_seed(seeds.derive(self.seed, "dropout", step, number))
                     with self.engine.autocast():
                         loss = self.objective.loss(batch, seed=self.seed, step=step)
+                    self.state.is_whole = not self.engine.updates_in_backward
                     self.engine.backward(loss.value)
                     losses.append(replace(loss, value=loss.value.detach()))
             except StepAbandoned:
                 break
             del batch, loss  # frees the autograd graph before the optimizer step
+            self.state.is_whole = False
             self.engine.clip_gradients()
             check = self.engine.step()
             self.method.after_step()
             self.state.step += 1
             if self.ema is not None:
                 self.ema.update(self.state.step)
+            self.state.is_whole = True
             epoch = self.batches.epoch_of(step)
             self.report.progress(
                 step=self.state.step, epoch=epoch, lr=lr, losses=losses, check=check

@@ -13,9 +13,10 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout, suppress
 from functools import partial
 from importlib import import_module
+from io import FileIO, TextIOWrapper
 from pathlib import Path
 from time import strftime, time
 from typing import Any, TextIO
@@ -49,14 +50,25 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(path: Path) -> int:
-    try:
-        folder = open_run(path)
-        leave = partial(os._exit, EXIT_STOPPED)
-        with folder.locked(), closing(Inbox(folder.commands, leave=leave)) as inbox:
-            pause_at_signals(inbox)
-            return _train(folder, inbox)
-    except UserError as error:
-        return _print_and_return(str(error), EXIT_USER)
+    log = TextIOWrapper(_Log(2, "wb", closefd=False), "utf-8", "replace", line_buffering=True)
+    with redirect_stdout(log), redirect_stderr(log):
+        try:
+            folder = open_run(path)
+            leave = partial(os._exit, EXIT_STOPPED)
+            with folder.locked(), closing(Inbox(folder.commands, leave=leave)) as inbox:
+                pause_at_signals(inbox)
+                return _train(folder, inbox)
+        except UserError as error:
+            return _print_and_return(str(error), EXIT_USER)
+
+
+class _Log(FileIO):
+    """The worker's log, which may be incomplete: a full disk ends no library's print."""
+
+    def write(self, data: bytes) -> int:  # type: ignore[override] # all that texts become
+        with suppress(OSError):
+            super().write(data)
+        return len(data)
 
 
 def _train(folder: RunFolder, inbox: Inbox) -> int:

@@ -28,6 +28,14 @@ class UserError(Exception):
         return _join_sentences(self.what, self.expected, self.remedy)
 
 
+class EndsRun(UserError):
+    """An error that ends a run wherever it occurs, also beside its steps."""
+
+
+class StateLost(EndsRun):
+    """The trained weights are not those of a whole step, or not finite: they are not saved."""
+
+
 @dataclass(frozen=True)
 class Fix:
     """A change of one setting that fixes a problem.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from modules.training.checkpoint_record import CheckpointRecord
+from modules.training.failures import Failures
 from modules.training.inbox import Inbox
 from onetrainer.config.train import TrainConfig
 from onetrainer.run.commands import Leaving
@@ -21,6 +22,7 @@ class Run:
         versions: Of installed packages, and of a Hub model once it is known.
         last: Checkpoint that the run continues from; None for a new run.
         past_events: Events up to that checkpoint.
+        failures: Tolerates what fails beside the steps.
     """
 
     folder: RunFolder
@@ -32,6 +34,7 @@ class Run:
     device: torch.device
     last: CheckpointRecord | None
     past_events: list[Event]
+    failures: Failures
 
     @property
     def first_step(self) -> int:

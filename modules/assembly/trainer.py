@@ -30,6 +30,7 @@ from modules.trainer import Task, Trainer
 from modules.training.checkpoints import Checkpoints, TrainState
 from modules.training.engine import Engine
 from modules.training.evaluate_task import EvaluateTask, Evaluation, KeepBestTask
+from modules.training.failures import SAMPLING, Failures
 from modules.training.reporter import Reporter
 from modules.training.tasks import SampleTask, SaveTask
 from onetrainer.schedules.learning_rate import lr_multiplier
@@ -51,6 +52,26 @@ class _Parts:
 
 
 @dataclass(frozen=True)
+class ToleratedTask:
+    """A task whose failure does not end the run.
+
+    Attributes:
+        what: As for `Failures.tolerated`.
+    """
+
+    task: Task
+    what: str
+    failures: Failures
+
+    def is_due(self, step: int) -> bool:
+        return self.task.is_due(step)
+
+    def run(self, step: int) -> None:
+        with self.failures.tolerated(self.what):
+            self.task.run(step)
+
+
+@dataclass(frozen=True)
 class Tasks:
     """Tasks between steps.
 
@@ -66,8 +87,12 @@ class Tasks:
 
     def in_order(self) -> tuple[Task, ...]:
         """Return the tasks in the order in which they run after a step."""
+        failures = self.save.failures
         keep = (KeepBestTask(self.deciding, self.save),) if self.deciding else ()
-        return (*self.evaluate, self.sample, self.save, *keep)
+        evaluate = [
+            ToleratedTask(task, task.evaluation.phase_name, failures) for task in self.evaluate
+        ]
+        return (*evaluate, ToleratedTask(self.sample, SAMPLING, failures), self.save, *keep)
 
     def should_stop_early(self) -> bool:
         """Return whether any evaluation asks to stop."""
@@ -203,6 +228,7 @@ def _save_task(parts: _Parts, sample: SampleTask, deciding: Evaluation | None) -
         checkpoints=parts.checkpoints,
         events=run.events,
         inbox=run.inbox,
+        failures=run.failures,
         config_digest=run.digest,
         data_digest=inputs.digest,
         data_identity=inputs.identity,

@@ -25,7 +25,7 @@ from onetrainer.dataset.transforms import (
     plain_transform,
     transform_count,
 )
-from onetrainer.errors import UserError
+from onetrainer.errors import EndsRun, UserError
 from onetrainer.images.image_file import ImageError
 
 TransformKey = tuple[int, int]
@@ -86,7 +86,7 @@ class TransformTable:
         return bucket_at(self.items[index], self.concept(index), number)
 
 
-class EntryLost(UserError):
+class EntryLost(EndsRun):
     """A cache entry was removed or damaged during a run; restarting encodes it again."""
 
 

@@ -4,6 +4,7 @@ import gc
 import hashlib
 import os
 import platform
+import traceback
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from importlib import metadata as packages
@@ -35,17 +36,19 @@ from modules.memory.residency import Residency
 from modules.methods.model_source import ModelSource
 from modules.training.checkpoint_record import find_restore_point
 from modules.training.evaluate_task import export_best
+from modules.training.failures import SAMPLING, TENSORBOARD, Failures
 from modules.training.inbox import Inbox
+from modules.training.tasks import SampleTask
 from modules.training.tensorboard import open_board
 from onetrainer.config.migrate import migrate
-from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, UserError
+from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, StateLost, UserError
 from onetrainer.json_file import read_json
 from onetrainer.messages.memory import checkpointing_label
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.presets.presets import resolve
 from onetrainer.run.commands import Leaving
 from onetrainer.run.event_log import EventWriter, read_all, rewind
-from onetrainer.run.events import Checkpoint, Finished, Phase, Sample, Started, Stopped
+from onetrainer.run.events import Checkpoint, Finished, Phase, Sample, Started, Stopped, Warned
 from onetrainer.run.run_folder import RunFolder
 
 PACKAGES = ("torch", "diffusers", "transformers", "accelerate", "lycoris_lora")
@@ -111,15 +114,18 @@ def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
     if base.startswith(f"{config.model.path}@"):
         versions[BASE_MODEL] = base
     with ExitStack() as stack:
+        failures = Failures(lambda text: events.write(Warned(text)))
         also = None
         if config.output.tensorboard:
             board = open_board(folder.path, first_step=last.step if last else 0)
             stack.callback(board.close)
-            also = board.take
+            also = failures.tolerating(TENSORBOARD, board.take)
         events = EventWriter(folder.events, also=also)
         stack.callback(events.close)
         device = choose_device(config.hardware.device)
-        run = Run(folder, config, digest, versions, events, inbox, device, last, past_events)
+        run = Run(
+            folder, config, digest, versions, events, inbox, device, last, past_events, failures
+        )
         _report_start(run)
         for text in (*restore_point.warnings, *([note] if note else [])):
             run.warn(text)
@@ -162,10 +168,11 @@ def _prepare_and_train(run: Run) -> int:
             assembled = assemble(run, attached, inputs, rewards, residency)
         try:
             return _train_and_finish(run, assembled, inputs, residency)
-        except EntryLost:
-            assembled.trainer.report.flush()
-            _ensure_checkpoint(run, assembled)
-            inputs.verify()  # so that one restart encodes everything that is damaged
+        except Exception as error:
+            traceback.clear_frames(error.__traceback__)  # frees what the failed step computed
+            _save_last_step(run, assembled, error)
+            if isinstance(error, EntryLost):
+                inputs.verify()  # so that one restart encodes everything that is damaged
             raise
 
 
@@ -185,11 +192,10 @@ def _train_and_finish(run: Run, assembled: Assembled, inputs: Inputs, residency:
     for task in tasks.evaluate:
         task.begin(run.first_step, run.past_events)
     if tasks.sample.is_planned(run.first_step):
-        existing = _existing_samples(run, run.first_step)
-        tasks.sample.sample_prompts(run.first_step, without=existing)
+        _sample(run, tasks.sample, run.first_step)
     ending, step = trainer.run(), trainer.state.step
     if ending == "done" and tasks.sample.needs_end_samples(step):
-        tasks.sample.sample_prompts(step, without=_existing_samples(run, step))
+        _sample(run, tasks.sample, step)
     code = _finish(run, ending, assembled, inputs)
     residency.finish()
     return code
@@ -254,6 +260,17 @@ def _ensure_checkpoint(run: Run, assembled: Assembled) -> None:
         assembled.tasks.save.checkpoint(step)
 
 
+def _save_last_step(run: Run, assembled: Assembled, error: Exception) -> None:
+    """Save a checkpoint of the last step before an error ends the run, if that is possible."""
+    if isinstance(error, StateLost) or not assembled.trainer.state.is_whole:
+        return
+    try:
+        assembled.trainer.report.flush()
+        _ensure_checkpoint(run, assembled)
+    except Exception:  # noqa: BLE001 - the first error is the one to report
+        traceback.print_exc()
+
+
 def _report_start(run: Run) -> None:
     last, total = run.last, run.config.training.steps
     if last is not None:
@@ -272,7 +289,9 @@ def _report_start(run: Run) -> None:
         run.warn("installed packages have changed since the checkpoint; results may differ")
 
 
-def _existing_samples(run: Run, step: int) -> set[int]:
-    """Return the indices of a step's samples that were generated before the run was resumed."""
-    samples = (event for event in run.past_events if isinstance(event, Sample))
-    return {sample.prompt_index for sample in samples if sample.step == step}
+def _sample(run: Run, task: SampleTask, step: int) -> None:
+    """Generate those samples of a step that were not before the run was resumed."""
+    samples = [event for event in run.past_events if isinstance(event, Sample)]
+    existing = {sample.prompt_index for sample in samples if sample.step == step}
+    with run.failures.tolerated(SAMPLING):
+        task.sample_prompts(step, without=existing)

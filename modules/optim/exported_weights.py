@@ -1,12 +1,14 @@
 """The forms of the weights that samples and finished files use.
 
+A form that cannot be left again raises `StateLost`: training must not go on from what is left.
+
 Schedule-free optimizers compute gradients at one point (y), and the good weights are another, the
 average (x), which samples, evaluations and exports must use. Source: Defazio et al. 2024,
 arXiv:2405.15682.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -14,6 +16,7 @@ import torch
 
 from modules.optim.ema import Ema, restoring
 from modules.optim.update import WeightUpdater
+from onetrainer.errors import StateLost
 
 
 @dataclass(frozen=True)
@@ -30,18 +33,35 @@ class ExportedWeights:
 
     def for_samples(self) -> AbstractContextManager[None]:
         """Apply the EMA, if there is one."""
-        return self.without_ema() if self.ema is None else self.ema.applied(self.normalize)
+        return self.without_ema() if self.ema is None else _left(self.ema.applied(self.normalize))
 
     def for_files(self) -> AbstractContextManager[None]:
         """Apply the EMA in full precision, read-only.
 
         It may be on another device than the weights, and is not normalized.
         """
-        return self.without_ema() if self.ema is None else self.ema.applied_float32()
+        return self.without_ema() if self.ema is None else _left(self.ema.applied_float32())
 
     def without_ema(self) -> AbstractContextManager[None]:
         """Use the weights of the last step."""
-        return evaluation_form(self.updater, self.normalize)
+        return _left(evaluation_form(self.updater, self.normalize))
+
+
+@contextmanager
+def _left(form: AbstractContextManager[None]) -> Iterator[None]:
+    with ExitStack() as stack:
+        stack.enter_context(form)
+        try:
+            yield
+        finally:
+            try:
+                stack.close()
+            except Exception as error:
+                raise StateLost(
+                    "the trained weights could not be restored after they were used",
+                    "The last checkpoint is as it was",
+                    "Resume the run; if this happens again, let it use less memory.",
+                ) from error
 
 
 @runtime_checkable

@@ -26,7 +26,7 @@ from modules.optim.ema import Ema
 from modules.optim.optimizer_state import OptimizerProgress
 from modules.training.checkpoint_record import CheckpointRecord
 from modules.training.engine import Engine
-from onetrainer.errors import UserError
+from onetrainer.errors import StateLost, UserError
 from onetrainer.files.atomic import sync_folder, write_atomic
 from onetrainer.run.checkpoint_files import DamagedCheckpoint, set_aside, state_content, verify
 from onetrainer.run.run_folder import STATE_FILE, RunFolder, cannot_write
@@ -45,9 +45,12 @@ class TrainState:
 
     Attributes:
         step: Optimizer steps made.
+        is_whole: Whether the weights, the optimizer and the EMA are all those of this step; not
+            while a step updates them.
     """
 
     step: int = 0
+    is_whole: bool = True
 
 
 @dataclass(frozen=True)
@@ -201,7 +204,7 @@ def _require_finite(weights: Mapping[str, Tensor]) -> None:
     # One read for all: each read waits for the device.
     for name, is_finite in zip(weights, read_flags(finite), strict=True):
         if not is_finite:
-            raise UserError(
+            raise StateLost(
                 f"training has diverged: the trained weights are not finite numbers ({name})",
                 "Your last good checkpoint was not overwritten",
                 "Lower the learning rate (optimizer.lr), or train in bf16 or fp32.",

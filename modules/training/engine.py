@@ -74,6 +74,11 @@ class Engine:
         assert self._clipping == 0
         self._fused_backward = FusedBackward(self._updater, self._scale)
 
+    @property
+    def updates_in_backward(self) -> bool:
+        """Whether the backward pass updates the weights."""
+        return self._fused_backward is not None
+
     def autocast(self) -> AbstractContextManager[object]:
         """Return the context of every forward pass."""
         return autocast(self.device, self._precision)

@@ -16,6 +16,7 @@ from modules.sampling.sampler import SamplingContexts, sample
 from modules.training.checkpoint_record import CheckpointRecord, read_record
 from modules.training.checkpoints import Checkpoints
 from modules.training.engine import Engine
+from modules.training.failures import OUTPUT, Failures
 from modules.training.inbox import Inbox
 from onetrainer.config.run.output import Output
 from onetrainer.config.run.sampling import Prompt, Sampling
@@ -203,6 +204,7 @@ class SaveTask:
     checkpoints: Checkpoints
     events: EventWriter
     inbox: Inbox
+    failures: Failures
     config_digest: str
     data_digest: str
     data_identity: str
@@ -221,7 +223,8 @@ class SaveTask:
         """Write a checkpoint; on command, also the output files as trained so far."""
         self.checkpoint(step)
         if self.inbox.take("save"):
-            self.export(step, is_final=False)
+            with self.failures.tolerated(OUTPUT):
+                self.export(step, is_final=False)
 
     def checkpoint(self, step: int) -> None:
         """Write a checkpoint, to which all events so far belong."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from onetrainer.config.run.hardware import Precision
-from onetrainer.errors import UserError
+from onetrainer.errors import StateLost
 from onetrainer.metrics.bands import Band, Measurement, best_of, difference, without_gain
 from onetrainer.run.events import Evaluated, RewardVerdict, Verdict
 
@@ -287,10 +287,10 @@ def _joined(parts: list[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def diverged(what: str, precision: Precision | None = None) -> UserError:
+def diverged(what: str, precision: Precision | None = None) -> StateLost:
     """Return the error for training loss. precision: The compute precision; None if unknown."""
     alternatives = _finer(precision)
-    return UserError(
+    return StateLost(
         f"{what}: training has diverged",
         "Your last good checkpoint was not overwritten",
         "Lower the learning rate (optimizer.lr)"
@@ -298,10 +298,10 @@ def diverged(what: str, precision: Precision | None = None) -> UserError:
     )
 
 
-def not_a_number(name: str, precision: Precision | None = None) -> UserError:
+def not_a_number(name: str, precision: Precision | None = None) -> StateLost:
     """Return the error for the loss of a validation image before training."""
     alternatives = _finer(precision)
-    return UserError(
+    return StateLost(
         f"{name}: the base model's validation loss is not a finite number before training starts",
         "Expected a base model that works in the chosen precision",
         f"If the base model's file is intact, try {alternatives} (hardware.precision)."

@@ -3,10 +3,12 @@
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import time
 
+from onetrainer.errors import EndsRun
 from onetrainer.files.atomic import write_atomic
 from onetrainer.run.events import Event
 from onetrainer.run.run_folder import cannot_write
@@ -16,8 +18,15 @@ from onetrainer.run.wire import decode_event, encode_event
 _READ_BYTES = 64 * 1024
 
 
+class EventsLost(EndsRun):
+    """An event could not be written."""
+
+
 class EventWriter:
     """Appends events; each one is a complete line when `write` returns.
+
+    After a failure, which is raised once, later events are left out: the run is to end, and its
+    state is saved first.
 
     Args:
         path: The events file.
@@ -27,13 +36,16 @@ class EventWriter:
     def __init__(self, path: Path, *, also: Callable[[Event], None] | None = None) -> None:
         self._path = path
         self._also = also
+        self._is_lost = False
         self._lock = threading.Lock()
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def write(self, event: Event) -> None:
-        """Append one event. Raises UserError if the disk is full; no partial line is left."""
+        """Append one event. Raises EventsLost if the disk is full; no partial line is left."""
         with self._lock:
             self._append(event)
+        if self._also is not None:
+            self._also(event)
 
     def write_last(self, event: Event) -> None:
         """Append an event that none can follow: other threads that write wait for the exit."""
@@ -50,16 +62,19 @@ class EventWriter:
         os.close(self._descriptor)
 
     def _append(self, event: Event) -> None:
+        if self._is_lost:
+            return
         line = encode_event(event, time=time()).encode()
         size = self.size
         try:
             while line:
                 line = line[os.write(self._descriptor, line) :]
         except OSError as error:
-            os.ftruncate(self._descriptor, size)
-            raise cannot_write(self._path, error) from error
-        if self._also is not None:
-            self._also(event)
+            self._is_lost = True
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, size)
+            reason = cannot_write(self._path, error)
+            raise EventsLost(reason.what, reason.expected, reason.remedy) from error
 
 
 def rewind(path: Path, size: int) -> None:

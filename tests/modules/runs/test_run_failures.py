@@ -1,13 +1,37 @@
 """What fails beside the steps of a run, and how little of them is lost."""
 
+import errno
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 
+from modules import worker
+from modules.jobs import train as job
 from modules.jobs.train import train
-from onetrainer.run.events import Checkpoint, Finished, Progress, Sample, Started, Warned
+from modules.methods.adapters.adapters import Adapters
+from modules.objectives.denoising import Denoising
+from modules.training import checkpoints, tasks
+from modules.training.engine import Engine
+from modules.training.inbox import Inbox
+from modules.training.reporter import Reporter
+from modules.training.tensorboard import Board
+from onetrainer.errors import UserError
+from onetrainer.metrics import files as metrics_files
+from onetrainer.run.events import (
+    Checkpoint,
+    Finished,
+    Phase,
+    Progress,
+    Sample,
+    Started,
+    Validated,
+    Warned,
+)
 from onetrainer.run.run_folder import RunFolder
-from tests import runs
+from tests import runs, tiny
+from tests.forked import Forked
 
 pytestmark = pytest.mark.slow
 
@@ -58,3 +82,183 @@ def test_a_run_goes_on_from_before_a_damaged_checkpoint_to_the_same_bytes(straig
     assert "goes on from step 3" in warning.text
     assert lora(folder) == lora(straight)
     assert essence(folder) == essence(straight)
+
+
+def fail(number):
+    def failing(*_arguments, **_named):
+        raise OSError(number, os.strerror(number))
+
+    return failing
+
+
+def losses(folder):
+    return [event.loss for event in reported(folder, Progress)]
+
+
+def steps_of(folder):
+    return [step for step, _ in folder.complete_checkpoints()]
+
+
+def assert_finished_like(folder, straight, warned):
+    """The run has finished with the same losses, and reported one failure."""
+    assert losses(folder) == losses(straight)
+    (warning,) = reported(folder, Warned)
+    assert all(part in warning.text for part in warned), warning.text
+    assert reported(folder, Finished)
+
+
+@pytest.mark.parametrize(
+    ("name", "failing", "warned"),
+    [
+        ("save_image", fail(errno.ENOSPC), ("sampling failed", "no space left")),
+        ("sample", fail(errno.EIO), ("sampling failed", "OSError: [Errno 5]")),
+    ],
+)
+def test_samples_that_fail_are_left_out(config, straight, monkeypatch, name, failing, warned):
+    monkeypatch.setattr(tasks, name, failing)
+    folder = runs.new_run(config)
+    assert train(folder) == 0
+    assert not reported(folder, Sample)
+    assert_finished_like(folder, straight, warned)
+
+
+def test_a_validation_that_fails_is_left_out_and_the_next_is_made(config, straight, monkeypatch):
+    def write(path, content):
+        if path.name == "step-000002.json":
+            fail(errno.EROFS)()
+        original(path, content)
+
+    original = metrics_files.write_atomic
+    monkeypatch.setattr(metrics_files, "write_atomic", write)
+    tiny.write_images(config.parent / "held", ("a line",))
+    held = {"use": True, "folder": str(config.parent / "held"), "every": 2, "timesteps": 1}
+    folder = runs.new_run(config, validation=held)
+    assert train(folder) == 0
+    assert [event.step for event in reported(folder, Validated)] == [0, 4, 6]
+    (warning,) = reported(folder, Warned)
+    assert "validating failed" in warning.text
+    assert "read-only" in warning.text
+    assert losses(folder) == losses(straight)
+
+
+def ask(monkeypatch, command, step):
+    """Ask for something as soon as a step is made."""
+
+    def progress(self, **arguments):
+        original(self, **arguments)
+        if arguments["step"] == step:
+            inboxes[-1].put(command)
+
+    def remember(self, *arguments, **named):
+        make(self, *arguments, **named)
+        inboxes.append(self)
+
+    inboxes, original, make = [], Reporter.progress, Inbox.__init__
+    monkeypatch.setattr(Inbox, "__init__", remember)
+    monkeypatch.setattr(Reporter, "progress", progress)
+
+
+def test_an_output_file_in_between_that_fails_is_left_out(config, straight, monkeypatch):
+    def export(self, path, options):
+        if path.name == "my-lora-000002":
+            fail(errno.ENOSPC)()
+        return original(self, path, options)
+
+    original = Adapters.export
+    monkeypatch.setattr(Adapters, "export", export)
+    ask(monkeypatch, "save", 2)
+    folder = runs.new_run(config)
+    assert train(folder) == 0
+    assert_finished_like(folder, straight, ("output file", "no space left"))
+
+
+def test_a_tensorboard_log_that_fails_is_left_out(config, straight, monkeypatch):
+    class Full:
+        def __getattr__(self, name):
+            return fail(errno.ENOSPC)
+
+    monkeypatch.setattr(job, "open_board", lambda folder, **_: Board(Full(), folder))
+    folder = runs.new_run(config, output={"tensorboard": True})
+    assert train(folder) == 0
+    assert_finished_like(folder, straight, ("TensorBoard", "no space left"))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has such a file")
+def test_a_log_that_cannot_be_written_ends_no_run(config, straight):
+    folder = runs.new_run(config)
+    with Path("/dev/full").open("wb") as full:
+        assert Forked(worker.main, [str(folder.path)], full).wait(runs.DEADLINE) == 0
+    assert lora(folder) == lora(straight)
+
+
+def test_an_error_in_a_step_saves_the_steps_before_it(config, straight, monkeypatch):
+    def broken(self, batch, *, seed, step):
+        if step == 4:
+            raise RuntimeError("CUDA out of memory")
+        return original(self, batch, seed=seed, step=step)
+
+    original, folder = Denoising.loss, runs.new_run(config)
+    with monkeypatch.context() as patch:
+        patch.setattr(Denoising, "loss", broken)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            train(folder)
+    assert steps_of(folder) == [3, 4]
+    assert train(folder) == 0
+    assert lora(folder) == lora(straight)
+    assert essence(folder) == essence(straight)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_step_that_fails_while_it_updates_weights_is_not_saved(config, monkeypatch, fused):
+    def broken(self, *arguments):
+        result = original(self, *arguments)
+        made.append(1)
+        if len(made) == 5:
+            raise RuntimeError("a kernel failed")
+        return result
+
+    made, name = [], "backward" if fused else "step"
+    original = getattr(Engine, name)
+    monkeypatch.setattr(Engine, name, broken)
+    changes = {"gradient_clipping": 0.0} if fused else {}
+    folder = runs.new_run(config, optimizer={"fused_backward": fused}, training=changes)
+    with pytest.raises(RuntimeError, match="a kernel failed"):
+        train(folder)
+    assert steps_of(folder) == [3]
+
+
+def test_events_that_cannot_be_written_end_the_run_after_a_checkpoint(
+    config, straight, monkeypatch
+):
+    def write(descriptor, content):
+        if b'"step": 4' in content:
+            fail(errno.ENOSPC)()
+        return original(descriptor, content)
+
+    original, folder = os.write, runs.new_run(config, sampling={"every": 0})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", write)
+        with pytest.raises(UserError, match=r"events\.jsonl: cannot write here \(no space left"):
+            train(folder)
+    assert steps_of(folder) == [3, 4]
+    assert train(folder) == 0
+    assert losses(folder) == [loss for step, loss in enumerate(losses(straight)) if step != 3]
+
+
+def test_a_checkpoint_that_fails_is_tried_again_and_then_ends_the_run(config, monkeypatch):
+    def write(path, content):
+        failures.append(path)
+        if len(failures) in failing:
+            fail(errno.EROFS)()
+        original(path, content)
+
+    original, folder = checkpoints.write_atomic, runs.new_run(config)
+    monkeypatch.setattr(checkpoints, "write_atomic", write)
+    for given, steps in (({1, 2}, []), ({1}, [3])):
+        failing, failures = given, []
+        with pytest.raises(UserError, match="read-only"):
+            train(folder)
+        assert steps_of(folder) == steps
+        assert not list(folder.checkpoints.glob("*.part"))
+    assert train(folder) == 0
+    assert reported(folder, Phase)[-1].name == "saving"

@@ -130,8 +130,7 @@ def test_a_full_disk_is_reported_with_a_message(recorder, tmp_path):
     recorder.add_scalar = recorder.close = refuse
     with pytest.raises(UserError, match="tensorboard"):
         Board(recorder, tmp_path).take(STEP)
-    with pytest.raises(UserError, match="tensorboard"):
-        Board(recorder, tmp_path).close()
+    Board(recorder, tmp_path).close()  # the run has ended
 
 
 def test_a_missing_package_is_reported_with_its_command(tmp_path, monkeypatch):
