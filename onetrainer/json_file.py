@@ -67,7 +67,7 @@ def parse(text: str, *, source: str) -> object:
         raise _too_deep(source) from error
     except ValueError as error:  # a number with thousands of digits, or a duplicate key
         raise UserError(
-            f"{source}: {_value_error(text)}", "Expected a config", "Correct it there."
+            f"{source}: {_value_error(text, error)}", "Expected a config", "Correct it there."
         ) from error
     if _is_deep(document):
         raise _too_deep(source)
@@ -112,17 +112,21 @@ def shortened(path: Path, most: int = 200) -> str:
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 2 :]}"
 
 
+class _DuplicateKeyError(ValueError):
+    pass
+
+
 def _unique_keys(pairs: list[tuple[str, object]]) -> Document:
     document = dict(pairs)
     if len(document) < len(pairs):
-        raise ValueError("a key occurs twice")
+        raise _DuplicateKeyError
     return document
 
 
-def _value_error(text: str) -> str:
-    """Return where a JSON text, valid otherwise, has a key twice or too long a number."""
+def _value_error(text: str, error: ValueError) -> str:
+    """Return where a JSON text has a key twice or too long a number; the rest may be no JSON."""
     first: dict[tuple[str | int, ...], int] = {}
-    for path, line in lines_of_keys(text):
+    for path, line in lines_of_keys(text) if isinstance(error, _DuplicateKeyError) else ():
         if path in first:
             return f'line {line}: "{path[-1]}" occurs twice, first in line {first[path]}'
         first[path] = line

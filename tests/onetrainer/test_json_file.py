@@ -18,6 +18,7 @@ from tests.each import each
         ('{\n"a": 1,\n"b": {"a": 2},\n"a": 3}', 'line 4: "a" occurs twice, first in line 2'),
         ('{"a": [\n{"é": 1,\n"\\u00e9": 2}]}', 'line 3: "é" occurs twice, first in line 2'),
         ('{\n"a": ' + "9" * 5000 + "}", "line 2: a number of more than 4300 digits"),
+        ("9" * 5000 + ", ]}", "line 1: a number of more than 4300 digits"),
         ('{\n"a": 1,\n}', "line 3, column 1"),
         ("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), "more than 50 levels deep"),
         ("[" * 100_000, "more than 50 levels deep"),
