@@ -96,8 +96,7 @@ def _train(folder: RunFolder, inbox: Inbox) -> int:
 
 def _report_early_end(folder: RunFolder, reason: Leaving) -> None:
     """Report the end of a run whose engine was not loaded; what it was before stays."""
-    checkpoints = folder.complete_checkpoints()
-    step = checkpoints[-1][0] if checkpoints else 0
+    step = folder.newest_step()
     total = _section(_parse_object(_read(folder.config)), "training").get("steps", step)
     # Its events are in a new file, by which readers know a new worker.
     known = folder.events.read_bytes() if folder.events.exists() else b""

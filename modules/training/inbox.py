@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from onetrainer.run.commands import CommandName, Leaving, decode_command
+from onetrainer.run.commands import LEAVING, CommandName, Leaving, decode_command
 
 POLL_SECONDS = 0.05
-_LEAVING: tuple[Leaving, ...] = ("discard", "stop", "pause")  # of several, the first counts
 
 
 class Inbox:
@@ -40,7 +39,7 @@ class Inbox:
     def leaving(self) -> Leaving | None:
         """How the run is to end after the current step; None if it goes on."""
         with self._lock:
-            return next((name for name in _LEAVING if name in self._received), None)
+            return next((name for name in reversed(LEAVING) if name in self._received), None)
 
     def is_leaving(self) -> bool:
         """Return whether the run is to end."""

@@ -81,9 +81,7 @@ def ended_text(folder: RunFolder) -> str:
 
 def _resume_text(folder: RunFolder) -> str:
     """Return how a run that has lost its last steps can be continued, and from where."""
-    checkpoints = folder.complete_checkpoints()
-    place = f"step {checkpoints[-1][0]}" if checkpoints else "the beginning"
-    return f"To continue from {place}: {resume_command(folder)}"
+    return f"To continue from {folder.resume_place()}: {resume_command(folder)}"
 
 
 class _Departure:

@@ -8,8 +8,10 @@ generate the samples now.
 import json
 from typing import Literal, get_args
 
-Leaving = Literal["stop", "pause", "discard"]
+Leaving = Literal["pause", "stop", "discard"]
 """Commands after which the run ends; it can be resumed from its newest checkpoint."""
+LEAVING: tuple[Leaving, ...] = get_args(Leaving)
+"""Of several that were sent, the last of these counts."""
 CommandName = Literal[Leaving, "save", "sample"]
 
 

@@ -61,6 +61,15 @@ class RunFolder:
                 checkpoints.append((int(number), path))
         return sorted(checkpoints)
 
+    def newest_step(self) -> int:
+        """Return the step that the run can be resumed from; 0 if it has no checkpoint."""
+        return max((step for step, _ in self.complete_checkpoints()), default=0)
+
+    def resume_place(self) -> str:
+        """Return the same as text: "step 50", or "the beginning"."""
+        step = self.newest_step()
+        return f"step {step:,}" if step else "the beginning"
+
     def is_busy(self) -> bool:
         """Return whether a worker is running in this folder."""
         if not self.lock.exists():

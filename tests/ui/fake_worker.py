@@ -163,7 +163,9 @@ class FakeWorker:
             (self.folder.path / best).write_bytes(b"weights")
             self.say(Finished(step, [self.output(), best], self.evaluations.summary(step)))
             return 0
-        return self.obey(step) if self.mode != "hang" else None
+        while self.mode == "hang" and self.folder.commands.read_text():
+            time.sleep(1)  # for good
+        return self.obey(step)
 
     def evaluate(self, step: int) -> bool:
         """Evaluate on validation prompts in a reward run; give whether the guard ends it."""
@@ -203,8 +205,9 @@ class FakeWorker:
                 case "save":
                     self.save(step)
                     self.say(Phase("training"))
-                case "stop" | "pause" as reason:
-                    self.save(step)
+                case "stop" | "pause" | "discard" as reason:
+                    if reason != "discard":
+                        self.save(step)
                     outputs = [self.output()] if reason == "stop" else []
                     self.say(Stopped(step, reason, outputs))
                     return 3

@@ -37,7 +37,7 @@ class Closing:
             self._close()
             return
         try:
-            session.send("stop")
+            session.send("pause" if answer == "pause" else "stop")
         except UserError as error:
             show_error(self._context, error)
             return
@@ -55,6 +55,7 @@ class Closing:
             "window; the next window reconnects to it.",
             [
                 Choice("keep", "Keep training in the background", "primary"),
+                Choice("pause", "Pause"),
                 Choice("stop", "Stop and save"),
                 Choice("", "Cancel"),
             ],

@@ -21,7 +21,11 @@ def _redo(context: Context) -> None:
 # dialogs and pages are bound there.
 SHORTCUTS: tuple[tuple[str, str, Mapping[str, Callable[[Context], object]]], ...] = (
     ("F5", "Start training", {"<F5>": lambda context: context.act.start()}),
-    ("Shift+F5", "Stop the run and save", {"<Shift-F5>": lambda context: context.act.send("stop")}),
+    (
+        "Shift+F5",
+        "Stop the run and save; again, to end it at once",
+        {"<Shift-F5>": lambda context: context.act.send("stop")},
+    ),
     ("Ctrl+F", "Find a setting", {"<Control-f>": lambda context: context.act.find()}),
     (
         "F8 / Shift+F8",

@@ -4,14 +4,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem, UserError
 from onetrainer.presets.presets import load_document, resolve
-from onetrainer.run.commands import CommandName
+from onetrainer.run.commands import LEAVING, CommandName, Leaving
 from ui.actions.file_check import FileCheck, check_files
 from ui.context import Context
 from ui.dialogs.dialogs import Choice, ask, show_error, show_problems
+from ui.dialogs.stop_dialogs import ask_before_discard, ask_to_end
 from ui.dialogs.trust_dialog import confirm_functions
 from ui.model.draft import FileSettings
 
@@ -60,12 +62,11 @@ class RunActions:
         )
 
     def send(self, command: CommandName) -> None:
-        """Send a command to the worker."""
-        try:
-            self._context.session.send(command)
-        except UserError as error:
-            show_error(self._context, error)
-        self._context.act.refresh()
+        """Send a command to the worker; one that ends the run may ask first."""
+        if command == "save" or command == "sample":
+            self._send(command)
+        elif self._context.session.is_running:
+            self._leave(command)
 
     def kill(self) -> None:
         """Kill the worker."""
@@ -116,6 +117,26 @@ class RunActions:
             self._context.act.show_message(
                 f"No file manager was found. The path was copied: {path}"
             )
+
+    def _send(self, command: CommandName) -> None:
+        try:
+            self._context.session.send(command)
+        except UserError as error:
+            show_error(self._context, error)
+        self._context.act.refresh()
+
+    def _leave(self, leaving: Leaving) -> None:
+        """End the run, also where it is to end already; ask what may be lost."""
+        pending = self._context.session.pending_command
+        chosen: Leaving | Literal["end", ""] = leaving
+        if pending is not None and leaving in LEAVING[: LEAVING.index(pending.name) + 1]:
+            chosen = ask_to_end(self._context)
+        elif leaving == "discard":
+            chosen = ask_before_discard(self._context)
+        if chosen == "end":
+            self.kill()
+        elif chosen:
+            self._send(chosen)
 
     def _confirm_resumed_code(self) -> bool:
         """Return whether all functions of the user that the displayed run needs may be run.

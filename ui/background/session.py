@@ -8,22 +8,21 @@ from pathlib import Path
 from onetrainer.config.train import TrainConfig
 from onetrainer.presets.presets import with_absolute_paths
 from onetrainer.run import client
-from onetrainer.run.client import Run
-from onetrainer.run.commands import CommandName
+from onetrainer.run.client import SILENCE, Run
+from onetrainer.run.commands import CommandName, Leaving
 from onetrainer.run.event_log import News
 from onetrainer.run.run_folder import RunFolder, create_run, open_run
 from ui.progress.run_state import RunState
 from ui.progress.worker_log import worker_log_tail
 
-KILL_AFTER = 10.0
 SILENT_AFTER = 60.0
 
 
 @dataclass(frozen=True)
 class PendingCommand:
-    """Command that the worker has not carried out yet. at: seconds of the monotonic clock."""
+    """Command to end that the worker has not carried out yet. at: on the monotonic clock."""
 
-    name: CommandName
+    name: Leaving
     at: float
 
 
@@ -94,7 +93,7 @@ class Session:
         if self.run is None or not self.is_running:
             return
         self.run.send(name)
-        if name in ("stop", "pause"):
+        if name != "save" and name != "sample":
             self.pending_command = PendingCommand(name, self._clock())
 
     def kill(self) -> None:
@@ -104,12 +103,10 @@ class Session:
 
     @property
     def can_kill(self) -> bool:
-        """Whether the worker takes long to carry out a stop or pause."""
-        return (
-            self.is_running
-            and self.pending_command is not None
-            and self._clock() - self.pending_command.at >= KILL_AFTER
-        )
+        """Whether the worker that is to end has been silent for long."""
+        if not self.is_running or self.pending_command is None:
+            return False
+        return self._clock() - max(self.pending_command.at, self._last_event_at) >= SILENCE
 
     @property
     def silent_seconds(self) -> float:

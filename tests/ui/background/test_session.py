@@ -10,7 +10,7 @@ import pytest
 from onetrainer.presets.presets import load_document, resolve
 from onetrainer.run import client
 from tests.ui.window_server import ServedWorkers
-from ui.background.session import KILL_AFTER, Session
+from ui.background.session import SILENCE, Session
 
 DEADLINE = 30.0
 
@@ -122,14 +122,14 @@ def test_a_worker_that_dies_before_it_goes_on_is_reported(session, config, monke
     assert session.state.status == "died"
 
 
-def test_killing_is_offered_when_stopping_takes_long(config, monkeypatch):
+def test_killing_is_offered_when_a_worker_that_is_to_end_is_silent(config, monkeypatch):
     now = [0.0]
     session = Session(clock=lambda: now[0])
     start(session, config, monkeypatch, "hang")
     until(session, lambda: session.state.step >= 1)
     session.send("stop")
     assert not session.can_kill
-    now[0] += KILL_AFTER
+    now[0] += SILENCE
     assert session.can_kill
     session.kill()
     until(session, lambda: not session.has_worker)

@@ -54,6 +54,17 @@ def test_a_run_stopped_before_its_first_step_has_saved_nothing(tmp_path):
     assert not message.can_open_output
 
 
+def test_a_discarded_run_says_from_where_it_continues(tmp_path):
+    folder = create_run(tmp_path, name="paper", config={})
+    message = stopped_message(Stopped(57, "discard"), folder)
+    assert message.title == "Stopped after step 57, without saving"
+    assert message.text == "“Resume” continues from the beginning."
+    (folder.checkpoint(50)).mkdir()
+    (folder.checkpoint(50) / "state.json").touch()
+    message = stopped_message(Stopped(57, "discard"), folder)
+    assert message.text == "“Resume” continues from step 50."
+
+
 def test_a_stopped_run_offers_its_output_where_there_is_some(tmp_path):
     folder = create_run(tmp_path, name="paper", config={})
     (folder.output / "paper.safetensors").write_bytes(b"weights")

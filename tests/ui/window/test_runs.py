@@ -12,7 +12,7 @@ from tests.ui.project import write_project
 
 SAMPLE_BUDGET = 20
 """Turns of the window's heartbeat, of which an idle machine makes as many in a second."""
-KILL_AFTER = 1.0
+SILENCE = 1.0
 CODE = "def mine(pictures, prompts):\n    return pictures.mean((1, 2, 3))\n"
 
 
@@ -258,7 +258,7 @@ def test_a_new_sample_is_on_the_screen_soon_after_its_event(open_desk, long_proj
 def test_a_double_click_does_not_press_what_came_in_its_place_and_a_hanging_run_is_killed(
     open_desk, long_project
 ):
-    constants = {"ui.background.session.KILL_AFTER": KILL_AFTER}
+    constants = {"ui.background.session.SILENCE": SILENCE}
     desk = open_desk(long_project, mode="slow", constants=constants)
     start(desk)
     wait_for_steps(desk)
@@ -272,15 +272,47 @@ def test_a_double_click_does_not_press_what_came_in_its_place_and_a_hanging_run_
     desk.wait(lambda: desk.widget("pause")["shown"], "what comes in its place")
     desk.click_at(*point)
     desk.rest(10)
-    assert [desk.widget(name)["text"] for name in ("pause", "stop")] == ["Pause", "Stop"]
+    assert [desk.widget(name)["text"] for name in ("pause", "stop")] == ["Pause", "Stop and save"]
     desk.ask("take clicks")
     began = time.monotonic()
     desk.click("stop")
-    is_offered = desk.widget("kill now")["shown"]
-    assert not is_offered or time.monotonic() - began > KILL_AFTER
-    desk.wait(lambda: desk.widget("kill now")["shown"], "the offer to kill")
-    folder_button = desk.widget("open folder")
-    assert folder_button["shown"] and folder_button["width"] >= folder_button["wanted_width"]
-    desk.click("kill now")
+    is_offered = desk.widget("end process")["shown"]
+    assert not is_offered or time.monotonic() - began > SILENCE
+    desk.wait(lambda: desk.widget("end process")["shown"], "the offer to end the process")
+    assert "trained since step" in desk.state["banner"]
+    desk.click("end process")
     desk.wait_state(status="died")
     assert "SIGKILL" in desk.state["banner"]
+
+
+def test_a_run_is_stopped_without_saving_after_a_question(begin, long_project):
+    desk = begin(long_project, "slow")
+    start(desk)
+    wait_for_steps(desk)
+    for answer in ("Escape", "discard"):
+        desk.click("discard")
+        desk.wait_question("answer discard")
+        assert desk.state["is_running"]
+        if answer == "Escape":
+            desk.key(answer)
+            desk.wait_end_of_question("answer discard")
+    desk.click("answer discard")
+    desk.wait_state(status="stopped", is_running=False)
+    assert "without saving\n“Resume” continues from the beginning." in desk.state["banner"]
+    assert not list((Path(desk.state["folder"]) / "output").iterdir())
+
+
+def test_a_second_stop_offers_to_end_the_process(begin, long_project):
+    desk = begin(long_project, "hang")
+    start(desk)
+    desk.wait(lambda: desk.state["step"] >= 1, "a step")
+    desk.key("shift+F5")
+    desk.wait(lambda: desk.widget("stop")["text"] == "Stopping…", "the stop")
+    desk.key("shift+F5")
+    desk.wait_question("answer end")
+    desk.key("Return")  # the first answer is to wait
+    desk.wait_end_of_question("answer end")
+    assert desk.state["is_running"]
+    desk.click("stop")
+    desk.click("answer end")
+    desk.wait_state(status="died", is_running=False)

@@ -4,6 +4,7 @@ import tkinter as tk
 from dataclasses import dataclass, field
 
 from onetrainer.errors import sentence
+from onetrainer.run.client import SILENCE
 from onetrainer.run.events import Failed, Finished, Stopped
 from onetrainer.run.run_folder import RunFolder
 from ui.context import Context
@@ -25,6 +26,7 @@ class Message:
     log: list[str] = field(default_factory=list)
     can_open_output: bool = False
     can_open_log: bool = False
+    can_end: bool = False
 
 
 class RunBanner:
@@ -49,6 +51,9 @@ class RunBanner:
         self._open_log = widgets.button(self._buttons, "Open log", self._show_log, name="open log")
         self._report = widgets.button(
             self._buttons, "Make report", self._make_report, name="banner report"
+        )
+        self._end = widgets.button(
+            self._buttons, "End the process", context.act.kill, kind="danger", name="end process"
         )
         self._message: Message | None = None
         wrap_within(column, self._text, self._log)
@@ -84,6 +89,7 @@ class RunBanner:
             self._open_output: message.can_open_output,
             self._open_log: message.can_open_log,
             self._report: message.can_open_log,
+            self._end: message.can_end,
         }
         for button, is_shown in shown.items():
             show(button.widget, is_shown, side="left", padx=(0, widgets.px(8)))
@@ -116,8 +122,8 @@ def _message(context: Context) -> Message | None:
         return None
     if state.unexpected_exit is not None:
         text = state.unexpected_exit.what
-        if folder.complete_checkpoints():
-            text += f" “Resume” continues from step {folder.complete_checkpoints()[-1][0]:,}."
+        if folder.newest_step():
+            text += f" “Resume” continues from {folder.resume_place()}."
         return Message(
             "danger",
             "The worker stopped unexpectedly",
@@ -134,6 +140,16 @@ def _message(context: Context) -> Message | None:
             return _finished_message(done, state, folder)
         case Stopped() as stopped:
             return stopped_message(stopped, folder)
+    if session.can_kill:
+        return Message(
+            "warning",
+            f"The worker has not answered for {SILENCE:.0f} s",
+            "It may be in a long step, or it hangs. “End the process” ends it at once; what was "
+            f"trained since {folder.resume_place()} is lost then, and “Resume” continues from "
+            "there.",
+            can_open_log=True,
+            can_end=True,
+        )
     guard = _guard_warning(state)
     if guard:
         return Message(
@@ -171,9 +187,12 @@ def _guard_warning(state: RunState) -> str:
 def stopped_message(stopped: Stopped, folder: RunFolder) -> Message:
     """Describe a run that was stopped or paused: what is saved and where."""
     text = "No step was trained. “Resume” starts from the beginning."
-    if stopped.step:
-        text = f"Saved up to step {stopped.step:,}. “Resume” continues from there."
     title = "Paused" if stopped.reason == "pause" else "Stopped"
+    if stopped.reason == "discard":
+        title = f"Stopped after step {stopped.step:,}, without saving"
+        text = f"“Resume” continues from {folder.resume_place()}."
+    elif stopped.step:
+        text = f"Saved up to step {stopped.step:,}. “Resume” continues from there."
     lines = [text, *(str(folder.path / output) for output in stopped.outputs)]
     has_output = folder.output.is_dir() and any(folder.output.iterdir())
     return Message("warning", title, "\n".join(lines), can_open_output=has_output)

@@ -12,8 +12,10 @@ _ABOUT = {
     "save now": "Saves a checkpoint and the trained file, then continues",
     "pause": "Saves a checkpoint and frees the GPU; “Resume” continues from there",
     "stop": "Saves a checkpoint and the trained file, then stops",
-    "kill now": "Stops the worker at once; progress since the last checkpoint is lost",
+    "discard": "Stops after this step; keeps the checkpoints there are, and writes no file",
 }
+_LABELS = {"stop": "Stop and save", "discard": "Stop without saving"}
+_LEAVING = {"pause": "Pausing…", "stop": "Stopping…", "discard": "Stopping…"}
 _NOT_RUNNING = "No run is in progress."
 _PATIENCE = (
     "Trains the remaining steps. First raise “Early stopping after” (validation.patience) in "
@@ -22,27 +24,27 @@ _PATIENCE = (
 
 
 class RunButtons:
-    """Pause or Resume, Stop (then Kill), Sample now, Save now, Open folder."""
+    """Pause or Resume, Stop with and without saving, Sample now, Save now, Open folder."""
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
         widgets, act = context.widgets, context.act
         self.outer = widgets.frame(parent, ground="window")
-        self._shape: tuple[bool, bool] | None = None
+        self._shape: tuple[bool, str] | None = None
         commands: dict[str, Callable[[], None]] = {
             "sample now": lambda: act.send("sample"),
             "save now": lambda: act.send("save"),
             "pause": lambda: act.send("pause"),
             "resume": act.resume,
             "stop": lambda: act.send("stop"),
-            "kill now": act.kill,
+            "discard": lambda: act.send("discard"),
             "open folder": self._open_folder,
         }
         self._buttons: dict[str, Button] = {}
         for name, command in commands.items():
             button = widgets.button(
                 self.outer,
-                name.capitalize(),
+                _LABELS.get(name, name.capitalize()),
                 command,
                 kind="primary" if name == "resume" else "plain",
                 name=name,
@@ -59,22 +61,24 @@ class RunButtons:
             return
         is_running = session.is_running
         pending_command = session.pending_command.name if session.pending_command else ""
-        busy = f"Waiting for the worker to {pending_command}." if pending_command else ""
-        for name in ("sample now", "save now", "pause", "stop"):
+        busy = "The run is about to end." if pending_command else ""
+        for name in ("sample now", "save now", "pause"):
             buttons[name].enable(busy if is_running else _NOT_RUNNING)
-        buttons["stop"].set_text("Stopping…" if pending_command == "stop" else "Stop")
-        buttons["pause"].set_text("Pausing…" if pending_command == "pause" else "Pause")
+        for name in ("stop", "discard"):  # may be pressed again: the first press may not be enough
+            buttons[name].enable("" if is_running else _NOT_RUNNING)
+        for name, text in _LEAVING.items():
+            label = _LABELS.get(name, name.capitalize())
+            buttons[name].set_text(text if pending_command == name else label)
         buttons["resume"].enable(self._why_not_resume())
         buttons["resume"].describe(_PATIENCE if session.state.is_early_end else "")
         for name, is_shown, before in (
-            ("kill now", session.can_kill, "open folder"),
             ("resume", not is_running, "stop"),
             ("pause", is_running, "stop"),
         ):
             place = {"side": "left", "padx": (8, 0), "before": buttons[before].widget}
             show(buttons[name].widget, is_shown, **place)
         # Ignore the second half of a double click once buttons have moved.
-        shape = (is_running, session.can_kill)
+        shape = (is_running, pending_command)
         if self._shape is not None and shape != self._shape:
             for button in buttons.values():
                 button.ignore_clicks()

@@ -2,12 +2,18 @@
 
 import tkinter as tk
 
+from onetrainer.run.commands import Leaving
 from ui.background.session import Session
 from ui.progress.rewards import format_score
 from ui.progress.run_state import RunState, format_bytes, format_speed, format_time
 from ui.widgets.widgets import Label, Widgets
 
 _NONE = "—"
+_LEAVING: dict[Leaving, str] = {
+    "pause": "Pausing: finishing this step, then saving…",
+    "stop": "Stopping: finishing this step, then saving…",
+    "discard": "Stopping: finishing this step, without saving…",
+}
 
 
 class RunFigures:
@@ -52,8 +58,7 @@ class RunFigures:
 def activity(session: Session) -> str:
     """Describe what the run is doing, in a line."""
     if session.pending_command is not None:
-        verb = "Stopping" if session.pending_command.name == "stop" else "Pausing"
-        return f"{verb}: finishing this step, then saving…"
+        return _LEAVING[session.pending_command.name]
     text = session.state.status_text()
     quiet = session.silent_seconds
     if quiet:
