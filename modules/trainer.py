@@ -34,6 +34,9 @@ class StepBatches(Protocol):
 
     def at(self, step: int) -> Iterable[Microbatch]: ...
     def epoch_of(self, step: int) -> int: ...
+    def names_at(self, step: int) -> Sequence[str]:
+        """Return what each image of a step is made from: its path, or its prompt."""
+        ...
 
 
 class StepAbandoned(Exception):
@@ -48,6 +51,7 @@ class Trainer:
     """Everything that the loop needs.
 
     Attributes:
+        seed_of: Maps a step to the seed of its random draws.
         lr_multiplier: Maps a step to a fraction of the full learning rate.
         ema: None if the run keeps no EMA.
         tasks: Run in this order after a step; saving comes last, so that the checkpoint of a step
@@ -57,7 +61,7 @@ class Trainer:
 
     state: "TrainState"
     steps: int
-    seed: int
+    seed_of: Callable[[int], int]
     batches: StepBatches
     objective: Objective
     method: Method
@@ -75,6 +79,7 @@ class Trainer:
         self.report.start_clock(self.state.step)
         while not (self._is_done() or self.inbox.is_leaving()):
             step = self.state.step
+            seed = self.seed_of(step)
             set_lr(self.optimizer, self.lr_multiplier(step))
             lr = effective_lr(self.optimizer)
             self.engine.begin(step)
@@ -83,9 +88,9 @@ class Trainer:
                 for number, batch in enumerate(self.batches.at(step)):
                     # Only dropout draws from torch's global generator. Seeded for each microbatch,
                     # it is the only thing that depends on how a step is divided.
-                    torch.manual_seed(seeds.derive(self.seed, "dropout", step, number))
+                    torch.manual_seed(seeds.derive(seed, "dropout", step, number))
                     with self.engine.autocast():
-                        loss = self.objective.loss(batch, seed=self.seed, step=step)
+                        loss = self.objective.loss(batch, seed=seed, step=step)
                     self.state.is_whole = not self.engine.updates_in_backward
                     self.engine.backward(loss.value)
                     losses.append(replace(loss, value=loss.value.detach()))

@@ -1,5 +1,7 @@
 """The trainer and its tasks, from a run's config and model."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,21 +20,26 @@ from modules.assembly.rewards import (
 from modules.assembly.run_context import Run
 from modules.assembly.validation_set import grid_of, validation_files, validation_record
 from modules.evaluation.validation import ImageEvaluation, ValidationImages
-from modules.interfaces import Method, named_parameters
+from modules.interfaces import Method, Microbatch, named_parameters
 from modules.memory.residency import Residency
+from modules.objectives.denoising import Denoising
 from modules.optim.build import build_optimizer
 from modules.optim.ema import Ema
 from modules.optim.exported_weights import ExportedWeights
 from modules.optim.freeze_schedule import FreezeSchedule
 from modules.optim.optimizer_state import OptimizerProgress
 from modules.sampling.image_files import base_name
-from modules.trainer import Task, Trainer
+from modules.trainer import StepAbandoned, Task, Trainer
+from modules.training.broken_steps import BrokenSteps
+from modules.training.cause import Investigator
 from modules.training.checkpoints import Checkpoints, TrainState
 from modules.training.engine import Engine
 from modules.training.evaluate_task import EvaluateTask, Evaluation, KeepBestTask
 from modules.training.failures import SAMPLING, Failures
 from modules.training.reporter import Reporter
+from modules.training.retries import Retries
 from modules.training.tasks import SampleTask, SaveTask
+from onetrainer.run.events import BrokenStep
 from onetrainer.schedules.learning_rate import lr_multiplier
 
 
@@ -124,26 +131,69 @@ def assemble(
     else:
         source = reward_loss_source(run, attached, inputs, rewards)
     tasks = _tasks(parts, source, rewards)
-    precision = config.hardware.precision
+    retries = Retries.read(run.folder.retries)
+    for entry in retries.entries:
+        run.warn(str(entry))
     trainer = Trainer(
         state=TrainState(run.first_step),
         steps=training.steps,
-        seed=training.seed,
+        seed_of=lambda step: retries.seed(training.seed, step),
         batches=source.batches,
         objective=source.objective,
         method=attached.method,
         engine=parts.engine,
         optimizer=parts.optimizer,
-        lr_multiplier=lambda step: lr_multiplier(config.schedule, step=step, steps=training.steps),
+        lr_multiplier=lambda step: (
+            lr_multiplier(config.schedule, step=step, steps=training.steps)
+            * retries.lr_factor(step)
+        ),
         ema=parts.ema,
         report=Reporter(
-            run.events, device=run.device, total_steps=training.steps, precision=precision
+            run.events,
+            device=run.device,
+            total_steps=training.steps,
+            on_broken=_broken_steps(parts, source, retries).report,
         ),
         inbox=run.inbox,
         tasks=tasks.in_order(),
         should_stop_early=tasks.should_stop_early,
     )
     return Assembled(trainer, tasks)
+
+
+def _broken_steps(parts: _Parts, source: LossSource, retries: Retries) -> BrokenSteps:
+    run, attached, images = parts.run, parts.attached, parts.inputs.images
+    config, family, objective = run.config, parts.attached.family, source.objective
+
+    def microbatches(step: int) -> Iterator[Microbatch]:
+        with suppress(StepAbandoned):
+            yield from source.batches.at(step)
+
+    def timesteps(step: int) -> Sequence[int]:
+        if not isinstance(objective, Denoising):
+            return ()
+        positions, seed = source.batches.names_at(step), retries.seed(config.training.seed, step)
+        return objective.timesteps(range(len(positions)), seed=seed, step=step)
+
+    investigator = Investigator(
+        components={"unet": family.unet, "vae": family.vae, **family.text_encoders},
+        trained=named_parameters(attached.method.parameter_groups()),
+        model=config.model.path,
+        precision=config.hardware.precision,
+        is_cached=images is None or images.batches.batch_source.images.is_cached,
+        names=source.batches.names_at,
+        batches=microbatches,
+        timesteps=timesteps,
+    )
+    past = {event.step for event in run.past_events if isinstance(event, BrokenStep)}
+    return BrokenSteps(
+        config.training.broken_steps,
+        investigator,
+        folder=run.folder,
+        retries=retries,
+        events=run.events,
+        past=past,
+    )
 
 
 def _optimization(

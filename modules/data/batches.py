@@ -116,6 +116,11 @@ class Batches:
         """Return the epoch of a step, from 0."""
         return self.plan.epoch_of(step)
 
+    def names_at(self, step: int) -> list[str]:
+        """Return the paths of a step's images, in order."""
+        items = self.batch_source.images.items
+        return [str(items[repeat.item].path) for repeat in self.plan.at(step).images]
+
     @property
     def trained(self) -> tuple[Item, ...]:
         """The images without those for prior preservation."""

@@ -34,6 +34,7 @@ from modules.jobs.base_model import load_base, local_model, use_hardware
 from modules.memory.precision import choose_device
 from modules.memory.residency import Residency
 from modules.methods.model_source import ModelSource
+from modules.training.broken_steps import WentBack
 from modules.training.checkpoint_record import find_restore_point
 from modules.training.evaluate_task import export_best
 from modules.training.failures import SAMPLING, TENSORBOARD, Failures
@@ -65,7 +66,7 @@ def train(folder: RunFolder, inbox: Inbox | None = None) -> int:
     """Train a run folder's config from its newest checkpoint; return the exit code.
 
     If cache entries are lost during training, the run saves a checkpoint and restarts, which
-    encodes them again, with the same results.
+    encodes them again, with the same results. If a broken step makes it go back, it restarts too.
 
     inbox: The worker's; None for one of its own.
     """
@@ -80,6 +81,8 @@ def train(folder: RunFolder, inbox: Inbox | None = None) -> int:
                 if step == last_lost_step:
                     raise  # it was encoded for this start, so it would be lost again
                 note, last_lost_step = f"{lost.what}; it was encoded again", step
+            except WentBack:
+                note = ""  # the record of retries is reported
             # Outside the except clause, where the error keeps everything on the device alive.
             gc.collect()
             if torch.cuda.is_available():
@@ -262,7 +265,7 @@ def _ensure_checkpoint(run: Run, assembled: Assembled) -> None:
 
 def _save_last_step(run: Run, assembled: Assembled, error: Exception) -> None:
     """Save a checkpoint of the last step before an error ends the run, if that is possible."""
-    if isinstance(error, StateLost) or not assembled.trainer.state.is_whole:
+    if isinstance(error, StateLost | WentBack) or not assembled.trainer.state.is_whole:
         return
     try:
         assembled.trainer.report.flush()

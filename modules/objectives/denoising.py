@@ -1,6 +1,6 @@
 """The denoising objective: predict the noise that was added to an image."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -137,6 +137,10 @@ class Denoising:
             timesteps=timesteps,
             target=self._process.target(latents, target_noise, timesteps),
         )
+
+    def timesteps(self, positions: Sequence[int], *, seed: int, step: int) -> list[int]:
+        """Return the timesteps of a step's images."""
+        return list(map(int, self._timesteps(Draws(seed, step, tuple(positions)))))
 
     def _timesteps(self, draws: Draws) -> Tensor:
         """Sample timesteps, (B,), int64, on the CPU."""

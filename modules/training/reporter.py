@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from time import monotonic
@@ -14,8 +14,7 @@ from torch import Tensor
 from modules.interfaces import ANCHOR, LAST_STEPS, REWARD, REWARD_PREFIX, Loss
 from modules.memory.to_device import read_numbers
 from modules.optim.step_check import StepCheck
-from onetrainer.config.run.hardware import Precision
-from onetrainer.metrics.messages import diverged
+from modules.training.cause import StepFacts
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Phase, Progress, Rewarded
 
@@ -30,16 +29,27 @@ class _UnreadStep:
     """A step whose loss has not been read from the device.
 
     Attributes:
-        loss: Scalar, the mean over the step's images.
+        losses: (n,), of the step's images.
+        loss: Scalar, their mean.
         check: Whether the step is broken, and the gradient's norm.
         scores: (B,), per image, by name; on any device.
     """
 
     progress: Progress
+    losses: Tensor
     loss: Tensor
     check: StepCheck
     lr: float | Tensor
     scores: dict[str, Tensor]
+
+    def facts(self) -> StepFacts:
+        """Read what is known of a broken step."""
+        return StepFacts(
+            self.progress.step,
+            self.losses.tolist(),
+            self.check.norm.item(),
+            list(zip(self.check.weights, self.check.norms.tolist(), strict=True)),
+        )
 
     def to_read(self) -> list[Tensor]:
         """Return the scalars to read.
@@ -66,16 +76,16 @@ class Reporter:
         *,
         device: torch.device,
         total_steps: int,
-        precision: Precision | None = None,
+        on_broken: Callable[[StepFacts], None],
     ) -> None:
         """Create the reporter of a run.
 
-        precision: Compute precision, for the error message about a loss that is not finite.
+        on_broken: Called for each broken step once it has been read; may raise.
         """
         self._events = events
         self._device = device
         self._total = total_steps
-        self._precision = precision
+        self._on_broken = on_broken
         self._every = _STEPS_PER_READ.get(device.type, 1)
         self._pending: list[_UnreadStep] = []
         self._times: deque[float] = deque(maxlen=_SPEED_STEPS + 1)
@@ -117,10 +127,12 @@ class Reporter:
             eta_seconds=round(eta, 1),
         )
         scores = {name: [loss.scores[name] for loss in losses] for name in losses[0].scores}
+        per_item = torch.cat([loss.per_item for loss in losses])
         self._pending.append(
             _UnreadStep(
                 progress,
-                torch.cat([loss.per_item for loss in losses]).mean(),
+                per_item,
+                per_item.mean(),
                 check,
                 lr,
                 {name: torch.cat(parts) for name, parts in scores.items()},
@@ -131,11 +143,7 @@ class Reporter:
             self.flush()
 
     def flush(self) -> None:
-        """Read the losses from the device and write the events.
-
-        Raises:
-            UserError: If a loss or a gradient is not finite.
-        """
+        """Read the losses from the device and write the events; raise what `on_broken` raises."""
         if not self._pending:
             return
         pending, self._pending = self._pending, []
@@ -143,16 +151,22 @@ class Reporter:
         # The one place in training where the host waits for the device.
         to_read = [item.to_read() for item in pending]
         read = iter(read_numbers([scalar for scalars in to_read for scalar in scalars]))
+        broken = []
         for item, scalars in zip(pending, to_read, strict=True):
             loss, is_broken, norm, rate, *scores = islice(read, len(scalars))
-            if is_broken or not math.isfinite(loss):
-                part, value = ("gradient's norm", norm) if math.isfinite(loss) else ("loss", loss)
-                what = f"the {part} is {value} in step {item.progress.step}"
-                raise diverged(what, self._precision)
             if item.scores:
                 self._events.write(_rewarded(item, scores))
-            values = {"loss": loss, "lr": rate, "memory_bytes": memory}
+            values = {
+                "loss": loss,
+                "lr": rate,
+                "memory_bytes": memory,
+                "gradient_norm": norm if math.isfinite(norm) else None,
+            }
             self._events.write(Progress(**(vars(item.progress) | values)))
+            if is_broken or not math.isfinite(loss):
+                broken.append(item)
+        for item in broken:
+            self._on_broken(item.facts())
 
     def _memory(self) -> int:
         if self._device.type == "cuda":

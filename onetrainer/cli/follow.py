@@ -12,6 +12,7 @@ from onetrainer.errors import EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, UserError, 
 from onetrainer.run.client import SILENCE, Run, log_tail
 from onetrainer.run.commands import Leaving
 from onetrainer.run.events import (
+    BrokenStep,
     Checkpoint,
     Evaluated,
     Event,
@@ -183,8 +184,8 @@ class _Follower:
                 write_line(f"{warning}after step {event.step}: {sentence(event.message)}")
             case Checkpoint():
                 self._screen.update_status(f"checkpoint: {event.path}")
-            case Warned():
-                write_line(f"warning: {event.text}")
+            case BrokenStep(message=text) | Warned(text=text):
+                write_line(f"warning: {text}")
             case Finished() | Stopped() | Failed():
                 self._show_ending(event)
 

@@ -15,6 +15,7 @@ from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.config.optimizers.optimizer import Optimizer
 from onetrainer.config.rewards.alignprop import AlignProp
+from onetrainer.config.run.broken_steps import BrokenSteps
 from onetrainer.config.run.ema import Ema
 from onetrainer.config.run.hardware import Hardware
 from onetrainer.config.run.metadata import Metadata
@@ -53,6 +54,8 @@ class Training(Section):
     ] = 1.0
     """The largest norm a step's gradient may have; longer ones are scaled down. 1 is usual, 0 is
     off."""
+
+    broken_steps: BrokenSteps = BrokenSteps()
 
 
 class TrainConfig(Section):

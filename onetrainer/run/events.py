@@ -38,7 +38,7 @@ class Progress:
 
     step: Number of steps done. steps_per_second: Over the last steps; 0 while unknown.
     eta_seconds: Until the last step; -1 while unknown. memory_bytes: Of the GPU when training on
-    one, otherwise of the process.
+    one, otherwise of the process. gradient_norm: Before clipping; None if it is not finite.
     """
 
     step: int
@@ -49,6 +49,29 @@ class Progress:
     steps_per_second: float = 0.0
     eta_seconds: float = -1.0
     memory_bytes: int = 0
+    gradient_norm: float | None = None
+
+
+Cause = Literal["model", "weights", "data", "loss", "gradient"]
+
+
+@dataclass(frozen=True)
+class BrokenStep:
+    """A step's loss or gradient was not finite, so it changed nothing. Sent after its Progress.
+
+    images: What its images are made from, in order: their paths, or prompts. timesteps: In the same
+    order; empty if unknown. losses: The same; None where it is not finite. gradient_norm: None if
+    it is not finite. cause: Where the first number that is not finite was found. message: All of it
+    as text, with what to do.
+    """
+
+    step: int
+    images: list[str]
+    timesteps: list[int]
+    losses: list[float | None]
+    gradient_norm: float | None
+    cause: Cause
+    message: str
 
 
 @dataclass(frozen=True)
@@ -236,6 +259,7 @@ Event = (
     Started
     | Phase
     | Progress
+    | BrokenStep
     | Sample
     | Checkpoint
     | Validated

@@ -30,6 +30,7 @@ class RunFolder:
         self.rewards = self.path / "rewards"
         self.checkpoints = self.path / "checkpoints"
         self.output = self.path / "output"
+        self.retries = self.path / "retries.json"
         self.start_files = self.path / "start"
         self.lock = self.path / "lock"
 

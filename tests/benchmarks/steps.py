@@ -130,7 +130,7 @@ class _Ours:
         self.state = TrainState()
         self.parts = {
             "state": self.state,
-            "seed": 0,
+            "seed_of": lambda _step: 0,
             "batches": batches,
             "objective": Denoising(family, section=DenoisingSection(), device=CPU),
             "method": method,
@@ -150,7 +150,7 @@ class _Ours:
 
     def run(self, steps: int) -> float:
         total = self.state.step + steps
-        report = Reporter(self.events, device=CPU, total_steps=total)
+        report = Reporter(self.events, device=CPU, total_steps=total, on_broken=lambda _: None)
         start = process_time()
         Trainer(steps=total, report=report, **self.parts).run()
         return process_time() - start

@@ -5,6 +5,7 @@ from typing import Literal
 
 from onetrainer.run.client import WorkerExit
 from onetrainer.run.events import (
+    BrokenStep,
     Checkpoint,
     Evaluated,
     Event,
@@ -73,8 +74,8 @@ class RunState:
                 self.samples.append(event)
             case Checkpoint():
                 self.checkpoints.append(event)
-            case Warned():
-                self.warnings = [*self.warnings, event.text][-_MAX_WARNINGS:]
+            case BrokenStep(message=text) | Warned(text=text):
+                self.warnings = [*self.warnings, text][-_MAX_WARNINGS:]
             case Finished() | Stopped() | Failed():
                 self.ending = event
 

@@ -16,10 +16,8 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from modules import worker
-from modules.interfaces import Loss
 from modules.jobs.train import train
 from modules.methods.adapters.adapters import Adapters
-from modules.objectives.denoising import Denoising
 from modules.training.inbox import Inbox
 from modules.training.reporter import Reporter
 from modules.training.tasks import SampleTask
@@ -214,20 +212,6 @@ def test_a_base_model_that_is_gone_is_one_message_and_exit_code_2(config):
     assert failed.kind == "user"
     assert "gone" in failed.what
     assert "Traceback" not in folder.log.read_text()
-
-
-def test_a_loss_that_is_no_number_ends_the_run_and_nothing_is_saved(config, monkeypatch):
-    def broken(self, batch, *, seed, step):
-        loss = original(self, batch, seed=seed, step=step)
-        return Loss(loss.value, loss.per_item * float("nan")) if step == 4 else loss
-
-    original = Denoising.loss
-    monkeypatch.setattr(Denoising, "loss", broken)
-    folder = runs.new_run(config)
-    with pytest.raises(UserError, match="step 5: training has diverged"):
-        train(folder)
-    assert [step for step, _ in folder.complete_checkpoints()] == [3]
-    assert not list(folder.output.iterdir())
 
 
 def test_save_now_never_writes_weights_that_are_no_numbers(config, monkeypatch):

@@ -45,7 +45,7 @@ def checked(device):
 
 def reported(path, device, steps, **settings):
     events = EventWriter(path)
-    reporter = Reporter(events, device=torch.device(device), total_steps=9)
+    reporter = Reporter(events, device=torch.device(device), total_steps=9, on_broken=pytest.fail)
     for step in range(1, steps + 1):
         lr = torch.tensor(0.25, device=device) if step % 2 else 1e-4
         reporter.progress(

@@ -1,0 +1,171 @@
+"""Whole runs with broken steps: skipped, gone back from, or the end; and what is said of them."""
+
+import json
+import math
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from modules.interfaces import Loss
+from modules.jobs.train import train
+from modules.objectives.denoising import Denoising
+from modules.training.checkpoints import WEIGHTS_FILE
+from modules.training.reporter import Reporter
+from onetrainer.errors import UserError
+from onetrainer.run.events import BrokenStep, Progress, Warned
+from tests import runs
+from tests.stepping import equal
+
+QUIET = {"sampling": {"prompts": [], "every": 0, "at_start": False, "at_end": False}}
+NAN = float("nan")
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return runs.write_project(tmp_path_factory.mktemp("broken"))
+
+
+@pytest.fixture
+def breaking(monkeypatch):
+    """Makes the losses of steps NaN, from 1, as long as their noise is that of the first try."""
+
+    def steps(*numbers, always=False):
+        def loss(self, batch, *, seed, step):
+            found = original(self, batch, seed=seed, step=step)
+            if step + 1 not in numbers or (
+                seed != runs.SETTINGS["training"]["seed"] and not always
+            ):
+                return found
+            return Loss(found.value * NAN, found.per_item * NAN)
+
+        original = Denoising.loss
+        monkeypatch.setattr(Denoising, "loss", loss)
+
+    return steps
+
+
+def new_run(config, **broken_steps):
+    training = {**runs.SETTINGS["training"], "broken_steps": broken_steps}
+    return runs.new_run(config, training=training, **QUIET)
+
+
+def of_kind(folder, kind):
+    return [event for event in runs.events_of(folder) if isinstance(event, kind)]
+
+
+def weights(folder, step=6):
+    return load_file(folder.checkpoint(step) / WEIGHTS_FILE)
+
+
+def crash_after(folder, step, monkeypatch):
+    """Train until a step is reported, then die without a message."""
+
+    class Crash(BaseException):
+        pass
+
+    def progress(self, **arguments):
+        if arguments["step"] == step:
+            raise Crash
+        original(self, **arguments)
+
+    original = Reporter.progress
+    with monkeypatch.context() as patch:
+        patch.setattr(Reporter, "progress", progress)
+        with pytest.raises(Crash):
+            train(folder)
+
+
+def test_a_broken_step_is_skipped_with_all_that_led_there(config, breaking):
+    breaking(5)
+    folder = new_run(config)
+    assert train(folder) == 0
+    (event,) = of_kind(folder, BrokenStep)
+    assert (event.step, event.cause) == (5, "loss")
+    assert len(event.images) == len(event.timesteps) == len(event.losses) == 2
+    assert all(path.endswith(".png") for path in event.images)
+    assert event.losses == [None, None]
+    assert event.gradient_norm is None
+    assert "the loss is nan" in event.message
+    assert "learning rate" in event.message
+    progress = of_kind(folder, Progress)
+    assert [event.step for event in progress] == [1, 2, 3, 4, 5, 6]
+    assert [math.isfinite(event.loss) for event in progress] == [True] * 4 + [False, True]
+    assert all(event.gradient_norm > 0 for event in progress if event.step != 5)
+    assert all(torch.isfinite(weight).all() for weight in weights(folder).values())
+
+
+def test_too_many_broken_steps_in_a_row_end_the_run_with_the_last_good_weights(config, breaking):
+    breaking(4, 5)
+    folder = new_run(config, max_in_a_row=2)
+    with pytest.raises(UserError, match="2 steps in a row are broken; step 5: the loss is nan"):
+        train(folder)
+    assert [step for step, _ in folder.complete_checkpoints()] == [3, 5]
+    assert equal(weights(folder, 5), weights(folder, 3))
+    assert train(folder) == 0  # what was broken is behind it
+    assert [event.step for event in of_kind(folder, BrokenStep)] == [4, 5]
+
+
+def test_steps_in_a_row_are_counted_over_a_resume(config, breaking, monkeypatch):
+    breaking(3, 4)
+    folder = new_run(config, max_in_a_row=2)
+    crash_after(folder, 4, monkeypatch)
+    with pytest.raises(UserError, match="2 steps in a row"):
+        train(folder)
+
+
+def test_a_run_stops_at_the_first_broken_step_if_asked_to(config, breaking):
+    breaking(5)
+    folder = new_run(config, action="stop")
+    with pytest.raises(UserError, match="step 5: the loss is nan"):
+        train(folder)
+    assert [step for step, _ in folder.complete_checkpoints()] == [3, 5]
+
+
+def test_a_run_that_goes_back_lowers_its_rate_and_draws_the_step_anew(config, breaking):
+    breaking(5)
+    folder, plain = new_run(config, action="go-back", lr_factor=0.25), new_run(config)
+    assert train(folder) == train(plain) == 0
+    assert json.loads(folder.retries.read_text()) == [{"broken": 5, "since": 3, "lr_factor": 0.25}]
+    rates, usual = ([event.lr for event in of_kind(each, Progress)] for each in (folder, plain))
+    assert rates == pytest.approx([*usual[:3], *(0.25 * rate for rate in usual[3:])])
+    assert not of_kind(folder, BrokenStep)
+    (text,) = [e.text for e in of_kind(folder, Warned) if "went back" in e.text]
+    assert text.startswith("step 5 was broken, so the run went back to step 3")
+
+
+@pytest.mark.parametrize("killed_after", [2, 5])
+def test_a_run_that_goes_back_ends_the_same_if_it_is_killed_in_between(
+    config, breaking, monkeypatch, killed_after
+):
+    breaking(4)
+    straight, killed = (new_run(config, action="go-back") for _ in range(2))
+    assert train(straight) == 0
+    crash_after(killed, killed_after, monkeypatch)
+    assert train(killed) == 0
+    assert killed.retries.read_bytes() == straight.retries.read_bytes()
+    assert equal(weights(killed), weights(straight))
+
+
+def test_a_run_goes_back_no_more_often_than_asked(config, breaking):
+    breaking(2, 4, 5, always=True)
+    folder = new_run(config, action="go-back", max_returns=2)
+    with pytest.raises(UserError, match="gone back 2 times, and a step is broken again; step 5"):
+        train(folder)
+    entries = json.loads(folder.retries.read_text())
+    assert [(entry["broken"], entry["since"]) for entry in entries] == [(2, 0), (4, 3)]
+
+
+def test_a_base_model_that_holds_nan_is_named_with_its_tensor(tmp_path):
+    config = runs.write_project(tmp_path)
+    (path,) = (tmp_path / "base" / "unet").glob("*.safetensors")
+    tensors = load_file(path)
+    name = "conv_in.weight"
+    tensors[name].view(-1)[3] = NAN
+    save_file(tensors, path, {"format": "pt"})
+    folder = new_run(config, action="go-back")
+    with pytest.raises(UserError, match=f"holds NaN in unet.{name}") as caught:
+        train(folder)
+    assert str(tmp_path / "base") in caught.value.what
+    assert "again" in caught.value.remedy
+    assert "learning rate" not in caught.value.remedy
