@@ -13,6 +13,7 @@ from modules.interfaces import Family
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import uses_images
 from onetrainer.dataset.buckets import Bucket
+from onetrainer.messages.formatting import counted
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,10 @@ class Inputs:
         """Return lines for the end of a run: number of items trained on, and what was left out."""
         lines = []
         if self.prompts is not None:
-            lines.append(f"Trained on {_counted(len(self.prompts.batches.prompts), 'prompt')}.")
+            lines.append(f"Trained on {counted(len(self.prompts.batches.prompts), 'prompt')}.")
         if self.images is not None:
             count = len(self.images.batches.trained)
-            lines.append(f"Trained on {_counted(count, 'image')}.")
+            lines.append(f"Trained on {counted(count, 'image')}.")
             if self.images.skipped:
                 lines.append(f"{len(self.images.skipped)} left out:")
                 lines += self.images.skipped
@@ -112,7 +113,3 @@ def prepare_inputs(run: Run, family: Family, digests: EncoderDigests | None) -> 
     if isinstance(run.config.objective, AlignProp):
         prompts = prepare_prompts(run, family)
     return Inputs(images, prompts)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' if count != 1 else ''}"

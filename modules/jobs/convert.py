@@ -32,6 +32,7 @@ from onetrainer.model_files import (
     resolve_zero_snr,
 )
 from onetrainer.run.events import Finished, Phase, Report
+from onetrainer.run.run_folder import cannot_write
 
 # The VAE's latent scale; whether an empty negative prompt is zeros rather than encoded.
 VAE_SCALE, ZERO_EMPTY_PROMPT = "scaling_factor", "force_zeros_for_empty_prompt"
@@ -75,11 +76,7 @@ def convert(request: ConvertRequest, report: Report, *, configs: Path = MODELS) 
             case _:
                 notes = _convert_model(model_file, target, request, report, configs)
     except OSError as error:  # of writing; errors of reading have their own messages
-        raise UserError(
-            f"{target}: cannot write here ({(error.strerror or str(error)).lower()})",
-            "Expected a writable folder on a disk with free space",
-            "Choose another one.",
-        ) from error
+        raise cannot_write(target, error, "OUT") from error
     return Finished(0, [str(target)], notes)
 
 

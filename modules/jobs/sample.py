@@ -15,6 +15,7 @@ from modules.formats.embeddings.embedding_file import (
     parse_embedding,
     read_embeddings_by_token,
 )
+from modules.formats.files.files import require_space
 from modules.formats.lora.lora_file import LoraFile, read_lora
 from modules.interfaces import Family
 from modules.jobs.base_model import local_model
@@ -24,7 +25,12 @@ from modules.methods.merge import merge_loras
 from modules.sampling import sampler
 from modules.sampling.grid import draw_grid
 from modules.sampling.image_files import Settings, UsedLora, base_name, to_image
-from modules.sampling.image_folder import next_number, require_room, require_writable, write_image
+from modules.sampling.image_folder import (
+    BYTES_PER_PIXEL,
+    next_number,
+    require_writable,
+    write_image,
+)
 from onetrainer.config.run.hardware import Precision
 from onetrainer.config.run.sampling import Prompt
 from onetrainer.errors import UserError
@@ -53,7 +59,8 @@ def sample(request: SampleRequest, report: Report) -> Finished:
         for seed in request.seeds
     ]
     pixels = len(prompts) * width * height
-    require_room(folder, 2 * pixels if request.grid else pixels)
+    needed = BYTES_PER_PIXEL * pixels * (2 if request.grid else 1)
+    require_space(folder / "*.png", needed, option=" (--out)")
     number = next_number(folder)
     grid_rows: list[list[Image.Image]] = [[] for _ in request.prompts]
     outputs: list[str] = []

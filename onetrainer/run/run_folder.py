@@ -181,11 +181,11 @@ def busy(path: Path) -> UserError:
     )
 
 
-def cannot_write(path: Path, error: OSError) -> UserError:
-    """Return the error for a path that cannot be written."""
+def cannot_write(path: Path, error: OSError, option: str = "output.folder") -> UserError:
+    """Return the error for a path that cannot be written. option: What chooses its folder."""
     reason = error.strerror or str(error)
     return UserError(
         f"{path}: cannot write here ({reason.lower()})",
         "Expected a writable folder with free disk space",
-        "Free some space or choose another folder (output.folder).",
+        f"Free some space or choose another folder ({option}).",
     )

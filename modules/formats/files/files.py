@@ -14,6 +14,7 @@ from torch import Tensor
 from modules.formats.files.tensor_source import DTYPES, LazyTensor
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import atomic_file, is_taken, remove_leftovers
+from onetrainer.messages.formatting import format_size
 
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 DTYPE_ORDER = {dtype: position for position, dtype in enumerate(DTYPES.values())}
@@ -99,8 +100,11 @@ def refuse_folder(path: Path) -> None:
         raise UserError(f"{path}: this is a folder", "Expected a file", "Choose another name")
 
 
-def require_space(path: Path, needed: int) -> None:
-    """Raise UserError unless the disk of the path has this many bytes free."""
+def require_space(path: Path, needed: int, *, option: str = "") -> None:
+    """Raise UserError unless the disk of a file to write has this many bytes free.
+
+    option: What chooses its folder, in parentheses.
+    """
     folder = path.absolute().parent
     remove_leftovers(folder)  # as large as the file itself
     while not folder.exists():
@@ -108,9 +112,9 @@ def require_space(path: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise UserError(
-            f"{path}: {_size(needed)} are needed, and the disk has {_size(free)} free",
-            "Expected enough space for the whole file",
-            "Free some space on this disk, or choose a folder on another one",
+            f"{path}: {format_size(needed)} are needed, and the disk has {format_size(free)} free",
+            "Expected enough space for everything",
+            f"Free some space on this disk, or choose a folder on another one{option}",
         )
 
 
@@ -178,11 +182,3 @@ def _data(tensor: Tensor | LazyTensor) -> memoryview:
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     flat = flat.as_strided(flat.shape, (1,))  # a single element may have any stride
     return flat.view(torch.uint8).numpy().data
-
-
-def _size(count: int) -> str:
-    """Format a number of bytes in the largest unit that it reaches."""
-    for unit, name in ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB")):
-        if count >= unit:
-            return f"{count / unit:.2f} {name}"
-    return f"{count} bytes"

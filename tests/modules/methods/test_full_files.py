@@ -152,6 +152,6 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, options, old_f
     before = sorted((p, p.stat().st_mtime_ns) for p in (tmp_path / "out").rglob("*"))
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(files.shutil, "disk_usage", lambda _: usage._replace(free=1000))
-    with pytest.raises(UserError, match="are needed, and the disk has 1000 bytes free"):
+    with pytest.raises(UserError, match="are needed, and the disk has 1 kB free"):
         method.export(tmp_path / "out" / "mine", options)
     assert sorted((p, p.stat().st_mtime_ns) for p in (tmp_path / "out").rglob("*")) == before
