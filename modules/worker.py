@@ -29,6 +29,7 @@ from onetrainer.model_files.hub import is_hub_name
 from onetrainer.run.commands import Leaving
 from onetrainer.run.event_log import EventWriter, rewind
 from onetrainer.run.events import Event, Failed, Finished, Report, Started, Stopped
+from onetrainer.run.log_file import keep_log_bounded
 from onetrainer.run.run_folder import RunFolder, open_run
 from onetrainer.run.wire import encode_event
 
@@ -72,6 +73,7 @@ class _Log(FileIO):
 
 
 def _train(folder: RunFolder, inbox: Inbox) -> int:
+    keep_log_bounded(folder.log)
     _print_and_return(f"worker {os.getpid()} begins at {strftime('%Y-%m-%d %H:%M:%S')}", 0)
     try:
         names, is_offline = _model_names(_parse_object(_read(folder.config)))

@@ -13,6 +13,7 @@ from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, EXIT_USER
 from onetrainer.run.commands import CommandName, encode_command
 from onetrainer.run.event_log import EventReader, News
 from onetrainer.run.events import ENDINGS
+from onetrainer.run.log_file import rotate_log
 from onetrainer.run.run_folder import RunFolder, busy, cannot_write
 
 WORKER = "modules.worker"
@@ -131,6 +132,7 @@ def start(folder: RunFolder) -> Run:
         before = folder.events.stat().st_ino if folder.events.exists() else 0
         # Commands to an earlier worker are not for this one.
         folder.commands.write_bytes(b"")
+        rotate_log(folder.log)
         with folder.log.open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", WORKER, str(folder.path)],

@@ -6,16 +6,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from time import time
+from time import monotonic, time
 
 from onetrainer.errors import EndsRun
 from onetrainer.files.atomic import write_atomic
-from onetrainer.run.events import Event
+from onetrainer.run.events import Event, Progress, Rewarded
 from onetrainer.run.run_folder import cannot_write
 from onetrainer.run.wire import decode_event, encode_event
 
 # A few milliseconds of work, so that the window that reads it stays responsive.
 _READ_BYTES = 64 * 1024
+_STEPS_IN_FULL, _SECONDS_PER_STEP = 10_000, 10.0
 
 
 class EventsLost(EndsRun):
@@ -25,25 +26,31 @@ class EventsLost(EndsRun):
 class EventWriter:
     """Appends events; each one is a complete line when `write` returns.
 
+    Of a long run's steps fewer and fewer are written, so that any window can read the file: all of
+    the first 20,000, then every second, from 30,000 every third, and so on, but one in ten seconds
+    at least. A million steps make 62,000 lines of 14 MB, not of 220.
+
     After a failure, which is raised once, later events are left out: the run is to end, and its
     state is saved first.
 
     Args:
         path: The events file.
-        also: Called with each event after it is written.
+        also: Called with each event, written or not.
     """
 
     def __init__(self, path: Path, *, also: Callable[[Event], None] | None = None) -> None:
         self._path = path
         self._also = also
         self._is_lost = False
+        self._step_written_at = monotonic()
         self._lock = threading.Lock()
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def write(self, event: Event) -> None:
         """Append one event. Raises EventsLost if the disk is full; no partial line is left."""
         with self._lock:
-            self._append(event)
+            if self._is_due(event):
+                self._append(event)
         if self._also is not None:
             self._also(event)
 
@@ -51,6 +58,8 @@ class EventWriter:
         """Append an event that none can follow: other threads that write wait for the exit."""
         self._lock.acquire()
         self._append(event)
+        if self._also is not None:
+            self._also(event)
 
     @property
     def size(self) -> int:
@@ -60,6 +69,18 @@ class EventWriter:
     def close(self) -> None:
         """Close the file."""
         os.close(self._descriptor)
+
+    def _is_due(self, event: Event) -> bool:
+        if not isinstance(event, Progress | Rewarded):
+            return True
+        is_last = isinstance(event, Progress) and event.step == event.total_steps
+        is_late = monotonic() - self._step_written_at > _SECONDS_PER_STEP
+        every = event.step // _STEPS_IN_FULL or 1
+        if event.step % every and not is_last and not is_late:
+            return False
+        if isinstance(event, Progress):  # which follows the Rewarded of its step
+            self._step_written_at = monotonic()
+        return True
 
     def _append(self, event: Event) -> None:
         if self._is_lost:
