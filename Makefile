@@ -4,7 +4,7 @@ WORKERS ?= 2
 RUN := .venv/bin/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt format lint type test test-long mutate test-gpu bench screenshots docs all packages
+.PHONY: help setup fmt format lint type test test-long mutate faults test-gpu bench screenshots docs all packages
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -46,6 +46,9 @@ mutate: setup ## plant twenty faults one at a time: do the tests find them?
 
 test-long: setup packages ## the random campaigns and cross products that `make test` leaves out
 	@$(RUN) pytest -n $(WORKERS) --dist worksteal -m long
+
+faults: setup ## kill, cut, fill the disk, signal, flip bits, hostile inputs: does everything survive?
+	@$(RUN) tests.faults
 
 test-gpu: setup ## the tests that need an NVIDIA graphics card
 	@$(RUN) pytest -m cuda

@@ -1,0 +1,71 @@
+"""Plant faults by a seed and count what survives: `python -m tests.faults --help`."""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import torch
+
+from tests.faults.cases import CASES
+from tests.faults.faulty_worker import Kind
+from tests.faults.input_faults import damaged_files, hostile_configs
+from tests.faults.result import Result
+from tests.faults.run_faults import FaultyRuns
+
+_KINDS: Mapping[str, tuple[Kind, ...]] = {
+    "kills": ("kill",),
+    "cuts": ("cut",),
+    "full": ("full",),
+    "signals": ("SIGTERM", "SIGHUP", "SIGINT"),
+}
+_INPUTS = {"configs": (hostile_configs, 250), "files": (damaged_files, 50)}
+"""The parts about inputs, each with how many there are for one of `--times`."""
+PARTS = (*_KINDS, "flips", *_INPUTS)
+
+
+def main() -> int:
+    """Run the campaign; the exit code is 1 if something did not survive."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("parts", nargs="*", default=PARTS, metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--case", choices=CASES, action="append")
+    parser.add_argument("--times", type=int, default=40, help="faults of each kind and run")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    counts, broken = Counter[str](), Counter[str]()
+    for result in _results(options):
+        counts[result.part] += 1
+        broken[result.part] += bool(result.problems)
+        if result.problems:
+            sys.stdout.write(json.dumps(asdict(result)) + "\n")
+            sys.stdout.flush()
+    for part, count in counts.items():
+        sys.stdout.write(f"{part}: {count - broken[part]} of {count} as they should be\n")
+    return int(any(broken.values()))
+
+
+def _results(options: argparse.Namespace) -> Iterator[Result]:
+    of_runs = [part for part in options.parts if part not in _INPUTS]
+    for case in (options.case or CASES) if of_runs else ():
+        with tempfile.TemporaryDirectory() as folder:
+            faulty = FaultyRuns(Path(folder), case)
+            for part in of_runs:
+                if part == "flips":
+                    yield from faulty.flips(options.times, options.seed)
+                    continue
+                for result in faulty.campaign(_KINDS[part], options.times, options.seed):
+                    yield replace(result, part=part)
+    for part in options.parts:
+        if part in _INPUTS:
+            plant, each = _INPUTS[part]
+            with tempfile.TemporaryDirectory() as folder:
+                yield from plant(Path(folder), each * options.times, options.seed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,26 @@
+"""A short part of the campaign, by a seed; all of it is `make faults`."""
+
+import pytest
+
+from tests.faults.input_faults import damaged_files, hostile_configs
+from tests.faults.run_faults import FaultyRuns
+
+pytestmark = pytest.mark.slow
+SEED = 1
+
+
+def require_sound(results):
+    broken = [result for result in results if result.problems]
+    assert not broken, "\n".join(map(str, broken))
+
+
+def test_a_run_survives_what_happens_to_it(tmp_path):
+    faulty = FaultyRuns(tmp_path, "lora-accumulation")
+    assert faulty.operations > 50  # moments to plant a fault at
+    require_sound(faulty.campaign(("kill", "cut", "SIGTERM", "SIGHUP"), times=2, seed=SEED))
+    require_sound(faulty.flips(times=3, seed=SEED))
+
+
+def test_no_config_and_no_file_ends_in_a_traceback(tmp_path):
+    require_sound(hostile_configs(tmp_path / "configs", times=150, seed=SEED))
+    require_sound(damaged_files(tmp_path / "files", times=90, seed=SEED))
