@@ -6,15 +6,14 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.util import spec_from_file_location
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 
 import torch
 from torch import Tensor, nn
 
 from modules.memory.to_device import to_device
+from modules.rewards.trusted_imports import TrustedImports
 from onetrainer.errors import UserError
 from onetrainer.trust.function_file import UserFunction
 from onetrainer.trust.trusted_files import trusted_function
@@ -27,11 +26,13 @@ _EXPECTED = "Expected a score for each image: a tensor of shape (B,), or a list 
 class FunctionReward:
     """The scores that a user's function gives to images.
 
-    function: its location, for messages. has_gradient: whether it computes with torch throughout.
+    function: its location, for messages. imports: of its code. has_gradient: whether it
+    computes with torch throughout.
     """
 
     function: UserFunction
     scorer: Scorer
+    imports: TrustedImports
     has_gradient: bool
 
     def extra_modules(self) -> nn.Module:
@@ -40,7 +41,7 @@ class FunctionReward:
     def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
         # A copy, which the function may change in place.
         inputs = (images if self.has_gradient else images.detach()).clone()
-        with _user_errors(self.function):
+        with _user_errors(self.function), self.imports.installed():
             result = self.scorer(inputs, list(prompts))
         scores = self._scores(result, images)
         if self.has_gradient and images.requires_grad and not scores.requires_grad:
@@ -86,8 +87,9 @@ def load_function(spec: str, *, has_gradient: bool) -> FunctionReward:
         UserError: The function is not trusted, or its file fails.
     """
     function = trusted_function(spec)
+    imports = TrustedImports(function)
     with _user_errors(function):
-        module = _run(function)
+        module = _run(function, imports)
     scorer = module.__dict__.get(function.name)
     if not callable(scorer):
         raise UserError(
@@ -95,14 +97,14 @@ def load_function(spec: str, *, has_gradient: bool) -> FunctionReward:
             "Expected a function",
             "Check its name",
         )
-    return FunctionReward(function, scorer, has_gradient)
+    return FunctionReward(function, scorer, imports, has_gradient)
 
 
-def _run(function: UserFunction) -> ModuleType:
+def _run(function: UserFunction, imports: TrustedImports) -> ModuleType:
     """Import the function's module from the exact bytes that are trusted, not from the disk."""
-    if function.modules:
-        name = function.modules[-1]
-        with _TrustedFinder(function).installed():
+    name = function.modules[-1]
+    if name:
+        with imports.installed():
             module = importlib.import_module(name)
         if module.__file__ is None or Path(module.__file__).absolute() != function.file:
             raise UserError(
@@ -114,58 +116,9 @@ def _run(function: UserFunction) -> ModuleType:
     module = ModuleType(f"own_reward_{function.file.stem}")
     module.__file__ = str(function.file)
     sys.modules[module.__name__] = module  # where dataclasses look up their module
-    with _importable(function.file.parent):
+    with imports.installed():
         exec(compile(function.contents[-1], str(function.file), "exec"), module.__dict__)
     return module
-
-
-class _BytesLoader(SourceFileLoader):
-    """Loads a module from bytes, never from its file or its compiled cache."""
-
-    def __init__(self, name: str, path: Path, content: bytes) -> None:
-        super().__init__(name, str(path))
-        self._content = content
-
-    def get_code(self, fullname: str) -> CodeType:
-        del fullname
-        return self.source_to_code(self._content, self.path)
-
-
-class _TrustedFinder:
-    """Finds the modules of a function, before other finders do."""
-
-    def __init__(self, function: UserFunction) -> None:
-        code = zip(function.files, function.contents, strict=True)
-        self._contents = dict(zip(function.modules, code, strict=True))
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return the spec of one of the function's modules; None for others."""
-        del path, target
-        if name not in self._contents:
-            return None
-        file, content = self._contents[name]
-        return spec_from_file_location(name, file, loader=_BytesLoader(name, file, content))
-
-    @contextmanager
-    def installed(self) -> Iterator[None]:
-        """Install this as the first finder."""
-        sys.meta_path.insert(0, self)
-        try:
-            yield
-        finally:
-            sys.meta_path.remove(self)
-
-
-@contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    """Make files next to a function's importable, as when Python runs it as a script."""
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.demo.write import write_demo
 from onetrainer.errors import EXIT_DONE, EXIT_USER, Problem, UserError
 from onetrainer.json_file import Document, json_text
+from onetrainer.messages.formatting import counted
 from onetrainer.presets.differences import differences
 from onetrainer.presets.find import find_presets
 from onetrainer.presets.presets import load, resolve
@@ -56,12 +57,14 @@ def trust(options: argparse.Namespace) -> int:
     function = find_function(spec)
     if trusted_files.status_of(function) == "trusted":
         return print_lines([f"{function.file} is trusted already, in its present version."])
+    imported = f" and {counted(function.imports, 'file')} beside it" if function.imports else ""
     if not options.yes:
         print_lines(
             [
                 trusted_files.preview(function),
-                f"\nThis is {function.file}. A run that uses {function.name} runs all of it with",
-                "your permissions: it can read, change and send everything that you can.",
+                f"\nThis is {function.file}{imported}.",
+                f"A run that uses {function.name} runs all of it with your permissions: it can",
+                "read, change and send everything that you can.",
             ]
         )
         if not sys.stdin.isatty():
@@ -76,7 +79,7 @@ def trust(options: argparse.Namespace) -> int:
         raise UserError(
             f"{function.file}: the file changed while you were asked", "", "Read it again"
         )
-    return print_lines([f"{function.file} is trusted from now on, until it changes."])
+    return print_lines([f"{function.file}{imported} is trusted until it changes."])
 
 
 def presets(_options: argparse.Namespace) -> int:

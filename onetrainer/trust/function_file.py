@@ -5,12 +5,15 @@ Nothing is run or imported here; the worker does that for trusted files.
 
 import ast
 import os
+import site
 import sys
+import sysconfig
 from dataclasses import dataclass
 from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
 
 from onetrainer.errors import UserError
+from onetrainer.trust.local_imports import local_imports, read_code
 
 FILE_SUFFIX = ".py"
 _FORMS = 'Expected "file.py:function" or "module:function"'
@@ -20,14 +23,18 @@ _FORMS = 'Expected "file.py:function" or "module:function"'
 class UserFunction:
     """The place of a function, and the code that importing it runs.
 
-    files: The parent packages first, its own file last. contents: Theirs. modules: Their dotted
-    names; empty if the spec names a file.
+    files: Parent packages, then local files that are imported, its own file last. contents: Theirs.
+    modules: Their dotted names; "" for its own if the spec names a file. imports: How many of them
+    are imported. root: The folder that local files are imported from; None for an installed
+    package, which imports what it likes.
     """
 
     name: str
     files: tuple[Path, ...]
     contents: tuple[bytes, ...]
-    modules: tuple[str, ...] = ()
+    modules: tuple[str, ...]
+    imports: int = 0
+    root: Path | None = None
 
     @property
     def file(self) -> Path:
@@ -48,17 +55,27 @@ def find_function(spec: str) -> UserFunction:
         raise UserError(
             f'"{spec}" does not name a function', _FORMS, 'For example "rewards.py:my_reward"'
         )
-    modules: dict[str, Path] = {}
+    root: Path | None
     if source.endswith(FILE_SUFFIX):
         file = _absolute(source, Path.cwd())
         if not file.is_file():
             raise UserError(f"{file}: there is no such file", _FORMS, "Check the path")
+        parents, own, root = {}, "", file.parent
     else:
-        modules = _files_of(source)
-        file = modules[source]
-    _check_name(file, _read(file), name)
-    files = tuple(modules.values()) or (file,)
-    return UserFunction(name, files, tuple(map(_read, files)), (*modules,))
+        parents, own = _files_of(source), source
+        file = parents.pop(source)
+        root = _local_root(source, file)
+    content = read_code(file)
+    _check_name(file, content, name)
+    imports: dict[str, Path] = {}
+    if root is not None:
+        imports = local_imports(root, own, content, is_package=file.name == "__init__.py")
+        for parent, path in parents.items():
+            imports |= local_imports(root, parent, read_code(path), is_package=True)
+        imports = {key: path for key, path in imports.items() if key not in {*parents, own}}
+    files = {**parents, **imports}
+    contents = *map(read_code, files.values()), content
+    return UserFunction(name, (*files.values(), file), contents, (*files, own), len(imports), root)
 
 
 def absolute_spec(spec: str, folder: Path) -> str:
@@ -79,12 +96,14 @@ def _absolute(text: str, folder: Path) -> Path:
     return Path(os.path.normpath((folder / path).absolute()))
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UserError(f"{path}: cannot be read ({reason})", "", "Check the file") from error
+def _local_root(module: str, file: Path) -> Path | None:
+    """Return the folder that a module was found in; None for that of installed packages."""
+    is_package = file.name == "__init__.py"
+    root = file.parents[module.count(".") + is_package]
+    paths = sysconfig.get_paths()
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    installed = {*(Path(paths[name]) for name in names), Path(site.getusersitepackages())}
+    return None if installed & {root, *root.parents} else root
 
 
 def _files_of(module: str) -> dict[str, Path]:

@@ -1,8 +1,8 @@
 """Trusted files: the user-defined functions that the user trusts to run.
 
 Trust is stored per user, not per run or config, since a config may come from anybody: by the path
-of the function's file and a digest of its content. A changed file must be trusted again. Modules
-that the file imports are not checked; they run with it.
+of the function's file and a digest of its content and of what it imports from beside it. A changed
+file must be trusted again. Installed packages are not checked.
 """
 
 import hashlib
@@ -73,7 +73,7 @@ def trusted_function(spec: str) -> UserFunction:
     what = "this code is not trusted yet"
     if found == "changed":
         what = "this file has changed since you trusted it"
-    place = function.modules[-1] if function.modules else function.file
+    place = function.modules[-1] or function.file
     raise UserError(
         f"{function.file}: {what}",
         f"The reward {function.name} runs code of this file with your permissions",
@@ -91,8 +91,8 @@ def problem(spec: str, path: str) -> Problem | None:
     return None
 
 
-def preview(function: UserFunction, most: int = 20) -> str:
-    """Return the first lines of the code that would run: the function's file, then its packages.
+def preview(function: UserFunction) -> str:
+    """Return all code that would run: the function's file, then its imports and packages.
 
     Decoded as Python reads it, without characters that could hide others.
     """
@@ -107,14 +107,15 @@ def preview(function: UserFunction, most: int = 20) -> str:
             "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in line)
             for line in text.splitlines()
         ]
-    left = len(lines) - most
-    return "\n".join([*lines[:most], *([f"… {left} more lines"] if left > 0 else [])])
+    return "\n".join(lines)
 
 
 def _digest(function: UserFunction) -> str:
     """Return the SHA-256 digest of all code that would run."""
     *parents, own = function.contents
     total = hashlib.sha256()
+    if function.imports:  # files that import nothing have the digest of earlier versions
+        parents.append(json.dumps(function.modules).encode())
     for content in parents:
         total.update(hashlib.sha256(content).digest())
     total.update(own)

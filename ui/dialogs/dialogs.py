@@ -88,11 +88,16 @@ class Dialog:
     def add_code(self, text: str, *, wraps: bool = False) -> None:
         """Add text of a fixed width, such as code, in a box to scroll and to copy from."""
         widgets, height = self.widgets, min(_CODE_LINES, text.count("\n") + 1)
-        box = widgets.text_box(self.body, width=_CODE_COLUMNS, height=height)
+        frame = self.add_box()
+        box = widgets.text_box(frame, width=_CODE_COLUMNS, height=height)
         box.configure(wrap="word" if wraps else "none", font="TkFixedFont", takefocus=1)
         box.insert("1.0", text)
         box.configure(state="disabled")
-        box.pack(fill="x", pady=(widgets.px(10), 0))
+        if wraps or text.count("\n") >= _CODE_LINES:
+            bar = widgets.scrollbar(frame, box.yview)
+            box.configure(yscrollcommand=bar.set)
+            bar.pack(side="right", fill="y")
+        box.pack(side="left", fill="both", expand=True)
         box.bind("<Tab>", lambda _: give_focus(box.tk_focusNext()))
         widgets.on_wheel[box] = lambda _: None  # Tk scrolls it
         widgets.name(box, "answer code")

@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
+from onetrainer.messages.formatting import counted
 from onetrainer.trust import trusted_files
 from onetrainer.trust.function_file import UserFunction, find_function
 from ui.context import Context
 from ui.dialogs.dialogs import Choice, Dialog, show_error
 
-# Lines of code shown in the dialog.
-_MAX_LINES = 2_000
 _WHAT = {
     "unknown": "A reward of these settings is a Python function. Its file runs with all of your"
     " rights: it can read, change and delete everything that you can. Trust it only if you know"
@@ -62,9 +61,10 @@ def _confirm(context: Context, spec: str) -> bool:
 def _show_dialog(context: Context, function: UserFunction, explanation: str) -> bool:
     dialog = Dialog(context, f"Run “{function.name}”?")
     dialog.add_text(explanation)
-    for file in function.files:
-        dialog.add_text(str(file), style="Bold")
-    dialog.add_code(trusted_files.preview(function, _MAX_LINES))
+    dialog.add_text(str(function.file), style="Bold")
+    if others := len(function.files) - 1:
+        dialog.add_text(f"and {counted(others, 'file')} that it imports; all of them are below.")
+    dialog.add_code(trusted_files.preview(function))
     # The safe answer first, because Return takes it.
     dialog.add_buttons([Choice("", "Do not run", "primary"), Choice("run", "Run my code")])
     return dialog.wait() == "run"

@@ -138,6 +138,52 @@ def test_files_next_to_it_can_be_imported_and_the_search_path_is_left_alone(make
     assert sys.path == before
 
 
+def test_local_files_that_were_not_shown_are_refused_however_they_are_imported(make, tmp_path):
+    for folder in ("", "elsewhere", "shown"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "hidden_from_trust.py").write_text("raise SystemExit('it was run')\n")
+    (tmp_path / "shown" / "__init__.py").touch()
+    score = "def score(p, q):\n    importlib.import_module(NAME)\n    return [0, 0]\n"
+    elsewhere = f"import sys\nsys.path.insert(0, {str(tmp_path / 'elsewhere')!r})\n"
+    for code in (
+        "NAME = 'hidden_from_trust'\n",
+        f"{elsewhere}NAME = 'hidden_from_trust'\n",
+        "import shown\nNAME = 'shown.hidden_from_trust'\n",
+    ):
+        before = list(sys.path)
+        own = make(f"import importlib\n{code}{score}")
+        with pytest.raises(UserError, match=r"own\.py, line \d: ImportError: .*was not shown"):
+            own.score(images(), PROMPTS)
+        sys.path[:] = before
+    own = make(f"import importlib\nNAME = 'nowhere_at_all'\n{score}")
+    with pytest.raises(UserError, match="ModuleNotFoundError: No module named 'nowhere_at_all'"):
+        own.score(images(), PROMPTS)
+
+
+def test_two_functions_have_their_own_modules_of_one_name_also_when_scoring(tmp_path):
+    code = "def score(p, q):\n    from beside_each import VALUE\n    return [VALUE, VALUE]\n"
+    rewards = []
+    for number in range(2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "beside_each.py").write_text(f"VALUE = {number}\n")
+        (folder / "own.py").write_text(code)
+        trust(find_function(f"{folder / 'own.py'}:score"))
+        rewards.append(load(f"{folder / 'own.py'}:score"))
+        (folder / "beside_each.py").write_text("VALUE = 9\n")  # not what was trusted
+    for number, own in [*enumerate(rewards), *enumerate(rewards)]:
+        assert own.score(images(), PROMPTS).tolist() == [number, number]
+    assert "beside_each" not in sys.modules
+
+
+def test_packages_without_an_init_are_imported_from_what_was_trusted(make, tmp_path):
+    (tmp_path / "plain_beside" / "deep").mkdir(parents=True)
+    (tmp_path / "plain_beside" / "deep" / "light.py").write_text("from ..dark import VALUE\n")
+    (tmp_path / "plain_beside" / "dark.py").write_text("VALUE = 3\n")
+    code = "from plain_beside.deep import light\ndef score(p, q): return [light.VALUE] * 2\n"
+    assert make(code).score(images(), PROMPTS).tolist() == [3, 3]
+
+
 def test_a_module_is_run_by_its_name(tmp_path, monkeypatch):
     (tmp_path / "own_reward_module.py").write_text("def score(p, q): return p.mean((1, 2, 3))\n")
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -157,15 +157,6 @@ def test_modules_are_found_and_shown_with_their_packages_but_not_imported(tmp_pa
     assert status("own_package_for_rewards.light:score") == "changed"
 
 
-def test_the_preview_shows_the_first_lines_and_how_many_are_left(file):
-    file.write_text("def score(p, q):\n" + "    # a line\n" * 29 + "    return 0\n")
-    assert preview(find_function(f"{file}:score"), most=3).splitlines() == [
-        "def score(p, q):",
-        *2 * ["    # a line"],
-        "… 28 more lines",
-    ]
-
-
 def test_the_preview_hides_nothing_from_who_reads_it(file):
     escape, turned = "\x1b[2K\x1b[1A", "\u202e"
     file.write_text(f"def score(p, q): return 0  # {escape}{turned}\n")

@@ -54,6 +54,16 @@ def test_yes_allows_the_very_code_that_was_shown(root, widgets, context, own):
     assert confirm_functions(context, config_with(f"{own}:mine"))  # without a question
 
 
+def test_all_that_it_imports_from_beside_it_is_shown_to_its_last_line(root, widgets, context, own):
+    own.write_text("import beside\n" + CODE)
+    own.with_name("beside.py").write_text("# a line\n" * 3000 + "# the last\n")
+    seen = []
+    answering(root, widgets, seen, "run")
+    assert confirm_functions(context, config_with(f"{own}:mine"))
+    assert seen[0].startswith(f"# {own}:\nimport beside")
+    assert seen[0].endswith("# the last")
+
+
 def test_no_allows_nothing(root, widgets, context, own):
     answering(root, widgets, [], "")
     assert not confirm_functions(context, config_with(f"{own}:mine"))
