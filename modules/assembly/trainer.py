@@ -33,6 +33,7 @@ from modules.trainer import StepAbandoned, Task, Trainer
 from modules.training.broken_steps import BrokenSteps
 from modules.training.cause import Investigator
 from modules.training.checkpoints import Checkpoints, TrainState
+from modules.training.disk_space import DiskSpaceTask
 from modules.training.engine import Engine
 from modules.training.evaluate_task import EvaluateTask, Evaluation, KeepBestTask
 from modules.training.failures import SAMPLING, Failures
@@ -91,6 +92,7 @@ class Tasks:
     sample: SampleTask
     save: SaveTask
     deciding: Evaluation | None
+    disk_space: DiskSpaceTask
 
     def in_order(self) -> tuple[Task, ...]:
         """Return the tasks in the order in which they run after a step."""
@@ -99,7 +101,8 @@ class Tasks:
         evaluate = [
             ToleratedTask(task, task.evaluation.phase_name, failures) for task in self.evaluate
         ]
-        return (*evaluate, ToleratedTask(self.sample, SAMPLING, failures), self.save, *keep)
+        sample = ToleratedTask(self.sample, SAMPLING, failures)
+        return (self.disk_space, *evaluate, sample, self.save, *keep)
 
     def should_stop_early(self) -> bool:
         """Return whether any evaluation asks to stop."""
@@ -263,7 +266,8 @@ def _tasks(parts: _Parts, source: LossSource, rewards: LoadedRewards | None) -> 
         clip_skip=run.config.model.clip_skip,
         phase=parts.residency.phase,
     )
-    return Tasks(evaluate, sample, _save_task(parts, sample, deciding), deciding)
+    disk_space = DiskSpaceTask(run.folder, parts.checkpoints, run.inbox, run.config.training.steps)
+    return Tasks(evaluate, sample, _save_task(parts, sample, deciding), deciding, disk_space)
 
 
 def _save_task(parts: _Parts, sample: SampleTask, deciding: Evaluation | None) -> SaveTask:

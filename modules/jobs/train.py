@@ -36,6 +36,7 @@ from modules.memory.residency import Residency
 from modules.methods.model_source import ModelSource
 from modules.training.broken_steps import WentBack
 from modules.training.checkpoint_record import find_restore_point
+from modules.training.disk_space import require_room
 from modules.training.evaluate_task import export_best
 from modules.training.failures import SAMPLING, TENSORBOARD, Failures
 from modules.training.inbox import Inbox
@@ -107,6 +108,8 @@ def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
             "Expected at least as many as the newest checkpoint has",
             "Raise training.steps in the run's config.json, or start a new run.",
         )
+    if last is not None and last.step < config.training.steps:
+        require_room(folder, last.step)
     # Steps after the checkpoint are repeated, so their events are removed.
     rewind(folder.events, last.events_size if last else 0)
     past_events = read_all(folder.events)
@@ -239,7 +242,8 @@ def _finish(
     if ending != "discard":
         _ensure_checkpoint(run, assembled)
     if ending in ("pause", "discard") or step == 0:
-        run.events.write(Stopped(step, "stop" if ending == "done" else ending))
+        reason = "stop" if ending == "done" else ending
+        run.events.write(Stopped(step, reason, because=tasks.disk_space.finding))
         return EXIT_STOPPED
     written, summary = tasks.save.export(step, is_final=is_final), inputs.summary()
     for evaluation in reversed([task.evaluation for task in tasks.evaluate]):

@@ -71,6 +71,11 @@ class OptimizerProgress:
         }
         return packer.tensors, document
 
+    def byte_count(self) -> int:
+        """Return the bytes of the state's tensors; those of the first step do not exist before."""
+        values = (value for state in self._optimizer.state.values() for value in state.values())
+        return sum(value.nbytes for value in values if isinstance(value, Tensor))
+
     def load(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> list[str]:
         """Restore state, in the dtypes it was saved with; return warnings.
 

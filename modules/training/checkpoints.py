@@ -28,7 +28,13 @@ from modules.training.checkpoint_record import CheckpointRecord
 from modules.training.engine import Engine
 from onetrainer.errors import StateLost, UserError
 from onetrainer.files.atomic import sync_folder, write_atomic
-from onetrainer.run.checkpoint_files import DamagedCheckpoint, set_aside, state_content, verify
+from onetrainer.run.checkpoint_files import (
+    DamagedCheckpoint,
+    set_aside,
+    size_of,
+    state_content,
+    verify,
+)
 from onetrainer.run.run_folder import STATE_FILE, RunFolder, cannot_write
 
 WEIGHTS_FILE = "weights.safetensors"
@@ -120,6 +126,15 @@ class Checkpoints:
             # One that cannot be deleted now is half deleted, and cleaned up at the next start.
             with suppress(OSError):
                 _remove(path)
+
+    def byte_count(self) -> int:
+        """Return the bytes of the newest checkpoint; before the first one, an estimate."""
+        if complete := self.folder.complete_checkpoints():
+            return size_of(complete[-1][1])
+        weights = self.method.state_dict().values()
+        # The EMA is in float32.
+        ema = sum(4 * weight.numel() for weight in weights) if self.ema is not None else 0
+        return sum(weight.nbytes for weight in weights) + ema + self.optimizer.byte_count()
 
     def restore(self, record: CheckpointRecord) -> list[str]:
         """Load a checkpoint; return warnings.

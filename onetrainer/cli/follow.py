@@ -202,7 +202,8 @@ class _Follower:
             outcome = "Paused" if event.reason == "pause" else "Stopped"
             is_lost = event.reason == "discard"
             how = " without saving" if is_lost else ""
-            write_line(f"{outcome} after step {event.step}{how}.")
+            because = f": {event.because}" if event.because else ""
+            write_line(sentence(f"{outcome} after step {event.step}{how}{because}"))
             write_line(
                 _resume_text(folder) if is_lost else f"To continue: {resume_command(folder)}"
             )

@@ -58,6 +58,11 @@ def verify(folder: Path, step: int) -> None:
             raise DamagedCheckpoint(f"{name} is not what was written")
 
 
+def size_of(folder: Path) -> int:
+    """Return the bytes that a checkpoint takes."""
+    return sum(file.stat().st_size for file in folder.iterdir())
+
+
 def damaged_checkpoints(parent: Path) -> list[Path]:
     """Return the folders that `set_aside` has renamed."""
     return sorted(parent.glob(f"step-*{DAMAGED_SUFFIX}*"))

@@ -235,11 +235,13 @@ class Stopped:
     """The run ended early on request; it can be resumed from its newest checkpoint.
 
     step: Steps made; with the reason "discard", those since the newest checkpoint are lost.
+    because: Why the run paused by itself; "" if a person asked for it.
     """
 
     step: int
     reason: Leaving
     outputs: list[str] = field(default_factory=list)
+    because: str = ""
 
 
 @dataclass(frozen=True)

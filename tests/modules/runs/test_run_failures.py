@@ -12,13 +12,15 @@ from modules.jobs import train as job
 from modules.jobs.train import train
 from modules.methods.adapters.adapters import Adapters
 from modules.objectives.denoising import Denoising
-from modules.training import checkpoints, tasks
+from modules.training import checkpoints, disk_space, tasks
 from modules.training.engine import Engine
 from modules.training.inbox import Inbox
 from modules.training.reporter import Reporter
 from modules.training.tensorboard import Board
 from onetrainer.errors import UserError
+from onetrainer.messages.formatting import format_size
 from onetrainer.metrics import files as metrics_files
+from onetrainer.run.checkpoint_files import size_of
 from onetrainer.run.events import (
     Checkpoint,
     Finished,
@@ -26,6 +28,7 @@ from onetrainer.run.events import (
     Progress,
     Sample,
     Started,
+    Stopped,
     Validated,
     Warned,
 )
@@ -262,3 +265,40 @@ def test_a_checkpoint_that_fails_is_tried_again_and_then_ends_the_run(config, mo
         assert not list(folder.checkpoints.glob("*.part"))
     assert train(folder) == 0
     assert reported(folder, Phase)[-1].name == "saving"
+
+
+def free_on_disk(monkeypatch, free):
+    """Disks have so many bytes free, which is looked up at every step."""
+    used = shutil.disk_usage("/")
+    monkeypatch.setattr(disk_space.shutil, "disk_usage", lambda _: used._replace(free=free()))
+    monkeypatch.setattr(disk_space, "_SECONDS_BETWEEN_CHECKS", 0)
+
+
+def test_a_run_pauses_while_its_disk_still_has_room_for_a_checkpoint(config, straight, monkeypatch):
+    def free():
+        is_low = any(event.step == 5 for event in reported(folder, Progress))
+        return (65 << 20) - (is_low << 20)
+
+    folder = runs.new_run(config)
+    with monkeypatch.context() as patch:
+        free_on_disk(patch, free)
+        assert train(folder) == 3
+        assert steps_of(folder) == [3, 5]
+        (stopped,) = reported(folder, Stopped)
+        assert stopped.reason == "pause"
+        size = format_size(size_of(folder.checkpoint(3)))
+        for part in (str(folder.path), "67.1 MB free", f"takes {size}"):
+            assert part in stopped.because
+        before = folder.events.read_bytes()
+        with pytest.raises(UserError, match=r"67\.1 MB free"):
+            train(folder)
+        assert folder.events.read_bytes() == before
+    assert train(folder) == 0
+    assert lora(folder) == lora(straight)
+
+
+def test_a_run_without_a_checkpoint_pauses_too(config, monkeypatch):
+    free_on_disk(monkeypatch, lambda: (64 << 20) + 1000)
+    folder = runs.new_run(config)
+    assert train(folder) == 3
+    assert steps_of(folder) == [1]

@@ -68,6 +68,8 @@ def test_a_discarded_run_says_from_where_it_continues(tmp_path):
 def test_a_stopped_run_offers_its_output_where_there_is_some(tmp_path):
     folder = create_run(tmp_path, name="paper", config={})
     (folder.output / "paper.safetensors").write_bytes(b"weights")
+    by_itself = Stopped(12, "pause", because="the disk has 1 GB free")
+    assert stopped_message(by_itself, folder).text.startswith("The disk has 1 GB free.\nSaved up")
     message = stopped_message(Stopped(12, "stop", ["output/paper.safetensors"]), folder)
     assert "Saved up to step 12" in message.text
     assert message.can_open_output

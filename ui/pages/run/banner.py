@@ -193,6 +193,7 @@ def stopped_message(stopped: Stopped, folder: RunFolder) -> Message:
         text = f"“Resume” continues from {folder.resume_place()}."
     elif stopped.step:
         text = f"Saved up to step {stopped.step:,}. “Resume” continues from there."
-    lines = [text, *(str(folder.path / output) for output in stopped.outputs)]
+    because = [sentence(capitalized(stopped.because))] if stopped.because else []
+    lines = [*because, text, *(str(folder.path / output) for output in stopped.outputs)]
     has_output = folder.output.is_dir() and any(folder.output.iterdir())
     return Message("warning", title, "\n".join(lines), can_open_output=has_output)

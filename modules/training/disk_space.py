@@ -1,0 +1,68 @@
+"""Pausing a run while its disk still has room for a checkpoint."""
+
+import math
+import shutil
+from dataclasses import dataclass, field
+from time import monotonic
+
+from modules.training.checkpoints import Checkpoints
+from modules.training.inbox import Inbox
+from onetrainer.errors import UserError
+from onetrainer.messages.formatting import format_size
+from onetrainer.run.checkpoint_files import size_of
+from onetrainer.run.run_folder import RunFolder
+
+_RESERVE = 64 << 20
+"""Bytes for the events, samples and logs of the steps until the run has paused."""
+_SECONDS_BETWEEN_CHECKS = 1.0
+
+
+@dataclass
+class DiskSpaceTask:
+    """Pauses the run if the disk has room for one more checkpoint only.
+
+    Attributes:
+        steps: Number of steps of the run; after the last one it is too late to pause.
+        finding: What was found; "" while there is enough room.
+    """
+
+    folder: RunFolder
+    checkpoints: Checkpoints
+    inbox: Inbox
+    steps: int
+    finding: str = field(default="", init=False)
+    _checked: float = field(default=-math.inf, init=False)
+
+    def is_due(self, step: int) -> bool:
+        """Return whether too little room is left; looked up once a second at most."""
+        now = monotonic()
+        if step >= self.steps or now - self._checked < _SECONDS_BETWEEN_CHECKS:
+            return False
+        self._checked = now
+        self.finding = shortage(self.folder, self.checkpoints.byte_count())
+        return bool(self.finding)
+
+    def run(self, _step: int) -> None:
+        """Ask the run to pause, as a person would: it saves a checkpoint and ends."""
+        self.inbox.put("pause")
+
+
+def shortage(folder: RunFolder, checkpoint_bytes: int) -> str:
+    """Return a sentence if a run's disk has too little room to go on; "" if it has enough."""
+    needed, free = checkpoint_bytes + _RESERVE, shutil.disk_usage(folder.path).free
+    if free >= needed:
+        return ""
+    return (
+        f"the disk of {folder.path} has {format_size(free)} free, and the next checkpoint takes"
+        f" {format_size(checkpoint_bytes)}: going on needs {format_size(needed)} free there"
+    )
+
+
+def require_room(folder: RunFolder, step: int) -> None:
+    """Raise UserError unless the disk has room for another checkpoint like that of a step."""
+    if finding := shortage(folder, size_of(folder.checkpoint(step))):
+        raise UserError(
+            finding,
+            "Expected enough room to save the run while it trains",
+            "Free some space on this disk, or move the run folder to a larger one.",
+        )
