@@ -104,7 +104,7 @@ def explain_missing_gpu(
 def _nvidia_smi() -> str:
     """Return the GPUs and the driver as nvidia-smi names them; "" if it does not answer."""
     program = shutil.which("nvidia-smi")
-    if program is None:
+    if program is None or not Path(program).is_absolute():  # relative: in the current folder
         return ""
     query = [program, "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:

@@ -1,5 +1,6 @@
 """Python files in the folder that a person stands in are never run."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from onetrainer.support import doctor
 
 DEADLINE = 120
 NAMES = ("argparse", "faulthandler", "json", "pathlib", "PIL", "pydantic", "tkinter", "torch")
+NOT_PYTHON = {"onetrainer/support/devices.py", "ui/actions/run_actions.py"}
 PACKAGES = ("modules", "onetrainer", "ui")
 # What setuptools writes as the installed command.
 INSTALLED = "import sys; from onetrainer.__main__ import main; sys.exit(main())"
@@ -74,6 +76,18 @@ def test_the_command_line_and_the_window_run_nothing_from_the_current_folder(tra
         )
         assert (done.returncode, done.stderr) == (0, "")
         assert "usage:" in done.stdout
+
+
+def test_every_process_is_started_with_the_safe_environment():
+    starts = []
+    for path in (path for wing in PACKAGES for path in (ROOT / wing).rglob("*.py")):
+        text = path.read_text("utf-8")
+        for node in ast.walk(ast.parse(text)) if "subprocess." in text else ():
+            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("subprocess."):
+                is_safe = any(ast.unparse(word) == "env=environment()" for word in node.keywords)
+                starts.append((path.relative_to(ROOT).as_posix(), is_safe))
+    assert {path for path, is_safe in starts if not is_safe} == NOT_PYTHON
+    assert sum(is_safe for _, is_safe in starts) >= 3
 
 
 def _empty_run(path):
