@@ -6,7 +6,7 @@ compared image by image: that some are harder than others must not hide a change
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from statistics import fmean, stdev
@@ -52,17 +52,22 @@ class Measurement:
     @cached_property
     def means(self) -> dict[str, float]:
         """The mean value of each name."""
-        return {name: fmean(values) for name, values in self.values.items()}
+        return {name: _mean(values) for name, values in self.values.items()}
 
     @cached_property
     def mean(self) -> float:
         """The mean over names."""
-        return fmean(self.means.values())
+        return _mean(self.means.values())
 
     @property
     def band(self) -> Band:
         """The mean over names with its band."""
         return band(list(self.means.values()))
+
+
+def _mean(values: Collection[float]) -> float:
+    """Return the mean; NaN of infinities of both signs, for which `fmean` raises an error."""
+    return fmean(values) if all(map(math.isfinite, values)) else sum(values) / len(values)
 
 
 def best_of(history: Sequence[Measurement]) -> Measurement:

@@ -56,11 +56,12 @@ def read_lora(path: Path, names: LayerNames) -> LoraFile:
     names: Of the model it is for.
 
     Raises:
-        UserError: For files without an adapter.
+        UserError: For files without an adapter, or with NaN or infinity.
     """
     with open_tensors(path) as reader:
         file_tensors = {name: reader.read(name) for name in reader.names}
         metadata = dict(reader.metadata)
+    _require_finite(path, file_tensors)
     layers: dict[Layer, dict[str, Tensor]] = {}
     embeddings: dict[str, dict[str, Tensor]] = {}
     unknown: dict[str, Tensor] = {}
@@ -136,7 +137,7 @@ def write_lora(
         file.metadata, file.layers.values(), base=names.base, naming=naming
     )
     written = {key: _cast(key, tensor, dtype) for key, tensor in file_tensors.items()}
-    _require_finite(path, written, dtype)
+    _require_fit(path, written, dtype)
     write_safetensors(path, written, metadata, overwrite=overwrite, hashes=hashes)
 
 
@@ -156,22 +157,30 @@ def _cast(key: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
     return tensor.to(torch.float32 if is_magnitude_key(key) else dtype)
 
 
-def _require_finite(
-    path: Path, file_tensors: Mapping[str, Tensor], dtype: torch.dtype | None
-) -> None:
-    # float: torch has no isfinite for fp8.
-    sound = read_flags([tensor.float().isfinite().all() for tensor in file_tensors.values()])
-    too_large = [key for key, is_sound in zip(file_tensors, sound, strict=True) if not is_sound]
-    if too_large and dtype is None:
+def _require_finite(path: Path, file_tensors: Mapping[str, Tensor]) -> None:
+    """Raise UserError if tensors that were read are not finite."""
+    if broken := _not_finite(file_tensors):
+        count = f"{len(broken)} tensors contain" if len(broken) > 1 else "a tensor contains"
+        first = f", the first is {broken[0]}" if len(broken) > 1 else f": {broken[0]}"
         raise UserError(
-            f"{path.name}: {len(too_large)} tensors contain NaN or infinity, first {too_large[0]}",
+            f"{path.name}: {count} NaN or infinity{first}",
             "Expected finite weights",
-            "Choose another file; the training of this one diverged",
+            "Choose another file; the training of this one diverged, or it is damaged",
         )
-    if too_large:
+
+
+def _require_fit(path: Path, file_tensors: Mapping[str, Tensor], dtype: torch.dtype | None) -> None:
+    """Raise UserError if tensors to be written are not finite in a dtype."""
+    if too_large := _not_finite(file_tensors):
         raise UserError(
             f"{path.name}: {len(too_large)} tensors do not fit the number format"
             f" {dtype}, first {too_large[0]}",
             "Expected weights within its range",
             "Save as fp32 or bf16 (output.precision); a lower learning rate keeps weights small",
         )
+
+
+def _not_finite(file_tensors: Mapping[str, Tensor]) -> list[str]:
+    # float: torch has no isfinite for fp8.
+    sound = read_flags([tensor.float().isfinite().all() for tensor in file_tensors.values()])
+    return [key for key, is_sound in zip(file_tensors, sound, strict=True) if not is_sound]

@@ -267,3 +267,9 @@ def test_a_model_of_the_hub_is_fetched_and_named_whole(generate, base, monkeypat
     assert reported[0] == Phase("loading", detail="downloading")
     with Image.open(tmp_path / "out" / "00001-42.png") as image:
         assert "Model: owner/model, " in image.info["parameters"]
+
+
+def test_a_lora_that_holds_no_numbers_is_refused_rather_than_sampled(generate, tmp_path):
+    write_lora(tmp_path / "nan.safetensors", scale=float("nan"))
+    with pytest.raises(UserError, match=r"nan\.safetensors: .*NaN or infinity.*lora_unet"):
+        generate(loras=(Lora(path=str(tmp_path / "nan.safetensors")),))

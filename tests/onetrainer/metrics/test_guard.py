@@ -242,6 +242,14 @@ def test_scores_that_are_no_numbers_are_reported_and_passed_over():
     assert judged([broken]).verdict == "first"
 
 
+def test_scores_that_are_infinite_in_both_directions_are_passed_over_too():
+    broken = evaluation(10, [math.inf, -math.inf, 0.5, 0.5], around(5.0))
+    found = judged([BASE, GOOD, broken])
+    assert (found.verdict, found.best_step, found.is_best) == ("flat", 5, False)
+    assert math.isnan(found.reward)
+    assert "Some scores are not numbers (sharpness)" in found.message
+
+
 def test_the_event_survives_a_line_of_json():
     event = judged([BASE, evaluation(20, around(0.9), around(4.2), contrast=0.2)])
     assert decode_event(encode_event(event, time=1.0)) == event

@@ -158,3 +158,13 @@ def test_pickled_files_are_read_without_running_them(tmp_path):
 def test_files_without_an_adapter_are_refused(tmp_path, tensors):
     with pytest.raises(UserError, match="contains no adapter"):
         read(tmp_path, tensors)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_files_that_hold_no_numbers_are_refused_with_the_tensor(tmp_path, value):
+    name = NAMES.name(Layer("unet", TO_Q), "kohya")
+    up = UP.clone()
+    up[1, 1] = value
+    tensors = {f"{name}.lora_down.weight": DOWN, f"{name}.lora_up.weight": up}
+    with pytest.raises(UserError, match=f"contains NaN or infinity: {name}.lora_up.weight"):
+        read(tmp_path, tensors)
