@@ -274,7 +274,9 @@ def _save_last_step(run: Run, assembled: Assembled, error: Exception) -> None:
     try:
         assembled.trainer.report.flush()
         _ensure_checkpoint(run, assembled)
-    except Exception:  # noqa: BLE001 - the first error is the one to report
+    except UserError:
+        return  # the first error is the one to report
+    except Exception:  # noqa: BLE001 - as above
         traceback.print_exc()
 
 

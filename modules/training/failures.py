@@ -43,7 +43,8 @@ class Failures:
             if what in self._reported:
                 return
             self._reported.add(what)
-            traceback.print_exc()
+            if not isinstance(error, UserError):  # what is not understood goes into the log, too
+                traceback.print_exc()
             self.warn(
                 f"{what} failed and is left out; training goes on, and does not report this again."
                 f" {_reason(error)}"
