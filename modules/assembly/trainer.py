@@ -222,7 +222,6 @@ def _optimization(
         engine=engine,
         keep=config.output.keep_checkpoints,
     )
-    checkpoints.clean()
     if run.last is not None:
         for text in checkpoints.restore(run.last):
             run.warn(text)

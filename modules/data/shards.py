@@ -34,6 +34,7 @@ from onetrainer.cache.format import (
 from onetrainer.cache.index import CacheIndex
 from onetrainer.cache.merge import merge
 from onetrainer.errors import UserError
+from onetrainer.files.atomic import remove_leftovers
 
 __all__ = ["DamagedEntry", "EntryLocations", "Kind", "Store", "entry_key"]
 
@@ -74,6 +75,7 @@ class Store:
         with writing(folder):
             for kind in KINDS:
                 (folder / kind).mkdir(parents=True, exist_ok=True)
+                remove_leftovers(folder / kind)
         self._index = CacheIndex(folder)
         self._index.renew_lease()
         self._lease_renewal = monotonic() + _LEASE_INTERVAL_S

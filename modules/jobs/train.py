@@ -51,6 +51,7 @@ from onetrainer.presets.presets import resolve
 from onetrainer.run.commands import Leaving
 from onetrainer.run.event_log import EventWriter, read_all, rewind
 from onetrainer.run.events import Checkpoint, Finished, Phase, Sample, Started, Stopped, Warned
+from onetrainer.run.leftovers import clean
 from onetrainer.run.run_folder import RunFolder
 
 PACKAGES = ("torch", "diffusers", "transformers", "accelerate", "lycoris_lora")
@@ -100,6 +101,7 @@ def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
     # By which later changes are detected.
     digest = hashlib.sha256(config.model_dump_json().encode()).hexdigest()
     use_hardware(config.hardware)
+    clean(folder)
     restore_point = find_restore_point(folder)
     last = restore_point.record
     if last is not None and last.step > config.training.steps:

@@ -7,8 +7,6 @@ rest: trained weights, EMA, optimizer state, loss scale, step, and size of the e
 import hashlib
 import json
 import os
-import re
-import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -35,14 +33,13 @@ from onetrainer.run.checkpoint_files import (
     state_content,
     verify,
 )
+from onetrainer.run.leftovers import PART_SUFFIX, remove_checkpoint
 from onetrainer.run.run_folder import STATE_FILE, RunFolder, cannot_write
 
 WEIGHTS_FILE = "weights.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
 OPTIMIZER_VALUES_FILE = "optimizer.json"
 EMA_FILE = "ema.safetensors"
-PART_SUFFIX = ".part"
-_LITTER = re.compile(rf"step-\d{{6,}}({re.escape(PART_SUFFIX)})?")
 
 
 @dataclass
@@ -88,18 +85,18 @@ class Checkpoints:
         final = self.folder.checkpoint(record.step)
         part = final.with_name(final.name + PART_SUFFIX)
         try:
-            _remove(part)
+            remove_checkpoint(part)
             part.mkdir(parents=True)
             digests = self._write_tensors(part)
             # Last, so that a folder with a state file is a complete checkpoint.
             write_atomic(part / STATE_FILE, state_content(asdict(record), digests))
             sync_folder(part)
-            _remove(final)
+            remove_checkpoint(final)
             part.rename(final)
             sync_folder(final.parent)
         except BaseException as error:
             with suppress(OSError):
-                _remove(part)
+                remove_checkpoint(part)
             if isinstance(error, OSError):
                 raise cannot_write(final, error) from error
             raise
@@ -125,7 +122,7 @@ class Checkpoints:
         for path in superfluous:
             # One that cannot be deleted now is half deleted, and cleaned up at the next start.
             with suppress(OSError):
-                _remove(path)
+                remove_checkpoint(path)
 
     def byte_count(self) -> int:
         """Return the bytes of the newest checkpoint; before the first one, an estimate."""
@@ -172,13 +169,6 @@ class Checkpoints:
             "the checkpoint has no EMA of the weights (ema.use): it starts from the current weights"
         ]
 
-    def clean(self) -> None:
-        """Delete what an interrupted save or deletion left behind."""
-        complete = {path for _, path in self.folder.complete_checkpoints()}
-        for path in self.folder.checkpoints.glob("step-*"):
-            if _LITTER.fullmatch(path.name) and path not in complete:
-                _remove(path)
-
     def _write_tensors(self, folder: Path) -> dict[str, str]:
         """Write all files but the state; return their digests by name."""
         weights = {name: value.contiguous() for name, value in self.method.state_dict().items()}
@@ -224,10 +214,3 @@ def _require_finite(weights: Mapping[str, Tensor]) -> None:
                 "Your last good checkpoint was not overwritten",
                 "Lower the learning rate (optimizer.lr), or train in bf16 or fp32.",
             )
-
-
-def _remove(path: Path) -> None:
-    """Delete a checkpoint folder, its state file first: half of it never counts as a checkpoint."""
-    if path.exists():
-        (path / STATE_FILE).unlink(missing_ok=True)
-        shutil.rmtree(path)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from onetrainer.files.atomic import temporary_path
 from onetrainer.tensor_files.entries import BYTES
 from onetrainer.tensor_files.safetensors_header import HEADER_LIMIT
 
@@ -44,7 +45,7 @@ _HEADER_ERRORS = (
 )
 SHARD_NAME = re.compile(r"[0-9a-f]{32}\.safetensors")
 PART_NAME = re.compile(r"[0-9a-f]{32}\.safetensors\.part")
-"""A shard that is being written."""
+"""A shard that an older version was writing."""
 
 
 class DamagedEntry(Exception):
@@ -179,7 +180,7 @@ def entry_bytes(
 
 def write_file(path: Path, pieces: Iterable[bytes | memoryview], *, safely: bool = False) -> None:
     """Write a file that is complete or absent; safely: also on power failure. Raises OSError."""
-    unfinished = path.with_name(path.name + ".part")
+    unfinished = temporary_path(path)
     try:
         with unfinished.open("wb") as file:
             for piece in pieces:

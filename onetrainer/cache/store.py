@@ -16,6 +16,7 @@ from onetrainer.cache.format import KINDS, PART_NAME, SHARD_NAME, Kind
 from onetrainer.cache.index import CacheIndex
 from onetrainer.cache.merge import merge
 from onetrainer.errors import UserError
+from onetrainer.files.atomic import TEMPORARY
 
 _ABANDONED_S = 24 * 3600
 """Age at which an unfinished shard is abandoned; writing one takes seconds."""
@@ -293,7 +294,8 @@ def _foreign(index: CacheIndex) -> Iterator[str]:
     for kind in KINDS:
         known = {shard.name for shard in index.shards(kind)}
         for path in _list_folder(index.folder / kind):
-            if path.name in known or PART_NAME.fullmatch(path.name) or path.is_dir():
+            is_unfinished = PART_NAME.fullmatch(path.name) or TEMPORARY.fullmatch(path.name)
+            if path.name in known or is_unfinished or path.is_dir():
                 continue
             is_broken = SHARD_NAME.fullmatch(path.name)
             yield f"{kind}/{path.name}" + (" (unreadable shard)" if is_broken else "")

@@ -19,9 +19,14 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
-TEMPORARY = re.compile(r"\.onetrainer-.+?(?:-([0-9a-f]{8})-(\d+))?-[0-9a-f]{8}\.part", re.DOTALL)
-"""Temporary names: computer and process id, which older versions left out, then a random token."""
-_MAX_NAME = 50  # characters of the target's name to use: up to 200 of the 255 bytes allowed
+TEMPORARY = re.compile(
+    r"\.onetrainer-(.+?)(?:-([0-9a-f]{8})-(\d+))?-[0-9a-f]{8}\.(?:part|old)", re.DOTALL
+)
+"""Temporary names: the target's name, computer and process id, which older versions left out, then
+a random token. `.part` is what is being written, `.old` a folder that is being replaced."""
+_OLD_SUFFIX = ".old"
+_MAX_NAME = 200  # bytes of the target's name to use, of the 255 that a name may have
+_CLOCK_ERROR = 60.0  # seconds
 _LEFTOVER_AGE = 86400.0  # seconds; for a writer on another computer, which cannot be asked
 
 
@@ -55,7 +60,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     If the path is a link, the link is replaced and its target stays.
     """
     remove_leftovers(path.parent)
-    temporary, old = temporary_path(path), temporary_path(path)
+    temporary = temporary_path(path)
+    old = temporary.with_suffix(_OLD_SUFFIX)
     is_replaced = False
     temporary.mkdir(parents=True)
     try:
@@ -95,22 +101,30 @@ def temporary_path(path: Path) -> Path:
     """Return an unused hidden name next to the path, which `remove_leftovers` knows."""
     path = path.absolute()
     writer = f"{_computer()}-{os.getpid()}"
-    return path.with_name(
-        f".onetrainer-{path.name[:_MAX_NAME]}-{writer}-{secrets.token_hex(4)}.part"
-    )
+    name = path.name
+    if len(os.fsencode(name)) > _MAX_NAME:
+        name = os.fsencode(name)[:_MAX_NAME].decode(errors="ignore")
+    return path.with_name(f".onetrainer-{name}-{writer}-{secrets.token_hex(4)}.part")
 
 
 def remove_leftovers(folder: Path) -> None:
     """Remove temporary files and folders in a folder whose writer was killed.
 
-    What a living process writes, and all that has another name, stays. Errors are ignored: what
-    cannot be removed is in nobody's way.
+    A folder that was about to be replaced gets its name back. What a living process writes, and all
+    that has another name, stays. Errors are ignored: what cannot be removed is in nobody's way.
     """
     with suppress(OSError):
-        for leftover in folder.glob(".onetrainer-*.part"):
+        for leftover in folder.glob(".onetrainer-*"):
             with suppress(OSError):
-                if _is_abandoned(leftover):
+                found = TEMPORARY.fullmatch(leftover.name)
+                if found is None or not _is_abandoned(leftover, *found.groups()[1:]):
+                    continue
+                target = folder / found[1]
+                if leftover.suffix != _OLD_SUFFIX or is_taken(target):
                     _remove(leftover)
+                # Its writer was killed between the two renames of `atomic_folder`.
+                elif len(os.fsencode(target.name)) < _MAX_NAME - 3:  # surely not shortened
+                    leftover.rename(target)
 
 
 def is_taken(path: Path) -> bool:
@@ -125,18 +139,21 @@ def _copy_permissions(source: Path, target: Path) -> None:
             target.chmod(stat.S_IMODE(source.stat().st_mode))
 
 
-def _is_abandoned(path: Path) -> bool:
-    found = TEMPORARY.fullmatch(path.name)
-    if found is None:
-        return False
-    computer, process = found.groups()
-    if computer == _computer():
-        import psutil  # only here: it takes a while to load
+def _is_abandoned(path: Path, computer: str | None, process: str | None) -> bool:
+    changed = path.lstat().st_mtime
+    if computer != _computer() or process is None:
+        return time.time() - changed > _LEFTOVER_AGE
+    import psutil  # only here: it takes a while to load
 
-        if not psutil.pid_exists(int(process)):
-            return True
-    # The number may since have been given to another process.
-    return time.time() - path.lstat().st_mtime > _LEFTOVER_AGE
+    try:
+        writer = psutil.Process(int(process))
+        # The number may since have been given to another process.
+        is_other = writer.create_time() > changed + _CLOCK_ERROR
+        return is_other or writer.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.Error:
+        return False
 
 
 @cache

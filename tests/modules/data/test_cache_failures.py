@@ -16,6 +16,7 @@ from modules.interfaces import Conditioning
 from onetrainer.cache.format import read_shard
 from onetrainer.dataset.transforms import image_transform
 from onetrainer.errors import UserError
+from onetrainer.files.atomic import temporary_path
 from tests.modules.data.test_cache import IMAGES, TEXTS, entry_files, same
 from tests.transforms import load_pixels
 
@@ -202,7 +203,7 @@ def encode_until_killed(bench):
         nonlocal written
         if written == ENTRIES:
             data = b"".join(pieces)
-            path.with_name(path.name + ".part").write_bytes(data[: len(data) // 2])
+            temporary_path(path).write_bytes(data[: len(data) // 2])
             os.kill(os.getpid(), signal.SIGKILL)
         write(path, pieces)
         written += 1
@@ -244,3 +245,4 @@ def test_sigkill_costs_what_was_being_written_and_nothing_else(bench):
     assert same(again, bench.encode(folder=bench.folder.parent / "other"))
     assert again.images.store.damaged == []
     assert entry_files(bench, "latents") != []
+    assert not list(bench.folder.rglob(".onetrainer-*"))

@@ -3,11 +3,13 @@
 import errno
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
 
 from modules import worker
+from modules.formats.files import files
 from modules.jobs import train as job
 from modules.jobs.train import train
 from modules.methods.adapters.adapters import Adapters
@@ -302,3 +304,28 @@ def test_a_run_without_a_checkpoint_pauses_too(config, monkeypatch):
     folder = runs.new_run(config)
     assert train(folder) == 3
     assert steps_of(folder) == [1]
+
+
+def test_what_a_worker_killed_in_an_export_has_left_is_removed_at_the_next_start(
+    config, straight, monkeypatch
+):
+    def main(arguments):
+        def begin(self, path, options):
+            files._data = lambda _tensor: os.kill(os.getpid(), signal.SIGKILL)
+            return export(self, path, options)
+
+        export, Adapters.export = Adapters.export, begin
+        return worker.main(arguments)
+
+    folder = runs.new_run(config)
+    with (folder.path / "worker.log").open("wb") as log:
+        assert Forked(main, [str(folder.path)], log).wait(runs.DEADLINE) == -signal.SIGKILL
+    (half,) = folder.output.iterdir()
+    assert half.name.startswith(".onetrainer-my-lora")
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "load_base", fail(errno.EIO))
+        with pytest.raises(OSError, match="Input/output"):
+            train(folder)
+    assert not list(folder.output.iterdir())
+    assert train(folder) == 0
+    assert lora(folder) == lora(straight)

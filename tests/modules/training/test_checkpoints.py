@@ -11,6 +11,7 @@ from modules.training.checkpoint_record import find_restore_point
 from modules.training.engine import MAX_OVERFLOWS_IN_A_ROW
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.errors import UserError
+from onetrainer.run.leftovers import clean
 from onetrainer.run.run_folder import STATE_FILE, create_run
 from tests.stepping import Training, equal
 
@@ -53,7 +54,7 @@ def test_what_an_interrupted_save_left_is_cleaned_and_never_resumed_from(made, f
     (folder.checkpoints / "step-000002.part").mkdir()
     (folder.checkpoints / "step-000003").mkdir()  # a deletion that was interrupted
     assert find_restore_point(folder).record.step == 1
-    made.checkpoints(folder).clean()
+    clean(folder)
     assert [path.name for path in folder.checkpoints.iterdir()] == ["step-000001"]
 
 

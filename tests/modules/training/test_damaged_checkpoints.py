@@ -10,6 +10,7 @@ from modules.training.checkpoint_record import find_restore_point
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.errors import UserError
 from onetrainer.run.checkpoint_files import DamagedCheckpoint, verify
+from onetrainer.run.leftovers import clean
 from onetrainer.run.run_folder import STATE_FILE, create_run
 from tests.stepping import Training, equal
 
@@ -51,7 +52,7 @@ def test_a_flipped_bit_in_any_file_is_found_and_the_older_checkpoint_used(made, 
         assert (folder.checkpoints / aside / name).is_file()
         copy.rename(newest)
     assert find_restore_point(folder).record.step == 2
-    made.checkpoints(folder).clean()
+    clean(folder)
     assert len(names(folder)) == 2 + len(files)
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from onetrainer.cache.database import INDEX_NAME
-from onetrainer.cache.format import PART_NAME, entry_key, read_shard, write_file
+from onetrainer.cache.format import entry_key, read_shard, write_file
 from onetrainer.cache.index import CacheIndex
 from onetrainer.cache.merge import merge, remove_unused
 from onetrainer.errors import UserError
+from onetrainer.files.atomic import TEMPORARY
 from tests.cache_files import counts, entry, put, readable
 
 NUMBERS = range(6)
@@ -295,7 +296,7 @@ def test_killed_processes_leave_nothing_twice_in_the_end(tmp_path):
     assert _run(tmp_path, 1, 3, "one").wait() == 0
     assert readable(tmp_path, range(4)) == [0, 1, 2, 3] and counts(tmp_path) == [4]
     left = [path.name for path in (tmp_path / "latents").iterdir()]
-    assert all(PART_NAME.fullmatch(name) for name in left if not name.endswith(".safetensors"))
+    assert all(TEMPORARY.fullmatch(name) for name in left if not name.endswith(".safetensors"))
 
 
 @needs_fork

@@ -1,14 +1,23 @@
 """Files and folders are whole or absent, whoever else writes and whatever ends a writer."""
 
 import os
+import shutil
 import stat
 import sys
 import time
 from multiprocessing import get_context
+from pathlib import Path
 
+import psutil
 import pytest
 
-from onetrainer.files.atomic import atomic_file, atomic_folder, remove_leftovers, write_atomic
+from onetrainer.files.atomic import (
+    atomic_file,
+    atomic_folder,
+    remove_leftovers,
+    temporary_path,
+    write_atomic,
+)
 
 
 def test_an_atomic_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
@@ -63,6 +72,49 @@ def test_what_a_killed_writer_has_left_is_removed_and_nothing_else(tmp_path):
         remove_leftovers(tmp_path)  # older than any writing takes, so of no living writer
         assert {path.name for path in tmp_path.iterdir()} == mine | {*strangers}
     assert {path.name for path in tmp_path.iterdir()} == {"y", *strangers}
+
+
+def _end_between_renames(path):
+    def rename(self, target):
+        if self.suffix == ".part":
+            os._exit(9)
+        return original(self, target)
+
+    original, Path.rename = Path.rename, rename
+    with atomic_folder(path) as folder:
+        (folder / "new").touch()
+
+
+def test_a_folder_whose_replacement_was_killed_gets_its_name_back(tmp_path):
+    for name in ("model", "m" * 150):
+        path = tmp_path / name
+        path.mkdir()
+        (path / "old").touch()
+        killed = get_context("fork").Process(target=_end_between_renames, args=(path,))
+        killed.start()
+        killed.join()
+        assert not path.exists()
+        remove_leftovers(tmp_path)
+        assert [file.name for file in path.iterdir()] == ["old"]
+        shutil.copytree(path, tmp_path / f".onetrainer-{name}-89abcdef.old")
+        os.utime(tmp_path / f".onetrainer-{name}-89abcdef.old", (0, time.time() - 2 * 86400))
+        remove_leftovers(tmp_path)
+        assert [file.name for file in tmp_path.iterdir()] == [name]
+        shutil.rmtree(path)
+
+
+def test_a_process_that_is_not_the_writer_protects_nothing(tmp_path):
+    """One that began later under the same number, and a killed one that nobody has waited for."""
+    zombie = get_context("fork").Process(target=_end_while_writing, args=(tmp_path / "x",))
+    zombie.start()
+    os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+    later = temporary_path(tmp_path / "later")
+    later.touch()
+    os.utime(later, (0, psutil.Process().create_time() - 3600))
+    assert len(list(tmp_path.iterdir())) == 3
+    remove_leftovers(tmp_path)
+    assert not list(tmp_path.iterdir())
+    zombie.join()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="permissions of Unix")
