@@ -1,6 +1,6 @@
 """The trainer and its tasks, from a run's config and model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -40,8 +40,10 @@ from modules.training.failures import SAMPLING, Failures
 from modules.training.reporter import Reporter
 from modules.training.retries import Retries
 from modules.training.tasks import SampleTask, SaveTask
+from onetrainer.config.optimizers.adaptive import AdaptiveSection
+from onetrainer.metrics.watch import Watch
 from onetrainer.run.events import BrokenStep
-from onetrainer.schedules.learning_rate import lr_multiplier
+from onetrainer.schedules.learning_rate import lr_multiplier, warmup_steps
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,11 @@ def assemble(
     retries = Retries.read(run.folder.retries)
     for entry in retries.entries:
         run.warn(str(entry))
+
+    def multiplier(step: int) -> float:
+        scheduled = lr_multiplier(config.schedule, step=step, steps=training.steps)
+        return scheduled * retries.lr_factor(step)
+
     trainer = Trainer(
         state=TrainState(run.first_step),
         steps=training.steps,
@@ -146,22 +153,34 @@ def assemble(
         method=attached.method,
         engine=parts.engine,
         optimizer=parts.optimizer,
-        lr_multiplier=lambda step: (
-            lr_multiplier(config.schedule, step=step, steps=training.steps)
-            * retries.lr_factor(step)
-        ),
+        lr_multiplier=multiplier,
         ema=parts.ema,
-        report=Reporter(
-            run.events,
-            device=run.device,
-            total_steps=training.steps,
-            on_broken=_broken_steps(parts, source, retries).report,
-        ),
+        report=_reporter(parts, source, retries, multiplier),
         inbox=run.inbox,
         tasks=tasks.in_order(),
         should_stop_early=tasks.should_stop_early,
     )
     return Assembled(trainer, tasks)
+
+
+def _reporter(
+    parts: _Parts, source: LossSource, retries: Retries, multiplier: Callable[[int], float]
+) -> Reporter:
+    run, config = parts.run, parts.run.config
+    base_lr = parts.optimizer.param_groups[0]["base_lr"]
+    watch = Watch(
+        run.warn,
+        warmup_steps(config.schedule, steps=config.training.steps),
+        full_lr=lambda step: base_lr * multiplier(step),
+        d0=config.optimizer.d0 if isinstance(config.optimizer, AdaptiveSection) else None,
+    )
+    return Reporter(
+        run.events,
+        device=run.device,
+        total_steps=config.training.steps,
+        on_broken=_broken_steps(parts, source, retries).report,
+        watch=watch,
+    )
 
 
 def _broken_steps(parts: _Parts, source: LossSource, retries: Retries) -> BrokenSteps:

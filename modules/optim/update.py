@@ -53,6 +53,11 @@ class WeightUpdater:
         """Every weight, in the optimizer's order."""
         return list(self._numbers)
 
+    @property
+    def rounds_to_nearest(self) -> bool:
+        """Whether small updates of weights in 16 bits are lost."""
+        return self._seed is None
+
     def begin(self, step: int) -> None:
         """Set the number of the next step, from 0, after the learning rates are set."""
         self._step = step

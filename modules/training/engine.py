@@ -8,6 +8,7 @@ not finite, updates nothing: that is decided on the device, and read later with 
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from modules.optim.clipping import clip, gradient_norms
 from modules.optim.exported_weights import enter_training_form
 from modules.optim.freeze_schedule import FreezeSchedule
 from modules.optim.fused_backward import FusedBackward
-from modules.optim.step_check import StepCheck
+from modules.optim.step_check import StepCheck, UpdateSample
 from modules.optim.update import WeightUpdater
 from onetrainer.config.run.hardware import Precision
 from onetrainer.errors import UserError
@@ -61,6 +62,7 @@ class Engine:
         self._overflow: Tensor | None = None
         self._loss: Tensor | None = None
         self._check: StepCheck | None = None
+        self._sample: UpdateSample | None = None
         self._overflows_in_a_row = 0
         self._fused_backward: FusedBackward | None = None
         self._microbatches = 0
@@ -92,6 +94,8 @@ class Engine:
         self._freeze_schedule.apply(step)
         self._updater.begin(step)
         self._microbatches, self._loss, self._check = 0, None, None
+        weights = self._updater.parameters if self._updater.rounds_to_nearest else []
+        self._sample = UpdateSample.take(weights, step)
 
     def backward(self, loss: Tensor) -> None:
         """Add a microbatch's gradients to those of the step."""
@@ -151,7 +155,9 @@ class Engine:
                 "Such steps train nothing",
                 "Train in bf16 or fp32 (hardware.precision), or lower the learning rate.",
             )
-        return self._check
+        if self._sample is None:
+            return self._check
+        return replace(self._check, unchanged=self._sample.unchanged())
 
     def state_dict(self) -> dict[str, Any]:
         """Return what checkpoints store: the loss scale and its history; empty without one."""

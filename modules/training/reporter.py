@@ -15,6 +15,7 @@ from modules.interfaces import ANCHOR, LAST_STEPS, REWARD, REWARD_PREFIX, Loss
 from modules.memory.to_device import read_numbers
 from modules.optim.step_check import StepCheck
 from modules.training.cause import StepFacts
+from onetrainer.metrics.watch import Watch
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Phase, Progress, Rewarded
 
@@ -54,11 +55,13 @@ class _UnreadStep:
     def to_read(self) -> list[Tensor]:
         """Return the scalars to read.
 
-        Loss, whether the step is broken, gradient norm, learning rate, and of each score its mean
-        and deviation.
+        Loss, whether the step is broken, gradient norm, learning rate, the fraction of an update
+        that is lost (NaN if it was not measured), and of each score its mean and deviation.
         """
         rate = self.lr if isinstance(self.lr, Tensor) else torch.tensor(self.lr, dtype=torch.double)
-        scalars = [self.loss, self.check.broken, self.check.norm, rate]
+        unchanged = self.check.unchanged
+        lost = torch.tensor(math.nan) if unchanged is None else unchanged
+        scalars = [self.loss, self.check.broken, self.check.norm, rate, lost]
         for score in self.scores.values():
             values = score.float()
             # One image has no standard deviation.
@@ -77,15 +80,18 @@ class Reporter:
         device: torch.device,
         total_steps: int,
         on_broken: Callable[[StepFacts], None],
+        watch: Watch | None = None,
     ) -> None:
         """Create the reporter of a run.
 
         on_broken: Called for each broken step once it has been read; may raise.
+        watch: Looks at the other steps.
         """
         self._events = events
         self._device = device
         self._total = total_steps
         self._on_broken = on_broken
+        self._watch = watch
         self._every = _STEPS_PER_READ.get(device.type, 1)
         self._pending: list[_UnreadStep] = []
         self._times: deque[float] = deque(maxlen=_SPEED_STEPS + 1)
@@ -153,7 +159,7 @@ class Reporter:
         read = iter(read_numbers([scalar for scalars in to_read for scalar in scalars]))
         broken = []
         for item, scalars in zip(pending, to_read, strict=True):
-            loss, is_broken, norm, rate, *scores = islice(read, len(scalars))
+            loss, is_broken, norm, rate, lost, *scores = islice(read, len(scalars))
             if item.scores:
                 self._events.write(_rewarded(item, scores))
             values = {
@@ -162,9 +168,12 @@ class Reporter:
                 "memory_bytes": memory,
                 "gradient_norm": norm if math.isfinite(norm) else None,
             }
-            self._events.write(Progress(**(vars(item.progress) | values)))
+            progress = Progress(**(vars(item.progress) | values))
+            self._events.write(progress)
             if is_broken or not math.isfinite(loss):
                 broken.append(item)
+            elif self._watch is not None:
+                self._watch.take(progress, unchanged=None if math.isnan(lost) else lost)
         for item in broken:
             self._on_broken(item.facts())
 

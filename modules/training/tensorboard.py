@@ -93,6 +93,8 @@ class Board:
         points = {"loss": event.loss, "learning rate": event.lr}
         if event.steps_per_second:
             points["steps per second"] = event.steps_per_second
+        if event.gradient_norm is not None:
+            points["gradient norm"] = event.gradient_norm
         if event.memory_bytes:
             points["memory in GiB"] = event.memory_bytes / _BYTES_PER_GIB
         for name, value in points.items():

@@ -169,3 +169,13 @@ def test_a_base_model_that_holds_nan_is_named_with_its_tensor(tmp_path):
     assert str(tmp_path / "base") in caught.value.what
     assert "again" in caught.value.remedy
     assert "learning rate" not in caught.value.remedy
+
+
+def test_a_schedule_that_has_reached_zero_is_a_warning(config):
+    at_zero = {"kind": "points", "points": [{"at": 0.0, "factor": 0.0}]}
+    path = config.with_name("zero.json")
+    path.write_text(json.dumps(json.loads(config.read_text()) | {"schedule": at_zero}))
+    folder = runs.new_run(path, training={"steps": 12}, **QUIET)
+    assert train(folder) == 0
+    (text,) = [e.text for e in of_kind(folder, Warned) if "learning rate" in e.text]
+    assert text.startswith("the learning rate is 0 since step 1:")
