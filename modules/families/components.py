@@ -19,13 +19,11 @@ from modules.formats.files.tensor_source import TensorReader, open_tensors
 from modules.formats.models.component_shapes import build_empty, canonical_name
 from modules.formats.original.layout import (
     TEXT_LEVEL,
-    MissingTensorsError,
     read_component,
     recipes,
 )
 from modules.formats.original.recipe import Recipe
 from modules.formats.original.vae_files import vae_recipes
-from onetrainer.errors import UserError
 from onetrainer.families.spec import CLIP_TOKENIZER, ComponentSpec, FamilySpec
 from onetrainer.model_files import ModelFile, weight_files
 
@@ -148,19 +146,10 @@ def load_weights(
 ) -> None:
     """Load the weights of a file or folder into an empty network, one tensor at a time."""
     shapes = canonical_shapes(network, component)
-    try:
-        files = weight_files(path, component.weights) if path.is_dir() else [path]
-        with open_tensors(files) as reader:
-            component_recipes = _recipes(reader, path, component, list(shapes))
-            state = read_component(reader, component_recipes, shapes, dtype=dtype, device=device)
-    except MissingTensorsError as error:
-        label = component.folder.replace("_", " ")
-        raise UserError(
-            f"{path.name}: {len(error.names)} tensors of the {label} are"
-            f" missing or have another shape, first {error.names[0]}",
-            "Expected a complete model",
-            "Choose another file; this one may be for another model family",
-        ) from error
+    files = weight_files(path, component.weights) if path.is_dir() else [path]
+    with open_tensors(files) as reader:
+        component_recipes = _recipes(reader, path, component, list(shapes))
+        state = read_component(reader, component_recipes, shapes, dtype=dtype, device=device)
     expected = network.state_dict().keys()
     renamed = {
         name if name in expected else name.removeprefix(TEXT_LEVEL): tensor

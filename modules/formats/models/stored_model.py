@@ -5,16 +5,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torch import Size
-
 from modules.formats.files.component_configs import Config, read_config
-from modules.formats.files.tensor_source import LazyTensor, TensorReader, open_tensors
+from modules.formats.files.tensor_source import LazyTensor, open_tensors
 from modules.formats.models.component_shapes import shapes_of
 from modules.formats.models.extras import EMA, ema_recipe, extra_names, is_position_ids
 from modules.formats.models.model_folder import EXTRAS_FILE, unwritten_components
 from modules.formats.models.whole_model import Description, WholeModel, drop_source_path
 from modules.formats.original.layout import (
-    MissingTensorsError,
     open_component,
     recipes,
 )
@@ -22,6 +19,7 @@ from modules.formats.original.recipe import Recipe
 from modules.formats.original.vae_files import vae_recipes
 from onetrainer.errors import UserError
 from onetrainer.families.spec import ComponentSpec
+from onetrainer.messages.formatting import counted, some
 from onetrainer.model_files import ModelFile, weight_files
 
 Tensors = Mapping[str, LazyTensor]
@@ -112,7 +110,7 @@ def _open_file(
     if ema and not ema_count:
         raise _no_ema_error(path)
     components = {
-        name: _component(reader, path, name, chosen[name], shapes[name]) for name in component_names
+        name: open_component(reader, chosen[name], shapes[name]) for name in component_names
     }
     taken = [recipe for component_recipes in plain.values() for recipe in component_recipes]
     extras = {name: reader.lazy(old) for name, old in extra_names(reader.names, taken).items()}
@@ -153,10 +151,8 @@ def _folder_component(
     reader = stack.enter_context(open_tensors(weight_files(folder, component.weights)))
     shapes = shapes_of(component, config)
     if component.names == "vae":  # has names of several versions
-        found = vae_recipes(component, shapes, reader.names)
-        return _component(reader, folder, component.folder, found, shapes)
-    found = [Recipe(name, (name,), "same") for name in shapes]
-    return _component(reader, folder, component.folder, found, shapes)
+        return open_component(reader, vae_recipes(component, shapes, reader.names), shapes)
+    return open_component(reader, [Recipe(name, (name,), "same") for name in shapes], shapes)
 
 
 def _open_vae(stack: ExitStack, path: Path, component: ComponentSpec, config: Config) -> StoredVae:
@@ -171,34 +167,15 @@ def _open_vae(stack: ExitStack, path: Path, component: ComponentSpec, config: Co
     reader = stack.enter_context(open_tensors(path))
     shapes = shapes_of(component, config)
     found = vae_recipes(component, shapes, reader.names)
-    return StoredVae(config, _component(reader, path, "vae", found, shapes))
-
-
-def _component(
-    reader: TensorReader,
-    path: Path,
-    component: str,
-    found: Sequence[Recipe],
-    shapes: Mapping[str, Size],
-) -> Tensors:
-    try:
-        return open_component(reader, found, shapes)
-    except MissingTensorsError as error:
-        raise UserError(
-            f"{path.name}: {len(error.names)} tensors of the {component.replace('_', ' ')} are"
-            f" missing or have another shape, first {error.names[0]}",
-            "Expected a complete model",
-            "Choose another file; this one may be for another model family",
-        ) from error
+    return StoredVae(config, open_component(reader, found, shapes))
 
 
 def _extra_notes(extras: Tensors) -> list[str]:
     noted = [name for name in extras if not is_position_ids(name)]
     if not noted:
         return []
-    names = ", ".join(noted[:3]) + (", …" if len(noted) > 3 else "")
-    count = "1 tensor" if len(noted) == 1 else f"{len(noted)} tensors"
-    return [f"Kept {count} that no component uses: {names}."]
+    count = counted(len(noted), "tensor")
+    return [f"Kept {count} that no component uses: {some(noted, len(noted))}."]
 
 
 def _ema_notes(count: int, *, ema: bool) -> list[str]:

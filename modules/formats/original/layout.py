@@ -17,18 +17,11 @@ from modules.formats.original.unet_names import unet_names
 from modules.formats.original.vae_names import is_attention_matrix, vae_name
 from onetrainer.errors import UserError
 from onetrainer.families.spec import ComponentSpec
+from onetrainer.messages.formatting import counted
 
 TEXT_LEVEL = "text_model."  # some old files omit this level
 # Scale factors of a layer's weights that are stored as fp8. Source: ComfyUI's names of 2024, 2025.
 WEIGHT, SCALES = ".weight", (".scale_weight", ".weight_scale")
-
-
-class MissingTensorsError(Exception):
-    """A file lacks tensors of a component, or has them in other shapes; `names` as in the file."""
-
-    def __init__(self, names: list[str]) -> None:
-        super().__init__(f"{len(names)} tensors missing or misshapen, first {names[0]}")
-        self.names = names
 
 
 def recipes(component: ComponentSpec, ours: Iterable[str]) -> list[Recipe]:
@@ -87,7 +80,7 @@ def read_component(
     shapes: Of ours.
 
     Raises:
-        MissingTensorsError: Before anything is read.
+        UserError: If tensors are missing, before anything is read.
     """
     state: dict[str, Tensor] = {}
     for recipe, stored in zip(
@@ -110,7 +103,7 @@ def open_component(
     A fused tensor is read again for each of its parts.
 
     Raises:
-        MissingTensorsError: If tensors are missing.
+        UserError: If tensors are missing.
     """
     state: dict[str, LazyTensor] = {}
     for recipe, stored in zip(
@@ -129,8 +122,7 @@ def find_stored_names(
     """Return the name that each recipe's original has in a file, with or without `text_model.`.
 
     Raises:
-        MissingTensorsError: If tensors are missing.
-        UserError: For scaled weights.
+        UserError: If tensors are missing or have another shape, or for scaled weights.
     """
     stored, missing = [], []
     for recipe in component_recipes:
@@ -141,7 +133,12 @@ def find_stored_names(
         else:
             stored.append(name)
     if missing:
-        raise MissingTensorsError(missing)
+        raise UserError(
+            f"{reader.tables[0].path}: {counted(len(missing), 'tensor')} missing or of another"
+            f" shape, first {missing[0]}",
+            "Expected a complete model",
+            "Choose another file: this one may be damaged, or for another model family",
+        )
     _refuse_scaled(reader, stored)
     return stored
 

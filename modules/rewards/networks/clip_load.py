@@ -168,8 +168,6 @@ def _fill(
         network,
         reader,
         recipes(_location(reader, tower, files), tower, network.state_dict()),
-        content=f" of the {tower} tower",
-        expected="Expected a complete CLIP",
         device=device,
         dtype=dtype,
     )

@@ -128,8 +128,6 @@ def load_image_reward(
                 network,
                 reader,
                 [Recipe(start + _original(ours), (ours,), "same") for ours in network.state_dict()],
-                content="",
-                expected="Expected ImageReward's file",
                 device=device,
                 dtype=dtype,
             )

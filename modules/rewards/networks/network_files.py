@@ -13,7 +13,7 @@ from torch import nn
 from modules.formats.files.component_configs import read_config
 from modules.formats.files.hub_download import ERRORS, download, download_error
 from modules.formats.files.tensor_source import TensorReader
-from modules.formats.original.layout import MissingTensorsError, read_component
+from modules.formats.original.layout import read_component
 from modules.formats.original.recipe import Recipe
 from onetrainer.errors import UserError
 from onetrainer.model_files import weight_files
@@ -92,28 +92,16 @@ def fill_network(
     reader: TensorReader,
     recipes: Iterable[Recipe],
     *,
-    content: str,
-    expected: str,
     device: torch.device,
     dtype: torch.dtype,
 ) -> None:
     """Load an empty network's weights from a file, and freeze it in evaluation mode.
 
-    content: What the tensors are of, for the error message, such as " of the text tower".
-
     Raises:
         UserError: Tensors are missing.
     """
     shapes = {name: tensor.shape for name, tensor in network.state_dict().items()}
-    try:
-        state = read_component(reader, list(recipes), shapes, dtype=dtype, device=device)
-    except MissingTensorsError as error:
-        raise UserError(
-            f"{reader.tables[0].path}: {len(error.names)} tensors{content} are missing or have"
-            f" another shape, first {error.names[0]}",
-            expected,
-            "Choose another file, or download it again",
-        ) from error
+    state = read_component(reader, list(recipes), shapes, dtype=dtype, device=device)
     network.load_state_dict(state, assign=True)
     network.requires_grad_(False).eval().to(device)
 

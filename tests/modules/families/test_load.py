@@ -284,7 +284,7 @@ def test_file_with_a_tensor_missing_names_it(tmp_path, tiny_file, tiny_configs):
     state = load_file(tiny_file)
     del state["model.diffusion_model.out.2.weight"]
     save_file(state, tmp_path / "part.safetensors")
-    with pytest.raises(UserError, match=r"part\.safetensors: 1 tensors of .*out\.2\.weight"):
+    with pytest.raises(UserError, match=r"part\.safetensors: 1 tensor missing .*out\.2\.weight"):
         loaded(tmp_path / "part.safetensors", configs=tiny_configs)
 
 

@@ -281,7 +281,7 @@ def test_a_file_with_tensors_missing_is_refused_by_the_first_of_them(network, tm
     state = dict(network.state_dict())
     del state["vision_model.post_layernorm.bias"]
     save_file(state, tmp_path / "torn.safetensors")
-    with pytest.raises(UserError, match=r"1 tensors .* first vision_model\.post_layernorm\.bias"):
+    with pytest.raises(UserError, match=r"1 tensor .* first vision_model\.post_layernorm\.bias"):
         reward(tmp_path / "torn.safetensors")
 
 

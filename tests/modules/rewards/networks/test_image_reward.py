@@ -174,7 +174,7 @@ def test_what_is_missing_is_reported(file, tmp_path):
     torn = file_tensors()
     del torn["blip.text_encoder.encoder.layer.0.crossattention.self.query.bias"]
     torch.save(torn, tmp_path / "ImageReward.pt")
-    with pytest.raises(UserError, match=r"1 tensors .*crossattention\.self\.query\.bias"):
+    with pytest.raises(UserError, match=r"1 tensor .*crossattention\.self\.query\.bias"):
         reward(tmp_path / "ImageReward.pt")
     torch.save({"weight": torch.zeros(1)}, tmp_path / "other.pt")
     with pytest.raises(UserError, match="not an ImageReward file"):
