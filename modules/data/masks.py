@@ -12,6 +12,7 @@ from modules.data.images import decode_pixels
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transformed_image import DEEP_WHITE, crop_image
 from onetrainer.dataset.transforms import ImageTransform
+from onetrainer.images.decoding import decoding
 from onetrainer.images.image_file import (
     DEEP_MODES,
     ImageError,
@@ -67,7 +68,7 @@ def _cut_mask(item: Item, transform: ImageTransform, file: BinaryIO) -> Tensor:
     """Decode and crop the mask, (1, 1, H, W) in pixels, float32 in [0, 1]."""
     assert item.mask is not None
     try:
-        with open_image(file, item.mask) as image:
+        with open_image(file, item.mask) as image, decoding(image, item.mask):
             exif_orientation = orientation(image, file)
             if item.mask == item.path:
                 gray = _normalized(image.convert("RGBA").getchannel("A"), 255)

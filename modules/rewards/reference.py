@@ -16,6 +16,7 @@ from modules.rewards.measures import Measure
 from modules.rewards.networks.clip import Clip
 from onetrainer.concepts.folder_listing import list_folder
 from onetrainer.errors import UserError
+from onetrainer.images.decoding import decoding
 from onetrainer.images.image_file import DEEP_MODES, ImageError, open_image, orientation
 
 GRID = 16
@@ -125,10 +126,11 @@ def _read(path: Path) -> Tensor:
     try:
         with path.open("rb") as file, open_image(file, path) as opened_file:
             exif_orientation = orientation(opened_file, file)
-            image = _opaque(opened_file)
+            with decoding(opened_file, path):
+                image = _opaque(opened_file)
+                image.thumbnail((_MAX_SIDE, _MAX_SIDE), Image.Resampling.LANCZOS)
     except OSError as error:
         raise ImageError(path, f"cannot be read ({error.strerror})") from error
-    image.thumbnail((_MAX_SIDE, _MAX_SIDE), Image.Resampling.LANCZOS)
     pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1).to(torch.float32) / 255
     # Undoes EXIF's orientation (CIPA DC-008, tag 0x0112): 1 is upright already.
     if exif_orientation in _SIDEWAYS:

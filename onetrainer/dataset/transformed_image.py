@@ -5,11 +5,13 @@ importing this module is cheap.
 """
 
 import math
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import ImageTransform
+from onetrainer.images.decoding import decoding
 from onetrainer.images.image_file import (
     DEEP_MODES,
     TRANSPOSED_ORIENTATIONS,
@@ -67,19 +69,21 @@ def load_conditioning_image(
     from PIL import Image
 
     geometry = transform.geometry
-    with open_image(file, path) as image:
-        exif_orientation = orientation(image, file)
-        if size and upright_size(image, exif_orientation) != size:
-            raise ImageError(path, "its size has changed since the folder was read")
-        # Lets the decoder downscale large JPEGs; other formats are not changed.
-        wanted = (DRAFT_MARGIN * geometry.width, DRAFT_MARGIN * geometry.height)
-        is_turned = exif_orientation in TRANSPOSED_ORIENTATIONS
-        image.draft(None, wanted[::-1] if is_turned else wanted)
-        if image.mode in DEEP_MODES:
-            whole = Image.fromarray(np.asarray(image).astype(np.float32))
-        else:
-            whole = opaque(image)
-    return crop_image(apply_orientation(whole, exif_orientation), transform, "images")
+    with ExitStack() as memory:  # until the image is small
+        with open_image(file, path) as image:
+            exif_orientation = orientation(image, file)
+            if size and upright_size(image, exif_orientation) != size:
+                raise ImageError(path, "its size has changed since the folder was read")
+            # Lets the decoder downscale large JPEGs; other formats are not changed.
+            wanted = (DRAFT_MARGIN * geometry.width, DRAFT_MARGIN * geometry.height)
+            is_turned = exif_orientation in TRANSPOSED_ORIENTATIONS
+            image.draft(None, wanted[::-1] if is_turned else wanted)
+            memory.enter_context(decoding(image, path))
+            if image.mode in DEEP_MODES:
+                whole = Image.fromarray(np.asarray(image).astype(np.float32))
+            else:
+                whole = opaque(image)
+        return crop_image(apply_orientation(whole, exif_orientation), transform, "images")
 
 
 def crop_image(image: "Image", transform: ImageTransform, smoothing: Smoothing) -> "Image":

@@ -4,10 +4,12 @@ Pillow and numpy are imported when an image is read, so that importing this modu
 """
 
 import io
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onetrainer.images.decoding import decoding
 from onetrainer.images.detail import Detail, detail_of
 from onetrainer.images.image_file import (
     DEEP_MODES,
@@ -75,8 +77,6 @@ def image_features(path: Path, image_index: ImageIndex | None = None) -> Feature
     All pixels are decoded. Damage is recorded but tried again each time, as another version of
     Pillow may read more. Raises ImageError if the pixels cannot be read.
     """
-    from PIL import Image
-
     known = image_index.features(path, VERSION) if image_index else None
     if known:
         return unpack(known)
@@ -85,26 +85,34 @@ def image_features(path: Path, image_index: ImageIndex | None = None) -> Feature
         data = image_index.read(path)[0] if image_index else path.read_bytes()
     except OSError as error:
         raise ImageError(path, f"cannot be read ({error.strerror})") from error
-    try:
-        with io.BytesIO(data) as file, open_image(file, path) as opened_file:
-            exif_orientation = orientation(opened_file, file)
-            image = _as_rgb(opened_file)
-    except ImageError as error:
-        # Too little memory is not the image's fault.
-        if image_index and not isinstance(error.__cause__, MemoryError):
-            image_index.store_damage(path, VERSION, error.reason)
-        raise
-    try:
-        box, gray = Image.Resampling.BOX, image.convert("L")
-        thumb, small = image.resize((THUMB, THUMB), box), gray.resize((_HASH_SIDE, _HASH_SIDE), box)
-        first, second = _hashes(apply_orientation(small, exif_orientation))
-        upright = apply_orientation(thumb, exif_orientation)
-        features = Features(first, second, upright.tobytes(), detail_of(gray))
-    except READ_ERRORS as error:  # memory, above all
-        raise ImageError(path, f"cannot be analyzed ({error})") from error
+    with ExitStack() as memory:
+        try:
+            with io.BytesIO(data) as file, open_image(file, path) as opened_file:
+                exif_orientation = orientation(opened_file, file)
+                memory.enter_context(decoding(opened_file, path))
+                image = _as_rgb(opened_file)
+        except ImageError as error:
+            # Too little memory is not the image's fault.
+            if image_index and not isinstance(error.__cause__, MemoryError):
+                image_index.store_damage(path, VERSION, error.reason)
+            raise
+        try:
+            features = _features(image, exif_orientation)
+        except READ_ERRORS as error:  # memory, above all
+            raise ImageError(path, f"cannot be analyzed ({error})") from error
     if image_index:
         image_index.store_features(path, VERSION, features.pack())
     return features
+
+
+def _features(image: "Image", exif_orientation: int) -> Features:
+    from PIL import Image
+
+    box, gray = Image.Resampling.BOX, image.convert("L")
+    thumb, small = image.resize((THUMB, THUMB), box), gray.resize((_HASH_SIDE, _HASH_SIDE), box)
+    first, second = _hashes(apply_orientation(small, exif_orientation))
+    upright = apply_orientation(thumb, exif_orientation)
+    return Features(first, second, upright.tobytes(), detail_of(gray))
 
 
 def _as_rgb(image: "Image") -> "Image":

@@ -132,7 +132,10 @@ def opaque(image: "Image") -> "Image":
     from PIL import Image
 
     if not image.has_transparency_data:
-        return image.convert("RGB")
+        if image.mode != "RGB":
+            return image.convert("RGB")
+        image.load()  # and no copy, which would take as much memory again
+        return image
     page = Image.new("RGBA", image.size, "white")
     page.alpha_composite(image.convert("RGBA"))
     return page.convert("RGB")

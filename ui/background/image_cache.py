@@ -83,14 +83,21 @@ class ImageCache:
 def load_fitting(path: Path, width: int, height: int) -> "Image | None":
     """Load an image scaled to fit into a box; None if it cannot be read."""
     # Imported late to keep the start of the window fast.
-    from PIL import Image
+    from onetrainer.images.decoding import decoding
+    from onetrainer.images.image_file import ImageError, open_image
 
     try:
-        with Image.open(path) as file:
-            file.draft("RGB", (width, height))
-            image = file.convert("RGB")
-    except (OSError, ValueError, Image.DecompressionBombError):
+        with path.open("rb") as file, open_image(file, path) as opened:
+            opened.draft("RGB", (width, height))
+            with decoding(opened, path):
+                return _fitted(opened.convert("RGB"), width, height)
+    except (OSError, ImageError):
         return None
+
+
+def _fitted(image: "Image", width: int, height: int) -> "Image":
+    from PIL import Image
+
     scale = min(width / image.width, height / image.height)
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     if size == image.size:

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from onetrainer.errors import Fix, Problem
+from onetrainer.images import decoding
 from tests.ui.desk import resize
 from tests.ui.project import SDXL_PARTS, errors_of, write_model
 from tests.ui.theme.contrast import contrast
@@ -199,10 +200,15 @@ def test_a_hundred_thousand_steps_are_plotted_as_quickly_as_a_few_thousand(widge
     assert len(chart.canvas.find_all()) < 60
 
 
-def test_an_unreadable_image_is_none(tmp_path):
+def test_an_unreadable_image_is_none(tmp_path, monkeypatch):
     (tmp_path / "broken.png").write_bytes(b"no picture")
     assert load_fitting(tmp_path / "broken.png", 50, 50) is None
     assert load_fitting(tmp_path / "missing.png", 50, 50) is None
+    Image.new("RGB", (200, 200)).save(tmp_path / "huge.png")
+    assert load_fitting(tmp_path / "huge.png", 50, 50).size == (50, 50)
+    monkeypatch.setattr(decoding, "HUGE", 1000)
+    monkeypatch.setattr(decoding, "free_memory", lambda: 0)
+    assert load_fitting(tmp_path / "huge.png", 50, 50) is None
 
 
 def test_small_images_are_enlarged_and_keep_their_shape(tmp_path):
