@@ -30,6 +30,7 @@ _ANY_CONFIG: Options = {
     "--set": _SET,
     "--json": _JSON,
 }
+_RUN: Options = {"run_folder": {"type": Path, "help": "the run's folder"}}
 _PLACE = "folder, a config file, a preset or a run's folder"
 _OWN_FOLDER = "a new or empty folder for this run (default: a new one in output.folder)"
 _MEMORY = "plan for a GPU with this much memory (default: this computer as it is now)"
@@ -47,25 +48,17 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
         "train with a config file or a preset",
         {**_CONFIG, "--run-folder": _value("FOLDER", _OWN_FOLDER, type=Path)},
     ),
-    "resume": (
-        "runs",
-        "continue a run from its newest checkpoint",
-        {"run_folder": {"type": Path, "help": "the run's folder"}},
-    ),
+    "resume": ("runs", "continue a run from its newest checkpoint", _RUN),
     "stop": (
         "runs",
         "stop a run that is running, and save what it has trained",
         {
-            "run_folder": {"type": Path, "help": "the run's folder"},
+            **_RUN,
             "--without-saving": _flag("lose the steps since the last checkpoint, write no file"),
             "--now": _flag("end the process at once, if it does not answer"),
         },
     ),
-    "pause": (
-        "runs",
-        "save a checkpoint of a run that is running, and end it",
-        {"run_folder": {"type": Path, "help": "the run's folder"}},
-    ),
+    "pause": ("runs", "save a checkpoint of a run that is running, and end it", _RUN),
     "check": ("configs", "list every problem of a config", _ANY_CONFIG),
     "check-data": (
         "check_data",
@@ -129,7 +122,7 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
         "support",
         "write an archive about a run, without private data, for a bug report",
         {
-            "run_folder": {"type": Path, "help": "the run's folder"},
+            **_RUN,
             "--out": _value("FILE", "the archive (default: a new one in the folder)", type=Path),
             "--with-samples": _flag("add prompts and the newest samples"),
         },
