@@ -91,6 +91,18 @@ def parse_choices(text: str) -> Text:
     return _joined(open_[0][0])
 
 
+def brace_fault(text: str) -> str:
+    """Return what is wrong with the braces of a text, such as 'a "{" without "}"'; "" if nothing.
+
+    See `parse_choices`.
+    """
+    try:
+        parse_choices(text)
+    except BraceError as error:
+        return str(error)
+    return ""
+
+
 def all_choices(text: Text) -> list[Choice]:
     """Return all wildcards of a text, including nested ones, in the order of their braces."""
     found = []

@@ -253,7 +253,7 @@ def _shared_file_problem(
 def _index_problems(
     concept: ConceptSettings, index: "DatasetIndex", *, has_captions: bool = True
 ) -> Iterator[Problem]:
-    from onetrainer.dataset.items import counted_images
+    from onetrainer.dataset.items import counted_images, wildcard_fault
 
     setting = concept.setting_path
     if index.skipped:
@@ -264,6 +264,19 @@ def _index_problems(
             f" {some_of(names, _SHOWN_IMAGES)}",
             "The others will be used",
             "Replace or remove them.",
+        )
+    faults = [
+        f"{item.path.name} ({fault})"
+        for item in index.items
+        if has_captions and (fault := wildcard_fault(item, concept))
+    ]
+    if faults:
+        yield warning(
+            setting,
+            f"{counted_images(len(faults), len(index.items))} a caption with unbalanced braces:"
+            f" {some_of(faults, _SHOWN_IMAGES)}",
+            "They will be trained as written, with braces",
+            "Correct them; {{ and }} are literal braces.",
         )
     if index.uncaptioned and has_captions:
         prompt = "trigger words only" if concept.trigger.strip() else "an empty prompt"

@@ -6,7 +6,13 @@ from pathlib import Path
 
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.config.data.concept import CaptionSource
-from onetrainer.dataset.items import HeaderCache, Item, has_same_aspect, is_uncaptioned
+from onetrainer.dataset.items import (
+    HeaderCache,
+    Item,
+    has_same_aspect,
+    is_uncaptioned,
+    wildcard_fault,
+)
 from onetrainer.dataset.transforms import plain_transform, upscale_factor
 from onetrainer.images.detail import Detail
 from onetrainer.images.findings import Finding
@@ -81,7 +87,14 @@ def detail_findings(item: Item, concept: ConceptSettings, detail: Detail) -> Ite
 
 
 def caption_findings(item: Item, concept: ConceptSettings, file: Path | None) -> Iterator[Finding]:
-    """Yield a finding if a caption is missing or long; file is the caption file, if any."""
+    """Yield findings about a caption; file is the caption file, if any."""
+    if fault := wildcard_fault(item, concept):
+        yield Finding(
+            "caption-braces",
+            item.path,
+            f"its caption has {fault}, so it is trained with its braces",
+            "Correct it; {{ and }} are literal braces",
+        )
     longest = max(item.captions, key=_words)
     if not is_uncaptioned(item, concept):
         if _words(longest) > MAX_WORDS:

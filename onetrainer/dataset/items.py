@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from onetrainer.captions.caption_list_file import CaptionEntry
+from onetrainer.captions.choices import brace_fault
 from onetrainer.captions.concept_captions import ConceptCaptions
 from onetrainer.concepts.concepts import PRIOR_ROLES, ConceptSettings
 from onetrainer.concepts.folder_listing import FolderImage, list_folder
@@ -172,6 +173,13 @@ def is_uncaptioned(item: Item, concept: ConceptSettings) -> bool:
     return not any(item.captions) and not concept.uses_trigger_only
 
 
+def wildcard_fault(item: Item, concept: ConceptSettings) -> str:
+    """Return why wildcards of a caption cannot be resolved, so that braces are trained; or ""."""
+    if not concept.captions.wildcards:
+        return ""
+    return next(filter(None, map(brace_fault, item.captions)), "")
+
+
 def counted_images(some: int, count: int) -> str:
     """Return the beginning of a message about missing files: "1 of 15 images has"."""
     noun = "image" if count == 1 else "images"
@@ -217,6 +225,8 @@ def _read_item(
         own.focus,
     )
     notes = [own.note] if own.note else []
+    if fault := wildcard_fault(item, concept):
+        notes.append(f"{image.path.name}: its caption has {fault}, and is trained as written")
     for path, noun in ((item.mask, "mask"), (item.conditioning, "conditioning image")):
         if path is None or path == item.path:
             continue

@@ -27,6 +27,7 @@ _KINDS: Mapping[str, tuple[str, Severity]] = {
     "blurred": ("Blurred", "warning"),
     "caption-missing": ("No caption", "warning"),
     "caption-empty": ("Empty caption", "warning"),
+    "caption-braces": ("Caption with unbalanced braces", "warning"),
     "caption-long": ("Long caption", "note"),
     "mask-missing": ("No mask", "note"),
     "mask-shape": ("Mask with another aspect ratio", "warning"),

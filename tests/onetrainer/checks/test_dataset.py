@@ -4,6 +4,7 @@ from PIL import Image, ImageFile
 
 from onetrainer.checks.dataset import check_images
 from onetrainer.checks.preflight import all_problems
+from onetrainer.dataset.dataset import read_dataset
 from onetrainer.errors import Fix
 from onetrainer.presets.presets import resolve, with_value
 from tests.each import each
@@ -59,6 +60,18 @@ def test_images_in_folders_within_are_reported_unless_somebody_takes_them(tmp_pa
     assert check_images(recursive) == []
     own = config({"folder": folder}, named, {"folder": folder / "more"})
     assert check_images(own) == []
+
+
+def test_captions_with_unbalanced_braces_are_reported_if_wildcards_are_used(tmp_path):
+    folder = images(tmp_path / "a")
+    (folder / "1.txt").write_text("a {red|green flower")
+    assert check_images(config(folder=str(folder))) == []
+    made = config(folder=str(folder), captions={"wildcards": True})
+    (found,) = check_images(made)
+    assert (found.path, found.severity) == ("data.folder", "warning")
+    assert '1 of 4 images has a caption with unbalanced braces: 1.png (a "{"' in found.what
+    (note,) = read_dataset(made).notes
+    assert note.startswith('1.png: its caption has a "{" without "}"')
 
 
 @each("place", ["data.class_folder", "validation.folder", "data.concepts"])

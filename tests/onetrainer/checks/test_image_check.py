@@ -128,6 +128,10 @@ VALIDATES = {"validation.use": True}
          [f"warning caption-missing p{seed}.png" for seed in range(3)]),
         (captions_of(38), {}, []),
         (captions_of(39), {}, ["note caption-long p0.png"]),
+        (lambda images: images.add("open", leaves(7, 256), "a {red|green flower"),
+         {"data.captions.wildcards": True},
+         ['warning caption-braces open.png | a "{" without "}" before "red|green flower"']),
+        (lambda images: images.add("open", leaves(7, 256), "a {red|green flower"), {}, []),
         (listed, {"data.caption_source": "list"},
          ['note orphan list.jsonl | line 4 names "p7.png"']),
         # Masks, and files of no image.
