@@ -56,9 +56,10 @@ def _run(path: Path) -> int:
         try:
             folder = open_run(path)
             leave = partial(os._exit, EXIT_STOPPED)
-            with folder.locked(), closing(Inbox(folder.commands, leave=leave)) as inbox:
+            with closing(Inbox(folder.commands, leave=leave)) as inbox:
                 pause_at_signals(inbox)
-                return _train(folder, inbox)
+                with folder.locked():
+                    return _train(folder, inbox)
         except UserError as error:
             return _print_and_return(str(error), EXIT_USER)
 
