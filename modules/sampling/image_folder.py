@@ -8,6 +8,7 @@ from pathlib import Path
 from PIL import Image
 
 from modules.sampling.image_files import Settings, write_png
+from onetrainer.files.names import require_portable
 from onetrainer.run.run_folder import cannot_write
 
 NUMBERED = re.compile(r"(\d+)-.*\.png")
@@ -25,6 +26,7 @@ def next_number(folder: Path) -> int:
 
 def require_writable(folder: Path) -> None:
     """Raise UserError unless files can be created in the folder; leave nothing behind."""
+    require_portable(folder)
     missing: list[Path] = []
     try:
         missing += [path for path in (folder, *folder.parents) if not path.exists()]

@@ -14,6 +14,7 @@ from onetrainer import ROOT
 from onetrainer.errors import UserError
 from onetrainer.families.spec import CLIP_TOKENIZER
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.names import require_portable
 from onetrainer.json_file import Document, read_json
 from onetrainer.run.run_folder import cannot_write
 
@@ -77,6 +78,7 @@ def write_base(folder: Path) -> None:
 
 def _claim(folder: Path) -> None:
     """Create the folder and mark it as the demo's."""
+    require_portable(folder)
     marker = folder / MARKER
     if folder.exists() and not folder.is_dir():
         what = f"{folder}: this is a file"

@@ -8,6 +8,7 @@ from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.run.model import FamilyName, PredictionChoice, ZeroSnrChoice
 from onetrainer.errors import UserError
 from onetrainer.families.registry import FAMILY_LABELS
+from onetrainer.files.names import require_portable
 from onetrainer.jobs.options import option_of
 from onetrainer.model_files import DESCRIPTIONS, ModelFile, inspect_model, require_vae
 from onetrainer.tensor_files.table import PICKLE_SUFFIXES
@@ -76,6 +77,7 @@ def examine(request: ConvertRequest) -> ModelFile:
         UserError: If the source cannot be converted, or an option does not apply to it.
     """
     source, target = Path(request.source), Path(request.target)
+    require_portable(target)
     model = inspect_model(source)
     _refuse_overlap(target, [source, *map(Path, filter(None, (request.vae, *request.bundle)))])
     what, allowed = _kind_and_options(model, request)

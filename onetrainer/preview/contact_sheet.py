@@ -13,6 +13,7 @@ from onetrainer.dataset.items import Item
 from onetrainer.dataset.transformed_image import DEEP_WHITE, adjust_colors, load_transformed
 from onetrainer.dataset.transforms import ImageTransform, cropped_fraction, image_transform
 from onetrainer.errors import UserError
+from onetrainer.files.names import require_portable
 from onetrainer.images.findings import printable
 from onetrainer.images.image_file import ImageError
 from onetrainer.preview.dataset_preview import DatasetPreview
@@ -79,6 +80,7 @@ def write_sheets(
 
 def check_folder(folder: Path, plan: DatasetPreview) -> None:
     """Raise UserError unless a folder is new or empty, and outside of image folders."""
+    require_portable(folder)
     expected = "Expected a new or empty folder"
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         what = "is a file" if not folder.is_dir() else "is not empty"

@@ -6,6 +6,7 @@ from onetrainer.config.run.model import Model
 from onetrainer.config.train import TrainConfig, uses_images
 from onetrainer.errors import CHOOSE, Fix, Problem, warning
 from onetrainer.families.registry import FAMILY_LABELS, base_of, family_spec
+from onetrainer.files.names import name_problem
 from onetrainer.model_files.kinds import PREDICTS
 from onetrainer.rules import (
     data,
@@ -42,12 +43,11 @@ def _problems(config: TrainConfig) -> Iterator[Problem]:
                 "Expected what the image should show",
                 "Write a prompt or remove this sample.",
             )
-    name = config.output.name
-    if not name.strip() or name != name.strip() or name.endswith(".") or len(name.encode()) > 150:
+    if problem := name_problem(config.output.name):
         yield Problem(
             "output.name",
-            f"{name[:40]!r} is not a valid file name on all systems",
-            "Expected at most 150 bytes of text, without spaces at its ends or a final dot",
+            f"{config.output.name[:40]!r} is not a valid file name on all systems: {problem}",
+            "Expected a name that works on Windows, macOS and Linux",
             "Choose another name.",
         )
     yield from _model_problems(model)

@@ -10,6 +10,7 @@ from typing import Any
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
 from onetrainer.files.locks import locked, try_lock, unlock
+from onetrainer.files.names import require_portable
 
 STATE_FILE = "state.json"
 _MOST_RUNS = 100_000
@@ -135,6 +136,7 @@ def fill_run(path: Path, *, config: dict[str, Any]) -> RunFolder:
 
     Raises UserError if the folder is not empty.
     """
+    require_portable(path)
     folder = RunFolder(path)
     created: list[Path] = []
     try:

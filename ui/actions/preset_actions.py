@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from onetrainer.errors import ProblemsError, UserError
+from onetrainer.files.names import name_problem
 from onetrainer.presets.find import BUILT_IN, Preset
 from onetrainer.run.user_folder import user_folder
 from ui.context import Context, Offer
@@ -14,8 +15,6 @@ from ui.dialogs.preset_list import PresetMenu
 from ui.model.draft import Draft
 from ui.model.form_fields import display_text, edit_text
 from ui.model.preset_origin import PresetOrigin
-
-_FORBIDDEN = '\\:*?"<>|'
 
 
 class PresetActions:
@@ -183,12 +182,9 @@ def suggested_name(origin: PresetOrigin) -> tuple[str, str]:
 
 def name_error(name: str) -> str:
     """Return why a preset cannot have a name; "" if it can."""
-    wrong = [sign for sign in _FORBIDDEN if sign in name]
-    if wrong:
-        return f"A preset's name cannot contain {' '.join(wrong)}"
-    parts = name.removesuffix(".json").strip("/").split("/")
-    if any(not part.strip() or part.strip() != part or part.endswith(".") for part in parts):
-        return "The names of a preset and its folders cannot be empty or end with a dot."
+    for part in name.removesuffix(".json").strip("/").split("/"):
+        if problem := name_problem(part):
+            return f"Not every system can have the name “{part}”: {problem}."
     return ""
 
 

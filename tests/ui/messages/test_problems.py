@@ -251,7 +251,18 @@ def test_a_new_preset_begins_with_a_name_of_its_own():
 
 
 def test_a_name_that_no_file_can_have_is_refused_with_a_message():
-    for name in ["what?", "a:b", "..", "a/../b", "/", "a//b", "end."]:
+    for name in [
+        "what?",
+        "a:b",
+        "..",
+        "a/../b",
+        "/",
+        "a//b",
+        "end.",
+        "CON",
+        "dogs/aux.json",
+        "com1.v2",
+    ]:
         assert name_error(name), name
     for name in ["short one", "sd15/mine", "mine.json", "v1.5 fast"]:
         assert name_error(name) == "", name
