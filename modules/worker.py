@@ -26,6 +26,7 @@ from modules.training.signals import pause_at_signals
 from onetrainer.config.base.section import Section
 from onetrainer.errors import EXIT_DONE, EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, UserError
 from onetrainer.model_files.hub import is_hub_name
+from onetrainer.redaction import without_tokens
 from onetrainer.run.commands import Leaving
 from onetrainer.run.event_log import EventWriter, rewind
 from onetrainer.run.events import Event, Failed, Finished, Report, Started, Stopped
@@ -65,11 +66,14 @@ def _run(path: Path) -> int:
 
 
 class _Log(FileIO):
-    """The worker's log, which may be incomplete: a full disk ends no library's print."""
+    """The worker's log, which may be incomplete: a full disk ends no library's print.
+
+    Access tokens, as in the addresses that libraries name, are left out.
+    """
 
     def write(self, data: bytes) -> int:  # type: ignore[override] # all that texts become
         with suppress(OSError):
-            super().write(data)
+            super().write(without_tokens(data.decode(errors="replace")).encode())
         return len(data)
 
 
@@ -134,7 +138,7 @@ def _job(name: str) -> int:
     except UserError as error:
         return _report_failure(report, _user_failure(error), EXIT_USER)
     except Exception as error:  # noqa: BLE001 - the edge: every failure is reported
-        traceback.print_exc()
+        sys.stderr.write(without_tokens(traceback.format_exc()))
         remedy = "Close other programs, or do less at once."
         return _report_failure(
             report, _program_failure(error, memory=remedy, otherwise=""), EXIT_PROGRAM

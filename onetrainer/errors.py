@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from onetrainer.redaction import without_tokens
+
 EXIT_DONE = 0
 EXIT_PROGRAM = 1
 EXIT_USER = 2
@@ -19,10 +21,8 @@ class UserError(Exception):
     """
 
     def __init__(self, what: str, expected: str = "", remedy: str = "") -> None:
-        super().__init__(what)
-        self.what = what
-        self.expected = expected
-        self.remedy = remedy
+        self.what, self.expected, self.remedy = map(without_tokens, (what, expected, remedy))
+        super().__init__(self.what)
 
     def __str__(self) -> str:
         return _join_sentences(self.what, self.expected, self.remedy)
@@ -71,6 +71,10 @@ class Problem:
     fix: Fix | None = None
     choices: tuple[Fix, ...] = ()
     line: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("what", "expected", "remedy"):
+            object.__setattr__(self, name, without_tokens(vars(self)[name]))
 
     def __str__(self) -> str:
         text = _join_sentences(self.what, self.expected, self.remedy)

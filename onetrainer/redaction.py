@@ -1,7 +1,8 @@
-"""Removal of tokens, user names and home folders from texts that leave this computer."""
+"""Removal of tokens, user names and home folders from texts.
 
-import getpass
-import platform
+Tokens are in no message, event or log; the rest is removed from texts that leave this computer.
+"""
+
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,9 @@ _FORMS = (
     r"(?i)([?&][\w-]*(?:token|key|auth|password|secret|signature|sig)=)[^&\s\"'#]+",
     r"(?i)(\bbearer\s+)[\w.~+/=-]{8,}",
     r"(\b[A-Z_]*(?:TOKEN|_KEY|SECRET|PASSWORD)[\"']?\s*[:=]\s*[\"']?)[^\s\"',;]{6,}",  # variables
-    r"()\b(?:hf|api_org|gh[pousr]|github_pat|glpat|sk)[_-][\w-]{8,}",
+    # Only letters and digits: a folder may be called hf_realistic_vision.
+    r"()\b(?:hf_|api_org_|gh[pousr]_|github_pat_)[A-Za-z0-9]{16}\w*",
+    r"()\b(?:glpat|sk)-(?=[\w-]*\d)[\w-]{16,}",
 )
 _TOKENS = tuple(map(re.compile, _FORMS))
 """Each matches what precedes a secret, as a group that stays, and the secret."""
@@ -42,6 +45,9 @@ def redact(text: str) -> str:
 
 
 def _own_names() -> Iterator[tuple[re.Pattern[str], str]]:
+    import getpass  # only here: errors import this module, and are imported by every command
+    import platform
+
     home = Path.home()
     for place in {home, home.resolve()}:
         parts = [re.escape(part.strip("\\/")) for part in place.parts]

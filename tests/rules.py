@@ -24,7 +24,8 @@ HOMES = {
 # ranks only, so that no two folders import each other.
 RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "onetrainer": (
-        ("errors", "redaction", "seeds"),
+        ("redaction", "seeds"),
+        ("errors",),
         ("families", "files"),
         ("config/base",),
         (

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, cast, get_args
 
+from onetrainer.redaction import without_tokens
 from onetrainer.run.events import Event
 
 _EVENT_TYPES: dict[str, type] = {event.__name__: event for event in get_args(Event)}
@@ -21,7 +22,10 @@ _KEYS = {event: frozenset(item.name for item in fields(event)) for event in get_
 def encode_event(event: Event, *, time: float) -> str:
     """Return an event as one line with its newline. time: Seconds since the epoch."""
     body = {"type": type(event).__name__, "time": round(time, 3), **vars(event)}
-    return json.dumps(body, ensure_ascii=False, allow_nan=True) + "\n"
+    line = json.dumps(body, ensure_ascii=False, allow_nan=True)
+    if without_tokens(line) != line:  # text by text: a replacement may not cut an escape sequence
+        line = json.dumps(_without_tokens(body), ensure_ascii=False, allow_nan=True)
+    return f"{line}\n"
 
 
 def decode_event(line: str) -> Event | None:
@@ -39,6 +43,17 @@ def decode_event(line: str) -> Event | None:
         return cast(Event, event(**values))
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _without_tokens(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _without_tokens(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_without_tokens(inner) for inner in value]
+        case str():
+            return without_tokens(value)
+    return value
 
 
 def _with_current_names(value: Any, names: Mapping[str, str]) -> Any:

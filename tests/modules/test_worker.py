@@ -53,3 +53,12 @@ def test_who_forbids_the_network_is_obeyed(monkeypatch):
 @pytest.mark.parametrize("text", ["", "[]", "{", '"x"'])
 def test_a_request_that_is_none_is_left_to_the_job(text):
     assert worker._parse_object(text) == {}
+
+
+def test_the_log_has_no_access_tokens(tmp_path):
+    path = tmp_path / "worker.log"
+    with path.open("wb") as file:
+        log = worker._Log(file.fileno(), "wb", closefd=False)
+        text = "GET https://ann:pass-word@huggingface.co/ä\n".encode()
+        assert log.write(text) == len(text)
+    assert path.read_text("utf-8") == "GET https://<token>@huggingface.co/ä\n"

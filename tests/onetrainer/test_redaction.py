@@ -4,10 +4,14 @@ import json
 
 import pytest
 
+from onetrainer.__main__ import main
+from onetrainer.errors import Problem, ProblemsError, UserError
 from onetrainer.redaction import redact, without_tokens
+from onetrainer.run.events import Failed, Finished
+from onetrainer.run.wire import decode_event, encode_event
 from tests.each import each
 
-SECRET = "hf_AbCdEfGhIjKlMnOp"
+SECRET = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz"
 
 
 @each(
@@ -23,6 +27,7 @@ SECRET = "hf_AbCdEfGhIjKlMnOp"
         "WANDB_API_KEY: pass-word",
         f"the token {SECRET} is invalid",
         "ghp_abcdefghijklmnopqrst1234",
+        "sk-proj-abcdefghij_klmnopqrst1234",
         "sk-abcdefghijklmnopqrst1234",
     ],
 )
@@ -41,6 +46,7 @@ def test_tokens_are_removed_and_the_rest_stays(text):
         "77 tokens: too many; https://huggingface.co/a/b?download=true",
         "unet.down_blocks.0.attentions.0.proj_in.weight",
         "/data/home-made/pictures",
+        "/models/hf_realistic_vision_fp16/unet and a prompt of sk-ateboards-everywhere",
     ],
 )
 def test_what_is_no_secret_stays(text):
@@ -68,3 +74,36 @@ def test_homes_users_and_computers_lose_their_names(ann):
         (windows, r'{"path": "C:\\Users\\<user>\\models\\a.safetensors"}'),
     ):
         assert redact(text) == expected
+
+
+ADDRESS = f"https://ann:{SECRET}@huggingface.co/model?token=pass-word"
+
+
+def test_no_error_and_no_problem_shows_a_token():
+    problem = Problem("model.path", f"{ADDRESS}: no such file", ADDRESS, ADDRESS)
+    error = UserError(ADDRESS, ADDRESS, ADDRESS)
+    for text in (str(error), *error.args, str(problem), str(ProblemsError([problem], ADDRESS))):
+        assert "<token>" in text
+        assert not any(secret in text for secret in (SECRET, "pass-word"))
+
+
+def test_no_event_holds_a_token_and_each_stays_readable():
+    event = Failed("program", f'GET "{ADDRESS}\\" failed\n', f"Bearer {SECRET}", SECRET)
+    line = encode_event(event, time=0)
+    assert not any(secret in line for secret in (SECRET, "pass-word"))
+    found = decode_event(line)
+    assert found.what == 'GET "https://<token>@huggingface.co/model?token=<token>" failed\n'
+    assert found.remedy == "<token>"
+    assert decode_event(encode_event(Finished(1, [SECRET]), time=0)) == Finished(1, ["<token>"])
+
+
+def test_a_model_named_by_an_address_is_reported_without_its_token(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
+    for arguments in (
+        ["show", ADDRESS],
+        ["check", "{}", "--set", f"model.path={ADDRESS}"],
+        ["sample", ADDRESS, "--prompt", "x"],
+    ):
+        assert main(arguments) == 2
+        shown = "".join(capsys.readouterr())
+        assert not any(secret in shown for secret in (SECRET, "pass-word")), arguments

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from onetrainer.errors import UserError
+from onetrainer.redaction import without_tokens
 from onetrainer.run.user_folder import user_folder
 
 _MAX_LOG_BYTES = 512 * 1024
@@ -32,7 +33,7 @@ class ErrorLog:
         if isinstance(error, UserError):
             self._show_message(str(error))
             return
-        text = "".join(traceback.format_exception(kind, error, trace))
+        text = without_tokens("".join(traceback.format_exception(kind, error, trace)))
         self.tracebacks.append(text)
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -41,4 +42,5 @@ class ErrorLog:
                 handle.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}\n{text}\n")
         except OSError:
             sys.stderr.write(text)
-        self._show_message(f"Unexpected error in the window ({error}). Details are in {self.log}")
+        what = without_tokens(str(error))
+        self._show_message(f"Unexpected error in the window ({what}). Details are in {self.log}")
