@@ -41,7 +41,7 @@ test: setup packages ## format, lint, types and every test; sets up what it need
 	if [ -n "$$failed" ] && [ $$code -eq 0 ]; then code=1; fi; \
 	exit $$code
 
-mutate: setup ## plant twenty faults one at a time: do the tests find them?
+mutate: setup ## plant some twenty faults one at a time: do the tests find them?
 	@$(RUN) tests.mutate
 
 test-long: setup packages ## the random campaigns and cross products that `make test` leaves out

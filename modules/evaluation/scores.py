@@ -86,6 +86,11 @@ class PromptEvaluation:
         # Without base scores, reported evaluations cannot be compared with later ones.
         return not self._history or (self.is_due(step) and not is_reported)
 
+    @property
+    def is_required(self) -> bool:
+        """Whether the rewards have no units yet."""
+        return not self._history
+
     def measure(self, step: int, before_each: Callable[[int], None]) -> None:
         if step in self.files.by_step:
             return

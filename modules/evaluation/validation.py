@@ -200,6 +200,10 @@ class ImageEvaluation:
         }
         return self.is_due(step) and not reported.issuperset(self.weights)
 
+    @property
+    def is_required(self) -> bool:
+        return False
+
     def measure(self, step: int, before_each: Callable[[int], None]) -> None:
         if self.files.by_step.get(step, {}).keys() >= set(self.weights):
             return

@@ -5,7 +5,7 @@ import hashlib
 import os
 import platform
 import traceback
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import replace
 from importlib import metadata as packages
 from pathlib import Path
@@ -198,7 +198,10 @@ def _train_and_finish(run: Run, assembled: Assembled, inputs: Inputs, residency:
     # A run that was stopped during these tasks lacks some of their results.
     tasks, trainer = assembled.tasks, assembled.trainer
     for task in tasks.evaluate:
-        task.begin(run.first_step, run.past_events)
+        evaluation = task.evaluation
+        tolerated = run.failures.tolerated(evaluation.phase_name)
+        with nullcontext() if evaluation.is_required else tolerated:
+            task.begin(run.first_step, run.past_events)
     if tasks.sample.is_planned(run.first_step):
         _sample(run, tasks.sample, run.first_step)
     ending, step = trainer.run(), trainer.state.step

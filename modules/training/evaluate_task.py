@@ -43,6 +43,11 @@ class Evaluation(Protocol):
         """Return whether it is due before the first step and not reported yet."""
         ...
 
+    @property
+    def is_required(self) -> bool:
+        """Whether training needs the next measurement."""
+        ...
+
     def measure(self, step: int, before_each: Callable[[int], None]) -> None:
         """Measure and save, unless this was done before, in evaluation mode.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from modules import worker
+from modules.evaluation.validation import ImageEvaluation
 from modules.formats.files import files
 from modules.jobs import train as job
 from modules.jobs.train import train
@@ -127,23 +128,43 @@ def test_samples_that_fail_are_left_out(config, straight, monkeypatch, name, fai
     assert_finished_like(folder, straight, warned)
 
 
-def test_a_validation_that_fails_is_left_out_and_the_next_is_made(config, straight, monkeypatch):
+def validated(config):
+    """A run that validates after every second step."""
+    tiny.write_images(config.parent / "held", ("a line",))
+    section = {"use": True, "folder": str(config.parent / "held"), "every": 2, "timesteps": 1}
+    return runs.new_run(config, validation=section)
+
+
+def test_validations_that_fail_are_left_out_and_the_next_is_made(config, straight, monkeypatch):
     def write(path, content):
-        if path.name == "step-000002.json":
+        if path.name in ("step-000000.json", "step-000002.json"):
             fail(errno.EROFS)()
         original(path, content)
 
     original = metrics_files.write_atomic
     monkeypatch.setattr(metrics_files, "write_atomic", write)
-    tiny.write_images(config.parent / "held", ("a line",))
-    held = {"use": True, "folder": str(config.parent / "held"), "every": 2, "timesteps": 1}
-    folder = runs.new_run(config, validation=held)
+    folder = validated(config)
     assert train(folder) == 0
-    assert [event.step for event in reported(folder, Validated)] == [0, 4, 6]
+    assert [event.step for event in reported(folder, Validated)] == [4, 6]
     (warning,) = reported(folder, Warned)
     assert "validating failed" in warning.text
     assert "read-only" in warning.text
     assert losses(folder) == losses(straight)
+
+
+def test_a_damaged_best_checkpoint_is_reported_and_not_exported(config, monkeypatch):
+    def progress(self, **arguments):
+        original(self, **arguments)
+        if arguments["step"] == 6:
+            flip(folder.checkpoint(2) / "weights.safetensors")
+
+    folder, original = validated(config), Reporter.progress
+    monkeypatch.setattr(ImageEvaluation, "best_step", lambda _: 2)
+    monkeypatch.setattr(Reporter, "progress", progress)
+    assert train(folder) == 0
+    assert reported(folder, Finished)[0].outputs == ["output/my-lora.safetensors"]
+    (warning,) = reported(folder, Warned)
+    assert "the best step, 2, is damaged (weights" in warning.text
 
 
 def ask(monkeypatch, command, step):
