@@ -23,7 +23,10 @@ _LOOKUP_BATCH = 1024
 """Images that are looked up in the cache at once."""
 
 LOST = "its cache entry disappeared after it was encoded"
-NOT_A_NUMBER = "the VAE's result is not a number; another precision than fp16 may help"
+NOT_A_NUMBER = (
+    "the VAE's result is not a number; in fp16, use a VAE that is made for it, or another"
+    " precision; otherwise the VAE's file is damaged"
+)
 
 Failures = list[tuple[int, str]]
 """Rows of unusable images, with the reasons."""

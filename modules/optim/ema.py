@@ -45,7 +45,10 @@ class Ema:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Update the EMA after a step, numbered from 1, if an update is due."""
+        """Update the EMA after a step, numbered from 1, if an update is due.
+
+        A broken step has changed no weight, so the EMA approaches those before it.
+        """
         if step % self._every:
             return
         decay = min(self._decay, (1 + step) / (10 + step)) if self._ramp else self._decay

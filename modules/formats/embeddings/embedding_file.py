@@ -222,6 +222,12 @@ def _rows(source: str, key: str, tensor: Tensor) -> Tensor:
             "Expected an embedding's vectors, one per row",
             "Choose another file; this one may hold something else",
         )
+    if not rows.float().isfinite().all():
+        raise UserError(
+            f"{source}: {key} contains NaN or infinity",
+            "Expected finite vectors",
+            "Choose another file; the training of this one diverged, or it is damaged",
+        )
     return rows
 
 

@@ -10,11 +10,12 @@ from safetensors.torch import load_file, save_file
 from modules.interfaces import Loss
 from modules.jobs.train import train
 from modules.objectives.denoising import Denoising
+from modules.training import reporter
 from modules.training.checkpoints import WEIGHTS_FILE
 from modules.training.reporter import Reporter
 from onetrainer.errors import UserError
 from onetrainer.run.events import BrokenStep, Progress, Warned
-from tests import runs
+from tests import pretend, runs
 from tests.stepping import equal
 
 QUIET = {"sampling": {"prompts": [], "every": 0, "at_start": False, "at_end": False}}
@@ -179,3 +180,32 @@ def test_a_schedule_that_has_reached_zero_is_a_warning(config):
     assert train(folder) == 0
     (text,) = [e.text for e in of_kind(folder, Warned) if "learning rate" in e.text]
     assert text.startswith("the learning rate is 0 since step 1:")
+
+
+@pytest.mark.parametrize("action", [pytest.param("skip", marks=pytest.mark.long), "go-back"])
+def test_on_a_gpu_whose_losses_are_read_late_the_weights_are_the_same(
+    config, breaking, monkeypatch, action
+):
+    breaking(5)
+    monkeypatch.setattr(reporter, "_MAX_UNREAD_SECONDS", math.inf)
+    changes = {"steps": 7, "broken_steps": {"action": action}}
+    training = {**runs.SETTINGS["training"], **changes}
+    plain, on_gpu = (
+        runs.new_run(
+            config,
+            training=training,
+            hardware={**runs.SETTINGS["hardware"], "device": device},
+            **QUIET,
+        )
+        for device in ("cpu", "cuda")
+    )
+    assert train(plain) == 0
+    with pretend.accelerator():
+        assert train(on_gpu) == 0
+    assert equal(weights(on_gpu, 7), weights(plain, 7))
+    # Steps since a checkpoint that it went back to are repeated, and their events removed.
+    broken = [event.step for event in of_kind(on_gpu, BrokenStep)]
+    assert broken == ([5] if action == "skip" else [])
+    assert on_gpu.retries.exists() == plain.retries.exists() == (action == "go-back")
+    if action == "go-back":
+        assert on_gpu.retries.read_bytes() == plain.retries.read_bytes()

@@ -86,6 +86,12 @@ def test_numbers_become_curves(recorder, tmp_path):
     }
 
 
+def test_the_gradient_norm_is_a_curve(recorder, tmp_path):
+    event = Progress(3, 10, 1, loss=0.25, lr=1e-3, gradient_norm=0.5)
+    Board(recorder, tmp_path).take(event)
+    assert ("training/gradient norm", 3) in recorder.points
+
+
 def test_unknown_values_have_no_point(recorder, tmp_path):
     Board(recorder, tmp_path).take(Progress(1, 10, 0, loss=0.5, lr=1e-3))
     Board(recorder, tmp_path).take(Rewarded(1, 0.5, 0.0, 1))

@@ -240,3 +240,11 @@ def test_converting_keeps_what_is_there_and_writes_safetensors_only(tmp_path):
         convert_embedding(source, tmp_path / "two.pt")
     convert_embedding(source, target, overwrite=True)
     assert read_embedding(target).vectors.keys() == {"te"}
+
+
+def test_an_embedding_that_holds_no_numbers_is_refused(tmp_path):
+    broken = rows(3, 768)
+    broken[1, 7] = float("nan")
+    save_file({"emb_params": broken}, tmp_path / "nan.safetensors")
+    with pytest.raises(UserError, match="emb_params contains NaN or infinity"):
+        read_embedding(tmp_path / "nan.safetensors")
