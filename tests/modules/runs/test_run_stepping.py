@@ -86,6 +86,7 @@ def test_an_average_is_what_the_file_holds_and_may_be_switched_on_later(config):
     common = [name for name in average if name in output]
     assert common
     assert all(output[name].equal(average[name]) for name in common)
+    (folder.checkpoint(4) / EMA_FILE).unlink()
     state = folder.checkpoint(4) / STATE_FILE
     record = json.loads(state.read_text())
     digests = {name: value for name, value in record.pop("files").items() if name != EMA_FILE}
