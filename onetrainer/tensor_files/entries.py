@@ -14,6 +14,20 @@ BYTES: Mapping[str, int] = {
 }  # fmt: skip
 
 
+MAX_DIMENSIONS = 64
+"""Of torch and numpy, which raise errors of their own for more."""
+_MAX_ELEMENTS = 1 << 62  # of the sides that are not 0, as torch counts strides
+
+
+def shape_problem(shape: tuple[int, ...]) -> str:
+    """Return why no tensor can have a shape, though its bytes fit; "" if one can."""
+    if len(shape) > MAX_DIMENSIONS:
+        return f"{len(shape)} dimensions, of at most {MAX_DIMENSIONS}"
+    if math.prod(side for side in shape if side) >= _MAX_ELEMENTS:
+        return f"more elements than can be counted, in {len(shape)} dimensions"
+    return ""
+
+
 @dataclass(frozen=True)
 class TensorEntry:
     """One tensor of a file.

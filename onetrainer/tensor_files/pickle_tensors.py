@@ -4,14 +4,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from onetrainer.tensor_files.entries import BYTES, TensorEntry
+from onetrainer.tensor_files.entries import BYTES, MAX_DIMENSIONS, TensorEntry, shape_problem
 from onetrainer.tensor_files.pickle_names import DTYPES, STORAGES
 from onetrainer.tensor_files.unpickler import Call, Global, Persistent, PickleError
 
 MAX_ENTRIES = 100_000
 MAX_DEPTH = 32
 MAX_NAME = 1000  # characters
-MAX_SIDES = 64
 # A tensor that repeats its few elements (stride 0) may be larger than its file, within this.
 MAX_REPEATED_BYTES = 1 << 26
 
@@ -138,6 +137,8 @@ def _plain(
     width = BYTES[typed]
     region = _viewed(locate(key), view, width)
     (offset,), shape, strides = _numbers(place[:1]), _numbers(place[1]), _numbers(place[2])
+    if problem := shape_problem(shape):
+        raise PickleError(f"a tensor has {problem}")
     if len(shape) != len(strides):
         raise PickleError("a tensor has more sides than strides")
     count = math.prod(shape)
@@ -178,7 +179,9 @@ def _numbers(value: object) -> tuple[int, ...]:
     match value:
         case Call(function=Global("torch", "Size"), arguments=(inner,)):
             value = inner
-    if isinstance(value, tuple | list) and len(value) <= MAX_SIDES:
+    if isinstance(value, tuple | list) and len(value) > MAX_DIMENSIONS:
+        raise PickleError(f"a tensor has {len(value)} dimensions, of at most {MAX_DIMENSIONS}")
+    if isinstance(value, tuple | list):
         numbers = tuple(n for n in value if isinstance(n, int) and 0 <= n < 1 << 62)
         if len(numbers) == len(value):
             return numbers

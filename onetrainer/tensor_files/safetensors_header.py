@@ -7,15 +7,22 @@ import json
 import math
 import struct
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from onetrainer.errors import UserError
-from onetrainer.tensor_files.entries import BYTES, TensorEntry, TensorTable
-from onetrainer.tensor_files.refusals import DOWNLOAD_AGAIN, not_tensors_error, truncated_error
+from onetrainer.tensor_files.entries import BYTES, TensorEntry, TensorTable, shape_problem
+from onetrainer.tensor_files.refusals import (
+    DOWNLOAD_AGAIN,
+    damaged_error,
+    not_tensors_error,
+    truncated_error,
+)
 
 HEADER_LIMIT = 100_000_000  # as in the safetensors library
 _LENGTH = 8
+_LONGEST_NAME = 100
 
 
 def read_safetensors(path: Path) -> TensorTable:
@@ -34,9 +41,13 @@ def read_safetensors(path: Path) -> TensorTable:
         header: dict[str, Any] = json.loads(text)
         stated = header.pop("__metadata__", None) or {}
         metadata = {str(key): str(value) for key, value in stated.items()}
+        for name, value in header.items():
+            if problem := shape_problem(tuple(map(int, value["shape"]))):
+                raise damaged_error(path, f"{name[:_LONGEST_NAME]} has {problem}")
         entries = {name: _entry(value, first) for name, value in header.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise not_tensors_error(path, start) from error
+    _refuse_overlaps(path, entries)
     expected = max((entry.offset + entry.size for entry in entries.values()), default=first)
     if size < expected:
         raise truncated_error(path, f"it has {size} of {expected} bytes")
@@ -46,6 +57,18 @@ def read_safetensors(path: Path) -> TensorTable:
             remedy=DOWNLOAD_AGAIN,
         )
     return TensorTable(path, entries, metadata, "safetensors")
+
+
+def _refuse_overlaps(path: Path, entries: Mapping[str, TensorEntry]) -> None:
+    """Raise UserError if tensors share bytes: a small file would become any number of large ones.
+
+    Source: the format's description, which allows neither this nor holes.
+    """
+    by_place = sorted(entries.items(), key=lambda item: (item[1].offset, item[1].size))
+    for (name, entry), (other, following) in pairwise(by_place):
+        if entry.offset + entry.size > following.offset:
+            names = f"{name[:_LONGEST_NAME]} and {other[:_LONGEST_NAME]}"
+            raise damaged_error(path, f"{names} overlap")
 
 
 def _entry(value: Mapping[str, Any], first: int) -> TensorEntry:

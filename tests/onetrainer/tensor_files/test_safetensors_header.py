@@ -1,6 +1,7 @@
 """Headers of safetensors files against the safetensors library, and files that are none."""
 
 import json
+import math
 import struct
 
 import numpy as np
@@ -47,6 +48,29 @@ def test_offsets_and_types_are_those_the_library_wrote(tmp_path):
         assert (entry.dtype, entry.shape) == (WORDS[expected.dtype], tuple(expected.shape))
         assert found == expected.contiguous().view(torch.uint8).numpy().tobytes()
         assert entry.strides is None
+
+
+@each(
+    ("shape", "words"),
+    [
+        ([1] * 65, "a.weight has 65 dimensions, of at most 64"),
+        ([2**60] * 50_000 + [0], "50001 dimensions"),
+        ([0, 2**40, 2**40], "more elements than can be counted, in 3 dimensions"),
+        ([10**4000, 0], "more elements than can be counted"),
+    ],
+)
+def test_a_shape_that_no_tensor_can_have_is_refused_with_the_name(tmp_path, shape, words):
+    size = 2 * math.prod(shape[:65]) if 0 not in shape else 0
+    header = {"a.weight": {"dtype": "F16", "shape": shape, "data_offsets": [0, size]}}
+    with pytest.raises(UserError, match=f"x.safetensors: its table of tensors .*{words}"):
+        read_table(write(tmp_path / "x.safetensors", header, size))
+
+
+def test_tensors_that_share_bytes_are_refused(tmp_path):
+    entry = {"dtype": "U8", "shape": [1000], "data_offsets": [0, 1000]}
+    header = {str(number): entry for number in range(1000)}  # a megabyte in a kilobyte
+    with pytest.raises(UserError, match="0 and 1 overlap"):
+        read_table(write(tmp_path / "x.safetensors", header, 1000))
 
 
 def test_of_a_file_of_7_gb_the_header_alone_is_read(tmp_path, bytes_read):
