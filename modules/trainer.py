@@ -1,6 +1,6 @@
 """The training loop. Start reading here."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -34,8 +34,8 @@ class StepBatches(Protocol):
 
     def at(self, step: int) -> Iterable[Microbatch]: ...
     def epoch_of(self, step: int) -> int: ...
-    def names_at(self, step: int) -> Sequence[str]:
-        """Return what each image of a step is made from: its path, or its prompt."""
+    def names_at(self, step: int) -> Mapping[str, Sequence[str]]:
+        """Return what each image of a step is made from: paths as "images", or "prompts"."""
         ...
 
 

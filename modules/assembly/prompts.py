@@ -1,7 +1,7 @@
 """Prompts of reward training: encoded, and batched step by step."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from modules.assembly.dataset import progress_report
@@ -56,11 +56,11 @@ class MixedBatches:
         """Return the epoch of a step over the prompts, from 0."""
         return self.prompts.epoch_of(self.reward_steps_before(step))
 
-    def names_at(self, step: int) -> Sequence[str]:
-        """Return the prompts or image paths of a step, in order."""
+    def names_at(self, step: int) -> Mapping[str, Sequence[str]]:
+        """Return the "prompts" of a step in order, or the paths of its "images"."""
         if self.images is not None and self.is_denoising_step(step):
             return self.images.names_at(self._denoising_steps_before(step))
-        return self.prompts.of_step(self.reward_steps_before(step))
+        return {"prompts": self.prompts.of_step(self.reward_steps_before(step))}
 
     def is_denoising_step(self, step: int) -> bool:
         """Return whether a step trains on images; the first one never does."""

@@ -194,8 +194,9 @@ def _broken_steps(parts: _Parts, source: LossSource, retries: Retries) -> Broken
     def timesteps(step: int) -> Sequence[int]:
         if not isinstance(objective, Denoising):
             return ()
-        positions, seed = source.batches.names_at(step), retries.seed(config.training.seed, step)
-        return objective.timesteps(range(len(positions)), seed=seed, step=step)
+        count = len(source.batches.names_at(step)["images"])
+        seed = retries.seed(config.training.seed, step)
+        return objective.timesteps(range(count), seed=seed, step=step)
 
     investigator = Investigator(
         components={"unet": family.unet, "vae": family.vae, **family.text_encoders},

@@ -1,6 +1,6 @@
 """Batches of encoded images and captions: of single microbatches, and of a run in order."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -116,10 +116,10 @@ class Batches:
         """Return the epoch of a step, from 0."""
         return self.plan.epoch_of(step)
 
-    def names_at(self, step: int) -> list[str]:
-        """Return the paths of a step's images, in order."""
+    def names_at(self, step: int) -> Mapping[str, Sequence[str]]:
+        """Return the paths of a step's "images", in order."""
         items = self.batch_source.images.items
-        return [str(items[repeat.item].path) for repeat in self.plan.at(step).images]
+        return {"images": [str(items[each.item].path) for each in self.plan.at(step).images]}
 
     @property
     def trained(self) -> tuple[Item, ...]:

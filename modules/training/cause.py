@@ -47,7 +47,7 @@ class Investigator:
         trained: The trained weights by name.
         model: The base model's file or name.
         is_cached: Whether latents come from the cache rather than from the VAE.
-        names: Returns what a step's images are made from, in order: paths or prompts.
+        names: Returns what a step's images are made from, as `StepBatches.names_at`.
         batches: Returns a step's microbatches.
         timesteps: Returns those of a step's images; empty if unknown.
     """
@@ -57,19 +57,21 @@ class Investigator:
     model: str
     precision: Precision
     is_cached: bool
-    names: Callable[[int], Sequence[str]]
+    names: Callable[[int], Mapping[str, Sequence[str]]]
     batches: Callable[[int], Iterator[Microbatch]]
     timesteps: Callable[[int], Sequence[int]]
 
     def investigate(self, facts: StepFacts) -> tuple[BrokenStep, UserError]:
         """Return the event of a broken step, and its cause as a problem with what to do."""
         step = facts.number - 1
-        images = list(self.names(step))
-        cause, what, remedy = self._cause(facts, images)
+        names = self.names(step)
+        prompts = [f'"{prompt}"' for prompt in names.get("prompts", ())]
+        cause, what, remedy = self._cause(facts, names.get("images", prompts))
         problem = UserError(f"step {facts.number}: {what}", _KEPT, remedy)
         event = BrokenStep(
             step=facts.number,
-            images=images,
+            images=list(names.get("images", ())),
+            prompts=list(names.get("prompts", ())),
             timesteps=list(self.timesteps(step)),
             losses=[loss if math.isfinite(loss) else None for loss in facts.losses],
             gradient_norm=facts.norm if math.isfinite(facts.norm) else None,

@@ -25,6 +25,10 @@ class Retry:
     since: int
     lr_factor: float
 
+    def __post_init__(self) -> None:
+        if not (type(self.broken) is type(self.since) is int and type(self.lr_factor) is float):
+            raise TypeError("steps are whole numbers, and the factor is a number")
+
     def __str__(self) -> str:
         return (
             f"step {self.broken} was broken, so the run went back to step {self.since}; the"

@@ -59,10 +59,10 @@ Cause = Literal["model", "weights", "data", "loss", "gradient"]
 class BrokenStep:
     """A step's loss or gradient was not finite, so it changed nothing. Sent after its Progress.
 
-    images: What its images are made from, in order: their paths, or prompts. timesteps: In the same
-    order; empty if unknown. losses: The same; None where it is not finite. gradient_norm: None if
-    it is not finite. cause: Where the first number that is not finite was found. message: All of it
-    as text, with what to do.
+    images, prompts: What its images are made from, in order: their paths, or prompts. timesteps: In
+    the same order; empty if unknown. losses: The same; None where it is not finite. gradient_norm:
+    None if it is not finite. cause: Where the first number that is not finite was found. message:
+    The cause as text, with what to do.
     """
 
     step: int
@@ -72,6 +72,7 @@ class BrokenStep:
     gradient_norm: float | None
     cause: Cause
     message: str
+    prompts: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

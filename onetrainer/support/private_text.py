@@ -82,14 +82,22 @@ class PrivateText:
         match value:
             case dict():
                 return {
-                    key: self._replacement(inner)
-                    if key in _PROMPTS and isinstance(inner, str) and not self._keeps
+                    key: self._prompts(inner)
+                    if key in _PROMPTS and not self._keeps
                     else self._event(inner)
                     for key, inner in value.items()
                 }
             case list():
                 return [self._event(inner) for inner in value]
         return value
+
+    def _prompts(self, value: object) -> object:
+        match value:
+            case str():
+                return self._replacement(value)
+            case list():
+                return [self._prompts(inner) for inner in value]
+        return self._event(value)
 
     def _replacement(self, private: str) -> str:
         if not private.strip():

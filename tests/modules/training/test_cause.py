@@ -37,7 +37,7 @@ def investigator(**changes):
         model="base.safetensors",
         precision="fp16",
         is_cached=True,
-        names=lambda _: NAMES,
+        names=lambda _: {"images": NAMES},
         batches=lambda _: iter([batch()]),
         timesteps=lambda _: [10, 20],
     )
@@ -110,3 +110,10 @@ def test_the_weight_whose_gradient_broke_first_is_the_last_of_the_model():
     assert event.cause == "gradient"
     assert "the gradient of down, the first in the backward pass, and 1 more" in problem.what
     assert problem.remedy == "Lower the learning rate (optimizer.lr)."
+
+
+def test_prompts_are_reported_apart_from_images_so_that_reports_can_leave_them_out():
+    made = investigator(names=lambda _: {"prompts": ["a cat", "a dog"]}, batches=lambda _: iter(()))
+    event, problem = found(made, losses=(0.25, INF))
+    assert (event.images, event.prompts) == ([], ["a cat", "a dog"])
+    assert problem.what == 'step 7: the loss of "a dog" is inf'

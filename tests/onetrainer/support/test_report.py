@@ -2,13 +2,14 @@
 
 import json
 import zipfile
+from contextlib import closing
 
 import pytest
 
 from onetrainer.__main__ import main
 from onetrainer.errors import UserError
 from onetrainer.run.event_log import EventWriter
-from onetrainer.run.events import Failed, Phase, Progress, Sample, Warned
+from onetrainer.run.events import BrokenStep, Failed, Phase, Progress, Sample, Warned
 from onetrainer.run.run_folder import RunFolder
 from onetrainer.support.findings import Finding
 from onetrainer.support.report import write_report
@@ -98,6 +99,23 @@ def test_a_report_explains_the_failure_without_anything_private(run):
     assert "no images" not in files["about.txt"]
     assert "Not in it: images" in files["about.txt"]
     assert [line.partition(":")[0] for line in report.contents] == [*files][:-1]
+
+
+def test_a_broken_step_is_reported_without_its_images_and_prompts(run):
+    names = {"images": [f"{run.path}/holiday.png"], "prompts": ["Ann on the beach", "a sea"]}
+    message = 'step 4: the loss of "Ann on the beach" is nan'
+    step = BrokenStep(
+        4, timesteps=[7], losses=[None], gradient_norm=2.0, cause="loss", message=message, **names
+    )
+    with closing(EventWriter(run.events)) as events:
+        events.write(step)
+    run.log.write_text(f"WARNING {step}\n")
+    files = contents(write_report(run.path, FOUND).path)
+    for name in ("events.jsonl", "worker.log"):
+        assert not [word for word in (*PRIVATE, "a sea") if word in files[name]]
+    found = json.loads(files["events.jsonl"].splitlines()[-1])
+    assert (found["timesteps"], found["gradient_norm"]) == ([7], 2.0)
+    assert found["prompts"][0].startswith("<text ")
 
 
 def test_prompts_and_samples_are_added_on_request_and_tokens_never(run):
