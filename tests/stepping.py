@@ -77,6 +77,7 @@ class Training:
             self.optimizer,
             rounding_seed=rounding_seed,
             updates_independently=section.updates_independently,
+            skips_zero_rates=section.skips_zero_rates,
         )
         ends = zip(groups, stop_after, strict=True)
         self.engine = Engine(

@@ -27,6 +27,7 @@ def weight_updater_of(config: TrainConfig, optimizer: torch.optim.Optimizer) -> 
         optimizer,
         rounding_seed=config.training.seed if is_rounded else None,
         updates_independently=config.optimizer.updates_independently,
+        skips_zero_rates=config.optimizer.skips_zero_rates,
     )
 
 

@@ -25,6 +25,8 @@ class WeightUpdater:
         rounding_seed: None leaves the rounding of bfloat16 to the optimizer, to the nearest.
         updates_independently: Whether the optimizer updates each weight from that weight's own
             gradient and history only.
+        skips_zero_rates: Whether steps whose learning rate is 0 are not made: they move no weight,
+            but the optimizer would count them.
     """
 
     def __init__(
@@ -33,8 +35,10 @@ class WeightUpdater:
         *,
         rounding_seed: int | None,
         updates_independently: bool,
+        skips_zero_rates: bool = False,
     ) -> None:
         self.optimizer = optimizer
+        self._skips_zero_rates = skips_zero_rates
         self.updates_independently = updates_independently
         self._seed = rounding_seed
         self._step = 0
@@ -73,6 +77,8 @@ class WeightUpdater:
             be. It is read where reading costs nothing, or the step waits for the GPU anyway: on the
             CPU, of weights in host memory, and of optimizers whose steps depend on all gradients.
         """
+        if self._skips_zero_rates and all(not g["lr"] for g in self.optimizer.param_groups):
+            return
         if broken is not None and self._reads_first(self.parameters):
             if broken.item():
                 return

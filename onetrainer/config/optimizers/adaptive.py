@@ -70,6 +70,7 @@ class AdaptiveSection(OptimizerSection):
     high_lr = 2.0
     is_adaptive = True
     has_one_rate = True
+    skips_zero_rates = True
     lr: shared.Lr = 1.0
     """Multiplies the learning rate that is found. Leave it at 1."""
     weight_decay: _FoundRateDecay = 0.0
@@ -118,6 +119,7 @@ class ProdigyScheduleFree(ProdigySection):
     options = (("stochastic_rounding", False),)
     is_schedule_free = True
     has_one_rate = False
+    skips_zero_rates = False  # its published implementation counts them
     clips_itself = True
     kind: Literal["prodigy_schedulefree"] = "prodigy_schedulefree"
     d_limiter: Annotated[bool, advanced("D limiter", "d_limiter growth limit")] = True

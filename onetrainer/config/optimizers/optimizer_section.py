@@ -24,6 +24,8 @@ class OptimizerSection(Section):
         is_schedule_free: The weights have an evaluation form, and the rate needs no schedule.
         is_adaptive: It finds its own rate, which `lr` multiplies.
         has_one_rate: It uses the first group's rate for all groups.
+        skips_zero_rates: It does not count steps whose learning rate is 0, such as the first one of
+            a warm-up; its published implementation does not, the library's would.
         clips_itself: It limits its own updates, and trains worse with gradient clipping.
     """
 
@@ -37,6 +39,7 @@ class OptimizerSection(Section):
     is_schedule_free: ClassVar[bool] = False
     is_adaptive: ClassVar[bool] = False
     has_one_rate: ClassVar[bool] = False
+    skips_zero_rates: ClassVar[bool] = False
     clips_itself: ClassVar[bool] = False
     kind: str
 
