@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -39,7 +40,8 @@ class DiskSpaceTask:
         if step >= self.steps or now - self._checked < _SECONDS_BETWEEN_CHECKS:
             return False
         self._checked = now
-        self.finding = shortage(self.folder, self.checkpoints.byte_count())
+        with suppress(OSError):  # a drive that does not say it; saving will tell
+            self.finding = shortage(self.folder, self.checkpoints.byte_count())
         return bool(self.finding)
 
     def run(self, _step: int) -> None:

@@ -5,7 +5,7 @@ The window shows the same events; this is for comparing runs and for machines wi
 """
 
 import importlib.util
-import traceback
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,8 +64,8 @@ class Board:
         """Flush and close; the run has ended, so a failure is in the log only."""
         try:
             self._writer.close()
-        except OSError:
-            traceback.print_exc()
+        except OSError as error:
+            sys.stderr.write(f"{cannot_write(self._folder / FOLDER, error)}\n")
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
