@@ -361,7 +361,7 @@ def start(preset: "str | None") -> int:
     os.chdir(str(PROJECT))
     obstacle = why_no_window()
     if not obstacle:
-        return become(["-m", "ui", preset or "--demo"])
+        return become(["-m", "onetrainer", "window", preset or "--demo"])
     print(f"{obstacle} Training {preset or 'the demo'} in this terminal instead.", flush=True)
     if preset is None:  # completes an existing demo without changing it
         code = subprocess.call([str(PYTHON), "-m", "onetrainer", "demo", "demo"], env=environment())

@@ -14,5 +14,17 @@ from pathlib import Path
 
 __version__ = "0.1.0"
 
-ROOT = Path(__file__).resolve().parents[1]
-"""The project folder: the packages and `configs/`."""
+_BUNDLED = Path(__file__).resolve().parent / "bundled"
+IS_PACKAGE = _BUNDLED.is_dir()
+"""Whether this was installed from a wheel; otherwise it is a checkout of the project."""
+ROOT = _BUNDLED if IS_PACKAGE else _BUNDLED.parents[1]
+"""The folder of `modules/`, `ui/` and `configs/`: the project's, or of what a wheel has of it."""
+
+
+def install_command(extra: str = "") -> str:
+    """Return the command that installs what is missing; of a checkout, to be run in its folder."""
+    if IS_PACKAGE:  # pip reads the requirements of what is installed, asking no index for them
+        name = f"onetrainer[{extra}]" if extra else "onetrainer"
+        return f'"{sys.executable}" -m pip install "{name}"'
+    python = "python" if sys.platform == "win32" else "python3"
+    return f"{python} start-ui.py --setup-only" + (f" --extra {extra}" if extra else "")

@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -38,11 +39,20 @@ _SHEETS = "write contact sheets of the images as trained, one per bucket, to thi
 _TEST_DEVICE = "where to train the five steps: auto (default), cuda or cpu"
 _TEST_PRECISION = "in which number format: auto (default), fp32, bf16 or fp16"
 _PRECISIONS = ("auto", "fp32", "bf16", "fp16")
+_DEMO = "create and load the demo: at the first start, or at every start with a FOLDER"
 _OTHER = {"help": "a config file, a preset or a run's folder"}
 
 # Each command's file in `onetrainer/cli`, which has a function of its name; what it does; and its
 # options. Those of "sample" and "convert" are their requests'.
 COMMANDS: dict[str, tuple[str, str, Options]] = {
+    "window": (
+        "window",
+        "open the window",
+        {
+            "preset": {"nargs": "?", "help": "a config file or the name of a preset"},
+            "--demo": _value("FOLDER", _DEMO, nargs="?", const=""),
+        },
+    ),
     "train": (
         "runs",
         "train with a config file or a preset",
@@ -185,6 +195,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             sys.stderr.write(f"{error}\n")
         return EXIT_USER
+
+
+def open_window() -> int:
+    """Open the window, without a terminal: Windows starts it without standard streams."""
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
+        return main(["window", *sys.argv[1:]])
 
 
 def make_parser(command: str) -> argparse.ArgumentParser:

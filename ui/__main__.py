@@ -1,4 +1,4 @@
-"""Command line of the window: `python -m ui [PRESET] [--demo]`."""
+"""Command line of the window, which `onetrainer window` passes on: `python -m ui [PRESET]`."""
 
 import argparse
 import json
@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onetrainer import ROOT
+from onetrainer import install_command
 
 if TYPE_CHECKING:
     from ui.app import App
 
 EXIT_USER = 2
-DEMO_FOLDER = ROOT / "demo"
+DEMO_FOLDER = Path("demo")  # in the current folder, as the runs; start-ui.py goes to the project
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,7 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
 def make_parser() -> argparse.ArgumentParser:
     """Build the parser of the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m ui", description="The window of OneTrainer, a trainer for Stable Diffusion."
+        prog="onetrainer window",
+        description="The window of OneTrainer, a trainer for Stable Diffusion.",
     )
     parser.add_argument("preset", nargs="?", default="", help="preset name or config file")
     parser.add_argument(
@@ -53,7 +54,7 @@ def open_window(options: argparse.Namespace) -> "App":
     return App(
         Opening(
             options.preset,
-            Path(options.demo or DEMO_FOLDER),
+            Path(options.demo or DEMO_FOLDER).absolute(),
             with_demo=options.demo is not None,
             is_demo_named=bool(options.demo),
         )
@@ -72,7 +73,7 @@ def _missing_requirement() -> str:
     try:
         import customtkinter  # noqa: F401
     except ImportError:
-        return "The window needs customtkinter. Run: python3 start-ui.py"
+        return f"The window needs customtkinter. Install it with: {install_command()}"
     try:
         root = tkinter.Tk()
     except tkinter.TclError as error:

@@ -10,9 +10,9 @@ from modules.diffusion.draws import Draws
 from modules.interfaces import Batch, Family, Loss, Microbatch, Probe
 from modules.memory.residency import move_module
 from modules.memory.to_device import to_device
+from onetrainer import install_command
 from onetrainer.config.objectives.reconstruction import LPIPS_EXTRA
 from onetrainer.config.objectives.reconstruction import Reconstruction as ReconstructionSection
-from onetrainer.config.optimizers.optimizer import install_command
 from onetrainer.errors import UserError
 
 PerItem = Callable[[Tensor, Tensor], Tensor]

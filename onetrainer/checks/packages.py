@@ -2,9 +2,10 @@
 
 import importlib.util
 
+from onetrainer import install_command
 from onetrainer.config.methods.full import Vae
 from onetrainer.config.objectives.reconstruction import Reconstruction, missing_packages
-from onetrainer.config.optimizers.optimizer import install_command, missing_package
+from onetrainer.config.optimizers.optimizer import missing_package
 from onetrainer.config.run.hardware import Quantization
 from onetrainer.config.run.output import BOARD_EXTRA, BOARD_PACKAGE
 from onetrainer.config.train import TrainConfig

@@ -28,7 +28,7 @@ def device_findings(torch: dict[str, Any], reason: str) -> Iterator[Finding]:
         yield problem(
             "torch",
             f"cannot be loaded: {reason}",
-            "Delete the folder .venv and run: python3 start-ui.py",
+            "Delete its virtual environment and install again (python3 start-ui.py does both)",
         )
         return
     built = f"built for CUDA {torch['cuda']}" if torch["cuda"] else "built for the CPU only"

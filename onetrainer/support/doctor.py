@@ -5,7 +5,6 @@ are missing; torch and tkinter are asked in processes of their own.
 import json
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -15,12 +14,13 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from onetrainer import ROOT, __version__
+from onetrainer import IS_PACKAGE, ROOT, __version__, install_command
 from onetrainer.run.client import environment
 from onetrainer.support.devices import device_findings
 from onetrainer.support.findings import Finding, note, problem
 
-INSTALL = f'Install what is missing: "{sys.executable}" -m pip install -e "{ROOT}"'
+_COMMAND = install_command() if IS_PACKAGE else f'"{sys.executable}" -m pip install -e "{ROOT}"'
+INSTALL = f"Install what is missing: {_COMMAND}"
 _LITTLE_RAM, _LITTLE_DISK, _TOO_LITTLE_DISK = 8 << 30, 10 << 30, 1 << 30
 _TIMEOUT = 120.0
 
@@ -28,7 +28,7 @@ _TIMEOUT = 120.0
 def examine() -> Iterator[Finding]:
     """Yield a finding for each part of this computer, the self-test excepted."""
     yield from _system()
-    yield from package_findings((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    yield from package_findings(requirements())
     document, reason = _ask("-m", "modules.devices")
     yield from device_findings(document, reason)
     yield from _memory()
@@ -47,15 +47,32 @@ def _system() -> Iterator[Finding]:
             "Install one of these as well, and start with it: python3.13 start-ui.py",
         )
     elif sys.prefix == sys.base_prefix:
-        yield note("python", python, "start-ui.py makes one in .venv and installs into it.")
+        yield note("python", python, "Install it into one: python3 -m venv, or start-ui.py.")
     else:
         yield Finding("python", python)
 
 
-def package_findings(project: str) -> Iterator[Finding]:
-    """Yield which packages are installed, compared with the pins of a pyproject.toml."""
-    document = tomllib.loads(project)["project"]
-    pins = dict(re.findall(r"([\w.-]+)==([\w.]+)", "\n".join(document["dependencies"])))
+def requirements() -> list[str]:
+    """Return the pinned requirements as package metadata has them: `name==1.0; extra == "x"`."""
+    if IS_PACKAGE:
+        return metadata.requires("onetrainer") or []
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras: dict[str, list[str]] = project["optional-dependencies"]
+    of_extras = [f'{pin}; extra == "{name}"' for name, pins in extras.items() for pin in pins]
+    return [*project["dependencies"], *of_extras]
+
+
+def package_findings(requirements: list[str]) -> Iterator[Finding]:
+    """Yield which packages are installed, compared with pinned requirements."""
+    pins: dict[str, str] = {}
+    extras: dict[str, list[str]] = {}
+    for requirement in requirements:
+        pin, _, marker = requirement.partition(";")
+        name, _, version = pin.strip().partition("==")
+        if marker:
+            extras.setdefault(marker.split('"')[1], []).append(name)
+        elif version:
+            pins[name] = version
     found = {name: _version(name) for name in pins}
     listed = ", ".join(f"{name} {version}" for name, version in found.items() if version)
     yield Finding("packages", listed or "none")
@@ -68,12 +85,11 @@ def package_findings(project: str) -> Iterator[Finding]:
     ]
     if other:
         yield note("packages", f"of other versions than tested: {', '.join(other)}", INSTALL)
-    for extra, requirements in document.get("optional-dependencies", {}).items():
-        names = [requirement.partition("==")[0] for requirement in requirements]
-        command = f"python3 start-ui.py --setup-only --extra {extra}"
-        is_complete = all(map(_version, names))
+    for extra, names in extras.items():
+        text = ", ".join(names)
+        if not all(map(_version, names)):
+            text = f"not installed; optional: {install_command(extra)}"
         if extra != "test":
-            text = ", ".join(names) if is_complete else f"not installed; optional: {command}"
             yield Finding(f"extra {extra}", text)
 
 

@@ -46,10 +46,10 @@ def build_editable(folder, config_settings=None, metadata_directory=None):
     return name
 """
 
-# The window and the command line only print how they were called.
+# The command line only prints how it was called.
 PROGRAM = """
 import os, sys
-print("called", "{name}", *sys.argv[1:], "in", os.getcwd(), flush=True)
+print("called onetrainer", *sys.argv[1:], "in", os.getcwd(), flush=True)
 sys.exit(int(os.environ.get("FAKE_EXIT_CODE", "0")))
 """
 
@@ -166,10 +166,9 @@ def _write_project(folder: Path) -> Path:
     shutil.copy(START_UI, folder)
     (folder / "pyproject.toml").write_text(PYPROJECT)
     (folder / "backend.py").write_text(BACKEND)
-    for name in ("ui", "onetrainer"):
-        (folder / name).mkdir()
-        (folder / name / "__init__.py").touch()
-        (folder / name / "__main__.py").write_text(PROGRAM.replace("{name}", name))
+    (folder / "onetrainer").mkdir()
+    (folder / "onetrainer" / "__init__.py").touch()
+    (folder / "onetrainer" / "__main__.py").write_text(PROGRAM)
     return folder
 
 

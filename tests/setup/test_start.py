@@ -55,7 +55,7 @@ def test_name_of_a_preset_stays_a_name(ready: Checkout):
 
 @pytest.mark.parametrize(
     ("preset", "expected"),
-    [(None, ["-m", "ui", "--demo"]), ("/x/a.json", ["-m", "ui", "/x/a.json"])],
+    [(None, "--demo"), ("/x/a.json", "/x/a.json")],
 )
 def test_with_a_display_the_window_opens(bare: Checkout, monkeypatch, preset, expected):
     script = bare.load()
@@ -64,7 +64,7 @@ def test_with_a_display_the_window_opens(bare: Checkout, monkeypatch, preset, ex
     monkeypatch.setattr(script, "why_no_window", lambda: "")
     monkeypatch.setattr(script, "become", lambda arguments: calls.append(arguments) or 0)
     assert script.start(preset) == 0
-    assert calls == [expected]
+    assert calls == [["-m", "onetrainer", "window", expected]]
 
 
 def test_missing_tkinter_is_named_with_its_package(bare: Checkout, monkeypatch):

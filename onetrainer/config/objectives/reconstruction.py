@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from onetrainer import install_command
 from onetrainer.config.base.section import Section, Ui
-from onetrainer.config.optimizers.optimizer import install_command
 from onetrainer.errors import Fix, Problem
 
 LPIPS_EXTRA = "perceptual"

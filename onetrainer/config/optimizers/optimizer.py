@@ -1,11 +1,11 @@
 """The optimizers, and which of them are installed."""
 
 import importlib.util
-import sys
 from typing import Annotated
 
 from pydantic import Field
 
+from onetrainer import install_command
 from onetrainer.config.optimizers.adafactor import FactoredOptimizer
 from onetrainer.config.optimizers.adam import AdamsAndSgds, AdamWs
 from onetrainer.config.optimizers.adaptive import DAdaptation, ProdigyOrScheduleFree
@@ -46,9 +46,3 @@ def require_package(section: Optimizer) -> None:
     problem = missing_package(section)
     if problem is not None:
         raise UserError(problem.what, problem.expected, problem.remedy)
-
-
-def install_command(extra: str) -> str:
-    """Return the command that installs an extra, to be run in the program's folder."""
-    python = "python" if sys.platform == "win32" else "python3"
-    return f"{python} start-ui.py --setup-only" + (f" --extra {extra}" if extra else "")

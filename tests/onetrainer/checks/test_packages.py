@@ -5,11 +5,10 @@ from typing import get_args
 
 import pytest
 
-from onetrainer import ROOT
+from onetrainer import ROOT, install_command
 from onetrainer.checks import packages
 from onetrainer.checks.packages import QUANTIZER_EXTRA, QUANTIZERS, package_problems
 from onetrainer.checks.preflight import check_environment
-from onetrainer.config.optimizers.optimizer import install_command
 from onetrainer.config.run.hardware import Quantization
 from onetrainer.presets.presets import resolve
 from tests.each import each

@@ -6,13 +6,12 @@ from typing import get_args
 import pytest
 from PIL import Image
 
-from onetrainer import ROOT
+from onetrainer import ROOT, install_command
 from onetrainer.checks.dataset import check_images
 from onetrainer.config.optimizers.adam import AdamW8bit
 from onetrainer.config.optimizers.optimizer import (
     EXTRAS,
     Optimizer,
-    install_command,
     missing_package,
 )
 from onetrainer.presets.presets import resolve, with_variant

@@ -10,7 +10,7 @@ from onetrainer import ROOT
 from onetrainer.__main__ import main
 from onetrainer.support import doctor
 from onetrainer.support.devices import device_findings, explain_missing_gpu
-from onetrainer.support.doctor import disk_findings, package_findings, window_findings
+from onetrainer.support.doctor import disk_findings, package_findings, requirements, window_findings
 from onetrainer.support.findings import Finding
 from tests.each import each
 
@@ -54,27 +54,19 @@ def test_gpus_are_listed_with_their_formats_and_what_other_programs_take():
     assert "libtorch.so" in found.text
 
 
-PROJECT = """
-[project]
-dependencies = ["pytest==0.0.1", "no-such-package==2.0", "pip"]
-[project.optional-dependencies]
-test = ["x==1"]
-odd = ["no-such-package==2.0"]
-"""
+REQUIRED = ["pytest==0.0.1", "no-such-package==2.0", "pip", 'x==1; extra == "test"',
+            'no-such-package==2.0; extra == "odd"']  # fmt: skip
 
 
 def test_packages_are_compared_with_the_pins():
-    all_of_them, missing, other, extra = package_findings(PROJECT)
+    all_of_them, missing, other, extra = package_findings(REQUIRED)
     assert f"pytest {pytest.__version__}" in all_of_them.text
     assert (missing.level, missing.text) == ("problem", "not installed: no-such-package 2.0")
     assert str(ROOT) in missing.remedy
     assert (other.level, "(pinned: 0.0.1)" in other.text) == ("note", True)
     assert (extra.area, extra.level) == ("extra odd", "good")
     assert "--extra odd" in extra.text
-    assert not any(
-        finding.level == "problem"
-        for finding in package_findings((ROOT / "pyproject.toml").read_text())
-    )
+    assert not any(finding.level == "problem" for finding in package_findings(requirements()))
 
 
 def test_disks_are_judged_by_writing_and_by_what_is_free(tmp_path, monkeypatch):
