@@ -43,6 +43,7 @@ VALIDATION = "validation images"
 """Details of `Phase` events while caching."""
 CAPTIONS = "captions"
 COMPARING = "looking for similar images"
+READING = "reading the image folders"
 GB = 10**9
 _SECONDS_PER_REPORT = 0.1
 _WARNED_IMAGES = 20
@@ -206,8 +207,15 @@ def _read_and_encode(
             except AnalysisCancelled as error:
                 raise CachingStopped from error
 
+        reading = progress_report(events, READING)
+
+        def watch(done: int, total: int) -> None:
+            if should_stop():
+                raise CachingStopped
+            reading(done, total)
+
         grouping = group_similar if is_compared else None
-        dataset = read_dataset(config, headers=memory, group_similar=grouping)
+        dataset = read_dataset(config, headers=memory, group_similar=grouping, watch=watch)
         encode = partial(
             encode_images,
             family,

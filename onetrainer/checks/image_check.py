@@ -29,6 +29,7 @@ from onetrainer.dataset.dataset import (
 from onetrainer.dataset.items import DatasetIndex, Item, index_concept
 from onetrainer.dataset.near_duplicates import (
     THREADS,
+    AnalysisCancelled,
     Progress,
     extract_features,
     groups_from_pairs,
@@ -82,7 +83,7 @@ def check_dataset(
     Calls progress with (images done, total). Raises UserError if no image can be read, and
     AnalysisCancelled if should_stop returned True.
     """
-    concepts, indexes, findings = _list_folders(config, image_index)
+    concepts, indexes, findings = _list_folders(config, image_index, should_stop)
     items = [item for index in indexes for item in index.items]
     paths = list(dict.fromkeys(item.path for item in items))
     results = extract_features(
@@ -111,7 +112,7 @@ def check_dataset(
 
 
 def _list_folders(
-    config: TrainConfig, image_index: ImageIndex | None
+    config: TrainConfig, image_index: ImageIndex | None, should_stop: Callable[[], bool] | None
 ) -> tuple[tuple[ConceptSettings, ...], list[DatasetIndex], list[Finding]]:
     """Return the folders, their contents, and findings about them. Raises UserError."""
     if not reads_image_folders(config):
@@ -120,13 +121,18 @@ def _list_folders(
             "A config with image folders is needed",
             "Choose another one, or give a folder to check",
         )
+
+    def watch(*_: int) -> None:
+        if should_stop and should_stop():
+            raise AnalysisCancelled
+
     # Missing captions are findings about each image, and must not end the check.
     data = config.data.model_copy(update={"require_captions": False})
     concepts = used_concepts(config.model_copy(update={"data": data}))
     indexes, findings, errors = [], [], []
     for number, concept in enumerate(concepts):
         try:
-            index = index_concept(concept, number=number, headers=image_index)
+            index = index_concept(concept, number=number, headers=image_index, watch=watch)
         except UserError as error:
             errors.append(error)
             remedy = error.remedy or "Put images there, or choose another folder"

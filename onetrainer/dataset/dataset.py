@@ -20,6 +20,7 @@ from onetrainer.dataset.items import (
     HeaderCache,
     Item,
     Skipped,
+    Watch,
     index_concept,
     is_uncaptioned,
 )
@@ -100,12 +101,13 @@ def read_dataset(
     *,
     headers: HeaderCache | None = None,
     group_similar: GroupSimilar | None = None,
+    watch: Watch | None = None,
 ) -> Dataset:
     """List all images of a config, reading headers only, and apply the validation split.
 
     headers: None reads them all. group_similar: finds near-duplicates, which the validation split
-    keeps together; None treats every image as different. Raises UserError if there are no training
-    images; also see `index_concept`.
+    keeps together; None treats every image as different. watch: see `index_concept`, also for what
+    is raised. Raises UserError if there are no training images.
     """
     concepts = used_concepts(config)
     if not any(concept.role == "train" for concept in concepts):
@@ -115,7 +117,7 @@ def read_dataset(
             "Choose one (data.folder), or add one with the role Train (data.concepts)",
         )
     indexes = [
-        index_concept(concept, number=number, headers=headers)
+        index_concept(concept, number=number, headers=headers, watch=watch)
         for number, concept in enumerate(concepts)
     ]
     return split(config, concepts, indexes, group_similar=group_similar)

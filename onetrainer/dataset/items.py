@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -25,8 +26,14 @@ MAX_ASPECT = 8
 MIN_SIDE = 16
 """Smallest side in pixels that is not skipped: enlarged, such an image is nothing but blur."""
 
+WATCHED = 200
+"""Images after which a listing can be canceled: a second's work, of a slow disk."""
+
 EXAMPLES = 3
 """Number of images that an error names."""
+
+
+Watch = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +128,20 @@ class HeaderCache(Protocol):
 
 
 def index_concept(
-    concept: ConceptSettings, *, number: int = 0, headers: HeaderCache | None = None
+    concept: ConceptSettings,
+    *,
+    number: int = 0,
+    headers: HeaderCache | None = None,
+    watch: Watch | None = None,
 ) -> DatasetIndex:
     """List the images of a concept in the order of their names, reading headers only.
 
     The order is natural (2 before 10), case-insensitive, and the same on every file system. An
     image whose mask cannot be read is skipped, as training on all of it is not what was meant.
 
-    number: index of the concept in the dataset. headers: None reads them all. Raises UserError if
-    there are no usable images, or no captions though they are required.
+    number: index of the concept in the dataset. headers: None reads them all. watch: called with
+    (images done, total) after every few hundred; what it raises ends the listing. Raises UserError
+    if there are no usable images, or no captions though they are required.
     """
     root = _readable_folder(concept)
     listing = list_folder(root, recursive=concept.recursive)
@@ -137,7 +149,9 @@ def index_concept(
     items: list[Item] = []
     skipped: list[Skipped] = []
     item_notes: list[str] = []
-    for image in listing.images:
+    for count, image in enumerate(listing.images):
+        if watch and count and count % WATCHED == 0:
+            watch(count, len(listing.images))
         try:
             item, notes = _read_item(image, concept, number, captions, headers)
         except ImageError as error:

@@ -17,7 +17,7 @@ from onetrainer.dataset.buckets import Bucket, crop_geometry
 from onetrainer.dataset.caption_sampling import item_captions_vary, sample_caption
 from onetrainer.dataset.dataset import Dataset, read_dataset, uses_images_only, without_damaged
 from onetrainer.dataset.items import HeaderCache, Item, Skipped, is_uncaptioned
-from onetrainer.dataset.near_duplicates import cached_damage, cached_groups
+from onetrainer.dataset.near_duplicates import AnalysisCancelled, cached_damage, cached_groups
 from onetrainer.dataset.transforms import ImageTransform, cropped_fraction, upscale_factor
 from onetrainer.images.image_index import ImageIndex
 
@@ -161,8 +161,13 @@ def preview_dataset(
     is_chosen = any(concept.role == "train" for concept in concepts_of(config))
     if not is_chosen or not uses_images(config):
         return None
+
+    def watch(*_: int) -> None:
+        if should_stop and should_stop():
+            raise AnalysisCancelled
+
     if image_index is None:
-        return build_preview(config, read_dataset(config, headers=headers))
+        return build_preview(config, read_dataset(config, headers=headers, watch=watch))
     is_known = False
 
     def group_similar(items: Sequence[Item]) -> Sequence[int]:
@@ -171,7 +176,7 @@ def preview_dataset(
         is_known = groups is not None
         return range(len(items)) if groups is None else groups
 
-    dataset = read_dataset(config, headers=headers, group_similar=group_similar)
+    dataset = read_dataset(config, headers=headers, group_similar=group_similar, watch=watch)
     damaged = cached_damage([*dataset.items, *(dataset.validation or ())], image_index)
     dataset = without_damaged(dataset, damaged) if damaged else dataset
     return build_preview(config, dataset, near_duplicates_known=is_known)

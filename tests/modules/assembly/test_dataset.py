@@ -10,6 +10,7 @@ from modules.assembly import dataset
 from modules.assembly.dataset import digests_for, prepare_images
 from modules.data.cache import CachingStopped
 from onetrainer.cache.store import cache_report
+from onetrainer.dataset import items
 from onetrainer.presets.presets import resolve
 from onetrainer.run.event_log import EventReader, EventWriter
 from onetrainer.run.events import Warned
@@ -114,6 +115,18 @@ def test_a_stop_is_obeyed_while_near_duplicates_are_searched(project, monkeypatc
     monkeypatch.setattr(dataset, "encode_images", refuse)
     with pytest.raises(CachingStopped):
         project.prepare(validation={"use": True}, should_stop=lambda: True)
+
+
+def test_a_stop_is_obeyed_while_folders_are_read_whose_progress_is_reported(project, monkeypatch):
+    monkeypatch.setattr(items, "WATCHED", 1)
+    seen = []
+    reporting = lambda _, name="": lambda *at: seen.append((name, *at))  # noqa: E731
+    monkeypatch.setattr(dataset, "progress_report", reporting)
+    project.prepare()
+    assert (dataset.READING, 1, 2) in seen
+    monkeypatch.setattr(dataset, "encode_images", lambda *_, **__: pytest.fail("it went on"))
+    with pytest.raises(CachingStopped):
+        project.prepare(should_stop=lambda: True)
 
 
 def test_class_images_fill_half_of_an_epoch(project):

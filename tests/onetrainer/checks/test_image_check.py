@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageFilter
 
+from onetrainer.checks import image_check
 from onetrainer.checks.image_check import check_dataset
+from onetrainer.dataset import items
 from onetrainer.dataset.near_duplicates import AnalysisCancelled
 from onetrainer.errors import UserError
 from onetrainer.images import image_index as image_memory
@@ -245,10 +247,14 @@ def test_second_check_reads_no_unchanged_image(images, tmp_path, monkeypatch):
         assert images.check(memory) == first
 
 
-def test_progress_counts_every_image_and_checks_stop_when_asked(images):
+def test_progress_counts_every_image_and_checks_stop_when_asked(images, monkeypatch):
     seen = []
     images.check(progress=lambda done, total: seen.append((done, total)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
+    with pytest.raises(AnalysisCancelled):
+        images.check(should_stop=lambda: True)
+    monkeypatch.setattr(items, "WATCHED", 1)
+    monkeypatch.setattr(image_check, "extract_features", lambda *_, **__: pytest.fail("read"))
     with pytest.raises(AnalysisCancelled):
         images.check(should_stop=lambda: True)
 

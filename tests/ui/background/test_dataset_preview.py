@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from onetrainer.dataset import items
 from onetrainer.dataset.buckets import Bucket, CropGeometry
 from onetrainer.dataset.caption_sampling import sample_caption
 from onetrainer.dataset.items import Item
@@ -68,6 +69,13 @@ def test_a_cancelled_preview_stops_comparing_images(project, token, monkeypatch)
     data = {"cache_folder": str(project.parent)}
     with pytest.raises(QueryCancelledError):
         preview(project, token, data=data, validation={"use": True})
+
+
+def test_a_cancelled_preview_stops_reading_the_folder(project, token, monkeypatch):
+    monkeypatch.setattr(items, "WATCHED", 5)
+    token.cancel()
+    with pytest.raises(QueryCancelledError):
+        preview(project, token)
 
 
 def test_the_facts_are_those_of_the_run(project, token):
