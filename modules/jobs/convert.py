@@ -25,6 +25,7 @@ from onetrainer.jobs.convert_request import MODEL_FORMATS, ConvertRequest, exami
 from onetrainer.model_files import (
     DESCRIPTIONS,
     ModelFile,
+    prediction_change,
     require_family,
     require_predictable,
     require_published_size,
@@ -95,6 +96,8 @@ def _convert_model(
     vae = Path(request.vae) if request.vae else None
     dtype = PRECISIONS[request.precision]
     notes = [f"Read {model_file.path.name}: {DESCRIPTIONS[model_file.kind]}."]
+    if change := prediction_change(model_file, request.prediction):
+        notes.append("; ".join(change) + ".")
     with open_stored_model(model_file, description, vae=vae, ema=request.ema) as stored:
         notes += stored.notes
         model = _with_progress(stored.model, report, target.name)

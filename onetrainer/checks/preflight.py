@@ -17,6 +17,7 @@ from onetrainer.json_file import Document
 from onetrainer.model_files import (
     ModelFile,
     inspect_model,
+    prediction_change,
     require_family,
     require_predictable,
     require_published_size,
@@ -137,22 +138,21 @@ def _check_choices(config: TrainConfig, model: ModelFile) -> list[Problem]:
         if model.zero_snr_is_sure:
             return [_problem(_PREDICTION, error, Fix(_PREDICTION, "v_prediction"))]
         return [_problem(_ZERO_SNR, error)]  # a person has to decide which of the two is wrong
-    overrides: list[tuple[str, str, str]] = []
-    if section.prediction != "auto" and model.prediction not in (None, section.prediction):
-        says = f'says "{model.prediction}" ({model.prediction_source})'
-        overrides.append((_PREDICTION, section.prediction, says))
+    problems = []
+    if change := prediction_change(model, section.prediction):
+        remedy = 'Choose "auto", unless it shall learn this prediction or its file is wrong.'
+        problems.append(warning(_PREDICTION, *change, remedy, to="auto"))
     if section.zero_terminal_snr == "off" and model.zero_terminal_snr:
-        overrides.append((_ZERO_SNR, "off", "asks for zero terminal SNR"))
-    return [
-        warning(
-            setting,
-            f"{model.path.name}: the file {says}",
-            f'"{choice}" is set here and takes precedence',
-            'Choose "auto" if its images turn out as noise.',
-            to="auto",
+        problems.append(
+            warning(
+                _ZERO_SNR,
+                f"{model.path.name}: the file asks for zero terminal SNR",
+                '"off" is set here and takes precedence',
+                'Choose "auto" if its images turn out as noise.',
+                to="auto",
+            )
         )
-        for setting, choice, says in overrides
-    ]
+    return problems
 
 
 def _check_vae(config: TrainConfig) -> list[Problem]:

@@ -1,6 +1,7 @@
 """Recognition of model files and folders from their headers."""
 
 from onetrainer.model_files.choices import (
+    prediction_change,
     require_family,
     require_made_for,
     require_predictable,
@@ -21,6 +22,7 @@ __all__ = [
     "ModelFile",
     "inspect_model",
     "inspect_table",
+    "prediction_change",
     "require_family",
     "require_made_for",
     "require_predictable",

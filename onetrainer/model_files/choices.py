@@ -98,23 +98,28 @@ def require_vae(model: ModelFile, family: FamilyName) -> None:
 
 
 def resolve_prediction(model: ModelFile, choice: PredictionChoice) -> Prediction:
-    """Return the model's prediction type. Raises UserError if the choice is wrong or missing.
+    """Return what the model predicts, or shall learn to. Raises UserError if a choice is missing.
 
-    The choice wins over metadata alone, which programs copy carelessly.
+    The choice wins over the model's files, which may be wrong: see `prediction_change`.
     """
-    detected = model.prediction
-    if choice == "auto":
-        if detected is None and model.kind in FAMILY_LABELS:
-            _require_single_prediction(model)
-        return detected or "epsilon"
-    if detected is not None and detected != choice and model.prediction_is_sure:
-        raise UserError(
-            f"{model.path.name}: this model predicts {PREDICTS[detected]}, according to"
-            f" {model.prediction_source}",
-            f'model.prediction is "{choice}"',
-            f'Set model.prediction to "{detected}" or "auto"',
-        )
-    return choice
+    if choice != "auto":
+        return choice
+    if model.prediction is None and model.kind in FAMILY_LABELS:
+        _require_single_prediction(model)
+    return model.prediction or "epsilon"
+
+
+def prediction_change(model: ModelFile, choice: PredictionChoice) -> tuple[str, str] | None:
+    """Return what a choice changes and what that means; None if the model says nothing else."""
+    stated = model.prediction
+    if choice == "auto" or stated in (None, choice):
+        return None
+    return (
+        f"{model.path.name}: {model.prediction_source} says that it predicts {PREDICTS[stated]};"
+        f" it is used as a model that predicts {PREDICTS[choice]}",
+        "If what it says is right, its images are noise until it has been trained to the other"
+        " prediction, which takes a fine-tuning of thousands of steps",
+    )
 
 
 def _require_single_prediction(model: ModelFile) -> None:
@@ -176,9 +181,7 @@ def require_predictable(
 
 def _allowed_changes(model: ModelFile | None) -> list[str]:
     """Return the changes that the model allows instead of zero terminal SNR with noise."""
-    changes = []
-    if model is None or model.prediction is None or not model.prediction_is_sure:
-        changes.append('set model.prediction to "v_prediction"')
+    changes = ['set model.prediction to "v_prediction"']
     if model is None or not (model.zero_terminal_snr and model.zero_snr_is_sure):
         changes.append('set model.zero_terminal_snr to "off"')
     return changes

@@ -66,7 +66,6 @@ def _described(path: Path, layout: Layout, found: Recognized) -> ModelFile:
         unet_channels=found.unet_channels,
         made_for=found.made_for,
         prediction_source=found.hints.prediction_source,
-        prediction_is_sure=found.hints.prediction_is_sure,
         zero_snr_is_sure=found.hints.zero_snr_is_sure,
         has_unusual_size=found.kind in FAMILY_LABELS and is_unusual_size(dict(entries), found.kind),
     )

@@ -38,8 +38,8 @@ class ModelFile:
 
     missing: Labels of absent components: "UNet", "VAE", "text encoder" …. prediction,
     zero_terminal_snr: None if unknown; prediction_source: What states the prediction.
-    prediction_is_sure, zero_snr_is_sure: Whether a marker or scheduler config states it; metadata
-    alone may be overruled. precision: "fp16", "bf16", "fp32", "mixed", or "" if unknown. has_ema:
+    zero_snr_is_sure: Whether a marker or scheduler config states it; metadata alone may be
+    overruled. precision: "fp16", "bf16", "fp32", "mixed", or "" if unknown. has_ema:
     Whether it has EMA weights, in addition to the others or, if the UNet is missing, instead of
     them.
     unet_channels: Input channels of the UNet, 0 if unknown. made_for: For a component or addition
@@ -60,6 +60,5 @@ class ModelFile:
     unet_channels: int = 0
     made_for: Kind | None = None
     prediction_source: str = ""
-    prediction_is_sure: bool = True
     zero_snr_is_sure: bool = True
     has_unusual_size: bool = False

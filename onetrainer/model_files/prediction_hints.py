@@ -32,22 +32,20 @@ _BASE_VERSION = "ss_base_model_version"
 class PredictionHints:
     """What a model states about its prediction, None if nothing; prediction_source: where.
 
-    prediction_is_sure, zero_snr_is_sure: Whether the user may not overrule it: a marker or a
-    scheduler config states it without contradiction.
+    zero_snr_is_sure: Whether the user may not overrule it: a marker or a scheduler config states
+    it without contradiction.
     """
 
     prediction: Prediction | None = None
     prediction_source: str = ""
     zero_terminal_snr: bool | None = None
-    prediction_is_sure: bool = True
     zero_snr_is_sure: bool = True
 
 
 def hints_in_file(table: TensorTable) -> PredictionHints:
     """Return the hints in a single file. A marker wins over carelessly copied metadata."""
     prediction, prediction_source = _prediction_of_metadata(table.metadata)
-    has_v_marker = V_MARKER in table.entries
-    if has_v_marker:
+    if V_MARKER in table.entries:
         prediction, prediction_source = "v_prediction", f'the marker "{V_MARKER}"'
     zero_snr: bool | None = None
     match table.metadata.get("ss_zero_terminal_snr"):
@@ -58,7 +56,7 @@ def hints_in_file(table: TensorTable) -> PredictionHints:
     has_zero_marker = ZERO_SNR_MARKER in table.entries
     if has_zero_marker:
         zero_snr = True
-    return PredictionHints(prediction, prediction_source, zero_snr, has_v_marker, has_zero_marker)
+    return PredictionHints(prediction, prediction_source, zero_snr, has_zero_marker)
 
 
 def hints_in_scheduler(config: Mapping[str, Any], place: str) -> PredictionHints:
@@ -78,7 +76,6 @@ def hints_in_scheduler(config: Mapping[str, Any], place: str) -> PredictionHints
         prediction,
         "its scheduler config" if prediction else "",
         zero_snr if isinstance(zero_snr, bool) else None,
-        prediction_is_sure=is_sound,
         zero_snr_is_sure=is_sound,
     )
 

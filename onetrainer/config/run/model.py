@@ -51,7 +51,8 @@ class Model(Section):
         ),
     ] = "auto"
     """What the model predicts: noise ("epsilon") or velocity ("v_prediction"). "auto" reads it from
-    the model; set it only for files that do not say."""
+    the model; set it for files that say nothing or something wrong, or to train another prediction,
+    which takes a fine-tuning of thousands of steps."""
 
     zero_terminal_snr: Annotated[
         ZeroSnrChoice,

@@ -320,8 +320,10 @@ def test_velocity_and_schedule_are_read_from_the_folder(tmp_path):
     assert family.process.prediction == "v_prediction"
     assert family.process.settings.zero_terminal_snr
     assert family.process.levels.signal[-1] == 0
-    with pytest.raises(UserError, match="v_prediction"):
+    with pytest.raises(UserError, match="v_prediction"):  # because of the zero terminal SNR
         loaded(folder, "sd2", prediction="epsilon")
+    plain = tiny.write_folder(tmp_path / "plain", prediction="epsilon")
+    assert loaded(plain, prediction="v_prediction").process.prediction == "v_prediction"
     config = folder / "scheduler" / "scheduler_config.json"
     config.write_text(config.read_text().replace("scaled_linear", "squaredcos_cap_v2"))
     with pytest.raises(UserError, match="another noise schedule"):

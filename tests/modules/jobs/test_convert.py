@@ -14,6 +14,7 @@ from modules.formats.files.tensor_source import TensorReader
 from modules.jobs.convert import convert
 from onetrainer.errors import UserError
 from onetrainer.jobs.convert_request import ConvertRequest
+from onetrainer.model_files import inspect_model
 from tests.modules.formats import small_models
 from tests.modules.formats.small_models import FAMILIES, assert_equal, read_folder
 
@@ -162,6 +163,17 @@ def test_markers_and_scheduler_flags_say_what_the_model_predicts(
     assert index["scheduler"] == ["diffusers", scheduler["_class_name"]]
     unet = json.loads((tmp_path / "folder/unet/config.json").read_text())
     assert unet["in_channels"] == (9 if family.endswith("-inpainting") else 4)
+
+
+def test_a_chosen_prediction_replaces_markers_and_scheduler_flags(tmp_path, folders, run):
+    source, one, two = folders["sd15", "epsilon"], tmp_path / "v.safetensors", tmp_path / "eps"
+    notes = run(source, one, prediction="v_prediction")
+    assert "says that it predicts noise" in str(notes)
+    assert "v_pred" in load_file(one)
+    run(one, two, prediction="epsilon")
+    scheduler = json.loads((two / "scheduler/scheduler_config.json").read_text())
+    assert scheduler["prediction_type"] == "epsilon"
+    assert inspect_model(two).prediction == "epsilon"
 
 
 def test_zero_snr_model_of_sd15_gets_a_scheduler_that_can_rescale(tmp_path, singles, run):

@@ -65,7 +65,6 @@ def test_an_sdxl_file_is_named_as_such(project, tmp_path):
 @each(
     ("changes", "place", "words"),
     [
-        ({"prediction": "v_prediction"}, "model.prediction", 'to "epsilon" or "auto"'),
         ({"zero_terminal_snr": "on"}, "model.zero_terminal_snr", 'to "off"'),
         ({"zero_terminal_snr": "on", "prediction": "epsilon"}, "model.zero_terminal_snr", '"off"'),
         ({"vae": "pictures"}, "model.vae", "Choose the folder that holds"),
@@ -92,11 +91,20 @@ def write_marked(path, *, metadata=None, markers=()):
     return str(headers.write(path, shapes, metadata=metadata))
 
 
+def test_a_folder_may_be_trained_to_another_prediction_than_its_scheduler_says(project):
+    (found,) = require_startable(
+        all_problems(config(project, model={"prediction": "v_prediction"}))
+    )
+    assert (found.path, found.severity) == ("model.prediction", "warning")
+    assert "its scheduler config says that it predicts noise" in found.what
+    assert "thousands of steps" in found.expected
+
+
 @pytest.mark.parametrize(
     ("said", "choices", "words"),
     [
         ({"modelspec.prediction_type": "epsilon"}, {"prediction": "v_prediction"},
-         'the file says "epsilon" (its metadata "modelspec.prediction_type")'),
+         'its metadata "modelspec.prediction_type" says that it predicts noise'),
         ({"ss_zero_terminal_snr": "True", "modelspec.prediction_type": "v"},
          {"zero_terminal_snr": "off"}, "the file asks for zero terminal SNR"),
     ],

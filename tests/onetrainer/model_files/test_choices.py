@@ -7,6 +7,7 @@ import pytest
 from onetrainer.errors import UserError
 from onetrainer.model_files import (
     ModelFile,
+    prediction_change,
     require_family,
     require_predictable,
     require_vae,
@@ -82,13 +83,14 @@ def test_sd2_without_a_sign_has_to_be_chosen():
 
 
 @pytest.mark.parametrize(("reported", "other"), [("epsilon", V), (V, "epsilon")])
-def test_what_the_file_says_is_taken_and_its_contrary_refused(reported, other):
+def test_what_the_file_says_is_taken_unless_another_is_chosen(reported, other):
     found = model("sd2", prediction=reported, prediction_source="the marker")
     assert resolve_prediction(found, "auto") == resolve_prediction(found, reported) == reported
-    with pytest.raises(
-        UserError, match=rf'according to the marker.*prediction to "{reported}" or "auto"'
-    ):
-        resolve_prediction(found, other)
+    assert resolve_prediction(found, other) == other
+    assert prediction_change(found, "auto") is prediction_change(found, reported) is None
+    what, meaning = prediction_change(found, other)
+    assert "the marker says that it predicts" in what
+    assert "noise until it has been trained" in meaning
 
 
 @each(
@@ -110,7 +112,7 @@ def test_zero_terminal_snr_may_not_be_taken_from_a_model_that_has_it():
 def test_choice_counts_where_only_metadata_says_otherwise():
     found = model("sd2", prediction="epsilon", zero_terminal_snr=True,
                   prediction_source="its metadata",
-                  prediction_is_sure=False, zero_snr_is_sure=False)  # fmt: skip
+                  zero_snr_is_sure=False)  # fmt: skip
     assert resolve_prediction(found, "auto") == "epsilon"
     assert resolve_prediction(found, V) == V
     assert resolve_zero_snr(found, "auto") is True
@@ -122,8 +124,9 @@ def test_choice_counts_where_only_metadata_says_otherwise():
     [
         (None, ('prediction to "v_prediction"', 'zero_terminal_snr to "off"')),
         (model(zero_terminal_snr=True), ('prediction to "v_prediction"',)),
-        (model(prediction="epsilon"), ('zero_terminal_snr to "off"',)),
-        (model(prediction="epsilon", zero_terminal_snr=True, prediction_is_sure=False),
+        (model(prediction="epsilon"),
+         ('prediction to "v_prediction"', 'zero_terminal_snr to "off"')),
+        (model(prediction="epsilon", zero_terminal_snr=True),
          ('prediction to "v_prediction"',)),
     ],
     ids=["unknown", "file asks for it", "file predicts noise", "metadata errs"],

@@ -48,7 +48,7 @@ def test_markers_are_read_and_win_over_metadata(tmp_path):
     said = {"modelspec.prediction_type": "epsilon", "ss_zero_terminal_snr": "False"}
     model = inspect(tmp_path, metadata=said, markers=("v_pred", "ztsnr"))
     assert (model.prediction, model.zero_terminal_snr) == (V, True)
-    assert (model.prediction_is_sure, model.zero_snr_is_sure) == (True, True)
+    assert model.zero_snr_is_sure
     assert model.prediction_source == 'the marker "v_pred"'
 
 
@@ -56,7 +56,7 @@ def test_metadata_alone_is_not_sure(tmp_path):
     said = {"modelspec.prediction_type": "epsilon", "ss_zero_terminal_snr": "True"}
     model = inspect(tmp_path, metadata=said)
     assert (model.prediction, model.zero_terminal_snr) == ("epsilon", True)
-    assert (model.prediction_is_sure, model.zero_snr_is_sure) == (False, False)
+    assert not model.zero_snr_is_sure
 
 
 @each(("said", "zero_snr"), [("True", True), ("False", False), ("None", None), ("", None)])
@@ -86,7 +86,7 @@ def test_prediction_is_read_from_the_scheduler_config(tmp_path, config, predicti
     assert (model.prediction, model.zero_terminal_snr) == (prediction, zero_snr)
     assert model.prediction_source == ("its scheduler config" if prediction else "")
     contradicts_itself = (prediction, zero_snr) == ("epsilon", True)
-    assert model.prediction_is_sure == model.zero_snr_is_sure == (not contradicts_itself)
+    assert model.zero_snr_is_sure == (not contradicts_itself)
 
 
 def test_folder_that_predicts_something_else_is_refused(tmp_path):
