@@ -12,9 +12,8 @@ from onetrainer.run import event_log, log_file
 from onetrainer.run.event_log import EventReader, EventWriter, read_all, rewind
 from onetrainer.run.events import Checkpoint, Event, Progress, Rewarded, Sample
 from onetrainer.run.log_file import rotate_log
-from tests.runs import DEADLINE
 
-STEPS = 10_000
+STEPS, DEADLINE = 10_000, 120.0
 
 
 @pytest.fixture
@@ -89,7 +88,7 @@ for number in range(10_000):
     if number == 5_000:
         while not path.with_name("worker.log.1").exists():
             time.sleep(0.001)
-while not path.exists() or path.stat().st_size > 2000:
+while not path.exists() or os.fstat(1).st_size > 2000:
     time.sleep(0.001)
 """
 
