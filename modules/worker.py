@@ -14,6 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout, suppress
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from io import FileIO, TextIOWrapper
@@ -29,12 +30,11 @@ from onetrainer.model_files.hub import is_hub_name
 from onetrainer.redaction import without_tokens
 from onetrainer.run.commands import Leaving
 from onetrainer.run.event_log import EventWriter, rewind
-from onetrainer.run.events import Event, Failed, Finished, Report, Started, Stopped
+from onetrainer.run.events import Event, Failed, Finished, Report, Started, Stopped, exit_code_for
+from onetrainer.run.failures import OUT_OF_MEMORY, failed
 from onetrainer.run.log_file import keep_log_bounded
 from onetrainer.run.run_folder import RunFolder, open_run
 from onetrainer.run.wire import encode_event
-
-_OUT_OF_MEMORY_SIGNS = ("out of memory", "can't allocate memory", "cublas_status_alloc_failed")
 
 
 def main(arguments: list[str]) -> int:
@@ -88,17 +88,17 @@ def _train(folder: RunFolder, inbox: Inbox) -> int:
 
         return train(folder, inbox)
     except UserError as error:
-        _write(folder, _user_failure(error))
+        _write(folder, failed(error))
         return _print_and_return(str(error), EXIT_USER)  # last: also for readers of the log
     except Exception as error:  # noqa: BLE001 - the edge: every failure is reported
         traceback.print_exc()
-        remedy = "Turn on gradient checkpointing, or lower the batch size or the resolution."
         safe = f"Everything up to the last checkpoint is safe. Details are in {folder.log}"
-        failure = _program_failure(error, memory=remedy, otherwise=safe)
-        is_out_of_memory = _is_out_of_memory(error)
+        failure = failed(error, otherwise=safe)
     # Outside the except clause, where the error keeps everything on the device alive.
-    _write(folder, _explain_out_of_memory(folder, failure) if is_out_of_memory else failure)
-    return EXIT_PROGRAM
+    if failure.failure in OUT_OF_MEMORY:
+        failure = _explain_out_of_memory(folder, failure)
+    _write(folder, failure)
+    return _print_and_return(failure.what, exit_code_for(failure) or EXIT_PROGRAM)
 
 
 def _report_early_end(folder: RunFolder, reason: Leaving) -> None:
@@ -119,7 +119,7 @@ def _explain_out_of_memory(folder: RunFolder, failure: Failed) -> Failed:
     try:
         from modules.forecast.out_of_memory import explain_failure
 
-        return explain_failure(folder)
+        return replace(explain_failure(folder), failure=failure.failure)
     except Exception:  # noqa: BLE001 - the original failure is reported
         traceback.print_exc()
         return failure
@@ -136,13 +136,10 @@ def _job(name: str) -> int:
     except KeyboardInterrupt:
         return EXIT_STOPPED
     except UserError as error:
-        return _report_failure(report, _user_failure(error), EXIT_USER)
+        return _report_failure(report, failed(error))
     except Exception as error:  # noqa: BLE001 - the edge: every failure is reported
         sys.stderr.write(without_tokens(traceback.format_exc()))
-        remedy = "Close other programs, or do less at once."
-        return _report_failure(
-            report, _program_failure(error, memory=remedy, otherwise=""), EXIT_PROGRAM
-        )
+        return _report_failure(report, failed(error))
 
 
 def _run_job(name: str, text: str, report: Report) -> Finished:
@@ -220,12 +217,12 @@ def _reporter_to(stream: TextIO) -> Report:
     return report
 
 
-def _report_failure(report: Report, event: Failed, code: int) -> int:
+def _report_failure(report: Report, event: Failed) -> int:
     try:
         report(event)
     except KeyboardInterrupt:
         return EXIT_STOPPED
-    return code
+    return exit_code_for(event) or EXIT_PROGRAM
 
 
 def _read(path: Path) -> str:
@@ -242,26 +239,6 @@ def _parse_object(text: str) -> Mapping[str, Any]:
     except ValueError:
         return {}
     return content if isinstance(content, dict) else {}
-
-
-def _user_failure(error: UserError) -> Failed:
-    return Failed("user", str(error.what), error.expected, error.remedy)
-
-
-def _program_failure(error: Exception, *, memory: str, otherwise: str) -> Failed:
-    """Return an unexpected error as an event; the traceback is in the log."""
-    text = f"{type(error).__name__}: {error}"
-    if _is_out_of_memory(error):
-        return Failed(
-            "program", "there is not enough memory", "The device ran out of memory", memory
-        )
-    return Failed("program", f"the program failed: {text.splitlines()[0][:300]}", "", otherwise)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """Return whether GPU memory or RAM is exhausted; torch has no exception for the latter."""
-    text = str(error).lower()
-    return isinstance(error, MemoryError) or any(sign in text for sign in _OUT_OF_MEMORY_SIGNS)
 
 
 def _write(folder: RunFolder, event: Failed) -> None:

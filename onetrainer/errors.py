@@ -11,17 +11,27 @@ EXIT_USER = 2
 EXIT_STOPPED = 3
 
 
-class UserError(Exception):
+class KnownError(Exception):
+    """An error whose kind is in the catalog `onetrainer/run/failures.py`; "" if it is not."""
+
+    failure = ""
+
+
+class UserError(KnownError):
     """An error that the user can fix; shown in three parts and without a traceback.
 
     Args:
         what: What is wrong, with the place and the value.
         expected: What was expected there.
         remedy: What to do now.
+        failure: Its kind; "" for that of the error that it was raised from.
     """
 
-    def __init__(self, what: str, expected: str = "", remedy: str = "") -> None:
+    def __init__(
+        self, what: str, expected: str = "", remedy: str = "", *, failure: str = ""
+    ) -> None:
         self.what, self.expected, self.remedy = map(without_tokens, (what, expected, remedy))
+        self.failure = failure or self.failure
         super().__init__(self.what)
 
     def __str__(self) -> str:
@@ -34,6 +44,8 @@ class EndsRun(UserError):
 
 class StateLost(EndsRun):
     """The trained weights are not those of a whole step, or not finite: they are not saved."""
+
+    failure = "diverged"
 
 
 @dataclass(frozen=True)

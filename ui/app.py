@@ -230,7 +230,7 @@ class App:
             start_blocked_reason=lambda: self.runs.start_blocked_reason(),
             send=lambda command: self.runs.send(command),
             kill=lambda: self.runs.kill(),
-            resume=lambda: self.runs.resume(),
+            resume=lambda changes=None: self.runs.resume(changes),
             attach=lambda folder: self.runs.attach(folder),
             open_path=lambda path: self.runs.open_path(path),
             examine=lambda: self.support.examine(),

@@ -40,6 +40,7 @@ class Actions:
         help: Explains the focused setting, or shows the page of keys.
         start: Checks the draft and starts a run with it.
         start_blocked_reason: Returns why no run can be started now; "" if one can.
+        resume: Resumes the displayed run, with changed settings if there are any.
         attach: Shows a run of the runs folder.
         examine: Examines this computer and shows the findings.
         report: Makes a report about the run in a folder.
@@ -62,7 +63,7 @@ class Actions:
     start_blocked_reason: Callable[[], str]
     send: Callable[[CommandName], None]
     kill: Callable[[], None]
-    resume: Callable[[], None]
+    resume: Callable[..., None]
     attach: Callable[[Path], None]
     open_path: Callable[[Path], None]
     examine: Callable[[], None]

@@ -89,6 +89,8 @@ class TransformTable:
 class EntryLost(EndsRun):
     """A cache entry was removed or damaged during a run; restarting encodes it again."""
 
+    failure = "cache"
+
 
 @dataclass(frozen=True)
 class EncodedEntries:

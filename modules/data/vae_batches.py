@@ -6,9 +6,7 @@ import torch
 from torch import Tensor
 
 from modules.interfaces import LatentMoments
-
-_MESSAGES = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
-"""Parts of torch's error messages: it has no exception type for host memory."""
+from onetrainer.run.failures import is_out_of_memory
 
 
 class VaeBatches:
@@ -65,11 +63,3 @@ class VaeBatches:
             return None  # the size is lowered outside: the error still references tensors
         count = len(images)
         return LatentMoments(moments.mean[:count], moments.std[:count])
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Return whether an error is a lack of GPU or host memory."""
-    message = str(error).lower()
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return any(part in message for part in _MESSAGES)

@@ -26,6 +26,7 @@ _FORECAST_PHASES: Mapping[str, tuple[str, ...]] = {
     "sampling": ("encoding", "sampling", "decoding"),
 }
 """Phases of a forecast by the name of a run's phase, where they differ."""
+_KIND = "device memory"
 SAFE = "Everything up to the last checkpoint is safe."
 
 
@@ -55,9 +56,11 @@ def explain_out_of_memory(config: TrainConfig, phase: str, target: Target | None
             f" {format_memory(target.available)} in all"
         )
         if fits(needed, target.available):
-            return Failed("program", what, expected, f"{_SHOULD_FIT} {SAFE}")
+            return Failed("program", what, expected, f"{_SHOULD_FIT} {SAFE}", _KIND)
         fixes = add_fixes(plans, config, known).fixes
-    return Failed("program", what, expected, f"{_remedy(fixes, target.available)} {SAFE}")
+    fix = _best(fixes, target.available)
+    changes = dict(fix["changes"]) if fix else {}
+    return Failed("program", what, expected, f"{_remedy(fix)} {SAFE}", _KIND, changes=changes)
 
 
 def phase_of(events: Sequence[Event]) -> str:
@@ -75,12 +78,15 @@ def phase_of(events: Sequence[Event]) -> str:
 _SHOULD_FIT = "That should fit: close other programs that use the device, or lower the batch size."
 
 
-def _remedy(fixes: Sequence[Mapping[str, Any]], available: int) -> str:
-    """Return the first fix that is enough, else the one with the lowest peak."""
-    if not fixes:
-        return "Lower the resolution, or use a device with more memory."
+def _best(fixes: Sequence[Mapping[str, Any]], available: int) -> Mapping[str, Any] | None:
+    """Return the first fix that is enough, else the one with the lowest peak; None without any."""
     enough = [fix for fix in fixes if fits(int(fix["peak_bytes"]), available)]
-    fix = enough[0] if enough else min(fixes, key=lambda fix: int(fix["peak_bytes"]))
+    return next(iter(enough), min(fixes, key=lambda fix: int(fix["peak_bytes"]), default=None))
+
+
+def _remedy(fix: Mapping[str, Any] | None) -> str:
+    if fix is None:
+        return "Lower the resolution, or use a device with more memory."
     changes = ", ".join(
         f"{path} to {setting_value(value)}" for path, value in fix["changes"].items()
     )

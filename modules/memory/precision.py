@@ -54,6 +54,7 @@ def choose_device(name: Literal["auto", "cuda", "cpu"]) -> torch.device:
             "hardware.device: torch finds no usable GPU",
             "Expected an NVIDIA GPU with a current driver, and torch with CUDA",
             'Set the device to "auto" or "cpu"',
+            failure="driver",
         )
     return torch.device("cuda" if available and name != "cpu" else "cpu")
 

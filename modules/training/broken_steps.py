@@ -19,6 +19,8 @@ _OWN_CAUSES = ("loss", "gradient")
 class Diverged(EndsRun):
     """Broken steps end the run. The weights are those before them, and can be saved."""
 
+    failure = "diverged"
+
 
 class WentBack(Exception):
     """The run is to start again from its newest checkpoint; the retry is on record."""
@@ -67,7 +69,8 @@ class BrokenSteps:
         section, retries = self._section, self._retries
         in_a_row = self._in_a_row(event.step)
         if event.cause in ("model", "weights") or section.action == "stop":
-            raise Diverged(problem.what, problem.expected, problem.remedy)
+            failure = "model file" if event.cause == "model" else ""
+            raise Diverged(problem.what, problem.expected, problem.remedy, failure=failure)
         goes_back = section.action == "go-back" and event.cause in _OWN_CAUSES
         # A step that is broken with other noise and a lower rate, too, is skipped.
         if goes_back and not retries.has_repeated(event.step):

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from onetrainer.errors import KnownError
 from onetrainer.files.atomic import temporary_path
 from onetrainer.tensor_files.entries import BYTES
 from onetrainer.tensor_files.safetensors_header import HEADER_LIMIT
@@ -48,7 +49,7 @@ PART_NAME = re.compile(r"[0-9a-f]{32}\.safetensors\.part")
 """A shard that an older version was writing."""
 
 
-class DamagedEntry(Exception):
+class DamagedEntry(KnownError):
     """An entry that cannot be used: truncated, or not as it was written."""
 
 

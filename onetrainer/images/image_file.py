@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from onetrainer.errors import KnownError
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -54,8 +56,10 @@ exif_transpose is not used: it also rewrites the EXIF block and fails on damaged
 """
 
 
-class ImageError(Exception):
+class ImageError(KnownError):
     """An image that cannot be used; reason completes "name: …"."""
+
+    failure = "image"
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -19,8 +20,9 @@ from onetrainer.jobs.convert_request import ConvertRequest
 from onetrainer.jobs.plan_request import CacheRequest, PlanRequest
 from onetrainer.jobs.sample_request import SampleRequest
 from onetrainer.jobs.self_test_request import SelfTestRequest
-from onetrainer.run.client import OWN_GROUP, WORKER, describe_exit, environment, log_tail
+from onetrainer.run.client import OWN_GROUP, WORKER, environment, log_tail
 from onetrainer.run.events import ENDINGS, Event, Failed, Finished, Stopped
+from onetrainer.run.failures import exit_failure
 from onetrainer.run.wire import decode_event
 
 JobName = Literal["convert", "sample", "plan", "cache", "self_test"]
@@ -89,10 +91,11 @@ class Job:
         if not isinstance(ending, Finished) and (self._is_stopping or code == EXIT_STOPPED):
             ending = Stopped(0, "stop")
         elif ending is None:
-            ending = Failed("program", describe_exit(code))
+            name, what = exit_failure(code)
+            ending = Failed("program", what, failure=name)
         if isinstance(ending, Failed) and ending.kind == "program":
             tail = "".join(f"\n  | {line}" for line in log_tail(self.log))
             remedy = f"{ending.remedy} The log is {self.log}{':' if tail else ''}{tail}".strip()
-            return Failed("program", ending.what, ending.expected, remedy)
+            return replace(ending, remedy=remedy)
         self.log.unlink(missing_ok=True)
         return ending

@@ -39,6 +39,7 @@ def require_family(model: ModelFile, family: FamilyName, *, has_custom_vae: bool
         f'Choose a VAE for {NAMES[family]} as "Custom VAE" (model.vae), or the complete model'
         if only_vae
         else "Choose the file or folder of the complete model",
+        failure="model file",
     )
 
 
@@ -194,6 +195,7 @@ def _wrong_kind(model: ModelFile, family: FamilyName) -> UserError:
             what,
             f'The chosen family is "{family}"',
             f'Set model.family to "{model.kind}", or choose another model',
+            failure="model family",
         )
     usual = {0, *(spec.unet_channels for spec in registry.FAMILIES)}
     if model.kind == "unknown" and model.unet_channels not in usual:
@@ -205,4 +207,5 @@ def _wrong_kind(model: ModelFile, family: FamilyName) -> UserError:
         what + (f".{made_for}" if made_for else ""),
         f"Expected a complete {NAMES[family]} model",
         "Choose the base model that it belongs to" if is_component else "Choose another model",
+        failure="model family",
     )

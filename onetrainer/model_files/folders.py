@@ -46,7 +46,11 @@ def weight_files(folder: Path, stem: str) -> list[Path]:
             return _shards(folder, index)
         if file := _variant_of(folder, name, suffix):
             return [file]
-    raise UserError(f"{folder}: the weights ({stem}.safetensors) are missing", remedy=INCOMPLETE)
+    raise UserError(
+        f"{folder}: the weights ({stem}.safetensors) are missing",
+        remedy=INCOMPLETE,
+        failure="model file",
+    )
 
 
 def _pipeline_at(path: Path, index: Mapping[str, Any]) -> Recognized:
@@ -205,6 +209,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise UserError(
             f"{path}: this file of the model is missing",
             remedy=INCOMPLETE,
+            failure="model file",
         ) from error
     except (ValueError, OSError, RecursionError) as error:
         raise UserError(

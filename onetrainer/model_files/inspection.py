@@ -35,6 +35,7 @@ def inspect_model(path: Path) -> ModelFile:
                 f"{path}: no such file or folder",
                 "Expected a diffusers folder, a .safetensors or a .ckpt file",
                 "Check the path",
+                failure="file missing",
             )
         return inspect_table(read_table(path))
     except OSError as error:

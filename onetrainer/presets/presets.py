@@ -225,6 +225,21 @@ def save_preset(config: TrainConfig, path: Path, *, description: str = "") -> No
         raise cannot_write(path, error) from error
 
 
+def change_config(path: Path, changes: Mapping[str, Any]) -> None:
+    """Change settings of a run's config file, by path; it stays whole.
+
+    Raises UserError: The config is not valid then, or cannot be written.
+    """
+    document = migrate(read_json(path), source=str(path))
+    for setting, value in changes.items():
+        document = with_value(document, setting, value)
+    config = resolve(document, source=str(path))
+    try:
+        write_atomic(path, (config.model_dump_json(indent=2) + "\n").encode())
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
 def value_at(document: Mapping[str, Any], path: str) -> Any:
     """Return the value at a dotted path, numbers being list indexes; None if it is missing."""
     value: Any = document

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onetrainer import ROOT
-from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, EXIT_USER
 from onetrainer.run.commands import CommandName, encode_command
 from onetrainer.run.event_log import EventReader, News
 from onetrainer.run.events import ENDINGS
+from onetrainer.run.failures import exit_failure
 from onetrainer.run.log_file import rotate_log
 from onetrainer.run.run_folder import RunFolder, busy, cannot_write
 
@@ -32,11 +32,13 @@ _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 class WorkerExit:
     """The exit of a worker that reported no ending.
 
-    what: A sentence for the user. log: The last lines of its log.
+    what: A sentence for the user. log: The last lines of its log. failure: Its kind in the
+    catalog.
     """
 
     what: str
     log: list[str]
+    failure: str = ""
 
 
 class Run:
@@ -115,7 +117,8 @@ class Run:
         """
         if self.is_alive or self._has_ended:
             return None
-        return WorkerExit(describe_exit(self.exit_code), log_tail(self.folder.log))
+        failure, what = exit_failure(self.exit_code)
+        return WorkerExit(what, log_tail(self.folder.log), failure)
 
 
 def start(folder: RunFolder) -> Run:
@@ -175,17 +178,3 @@ def environment() -> dict[str, str]:
     path = os.pathsep.join([str(ROOT), *filter(os.path.isabs, inherited)])
     safe = {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
     return {**os.environ, **safe}
-
-
-def describe_exit(code: int | None) -> str:
-    """Return a sentence about a worker's exit code, for a worker that reported no ending."""
-    if code is None:
-        return "The worker stopped without an error message."
-    if code in (EXIT_DONE, EXIT_STOPPED, EXIT_USER) or code > 0:
-        return f"The worker stopped with exit code {code} and without an error message."
-    name = signal.Signals(-code).name if -code in signal.valid_signals() else str(-code)
-    if name == "SIGKILL":
-        return "The worker was killed (SIGKILL). If not by you, the computer ran out of memory."
-    if name in ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL"):
-        return f"The worker crashed ({name}) in a library or a driver."
-    return f"The worker was terminated by another process ({name})."

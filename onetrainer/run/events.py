@@ -250,12 +250,17 @@ class Failed:
     """The run ended with an error.
 
     kind: "user" for an error that the user can fix, "program" for a bug or lack of memory.
+    failure: Its kind in the catalog `onetrainer/run/failures.py`. place: The file or folder that
+    it is about. changes: Of settings, by path, that prevent it. All empty if unknown.
     """
 
     kind: Literal["user", "program"]
     what: str
     expected: str = ""
     remedy: str = ""
+    failure: str = ""
+    place: str = ""
+    changes: dict[str, Any] = field(default_factory=dict)
 
 
 Event = (

@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem, UserError
-from onetrainer.presets.presets import load_document, resolve
+from onetrainer.presets.presets import change_config, load_document, resolve
 from onetrainer.run.commands import LEAVING, CommandName, Leaving
 from ui.actions.file_check import FileCheck, check_files
 from ui.context import Context
@@ -73,12 +74,15 @@ class RunActions:
         self._context.session.kill()
         self._context.act.refresh()
 
-    def resume(self) -> None:
-        """Resume the displayed run."""
+    def resume(self, changes: Mapping[str, Any] | None = None) -> None:
+        """Resume the displayed run. changes: Settings to change in its config first, by path."""
+        session = self._context.session
         try:
             if not self._confirm_resumed_code():
                 return
-            self._context.session.resume()
+            if changes and session.folder is not None and not session.has_worker:
+                change_config(session.folder.config, changes)
+            session.resume()
         except UserError as error:
             show_error(self._context, error)
         self._context.act.show_page("run")

@@ -138,6 +138,7 @@ def find_stored_names(
             f" shape, first {missing[0]}",
             "Expected a complete model",
             "Choose another file: this one may be damaged, or for another model family",
+            failure="model file",
         )
     _refuse_scaled(reader, stored)
     return stored

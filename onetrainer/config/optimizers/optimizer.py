@@ -45,4 +45,4 @@ def require_package(section: Optimizer) -> None:
     """Raise UserError with the install command if an optimizer's package is missing."""
     problem = missing_package(section)
     if problem is not None:
-        raise UserError(problem.what, problem.expected, problem.remedy)
+        raise UserError(problem.what, problem.expected, problem.remedy, failure="package")

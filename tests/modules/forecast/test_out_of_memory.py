@@ -1,6 +1,7 @@
 """A lack of memory in a run: reported with its phase, its parts, and the setting to change."""
 
 import json
+from contextlib import closing
 
 import pytest
 import torch
@@ -9,12 +10,14 @@ from modules import worker
 from modules.forecast import out_of_memory
 from modules.forecast.forecast import Planner, Target
 from modules.forecast.out_of_memory import explain_out_of_memory, phase_of
+from modules.training.inbox import Inbox
 from onetrainer.config.run.validation import Validation
 from onetrainer.config.train import TrainConfig, Training
 from onetrainer.errors import EXIT_PROGRAM
 from onetrainer.messages.memory import GB, format_memory
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Failed, Phase, Progress, Sample
+from onetrainer.run.failures import OUT_OF_MEMORY
 from onetrainer.run.run_folder import create_run
 from tests.forecasts import forecast
 from tests.runs import events_of
@@ -45,7 +48,7 @@ def run(config, tmp_path):
 
 
 def fails_with(error, monkeypatch):
-    def train(_folder):
+    def train(*_):
         raise error
 
     from modules.jobs import train as job
@@ -99,13 +102,19 @@ LACKS = [
 ]
 
 
+def ended(run):
+    with closing(Inbox(run.commands)) as inbox:
+        return worker._train(run, inbox)
+
+
 def test_a_run_that_lacks_memory_ends_with_the_explanation(run, monkeypatch):
     fails_with(LACKS[0], monkeypatch)
-    assert worker._train(run) == EXIT_PROGRAM
+    assert ended(run) == EXIT_PROGRAM
     failure = events_of(run)[-1]
     assert isinstance(failure, Failed)
     assert failure.what == "there is not enough memory for training"
     assert "UNet" in failure.expected or "activations" in failure.expected
+    assert failure.failure == "device memory"
 
 
 def test_every_lack_of_memory_is_explained(run, monkeypatch):
@@ -113,14 +122,15 @@ def test_every_lack_of_memory_is_explained(run, monkeypatch):
     monkeypatch.setattr(out_of_memory, "explain_failure", lambda folder: explanation)
     for error in LACKS:
         fails_with(error, monkeypatch)
-        assert worker._train(run) == EXIT_PROGRAM
-        assert events_of(run)[-1] == explanation, error
+        assert ended(run) == EXIT_PROGRAM
+        failure = events_of(run)[-1]
+        assert (failure.what, failure.failure in OUT_OF_MEMORY) == ("explained", True), error
 
 
 def test_the_plain_message_stays_where_nothing_can_be_counted(run, monkeypatch):
     fails_with(torch.OutOfMemoryError(CUDA_WORDS), monkeypatch)
     run.config.write_text(json.dumps({"model": {"family": "none"}}))
-    assert worker._train(run) == EXIT_PROGRAM
+    assert ended(run) == EXIT_PROGRAM
     failure = events_of(run)[-1]
     assert failure.what == "there is not enough memory"
     assert "gradient checkpointing" in failure.remedy
@@ -129,5 +139,5 @@ def test_the_plain_message_stays_where_nothing_can_be_counted(run, monkeypatch):
 def test_another_error_is_not_explained(run, monkeypatch):
     fails_with(ZeroDivisionError("by zero"), monkeypatch)
     monkeypatch.setattr(out_of_memory, "explain_failure", pytest.fail)
-    worker._train(run)
+    ended(run)
     assert "ZeroDivisionError" in events_of(run)[-1].what

@@ -7,6 +7,7 @@ from modules.jobs.convert import convert
 from onetrainer.cli import jobs
 from onetrainer.errors import UserError
 from onetrainer.jobs.convert_request import ConvertRequest
+from onetrainer.run.failures import failed
 from onetrainer.run.wire import decode_event, encode_event
 from tests.modules.formats import small_models
 
@@ -77,7 +78,7 @@ class _Here:
         try:
             made.append(worker._run_job(self._name, self._request, made.append))
         except UserError as error:
-            made.append(worker._user_failure(error))
+            made.append(failed(error))
         return (decode_event(encode_event(event, time=0)) for event in made)
 
 

@@ -9,6 +9,7 @@ from onetrainer.run.events import Failed, Finished, Stopped
 from onetrainer.run.run_folder import RunFolder
 from ui.context import Context
 from ui.messages.problems import capitalized
+from ui.pages.run.remedies import Remedy, remedy_of
 from ui.progress.run_state import RunState
 from ui.theme.palette import Role
 from ui.widgets.placing import show, wrap_within
@@ -18,7 +19,7 @@ _MAX_LINES = 5
 
 @dataclass(frozen=True)
 class Message:
-    """Content of the banner. log: the last lines of the worker log."""
+    """Content of the banner. log: the last lines of the worker log. remedy: a button for it."""
 
     tone: Role
     title: str
@@ -27,6 +28,7 @@ class Message:
     can_open_output: bool = False
     can_open_log: bool = False
     can_end: bool = False
+    remedy: Remedy | None = None
 
 
 class RunBanner:
@@ -49,6 +51,9 @@ class RunBanner:
             self._buttons, "Open output folder", self._show_output, name="open output"
         )
         self._open_log = widgets.button(self._buttons, "Open log", self._show_log, name="open log")
+        self._remedy = widgets.button(
+            self._buttons, "", self._do_remedy, kind="primary", name="remedy"
+        )
         self._report = widgets.button(
             self._buttons, "Make report", self._make_report, name="banner report"
         )
@@ -85,13 +90,17 @@ class RunBanner:
             label.pack_forget()  # packed again below, in this order
             show(label, bool(text), anchor="w", pady=(widgets.px(4), 0))
         self._buttons.pack_forget()
+        if message.remedy is not None:
+            self._remedy.set_text(message.remedy.label)
         shown = {
+            self._remedy: message.remedy is not None,
             self._open_output: message.can_open_output,
             self._open_log: message.can_open_log,
             self._report: message.can_open_log,
             self._end: message.can_end,
         }
         for button, is_shown in shown.items():
+            button.widget.pack_forget()  # packed in this order
             show(button.widget, is_shown, side="left", padx=(0, widgets.px(8)))
         show(self._buttons, any(shown.values()), anchor="w", pady=(widgets.px(10), 0))
         first = self._outer.master.winfo_children()[1]
@@ -108,6 +117,10 @@ class RunBanner:
         folder = self._context.session.folder
         if folder is not None:
             self._context.act.open_path(folder.log)
+
+    def _do_remedy(self) -> None:
+        if self._message is not None and self._message.remedy is not None:
+            self._message.remedy.do()
 
     def _make_report(self) -> None:
         folder = self._context.session.folder
@@ -130,12 +143,14 @@ def _message(context: Context) -> Message | None:
             text,
             state.unexpected_exit.log,
             can_open_log=True,
+            remedy=remedy_of(context, folder, state.unexpected_exit.failure),
         )
     match state.ending:
         case Failed() as failed:
             parts = (failed.what, failed.expected, failed.remedy)
             title, *rest = [sentence(capitalized(part)) for part in parts if part]
-            return Message("danger", title, " ".join(rest), can_open_log=True)
+            remedy = remedy_of(context, folder, failed.failure, failed)
+            return Message("danger", title, " ".join(rest), can_open_log=True, remedy=remedy)
         case Finished() as done:
             return _finished_message(done, state, folder)
         case Stopped() as stopped:

@@ -1,0 +1,271 @@
+"""The catalog of failures: what has happened, what to do, and what the window's button does."""
+
+import errno
+import signal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, EXIT_USER, KnownError, UserError
+from onetrainer.run.events import Failed
+
+Button = Literal["resume", "setting", "folder", "examine", "report"]
+"""What the window offers: resume the run, go to a setting, open the folder of the failure, examine
+the computer, or make a report."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One kind of failure.
+
+    Attributes:
+        what: What has happened, after the place, for errors that do not say it themselves.
+        expected: What was expected.
+        remedy: What to do.
+        button: What the window offers, unless there are changes.
+        setting: The one that the button leads to.
+        changes: Settings, by path, to resume the run with.
+        is_fixable: Whether a person can fix it, which is exit code 2 instead of 1.
+    """
+
+    what: str
+    expected: str
+    remedy: str
+    button: Button
+    setting: str = ""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    is_fixable: bool = True
+
+
+_CHECKPOINTING = {"hardware.gradient_checkpointing": "block"}
+_RESUME = "It can be resumed from its last checkpoint."
+FAILURES: Mapping[str, Failure] = {
+    "device memory": Failure(
+        "there is not enough memory",
+        "The device ran out of memory",
+        "Turn on gradient checkpointing, or lower the batch size or the resolution.",
+        "setting",
+        "training.batch_size",
+        _CHECKPOINTING,
+        is_fixable=False,
+    ),
+    "host memory": Failure(
+        "there is not enough memory (RAM)",
+        "The computer ran out of memory",
+        "Close other programs, then resume; or lower the batch size or the resolution.",
+        "resume",
+        is_fixable=False,
+    ),
+    "disk full": Failure(
+        "the disk is full, or takes no file of this size",
+        "Expected free space for checkpoints and output files",
+        "Free some space, then resume.",
+        "folder",
+    ),
+    "permission": Failure(
+        "access is denied",
+        "Expected a file or folder that this user may read and write",
+        "Correct its permissions, then resume.",
+        "folder",
+    ),
+    "file missing": Failure(
+        "this file or folder is missing",
+        "It was there when the run was checked, or is on a disk that is gone",
+        "Restore it or connect the disk, then resume.",
+        "folder",
+    ),
+    "disk error": Failure(
+        "the disk reports an error",
+        "Expected a disk that can be read and written",
+        "Check the disk and its cable; copy what matters before anything else.",
+        "folder",
+    ),
+    "image": Failure(
+        "an image cannot be read",
+        "Expected the image that was checked",
+        "Restore or remove it, then start again.",
+        "folder",
+    ),
+    "cache": Failure(
+        "the cache is damaged",
+        "Expected encoded images that no other program changes",
+        "Resume: what is damaged is encoded again.",
+        "resume",
+    ),
+    "driver": Failure(
+        "the GPU cannot be used",
+        "Expected an NVIDIA GPU with a driver for this torch",
+        "Update the driver and restart the computer; onetrainer doctor says more.",
+        "examine",
+    ),
+    "device lost": Failure(
+        "the GPU has failed",
+        "Its driver reported an error that no program can recover from",
+        f"Restart the computer if it happens again. {_RESUME}",
+        "resume",
+        is_fixable=False,
+    ),
+    "package": Failure(
+        "a package is missing or damaged",
+        "Expected all packages that the program needs",
+        "Run start-ui.py again; onetrainer doctor names what is missing.",
+        "examine",
+    ),
+    "model family": Failure(
+        "the model is of another family",
+        "Expected a base model of the chosen family",
+        "Choose the model's family, or another model.",
+        "setting",
+        "model.family",
+    ),
+    "model file": Failure(
+        "the model's file is incomplete",
+        "Expected all tensors of a base model",
+        "Choose another file, or download it again.",
+        "setting",
+        "model.path",
+    ),
+    "diverged": Failure(
+        "training has diverged",
+        "Expected finite numbers",
+        "Lower the learning rate (optimizer.lr).",
+        "setting",
+        "optimizer.lr",
+    ),
+    "killed": Failure(
+        "The worker was killed (SIGKILL).",
+        "If not by you, the computer ran out of memory.",
+        f"Close other programs. {_RESUME}",
+        "resume",
+        is_fixable=False,
+    ),
+    "crashed": Failure(
+        "The worker crashed ({signal}) in a library or a driver.",
+        "",
+        f"{_RESUME} If it happens again, update the GPU's driver, and report it.",
+        "report",
+        is_fixable=False,
+    ),
+    "ended": Failure(
+        "The worker was terminated by another process ({signal}).",
+        "",
+        _RESUME,
+        "resume",
+        is_fixable=False,
+    ),
+    "silent": Failure(
+        "The worker stopped{code} without an error message.",
+        "",
+        _RESUME,
+        "report",
+        is_fixable=False,
+    ),
+    "program": Failure("the program failed", "", "", "report", is_fixable=False),
+}
+
+OUT_OF_MEMORY = ("device memory", "host memory")
+_BY_ERRNO: Mapping[int | None, str] = {
+    errno.ENOSPC: "disk full",
+    errno.EDQUOT: "disk full",
+    errno.EFBIG: "disk full",
+    errno.EACCES: "permission",
+    errno.EPERM: "permission",
+    errno.EROFS: "permission",
+    errno.ENOENT: "file missing",
+    errno.ENOTDIR: "file missing",
+    errno.ENODEV: "file missing",
+    errno.EIO: "disk error",
+    errno.ENOMEM: "host memory",
+}
+# What torch and its libraries say; they have no exceptions for most of it.
+_BY_TEXT: Mapping[str, str] = {
+    "can't allocate memory": "host memory",
+    "not enough memory: you tried": "host memory",
+    "out of memory": "device memory",
+    "alloc_failed": "device memory",
+    "driver on your system is too old": "driver",
+    "driver version is insufficient": "driver",
+    "no kernel image is available": "driver",
+    "not compiled with cuda": "driver",
+    "found no nvidia driver": "driver",
+    "cuda error": "device lost",
+}
+
+
+def recognize(error: BaseException) -> str:
+    """Return the name of an error's kind in the catalog; "" if it is of none.
+
+    An error for people that names no kind is of the kind of what it was raised from.
+    """
+    if isinstance(error, UserError) and error.failure:
+        return error.failure
+    causes = reversed(list(_chain(error)))
+    return next((name for each in causes if (name := _recognize_one(each))), "")
+
+
+def _recognize_one(error: BaseException) -> str:
+    match error:
+        case MemoryError():
+            return "host memory"
+        case OSError() if error.errno in _BY_ERRNO:
+            return _BY_ERRNO[error.errno]
+        case ImportError():
+            return "package"
+        case KnownError():
+            return error.failure
+    text = str(error).lower()
+    return next((name for sign, name in _BY_TEXT.items() if sign in text), "")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether memory of the device or of the computer is exhausted."""
+    return recognize(error) in OUT_OF_MEMORY
+
+
+def failed(error: Exception, *, otherwise: str = "") -> Failed:
+    """Return the event of an error. otherwise: The remedy if it is of no known kind."""
+    name = recognize(error)
+    place = next((found for each in _chain(error) if (found := _place(each))), "")
+    if isinstance(error, UserError):
+        return Failed(
+            "user", str(error.what), error.expected, error.remedy, name, place, _changes(name)
+        )
+    if not name:
+        text = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        what = f"{FAILURES['program'].what}: {text}"
+        return Failed("program", what, "", otherwise, "program", place)
+    known = FAILURES[name]
+    what = f"{place}: {known.what}" if place else known.what
+    kind: Literal["user", "program"] = "user" if known.is_fixable else "program"
+    return Failed(kind, what, known.expected, known.remedy, name, place, _changes(name))
+
+
+def exit_failure(code: int | None) -> tuple[str, str]:
+    """Return kind and description of the exit of a worker that reported no ending."""
+    name, text = "silent", ""
+    if code is not None and (code in (EXIT_DONE, EXIT_STOPPED, EXIT_USER) or code > 0):
+        text = f" with exit code {code} and"
+    elif code is not None:
+        text = signal.Signals(-code).name if -code in signal.valid_signals() else str(-code)
+        crashes = ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE")
+        name = "killed" if text == "SIGKILL" else "crashed" if text in crashes else "ended"
+    known = FAILURES[name]
+    what = known.what.format(signal=text, code=text)
+    return name, f"{what} {known.expected}".strip()
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _place(error: BaseException) -> str:
+    """Return the file that an error is about; "" if it names none."""
+    place = error.filename if isinstance(error, OSError) else vars(error).get("path")
+    return str(place) if isinstance(place, str | Path) else ""
+
+
+def _changes(name: str) -> dict[str, Any]:
+    return dict(FAILURES[name].changes) if name else {}
