@@ -25,6 +25,7 @@ TEMPORARY = re.compile(
 """Temporary names: the target's name, computer and process id, which older versions left out, then
 a random token. `.part` is what is being written, `.old` a folder that is being replaced."""
 _OLD_SUFFIX = ".old"
+_TRIES, _PAUSE = 20, 0.05  # seconds: a reader or another writer is quick
 _MAX_NAME = 200  # bytes of the target's name to use, of the 255 that a name may have
 _CLOCK_ERROR = 60.0  # seconds
 _LEFTOVER_AGE = 86400.0  # seconds; for a writer on another computer, which cannot be asked
@@ -45,7 +46,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             _copy_permissions(path, temporary)
             os.fsync(file.fileno())
-        temporary.replace(path)
+        _replace(temporary, path)
     finally:
         with suppress(OSError):  # the disk may be gone, which the first error says
             temporary.unlink(missing_ok=True)
@@ -130,6 +131,16 @@ def remove_leftovers(folder: Path) -> None:
 def is_taken(path: Path) -> bool:
     """Return whether the path exists, also as a broken link."""
     return path.is_symlink() or path.exists()
+
+
+def _replace(source: Path, target: Path) -> None:
+    """Rename a file over another; on Windows after those that have it open have closed it."""
+    for _ in range(_TRIES if sys.platform == "win32" else 0):
+        with suppress(PermissionError):
+            source.replace(target)
+            return
+        time.sleep(_PAUSE)
+    source.replace(target)
 
 
 def _copy_permissions(source: Path, target: Path) -> None:

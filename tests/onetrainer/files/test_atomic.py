@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from onetrainer.files import atomic
 from onetrainer.files.atomic import (
     atomic_file,
     atomic_folder,
@@ -123,6 +124,24 @@ def test_a_replaced_file_keeps_its_permissions(tmp_path):
     (tmp_path / "x").chmod(0o600)
     write_atomic(tmp_path / "x", b"1")
     assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o600
+
+
+def test_a_file_that_another_program_has_open_on_windows_is_replaced_once_it_is_closed(
+    tmp_path, monkeypatch
+):
+    path, refused = tmp_path / "x", [PermissionError(), PermissionError()]
+    replace = Path.replace
+
+    def replace_closed(source, target):
+        if refused:
+            raise refused.pop()
+        return replace(source, target)
+
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(atomic, "_PAUSE", 0)
+    monkeypatch.setattr(Path, "replace", replace_closed)
+    write_atomic(path, b"new")
+    assert path.read_bytes() == b"new"
 
 
 def test_two_that_write_one_file_both_succeed(tmp_path):
