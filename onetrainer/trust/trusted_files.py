@@ -96,9 +96,10 @@ def preview(function: UserFunction) -> str:
 
     Decoded as Python reads it, without characters that could hide others.
     """
-    lines = []
+    lines: list[str] = []
     for file, content in reversed([*zip(function.files, function.contents, strict=True)]):
-        lines += [f"# {file}:"] if len(function.files) > 1 else []
+        if len(function.files) > 1:
+            lines += [*([""] if lines else []), f"# {file}:"]
         try:
             text = decode_source(content)  # may declare another encoding than UTF-8
         except (SyntaxError, UnicodeDecodeError):  # of a parent package; it could not run

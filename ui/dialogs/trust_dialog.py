@@ -64,7 +64,8 @@ def _show_dialog(context: Context, function: UserFunction, explanation: str) -> 
     dialog.add_text(str(function.file), style="Bold")
     if others := len(function.files) - 1:
         dialog.add_text(f"and {counted(others, 'file')} that it imports; all of them are below.")
-    dialog.add_code(trusted_files.preview(function))
+    # Wrapped, as code can stand far to the right of what is seen.
+    dialog.add_code(trusted_files.preview(function), wraps=True)
     # The safe answer first, because Return takes it.
     dialog.add_buttons([Choice("", "Do not run", "primary"), Choice("run", "Run my code")])
     return dialog.wait() == "run"

@@ -150,6 +150,7 @@ def test_modules_are_found_and_shown_with_their_packages_but_not_imported(tmp_pa
     assert "own_package_for_rewards" not in sys.modules
     assert preview(found).splitlines() == [
         *(f"# {own}:", *own.read_text().splitlines()),
+        "",
         *(f"# {around}:", *around.read_text().splitlines()),
     ]
     trust(found)

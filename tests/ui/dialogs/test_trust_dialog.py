@@ -34,7 +34,9 @@ def answering(root, widgets, seen, *answers, meanwhile=lambda: None):
     left = list(answers)
 
     def answer():
-        seen.append(widgets.named["answer code"].get("1.0", "end-1c"))
+        box = widgets.named["answer code"]
+        assert box.cget("wrap") == "word"  # nothing is out of sight
+        seen.append(box.get("1.0", "end-1c"))
         if len(seen) == 1:
             meanwhile()
         do = left.pop(0)
