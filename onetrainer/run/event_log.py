@@ -36,6 +36,9 @@ class EventWriter:
     Args:
         path: The events file.
         also: Called with each event, written or not.
+
+    Raises:
+        UserError: If the file cannot be written.
     """
 
     def __init__(self, path: Path, *, also: Callable[[Event], None] | None = None) -> None:
@@ -44,7 +47,10 @@ class EventWriter:
         self._is_lost = False
         self._step_written_at = monotonic()
         self._lock = threading.Lock()
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise cannot_write(path, error) from error
 
     def write(self, event: Event) -> None:
         """Append one event. Raises EventsLost if the disk is full; no partial line is left."""
