@@ -10,6 +10,7 @@ from onetrainer.checks.dataset import check_images, unreadable_problem
 from onetrainer.checks.packages import package_problems
 from onetrainer.checks.rewards import check_rewards
 from onetrainer.config.methods.adapters import Adapter
+from onetrainer.config.methods.low_rank import LowRank
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, ProblemsError, UserError, warning
 from onetrainer.families.registry import FAMILY_LABELS
@@ -25,6 +26,7 @@ from onetrainer.model_files import (
     resolve_prediction,
     resolve_zero_snr,
 )
+from onetrainer.model_files.adapters import resolve_start_rank
 from onetrainer.model_files.hub import cached_folder, is_hub_name
 from onetrainer.presets import presets
 from onetrainer.presets.lines import with_lines
@@ -186,14 +188,14 @@ def _problem(setting: str, error: UserError, fix: Fix | None = None) -> Problem:
 
 
 def _check_start_files(config: TrainConfig) -> list[Problem]:
-    """Return problems of missing start files; their contents are checked when they are loaded."""
+    """Return problems of start files: missing ones, and other ranks. Loading checks the rest."""
     files = {
         f"embeddings.tokens.{setting}.start_from": token.start_from
         for setting, token in enumerate(config.embeddings.tokens)
     }
     if isinstance(config.method, Adapter):
         files["method.start_from"] = config.method.start_from
-    return [
+    problems = [
         Problem(
             path,
             f"{file}: file not found",
@@ -203,6 +205,12 @@ def _check_start_files(config: TrainConfig) -> list[Problem]:
         for path, file in files.items()
         if file and not Path(file).is_file()
     ]
+    if not problems and isinstance(config.method, LowRank):
+        try:
+            resolve_start_rank(config.method)
+        except UserError as error:
+            problems.append(_problem("method.rank", error))
+    return problems
 
 
 def _check_writable(path: str, value: str) -> list[Problem]:

@@ -128,6 +128,6 @@ def _trains(document: Mapping[str, Any]) -> str:
     rank = value_at(document, "method.rank")
     family = str(value_at(document, "model.family") or "")
     base = str(value_at(document, "model.path") or "")
-    text = _METHODS.get(method, method) + (f" of rank {rank}" if rank is not None else "")
+    text = _METHODS.get(method, method) + (f" of rank {rank}" if rank else "")
     text += f" for {FAMILY_LABELS.get(family, family)}" if family else ""
     return text + (f", on {base if is_hub_name(base) else Path(base).name}" if base else "")

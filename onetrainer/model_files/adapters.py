@@ -5,12 +5,18 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
 
+from onetrainer.config.methods.low_rank import LowRank
+from onetrainer.errors import UserError
 from onetrainer.families import registry
 from onetrainer.families.spec import EncoderSpec
 from onetrainer.model_files.adapter_keys import encoder_pattern
 from onetrainer.model_files.embedding_keys import BUNDLE
-from onetrainer.tensor_files import TensorEntry, TensorTable
+from onetrainer.tensor_files import TensorEntry, TensorTable, read_table
+
+_Method = TypeVar("_Method", bound=LowRank)
 
 # The suffix of a key that identifies the tensor within its layer.
 _SUFFIX = re.compile(
@@ -117,6 +123,44 @@ def adapter_of(table: TensorTable) -> Adapter:
         factors=_sides(entries, _FIRST_OF_LOKR, 0),
         blocks=_sides(entries, _BLOCKS, -1),
     )
+
+
+def resolve_start_rank(method: _Method) -> _Method:
+    """Return an adapter's settings with the rank of the file to continue from, if they leave it.
+
+    Reads the file's header. A file with another kind of adapter is refused where it is loaded.
+
+    Raises:
+        UserError: If the file has another rank, or several where one is needed.
+    """
+    path = Path(method.start_from)
+    if not method.start_from:
+        return method
+    adapter = adapter_of(read_table(path))
+    found = ", ".join(map(str, adapter.ranks))
+    parts = {method.unet.rank, *(encoder.rank for encoder in method.text_encoders.values())}
+    parts |= {rule.rank for rule in method.layers}
+    if not adapter.ranks or adapter.title() != method.noun:
+        default = type(method).model_fields["rank"].default
+        return method if method.rank else method.model_copy(update={"rank": default})
+    if not method.rank:
+        own = [rank for rank in adapter.ranks if rank not in parts] or adapter.ranks
+        if len(own) > 1:
+            raise UserError(
+                f"{path.name}: its layers have several ranks ({found})",
+                "Expected one rank for those whose rank is not set",
+                "Set method.rank, and the ranks of components or of layers by name",
+            )
+        return method.model_copy(update={"rank": own[0]})
+    if other := [rank for rank in adapter.ranks if rank not in {method.rank, *parts}]:
+        raise UserError(
+            f"{path.name}: layers of this file have rank {', '.join(map(str, other))}, and"
+            f" method.rank is {method.rank}",
+            "Expected the rank of the file to continue from",
+            f"Set method.rank to {other[0]}"
+            + (", or to 0 to take it from the file" if len(other) == 1 else ""),
+        )
+    return method
 
 
 def _encoders() -> list[EncoderSpec]:

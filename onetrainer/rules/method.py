@@ -47,6 +47,14 @@ def problems(config: TrainConfig) -> Iterator[Problem]:
                 to=0.0,
             )
     elif isinstance(method, LowRank):
+        if not (method.rank or method.start_from):
+            yield Problem(
+                "method.rank",
+                "a rank of 0 is that of the file to continue from, and there is none",
+                "Expected a rank of 1 or more, or a file",
+                "Set a rank, such as 16, or choose a file (method.start_from).",
+                fix=Fix("method.rank", 16),
+            )
         yield from _alpha_problems(config, method).values()
     naming = config.output.lora_naming
     if isinstance(method, AdapterSection) and naming not in method.namings:
@@ -124,7 +132,7 @@ def _alpha_problems(config: TrainConfig, method: Adapter) -> dict[str, Problem]:
     sizes: dict[str, tuple[int, float]] = {}
 
     def check(path: str, rank: int, alpha: float, fixed: str = "") -> None:
-        if path not in found and alpha > HIGH_SCALE * rank:
+        if path not in found and rank and alpha > HIGH_SCALE * rank:
             found[path] = warning(
                 path,
                 f"alpha {alpha:g} with rank {rank} scales the adapter by {alpha / rank:g}",

@@ -27,7 +27,9 @@ from modules.methods.adapters.start_file import load_start_file
 from modules.methods.layers.layer_presets import adapter_name, layer_names, networks_of
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.components import component_settings, trained_components
+from onetrainer.config.methods.low_rank import LowRank
 from onetrainer.families.spec import Prediction
+from onetrainer.model_files.adapters import resolve_start_rank
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class Adapters(Method):
         Raises:
             UserError: For patterns that match no layer, and for a start file that does not fit.
         """
+        if isinstance(section, LowRank) and not section.rank:
+            section = resolve_start_rank(section)
         names, networks = layer_names(family), networks_of(family)
         components = {name: networks[name] for name in trained_components(section, family.name)}
         kind = kind_of(section)

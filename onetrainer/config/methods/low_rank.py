@@ -18,7 +18,9 @@ from onetrainer.config.methods.adapter_section import (
     Targets,
 )
 
-Rank = Annotated[int, Field(ge=1, le=1024), Ui("Rank", search="dim network lora")]
+Rank = Annotated[
+    int, Field(ge=0, le=1024), Ui("Rank", zero="of the file", search="dim network lora auto")
+]
 Alpha = Annotated[float, Field(gt=0, le=1024), Ui("Alpha", search="network lora scale")]
 
 
@@ -27,7 +29,7 @@ class LowRank(AdapterSection):
 
     rank: Rank = 16
     """The inner size of the adapter matrices. 8 to 32 is usual; more can train more detail and
-    makes a larger file."""
+    makes a larger file. 0 takes the rank of the file to continue from."""
 
     alpha: Alpha = 16.0
     """Scales the adapter by alpha / rank. Alpha equal to the rank is a good default; less weakens
@@ -61,8 +63,8 @@ class LowRank(AdapterSection):
 
     start_from: StartFrom = ""
     """A file of the same type of adapter to continue from, trained on the same family; empty starts
-    from scratch. Rank and alpha stay those set here: another rank is refused, and for another alpha
-    the matrices are rescaled to keep the file's effect."""
+    from scratch. Alpha stays as set here, and the matrices are rescaled to keep the file's effect.
+    Another rank is refused; a rank of 0 is that of the file."""
 
 
 class LowRankPair(LowRank):

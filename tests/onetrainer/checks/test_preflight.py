@@ -301,6 +301,24 @@ def test_files_to_go_on_from_that_are_not_there_are_reported(project, kind):
     assert {"method.start_from", "embeddings.tokens.0.start_from"} <= {p.path for p in found}
 
 
+def test_the_rank_of_a_file_to_go_on_from_is_checked_by_its_header(project, tmp_path):
+    layer = "lora_unet_down_blocks_0_attentions_0_proj_in"
+    shapes = {f"{layer}.lora_down.weight": (8, 32), f"{layer}.lora_up.weight": (32, 8)}
+    start = str(headers.write(tmp_path / "start.safetensors", shapes))
+    for rank, unet_rank, is_right in (
+        (8, None, True),
+        (16, 8, True),
+        (0, None, True),
+        (16, None, 0),
+    ):
+        method = {"rank": rank, "unet": {"rank": unet_rank}, "start_from": start}
+        found = all_problems(config(project, method=method))
+        assert [each.path for each in found] == ([] if is_right else ["method.rank"])
+    assert "have rank 8, and method.rank is 16" in found[0].what
+    alone = problem(config(project, method={"rank": 0}))
+    assert (alone.path, alone.fix) == ("method.rank", Fix("method.rank", 16))
+
+
 @pytest.mark.parametrize(("kind", "severity"), [("embedding", "error"), ("lora", "warning")])
 def test_a_token_that_no_caption_contains_is_reported_next_to_it(project, kind, severity):
     words = [{"token": "<none>"}]

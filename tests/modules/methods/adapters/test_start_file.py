@@ -64,6 +64,15 @@ def test_another_rank_is_refused_with_the_setting_to_change(tmp_path, kind):
     assert f"Set the rank to {ranks}" in raised.value.remedy
 
 
+@pytest.mark.parametrize("kind", cases(["lora", "dora", "loha", "lokr"], ["lora"]))
+def test_a_rank_of_0_is_that_of_the_file(tmp_path, kind):
+    expected, path = written(tmp_path, kind, unet={"rank": 3})
+    family = tiny.family()
+    method = Adapters.attach(family, section(kind, rank=0, start_from=str(path)), seed=5)
+    assert {plan.rank for plan in method.plans.values()} == {3}
+    torch.testing.assert_close(predict(family), expected, atol=2e-6, rtol=1e-4)
+
+
 def test_other_blocks_and_factors_are_refused(tmp_path):
     for kind, changes, setting in (
         ("oft", {"block_size": 2}, "method.block_size"),
