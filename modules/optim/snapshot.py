@@ -45,11 +45,11 @@ class WeightSnapshot:
 
         `restore_host_state` restores the rest.
         """
-        self.weight.copy_(torch.where(condition, self.value, self.weight))
+        torch.where(condition, self.value, self.weight, out=self.weight)
         for name, tensors in self.on_device.items():
             current = _plain_tensors(self.states[self.weight][name])
             for before, now in zip(tensors, current, strict=True):
-                now.copy_(torch.where(condition, before, now))
+                torch.where(condition, before, now, out=now)
 
     def restore_host_state(self) -> None:
         """Restore the state in host memory, and delete state that did not exist before."""

@@ -136,20 +136,19 @@ class WeightUpdater:
     @property
     def _obeys_flags(self) -> bool:
         """Whether the optimizer's kernels skip a broken step themselves, given `found_inf`."""
-        groups = self.optimizer.param_groups
-        # Not SGD: if the first step is skipped, its momentum stays uninitialized memory.
-        is_adam = isinstance(self.optimizer, torch.optim.Adam)
-        return is_adam and all(group.get("fused") for group in groups)
+        does_if_fused = isinstance(self.optimizer, torch.optim.Adam | torch.optim.SGD)
+        return does_if_fused and all(group.get("fused") for group in self.optimizer.param_groups)
 
     def _reads_first(self, weights: Sequence[nn.Parameter]) -> bool:
         """Return whether the flag of a broken step is read before weights are updated."""
         if not self.updates_independently or any(w.device == HOST for w in weights):
             return True
         optimizer = self.optimizer
-        is_stateless = isinstance(optimizer, torch.optim.SGD) and not optimizer.defaults["momentum"]
-        if self._obeys_flags or is_stateless:
+        is_sgd = isinstance(optimizer, torch.optim.SGD)
+        if (self._obeys_flags and not is_sgd) or (is_sgd and not optimizer.defaults["momentum"]):
             return False
-        # The first update creates a weight's state, which no snapshot can restore.
+        # The first update creates a weight's state, which no snapshot can restore; SGD's momentum
+        # would stay uninitialized memory.
         return any(w.grad is not None and not optimizer.state.get(w) for w in weights)
 
     @contextmanager
@@ -188,10 +187,11 @@ class WeightUpdater:
         finally:
             group["params"] = all_weights
             self.optimizer.param_groups = groups
-        for snapshot in snapshots:
-            assert broken is not None
+        if snapshots and broken is not None:
+            is_broken = broken > 0
             with torch.no_grad():
-                snapshot.restore_where(broken > 0)
+                for snapshot in snapshots:
+                    snapshot.restore_where(is_broken)
         after = self._after.setdefault(index, _values(group))
         assert after == _values(group), "this optimizer does not update weights independently"
 
