@@ -4,7 +4,7 @@ WORKERS ?= 2
 RUN := .venv/bin/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt format lint type test test-long mutate faults test-gpu bench screenshots docs all packages
+.PHONY: help setup fmt format lint type test test-long mutate faults test-gpu bench screenshots docs lock all packages
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -58,6 +58,9 @@ bench: setup ## measure speed and memory; prints figures, judges nothing
 
 screenshots: setup packages ## regenerate the screenshots in docs/images
 	@$(RUN) tests.ui.screenshots
+
+lock: setup ## choose the versions of all packages anew, and write them to constraints.txt
+	@$(RUN) tests.lock
 
 docs: setup ## regenerate docs/settings.md from the settings
 	@$(RUN) onetrainer.presets.settings_reference > docs/settings.md

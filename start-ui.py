@@ -31,7 +31,8 @@ OLDEST, TOO_NEW = (3, 11), (3, 14)  # requires-python of pyproject.toml, unreada
 EXIT_USER, EXIT_STOPPED = 2, 3  # as in onetrainer/errors.py
 GB = 1000**3
 DISK_FULL_TEXT = f"the disk of {PROJECT} is full. 6 GB are needed. Free some space and start again."
-PIP_INSTALL = ["-m", "pip", "install", "--no-input", "--progress-bar", "off"]
+CONSTRAINTS = PROJECT / "constraints.txt"
+PIP_INSTALL = ["-m", "pip", "install", "-c", CONSTRAINTS.name, "--no-input", "--progress-bar=off"]
 PIP_SETTINGS = {"PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONUNBUFFERED": "1"}
 TICK = 0.25  # seconds between two checks of a running step
 DISK_FULL = re.compile(r"No space left on device|Errno 28\b|Disk quota exceeded|WinError 112\b")
@@ -98,7 +99,8 @@ def required_digests(extras: "list[str]") -> "dict[str, str]":
             known = ", ".join(optional) or "none"
             raise SetupError(f"there is no extra {extra!r}. Available: {known}. Use one of these.")
     # Includes the folder, since the installed `onetrainer` command points into it.
-    program = [project["dependencies"], project.get("scripts"), str(PROJECT)]
+    parts = [project.get(part) for part in ("dependencies", "scripts", "gui-scripts")]
+    program = [*parts, CONSTRAINTS.read_text(encoding="utf-8"), str(PROJECT)]
     requirements = {"": program, **{extra: [program, optional[extra]] for extra in extras}}
     texts = {name: json.dumps(content).encode() for name, content in requirements.items()}
     return {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
@@ -226,10 +228,8 @@ def has_working_pip() -> bool:
 def make_venv(progress: "Progress") -> None:
     """Create .venv from scratch, keeping the open log and lock files."""
     for entry in set(VENV.iterdir()) - {LOG, LOCK}:
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(str(entry))
-        else:
-            entry.unlink()
+        is_folder = entry.is_dir() and not entry.is_symlink()
+        shutil.rmtree(str(entry)) if is_folder else entry.unlink()
     run([sys.executable, "-m", "venv", str(VENV)], "creating .venv", progress)
 
 

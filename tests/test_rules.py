@@ -126,6 +126,7 @@ def test_top_of_the_project_holds_what_was_agreed():
         pytest.skip("not a git checkout")
     allowed = {
         *("onetrainer", "modules", "ui", "configs", "tests", "docs", "pyproject.toml"),
+        "constraints.txt",
         *("start-ui.py", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"),
         *("LICENSE", "Makefile", ".ci", ".gitignore", ".gitattributes"),
     }

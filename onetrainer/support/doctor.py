@@ -19,8 +19,8 @@ from onetrainer.run.client import environment
 from onetrainer.support.devices import device_findings
 from onetrainer.support.findings import Finding, note, problem
 
-_COMMAND = install_command() if IS_PACKAGE else f'"{sys.executable}" -m pip install -e "{ROOT}"'
-INSTALL = f"Install what is missing: {_COMMAND}"
+_IN_CHECKOUT = f'"{sys.executable}" -m pip install -c "{ROOT / "constraints.txt"}" -e "{ROOT}"'
+INSTALL = f"Install what is missing: {install_command() if IS_PACKAGE else _IN_CHECKOUT}"
 _LITTLE_RAM, _LITTLE_DISK, _TOO_LITTLE_DISK = 8 << 30, 10 << 30, 1 << 30
 _TIMEOUT = 120.0
 

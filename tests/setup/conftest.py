@@ -23,7 +23,7 @@ backend-path = ["."]
 [project]
 name = "onetrainer"
 version = "0.1.0"
-dependencies = ["torch==0.0.1", "companion==0.0.1"]
+dependencies = ["torch==0.0.1", "companion"]
 
 [project.optional-dependencies]
 test = ["checker==0.0.1"]
@@ -39,7 +39,7 @@ def build_editable(folder, config_settings=None, metadata_directory=None):
     with zipfile.ZipFile(pathlib.Path(folder, name), "w") as wheel:
         wheel.writestr("onetrainer.pth", str(pathlib.Path.cwd()))
         wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\\nName: onetrainer\\n"
-            "Version: 0.1.0\\nRequires-Dist: torch==0.0.1\\nRequires-Dist: companion==0.0.1\\n"
+            "Version: 0.1.0\\nRequires-Dist: torch==0.0.1\\nRequires-Dist: companion\\n"
             "Provides-Extra: test\\nRequires-Dist: checker==0.0.1; extra == 'test'\\n")
         wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
         wheel.writestr(f"{info}/RECORD", "")
@@ -102,10 +102,11 @@ class Checkout:
 
 @pytest.fixture(scope="session")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A machine whose pip sees nothing but three tiny wheels."""
+    """A machine whose pip sees nothing but tiny wheels."""
     wheels = tmp_path_factory.mktemp("wheels")
     for name in ("torch", "companion", "checker"):
         _write_wheel(wheels, name)
+    _write_wheel(wheels, "companion", "0.0.2")  # newer than the lock's
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path_factory.mktemp("home")),
@@ -165,6 +166,7 @@ def _write_project(folder: Path) -> Path:
     folder.mkdir()
     shutil.copy(START_UI, folder)
     (folder / "pyproject.toml").write_text(PYPROJECT)
+    (folder / "constraints.txt").write_text("companion==0.0.1\n")
     (folder / "backend.py").write_text(BACKEND)
     (folder / "onetrainer").mkdir()
     (folder / "onetrainer" / "__init__.py").touch()
@@ -172,11 +174,12 @@ def _write_project(folder: Path) -> Path:
     return folder
 
 
-def _write_wheel(folder: Path, name: str) -> None:
-    info = f"{name}-0.0.1.dist-info"
-    with zipfile.ZipFile(folder / f"{name}-0.0.1-py3-none-any.whl", "w") as wheel:
+def _write_wheel(folder: Path, name: str, version: str = "0.0.1") -> None:
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
         module = f"name = {name!r}\n"
         wheel.writestr(f"{name}.py", module)
-        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.0.1\n")
+        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        wheel.writestr(f"{info}/METADATA", metadata)
         wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         wheel.writestr(f"{info}/RECORD", f"{name}.py,,{len(module)}\n")

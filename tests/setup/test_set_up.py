@@ -26,9 +26,13 @@ def test_killed_set_up_is_taken_up_again_by_the_next_start(installed: Checkout):
     assert not (installed.venv / "tmp").exists()
 
 
+def test_versions_are_those_of_the_lock(installed: Checkout):
+    assert (installed.site_packages / "companion-0.0.1.dist-info").exists()
+
+
 def test_torch_is_asked_for_by_its_pin_before_all_else(installed: Checkout):
     log = (installed.venv / "setup.log").read_text()
-    assert re.findall(r"-m pip install .* off (.*)", log) == ["torch==0.0.1", "-e .[test]"]
+    assert re.findall(r"-m pip install .*=off (.*)", log) == ["torch==0.0.1", "-e .[test]"]
 
 
 def test_half_installed_packages_are_installed_again(installed: Checkout):

@@ -136,14 +136,16 @@ def test_disk_that_runs_full_is_reported(bare: Checkout):
     assert "is full" in str(script.explain_failure(1, output))
 
 
-def test_changed_pin_or_extra_or_folder_asks_for_a_set_up(ready: Checkout):
+def test_changed_pin_or_lock_or_extra_asks_for_a_set_up(ready: Checkout):
     script = ready.load()
     assert script.is_current([])
     assert not script.is_current(["test"])
-    (ready.folder / "pyproject.toml").write_text(
-        (ready.folder / "pyproject.toml").read_text().replace("companion==0.0.1", "companion==1")
-    )
-    assert not script.is_current([])
+    for name in ("pyproject.toml", "constraints.txt"):
+        before = (ready.folder / name).read_text()
+        (ready.folder / name).write_text(before.replace("companion", "another"))
+        assert not script.is_current([])
+        (ready.folder / name).write_text(before)
+    assert script.is_current([])
 
 
 def test_unknown_extra_is_refused_with_the_known_ones(ready: Checkout):
