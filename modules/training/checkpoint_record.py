@@ -8,9 +8,9 @@ from typing import Any
 from onetrainer.errors import UserError
 from onetrainer.run.checkpoint_files import (
     DamagedCheckpoint,
-    damaged_checkpoints,
     read_state,
     set_aside,
+    unusable_checkpoints,
     verify,
 )
 from onetrainer.run.run_folder import STATE_FILE, RunFolder, cannot_write
@@ -75,7 +75,7 @@ def find_restore_point(folder: RunFolder) -> RestorePoint:
         else:
             record = read_record(folder, step)
             return RestorePoint(record, tuple(_set_aside(damage, step)))
-    damage |= dict.fromkeys(damaged_checkpoints(folder.checkpoints), "found before")
+    damage |= unusable_checkpoints(folder.checkpoints)
     if not damage:
         return RestorePoint(None)
     found = "; ".join(f"{path.name}: {what}" for path, what in damage.items())

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from onetrainer.errors import EndsRun, UserError
 from onetrainer.run.events import Event, Report
+from onetrainer.run.failures import is_out_of_memory
 
 SAMPLING = "sampling"
 OUTPUT = "writing the output file of the steps so far"
@@ -64,5 +65,7 @@ class Failures:
 
 
 def _reason(error: Exception) -> str:
+    if is_out_of_memory(error):
+        return "There is not enough memory."
     text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     return text[:_MAX_CHARACTERS].strip()

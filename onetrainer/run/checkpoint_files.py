@@ -8,6 +8,7 @@ version, leaves it out without reading it, and it neither counts as kept nor is 
 import errno
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from onetrainer.errors import UserError
 from onetrainer.run.run_folder import STATE_FILE
 
 DAMAGED_SUFFIX = ".damaged"
+_ASIDE = re.compile(rf"step-\d+{re.escape(DAMAGED_SUFFIX)}(-\d+)?")
 _FILES, _OWN = "files", "sha256"
 
 
@@ -63,9 +65,15 @@ def size_of(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.iterdir())
 
 
-def damaged_checkpoints(parent: Path) -> list[Path]:
-    """Return the folders that `set_aside` has renamed."""
-    return sorted(parent.glob(f"step-*{DAMAGED_SUFFIX}*"))
+def unusable_checkpoints(parent: Path) -> dict[Path, str]:
+    """Return the folders that are no complete checkpoints any more, and what is wrong with each."""
+    found = {}
+    for path in sorted(parent.glob("step-*")):
+        if _ASIDE.fullmatch(path.name):
+            found[path] = "found before"
+        elif path.name.removeprefix("step-").isdecimal() and not (path / STATE_FILE).is_file():
+            found[path] = f"{STATE_FILE} is missing"
+    return found
 
 
 def set_aside(folder: Path) -> Path:

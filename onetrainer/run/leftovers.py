@@ -17,13 +17,16 @@ def clean(folder: RunFolder) -> None:
     """Remove what killed workers have left; call while holding the folder's lock.
 
     Unfinished files, and checkpoints that were being written or deleted; what has another name
-    stays.
+    stays. So does a checkpoint without its state file where no other is complete: the newest one is
+    never deleted, so this one is damaged.
     """
     for path in (folder.path, *_written_folders(folder)):
         remove_leftovers(path)
     complete = {path for _, path in folder.complete_checkpoints()}
     for path in folder.checkpoints.glob("step-*"):
-        if _CHECKPOINT.fullmatch(path.name) and path not in complete:
+        is_part = path.name.endswith(PART_SUFFIX)
+        is_litter = (is_part or complete) and path not in complete
+        if is_litter and _CHECKPOINT.fullmatch(path.name):
             with suppress(OSError):
                 remove_checkpoint(path)
 

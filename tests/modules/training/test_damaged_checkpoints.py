@@ -93,6 +93,19 @@ def test_where_all_are_damaged_nothing_is_renamed_and_no_run_begins_again(made, 
         find_restore_point(folder)
 
 
+def test_the_only_checkpoint_without_its_state_file_is_not_taken_for_litter(made, folder):
+    (made.save(folder, 1) / STATE_FILE).unlink()
+    (folder.checkpoints / "step-000002.part").mkdir()
+    clean(folder)
+    assert names(folder) == ["step-000001"]
+    with pytest.raises(UserError, match=r"step-000001: state\.json is missing"):
+        find_restore_point(folder)
+    made.save(folder, 2)
+    clean(folder)
+    assert find_restore_point(folder).record.step == 2
+    assert names(folder) == ["step-000002"]
+
+
 def test_damaged_ones_neither_count_as_kept_nor_are_deleted(made, folder):
     made.save(folder, 1)
     flip(made.save(folder, 2) / "optimizer.json", 0)

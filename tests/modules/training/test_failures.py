@@ -16,7 +16,10 @@ def test_each_kind_of_failure_is_reported_once():
         for _ in range(2):
             with failures.tolerated(f"kind {error}"):
                 raise error
-    assert len(warnings) == 3
+    with failures.tolerated("validating"):
+        raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+    assert len(warnings) == 4
+    assert warnings[3].endswith(" There is not enough memory.")
     assert warnings[0].endswith("ValueError: a")
     assert warnings[1].endswith("b.png: full. Room. Make some.")
 
