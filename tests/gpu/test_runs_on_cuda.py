@@ -3,7 +3,9 @@
 import pytest
 from safetensors.torch import load_file
 
+from modules.jobs.self_test import self_test
 from modules.jobs.train import train
+from onetrainer.jobs.self_test_request import SelfTestRequest
 from onetrainer.run.events import Progress, Sample
 from tests import runs, tiny
 
@@ -42,3 +44,10 @@ def test_a_run_on_the_gpu_trains_samples_and_goes_on(config, precision):
     state = load_file(folder.output / "my-lora.safetensors")
     assert all(value.isfinite().all() for value in state.values())
     assert any(value.abs().max() > 0 for name, value in state.items() if ".lora_up." in name)
+
+
+@pytest.mark.parametrize("precision", ["auto", "fp32", "fp16"])
+def test_the_doctors_five_steps_work_on_the_gpu(precision):
+    request = SelfTestRequest(device="cuda", precision=precision)
+    (summary,) = self_test(request, lambda _: None).summary
+    assert summary.startswith("five steps on cuda in ")
