@@ -15,7 +15,8 @@ KINDS = dict(variant_paths(TrainConfig))
 # Values that are plain names already, or names that everybody writes in this way.
 SAID_AS_THEY_ARE = {
     "epsilon", "on", "off", "constant", "linear", "cosine",
-    "exponential", "sample", "mean", "center", "random", "always", "warn", "selective",
+    "exponential", "sample", "mean", "center", "random", "always", "warn", "stop",
+    "selective",
     "fp32", "fp16", "bf16", "int8", "fp8", "nf4", "kohya", "diffusers", "steps", "epochs",
 }  # fmt: skip
 
