@@ -19,6 +19,7 @@ from modules.families.components import (
 from modules.families.prompts.prompts import ClipEncoder, ClipPrompts
 from modules.families.stable_diffusion import StableDiffusion
 from modules.formats.files.component_configs import read_config
+from modules.formats.models.stored_configs import config_folder
 from modules.interfaces import NoiseProcess
 from modules.memory.residency import move_module
 from onetrainer.config.run.model import Model
@@ -66,7 +67,7 @@ def load(
         require_published_size(model)
     if section.vae:
         require_vae(inspect_model(Path(section.vae)), section.family)
-    home = model.path if model.layout == "folder" else configs or spec.configs
+    home = config_folder(model, configs or spec.configs)
     # Before the weights, so that errors in the config are reported at once.
     scheduler = read_config(home / "scheduler" / "scheduler_config.json")
     settings = _schedule_settings(scheduler, model, section)

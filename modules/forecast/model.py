@@ -19,6 +19,7 @@ from modules.assembly.placement import (
 )
 from modules.families.registry import engine_of
 from modules.forecast.rewards import empty_mixer
+from modules.formats.models.stored_configs import config_folder
 from modules.memory.residency import METHOD, REWARDS, Phase, Placement, placement_table
 from modules.meta_device.autocast import DeviceKind
 from modules.meta_device.device import DEVICE, HOST, meta_device
@@ -29,6 +30,7 @@ from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.families.registry import family_spec
+from onetrainer.model_files import inspect_model
 from onetrainer.model_files.hub import cached_folder, is_hub_name
 from onetrainer.model_files.kinds import ModelFile
 
@@ -176,7 +178,9 @@ def _model_settings(config: TrainConfig) -> tuple[object, ...]:
 
 
 def _config_folder(path: str) -> Path | None:
-    """Return the folder with a model's own configs; None for files, whose sizes are published."""
+    """Return the folder with a model's own configs; None for files of published sizes."""
     folder = cached_folder(path) if is_hub_name(path) else Path(path)
+    if path and folder is not None and folder.is_file():
+        folder = config_folder(inspect_model(folder), folder)
     is_available = path and folder is not None and (folder / "unet" / "config.json").is_file()
     return folder if is_available else None

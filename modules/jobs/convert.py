@@ -16,6 +16,7 @@ from modules.formats.lora.lora_names import NAMINGS, Naming
 from modules.formats.models.extras import standard_extras_notes
 from modules.formats.models.model_folder import write_model_folder
 from modules.formats.models.single_file import write_single_file
+from modules.formats.models.stored_configs import config_folder, has_own_configs
 from modules.formats.models.stored_model import open_stored_model
 from modules.formats.models.whole_model import INDEX, Description, WholeModel, describe
 from onetrainer.config.run.model import FamilyName
@@ -147,13 +148,12 @@ def _describe(
     prediction = resolve_prediction(model_file, request.prediction)
     zero_snr = resolve_zero_snr(model_file, request.zero_terminal_snr)
     require_predictable(prediction, zero_terminal_snr=zero_snr, model=model_file)
-    is_model_folder = model_file.layout == "folder"
     return describe(
-        model_file.path if is_model_folder else family_spec(family).configs_in(configs),
+        config_folder(model_file, family_spec(family).configs_in(configs)),
         family_spec(family),
         prediction=prediction,
         zero_terminal_snr=zero_snr,
-        is_model_folder=is_model_folder,
+        is_model_folder=has_own_configs(model_file),
     )
 
 

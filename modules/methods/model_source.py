@@ -10,6 +10,7 @@ from torch import Tensor
 from modules.formats.files.component_configs import MODELS
 from modules.formats.models.model_folder import write_model_folder
 from modules.formats.models.single_file import write_single_file
+from modules.formats.models.stored_configs import config_folder, has_own_configs
 from modules.formats.models.stored_model import StoredVae, open_stored_model, open_stored_vae
 from modules.formats.models.whole_model import Description, describe
 from modules.interfaces import ExportOptions, Family
@@ -75,11 +76,10 @@ class ModelSource:
         )
 
     def _description(self, family: Family) -> Description:
-        is_model_folder = self.model.layout == "folder"
         return describe(
-            self.model.path if is_model_folder else family.spec.configs_in(self.configs),
+            config_folder(self.model, family.spec.configs_in(self.configs)),
             family.spec,
             prediction=family.process.prediction,
             zero_terminal_snr=family.process.zero_terminal_snr,
-            is_model_folder=is_model_folder,
+            is_model_folder=has_own_configs(self.model),
         )

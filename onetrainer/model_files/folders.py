@@ -221,6 +221,12 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _folder_remedy(folder: Path) -> str:
+    if (folder / "state.json").is_file():
+        return (
+            "This is a checkpoint of a run, from which only the run itself can be resumed. Choose"
+            f" a model in {folder.absolute().parents[1] / 'output'}; while there is none, resume"
+            " the run, and stop it with saving"
+        )
     files = sorted(file for end in ("safetensors", "ckpt") for file in folder.glob(f"*.{end}"))
     if files:
         return f"Choose a file in it, for example {files[0].name}"

@@ -11,7 +11,7 @@ from onetrainer.model_files.adapter_keys import is_magnitude_key
 from onetrainer.model_files.folders import folder_at
 from onetrainer.model_files.kinds import Layout, ModelFile
 from onetrainer.model_files.prediction_hints import hints_in_file
-from onetrainer.model_files.sizes import is_unusual_size
+from onetrainer.model_files.sizes import is_unusual_size, stored_configs
 from onetrainer.model_files.tensors import Recognized, recognize
 from onetrainer.tensor_files import TensorEntry, TensorTable, read_table
 
@@ -53,6 +53,9 @@ def inspect_table(table: TensorTable) -> ModelFile:
 
 
 def _described(path: Path, layout: Layout, found: Recognized) -> ModelFile:
+    is_model, stored = found.kind in FAMILY_LABELS, ""
+    if is_model and layout == "single-file":
+        stored = stored_configs(found.tables[0].metadata, found.kind)
     entries = [pair for table in found.tables for pair in table.entries.items()]
     return ModelFile(
         path,
@@ -68,7 +71,8 @@ def _described(path: Path, layout: Layout, found: Recognized) -> ModelFile:
         made_for=found.made_for,
         prediction_source=found.hints.prediction_source,
         zero_snr_is_sure=found.hints.zero_snr_is_sure,
-        has_unusual_size=found.kind in FAMILY_LABELS and is_unusual_size(dict(entries), found.kind),
+        has_unusual_size=is_model and not stored and is_unusual_size(dict(entries), found.kind),
+        stored_configs=stored,
     )
 
 

@@ -46,7 +46,8 @@ class ModelFile:
     (LoRA, embedding, UNet …), the model that it belongs to; None for a complete model or if
     unknown.
     has_unusual_size: Whether it is a single file with other widths than its family's published
-    models, the only ones that can be opened from a single file.
+    models, and without configs, so that it cannot be opened. stored_configs: The configs in a
+    single file, see `CONFIGS_KEY`; "" if it has none.
     """
 
     path: Path
@@ -62,3 +63,4 @@ class ModelFile:
     prediction_source: str = ""
     zero_snr_is_sure: bool = True
     has_unusual_size: bool = False
+    stored_configs: str = ""

@@ -1,7 +1,7 @@
 """Check whether a single file's UNet has the widths of the published models of its family.
 
-A folder's configs state its widths; a single file states none and is opened with the published
-ones.
+A folder's configs state its widths. A single file states none and is opened with the published
+ones, unless this program has stored the configs in its metadata.
 """
 
 import json
@@ -13,6 +13,8 @@ from onetrainer.config.run.model import FamilyName
 from onetrainer.families.registry import family_spec
 from onetrainer.tensor_files import TensorEntry
 
+CONFIGS_KEY = "onetrainer.configs"
+"""Metadata with the configs of a model of other sizes: JSON by path within a diffusers folder."""
 _UNET = "model.diffusion_model."
 _INPUT_LAYER = _UNET + "input_blocks.0.0.weight"
 _CONTEXT = ".attn2.to_k.weight"
@@ -32,6 +34,20 @@ def is_unusual_size(entries: Mapping[str, TensorEntry], family: FamilyName) -> b
         for name, entry in entries.items()
         if name.startswith(_UNET) and name.endswith(_CONTEXT) and entry.shape
     )
+
+
+def stored_configs(metadata: Mapping[str, str], family: FamilyName) -> str:
+    """Return the configs in a file's metadata; "" without, or if they are not the family's."""
+    text = metadata.get(CONFIGS_KEY, "")
+    try:
+        configs = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        return ""
+    spec = family_spec(family)
+    needed = {f"{folder}/config.json" for folder in spec.components}
+    needed |= {"scheduler/scheduler_config.json", "model_index.json"}
+    is_whole = isinstance(configs, dict) and configs.keys() == needed
+    return text if is_whole and all(isinstance(each, dict) for each in configs.values()) else ""
 
 
 @cache

@@ -8,6 +8,7 @@ import torch
 from modules.formats.files.files import write_safetensors
 from modules.formats.files.tensor_source import LazyTensor, cast_lazily
 from modules.formats.models.extras import is_schedule_table, markers, standard_extras
+from modules.formats.models.stored_configs import configs_to_store
 from modules.formats.models.whole_model import Tensors, WholeModel
 from modules.formats.original.layout import recipes, to_original
 
@@ -38,6 +39,7 @@ def write_single_file(
         added = sorted(extras)
     tensors = {name: cast_lazily(tensor, dtype, name=name) for name, tensor in state.items()}
     tensors |= convert_extras(extras, dtype) | convert_extras(markers(model.description), None)
+    metadata = {**metadata, **configs_to_store(model.description)}
     write_safetensors(path, tensors, metadata, overwrite=overwrite, hashes=True)
     return added
 

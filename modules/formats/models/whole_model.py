@@ -69,7 +69,7 @@ def describe(
 ) -> Description:
     """Describe a model by the configs of a diffusers folder, adapted to its family and prediction.
 
-    is_model_folder: Whether the folder is this model's, not the published one's.
+    is_model_folder: Whether the configs are this model's, not the published one's.
     """
     configs: dict[str, Config] = {
         name: drop_source_path(read_config(home / name / "config.json"))

@@ -10,9 +10,12 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from modules.families.load import load
 from modules.formats.files.tensor_source import TensorReader
 from modules.jobs.convert import convert
+from onetrainer.config.run.model import Model
 from onetrainer.errors import UserError
+from onetrainer.families.registry import family_spec
 from onetrainer.jobs.convert_request import ConvertRequest
 from onetrainer.model_files import inspect_model
 from tests.modules.formats import small_models
@@ -192,6 +195,7 @@ def test_file_says_what_it_is(singles):
     assert found["modelspec.resolution"] == "768x768"
     assert found["modelspec.prediction_type"] == "v"
     assert found["modelspec.hash_sha256"] == "0x" + found["sshs_model_hash"]
+    assert "_name_or_path" not in found.pop("onetrainer.configs")
     assert not any("/" in text for text in found.values())
 
 
@@ -274,11 +278,38 @@ def test_target_that_does_not_fit_its_format_is_refused(tmp_path, folders, run):
     assert not list(tmp_path.iterdir())
 
 
-def test_single_file_of_unusual_size_is_refused_with_a_message(tmp_path, singles):
-    source = str(singles["sd15", "epsilon"])
+def test_a_file_of_unusual_size_opens_if_this_program_wrote_it(tmp_path, folders):
+    def changed(source, target):
+        convert(ConvertRequest(source=str(source), target=str(target)), lambda _: None)
+        return target
+
+    folder = folders["sd15", "epsilon"]
+    one = changed(folder, tmp_path / "one.safetensors")
+    back = changed(one, tmp_path / "back")
+    assert_equal(read_folder(back), read_folder(folder))
+    for config in ("unet", "vae", "text_encoder"):
+        shown = [json.loads((at / config / "config.json").read_text()) for at in (folder, back)]
+        assert shown[0] == shown[1]
+    spec = family_spec("sd15")
+    options = {"compute_dtype": torch.float32, "device": torch.device("cpu")}
+    assert load(spec, Model(path=str(one)), **options).unet.config["layers_per_block"]
+    save_file(load_file(one), tmp_path / "other.safetensors")
     with pytest.raises(UserError, match="unusual size"):
-        convert(ConvertRequest(source=source, target=str(tmp_path / "folder")), lambda _: None)
-    assert not list(tmp_path.iterdir())
+        changed(tmp_path / "other.safetensors", tmp_path / "folder")
+    damaged = metadata_of(one) | {"onetrainer.configs": '{"../evil": {}}'}
+    save_file(load_file(one), tmp_path / "other.safetensors", damaged)
+    with pytest.raises(UserError, match="unusual size"):
+        changed(tmp_path / "other.safetensors", tmp_path / "folder")
+
+
+def test_a_checkpoint_is_named_as_one(tmp_path):
+    folder = tmp_path / "run" / "checkpoints" / "step-000001"
+    folder.mkdir(parents=True)
+    for name in ("state.json", "optimizer.safetensors"):
+        (folder / name).touch()
+    with pytest.raises(UserError, match=r"checkpoint of a run.*run.output") as caught:
+        convert(ConvertRequest(source=str(folder), target=str(tmp_path / "x")), lambda _: None)
+    assert "optimizer" not in str(caught.value)
 
 
 def test_progress_is_reported(tmp_path, folders, configs, monkeypatch):
