@@ -12,7 +12,7 @@ Document = dict[str, Any]
 
 MAX_DEPTH = 50
 """Levels of a config, which has six; the functions that walk it call themselves."""
-MAX_BYTES = 16 << 20
+MAX_BYTES = 4 << 20
 """Size of a config, which has a few kB; with a thousand image folders 3 MB."""
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:\n]|[^\s{}\[\],:"]+')

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from onetrainer.trust.function_file import absolute_spec
 
 # Keys of a preset file that are not settings.
 ABOUT = ("description", "extends")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _MAX_PATH = 1000  # characters of a setting's path
 
 
@@ -245,8 +247,10 @@ def value_at(document: Mapping[str, Any], path: str) -> Any:
     value: Any = document
     for key in path.split("."):
         if isinstance(value, list | tuple):
-            value = {str(index): item for index, item in enumerate(value)}
-        value = value.get(key) if isinstance(value, Mapping) else None
+            is_index = _INDEX.fullmatch(key) and int(key) < len(value)
+            value = value[int(key)] if is_index else None
+        else:
+            value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
 

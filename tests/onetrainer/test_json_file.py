@@ -39,7 +39,7 @@ def test_a_file_that_is_no_config_is_refused_by_its_size_also_if_it_has_none(tmp
     path = tmp_path / "large.json"
     path.write_bytes(b'{"a": "' + b"x" * MAX_BYTES + b'"}')
     for large in (path, "/dev/zero"):
-        with pytest.raises(UserError, match="larger than 16 MiB"):
+        with pytest.raises(UserError, match="larger than 4 MiB"):
             read_json(tmp_path / large)
 
 
