@@ -1,6 +1,6 @@
 """The forms of the weights that samples and finished files use.
 
-A form that cannot be left again raises `StateLost`: training must not go on from what is left.
+A form that cannot be left again raises `NotRestored`: training must not go on from what is left.
 
 Schedule-free optimizers compute gradients at one point (y), and the good weights are another, the
 average (x), which samples, evaluations and exports must use. Source: Defazio et al. 2024,
@@ -17,6 +17,12 @@ import torch
 from modules.optim.ema import Ema, restoring
 from modules.optim.update import WeightUpdater
 from onetrainer.errors import StateLost
+
+
+class NotRestored(StateLost):
+    """The weights of the last step could not be restored."""
+
+    failure = ""  # that of its cause
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ def _left(form: AbstractContextManager[None]) -> Iterator[None]:
             try:
                 stack.close()
             except Exception as error:
-                raise StateLost(
+                raise NotRestored(
                     "the trained weights could not be restored after they were used",
                     "The last checkpoint is as it was",
                     "Resume the run; if this happens again, let it use less memory.",

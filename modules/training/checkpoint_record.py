@@ -83,6 +83,7 @@ def find_restore_point(folder: RunFolder) -> RestorePoint:
         f"{folder.checkpoints}: every checkpoint of this run is damaged ({found})",
         "Nothing was deleted, and the run does not begin again by itself",
         "Restore one of these folders from a backup, or delete them all to train from step 0.",
+        failure="disk error",
     )
 
 

@@ -118,6 +118,7 @@ class Checkpoints:
                 f"{path}: this disk reads back something else than was written ({error})",
                 "Older checkpoints were kept",
                 "Check the disk and the computer's memory, then resume the run.",
+                failure="disk error",
             ) from error
         for path in superfluous:
             # One that cannot be deleted now is half deleted, and cleaned up at the next start.

@@ -67,4 +67,5 @@ def require_room(folder: RunFolder, step: int) -> None:
             finding,
             "Expected enough room to save the run while it trains",
             "Free some space on this disk, or move the run folder to a larger one.",
+            failure="disk full",
         )

@@ -105,51 +105,11 @@ def steps_of(folder):
     return [step for step, _ in folder.complete_checkpoints()]
 
 
-def assert_finished_like(folder, straight, warned):
-    """The run has finished with the same losses, and reported one failure."""
-    assert losses(folder) == losses(straight)
-    (warning,) = reported(folder, Warned)
-    assert all(part in warning.text for part in warned), warning.text
-    assert reported(folder, Finished)
-
-
-@pytest.mark.parametrize(
-    ("name", "failing", "warned"),
-    [
-        ("save_image", fail(errno.ENOSPC), ("sampling failed", "no space left")),
-        ("sample", fail(errno.EIO), ("sampling failed", "OSError: [Errno 5]")),
-    ],
-)
-def test_samples_that_fail_are_left_out(config, straight, monkeypatch, name, failing, warned):
-    monkeypatch.setattr(tasks, name, failing)
-    folder = runs.new_run(config)
-    assert train(folder) == 0
-    assert not reported(folder, Sample)
-    assert_finished_like(folder, straight, warned)
-
-
-def validated(config):
+def validated(config, **changes):
     """A run that validates after every second step."""
     tiny.write_images(config.parent / "held", ("a line",))
     section = {"use": True, "folder": str(config.parent / "held"), "every": 2, "timesteps": 1}
-    return runs.new_run(config, validation=section)
-
-
-def test_validations_that_fail_are_left_out_and_the_next_is_made(config, straight, monkeypatch):
-    def write(path, content):
-        if path.name in ("step-000000.json", "step-000002.json"):
-            fail(errno.EROFS)()
-        original(path, content)
-
-    original = metrics_files.write_atomic
-    monkeypatch.setattr(metrics_files, "write_atomic", write)
-    folder = validated(config)
-    assert train(folder) == 0
-    assert [event.step for event in reported(folder, Validated)] == [4, 6]
-    (warning,) = reported(folder, Warned)
-    assert "validating failed" in warning.text
-    assert "read-only" in warning.text
-    assert losses(folder) == losses(straight)
+    return runs.new_run(config, validation=section, **changes)
 
 
 def test_a_damaged_best_checkpoint_is_reported_and_not_exported(config, monkeypatch):
@@ -184,29 +144,44 @@ def ask(monkeypatch, command, step):
     monkeypatch.setattr(Reporter, "progress", progress)
 
 
-def test_an_output_file_in_between_that_fails_is_left_out(config, straight, monkeypatch):
-    def export(self, path, options):
-        if path.name == "my-lora-000002":
-            fail(errno.ENOSPC)()
-        return original(self, path, options)
-
-    original = Adapters.export
-    monkeypatch.setattr(Adapters, "export", export)
-    ask(monkeypatch, "save", 2)
-    folder = runs.new_run(config)
-    assert train(folder) == 0
-    assert_finished_like(folder, straight, ("output file", "no space left"))
-
-
-def test_a_tensorboard_log_that_fails_is_left_out(config, straight, monkeypatch):
+def test_what_fails_beside_the_steps_is_left_out_and_reported_once(config, straight, monkeypatch):
     class Full:
         def __getattr__(self, name):
             return fail(errno.ENOSPC)
 
+    def write(path, content):
+        if path.name in ("step-000000.json", "step-000002.json"):
+            fail(errno.EROFS)()
+        measured(path, content)
+
+    def export(self, path, options):
+        if path.name == "my-lora-000002":
+            fail(errno.EDQUOT)()
+        return exported(self, path, options)
+
+    measured, exported = metrics_files.write_atomic, Adapters.export
+    monkeypatch.setattr(metrics_files, "write_atomic", write)
+    monkeypatch.setattr(Adapters, "export", export)
+    monkeypatch.setattr(tasks, "save_image", fail(errno.ENOSPC))
     monkeypatch.setattr(job, "open_board", lambda folder, **_: Board(Full(), folder))
-    folder = runs.new_run(config, output={"tensorboard": True})
+    ask(monkeypatch, "save", 2)
+    folder = validated(config, output={"tensorboard": True})
     assert train(folder) == 0
-    assert_finished_like(folder, straight, ("TensorBoard", "no space left"))
+    texts = [event.text for event in reported(folder, Warned)]
+    for kind, reason in (
+        ("writing the TensorBoard log", "no space"),
+        ("validating", "read-only"),
+        ("sampling", "no space"),
+        ("writing the output file", "quota"),
+    ):
+        (text,) = (text for text in texts if text.startswith(f"{kind} "))
+        assert "failed and is left out" in text
+        assert reason in text
+    assert len(texts) == 4
+    assert not reported(folder, Sample)
+    assert [event.step for event in reported(folder, Validated)] == [4, 6]
+    assert losses(folder) == losses(straight)
+    assert reported(folder, Finished)[0].outputs == ["output/my-lora.safetensors"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has such a file")
