@@ -13,6 +13,7 @@ from modules.data.masks import decode_input_mask, decode_mask, decode_masked_ima
 from modules.data.shards import Kind, entry_key
 from onetrainer.config.data.data import Conditioning
 from onetrainer.dataset.items import Item
+from onetrainer.dataset.transformed_image import was_decoded_smaller
 from onetrainer.dataset.transforms import ImageTransform
 from onetrainer.families.spec import FamilySpec
 from onetrainer.images.image_file import ImageError
@@ -67,7 +68,9 @@ class EntryType:
         if not self.is_encoded:
             cell = () if self.cell == _CELL_WITHOUT_KEY else (self.cell,)
             return entry_key(*source, *transform.crop_key(), *cell)
-        return entry_key(*source, *transform.key(), encoder)
+        # Pixels of earlier versions were others; the size of a conditioning image is unknown here.
+        is_other = self.name == MASKED_IMAGE or was_decoded_smaller(item, transform)
+        return entry_key(*source, *transform.key(), *(("whole",) if is_other else ()), encoder)
 
 
 def entry_types(conditioning: Conditioning, family: FamilySpec) -> tuple[EntryType, ...]:

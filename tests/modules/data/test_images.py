@@ -7,10 +7,11 @@ from PIL import Image
 
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.items import index_concept
+from onetrainer.dataset.transformed_image import was_decoded_smaller
 from onetrainer.dataset.transforms import plain_transform
 from onetrainer.images.image_file import ImageError
 from tests.each import each
-from tests.transforms import color, load_pixels, pixels_of, saved
+from tests.transforms import color, load_pixels, pixels_of, saved, transform_of
 
 WHITE, BLACK = 1.0, -1.0
 
@@ -135,6 +136,21 @@ def test_first_frame_of_an_animation_is_taken(tmp_path):
             tmp_path, time_ids[0], suffix, save_all=True, append_images=time_ids[1:], **options
         )
         assert color(pixels_of(item)) == [255, 0, 0]
+
+
+def test_fine_lines_of_a_jpeg_are_those_of_a_png_of_the_same_image(tmp_path):
+    lines = (np.indices((1024, 1024)).sum(0) // 3 % 2 * 255).astype(np.uint8)
+    jpeg = saved(tmp_path, Image.fromarray(lines).convert("RGB"), "jpg", quality=95)
+    with Image.open(jpeg.path) as image:
+        png = saved(tmp_path, image.convert("RGB"), "png")
+    assert pixels_of(jpeg, bucket=(128, 128)).equal(pixels_of(png, bucket=(128, 128)))
+
+
+def test_what_earlier_versions_decoded_otherwise_is_encoded_again(tmp_path):
+    item = saved(tmp_path, Image.new("RGB", (1024, 512)))
+    for side, is_other in ((128, True), (192, False)):
+        transform = transform_of((1024, 512), bucket=(2 * side, side))
+        assert was_decoded_smaller(item, transform) == is_other
 
 
 @each("turn", [1, 6])
