@@ -186,14 +186,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     except (UserError, OSError) as error:
+        if isinstance(error, OSError):
+            from onetrainer.run.run_folder import system_error
+
+            error = system_error(error)
         if vars(options).get("json"):  # standard output gets a JSON document in any case
             sys.stdout.write(f"{problem_json(str(error))}\n")
-        if isinstance(error, OSError):
-            reason = (error.strerror or str(error)).lower()
-            place = error.filename or "a file"
-            sys.stderr.write(f"{place}: {reason}. Check the path and its permissions.\n")
-        else:
-            sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{error}\n")
         return EXIT_USER
 
 

@@ -11,10 +11,25 @@ from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
 from onetrainer.files.locks import locked, try_lock, unlock
 from onetrainer.files.names import require_portable
+from onetrainer.run.failures import recognize
 
 STATE_FILE = "state.json"
 _MOST_RUNS = 100_000
 _LOCK_WAIT = 0.3  # seconds
+# What was expected of a folder and what to do, by the kind of failure.
+_WRITING = {
+    "disk full": ("Expected free disk space", "Free some space"),
+    "permission": ("Expected a folder that this user may write to", "Correct its permissions"),
+    "disk error": ("Expected a disk without errors", "Check the disk and its cable"),
+    "": ("Expected a folder that can be written to", "Correct its path"),
+}
+_REMEDIES = {
+    "disk full": "Free some space.",
+    "permission": "Correct its permissions, or choose another.",
+    "file missing": "Check the path.",
+    "disk error": "Check the disk and its cable.",
+    "host memory": "Close other programs.",
+}
 
 
 class RunFolder:
@@ -185,9 +200,31 @@ def busy(path: Path) -> UserError:
 
 def cannot_write(path: Path, error: OSError, option: str = "output.folder") -> UserError:
     """Return the error for a path that cannot be written. option: What chooses its folder."""
-    reason = error.strerror or str(error)
+    if _is_elsewhere(error.filename, path):  # such as a file that was to be copied
+        return system_error(error)
+    expected, remedy = _WRITING.get(recognize(error), _WRITING[""])
     return UserError(
-        f"{path}: cannot write here ({reason.lower()})",
-        "Expected a writable folder with free disk space",
-        f"Free some space or choose another folder ({option}).",
+        f"{path}: cannot write here ({_reason(error)})",
+        expected,
+        f"{remedy} or choose another folder ({option}).",
     )
+
+
+def system_error(error: OSError) -> UserError:
+    """Return the error for whatever the system refused, with the file if there is one."""
+    place = f"{error.filename}: " if isinstance(error.filename, str | Path) else ""
+    remedy = _REMEDIES.get(recognize(error), "Check the path." if place else "")
+    return UserError(f"{place}{_reason(error)}", "", remedy)
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error) or type(error).__name__).lower()
+
+
+def _is_elsewhere(filename: object, path: Path) -> bool:
+    """Return whether a file is neither a path, in it or beside it, nor a folder that it is in."""
+    if not isinstance(filename, str | Path):
+        return False
+    path, place = path.absolute(), Path(filename).absolute()
+    is_around = path in (place, *place.parents) or place in path.parents
+    return not is_around and place.parent != path.parent

@@ -1,6 +1,8 @@
 """The run folder, its lock, and the events in it."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 
@@ -23,7 +25,7 @@ from onetrainer.run.events import (
     Validated,
     Warned,
 )
-from onetrainer.run.run_folder import RunFolder, create_run, fill_run, open_run
+from onetrainer.run.run_folder import RunFolder, cannot_write, create_run, fill_run, open_run
 from onetrainer.run.wire import decode_event, encode_event
 
 EVENTS = [
@@ -155,6 +157,21 @@ def test_a_second_worker_is_refused_and_a_dead_one_leaves_the_lock(folder):
     assert not folder.is_busy()
     with folder.locked():
         assert folder.is_busy()
+
+
+def test_an_error_of_the_system_is_told_for_what_it_is(tmp_path):
+    run, source = tmp_path / "run", tmp_path / "images" / "cat.png"
+    for code, place, what, remedy in (
+        (errno.ENOSPC, run / "new.part", f"{run}: cannot write here (no space", "Free some space"),
+        (errno.EACCES, tmp_path, f"{run}: cannot write here (permission", "Correct its permission"),
+        (errno.ENOTDIR, None, f"{run}: cannot write here (not a directory)", "Correct its path"),
+        (errno.EIO, tmp_path / "run.part", f"{run}: cannot write here (input", "Check the disk"),
+        (errno.ENOENT, source, f"{source}: no such file or directory", "Check the path."),
+        (errno.EACCES, source, f"{source}: permission denied", "Correct its permissions, or"),
+    ):
+        name = None if place is None else str(place)
+        error = cannot_write(run, OSError(code, os.strerror(code), name))
+        assert (error.what.startswith(what), error.remedy.startswith(remedy)) == (True, True), error
 
 
 @pytest.mark.parametrize(
