@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.dataset import transformed_image
 from onetrainer.dataset.items import index_concept
 from onetrainer.dataset.transformed_image import load_transformed
 from onetrainer.dataset.transforms import image_transform
@@ -24,7 +25,8 @@ FREE = 1 << 20
 @pytest.fixture
 def little_memory(monkeypatch):
     """A computer with a MB of memory, where an image of 100 kB is huge."""
-    monkeypatch.setattr(module, "HUGE", 100_000)
+    for place in (module, transformed_image):
+        monkeypatch.setattr(place, "HUGE", 100_000)
     monkeypatch.setattr(module, "free_memory", lambda: FREE + module._RESERVE)
 
 
@@ -52,9 +54,9 @@ def test_an_image_that_needs_more_memory_than_is_free_is_refused_with_both(tmp_p
 
 
 def test_a_jpeg_needs_only_what_its_resolution_needs(tmp_path, little_memory):
-    Image.new("RGB", (2000, 2000)).save(tmp_path / "large.jpg")
+    Image.new("RGB", (2100, 2100)).save(tmp_path / "large.jpg")
     assert [image.size for image in load(tmp_path)] == [(64, 64)]
-    with pytest.raises(ImageError, match="1000 × 1000 pixels need"):
+    with pytest.raises(ImageError, match="2100 × 2100 pixels need"):
         list(load(tmp_path, resolution=448))
 
 
