@@ -50,7 +50,7 @@ RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("diffusion", "formats/embeddings", "formats/original", "memory"),
         ("formats", "formats/models", "interfaces", "rewards/networks"),
         ("data", "families/prompts", "formats/lora", "optim", "rewards", "sampling"),
-        ("evaluation", "families", "methods/layers", "objectives"),
+        ("broken_steps", "evaluation", "families", "methods/layers", "objectives"),
         ("demo", "methods/adapters", "training"),
         ("methods", "trainer"),
         ("assembly",),

@@ -19,6 +19,9 @@ from modules.assembly.rewards import (
 )
 from modules.assembly.run_context import Run
 from modules.assembly.validation_set import grid_of, validation_files, validation_record
+from modules.broken_steps.cause import Investigator
+from modules.broken_steps.response import BrokenSteps
+from modules.broken_steps.retries import Retries
 from modules.evaluation.validation import ImageEvaluation, ValidationImages
 from modules.interfaces import Method, Microbatch, named_parameters
 from modules.memory.residency import Residency
@@ -30,15 +33,12 @@ from modules.optim.freeze_schedule import FreezeSchedule
 from modules.optim.optimizer_state import OptimizerProgress
 from modules.sampling.image_files import base_name
 from modules.trainer import StepAbandoned, Task, Trainer
-from modules.training.broken_steps import BrokenSteps
-from modules.training.cause import Investigator
 from modules.training.checkpoints import Checkpoints, TrainState
 from modules.training.disk_space import DiskSpaceTask
 from modules.training.engine import Engine
 from modules.training.evaluate_task import EvaluateTask, Evaluation, KeepBestTask
 from modules.training.failures import SAMPLING, Failures
 from modules.training.reporter import Reporter
-from modules.training.retries import Retries
 from modules.training.tasks import SampleTask, SaveTask
 from onetrainer.config.optimizers.adaptive import AdaptiveSection
 from onetrainer.metrics.watch import Watch

@@ -27,6 +27,7 @@ from modules.assembly.rewards import load_rewards
 from modules.assembly.run_context import Run
 from modules.assembly.start_files import with_start_files_copied
 from modules.assembly.trainer import Assembled, assemble
+from modules.broken_steps.response import WentBack
 from modules.data.cache import CachingStopped
 from modules.data.encoded_items import EntryLost
 from modules.forecast.forecast import Planner, target_of
@@ -34,7 +35,6 @@ from modules.jobs.base_model import load_base, local_model, use_hardware
 from modules.memory.precision import choose_device
 from modules.memory.residency import Residency
 from modules.methods.model_source import ModelSource
-from modules.training.broken_steps import WentBack
 from modules.training.checkpoint_record import find_restore_point
 from modules.training.disk_space import require_room
 from modules.training.evaluate_task import export_best

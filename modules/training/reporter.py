@@ -11,10 +11,10 @@ import psutil
 import torch
 from torch import Tensor
 
+from modules.broken_steps.cause import StepFacts
 from modules.interfaces import ANCHOR, LAST_STEPS, REWARD, REWARD_PREFIX, Loss
 from modules.memory.to_device import read_numbers
 from modules.optim.step_check import StepCheck
-from modules.training.cause import StepFacts
 from onetrainer.metrics.watch import Watch
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Phase, Progress, Rewarded

@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Container
 
-from modules.training.cause import Investigator, StepFacts
-from modules.training.retries import Retries, Retry
+from modules.broken_steps.cause import Investigator, StepFacts
+from modules.broken_steps.retries import Retries, Retry
 from onetrainer.config.run.broken_steps import BrokenSteps as Section
 from onetrainer.errors import EndsRun, UserError
 from onetrainer.run.event_log import EventWriter

@@ -2,7 +2,7 @@
 
 import pytest
 
-from modules.training.retries import Retries, Retry
+from modules.broken_steps.retries import Retries, Retry
 from onetrainer.errors import UserError
 from tests.each import each
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from modules.broken_steps.cause import Investigator, StepFacts
 from modules.interfaces import Batch, Conditioning, LatentMoments
-from modules.training.cause import Investigator, StepFacts
 
 NAN, INF = float("nan"), float("inf")
 NAMES = ["a.png", "b.png"]
