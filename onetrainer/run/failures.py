@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from onetrainer import install_command
 from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, EXIT_USER, KnownError, UserError
 from onetrainer.run.events import Failed
 
@@ -109,7 +110,7 @@ FAILURES: Mapping[str, Failure] = {
     "package": Failure(
         "a package is missing or damaged",
         "Expected all packages that the program needs",
-        "Run start-ui.py again; onetrainer doctor names what is missing.",
+        f"Install it with: {install_command()}; onetrainer doctor names what is missing.",
         "examine",
     ),
     "model family": Failure(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from onetrainer import IS_PACKAGE
 from onetrainer.support.findings import Finding, note, problem
 
 _TORCH_SITE = "https://pytorch.org/get-started/locally"
@@ -28,7 +29,9 @@ def device_findings(torch: dict[str, Any], reason: str) -> Iterator[Finding]:
         yield problem(
             "torch",
             f"cannot be loaded: {reason}",
-            "Delete its virtual environment and install again (python3 start-ui.py does both)",
+            "Install it into a new virtual environment."
+            if IS_PACKAGE
+            else "Delete the folder .venv and run: python3 start-ui.py",
         )
         return
     built = f"built for CUDA {torch['cuda']}" if torch["cuda"] else "built for the CPU only"

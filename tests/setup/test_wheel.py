@@ -12,14 +12,18 @@ import pytest
 
 from onetrainer import ROOT
 from onetrainer.errors import EXIT_USER
+from onetrainer.support.doctor import requirements
 
 BUILD = "from setuptools.build_meta import build_wheel; build_wheel('dist')"
 USE = """
 from pathlib import Path
+from onetrainer import install_command
 from onetrainer.__main__ import main
 from onetrainer.run.client import start
 from onetrainer.run.run_folder import RunFolder
+from onetrainer.support.doctor import requirements
 
+print(*requirements(), install_command("bits"), sep="\\n")
 for command in (["presets"], ["demo", "demo"], ["check", "demo/demo.json"]):
     assert main(command) == 0
 folder = RunFolder(Path("run"))  # holds no config, which the worker finds at once
@@ -77,6 +81,8 @@ def test_installed_wheel_works_in_any_folder_and_writes_there_alone(installed, t
         text=True,
     )
     assert "sdxl/lora" in done.stdout, done.stderr
+    assert set(requirements()) <= set(done.stdout.splitlines())
+    assert '-m pip install "onetrainer[bits]"' in done.stdout
     assert "demo/demo.json: ready to train\n" in done.stdout
     assert re.search(rf"worker {EXIT_USER} .*no config\.json", done.stdout)
     assert done.stderr.startswith("No window can be opened"), done.stderr
