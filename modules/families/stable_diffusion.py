@@ -11,7 +11,7 @@ from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 from torch import Tensor, nn
 
 from modules.families.layers import component_layers
-from modules.families.prompts.prompts import ClipPrompts
+from modules.families.prompts.prompts import ClipPrompts, unread_modules
 from modules.formats.embeddings.embedding_file import Embedding
 from modules.interfaces import Conditioning, LatentMoments, NoiseProcess
 from modules.memory.to_device import to_device
@@ -49,6 +49,12 @@ class StableDiffusion:
     @property
     def text_encoders(self) -> Mapping[str, nn.Module]:
         return {encoder.name: encoder.model for encoder in self.prompts.encoders}
+
+    def unread_modules(self) -> frozenset[nn.Module]:
+        """Return modules whose outputs nothing reads, such as layers after that of `clip_skip`."""
+        return frozenset(
+            module for encoder in self.prompts.encoders for module in unread_modules(encoder)
+        )
 
     def encode_text(self, captions: Sequence[str], *, among: Sequence[str] = ()) -> Conditioning:
         return self.prompts.encode(captions, among=among)

@@ -1,18 +1,18 @@
 """Full fine-tuning: trains a model's own weights, all of them or those of chosen layers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from modules.formats.lora.lora_names import LoraComponent
 from modules.formats.models.component_shapes import canonical_name
 from modules.interfaces import ExportOptions, Family, Method, ParameterGroup, named_parameters
 from modules.memory.eval_mode import inference_mode
-from modules.methods.layers.layer_presets import networks_of
+from modules.methods.layers.layer_presets import networks_of, unread_layers
 from modules.methods.layers.layer_rules import layer_name, require_all_used, rule_for
 from modules.methods.model_source import ModelSource
 from modules.methods.original_weights import OriginalWeights
@@ -54,6 +54,15 @@ class OwnWeights(Method):
 
     def parameter_groups(self) -> list[ParameterGroup]:
         return list(self.groups)
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        # Earlier versions also trained layers that nothing reads.
+        unread = tuple(
+            f"{folder_of(layer.component)}.{layer.path}." for layer in unread_layers(self.family)
+        )
+        super().load_state_dict(
+            {name: value for name, value in state.items() if not name.startswith(unread)}
+        )
 
     def extra_modules(self) -> nn.Module:
         return nn.Module()  # everything that trains is the model's own
@@ -107,7 +116,7 @@ class Full(OwnWeights):
         weights: dict[str, dict[str, nn.Parameter]] = {}
         groups: list[ParameterGroup] = []
         for component, module in components.items():
-            chosen = _chosen(component, module, section)
+            chosen = _chosen(component, module, section, family.unread_modules())
             groups += _groups(component, chosen, section)
             diffusers_name = folder_of(component)
             weights[diffusers_name] = {
@@ -145,13 +154,19 @@ def component_dtypes(section: FullSection, base: str) -> dict[str, torch.dtype]:
 
 
 def _chosen(
-    component: LoraComponent, module: nn.Module, section: FullSection
+    component: LoraComponent,
+    module: nn.Module,
+    section: FullSection,
+    unread: Set[nn.Module],
 ) -> dict[str, tuple[nn.Parameter, float | None]]:
     """Return every parameter to train, with its learning rate, by its name in checkpoints."""
     diffusers_name, chosen = folder_of(component), {}
     own_rate = component_settings(section, component).lr
     for path, parameter in module.named_parameters():
-        layer = layer_name(component, path.rpartition(".")[0])
+        place = path.rpartition(".")[0]
+        if module.get_submodule(place) in unread:
+            continue
+        layer = layer_name(component, place)
         rule = rule_for(layer, section.layers)
         if rule.train if rule else _is_target(layer, section):
             lr = rule.lr if rule and rule.lr is not None else own_rate

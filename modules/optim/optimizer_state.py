@@ -6,7 +6,7 @@ have changed. Restored is what the optimizer itself has written: the state of ea
 the weight sums of schedule-free optimizers).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -76,12 +76,22 @@ class OptimizerProgress:
         values = (value for state in self._optimizer.state.values() for value in state.values())
         return sum(value.nbytes for value in values if isinstance(value, Tensor))
 
-    def load(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> list[str]:
+    def load(
+        self,
+        tensors: Mapping[str, Tensor],
+        document: Mapping[str, Any],
+        *,
+        former: Set[str] = frozenset(),
+    ) -> list[str]:
         """Restore state, in the dtypes it was saved with; return warnings.
+
+        former: Names of weights that are no longer trained, whose state is left out.
 
         Raises:
             ValueError, KeyError, TypeError: `save` has not written these values.
         """
+        if document.get("layout") != LAYOUT and former:  # by positions, which are others now
+            return ["layers that nothing reads are no longer trained; the optimizer is reset"]
         if document.get("layout") != LAYOUT:
             self._load_plain(tensors, document)
             return []
@@ -101,6 +111,8 @@ class OptimizerProgress:
             tensors = {key: tensor.clone() for key, tensor in tensors.items()}
         groups = {w: group for group in self._optimizer.param_groups for w in group["params"]}
         for name, packed in document["state"].items():
+            if name in former:
+                continue
             weight = self._parameters[name]
             entries = unpack_entries(packed, tensors)
             self._optimizer.state[weight] = self._placed(entries, weight, groups[weight])

@@ -7,7 +7,7 @@ rest: trained weights, EMA, optimizer state, loss scale, step, and size of the e
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -145,10 +145,15 @@ class Checkpoints:
         """
         path = self.folder.checkpoint(record.step)
         try:
-            self.method.load_state_dict(load_file(path / WEIGHTS_FILE))
+            weights = load_file(path / WEIGHTS_FILE)
+            self.method.load_state_dict(weights)
+            # Of layers that nothing reads, which earlier versions trained, too.
+            former = weights.keys() - self.method.state_dict().keys()
             values = json.loads((path / OPTIMIZER_VALUES_FILE).read_text())
-            warnings = self.optimizer.load(load_file(path / OPTIMIZER_FILE), values)
-            warnings += self._restore_ema(path / EMA_FILE)
+            warnings = self.optimizer.load(
+                load_file(path / OPTIMIZER_FILE), values, former=frozenset(former)
+            )
+            warnings += self._restore_ema(path / EMA_FILE, former)
             self.engine.load_state_dict(record.engine)
             return warnings
         except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
@@ -159,11 +164,12 @@ class Checkpoints:
                 " continue from the one before it.",
             ) from error
 
-    def _restore_ema(self, path: Path) -> list[str]:
+    def _restore_ema(self, path: Path, former: Set[str]) -> list[str]:
         if self.ema is None:
             return []
         if path.is_file():
-            self.ema.load_state_dict(load_file(path))
+            averages = load_file(path).items()
+            self.ema.load_state_dict({name: each for name, each in averages if name not in former})
             return []
         self.ema.restart()
         return [

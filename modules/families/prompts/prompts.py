@@ -6,7 +6,7 @@ all of them.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer
+from transformers.models.clip.modeling_clip import CLIPEncoderLayer
 
 from modules.families.prompts.tokens import (
     CHUNK,
@@ -215,6 +216,18 @@ class ClipPrompts:
             last[to_device(firsts, last.device), to_device(ends, last.device)]
         )
         return pooled
+
+
+def unread_modules(encoder: ClipEncoder) -> Iterator[nn.Module]:
+    """Yield the modules after the layer that is used, none if the pooled output needs the last."""
+    if encoder.is_pooled:
+        return
+    layers = [part for part in encoder.model.modules() if isinstance(part, CLIPEncoderLayer)]
+    for layer in layers[len(layers) - encoder.layer + 1 :]:
+        yield from layer.modules()
+    if not encoder.is_normed:
+        named = encoder.model.named_modules()
+        yield from (part for name, part in named if name.endswith("final_layer_norm"))
 
 
 def width(encoder: ClipEncoder) -> int:

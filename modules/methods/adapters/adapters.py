@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from modules import seeds
 from modules.formats.embeddings.embedding_file import bundled_tensors
@@ -23,8 +23,13 @@ from modules.methods.adapters.kind import AdapterKind, AdapterModule, AdapterPla
 from modules.methods.adapters.layer_settings import plan_adapters
 from modules.methods.adapters.merged import merged
 from modules.methods.adapters.registry import kind_of
-from modules.methods.adapters.start_file import load_start_file
-from modules.methods.layers.layer_presets import adapter_name, layer_names, networks_of
+from modules.methods.adapters.start_file import load_start_file, without_layers
+from modules.methods.layers.layer_presets import (
+    adapter_name,
+    layer_names,
+    networks_of,
+    unread_layers,
+)
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.components import component_settings, trained_components
 from onetrainer.config.methods.low_rank import LowRank
@@ -41,6 +46,8 @@ class Adapters(Method):
         plans: The layer and settings of each adapter, by its name.
         components: The networks they are attached to.
         notes: Notes for people on the adapters and their start file.
+        unread: Beginnings of names in checkpoints of earlier versions, which also trained layers
+            that nothing reads.
     """
 
     adapters: Mapping[LoraComponent, nn.ModuleDict]
@@ -50,6 +57,7 @@ class Adapters(Method):
     prediction: Prediction
     kind: AdapterKind
     notes: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
     @staticmethod
     def attach(family: Family, section: Adapter, *, seed: int) -> "Adapters":
@@ -70,7 +78,7 @@ class Adapters(Method):
             component: nn.ModuleDict() for component in components
         }
         plans_by_name: dict[str, AdapterPlan] = {}
-        wanted, notes = plan_adapters(components, section)
+        wanted, notes = plan_adapters(components, section, unread=family.unread_modules())
         for plan in wanted:
             name = adapter_name(plan.layer)
             plans_by_name[name] = plan
@@ -78,14 +86,19 @@ class Adapters(Method):
         trained = {component: modules for component, modules in adapters.items() if modules}
         by_name = _adapters_by_name(trained)
         notes += kind.notes(by_name.values())
+        unread = unread_layers(family)
         if section.start_from:
             path = Path(section.start_from)
             by_layer = {plans_by_name[name].layer: adapter for name, adapter in by_name.items()}
-            notes += load_start_file(path, read_lora(path, names), by_layer, kind)
+            file = without_layers(read_lora(path, names), unread)
+            notes += load_start_file(path, file, by_layer, kind)
         for adapter in by_name.values():
             adapter.apply_to()
         prediction = family.process.prediction
-        return Adapters(trained, plans_by_name, components, names, prediction, kind, notes)
+        left_out = tuple(f"{adapter_name(layer)}." for layer in unread)
+        return Adapters(
+            trained, plans_by_name, components, names, prediction, kind, notes, left_out
+        )
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """Return one group for each component, learning rate and LoRA+ ratio."""
@@ -105,6 +118,11 @@ class Adapters(Method):
             )
             for (component, rate, ratio), parameters in groups.items()
         ]
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        super().load_state_dict(
+            {name: value for name, value in state.items() if not name.startswith(self.unread)}
+        )
 
     def extra_modules(self) -> nn.Module:
         return nn.ModuleList(self.adapters.values())

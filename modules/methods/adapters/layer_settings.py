@@ -1,6 +1,6 @@
 """Choice of the layers that get an adapter, and their settings."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from torch import nn
 
@@ -20,9 +20,14 @@ from onetrainer.errors import UserError
 
 
 def plan_adapters(
-    components: Mapping[LoraComponent, nn.Module], section: Adapter
+    components: Mapping[LoraComponent, nn.Module],
+    section: Adapter,
+    *,
+    unread: Set[nn.Module] = frozenset(),
 ) -> tuple[list[AdapterPlan], tuple[str, ...]]:
     """Return the adapters that a config wants, in the model's order, and notes for people.
+
+    unread: Modules without effect, which get none.
 
     Raises:
         UserError: For a rule that applies to no layer, and if no layer gets an adapter.
@@ -40,7 +45,7 @@ def plan_adapters(
     chosen = [
         plan
         for layer, (path, module) in layers.items()
-        if (plan := _plan(layer, path, module, kind))
+        if module not in unread and (plan := _plan(layer, path, module, kind))
     ]
     usable = [plan for plan in chosen if kind.has_effect(plan)]
     if not usable:

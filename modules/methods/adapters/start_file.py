@@ -1,6 +1,7 @@
 """Continuing the training of an adapter file, in any naming."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from dataclasses import replace
 from pathlib import Path
 
 from modules.formats.lora.lora_file import LoraFile
@@ -27,6 +28,12 @@ def load_start_file(
         if layer in file.layers:
             _copy_tensors(path, layer, file.layers[layer], adapter, kind)
     return tuple(_notes(path, file, adapters))
+
+
+def without_layers(file: LoraFile, unread: Set[Layer]) -> LoraFile:
+    """Return a file without layers that nothing reads; other programs, and we once, train them."""
+    kept = {layer: tensors for layer, tensors in file.layers.items() if layer not in unread}
+    return replace(file, layers=kept)
 
 
 def _require_kind(path: Path, file: LoraFile, kind: AdapterKind) -> None:

@@ -40,6 +40,12 @@ def named_layers(family: Family) -> Iterator[tuple[Layer, nn.Module]]:
         )
 
 
+def unread_layers(family: Family) -> frozenset[Layer]:
+    """Return the layers of a family's networks that nothing reads."""
+    unread = family.unread_modules()
+    return frozenset(layer for layer, module in named_layers(family) if module in unread)
+
+
 def is_chosen(component: LoraComponent, path: str, targets: AdapterTargets) -> bool:
     """Return whether a preset includes a linear or convolution layer; path: the module's."""
     if component == "unet":

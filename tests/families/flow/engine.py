@@ -34,6 +34,9 @@ class FlowFamily:
     def vocabulary(self):
         raise NotImplementedError("bytes have no embeddings")
 
+    def unread_modules(self):
+        return frozenset()
+
     def with_embeddings(self, embeddings):
         assert not embeddings, "bytes have no embeddings"
         return self
