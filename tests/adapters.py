@@ -12,6 +12,7 @@ from tests.batches import time_ids_of
 KINDS: dict[str, Adapter] = {
     "lora": Lora(rank=4, alpha=2.0),
     "dora": Dora(rank=4, alpha=2.0),
+    "dora-outputs": Dora(rank=4, alpha=2.0, norms="outputs"),
     "loha": LoHa(rank=4, alpha=2.0),
     "lokr": LoKr(rank=2, alpha=1.0, factor=2),  # of low rank where layers are wide enough
     "lokr-both": LoKr(rank=1, alpha=0.5, decompose_both=True),

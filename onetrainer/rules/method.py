@@ -10,7 +10,7 @@ from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.components import settings_path, trained_components
 from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.methods.full import Full, Vae
-from onetrainer.config.methods.low_rank import LoKr, LowRank
+from onetrainer.config.methods.low_rank import Dora, LoKr, LowRank
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, warning
 from onetrainer.families.registry import family_spec, folder_of
@@ -57,8 +57,16 @@ def problems(config: TrainConfig) -> Iterator[Problem]:
             )
         yield from _alpha_problems(config, method).values()
     naming = config.output.lora_naming
+    if isinstance(method, Dora) and naming == "diffusers" and method.norms == "inputs":
+        yield Problem(
+            "output.lora_naming",
+            "diffusers naming does not support DoRA with norms of inputs",
+            'Expected method.norms "outputs" with it, or another naming',
+            "Choose norms of outputs for diffusers, another naming for other programs.",
+            choices=(Fix("method.norms", "outputs"), Fix("output.lora_naming", "kohya")),
+        )
     if isinstance(method, AdapterSection) and naming not in method.namings:
-        what = "DoRA over a layer's inputs" if method.kind == "dora" else method.title
+        what = method.title
         supported = " or ".join(f'"{each}"' for each in method.namings)
         yield Problem(
             "output.lora_naming",

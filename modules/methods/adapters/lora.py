@@ -14,7 +14,6 @@ from lycoris.modules.locon import LoConModule
 from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 
-from modules.formats.lora.lora_keys import AdapterTensors
 from modules.memory.quantize import StoredWeight, product_without_bias, stored_weight
 from modules.methods.adapters.kind import AdapterKind, AdapterPlan, LowRankModule
 from onetrainer.config.methods.low_rank import Dora, Lora
@@ -49,28 +48,37 @@ class LoraAdapter(LowRankModule, LoConModule):  # type: ignore[misc] # LyCORIS h
 
 
 class DoraAdapter(LoraAdapter):
-    """One layer's DoRA: the changed weight (W + BA) with a trained norm for each input.
+    """One layer's DoRA: the changed weight (W + BA) with a trained norm for each input or output.
 
     With s = trained norm / norm of W + BA, the layer computes (W + BA) s x = W x + W (s - 1) x + BA
-    s x. No weight is rebuilt but for its norms, and s - 1 keeps its precision in half precision,
-    where weights that differ by a thousandth are equal. LyCORIS rounds its rebuilt weight.
-    Norms are those of inputs, over outputs and kernel: ComfyUI misreads those of outputs. As in the
-    paper's formula, gradients flow through the norm; its section 4.3 offers to omit that.
+    s x; with norms of outputs s (W + BA) x = W x + (s - 1) W x + s BA x. No weight is rebuilt but
+    for its norms, and s - 1 keeps its precision in half precision, where weights that differ by a
+    thousandth are equal. LyCORIS rounds its rebuilt weight.
+    Norms of inputs, over outputs and kernel, are what ComfyUI reads right; those of outputs are the
+    paper's and peft's. As in the paper's formula, gradients flow through the norm; its section 4.3
+    offers to omit that.
     """
 
     def __init__(self, name: str, plan: AdapterPlan, section: Dora) -> None:
-        super().__init__(name, plan, section, weight_decompose=True, wd_on_out=False)
+        self._axis = 0 if section.norms == "outputs" else 1
+        super().__init__(name, plan, section, weight_decompose=True, wd_on_out=not self._axis)
 
     def change(self, x: Tensor, output: Tensor) -> Tensor:
         layer, up = self.org_module[0], self.drop_ranks(self.lora_up.weight)
         with torch.autocast(x.device.type, enabled=False):
-            norms = _input_norms(stored_weight(layer), up * self.scale, self.lora_down.weight)
+            norms = _norms(
+                stored_weight(layer), up * self.scale, self.lora_down.weight, axis=self._axis
+            )
             # The same epsilon as in a merged file, against division by zero.
             ratio = self.dora_scale.flatten() / (norms + torch.finfo(norms.dtype).eps)
-            excess = (ratio - 1).to(x.dtype)  # (in,)
-        added = x * (excess.view(-1, 1, 1) if self.isconv else excess)
-        rescaled = product_without_bias(layer, added)
-        return rescaled + self.product(x + added, up)
+            excess = (ratio - 1).to(x.dtype)  # (in,) or (out,)
+        excess = excess.view(-1, 1, 1) if self.isconv else excess
+        if self._axis == 0:
+            product = self.product(x, up)
+            rescaled: Tensor = (self.without_bias(output) + product) * excess
+            return product + rescaled
+        added = x * excess
+        return product_without_bias(layer, added) + self.product(x + added, up)
 
 
 class LoraKind(AdapterKind):
@@ -96,54 +104,56 @@ class DoraKind(LoraKind):
     network_module = AdapterKind.network_module
     section: Dora
 
-    @classmethod
-    def recognizes(cls, tensors: AdapterTensors) -> bool:
-        """Return whether the norms are those of inputs."""
-        return super().recognizes(tensors) and tensors[DORA].shape[0] == 1
+    sizes = "method.rank and method.norms"
 
     def arguments(self) -> dict[str, str]:
-        return {"algo": "lora", "dora_wd": "True", "wd_on_output": "False"}
+        is_of_outputs = self.section.norms == "outputs"
+        return {"algo": "lora", "dora_wd": "True", "wd_on_output": str(is_of_outputs)}
 
 
-def _input_norms(weight: StoredWeight, up: Tensor, down: Tensor) -> Tensor:
-    norms: Tensor = _InputNorms.apply(weight.read, up, down, *weight.tensors)  # type: ignore[no-untyped-call] # torch's
+def _norms(weight: StoredWeight, up: Tensor, down: Tensor, *, axis: int) -> Tensor:
+    norms: Tensor = _Norms.apply(axis, weight.read, up, down, *weight.tensors)  # type: ignore[no-untyped-call] # torch's
     return norms
 
 
-class _InputNorms(torch.autograd.Function):
-    """Norms of W + BA for each input, (in,), float32, without keeping a copy of the weight.
+class _Norms(torch.autograd.Function):
+    """Norms of W + BA for each output or input, float32, without keeping a copy of the weight.
 
-    read, weight: those of a `StoredWeight`, (out, in, …), without gradient. up: (out, rank, …),
-    down: (rank, in, …), float32.
+    axis: 0 for outputs, (out,), 1 for inputs, (in,). read, weight: those of a `StoredWeight`,
+    (out, in, …), without gradient. up: (out, rank, …), down: (rank, in, …), float32.
     """
 
     @staticmethod
     def forward(
         ctx: BackwardCFunction,
+        axis: int,
         read: Callable[..., Tensor],
         up: Tensor,
         down: Tensor,
         *weight: Tensor,
     ) -> Tensor:
-        norms: Tensor = torch.linalg.vector_norm(_changed(read(*weight), up, down), dim=(0, 2))
+        norms: Tensor = torch.linalg.vector_norm(
+            _changed(read(*weight), up, down), dim=(1 - axis, 2)
+        )
         ctx.save_for_backward(up, down, norms, *weight)
-        ctx.read = read  # type: ignore[attr-defined] # as torch wants it
+        ctx.read, ctx.axis = read, axis  # type: ignore[attr-defined] # as torch wants it
         return norms
 
     @staticmethod
     def backward(
         ctx: BackwardCFunction, gradient: Tensor
-    ) -> tuple[None, Tensor, Tensor, *tuple[None, ...]]:
+    ) -> tuple[None, None, Tensor, Tensor, *tuple[None, ...]]:
         saved: tuple[Tensor, ...] = ctx.saved_tensors  # torch's type is one tensor
         up, down, norms, *weight = saved
         with torch.autocast(norms.device.type, enabled=False):
             scaled = gradient / norms.clamp(min=torch.finfo(norms.dtype).tiny)
             # A norm's derivative is the unit vector in the weight's direction.
             changed = _changed(ctx.read(*weight), up, down)  # type: ignore[attr-defined] # set above
-            change = (changed * scaled[None, :, None]).flatten(1)
+            shape = (-1, 1, 1) if ctx.axis == 0 else (1, -1, 1)  # type: ignore[attr-defined] # set above
+            change = (changed * scaled.view(shape)).flatten(1)
             up_gradient = (change @ down.flatten(1).T).view_as(up)
             down_gradient = (up.flatten(1).T @ change).view_as(down)
-        return None, up_gradient, down_gradient, *(None for _ in weight)
+        return None, None, up_gradient, down_gradient, *(None for _ in weight)
 
 
 def _changed(weight: Tensor, up: Tensor, down: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from modules.methods.adapters.kind import AdapterKind, AdapterModule
 from modules.methods.adapters.registry import KINDS
 from modules.methods.layers.layer_rules import format_names, layer_name
 from onetrainer.errors import UserError
-from onetrainer.model_files.adapter_keys import ALPHA, DORA, DOWN, UP, is_text_encoder_key
+from onetrainer.model_files.adapter_keys import ALPHA, is_text_encoder_key
 
 
 def load_start_file(
@@ -43,13 +43,6 @@ def _require_kind(path: Path, file: LoraFile, kind: AdapterKind) -> None:
             continue
         name = layer_name(layer.component, layer.path)
         found = next((each for each in KINDS if KINDS[each].recognizes(tensors)), None)
-        if found is None and tensors.keys() - {ALPHA} == {DOWN, UP, DORA}:
-            raise UserError(
-                f"{path.name}: {name} holds DoRA with norms of outputs; this program trains norms"
-                " of inputs",
-                f"Expected a {title} file to continue from",
-                "Choose another file (method.start_from)",
-            )
         content = f"holds {found.title}" if found else f"has {', '.join(sorted(tensors))}"
         remedy = "Choose"
         if found:

@@ -91,7 +91,20 @@ class Dora(LowRankPair):
 
     title = "DoRA"
     noun = "a DoRA"
+    namings = ("kohya", "diffusers", "comfyui")
     kind: Literal["dora"] = "dora"
+
+    norms: Annotated[
+        Literal["inputs", "outputs"],
+        Ui(
+            "Norms",
+            level="advanced",
+            search="magnitude wd_on_output diffusers peft lengths",
+            choices={"inputs": "of inputs", "outputs": "of outputs"},
+        ),
+    ] = "inputs"
+    """Which norms of the changed weight are trained: "inputs", which ComfyUI, Forge and A1111 read,
+    or "outputs" as in peft, which diffusers reads in its own naming (output.lora_naming)."""
 
 
 class LoHa(LowRank):

@@ -18,9 +18,11 @@ from safetensors.torch import load_file
 from modules.formats.lora.lora_file import LoraFile, read_lora, write_lora
 from modules.methods.adapters.adapters import Adapters
 from modules.methods.layers.layer_presets import layer_names
+from onetrainer.config.methods.low_rank import Dora
 from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.errors import UserError
 from tests import tiny
+from tests.adapters import shake
 from tests.batches import TIME_IDS
 from tests.cases import cases
 from tests.exports import export
@@ -211,6 +213,20 @@ def test_dora_reaches_diffusers_and_comes_back(tmp_path, folders, name):
     torch.testing.assert_close(predict_theirs(pipe), predict(plain), atol=5e-6, rtol=1e-5)
     for layer, kinds in read_lora(path, names).layers.items():
         torch.testing.assert_close(kinds["dora_scale"], layers[layer]["dora_scale"])
+
+
+@pytest.mark.parametrize("name", cases(["sd15", "sdxl"], ["sd15"]))
+def test_diffusers_computes_with_dora_of_outputs_what_was_trained(tmp_path, folders, name):
+    family = tiny.family(name)
+    section = Dora(rank=4, alpha=2.0, targets="full", norms="outputs", **tiny.encoders(False))
+    method = Adapters.attach(family, section, seed=0)
+    shake(method)
+    export(method, tmp_path / "d.safetensors", dtype=torch.float32, metadata={}, naming="diffusers")
+    pipe = pipeline(folders[name], name)
+    pipe.load_lora_weights(tmp_path, weight_name="d.safetensors")
+    theirs = predict_theirs(pipe)
+    assert (theirs - predict(tiny.family(name))).abs().max() > 0.02
+    torch.testing.assert_close(theirs, predict(family), atol=2e-5, rtol=1e-4)
 
 
 def test_what_diffusers_naming_does_not_support_is_refused(tmp_path, family):

@@ -29,7 +29,7 @@ def written(folder, kind, *, name="sd15", naming="kohya", fold=False, **changes)
         [("sd15", kind, "kohya") for kind in KINDS]
         + [("sd2", "lora", "comfyui"), ("sdxl", "dora", "comfyui"), ("sdxl", "lora", "diffusers")],
         [("sd15", kind, "kohya") for kind in ("lokr-both", "oft-constrained", "ia3")]
-        + [("sdxl", "dora", "comfyui")],
+        + [("sdxl", "dora", "comfyui"), ("sd15", "dora-outputs", "kohya")],
     ),
 )
 def test_a_saved_adapter_goes_on_as_it_was(tmp_path, name, kind, naming):
@@ -132,15 +132,9 @@ def test_what_no_layer_here_needs_is_reported(tmp_path):
     assert '"cat"' in notes[1]
 
 
-def test_lengths_of_outputs_are_refused(tmp_path):
-    _, path = written(tmp_path, "dora")
-    names = layer_names(tiny.family())
-    layers = {
-        layer: {**kinds, "dora_scale": torch.ones(len(kinds["lora_up.weight"]), 1)}
-        for layer, kinds in read_lora(path, names).layers.items()
-    }
-    write_lora(path, LoraFile(layers, {}, {}, {}, "kohya"), names, naming="kohya", dtype=None)
-    said = "holds DoRA with norms of outputs; this program trains norms of inputs"
-    for kind in ("dora", "lora"):
-        with pytest.raises(UserError, match=said):
-            Adapters.attach(tiny.family(), section(kind, start_from=str(path)), seed=0)
+def test_other_norms_of_dora_are_refused(tmp_path):
+    for held, wanted in (("dora", "dora-outputs"), ("dora-outputs", "dora")):
+        _, path = written(tmp_path, held)
+        with pytest.raises(UserError, match="other sizes") as raised:
+            Adapters.attach(tiny.family(), section(wanted, start_from=str(path)), seed=0)
+        assert "method.norms" in raised.value.remedy
