@@ -10,6 +10,7 @@ import random
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,7 @@ def _spoil(draw: random.Random, document: dict[str, Any], choices: Sequence[Any]
     """Change one value, key or section of a document, at a place drawn from all of them."""
     places = list(_places(document))
     inside, key = draw.choice(places)
-    value = draw.choice(_HOSTILE if draw.random() < 0.6 else choices)
+    value = deepcopy(draw.choice(_HOSTILE if draw.random() < 0.6 else choices))
     match draw.randrange(8):
         case 0:
             del inside[key]
@@ -173,7 +174,7 @@ def _spoil(draw: random.Random, document: dict[str, Any], choices: Sequence[Any]
             inside[str(value)[:80]] = inside.pop(key)
         case 2:
             other, name = draw.choice(places)
-            inside[key] = json.loads(json.dumps(other.get(name) if isinstance(other, dict) else 0))
+            inside[key] = deepcopy(other.get(name) if isinstance(other, dict) else 0)
         case 3:
             inside[key] = [inside[key]]
         case _:
