@@ -1,5 +1,6 @@
 """Names of files and folders that every system can have: runs are moved and shared."""
 
+import os
 import re
 from pathlib import Path
 
@@ -29,9 +30,10 @@ def name_problem(name: str) -> str:
 
 def require_portable(path: Path) -> None:
     """Raise UserError unless what is missing of a path can be created on every system."""
-    path = path.absolute()
+    path = Path(os.path.normpath(path.absolute()))
     for part in (path, *path.parents):
-        if part.exists() or not part.name:
+        # As a function, which finds no file of a name that is too long, where the method fails.
+        if os.path.exists(part) or not part.name:  # noqa: PTH110
             return
         if problem := name_problem(part.name):
             raise UserError(

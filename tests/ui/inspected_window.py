@@ -13,12 +13,13 @@ import sys
 
 def main(arguments: list[str], *, server: str = "") -> None:
     """Open a window. server: address of the one that forks the stand-in workers."""
+    from onetrainer.jobs import job
     from onetrainer.run import client
     from tests.ui.window_server import ServedWorkers
 
     descriptor, worker, *rest = arguments
     if worker:
-        client.WORKER = worker  # before anything imports it by name
+        client.WORKER = job.WORKER = worker
     if server and worker == "tests.ui.fake_worker":
         client.subprocess = ServedWorkers(server)
     from tests.ui.inspection import inspect_through

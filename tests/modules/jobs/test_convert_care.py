@@ -78,8 +78,10 @@ def test_folder_keeps_the_sample_size_of_its_config(tmp_path, folders, singles, 
     shutil.copytree(folders["sd2", "epsilon"], tmp_path / "odd")
     path = tmp_path / "odd" / "unet" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"sample_size": 96}))
+    bare = tmp_path / "bare.safetensors"  # without the configs that this program stores in it
+    save_file(load_file(singles["sd2", "epsilon"]), bare)
     sizes = []
-    for source in (tmp_path / "odd", singles["sd2", "epsilon"]):
+    for source in (tmp_path / "odd", bare):
         run(source, tmp_path / "folder", prediction="epsilon", overwrite=True)
         sizes.append(json.loads((tmp_path / "folder/unet/config.json").read_text())["sample_size"])
     assert sizes == [96, 64]

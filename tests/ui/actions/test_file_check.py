@@ -76,15 +76,19 @@ def test_a_model_of_another_family_can_be_put_right_and_is_not_by_itself(window,
 
 
 @pytest.mark.parametrize(
-    ("path", "value"), [("model.prediction", "epsilon"), ("model.zero_terminal_snr", "off")]
+    ("path", "value", "fix"),
+    [
+        ("model.prediction", "epsilon", "v_prediction"),
+        ("model.zero_terminal_snr", "off", "auto"),
+    ],
 )
-def test_what_the_model_says_otherwise_can_be_left_to_it(window, tmp_path, path, value):
+def test_what_the_model_says_otherwise_can_be_left_to_it(window, tmp_path, path, value, fix):
     marked = write_model(tmp_path / "v.safetensors", {**PARTS, **MARKERS})
     window.draft.set("model.path", str(marked))
     window.draft.set(path, value)
     check_files(window)
-    assert window.draft.problem(path).fix == Fix(path, "auto")
-    window.draft.set(path, "auto")
+    assert window.draft.problem(path).fix == Fix(path, fix)
+    window.draft.set(path, fix)
     check_files(window)
     assert window.draft.problems == []
 
