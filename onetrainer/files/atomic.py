@@ -108,17 +108,24 @@ def temporary_path(path: Path) -> Path:
     return path.with_name(f".onetrainer-{name}-{writer}-{secrets.token_hex(4)}.part")
 
 
-def remove_leftovers(folder: Path) -> None:
+def remove_leftovers(folder: Path, *, is_locked: bool = False) -> None:
     """Remove temporary files and folders in a folder whose writer was killed.
 
     A folder that was about to be replaced gets its name back. What a living process writes, and all
     that has another name, stays. Errors are ignored: what cannot be removed is in nobody's way.
+
+    Args:
+        folder: Need not exist.
+        is_locked: The caller holds the lock that all writers of this folder hold, so none is alive,
+            whatever computer or process a name holds.
     """
     with suppress(OSError):
         for leftover in folder.glob(".onetrainer-*"):
             with suppress(OSError):
                 found = TEMPORARY.fullmatch(leftover.name)
-                if found is None or not _is_abandoned(leftover, *found.groups()[1:]):
+                if found is None:
+                    continue
+                if not is_locked and not _is_abandoned(leftover, *found.groups()[1:]):
                     continue
                 target = folder / found[1]
                 if leftover.suffix != _OLD_SUFFIX or is_taken(target):

@@ -16,12 +16,20 @@ _CHECKPOINT = re.compile(rf"step-\d{{6,}}({re.escape(PART_SUFFIX)})?")
 def clean(folder: RunFolder) -> None:
     """Remove what killed workers have left; call while holding the folder's lock.
 
+    Others write to the run's own folder too, such as reports, and to a folder that is a link; to
+    the rest only the worker does, which may have been killed on another computer a moment ago.
+
     Unfinished files, and checkpoints that were being written or deleted; what has another name
     stays. So does a checkpoint without its state file where no other is complete: the newest one is
     never deleted, so this one is damaged.
     """
-    for path in (folder.path, *_written_folders(folder)):
-        remove_leftovers(path)
+    remove_leftovers(folder.path)
+    written = (folder.output, folder.samples, folder.checkpoints, folder.validation)
+    for parent in (*written, folder.rewards, folder.start_files):
+        is_own = not parent.is_symlink()
+        nested = [path for path in parent.glob("*/") if not path.is_symlink()]
+        for path in (parent, *nested):
+            remove_leftovers(path, is_locked=is_own)
     complete = {path for _, path in folder.complete_checkpoints()}
     for path in folder.checkpoints.glob("step-*"):
         is_part = path.name.endswith(PART_SUFFIX)
@@ -36,10 +44,3 @@ def remove_checkpoint(path: Path) -> None:
     if path.exists():
         (path / STATE_FILE).unlink(missing_ok=True)
         shutil.rmtree(path)
-
-
-def _written_folders(folder: RunFolder) -> list[Path]:
-    """Return the folders that hold files of a run, and those in them for single steps or files."""
-    direct = [folder.output, folder.samples, folder.validation, folder.rewards, folder.start_files]
-    nested = [path for parent in direct for path in parent.glob("*/") if not path.is_symlink()]
-    return direct + nested

@@ -48,8 +48,30 @@ def test_unfinished_files_are_removed_wherever_a_run_writes(folder):
     assert "config.json" in paths(folder)
 
 
+def test_where_only_the_worker_writes_the_lock_tells_that_no_writer_is_alive(folder, tmp_path):
+    elsewhere = ".onetrainer-x-deadbeef-77-01234567.part"
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    folder.output.rmdir()
+    folder.output.symlink_to(shared)
+    for parent in (folder.path, *(folder.path / place for place in PLACES)):
+        parent = parent if parent == folder.path else parent.parent
+        parent.mkdir(parents=True, exist_ok=True)
+        (parent / elsewhere).touch()
+    (folder.checkpoints / elsewhere).touch()
+    temporary_path(folder.samples / "of-this-process").touch()
+    clean(folder)
+    assert {path.parent for path in folder.path.rglob(".onetrainer-*")} == {folder.path}
+    assert (shared / elsewhere).exists()
+    folder.output.unlink()
+    folder.output.mkdir()
+    (folder.output / elsewhere).touch()
+    clean(folder)
+    assert not list(folder.output.iterdir())
+
+
 def test_what_a_living_process_writes_and_files_of_other_names_stay(folder):
-    _leave_in(folder)
+    temporary_path(folder.path / "report.zip").touch()
     mine = ("output/x.part", "output/.onetrainer-mine.part", "checkpoints/step-000001.damaged")
     for name in (*mine, "checkpoints/step-000002 copy", "checkpoints/best"):
         (folder.path / name).mkdir()
