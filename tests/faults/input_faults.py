@@ -27,6 +27,8 @@ from tests.faults.result import Result
 
 MOST_SECONDS = 5
 """Of processor time, for one answer: a busy machine is no hang."""
+MOST_WAITING = 60
+"""Seconds by the clock, for one answer: what waits takes no processor time."""
 _HOSTILE: tuple[Any, ...] = (
     *(None, True, False, -1, 0, 1, 7, 2**31, 2**63, -(2**70), 10**400, 0.5, -0.0, 1e-320, 1e308),
     *("", " ", "0", "nan", "true", "\0", "\ud800", "é" * 300, "x" * 70_000, "‮abc", "{", "%s{0}"),
@@ -128,8 +130,13 @@ def _answer(command: Sequence[str], part: str, fault: str, text: bytes) -> Resul
         raise _TookTooLongError
 
     problems = []
-    before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
+    limits = (
+        (signal.ITIMER_PROF, signal.SIGPROF, MOST_SECONDS),
+        (signal.ITIMER_REAL, signal.SIGALRM, MOST_WAITING),
+    )
+    before = [signal.signal(number, stop) for _, number, _ in limits]
+    for timer, _, seconds in limits:
+        signal.setitimer(timer, seconds)
     try:
         code, printed = main_quietly(command)
         if code not in (EXIT_DONE, EXIT_USER):
@@ -139,12 +146,13 @@ def _answer(command: Sequence[str], part: str, fault: str, text: bytes) -> Resul
         if "Traceback" in printed:
             problems.append(f"a traceback: {printed[-300:]}")
     except _TookTooLongError:
-        problems.append(f"no answer after {MOST_SECONDS} s: {traceback.format_exc()[-600:]}")
+        problems.append(f"no answer in time: {traceback.format_exc()[-600:]}")
     except Exception:  # noqa: BLE001 - counted, and the next one is tried
         problems.append(traceback.format_exc()[-900:])
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+        for (timer, number, _), handler in zip(limits, before, strict=True):
+            signal.setitimer(timer, 0)
+            signal.signal(number, handler)
     shown = text[:1500].decode(errors="replace") if problems else ""
     return Result(part, command[0], fault, shown, tuple(problems))
 

@@ -1,7 +1,10 @@
 """A short part of the campaign, by a seed; all of it is `make faults`."""
 
+import threading
+
 import pytest
 
+from tests.faults import input_faults
 from tests.faults.input_faults import damaged_files, hostile_configs
 from tests.faults.run_faults import FaultyRuns
 
@@ -19,6 +22,13 @@ def test_a_run_survives_what_happens_to_it(tmp_path):
     assert faulty.operations > 50  # moments to plant a fault at
     require_sound(faulty.campaign(("kill", "cut", "full", "SIGTERM"), times=2, seed=SEED))
     require_sound(faulty.flips(times=3, seed=SEED))
+
+
+def test_an_answer_that_never_comes_is_a_problem(monkeypatch):
+    monkeypatch.setattr(input_faults, "MOST_WAITING", 0.05)
+    monkeypatch.setattr(input_faults, "main_quietly", lambda _: threading.Event().wait())
+    (problem,) = input_faults._answer(["check"], "configs", "", b"").problems
+    assert problem.startswith("no answer")
 
 
 def test_no_config_and_no_file_ends_in_a_traceback(tmp_path):
