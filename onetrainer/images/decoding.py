@@ -1,9 +1,12 @@
-"""Memory for decoding an image: huge ones one at a time, and none that takes more than is free."""
+"""Memory for decoding images: huge ones one at a time, and none that takes more than is free.
+
+Smaller ones are never refused, and wait while those that are being decoded leave too little.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
+from threading import Condition, Lock
 from typing import TYPE_CHECKING
 
 from onetrainer.images.image_file import DEEP_MODES, ImageError
@@ -20,6 +23,36 @@ _RESERVE = 256 << 20  # bytes that stay free for everything else
 _PLAIN, _CONVERTED, _TRANSPARENT, _OWN_BUFFERS = 8, 12, 16, 9
 _GROUP = Path("/sys/fs/cgroup")  # version 2, of a container
 _ONE_AT_A_TIME = Lock()
+_LONGEST_WAIT = 30.0  # seconds, for memory: what waits for each other goes on
+
+
+class _InFlight:
+    """The bytes of all images that are being decoded."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._changed = Condition()
+
+    @contextmanager
+    def add(self, needed: int, *, waits: bool) -> Iterator[None]:
+        """Count an image while the block runs. waits: Until there is memory for it, or no other."""
+        with self._changed:
+            if waits:
+                self._changed.wait_for(lambda: self._fits(needed), _LONGEST_WAIT)
+            self._bytes += needed
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._bytes -= needed
+                self._changed.notify_all()
+
+    def _fits(self, needed: int) -> bool:
+        # What the others have taken already is counted twice: half of the memory stays free.
+        return not self._bytes or self._bytes + needed <= free_memory() - _RESERVE
+
+
+_IN_FLIGHT = _InFlight()
 
 
 @contextmanager
@@ -35,7 +68,8 @@ def decoding(image: "Image", path: Path) -> Iterator[None]:
     """
     try:
         if (needed := decoding_bytes(image)) < HUGE:
-            yield
+            with _IN_FLIGHT.add(needed, waits=True):
+                yield
             return
         with _ONE_AT_A_TIME:
             if needed > (free := max(0, free_memory() - _RESERVE)):
@@ -45,7 +79,8 @@ def decoding(image: "Image", path: Path) -> Iterator[None]:
                     f"its {width} × {height} pixels need {_gb(needed)} of memory to decode, and"
                     f" {_gb(free)} is free; save it smaller, or close other programs",
                 ) from MemoryError()
-            yield
+            with _IN_FLIGHT.add(needed, waits=False):
+                yield
     except MemoryError as error:
         raise ImageError(path, "there is not enough memory to read it") from error
 

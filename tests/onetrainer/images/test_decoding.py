@@ -18,6 +18,7 @@ from onetrainer.images.features import image_features
 from onetrainer.images.image_file import ImageError
 from onetrainer.images.image_index import ImageIndex
 from tests.each import each
+from tests.runs import DEADLINE
 
 FREE = 1 << 20
 
@@ -75,6 +76,31 @@ def test_huge_images_are_decoded_one_at_a_time_and_others_meanwhile(tmp_path, li
 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(decode, range(3)))
+
+
+def test_an_image_waits_while_those_being_decoded_leave_too_little_memory(tmp_path, monkeypatch):
+    asked, entered = threading.Event(), threading.Event()
+    large, larger = (Image.new("RGB", (side, side)) for side in (300, 500))
+
+    def free():
+        asked.set()
+        return FREE + module._RESERVE
+
+    def decode():
+        with decoding(large, tmp_path):
+            entered.set()
+
+    monkeypatch.setattr(module, "free_memory", free)
+    assert decoding_bytes(larger) > FREE
+    with ThreadPoolExecutor(1) as pool:
+        with decoding(larger, tmp_path):  # alone, so not refused
+            second = pool.submit(decode)
+            assert asked.wait(DEADLINE)
+            assert not entered.is_set()
+        second.result(DEADLINE)
+    monkeypatch.setattr(module, "_LONGEST_WAIT", 0.01)
+    with decoding(large, tmp_path), decoding(large, tmp_path):
+        pass  # what would wait for itself
 
 
 def test_running_out_of_memory_is_an_error_of_the_image(tmp_path):
