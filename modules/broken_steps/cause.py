@@ -5,14 +5,14 @@ gradients, in the order of the computation.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from torch import Tensor, nn
 
 from modules.interfaces import Batch, Microbatch
-from modules.memory.to_device import read_flags
+from modules.memory.not_finite import first_broken
 from onetrainer.config.run.hardware import Precision
 from onetrainer.errors import UserError
 from onetrainer.run.events import BrokenStep, Cause
@@ -85,7 +85,7 @@ class Investigator:
         lower = "Lower the learning rate (optimizer.lr)"
         finer = _FINER[self.precision]
         other = f", or train in {finer} (hardware.precision)" if finer else ""
-        broken_weights = _first_broken(self.trained.items())
+        broken_weights = first_broken(self.trained.items())
         # Training does not change weights in a broken step: in the first one they are the model's.
         if found := self._base_problem or (broken_weights if facts.number == 1 else ""):
             again = f"Download {self.model} again, or choose another model (model.path)."
@@ -113,7 +113,7 @@ class Investigator:
 
     @cached_property
     def _base_problem(self) -> str:
-        return _first_broken(self._base_weights())
+        return first_broken(self._base_weights())
 
     def _base_weights(self) -> Iterator[tuple[str, Tensor]]:
         trained = set(self.trained.values())
@@ -144,21 +144,6 @@ class Investigator:
                 " (hardware.precision)."
             )
         return "Leave the image out, or choose another VAE."
-
-
-def _first_broken(weights: Iterable[tuple[str, Tensor]]) -> str:
-    """Return the first weight that is not finite, with what it holds; "" if all are."""
-    named = [
-        (name, weight.detach())
-        for name, weight in weights
-        if weight.is_floating_point() and not weight.is_meta
-    ]
-    # float: torch has no isfinite for fp8.
-    finite = read_flags([weight.float().isfinite().all() for _, weight in named]) if named else []
-    for (name, weight), is_finite in zip(named, finite, strict=True):
-        if not is_finite:
-            return f"{'NaN' if bool(weight.float().isnan().any()) else 'infinity'} in {name}"
-    return ""
 
 
 def _broken_rows(values: Tensor) -> list[int]:

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from modules.data.encoded_items import EncodedImages, EncodedTexts, TransformTab
 from modules.data.shards import DamagedEntry, Store, entry_key
 from modules.data.vae_batches import VaeBatches
 from modules.interfaces import Family, LatentMoments
+from modules.memory.not_finite import first_broken
 from onetrainer.config.data.data import Conditioning
 from onetrainer.dataset.batch_plan import all_buckets
 from onetrainer.dataset.buckets import Bucket
@@ -94,13 +95,12 @@ def encode_images(
 ) -> EncodedImages:
     """Encode what the cache folder does not contain; afterwards the VAE is not needed.
 
-    Threads decode the next images while the VAE encodes, and another thread writes each entry
-    atomically; their number affects nothing but time. Images that cannot be decoded, or whose masks
-    or conditioning images cannot, are skipped.
+    Threads decode meanwhile, and another writes each entry atomically; their number affects only
+    time. Images that cannot be decoded, or whose masks or conditioning images cannot, are skipped.
 
     transforms: of the images; those of validation images are plain. file_digests: remembers
     digests of files. progress: called with (done, total) after each image. Raises CachingStopped if
-    should_stop returns True, and UserError if no image of a role is usable, or the disk is full.
+    asked to, and UserError if no image of a role is usable, the VAE holds NaN, or the disk is full.
     """
     reporter = _Progress(progress, should_stop)
     encode = torch.no_grad()(lambda pixels: family.encode_images(pixels))
@@ -113,6 +113,7 @@ def encode_images(
         threads=options.threads,
         caches=options.caches_latents,
         check_stop=reporter.check_stop,
+        require_sound=cache(partial(_require_sound, family.vae)),
         advance=reporter.advance,
     )
     needs_input = any(concept.conditioning != "blank" for concept in transforms.concepts)
@@ -269,6 +270,18 @@ def _precision(module: nn.Module) -> str:
     # For the same weights: a GPU may round the inputs of float32 products to ten bits.
     is_tf32 = first.is_cuda and first.dtype == torch.float32 and torch.backends.cudnn.allow_tf32
     return f"{first.dtype},tf32" if is_tf32 else str(first.dtype)
+
+
+def _require_sound(vae: nn.Module) -> None:
+    """Raise UserError if a weight of the VAE is not a number."""
+    if found := first_broken(vae.named_parameters()):
+        raise UserError(
+            f"the VAE holds {found}",
+            "Expected numbers; without them no image can be encoded",
+            "Download the VAE's file (model.vae, or model.path where that is empty) again, or"
+            " choose another VAE (model.vae).",
+            failure="model file",
+        )
 
 
 def _require_some(transforms: TransformTable, failed: dict[int, Skipped]) -> None:

@@ -40,8 +40,9 @@ class EncodingJob:
     """What the encoding of all entry types of some images has in common.
 
     encoder: identifies the VAE. threads: that decode. caches: whether entries are stored; otherwise
-    images are only checked. check_stop: raises CachingStopped on request. advance: called whenever
-    a row is done. failed: the unusable images, by index.
+    images are only checked. check_stop: raises CachingStopped on request. require_sound: called
+    for a result that is not a number; raises UserError if the VAE's weights are not. advance:
+    called whenever a row is done. failed: the unusable images, by index.
     """
 
     transforms: TransformTable
@@ -52,6 +53,7 @@ class EncodingJob:
     threads: int
     caches: bool
     check_stop: Callable[[], None]
+    require_sound: Callable[[], None]
     advance: Callable[[], None]
     failed: dict[int, Skipped] = field(default_factory=dict)
 
@@ -300,6 +302,7 @@ class MissingEntries:
 
     def _record_failures(self, results: Iterator[Failures]) -> None:
         for row, reason in (failure for failures in results for failure in failures):
+            self._job.require_sound()
             self._job.fail(row, reason)
             self._lost[self.keys[row]] = reason
 

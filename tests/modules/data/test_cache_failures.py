@@ -77,6 +77,15 @@ def test_one_encoding_that_is_not_a_number_leaves_the_others(bench, threads):
     assert images.usable == (0, 1, 2, 3)
 
 
+def test_a_vae_whose_weights_are_not_numbers_is_blamed_rather_than_the_images(bench, family):
+    with torch.no_grad():
+        family.vae.encoder.conv_in.weight.view(-1)[3] = float("nan")
+    bench.family.inner = family
+    with pytest.raises(UserError, match=r"holds NaN in encoder\.conv_in\.weight") as caught:
+        bench.encode(with_text=False)
+    assert caught.value.failure == "model file"
+
+
 @pytest.fixture
 def emptied(bench, monkeypatch):
     """Another program empties the cache when all images are encoded, before they are read."""
