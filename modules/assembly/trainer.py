@@ -138,6 +138,8 @@ def assemble(
     tasks = _tasks(parts, source, rewards)
     retries = Retries.read(run.folder.retries)
     for entry in retries.entries:
+        if entry.event is not None and entry.event not in run.past_events:
+            run.events.write(entry.event)
         run.warn(str(entry))
 
     def multiplier(step: int) -> float:
@@ -208,14 +210,14 @@ def _broken_steps(parts: _Parts, source: LossSource, retries: Retries) -> Broken
         batches=microbatches,
         timesteps=timesteps,
     )
-    past = {event.step for event in run.past_events if isinstance(event, BrokenStep)}
+    broken = [event for event in run.past_events if isinstance(event, BrokenStep)]
     return BrokenSteps(
         config.training.broken_steps,
         investigator,
         folder=run.folder,
         retries=retries,
         events=run.events,
-        past=past,
+        past={event.step for event in broken if not event.went_back},
     )
 
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Container
+from dataclasses import replace
 
 from modules.broken_steps.cause import Investigator, StepFacts
 from modules.broken_steps.retries import Retries, Retry
@@ -77,15 +78,16 @@ class BrokenSteps:
             if len(retries.entries) >= section.max_returns:
                 times = "once" if section.max_returns == 1 else f"{section.max_returns} times"
                 raise _ended(problem, f"the run has gone back {times}, and a step is broken again")
-            self._go_back(event.step)
+            self._go_back(event)
         if in_a_row >= section.max_in_a_row:
             steps = f"{in_a_row} steps in a row are" if in_a_row > 1 else "a step is"
             raise _ended(problem, f"{steps} broken")
 
-    def _go_back(self, step: int) -> None:
+    def _go_back(self, event: BrokenStep) -> None:
         checkpoints = self._folder.complete_checkpoints()
         since = checkpoints[-1][0] if checkpoints else 0
-        retry = Retry(step, since, self._section.lr_factor)
+        kept = replace(event, went_back=True)
+        retry = Retry(event.step, since, self._section.lr_factor, kept)
         self._retries.with_entry(retry, self._folder.retries)
         raise WentBack
 

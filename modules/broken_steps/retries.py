@@ -1,13 +1,15 @@
 """How often a run went back to a checkpoint because of a broken step, and what that changes."""
 
-import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from modules import seeds
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
+from onetrainer.run.events import BrokenStep
 from onetrainer.run.run_folder import cannot_write
 
 
@@ -19,21 +21,22 @@ class Retry:
         broken: Number of the broken step, from 1.
         since: Steps of the checkpoint that the run went back to; 0 for its start.
         lr_factor: What the learning rate is multiplied by from there on.
+        event: The broken step's, which going back removes from the events; None in older records.
     """
 
     broken: int
     since: int
     lr_factor: float
-
-    def __post_init__(self) -> None:
-        if not (type(self.broken) is type(self.since) is int and type(self.lr_factor) is float):
-            raise TypeError("steps are whole numbers, and the factor is a number")
+    event: BrokenStep | None = None
 
     def __str__(self) -> str:
         return (
             f"step {self.broken} was broken, so the run went back to step {self.since}; the"
             f" learning rate is multiplied by {self.lr_factor:g} from there on"
         )
+
+
+_RECORD = TypeAdapter(tuple[Retry, ...])
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,8 @@ class Retries:
         if not path.is_file():
             return Retries()
         try:
-            return Retries(tuple(Retry(**entry) for entry in json.loads(path.read_bytes())))
-        except (ValueError, TypeError) as error:
+            return Retries(_RECORD.validate_json(path.read_bytes(), strict=True))
+        except ValueError as error:
             raise UserError(
                 f"{path}: cannot be read as the record of a run's returns",
                 "Expected a file of this version of the program",
@@ -64,7 +67,7 @@ class Retries:
         """Add a return, and write the record. Raises UserError if it cannot be written."""
         added = Retries((*self.entries, entry))
         try:
-            write_atomic(path, json.dumps([asdict(each) for each in added.entries]).encode())
+            write_atomic(path, _RECORD.dump_json(added.entries))
         except OSError as error:
             raise cannot_write(path, error) from error
         return added

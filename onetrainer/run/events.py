@@ -62,7 +62,8 @@ class BrokenStep:
     images, prompts: What its images are made from, in order: their paths, or prompts. timesteps: In
     the same order; empty if unknown. losses: The same; None where it is not finite. gradient_norm:
     None if it is not finite. cause: Where the first number that is not finite was found. message:
-    The cause as text, with what to do.
+    The cause as text, with what to do. went_back: The run went back to a checkpoint because of it,
+    which removed the step's events; this one was written again.
     """
 
     step: int
@@ -73,6 +74,7 @@ class BrokenStep:
     cause: Cause
     message: str
     prompts: list[str] = field(default_factory=list)
+    went_back: bool = False
 
 
 @dataclass(frozen=True)

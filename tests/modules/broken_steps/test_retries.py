@@ -4,12 +4,14 @@ import pytest
 
 from modules.broken_steps.retries import Retries, Retry
 from onetrainer.errors import UserError
+from onetrainer.run.events import BrokenStep
 from tests.each import each
 
 
 def test_rates_are_lower_from_each_checkpoint_on_and_seeds_differ_with_each_return(tmp_path):
     path, kept = tmp_path / "retries.json", Retries()
-    for entry in (Retry(8, 5, 0.5), Retry(12, 10, 0.1)):
+    event = BrokenStep(12, ["a.png"], [7], [None, 0.1], None, "loss", "broken", went_back=True)
+    for entry in (Retry(8, 5, 0.5), Retry(12, 10, 0.1, event)):
         kept = kept.with_entry(entry, path)
     assert Retries.read(path) == kept
     assert [kept.lr_factor(step) for step in (4, 5, 9, 10)] == [1, 0.5, 0.5, 0.05]
