@@ -218,6 +218,7 @@ def _broken_steps(parts: _Parts, source: LossSource, retries: Retries) -> Broken
         retries=retries,
         events=run.events,
         past={event.step for event in broken if not event.went_back},
+        first_step=run.first_step,
     )
 
 

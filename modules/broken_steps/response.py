@@ -23,6 +23,15 @@ class Diverged(EndsRun):
     failure = "diverged"
 
 
+class NothingTrained(Diverged):
+    """The model's file ends the run before any step of this start has trained.
+
+    Nothing is to be saved: with a repaired file the run goes on from where it started.
+    """
+
+    failure = "model file"
+
+
 class WentBack(Exception):
     """The run is to start again from its newest checkpoint; the retry is on record."""
 
@@ -43,14 +52,19 @@ class BrokenSteps:
         retries: Retries,
         events: EventWriter,
         past: Container[int],
+        first_step: int,
     ) -> None:
-        """Set up the decisions of a run. past: Broken steps before this start of the run."""
+        """Set up the decisions of a run.
+
+        past: Broken steps before this start of the run. first_step: Steps made before it.
+        """
         self._section = section
         self._investigator = investigator
         self._folder = folder
         self._retries = retries
         self._events = events
         self._past = past
+        self._first_step = first_step
         self._broken: set[int] = set()
 
     def report(self, facts: StepFacts) -> None:
@@ -70,8 +84,10 @@ class BrokenSteps:
         section, retries = self._section, self._retries
         in_a_row = self._in_a_row(event.step)
         if event.cause in ("model", "weights") or section.action == "stop":
+            is_first = event.step == self._first_step + 1
+            kind = NothingTrained if event.cause == "model" and is_first else Diverged
             failure = "model file" if event.cause == "model" else ""
-            raise Diverged(problem.what, problem.expected, problem.remedy, failure=failure)
+            raise kind(problem.what, problem.expected, problem.remedy, failure=failure)
         goes_back = section.action == "go-back" and event.cause in _OWN_CAUSES
         # A step that is broken with other noise and a lower rate, too, is skipped.
         if goes_back and not retries.has_repeated(event.step):

@@ -27,7 +27,7 @@ from modules.assembly.rewards import load_rewards
 from modules.assembly.run_context import Run
 from modules.assembly.start_files import with_start_files_copied
 from modules.assembly.trainer import Assembled, assemble
-from modules.broken_steps.response import WentBack
+from modules.broken_steps.response import NothingTrained, WentBack
 from modules.data.cache import CachingStopped
 from modules.data.encoded_items import EntryLost
 from modules.forecast.forecast import Planner, target_of
@@ -274,7 +274,10 @@ def _ensure_checkpoint(run: Run, assembled: Assembled) -> None:
 
 def _save_last_step(run: Run, assembled: Assembled, error: Exception) -> None:
     """Save a checkpoint of the last step before an error ends the run, if that is possible."""
-    if isinstance(error, StateLost | WentBack) or not assembled.trainer.state.is_whole:
+    if (
+        isinstance(error, StateLost | WentBack | NothingTrained)
+        or not assembled.trainer.state.is_whole
+    ):
         return
     try:
         assembled.trainer.report.flush()
