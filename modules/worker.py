@@ -23,7 +23,7 @@ from time import strftime, time
 from typing import Any, TextIO
 
 from modules.training.inbox import Inbox
-from modules.training.signals import pause_at_signals
+from modules.training.signals import pausing_at_signals
 from onetrainer.config.base.section import Section
 from onetrainer.errors import EXIT_DONE, EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, UserError
 from onetrainer.model_files.hub import is_hub_name
@@ -57,10 +57,10 @@ def _run(path: Path) -> int:
         try:
             folder = open_run(path)
             leave = partial(os._exit, EXIT_STOPPED)
-            with closing(Inbox(folder.commands, leave=leave)) as inbox:
-                pause_at_signals(inbox)
-                with folder.locked():
-                    return _train(folder, inbox)
+            report = partial(_report_early_end, folder)
+            inbox = Inbox(folder.commands, leave=leave, report=report)
+            with closing(inbox), pausing_at_signals(inbox), folder.locked():
+                return _train(folder, inbox)
         except UserError as error:
             return _print_and_return(str(error), EXIT_USER)
 
@@ -83,7 +83,7 @@ def _train(folder: RunFolder, inbox: Inbox) -> int:
     try:
         names, is_offline = _model_names(_parse_object(_read(folder.config)))
         _set_environment(names, is_offline=is_offline)
-        with inbox.while_loading(partial(_report_early_end, folder)), _importing():
+        with inbox.while_loading(), _importing():
             from modules.jobs.train import train
 
         return train(folder, inbox)
@@ -102,7 +102,7 @@ def _train(folder: RunFolder, inbox: Inbox) -> int:
 
 
 def _report_early_end(folder: RunFolder, reason: Leaving) -> None:
-    """Report the end of a run whose engine was not loaded; what it was before stays."""
+    """Report the end of a run that has written nothing yet; what it was before stays."""
     step = folder.newest_step()
     total = _section(_parse_object(_read(folder.config)), "training").get("steps", step)
     # Its events are in a new file, by which readers know a new worker.

@@ -1,8 +1,9 @@
 """Commands to this worker, read from the run folder by a thread and obeyed between steps."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from onetrainer.run.commands import LEAVING, CommandName, Leaving, decode_command
@@ -17,17 +18,28 @@ class Inbox:
     step on the CPU.
     """
 
-    def __init__(self, path: Path, *, leave: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        leave: Callable[[], None] | None = None,
+        report: Callable[[Leaving], None] | None = None,
+    ) -> None:
         """Follow the file of commands.
 
-        leave: Ends the process; None if `while_loading` may not do that.
+        Args:
+            path: The file.
+            leave: Ends the process; None if `while_loading` may not do that.
+            report: Writes the last event of a run that has written none yet.
         """
         self._path = path
         self._leave = leave
+        self._report_early = report
         self._report: Callable[[Leaving], None] | None = None
         self._received: set[CommandName] = set()
-        # Reentrant: a signal may interrupt the main thread where it holds the lock.
+        # Reentrant: the thread holds it while it receives signals.
         self._lock = threading.RLock()
+        self._listen: Callable[[], None] | None = None
         self._done = threading.Event()
         # From the start of the file: the process that starts a worker empties it, and commands
         # sent while torch is loading count too.
@@ -51,7 +63,7 @@ class Inbox:
             return name in self._received
 
     def put(self, name: CommandName) -> None:
-        """Receive a command from this process itself, also from a signal's handler."""
+        """Receive a command from this process itself."""
         with self._lock:
             self._received.add(name)
 
@@ -62,17 +74,22 @@ class Inbox:
             self._received.discard(name)
             return was_received
 
+    def listen(self, receive: Callable[[], None] | None) -> None:
+        """Call `receive` in the thread, each time it looks for commands; None for no longer."""
+        with self._lock:
+            self._listen = receive
+
     @contextmanager
-    def while_loading(self, report: Callable[[Leaving], None]) -> Iterator[None]:
+    def while_loading(self, report: Callable[[Leaving], None] | None = None) -> Iterator[None]:
         """End the process at once if the run is to end: libraries load and download for minutes.
 
         Only for phases that write nothing a later start could stumble over.
 
         Args:
-            report: Writes the last event.
+            report: Writes the last event; None if the run has written none yet.
         """
         with self._lock:
-            self._report = report
+            self._report = report or self._report_early
         try:
             yield
         finally:
@@ -87,8 +104,10 @@ class Inbox:
 
     def _follow(self) -> None:
         while not self._done.wait(POLL_SECONDS):
-            commands = self._read() if self._path.exists() else []
+            commands = self._read()
             with self._lock:
+                if self._listen is not None:
+                    self._listen()
                 self._received |= {command for command in commands if command}
                 reason = self.leaving
                 if reason is None or self._report is None or self._leave is None:
@@ -100,7 +119,12 @@ class Inbox:
 
     def _read(self) -> list[CommandName | None]:
         """Return the commands of the complete lines that were added since the last call."""
-        with self._path.open("rb") as handle:
+        chunk = b""
+        # Without the file or its disk for a while, signals are still obeyed.
+        with suppress(OSError), self._path.open("rb") as handle:
+            if handle.seek(0, os.SEEK_END) < self._offset:
+                # Another worker was to be started, and emptied it.
+                self._offset, self._rest = 0, b""
             handle.seek(self._offset)
             chunk = handle.read()
         self._offset += len(chunk)

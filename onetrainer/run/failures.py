@@ -245,6 +245,8 @@ def failed(error: Exception, *, otherwise: str = "") -> Failed:
 def exit_failure(code: int | None) -> tuple[str, str]:
     """Return kind and description of the exit of a worker that reported no ending."""
     name, text = "silent", ""
+    if code is not None and code - 128 in signal.valid_signals():
+        code = 128 - code  # as the worker and shells write it
     if code is not None and (code in (EXIT_DONE, EXIT_STOPPED, EXIT_USER) or code > 0):
         text = f" with exit code {code} and"
     elif code is not None:
