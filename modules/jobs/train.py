@@ -102,7 +102,8 @@ def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
     digest = hashlib.sha256(config.model_dump_json().encode()).hexdigest()
     use_hardware(config.hardware)
     clean(folder)
-    restore_point = find_restore_point(folder)
+    # Reading gigabytes takes minutes on a hard disk.
+    restore_point = find_restore_point(folder, verifying=inbox.while_loading)
     last = restore_point.record
     if last is not None and last.step > config.training.steps:
         raise UserError(

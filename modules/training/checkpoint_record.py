@@ -1,6 +1,7 @@
 """What a checkpoint records besides tensors, and which checkpoint a run continues from."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,21 +61,29 @@ class RestorePoint:
     warnings: tuple[str, ...] = ()
 
 
-def find_restore_point(folder: RunFolder) -> RestorePoint:
+def find_restore_point(
+    folder: RunFolder, *, verifying: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> RestorePoint:
     """Find the newest sound checkpoint of a run, and set aside damaged newer ones.
+
+    verifying: Makes the context in which checkpoints are read and nothing is written.
 
     Raises:
         UserError: If all are damaged, or one was written by another version of this program.
     """
     damage: dict[Path, str] = {}
-    for step, path in reversed(folder.complete_checkpoints()):
-        try:
-            verify(path, step)
-        except DamagedCheckpoint as error:
-            damage[path] = str(error)
-        else:
-            record = read_record(folder, step)
-            return RestorePoint(record, tuple(_set_aside(damage, step)))
+    sound = None
+    with verifying():
+        for step, path in reversed(folder.complete_checkpoints()):
+            try:
+                verify(path, step)
+            except DamagedCheckpoint as error:
+                damage[path] = str(error)
+            else:
+                sound = step
+                break
+    if sound is not None:
+        return RestorePoint(read_record(folder, sound), tuple(_set_aside(damage, sound)))
     damage |= unusable_checkpoints(folder.checkpoints)
     if not damage:
         return RestorePoint(None)

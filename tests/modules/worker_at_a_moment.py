@@ -8,7 +8,8 @@ many steps, all of which are reported by then:
 - "pause 1", "stop 1", "discard 1": asked for, and heard of, in the middle of the second step;
 - "log-out 1": what systemd sends at log-out, in the middle of the second step;
 - "load 0": loading the model takes longer than anybody waits;
-- "import 0": and so does loading the engine.
+- "import 0": and so does loading the engine;
+- "verify 0": or reading a checkpoint.
 """
 
 import os
@@ -19,7 +20,7 @@ from threading import Event
 
 from modules import worker
 from modules.jobs import base_model
-from modules.training import checkpoints
+from modules.training import checkpoint_record, checkpoints
 from modules.training.engine import Engine
 from modules.training.inbox import Inbox
 from modules.training.reporter import Reporter
@@ -99,6 +100,8 @@ def main(folder: Path, what: str, steps: int) -> int:
             when_saving(steps, die)
         case "load":
             base_model.load_family = load
+        case "verify":
+            checkpoint_record.verify = load
         case "import":
             worker._importing = importing
         case "log-out":

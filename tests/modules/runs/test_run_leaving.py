@@ -58,6 +58,7 @@ def test_a_worker_pauses_at_log_out_after_its_step_and_leaves_at_once_while_it_l
     assert not list(folder.output.iterdir())
     for moment, leave, reason in (
         ("load 0", stop, "stop"), ("import 0", stop, "stop"), ("load 0", terminate, "pause"),
+        ("verify 0", stop, "stop"), ("verify 0", terminate, "pause"),
     ):  # fmt: skip
         assert loading(folder, moment, at_a_moment, leave) == 3
         run = client.attach(folder)
