@@ -14,7 +14,7 @@ from pathlib import Path
 
 from onetrainer import ROOT
 
-NEVER_COPIED = shutil.ignore_patterns(".git", ".venv", "runs", "__pycache__", ".*_cache")
+NEVER_COPIED = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache")
 
 
 @dataclass(frozen=True)
