@@ -1,14 +1,25 @@
 """Imports of a user's function: the files that were trusted, installed packages, nothing else."""
 
 import sys
+import sysconfig
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import (
+    BuiltinImporter,
+    FrozenImporter,
+    ModuleSpec,
+    PathFinder,
+    SourceFileLoader,
+)
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
 
 from onetrainer.trust.function_file import UserFunction
+
+_STDLIB = Path(sysconfig.get_path("stdlib"))
+_STDLIB_FOLDERS = (_STDLIB, _STDLIB / "lib-dynload", Path(sys.base_exec_prefix, "DLLs"))
+"""Folders of Python's own modules; those that are compiled have their own on each system."""
 
 
 class TrustedImports:
@@ -53,8 +64,9 @@ class TrustedImports:
             return folder
         top = name.partition(".")[0]
         if top in sys.stdlib_module_names:
-            return None
-        if top not in self._tops:
+            if (own := _stdlib_spec(name)) is not None:
+                return own
+        elif top not in self._tops:
             if path is not None:
                 return None  # in an installed package
             if (installed := PathFinder.find_spec(name, self._search)) is not None:
@@ -85,6 +97,15 @@ class TrustedImports:
         """Remove modules of local names from the loaded ones, and return them."""
         names = [name for name in sys.modules if name.partition(".")[0] in self._tops]
         return {name: sys.modules.pop(name) for name in names}
+
+
+def _stdlib_spec(name: str) -> ModuleSpec | None:
+    """Return the spec of one of Python's own modules, whatever the search path holds."""
+    own = BuiltinImporter.find_spec(name) or FrozenImporter.find_spec(name)
+    if own is not None:
+        return own
+    above = name.split(".")[:-1]
+    return PathFinder.find_spec(name, [str(folder.joinpath(*above)) for folder in _STDLIB_FOLDERS])
 
 
 class _BytesLoader(SourceFileLoader):

@@ -86,8 +86,8 @@ def _imported_names(name: str, source: bytes, is_package: bool) -> Iterator[str]
 def _files_of(root: Path, dotted: str) -> Iterator[tuple[str, Path]]:
     """Yield what importing a name runs below a folder: its packages, then its own file."""
     top, *_ = parts = dotted.split(".")
-    # As in a script, what lies beside it hides what is installed. Python's own modules are loaded
-    # before, and a folder without an `__init__` hides nothing.
+    # As in a script, what lies beside it hides what is installed. Python's own modules it never
+    # hides, and a folder without an `__init__` hides nothing.
     if top in sys.stdlib_module_names:
         return
     is_plain = not (root / top / _INIT).is_file() and not (root / f"{top}.py").is_file()

@@ -2,11 +2,13 @@
 
 import py_compile
 import sys
+from importlib.machinery import PathFinder
 
 import pytest
 import torch
 
 from modules.rewards.load import make_rewards
+from modules.rewards.trusted_imports import _stdlib_spec
 from onetrainer.config.rewards.reward import Reward as Section
 from onetrainer.errors import UserError
 from onetrainer.trust.function_file import find_function
@@ -158,6 +160,27 @@ def test_local_files_that_were_not_shown_are_refused_however_they_are_imported(m
     own = make(f"import importlib\nNAME = 'nowhere_at_all'\n{score}")
     with pytest.raises(UserError, match="ModuleNotFoundError: No module named 'nowhere_at_all'"):
         own.score(images(), PROMPTS)
+
+
+def test_a_local_file_never_stands_in_for_one_of_pythons_own_modules(make, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("wave", "winreg" if sys.platform != "win32" else "readline"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('it was run')\n")
+    before = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n"
+    score = "def score(p, q): return [len(wave.WAVE_FORMAT_PCM.to_bytes())] * 2\n"
+    assert make(f"{before}import wave\n{score}").score(images(), PROMPTS).tolist() == [1, 1]
+    with pytest.raises(UserError, match=r"own\.py, line 3: ImportError: .*was not shown"):
+        make(f"{before}import {name}\n{score}")
+
+
+def test_pythons_own_modules_are_found_where_python_finds_them():
+    names = [*sorted(sys.stdlib_module_names), "xml.dom.minidom", "json.tool"]
+    for name in names:
+        if (usual := PathFinder.find_spec(name.partition(".")[0])) is not None:
+            found = _stdlib_spec(name)
+            assert found is not None, (name, usual.origin)
+            assert "." in name or found.origin in (usual.origin, "built-in", "frozen")
 
 
 def test_two_functions_have_their_own_modules_of_one_name_also_when_scoring(tmp_path):
