@@ -5,16 +5,24 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.locks import locked
 from onetrainer.json_file import Document
 from onetrainer.run.user_folder import user_folder
 from ui.model.draft import Draft
 from ui.model.preset_origin import PresetOrigin
 from ui.theme.palette import Mode
 
+_LOCK_WAIT = 1.0  # seconds; another window writes for milliseconds
+_DRAFT = ("preset", "draft", "base")
+"""Keys that belong together."""
+
 
 @dataclass
 class WindowState:
-    """Geometry, appearance, draft and last run of the window."""
+    """Geometry, appearance, draft and last run of the window.
+
+    stored: What of it was in the file when this window read or wrote it.
+    """
 
     geometry: str = ""
     mode: Mode = "dark"
@@ -24,6 +32,7 @@ class WindowState:
     preset: dict[str, str] = field(default_factory=dict)
     draft: Document = field(default_factory=dict)
     base: Document = field(default_factory=dict)
+    stored: Document = field(default_factory=dict, compare=False, repr=False)
 
     def store_draft(self, draft: Draft) -> None:
         """Copy the draft into the state."""
@@ -56,30 +65,45 @@ def state_file() -> Path:
 
 def read_state() -> WindowState:
     """Read the state of the last window; a new one if it is missing or invalid."""
-    try:
-        body = json.loads(state_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return WindowState()
-    fresh = asdict(WindowState())
-    if not isinstance(body, dict):
-        return WindowState()
-    # Values of another type, from a foreign file, are ignored.
-    known = {
-        key: value
-        for key, value in body.items()
-        if key in fresh and isinstance(value, type(fresh[key]))
-    }
-    state = WindowState(**known)
+    state = WindowState(**_read_file())
     state.mode = "light" if state.mode == "light" else "dark"
+    state.stored = _document(state)
     return state
 
 
 def write_state(state: WindowState) -> None:
-    """Write the state atomically.
+    """Write what has changed in this window atomically; the rest stays as other windows wrote it.
 
     Raises:
         OSError: If it cannot be written.
     """
-    path = state_file()
+    path, own = state_file(), _document(state)
+    changed = {key for key, value in own.items() if state.stored.get(key) != value}
+    if changed.intersection(_DRAFT):
+        changed.update(_DRAFT)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, json.dumps(asdict(state), ensure_ascii=False).encode())
+    with locked(path.with_name(f"{path.name}.lock"), wait=_LOCK_WAIT):
+        merged = own | _read_file() | {key: own[key] for key in changed}
+        write_atomic(path, json.dumps(merged, ensure_ascii=False).encode())
+    state.stored = own
+
+
+def _read_file() -> Document:
+    """Read what is valid in the file. Values of another type, from a foreign file, are ignored."""
+    try:
+        body = json.loads(state_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    fresh = _document(WindowState())
+    return {
+        key: value
+        for key, value in (body.items() if isinstance(body, dict) else ())
+        if key in fresh and isinstance(value, type(fresh[key]))
+    }
+
+
+def _document(state: WindowState) -> Document:
+    """Return a state's values as the file holds them."""
+    values = {key: value for key, value in asdict(state).items() if key != "stored"}
+    document: Document = json.loads(json.dumps(values))
+    return document

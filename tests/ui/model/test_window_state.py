@@ -39,3 +39,19 @@ def test_a_draft_of_an_older_version_takes_the_new_defaults(home):
     assert draft.value("training.steps") == 5
     assert draft.value("training.batch_size") == 1
     assert draft.value("gone") is None
+
+
+def test_two_windows_keep_what_the_other_one_changed(home):
+    write_state(WindowState(page="data", run_folder="/runs/a-001"))
+    first, second = read_state(), read_state()
+    first.mode, first.draft, first.base = "light", {"a": 1}, {"a": 0}
+    second.page = "run"
+    second.advanced.append("data")
+    for state in (first, second, first):
+        write_state(state)
+    both = read_state()
+    assert (both.mode, both.page, both.advanced) == ("light", "run", ["data"])
+    assert (both.draft, both.base, both.run_folder) == ({"a": 1}, {"a": 0}, "/runs/a-001")
+    second.draft = {"b": 2}  # its base is its own, not that of the first window
+    write_state(second)
+    assert (read_state().draft, read_state().base) == ({"b": 2}, {})
