@@ -23,7 +23,7 @@ _SUFFIX = re.compile(
 _NAME_ENDS = "\\/\"'“”:<>|(\n"
 _LONGEST_NAME = 255
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*(?:"(\s*:)?|$)')
-_OURS = re.compile(r"\s*(?:step-)?\d+(?:-\d+)*(?:-\w+)?\s*")
+_OURS = re.compile(r"\s*(?:step-)?\d+(?:-\d+)*(?:-\w+)?(?:\.thumb)?\s*")
 
 
 class PrivateText:

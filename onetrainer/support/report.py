@@ -67,6 +67,7 @@ def write_report(
             "Expected config.json, events.jsonl or worker.log there",
             "Check the path; runs are in runs/.",
         )
+    files = _files(folder.path)  # before the report is one of them
     try:
         target = _reserve(folder, out)
     except OSError as error:
@@ -77,7 +78,7 @@ def write_report(
             atomic_file(target) as file,
             zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
         ):
-            for name, about, content in _parts(folder, findings, with_samples=with_samples):
+            for name, about, content in _parts(folder, files, findings, with_samples=with_samples):
                 archive.writestr(name, content)
                 contents.append(f"{name}: {about}, {len(content):,} bytes")
             private = _WITH if with_samples else _WITHOUT
@@ -112,7 +113,7 @@ def _unwritable(path: Path, error: OSError) -> UserError:
 
 
 def _parts(
-    folder: RunFolder, findings: Iterable[Finding], *, with_samples: bool
+    folder: RunFolder, files: list[Path], findings: Iterable[Finding], *, with_samples: bool
 ) -> Iterator[tuple[str, str, bytes]]:
     """Yield name, description and content of each file. The config is first: it names texts."""
     private = PrivateText(keeps_prompts=with_samples)
@@ -120,7 +121,7 @@ def _parts(
         ("config.json", "the settings", partial(_config, folder, private)),
         ("events.jsonl", "what has happened", partial(_events, folder.events, private)),
         ("state.json", "of the newest checkpoint", partial(_state, folder, private)),
-        ("files.txt", "the files of the run", partial(_listing, folder.path, private)),
+        ("files.txt", "the files of the run", partial(_listing, folder.path, files, private)),
         ("doctor.txt", "this computer", lambda: private.of_text("\n".join(map(str, findings)))),
     ]
     texts += [
@@ -179,10 +180,14 @@ def _events(path: Path, private: PrivateText) -> str:
     return private.of_events(line.decode(errors="replace") for line in kept)
 
 
-def _listing(path: Path, private: PrivateText) -> str:
+def _files(path: Path) -> list[Path]:
     files = (Path(place, name) for place, _, names in os.walk(path) for name in names)
+    return list(islice(files, _MOST_FILES))
+
+
+def _listing(path: Path, files: list[Path], private: PrivateText) -> str:
     lines = []
-    for file in islice(files, _MOST_FILES):
+    for file in files:
         with suppress(OSError):  # it has vanished
             status, name = file.lstat(), file.relative_to(path).as_posix()
             changed = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status.st_mtime))

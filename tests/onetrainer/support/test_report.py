@@ -101,6 +101,23 @@ def test_a_report_explains_the_failure_without_anything_private(run):
     assert [line.partition(":")[0] for line in report.contents] == [*files][:-1]
 
 
+def test_the_files_of_the_run_are_listed_by_their_names_and_the_report_is_not(run):
+    for name in ("step-000003-00.thumb.jpg", "step-000003-00.jpg", "holiday.thumb.jpg"):
+        (run.samples / name).write_bytes(b"an image")
+    listed = contents(write_report(run.path, FOUND).path)["files.txt"].splitlines()
+    assert {line.partition(":")[0] for line in listed} == {
+        "checkpoints/step-000003/state.json",
+        "checkpoints/step-000003/weights.safetensors",
+        "config.json",
+        "events.jsonl",
+        "samples/<image 3>.jpg",  # two are in the events
+        "samples/step-000003-00.jpg",
+        "samples/step-000003-00.png",
+        "samples/step-000003-00.thumb.jpg",
+        "worker.log",
+    }
+
+
 def test_a_broken_step_is_reported_without_its_images_and_prompts(run):
     names = {"images": [f"{run.path}/holiday.png"], "prompts": ["Ann on the beach", "a sea"]}
     message = 'step 4: the loss of "Ann on the beach" is nan'
