@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from onetrainer.messages.formatting import counted
+
 
 def describe() -> dict[str, Any]:
     """Return torch's version, the CUDA it was built for, its GPUs, and what it warned of."""
@@ -16,10 +18,11 @@ def describe() -> dict[str, Any]:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         gpus = [_describe_gpu(index) for index in range(count)]
     texts = [" ".join(str(warning.message).split()) for warning in caught]
+    threads = counted(torch.get_num_threads(), "thread")
     return {
         "torch": torch.__version__,
         "cuda": torch.version.cuda or "",
-        "cpu": f"{os.cpu_count()} cores, {torch.get_num_threads()} threads",
+        "cpu": f"{counted(os.cpu_count() or 1, 'core')}, {threads}",
         "gpus": gpus,
         "warning": texts[0][:300] if texts else "",
     }

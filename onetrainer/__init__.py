@@ -21,6 +21,20 @@ ROOT = _BUNDLED if IS_PACKAGE else _BUNDLED.parents[1]
 """The folder of `modules/`, `ui/` and `configs/`: the project's, or of what a wheel has of it."""
 
 
+def program() -> str:
+    """Return how a terminal calls this program from any folder: by its name if it finds that."""
+    from shutil import which
+
+    own = Path(sys.executable).with_name("onetrainer")
+    found = which(own.name, path=str(own.parent))
+    if found is None:
+        return f'"{sys.executable}" -m onetrainer'
+    named = which(own.name)
+    if named is not None and Path(named).is_absolute() and Path(named).samefile(found):
+        return own.name
+    return f'"{own}"' if " " in str(own) else str(own)
+
+
 def install_command(extra: str = "") -> str:
     """Return the command that installs what is missing; of a checkout, to be run in its folder."""
     if IS_PACKAGE:  # pip reads the requirements of what is installed, asking no index for them

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onetrainer import install_command
+from onetrainer import install_command, program
 
 if TYPE_CHECKING:
     from ui.app import App
@@ -68,7 +68,7 @@ def _missing_requirement() -> str:
     except ImportError:
         return (
             "The window needs tkinter, which this Python lacks. Install it (on Debian and Ubuntu: "
-            "apt install python3-tk), or train without a window: onetrainer train CONFIG"
+            f"apt install python3-tk), or train without a window: {program()} train CONFIG"
         )
     try:
         import customtkinter  # noqa: F401
@@ -77,7 +77,7 @@ def _missing_requirement() -> str:
     try:
         root = tkinter.Tk()
     except tkinter.TclError as error:
-        return f"No window can be opened here ({error}). Without one: onetrainer train CONFIG"
+        return f"No window can be opened here ({error}). Without one: {program()} train CONFIG"
     root.destroy()
     return ""
 

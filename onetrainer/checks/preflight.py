@@ -1,7 +1,9 @@
 """Check files, folders, disk space and packages before a run starts; without torch."""
 
+import errno
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -218,22 +220,38 @@ def _check_writable(path: str, value: str) -> list[Problem]:
         return []
     folder = Path(value).absolute()
     existing = next(setting for setting in (folder, *folder.parents) if setting.exists())
-    what = ""
+    free, what = 0, ""
     if not existing.is_dir():
-        what = f"{existing}: this is a file"
+        what = "is a file"
     elif not os.access(existing, os.W_OK | os.X_OK):
-        what = f"{existing}: this folder cannot be written to"
+        what = "cannot be written to"
+    else:
+        free = shutil.disk_usage(existing).free
+        if free < LEAST_DISK and not _takes_files(existing):  # such as /proc
+            what = "cannot be written to"
     if what:
+        which = "this folder" if existing == folder else str(existing)
+        if existing == folder and what == "is a file":
+            which = "this"
+        what = f"{value}: {which} {what}"
         return [Problem(path, what, "Expected a writable folder", "Choose another one.")]
-    free = shutil.disk_usage(existing).free
     if free >= ENOUGH_DISK:
         return []
     return [
         Problem(
             path,
-            f"{existing}: only {free / 2**20:.0f} MiB are free on this disk",
+            f"{value}: only {free / 2**20:.0f} MiB are free on this disk",
             f"At least {LEAST_DISK >> 20} MiB are needed, better 1 GiB",
             "Free some space or choose another disk.",
             "error" if free < LEAST_DISK else "warning",
         )
     ]
+
+
+def _takes_files(folder: Path) -> bool:
+    """Return whether a file can be created in a folder, if only an empty one on a full disk."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError as error:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -2,9 +2,10 @@
 
 import argparse
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
+from onetrainer import program
 from onetrainer.checks.preflight import document_problems, require_startable
 from onetrainer.cli.screen import print_lines, print_result
 from onetrainer.config.train import TrainConfig
@@ -19,12 +20,19 @@ from onetrainer.trust import trusted_files
 from onetrainer.trust.function_file import absolute_spec, find_function
 
 
-def startable(document: Document, *, source: str) -> TrainConfig:
+def startable(document: Document, *, source: str, folder_option: str = "") -> TrainConfig:
     """Return the config of a document after warning of what is unusual.
+
+    folder_option: What chose the output folder, if not its setting.
 
     Raises ProblemsError if a run cannot start with it.
     """
     config, problems = document_problems(document, source=source)
+    if folder_option:
+        problems = [
+            replace(problem, path=folder_option) if problem.path == "output.folder" else problem
+            for problem in problems
+        ]
     for problem in require_startable(problems, source=source):
         sys.stderr.write(f"warning: {problem}\n")
     return config
@@ -48,7 +56,9 @@ def check(options: argparse.Namespace) -> int:
 def demo(options: argparse.Namespace) -> int:
     """Write the demo."""
     config = write_demo(options.folder)
-    return print_lines([f"The demo is in {options.folder}. To train it: onetrainer train {config}"])
+    return print_lines(
+        [f"The demo is in {options.folder}. To train it: {program()} train {config}"]
+    )
 
 
 def trust(options: argparse.Namespace) -> int:
@@ -63,8 +73,7 @@ def trust(options: argparse.Namespace) -> int:
             [
                 trusted_files.preview(function),
                 f"\nThis is {function.file}{imported}.",
-                f"A run that uses {function.name} runs all of it with your permissions: it can",
-                "read, change and send everything that you can.",
+                f"A run that uses {function.name} runs all of it {trusted_files.PERMISSIONS}.",
             ]
         )
         if not sys.stdin.isatty():

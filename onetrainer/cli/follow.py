@@ -7,6 +7,7 @@ from collections.abc import Callable
 from time import monotonic, sleep
 from typing import TextIO
 
+from onetrainer import program
 from onetrainer.cli.screen import Screen, on_interrupt, phase_text
 from onetrainer.errors import EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, UserError, sentence
 from onetrainer.run.client import SILENCE, Run, log_tail
@@ -33,10 +34,19 @@ from onetrainer.run.run_folder import RunFolder
 _POLL_SECONDS = 0.1
 _BAR = 24
 _LEAVING: dict[Leaving, str] = {
-    "stop": "Stopping after this step, then saving. Press Ctrl+C again to stop without saving.",
-    "pause": "Pausing after this step. Press Ctrl+C to stop without saving.",
-    "discard": "Stopping after this step without saving, unless that has begun. Press Ctrl+C again"
-    " to end the process at once.",
+    "stop": "Stopping after this step, then saving.",
+    "pause": "Pausing after this step.",
+    "discard": "Stopping after this step without saving, unless saving has begun.",
+}
+_NEXT: dict[Leaving, str] = {
+    "stop": "Press Ctrl+C again to stop without saving.",
+    "pause": "Press Ctrl+C to stop without saving.",
+    "discard": "Press Ctrl+C again to end the process at once.",
+}
+_GOES_ON: dict[Leaving, str] = {
+    "stop": "stopping",
+    "pause": "pausing",
+    "discard": "stopping without saving",
 }
 
 
@@ -46,7 +56,8 @@ def follow(
     """Start or attach to a run, show it until its worker ends and return the exit code.
 
     Ctrl+C stops the run and saves, a second one stops it without saving, a third one ends the
-    process; SIGTERM pauses the run. None is lost while the worker starts.
+    process; SIGTERM pauses the run. None is lost while the worker starts. Where `leaving` is sent,
+    either signal only ends this command.
 
     Args:
         start: Returns the run.
@@ -57,9 +68,7 @@ def follow(
     signals: list[int] = []
     with on_interrupt(signals.append):
         follower = _Follower(start(), screen, is_known=leaving is not None)
-        departure = _Departure(follower, screen)
-        if leaving is not None:
-            departure.ask(leaving)
+        departure = _Departure(follower, screen, sent=leaving)
         while (code := follower.poll()) is None:
             while signals:
                 if departure.take(signals.pop(0)):
@@ -72,7 +81,11 @@ def follow(
 
 def resume_command(folder: RunFolder) -> str:
     """Return the command that continues a run."""
-    return f"onetrainer resume {shlex.quote(str(folder.path))}"
+    return f"{program()} resume {_quoted(folder)}"
+
+
+def _quoted(folder: RunFolder) -> str:
+    return shlex.quote(str(folder.path))
 
 
 def ended_text(folder: RunFolder) -> str:
@@ -86,22 +99,31 @@ def _resume_text(folder: RunFolder) -> str:
 
 
 class _Departure:
-    """Passes on that the run is to end, more firmly each time."""
+    """Passes on that the run is to end, more firmly each time.
 
-    def __init__(self, follower: "_Follower", screen: Screen) -> None:
-        self._follower, self._screen = follower, screen
+    sent: The only command to send, at once; signals then end no more than this program.
+    """
+
+    def __init__(self, follower: "_Follower", screen: Screen, *, sent: Leaving | None) -> None:
+        self._follower, self._screen, self._sent = follower, screen, sent
         self._asked: Leaving | None = None
         self._asked_at = 0.0
         self._is_offered = False
+        if sent is not None:
+            self.ask(sent)
 
     def ask(self, leaving: Leaving) -> None:
         """Send a command after which the run ends, and say what it does."""
         self._asked, self._asked_at = leaving, monotonic()
         self._follower.run.send(leaving)
-        self._screen.write_line(_LEAVING[leaving])
+        then = _NEXT[leaving] if self._sent is None else "Ctrl+C only ends this command."
+        self._screen.write_line(f"{_LEAVING[leaving]} {then}")
 
     def take(self, number: int) -> bool:
-        """Obey a signal; return whether the process was ended."""
+        """Obey a signal; return whether nothing is left to follow."""
+        if self._sent is not None:
+            self._screen.write_line(f"The run goes on {_GOES_ON[self._sent]}.")
+            return True
         if number == signal.SIGTERM:
             if self._asked is None:
                 self.ask("pause")
@@ -122,9 +144,12 @@ class _Departure:
         if self._asked is None or self._is_offered or monotonic() - since < SILENCE:
             return
         self._is_offered = True
+        folder = self._follower.run.folder
+        end = "Press Ctrl+C to end its process at once"
+        if self._sent is not None:
+            end = f"To end its process at once: {program()} stop {_quoted(folder)} --now"
         self._screen.write_line(
-            f"The worker has not answered for {SILENCE:.0f} s. Press Ctrl+C to end its process at"
-            " once; steps since the last checkpoint are lost."
+            f"The worker has not answered for {SILENCE:.0f} s. {end}; {folder.lost_text()} is lost."
         )
 
 
@@ -203,9 +228,15 @@ class _Follower:
             is_lost = event.reason == "discard"
             how = " without saving" if is_lost else ""
             because = f": {event.because}" if event.because else ""
-            write_line(sentence(f"{outcome} after step {event.step}{how}{because}"))
+            if event.step:
+                write_line(sentence(f"{outcome} after step {event.step}{how}{because}"))
+            else:
+                untrained = "nothing was trained yet, so nothing was saved"
+                write_line(sentence(f"{outcome} before the first step{because}; {untrained}"))
             write_line(
-                _resume_text(folder) if is_lost else f"To continue: {resume_command(folder)}"
+                _resume_text(folder)
+                if is_lost or not event.step
+                else f"To continue: {resume_command(folder)}"
             )
         if any(folder.samples.glob("*.png")):
             write_line(f"Samples: {folder.samples}")
@@ -245,7 +276,7 @@ def _progress_line(event: Progress, rewarded: Rewarded | None) -> str:
         trained = f"reward {rewarded.reward:.3f} ± {rewarded.spread:.3f}"
     return (
         f"step {event.step}/{event.total_steps} {'█' * filled}{'░' * (_BAR - filled)} {done:4.0%}"
-        f"  {trained}  {event.steps_per_second:.2f} it/s{eta}  {event.memory_bytes / 2**30:.1f} GiB"
+        f"  {trained}  {event.steps_per_second:.2f} it/s{eta}  {event.memory_bytes / 2**30:.1f} GB"
     )
 
 

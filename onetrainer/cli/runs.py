@@ -21,7 +21,8 @@ def train(options: argparse.Namespace) -> int:
     if own is not None:
         # Check the folder that is really used, which also is the parent of the cache.
         document = presets.with_value(document, "output.folder", str(own.absolute().parent))
-    config = startable(document, source=options.config)
+    option = "--run-folder" if own is not None else ""
+    config = startable(document, source=options.config, folder_option=option)
     values = config.model_dump(mode="json")
     if own is not None:
         folder = fill_run(own, config=values)

@@ -113,11 +113,18 @@ def _run_lines(run: Document) -> list[str]:
             "  Not a model file. `onetrainer resume RUN_FOLDER` resumes the newest checkpoint",
         ]
     steps = run["checkpoints"]
+    newest, lost = max(steps, default=0), []
+    if run["standing"] in ("stopped", "failed", "broken off") and newest < run["step"]:
+        first, last = newest + 1, run["step"]
+        what = f"step {last} is" if first == last else f"steps {first} to {last} are"
+        start = f"step {newest}" if newest else "the beginning"
+        lost = [f"  Not saved: {what} lost; a resumed run continues from {start}"]
     return [
         f"{name}: a OneTrainer run folder",
         trains,
         f"  State: {run['standing']}, step {run['step']} of {run['steps']}",
         f"  Checkpoints: {len(steps)}{f', the newest after step {steps[-1]}' if steps else ''}",
+        *lost,
         f"  Files: {outputs or 'none in output/ yet'}",
     ]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from onetrainer import ROOT
+from onetrainer import ROOT, program
 from onetrainer.errors import UserError
 from onetrainer.json_file import read_json, shortened
 from onetrainer.run.run_folder import RunFolder
@@ -53,7 +53,7 @@ def locate(
         raise UserError(
             f"{shortened(path)}: this is a run folder",
             "Expected a config file or a preset",
-            f"Resume it with `onetrainer resume {shortened(path)}`, or name its"
+            f"Resume it with `{program()} resume {shortened(path)}`, or name its"
             f" {run.config.name} to start another run like it.",
         )
     presets = find_presets()

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from onetrainer import program
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
 from onetrainer.files.locks import locked, try_lock, unlock
@@ -87,6 +88,11 @@ class RunFolder:
         step = self.newest_step()
         return f"step {step:,}" if step else "the beginning"
 
+    def lost_text(self) -> str:
+        """Return what is lost without saving: "what was trained since step 50"."""
+        step = self.newest_step()
+        return f"what was trained since step {step:,}" if step else "all training so far"
+
     def is_busy(self) -> bool:
         """Return whether a worker is running in this folder."""
         if not self.lock.exists():
@@ -162,7 +168,7 @@ def fill_run(path: Path, *, config: dict[str, Any]) -> RunFolder:
             raise UserError(
                 f"{path}: this folder is not empty",
                 "Expected a new folder for the run",
-                f"Choose another one, or continue its run with: onetrainer resume {path}",
+                f"Choose another one, or continue its run with: {program()} resume {path}",
             )
         for subfolder in (folder.samples, folder.checkpoints, folder.output):
             subfolder.mkdir()

@@ -52,7 +52,7 @@ def device_findings(torch: dict[str, Any], reason: str) -> Iterator[Finding]:
 def _judge_gpu(gpu: dict[str, Any]) -> Finding:
     free, total = gpu["free"] / _GIB, gpu["total"] / _GIB
     formats = "bf16, fp16" if gpu["bf16"] else "fp16, no bf16 (hardware.precision: use fp16)"
-    text = f"{gpu['name']}, {total:.1f} GiB, {free:.1f} free, compute {gpu['compute']}, {formats}"
+    text = f"{gpu['name']}, {total:.1f} GB, {free:.1f} free, compute {gpu['compute']}, {formats}"
     area = f"gpu {gpu['index']}"
     if free < _LITTLE_FREE * total:
         return note(area, text, "Other programs use its memory. Close them before training.")

@@ -114,12 +114,12 @@ def _memory() -> Iterator[Finding]:
         total = min(total, int(limit)) if limit.isdecimal() else total
     except OSError:
         pass
-    text = f"{total / 2**30:.1f} GiB of RAM, {min(free, total) / 2**30:.1f} free"
+    text = f"{total / 2**30:.1f} GB of RAM, {min(free, total) / 2**30:.1f} free"
     if min(free, total) < _LITTLE_RAM:
         yield note(
             "memory",
             text,
-            "Loading a model takes 4 to 16 GiB. Close other programs.",
+            "Loading a model takes 4 to 16 GB. Close other programs.",
         )
     else:
         yield Finding("memory", text)

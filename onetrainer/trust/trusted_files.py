@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from importlib.util import decode_source
 from typing import Literal
 
+from onetrainer import program
 from onetrainer.errors import Problem, UserError
 from onetrainer.files.atomic import write_atomic
 from onetrainer.files.locks import locked
@@ -19,6 +20,7 @@ from onetrainer.run.user_folder import user_folder
 from onetrainer.trust.function_file import UserFunction, find_function
 
 TrustStatus = Literal["trusted", "unknown", "changed", "missing"]
+PERMISSIONS = "with your permissions: it can read, change, delete and send everything that you can"
 FILE = "allowed-functions.json"  # an older name, so that what was trusted then still is
 _LOCK_WAIT = 10.0  # seconds, for another window or terminal that trusts a file
 
@@ -78,7 +80,7 @@ def trusted_function(spec: str) -> UserFunction:
         f"{function.file}: {what}",
         f"The reward {function.name} runs code of this file with your permissions",
         "Read it; then trust it in the window when you start the run, or in a terminal with:"
-        f' onetrainer trust "{place}:{function.name}"',
+        f' {program()} trust "{place}:{function.name}"',
     )
 
 

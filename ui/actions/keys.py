@@ -23,7 +23,7 @@ SHORTCUTS: tuple[tuple[str, str, Mapping[str, Callable[[Context], object]]], ...
     ("F5", "Start training", {"<F5>": lambda context: context.act.start()}),
     (
         "Shift+F5",
-        "Stop the run and save; again, to end it at once",
+        "Stop the run and save; again, to choose how to end it sooner",
         {"<Shift-F5>": lambda context: context.act.send("stop")},
     ),
     ("Ctrl+F", "Find a setting", {"<Control-f>": lambda context: context.act.find()}),

@@ -52,7 +52,7 @@ class RunActions:
             return
         config, file_settings = context.draft.config(), context.draft.file_settings
         if not confirm_functions(context, config):
-            context.act.show_message("Training was not started, and none of your code was run.")
+            context.act.show_message("Training was not started, and none of this code was run.")
             return
         self.is_checking = True
         context.act.refresh()

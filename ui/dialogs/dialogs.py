@@ -4,6 +4,7 @@ import tkinter as tk
 from dataclasses import dataclass
 from functools import partial
 from tkinter import ttk
+from tkinter.font import Font
 
 from onetrainer.errors import Problem, UserError, sentence
 from ui.context import Context
@@ -85,18 +86,23 @@ class Dialog:
         box.pack(fill="x", pady=(self.widgets.px(10), 0))
         return box
 
-    def add_code(self, text: str, *, wraps: bool = False) -> None:
-        """Add text of a fixed width, such as code, in a box to scroll and to copy from."""
-        widgets, height = self.widgets, min(_CODE_LINES, text.count("\n") + 1)
-        frame = self.add_box()
+    def add_code(self, text: str, *, hang: int) -> None:
+        """Add text of a fixed width, such as code, in a box to scroll and to copy from.
+
+        hang: By how many columns the rest of a line that wraps is indented.
+        """
+        widgets, font = self.widgets, Font(font="TkFixedFont")
+        most = max(_CODE_LINES, self._root.winfo_height() // 2 // font.metrics("linespace"))
+        lines = sum(1 + len(line) // _CODE_COLUMNS for line in text.split("\n"))
+        height, frame = min(most, lines), self.add_box()
         box = widgets.text_box(frame, width=_CODE_COLUMNS, height=height)
-        box.configure(wrap="word" if wraps else "none", font="TkFixedFont", takefocus=1)
-        box.insert("1.0", text)
+        box.configure(wrap="word", font="TkFixedFont", takefocus=1)
+        box.tag_configure("hanging", lmargin2=hang * font.measure("0"))
+        box.insert("1.0", text, "hanging")
         box.configure(state="disabled")
-        if wraps or text.count("\n") >= _CODE_LINES:
-            bar = widgets.scrollbar(frame, box.yview)
-            box.configure(yscrollcommand=bar.set)
-            bar.pack(side="right", fill="y")
+        bar = widgets.scrollbar(frame, box.yview)
+        box.configure(yscrollcommand=bar.set)
+        bar.pack(side="right", fill="y")
         box.pack(side="left", fill="both", expand=True)
         box.bind("<Tab>", lambda _: give_focus(box.tk_focusNext()))
         widgets.on_wheel[box] = lambda _: None  # Tk scrolls it

@@ -4,6 +4,7 @@ from typing import Literal
 
 from ui.context import Context
 from ui.dialogs.dialogs import Choice, ask
+from ui.messages.problems import capitalized
 
 
 def ask_before_discard(context: Context) -> Literal["discard", "stop", ""]:
@@ -11,16 +12,17 @@ def ask_before_discard(context: Context) -> Literal["discard", "stop", ""]:
     session = context.session
     if session.folder is None or session.state.step <= session.folder.newest_step():
         return "discard"
+    text, kept = f"The run is at step {session.state.step:,}.", [Choice("", "Cancel")]
+    safe = Choice("stop", "Stop and save", "primary")
+    if session.pending_command is not None:
+        text += " It is stopping already, and saves after the current step."
+        safe, kept = Choice("", "Keep waiting", "primary"), []
     answer = ask(
         context,
         "Stop without saving?",
-        f"The run is at step {session.state.step:,}. No file is written, and what was trained "
-        f"since {session.folder.resume_place()} is lost; “Resume” continues from there.",
-        [
-            Choice("stop", "Stop and save", "primary"),
-            Choice("discard", "Stop without saving", "danger"),
-            Choice("", "Cancel"),
-        ],
+        f"{text} Without saving no file is written, and {session.folder.lost_text()} is lost; "
+        f"“Resume” continues from {session.folder.resume_place()}.",
+        [safe, Choice("discard", "Stop without saving", "danger"), *kept],
     )
     return "discard" if answer == "discard" else "stop" if answer == "stop" else ""
 
@@ -31,13 +33,20 @@ def ask_to_end(context: Context) -> Literal["discard", "end", ""]:
     pending, folder = session.pending_command, session.folder
     if pending is None or folder is None:
         return ""
-    discard = [Choice("discard", "Stop without saving")] if pending.name != "discard" else []
-    then = "" if pending.name == "discard" else ", saves,"
+    is_saved = pending.name != "discard"
+    discard = [Choice("discard", "Stop without saving")] if is_saved else []
+    how = "It finishes the current step and ends."
+    if is_saved:
+        how = (
+            "It finishes the current step, saves, and ends. “Stop without saving” leaves the "
+            "saving out."
+        )
+    what = folder.lost_text()
     answer = ask(
         context,
         "The run is already stopping",
-        f"It finishes the current step{then} and ends. If it does not, its process can be ended "
-        f"at once; what was trained since {folder.resume_place()} is lost then.",
+        f"{how} “End the process” ends it within the step, if it does not answer. "
+        + (f"With either, {what} is lost." if is_saved else f"{capitalized(what)} is lost."),
         [
             Choice("", "Keep waiting", "primary"),
             *discard,

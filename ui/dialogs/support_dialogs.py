@@ -13,13 +13,14 @@ def show_findings(context: Context, findings: list[Finding]) -> bool:
     worst_first = sorted(findings, key=lambda finding: -levels.index(finding.level))
     text = "\n".join(map(str, worst_first))
     wrong = sum(finding.level == "problem" for finding in findings)
-    title = {0: "This computer is ready", 1: "One problem of this computer"}
-    dialog = Dialog(context, title.get(wrong, f"{wrong} problems of this computer"))
-    dialog.add_code(text, wraps=True)
+    title = {0: "This computer is ready", 1: "One problem with this computer"}
+    dialog = Dialog(context, title.get(wrong, f"{wrong} problems with this computer"))
+    dialog.add_code(text, hang=9)  # the width of the level
 
     def copy() -> None:
         context.root.clipboard_clear()
         context.root.clipboard_append(text)
+        button.set_text("Copied")
 
     button = context.widgets.button(dialog.add_box(), "Copy", copy, name="answer copy")
     button.widget.pack(anchor="w")

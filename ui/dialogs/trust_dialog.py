@@ -1,4 +1,4 @@
-"""Question whether the user's own reward functions may be run, showing their code."""
+"""Question whether reward functions of the user may be run, showing their code."""
 
 from collections.abc import Iterator
 
@@ -12,11 +12,11 @@ from ui.context import Context
 from ui.dialogs.dialogs import Choice, Dialog, show_error
 
 _WHAT = {
-    "unknown": "A reward of these settings is a Python function. Its file runs with all of your"
-    " rights: it can read, change and delete everything that you can. Trust it only if you know"
-    " what it does and where it comes from.",
+    "unknown": "A reward of these settings is a Python function. Its file runs"
+    f" {trusted_files.PERMISSIONS}. Trust it only if you know what it does and where it comes"
+    " from.",
     "changed": "This file has changed since you trusted it. Read it before you trust it again: it"
-    " runs with all of your rights.",
+    f" runs {trusted_files.PERMISSIONS}.",
 }
 
 
@@ -65,7 +65,7 @@ def _show_dialog(context: Context, function: UserFunction, explanation: str) -> 
     if others := len(function.files) - 1:
         dialog.add_text(f"and {counted(others, 'file')} that it imports; all of them are below.")
     # Wrapped, as code can stand far to the right of what is seen.
-    dialog.add_code(trusted_files.preview(function), wraps=True)
+    dialog.add_code(trusted_files.preview(function), hang=4)
     # The safe answer first, because Return takes it.
-    dialog.add_buttons([Choice("", "Do not run", "primary"), Choice("run", "Run my code")])
+    dialog.add_buttons([Choice("", "Do not run", "primary"), Choice("run", "Run this code")])
     return dialog.wait() == "run"

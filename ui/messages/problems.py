@@ -7,7 +7,7 @@ from functools import cache
 from onetrainer.config.fields import Setting
 from onetrainer.errors import OBVIOUS_REMEDIES, Fix, Problem, sentence
 from ui.model.form_fields import display_text, edit_text, find_setting
-from ui.model.variants import Variants, all_settings, is_variant_choice, section_of
+from ui.model.variants import Variants, all_settings, entries_of, is_variant_choice, section_of
 
 
 def problem_text(problem: Problem) -> str:
@@ -76,7 +76,21 @@ def _with_labels(text: str, path: str) -> str:
     for found in named:
         label = _labels()[found].ui.label
         text = text.replace(f'"{label}" ({found})', f"“{label}”")
+    text = re.sub(r'"([^"\n]+)"', _quoted_label, text)
     return _any_path().sub(lambda found: f"“{_labels()[found[0]].ui.label}”", text)
+
+
+def _quoted_label(found: re.Match[str]) -> str:
+    """Return a quoted label in the window's quotes; commands and values stay as they are."""
+    return f"“{found[1]}”" if found[1] in _label_texts() else found[0]
+
+
+@cache
+def _label_texts() -> frozenset[str]:
+    """Return the labels of all settings, also of those within entries of lists."""
+    known = all_settings()
+    inner = (item for setting in known if setting.item for item in entries_of(setting))
+    return frozenset(setting.ui.label for setting in (*known, *inner))
 
 
 @cache

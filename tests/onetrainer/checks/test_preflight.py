@@ -223,6 +223,13 @@ def test_an_output_folder_that_is_a_file_is_an_error(project, tmp_path):
     assert found.path == "output.folder"
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no file system of processes")
+def test_a_file_system_that_takes_no_files_cannot_be_written_to(project):
+    found = problem(config(project, output={"folder": "/proc/runs"}))
+    assert (found.path, found.severity) == ("output.folder", "error")
+    assert found.what == "/proc/runs: /proc cannot be written to"
+
+
 @pytest.mark.parametrize(
     ("options", "words"), [("ro,size=100m", "written"), ("size=8m", "MiB are free")]
 )

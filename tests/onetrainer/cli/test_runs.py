@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from onetrainer import program
 from onetrainer.__main__ import main
 from onetrainer.cli import configs, jobs
 from onetrainer.cli.follow import follow
@@ -154,7 +155,7 @@ def test_an_interrupt_stops_the_run_and_sigterm_pauses_it_and_resume_continues(t
         folder = RunFolder(tmp_path / f"run{number}")
         code, output = train("train", "CONFIG", "--run-folder", folder.path, script=script)
         assert code == 3
-        assert f"To continue: onetrainer resume {folder.path}" in output
+        assert f"To continue: {program()} resume {folder.path}" in output
     rest = [Started(7, 2, 4), progress(4, 4), Finished(4, ["output/a.safetensors"], ["3 images"])]
     code, output = train("resume", folder.path, script=lambda _folder: iter(rest))
     assert code == 0
@@ -188,7 +189,7 @@ def test_a_second_interrupt_stops_without_saving_and_a_third_ends_the_process(tr
     assert "then saving. Press Ctrl+C again to stop without saving." in first
     assert "without saving" in second and "again to end the process" in second
     assert last == (
-        f"The process was ended. To continue from the beginning: onetrainer resume {folder.path}"
+        f"The process was ended. To continue from the beginning: {program()} resume {folder.path}"
     )
     assert [json.loads(line)["command"] for line in folder.commands.read_text().splitlines()] == [
         "stop", "discard"
@@ -231,10 +232,46 @@ def test_a_run_is_stopped_and_paused_from_another_terminal(folder, monkeypatch, 
         assert folder.commands.read_text().endswith(f'{{"command": "{leaving}"}}\n')
     assert main(["stop", str(folder.path), "--now"]) == 0
     assert not run.is_alive
-    assert "To continue from the beginning: onetrainer resume" in capsys.readouterr().out
+    assert f"To continue from the beginning: {program()} resume" in capsys.readouterr().out
     monkeypatch.setattr(RunFolder, "is_busy", lambda _: False)
     assert main(["stop", str(folder.path)]) == 2
     assert "is not running" in capsys.readouterr().err
+
+
+def test_an_interrupt_of_stop_or_pause_ends_that_command_only(folder):
+    for leaving, goes_on in (
+        ("stop", "stopping"),
+        ("pause", "pausing"),
+        ("discard", "stopping without saving"),
+    ):
+        out, run = io.StringIO(), ScriptedRun(folder, deaf(folder, signal.SIGINT))
+        assert follow(lambda run=run: run, leaving=leaving, out=out) == 3
+        assert run.is_alive
+        assert "Ctrl+C only ends this command." in out.getvalue().splitlines()[0]
+        assert out.getvalue().splitlines()[-1] == f"The run goes on {goes_on}."
+        commands = folder.commands.read_text().splitlines()
+        assert json.loads(commands[-1])["command"] == leaving
+    assert len(commands) == 3
+
+
+def test_a_run_stopped_before_its_first_step_says_that_there_was_nothing_to_save(folder):
+    for reason, outcome in (("stop", "Stopped"), ("pause", "Paused"), ("discard", "Stopped")):
+        lines = shown(folder, Stopped(0, reason), code=3)
+        assert lines[-2:] == [
+            f"{outcome} before the first step; nothing was trained yet, so nothing was saved.",
+            f"To continue from the beginning: {program()} resume {folder.path}",
+        ]
+        folder.events.unlink()
+
+
+def test_a_bad_run_folder_is_blamed_on_its_option(tmp_path, capsys):
+    config, file = tmp_path / "config.json", tmp_path / "file"
+    config.write_text("{}")
+    file.touch()
+    assert main(["train", str(config), "--run-folder", str(file / "run")]) == 2
+    said = capsys.readouterr().err
+    assert f"--run-folder: {file}: this is a file" in said
+    assert "output.folder" not in said
 
 
 def test_a_worker_process_is_followed_and_not_reached_by_an_interrupt(tmp_path, monkeypatch):

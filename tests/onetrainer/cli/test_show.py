@@ -12,7 +12,7 @@ from onetrainer.__main__ import main
 from onetrainer.cli.show import describe
 from onetrainer.errors import UserError
 from onetrainer.run.event_log import EventWriter
-from onetrainer.run.events import Finished, Progress, Started
+from onetrainer.run.events import Finished, Progress, Started, Stopped
 from onetrainer.run.run_folder import create_run
 from tests import headers, tiny
 from tests.each import each
@@ -302,6 +302,26 @@ def test_run_folder_is_shown_with_what_it_made(run, tmp_path):
     new = text(create_run(tmp_path, name="new", config=CONFIG).path)
     assert "State: not begun, step 0 of 6" in new
     assert "Files: none in output/ yet" in new
+
+
+def test_steps_of_a_run_that_were_not_saved_are_named(tmp_path):
+    folder = create_run(tmp_path, name="run", config=CONFIG)
+    for kept, step, words in (
+        (0, 4, "steps 1 to 4 are lost; a resumed run continues from the beginning"),
+        (3, 6, "steps 4 to 6 are lost; a resumed run continues from step 3"),
+        (3, 4, "step 4 is lost; a resumed run continues from step 3"),
+        (3, 3, ""),
+    ):
+        if kept:
+            folder.checkpoint(kept).mkdir(exist_ok=True)
+            (folder.checkpoint(kept) / "state.json").touch()
+        folder.events.unlink(missing_ok=True)
+        writer = EventWriter(folder.events)
+        writer.write(Started(7, 0, 6))
+        writer.write(Stopped(step, "discard"))
+        writer.close()
+        assert (f"\n  Not saved: {words}\n" in text(folder.path)) == bool(words)
+        assert ("Not saved" in text(folder.path)) == bool(words)
 
 
 def test_checkpoint_and_its_files_are_shown_with_their_run(run, tmp_path):

@@ -47,7 +47,7 @@ def test_gpus_are_listed_with_their_formats_and_what_other_programs_take():
     torch = CUDA | {"torch": "2.13.0", "cpu": "8 cores", "gpus": [gpu]}
     *_, found = device_findings(torch, "")
     assert (found.area, found.level) == ("gpu 0", "note")
-    assert "RTX 2070, 8.0 GiB, 3.0 free, compute 7.5, fp16, no bf16" in found.text
+    assert "RTX 2070, 8.0 GB, 3.0 free, compute 7.5, fp16, no bf16" in found.text
     assert "Close them" in found.remedy
     *_, found = device_findings({}, "OSError: libtorch.so: not found")
     assert (found.area, found.level) == ("torch", "problem")

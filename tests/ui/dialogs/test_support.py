@@ -24,7 +24,7 @@ def said(context, monkeypatch):
 def test_findings_are_shown_copied_and_completed_by_a_self_test(
     root, widgets, context, said, monkeypatch
 ):
-    tested, shown = [], []
+    tested, shown, copied = [], [], []
 
     def run_self_test(**request):
         tested.append(request)
@@ -36,12 +36,16 @@ def test_findings_are_shown_copied_and_completed_by_a_self_test(
         if can_test:
             once_asked(root, lambda: press("answer "))
         for name in names:
-            widgets.buttons[name].widget.invoke()
+            button = widgets.buttons[name]
+            button.widget.invoke()
+            if name == "answer copy":
+                copied.append(button.widget.cget("text"))
 
     monkeypatch.setattr(support_actions, "run_self_test", run_self_test)
     once_asked(root, lambda: press("answer copy", "answer test"))
     SupportActions(context).examine()
     deliver_until(widgets.jobs, lambda: len(shown) == 2)
+    assert copied == ["Copied"]
     assert root.clipboard_get() == shown[0] == "\n".join(map(str, reversed(FOUND)))
     assert shown[1].splitlines()[-1] == "good     self-test: five steps"
     assert tested == [{"device": "auto", "precision": "auto"}]

@@ -47,6 +47,13 @@ def test_ready_is_shown_only_when_it_is_known():
         assert bool(line) == bool(words), (problems, is_running, words)
 
 
+def test_a_quoted_label_has_the_quotes_of_the_window_and_a_command_keeps_its_own():
+    text = 'Choose best of n, or turn off "Train toward it". Or run: "a b" -m pip'
+    shown = problem_text(Problem("objective.rewards.0.reward", "x", "", text))
+    assert "“Train toward it”" in shown
+    assert '"a b" -m pip' in shown
+
+
 def test_a_run_stopped_before_its_first_step_has_saved_nothing(tmp_path):
     folder = create_run(tmp_path, name="paper", config={})
     message = stopped_message(Stopped(0, "stop"), folder)

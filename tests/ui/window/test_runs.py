@@ -160,7 +160,7 @@ def test_one_s_own_code_is_run_and_resumed_when_changed_only_after_a_yes(begin, 
     desk.key("F5")
     desk.wait_question("answer run")
     desk.key("Return")  # the first answer is no
-    desk.wait_state(message="Training was not started, and none of your code was run.")
+    desk.wait_state(message="Training was not started, and none of this code was run.")
     assert not desk.state["is_running"]
     desk.key("F5")
     desk.click("answer run")

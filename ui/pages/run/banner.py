@@ -159,9 +159,9 @@ def _message(context: Context) -> Message | None:
         return Message(
             "warning",
             f"The worker has not answered for {SILENCE:.0f} s",
-            "It may be in a long step, or it hangs. “End the process” ends it at once; what was "
-            f"trained since {folder.resume_place()} is lost then, and “Resume” continues from "
-            "there.",
+            "It may be in a long step, or it hangs. “End the process” ends it at once; "
+            f"{folder.lost_text()} is lost then, and “Resume” continues from "
+            f"{folder.resume_place()}.",
             can_open_log=True,
             can_end=True,
         )
