@@ -1,31 +1,38 @@
 """A worker to which something happens at its n-th operation on the disk.
 
-Python reports each of them to audit hooks, also those of libraries, so that a moment is the same
-on every machine, however fast or busy it is.
+Python reports most of them to audit hooks, also those of libraries; writes, which it does not
+report, are counted where this program makes them. So a moment is the same on every machine,
+however fast or busy it is.
 """
 
 import errno
+import io
 import os
 import signal
+import stat
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
+from unittest.mock import patch
 
 from modules import worker
 
 Kind = Literal["none", "kill", "cut", "full", "SIGTERM", "SIGHUP", "SIGINT"]
 _CHANGES = frozenset({"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"})
 _NEEDS_SPACE = frozenset({"open", "os.mkdir"})
+_io_open, _os_write = io.open, os.write
 
 
 @dataclass(frozen=True)
 class Fault:
     """What happens, and before which operation, from 1.
 
-    kind: "kill" is SIGKILL; "cut" leaves half of what was written and then kills, where a file is
-    about to get its name; "full" fails all that needs space from there on; a signal is sent.
+    kind: "kill" is SIGKILL, in the middle of a write; "cut" leaves half of what was written and
+    then kills, where a file or folder is about to get its name; "full" fails all that needs space
+    from there on, the first write after half of it; a signal is sent.
     """
 
     kind: Kind = "none"
@@ -39,7 +46,8 @@ def main_with(fault: Fault, project: Path) -> Callable[[list[str]], int]:
         hook = _Hook(fault, project)
         sys.addaudithook(hook)
         try:
-            return worker.main(arguments)
+            with patch.object(io, "open", hook.opened), patch.object(os, "write", hook.write):
+                return worker.main(arguments)
         finally:
             hook.is_over = True
             (project / "operations").write_text(str(hook.count))
@@ -64,11 +72,48 @@ class _Hook:
         if self.count != at:
             return
         if kind == "cut" and event == "os.rename":
-            source = str(arguments[0])
+            source = Path(str(arguments[0]))
             self.is_over = True
-            if Path(source).is_file():
-                os.truncate(source, Path(source).stat().st_size // 2)
-        if kind in ("kill", "cut"):
+            for path in (source, *source.rglob("*")):
+                if path.is_file():
+                    os.truncate(path, path.stat().st_size // 2)
+        self._happen()
+
+    def opened(self, path: Any, mode: str = "r", *rest: Any, **named: Any) -> Any:
+        """Stand for `io.open`, by which paths are opened; writing bytes is counted."""
+        hook = self
+
+        class Counted(io.FileIO):
+            def write(self, data: Any) -> int:
+                return hook.half_at_fault(super().write, data)
+
+        if "b" not in mode or "r" in mode or not str(path).startswith(self._project):
+            return _io_open(path, mode, *rest, **named)
+        buffered = io.BufferedRandom if "+" in mode else io.BufferedWriter
+        return buffered(Counted(path, mode.replace("b", "")))
+
+    def write(self, descriptor: int, data: Any) -> int:
+        """Stand for `os.write`, by which events are written; not to pipes."""
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return _os_write(descriptor, data)
+        return self.half_at_fault(partial(_os_write, descriptor), data)
+
+    def half_at_fault(self, write: Callable[[Any], int], data: Any) -> int:
+        """Write and count it; at the fault, write half of it first."""
+        if self.is_over:
+            return write(data)
+        self.count += 1
+        kind, at = self._fault.kind, self._fault.at
+        if self.count == at and kind in ("kill", "cut", "full"):
+            write(memoryview(data)[: len(data) // 2])
+        if kind == "full" and self.count >= at:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if self.count == at:
+            self._happen()
+        return write(data)
+
+    def _happen(self) -> None:
+        if (kind := self._fault.kind) in ("kill", "cut"):
             _die()
         if kind.startswith("SIG"):
             os.kill(os.getpid(), signal.Signals[kind])

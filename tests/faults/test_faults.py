@@ -19,7 +19,7 @@ def require_sound(results):
 
 def test_a_run_survives_what_happens_to_it(tmp_path):
     faulty = FaultyRuns(tmp_path, "lora-accumulation")
-    assert faulty.operations > 50  # moments to plant a fault at
+    assert faulty.operations > 150  # moments to plant a fault at
     require_sound(faulty.campaign(("kill", "cut", "full", "SIGTERM"), times=2, seed=SEED))
     require_sound(faulty.flips(times=3, seed=SEED))
 
