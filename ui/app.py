@@ -36,6 +36,8 @@ from ui.widgets.widgets import Widgets, focused
 
 _SIZE = (1280, 800)
 _MIN_SIZE = (960, 640)
+# Of the screen, for the frame of the window and the panel of the desktop.
+_SPARED = (16, 60)
 _SAVE_AFTER_MS = 1000
 _BUILD_AFTER_MS = 400
 _BUILD_INTERVAL_MS = 30
@@ -291,21 +293,21 @@ class App:
             return  # the folder was deleted
 
     def _place_window(self) -> None:
-        root, px = self.root, self.widgets.px
+        root = self.root
         root.title("OneTrainer")
-        root.minsize(
-            min(px(_MIN_SIZE[0]), root.winfo_screenwidth()),
-            min(px(_MIN_SIZE[1]), root.winfo_screenheight()),
-        )
+        root.minsize(*self._fitting(_MIN_SIZE))
         root.geometry(_visible_geometry(self.window_state.geometry, root) or self._default_size())
-        self.root.deiconify()
+        root.deiconify()
 
     def _default_size(self) -> str:
-        width = min(self.widgets.px(_SIZE[0]), self.root.winfo_screenwidth())
-        height = min(
-            self.widgets.px(_SIZE[1]), self.root.winfo_screenheight() - self.widgets.px(60)
-        )
+        width, height = self._fitting(_SIZE)
         return f"{width}x{height}"
+
+    def _fitting(self, size: tuple[int, int]) -> tuple[int, int]:
+        """Return a size in pixels of this screen, reduced to what the screen has room for."""
+        px, (width, height) = self.widgets.px, size
+        room = self.root.winfo_screenwidth(), self.root.winfo_screenheight()
+        return min(px(width), room[0] - px(_SPARED[0])), min(px(height), room[1] - px(_SPARED[1]))
 
     def _build_next_page(self) -> None:
         """Create the next unvisited page while the window is idle."""

@@ -14,8 +14,10 @@ from ui.widgets.button import focusable
 from ui.widgets.widgets import Widgets
 
 WIDTH = 196
-# Height of an entry, in a window of the usual height and in a low one.
-_HEIGHT, _LOW_HEIGHT = 34, 27
+# Height of an entry, space between entries, and above and below the title of a group: the first
+# that fit into the window.
+_SIZES = ((34, 1, 18, 4), (27, 1, 18, 4), (21, 0, 2, 1))
+_Size = tuple[int, int, int, int]
 
 
 class NavItem:
@@ -31,10 +33,10 @@ class NavItem:
             parent,
             text=title,
             anchor="w",
-            height=_HEIGHT,
+            height=_SIZES[0][0],
             corner_radius=7,
             border_width=2,
-            border_spacing=2,
+            border_spacing=1,
             fg_color=pair("side"),
             bg_color=pair("side"),
             hover_color=pair("raised"),
@@ -43,7 +45,7 @@ class NavItem:
             font=widgets.theme.ctk_font(14),
             command=go,
         )
-        self.button.pack(fill="x", padx=widgets.px(10), pady=1)
+        self.button.pack(fill="x", padx=widgets.px(10))
         self._label = widgets.label(self.button, style="SmallDim", ground="side")
         widgets.theme.paint(self._label, background="side")
         widgets.name(self.button, f"page {name}")
@@ -58,10 +60,6 @@ class NavItem:
         hover = face if is_current else pair("raised")
         self.button.configure(fg_color=face, border_color=face, hover_color=hover)
         self._widgets.theme.paint(self._label, background=self._face)
-
-    def set_low(self, *, is_low: bool) -> None:
-        """Reduce the height, or restore it."""
-        self.button.configure(height=_LOW_HEIGHT if is_low else _HEIGHT)
 
     def set_mark(self, text: str, tone: str) -> None:
         """Show a text at the right end. tone: style of a label, such as "Danger"."""
@@ -97,18 +95,21 @@ class Nav:
         self.outer.configure(width=widgets.px(WIDTH))
         self.outer.pack_propagate(False)
         self._items: dict[str, NavItem] = {}
+        self._titles: list[tk.Widget] = []
         listed = (page for page in pages if page.group)
         for title, members in groupby(listed, key=lambda page: page.group):
-            widgets.label(self.outer, title, style="SmallDim", ground="side").pack(
-                anchor="w", padx=widgets.px(18), pady=(widgets.px(18), widgets.px(4))
-            )
+            label = widgets.label(self.outer, title, style="SmallDim", ground="side")
+            label.pack(anchor="w", padx=widgets.px(18))
+            self._titles.append(label)
             for page in members:
                 item = NavItem(widgets, self.outer, page.name, page.title, partial(go, page.name))
                 self._items[page.name] = item
         self.foot = widgets.frame(self.outer, ground="side")
-        self.foot.pack(side="bottom", fill="x", padx=widgets.px(8), pady=widgets.px(8))
-        self._needed = 0
-        self._is_low = False
+        # Before the entries, so that it is not the part that is cut off.
+        self.foot.pack(side="bottom", fill="x", before=self._titles[0])
+        self.foot.pack(padx=widgets.px(8), pady=widgets.px(8))
+        self._size: _Size = (0, 0, 0, 0)
+        self._set_size(_SIZES[0])
         self.outer.bind("<Configure>", self._fit)
 
     def show_current(self, name: str) -> None:
@@ -122,13 +123,23 @@ class Nav:
             self._items[name].set_mark(text, tone)
 
     def _fit(self, event: "tk.Event[tk.Misc]") -> None:
-        """Reduce the height of the entries if the window is too low for them."""
-        if not self._needed:  # at the usual height of the entries
-            margin = 2 * self._widgets.px(18) + 2 * self._widgets.px(8)
-            children = self.outer.winfo_children()
-            self._needed = margin + sum(child.winfo_reqheight() + 2 for child in children)
-        is_low = event.height < self._needed
-        if is_low != self._is_low:
-            self._is_low = is_low
-            for item in self._items.values():
-                item.set_low(is_low=is_low)
+        """Reduce the entries and the space between groups if the window is too low for them."""
+        fitting = (size for size in _SIZES if self._needed(*size) <= event.height)
+        self._set_size(next(fitting, _SIZES[-1]))
+
+    def _needed(self, height: int, gap: int, above: int, below: int) -> int:
+        px = self._widgets.px
+        entries = len(self._items) * (px(height) + 2 * px(gap))
+        titles = sum(px(above) + title.winfo_reqheight() + px(below) for title in self._titles)
+        return entries + titles + self.foot.winfo_reqheight() + 2 * px(8)
+
+    def _set_size(self, size: _Size) -> None:
+        if size == self._size:
+            return
+        self._size = size
+        px, (height, gap, above, below) = self._widgets.px, size
+        for item in self._items.values():
+            item.button.configure(height=height)
+            item.button.pack(pady=px(gap))
+        for title in self._titles:
+            title.pack(pady=(px(above), px(below)))

@@ -12,6 +12,10 @@ from ui.theme import smooth
 from ui.theme.palette import DARK, LIGHT, PALETTES, Mode, Palette, Role
 from ui.theme.styles import restyle
 
+# Every length given to pack, grid and place is in pixels of the screen; customtkinter would scale
+# those given to its own widgets a second time.
+customtkinter.CTkBaseClass._apply_argument_scaling = lambda _, options: options
+
 _DPI = 96
 _FAMILIES = ("Inter", "Segoe UI", "SF Pro Text", "Roboto", "Noto Sans", "DejaVu Sans")
 _MONO_FAMILIES = ("JetBrains Mono", "Cascadia Mono", "Menlo", "DejaVu Sans Mono", "Noto Sans Mono")

@@ -4,6 +4,7 @@ import threading
 import time
 from itertools import product
 
+import customtkinter
 import pytest
 from PIL import Image
 
@@ -19,8 +20,10 @@ from ui.forms.form import Form
 from ui.forms.row import FormContext
 from ui.model.draft import Draft
 from ui.model.form_fields import pages
+from ui.pages.registry import PAGES
 from ui.progress.curve import Curve
 from ui.progress.validation import Validation
+from ui.shell.nav import Nav
 from ui.theme.palette import PALETTES
 from ui.widgets.switch import paint
 
@@ -225,3 +228,33 @@ def test_results_of_threads_are_delivered_where_they_are_asked_for():
         jobs.deliver()
     assert ZeroDivisionError in results
     assert threading.get_ident() not in results
+
+
+def test_gaps_between_drawn_widgets_are_scaled_once(root, widgets):
+    box = widgets.frame(root)
+    box.pack()
+    gaps = []
+    for density in (1, 2):
+        customtkinter.set_widget_scaling(density)
+        first, second = (widgets.button(box, "Save", print).widget for _ in range(2))
+        first.grid(row=density, column=0)
+        second.grid(row=density, column=1, padx=(8 * density, 0))
+        root.update()
+        gaps.append(second.winfo_x() - first.winfo_x() - first.winfo_width())
+        first.grid_forget()
+        second.grid_forget()
+    customtkinter.set_widget_scaling(1)
+    assert gaps == [8, 16]
+
+
+def test_all_pages_can_be_gone_to_in_the_lowest_window_of_a_dense_screen(root, widgets):
+    nav = Nav(widgets, root, PAGES, print)
+    widgets.label(nav.foot, "Help").pack()
+    nav.outer.pack(fill="y", expand=True)
+    for height in (400, 700, 400):
+        resize(root, 960, height)
+        root.update()
+        last = max(child.winfo_y() + child.winfo_height() for child in nav.outer.winfo_children())
+        entries = [item.button for item in nav._items.values()]
+        assert entries[-1].winfo_y() + entries[-1].winfo_height() <= nav.foot.winfo_y()
+        assert last <= height

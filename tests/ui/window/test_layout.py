@@ -106,3 +106,16 @@ def test_text_has_room_in_a_small_window(desk):
     assert message["wanted_width"] <= message["width"]
     head = desk.widget("preview check")
     assert message["x"] + message["width"] <= head["x"] + head["width"]
+
+
+def test_buttons_of_a_run_wrap_where_its_name_has_no_room(desk):
+    desk.click("start")
+    desk.wait_state(status="finished", is_running=False)
+    for width, is_wrapped in ((1300, False), (960, True)):
+        desk.resize(width, 800)
+        desk.rest(4)
+        rows = [desk.widget(name)["y"] for name in ("sample now", "resume", "discard")]
+        assert rows[0] == rows[1]
+        assert (rows[1] < rows[2]) == is_wrapped
+        path, first = desk.widget("run path"), desk.widget("sample now")
+        assert path["x"] + path["wanted_width"] < first["x"]

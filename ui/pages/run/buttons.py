@@ -16,6 +16,9 @@ _ABOUT = {
 }
 _LABELS = {"stop": "Stop and save", "discard": "Stop without saving"}
 _LEAVING = {"pause": "Pausing…", "stop": "Stopping…", "discard": "Stopping…"}
+_GAP = 8
+# Width that a title needs to be read next to the buttons.
+_TITLE_ROOM = 200
 _NOT_RUNNING = "No run is in progress."
 _PATIENCE = (
     "Trains the remaining steps. First raise “Early stopping after” (validation.patience) in "
@@ -24,12 +27,22 @@ _PATIENCE = (
 
 
 class RunButtons:
-    """Pause or Resume, Stop with and without saving, Sample now, Save now, Open folder."""
+    """Pause or Resume, Stop with and without saving, Sample now, Save now, Open folder.
 
-    def __init__(self, context: Context, parent: tk.Misc) -> None:
+    They stand at the right of `head`: in one row where the title has room next to it, else in two.
+    """
+
+    def __init__(self, context: Context, head: tk.Misc) -> None:
         self._context = context
+        self._head = head
         widgets, act = context.widgets, context.act
-        self.outer = widgets.frame(parent, ground="window")
+        # Packed before the heading, so that a long title is cut off and no button is.
+        right = widgets.frame(head, ground="window")
+        right.pack(side="right", anchor="s")
+        self.outer = widgets.frame(right, ground="window")
+        self._rows = [widgets.frame(self.outer, ground="window") for _ in range(2)]
+        self._rows[0].pack(anchor="e")
+        self._placed: tuple[bool, bool] | None = None
         self._shape: tuple[bool, str] | None = None
         commands: dict[str, Callable[[], None]] = {
             "sample now": lambda: act.send("sample"),
@@ -50,8 +63,14 @@ class RunButtons:
                 name=name,
                 ground="window",
             )
-            button.describe(_ABOUT.get(name, "")).widget.pack(side="left", padx=(widgets.px(8), 0))
-            self._buttons[name] = button
+            self._buttons[name] = button.describe(_ABOUT.get(name, ""))
+        head.bind("<Configure>", lambda _: self._place(), add="+")
+
+    @property
+    def room_beside(self) -> int:
+        """Width that the buttons leave to the title, in pixels."""
+        used = self.outer.winfo_reqwidth() if self._context.session.folder else 0
+        return self._head.winfo_width() - used - self._context.widgets.px(_GAP)
 
     def refresh(self) -> None:
         """Enable the buttons that apply now."""
@@ -71,18 +90,32 @@ class RunButtons:
             buttons[name].set_text(text if pending_command == name else label)
         buttons["resume"].enable(self._why_not_resume())
         buttons["resume"].describe(_PATIENCE if session.state.is_early_end else "")
-        for name, is_shown, before in (
-            ("resume", not is_running, "stop"),
-            ("pause", is_running, "stop"),
-        ):
-            place = {"side": "left", "padx": (8, 0), "before": buttons[before].widget}
-            show(buttons[name].widget, is_shown, **place)
+        self._place()
         # Ignore the second half of a double click once buttons have moved.
         shape = (is_running, pending_command)
         if self._shape is not None and shape != self._shape:
             for button in buttons.values():
                 button.ignore_clicks()
         self._shape = shape
+
+    def _place(self) -> None:
+        """Put the buttons that apply into one row, or into two where there is no room."""
+        px, is_running = self._context.widgets.px, self._context.session.is_running
+        hidden = "resume" if is_running else "pause"
+        shown = [button.widget for name, button in self._buttons.items() if name != hidden]
+        needed = sum(widget.winfo_reqwidth() + px(_GAP) for widget in shown)
+        # Before it is on the screen, its width is not known.
+        is_wrapped = 1 < self._head.winfo_width() < needed + px(_TITLE_ROOM)
+        if self._placed == (is_wrapped, is_running):
+            return
+        self._placed = is_wrapped, is_running
+        self._buttons[hidden].widget.pack_forget()
+        for index, widget in enumerate(shown):
+            row = self._rows[is_wrapped and index >= len(shown) // 2]
+            widget.pack_forget()
+            widget.pack(in_=row, side="left", padx=(px(_GAP), 0))
+        self._rows[1].pack_forget()
+        show(self._rows[1], is_wrapped, anchor="e", pady=(px(_GAP), 0))
 
     def _why_not_resume(self) -> str:
         session = self._context.session

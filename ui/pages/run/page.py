@@ -1,10 +1,12 @@
 """Page of the run: activity, progress, charts and newest samples."""
 
 import tkinter as tk
+from functools import partial
 
 import customtkinter
 
 from ui.context import Context, View
+from ui.messages.line_breaks import shorten, shorten_start
 from ui.pages.run.banner import RunBanner
 from ui.pages.run.buttons import RunButtons
 from ui.pages.run.chart import RunChart
@@ -12,8 +14,10 @@ from ui.pages.run.figures import RunFigures
 from ui.pages.run.rewards import RunRewards
 from ui.pages.run.samples import NewestSamples
 from ui.pages.run.validation import ValidationCard
+from ui.theme.theme import TITLE
 from ui.widgets.placing import show
 from ui.widgets.scroller import Scroller
+from ui.widgets.tooltip import Tooltip
 
 
 class RunPage(View):
@@ -28,12 +32,13 @@ class RunPage(View):
         margin = widgets.px(28)
         head = widgets.frame(self.outer, ground="window")
         head.pack(fill="x", padx=margin, pady=(widgets.px(21), widgets.px(12)))
-        # Packed before the heading, so that a long path is cut off and no button is.
-        right = widgets.frame(head, ground="window")
-        right.pack(side="right", anchor="s")
-        self._buttons = RunButtons(context, right)
+        self._buttons = RunButtons(context, head)
         heading, self._title, self._lead = widgets.heading(head)
         heading.pack(side="left")
+        Tooltip(self._lead, widgets.theme, self._path)
+        widgets.name(self._lead, "run path")
+        for box in (head, self._buttons.outer):
+            box.bind("<Configure>", lambda _: self._show_name(), add="+")
         self._empty = self._make_empty()
         # Scrolling keeps the chart readable below a banner.
         self._scroller = Scroller(widgets, self.outer, fills=True)
@@ -64,14 +69,25 @@ class RunPage(View):
             self._title.say("Run")
             self._lead.say("Progress, loss and samples of a run.")
             return
-        self._title.say(folder.name)
-        self._lead.say(str(folder.path))
+        self._show_name()
         self.banner.refresh()
         self._figures.refresh(session)
         self._validation.refresh()
         self._samples.refresh()
         self._rewards.refresh()
         self._chart.refresh()
+
+    def _path(self) -> str:
+        folder = self._context.session.folder
+        return str(folder.path) if folder else ""
+
+    def _show_name(self) -> None:
+        """Show the run's name and path as far as there is room; a path's end tells most."""
+        folder, theme = self._context.session.folder, self._context.widgets.theme
+        if folder is not None:
+            room = self._buttons.room_beside
+            self._title.say(shorten(folder.name, room, partial(theme.measure, font=TITLE)))
+            self._lead.say(shorten_start(self._path(), room, theme.measure))
 
     def _make_empty(self) -> customtkinter.CTkFrame:
         widgets = self._context.widgets
