@@ -33,12 +33,13 @@ class WorkerExit:
     """The exit of a worker that reported no ending.
 
     what: A sentence for the user. log: The last lines of its log. failure: Its kind in the
-    catalog.
+    catalog. was_ended_here: Whether this program killed it.
     """
 
     what: str
     log: list[str]
     failure: str = ""
+    was_ended_here: bool = False
 
 
 class Run:
@@ -60,12 +61,13 @@ class Run:
         # A new worker replaces the events file; the previous worker's ending is not its own.
         self._reader = EventReader(folder.events, not_file=not_file)
         self._has_ended = False
+        self._was_killed = False
 
     def poll(self) -> News:
         """Return the new events since the last call, without waiting."""
         news = self._reader.read()
         if news.restarted:
-            self._has_ended = False
+            self._has_ended = self._was_killed = False
         for event in news.events:
             self._has_ended = isinstance(event, ENDINGS)
         return news
@@ -99,6 +101,7 @@ class Run:
 
     def kill(self) -> None:
         """Kill the worker; the run can be resumed from its last checkpoint."""
+        self._was_killed = self.is_alive
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait(_NOTE_TIMEOUT)
@@ -118,7 +121,7 @@ class Run:
         if self.is_alive or self._has_ended:
             return None
         failure, what = exit_failure(self.exit_code)
-        return WorkerExit(what, log_tail(self.folder.log), failure)
+        return WorkerExit(what, log_tail(self.folder.log), failure, self._was_killed)
 
 
 def start(folder: RunFolder) -> Run:

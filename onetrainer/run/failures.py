@@ -136,7 +136,7 @@ FAILURES: Mapping[str, Failure] = {
     ),
     "killed": Failure(
         "The worker was killed (SIGKILL).",
-        "If not by you, the computer ran out of memory.",
+        "The computer probably ran out of memory.",
         f"Close other programs. {_RESUME}",
         "resume",
         is_fixable=False,

@@ -66,7 +66,7 @@ def _run_line(name: str, state: RunState) -> str:
     parts = [name, state.status_text()]
     progress = state.progress
     if state.total_steps:
-        parts.append(f"step {state.step} of {state.total_steps}")
+        parts.append(f"step {state.step:,} of {state.total_steps:,}")
     if progress is not None and state.status == "running":
         parts.append(format_speed(progress.steps_per_second))
         if progress.eta_seconds >= 0:

@@ -107,6 +107,7 @@ def test_a_worker_that_is_killed_is_reported(session, config, monkeypatch, sent,
     until(session, lambda: not session.has_worker)
     assert session.state.status == "died"
     assert name in session.state.unexpected_exit.what
+    assert not session.state.unexpected_exit.was_ended_here
     assert "fake worker: loading" in session.state.unexpected_exit.log
 
 
@@ -134,6 +135,7 @@ def test_killing_is_offered_when_a_worker_that_is_to_end_is_silent(config, monke
     session.kill()
     until(session, lambda: not session.has_worker)
     assert session.state.status == "died"
+    assert session.state.unexpected_exit.was_ended_here
 
 
 def test_a_quiet_worker_is_noticed(config, monkeypatch):

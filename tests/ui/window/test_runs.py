@@ -282,7 +282,8 @@ def test_a_double_click_does_not_press_what_came_in_its_place_and_a_hanging_run_
     assert "trained since step" in desk.state["banner"]
     desk.click("end process")
     desk.wait_state(status="died")
-    assert "SIGKILL" in desk.state["banner"]
+    assert "The process was ended" in desk.state["banner"]
+    assert "SIGKILL" not in desk.state["banner"]
 
 
 def test_a_run_is_stopped_without_saving_after_a_question(begin, long_project):

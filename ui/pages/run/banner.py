@@ -134,16 +134,19 @@ def _message(context: Context) -> Message | None:
     if folder is None:
         return None
     if state.unexpected_exit is not None:
-        text = state.unexpected_exit.what
-        if folder.newest_step():
-            text += f" “Resume” continues from {folder.resume_place()}."
+        left = state.unexpected_exit
+        where = f"continues from {folder.resume_place()}"
+        resume = f"“Resume” {where if folder.newest_step() else 'starts from the beginning'}."
+        if left.was_ended_here:
+            remedy = remedy_of(context, folder, "killed")
+            return Message("warning", "The process was ended", resume, remedy=remedy)
         return Message(
             "danger",
             "The worker stopped unexpectedly",
-            text,
-            state.unexpected_exit.log,
+            f"{left.what} {resume}",
+            [] if left.failure == "killed" else left.log,  # the log says nothing about a kill
             can_open_log=True,
-            remedy=remedy_of(context, folder, state.unexpected_exit.failure),
+            remedy=remedy_of(context, folder, left.failure),
         )
     match state.ending:
         case Failed() as failed:
