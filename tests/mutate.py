@@ -101,8 +101,8 @@ FAULTS = (
     Fault(
         "a file that was not written completely replaces the old one",
         "onetrainer/files/atomic.py",
-        "        temporary.replace(path)\n    finally:\n",
-        "    finally:\n        temporary.replace(path)\n",
+        "        _replace(temporary, path)\n    finally:\n        with",
+        "    finally:\n        _replace(temporary, path)\n        with",
         ("tests/onetrainer/files",),
     ),
     Fault(
@@ -172,9 +172,9 @@ FAULTS = (
     ),
     Fault(
         "a default learning rate is ten times as large",
-        "onetrainer/config/optimizers/optimizer_section.py",
-        '    lr: Lr = 1e-4\n    """',
-        '    lr: Lr = 1e-3\n    """',
+        "onetrainer/config/optimizers/adam.py",
+        '    lr: shared.Lr = 1e-4\n    """',
+        '    lr: shared.Lr = 1e-3\n    """',
         ("tests/onetrainer/presets/test_settings_reference.py",),
     ),
     Fault(
