@@ -13,6 +13,8 @@ from torch import nn
 from modules import worker
 from modules.families import components
 from modules.families.stable_diffusion import StableDiffusion
+from modules.jobs.train import train
+from modules.training.reporter import Reporter
 from onetrainer.families.spec import ComponentSpec
 from onetrainer.run import client
 from tests import runs, tiny
@@ -122,3 +124,25 @@ def at_a_moment(monkeypatch):
             forking.end()
 
     return work
+
+
+@pytest.fixture
+def crash_in(monkeypatch):
+    """Runs a folder until a step has been made, then dies without a message."""
+
+    class Crash(BaseException):
+        pass
+
+    def crash(folder, step):
+        def progress(self, **arguments):
+            if arguments["step"] == step:
+                raise Crash
+            original(self, **arguments)
+
+        original = Reporter.progress
+        with monkeypatch.context() as patch:
+            patch.setattr(Reporter, "progress", progress)
+            with pytest.raises(Crash):
+                train(folder)
+
+    return crash

@@ -65,28 +65,6 @@ def weights(folder):
     return data[8 + int.from_bytes(data[:8], "little") :]
 
 
-@pytest.fixture
-def crash_in(monkeypatch):
-    """Runs a folder until a step has been made, then dies without a message."""
-
-    class Crash(BaseException):
-        pass
-
-    def crash(folder, step):
-        def progress(self, **arguments):
-            if arguments["step"] == step:
-                raise Crash
-            original(self, **arguments)
-
-        original = Reporter.progress
-        with monkeypatch.context() as patch:
-            patch.setattr(Reporter, "progress", progress)
-            with pytest.raises(Crash):
-                train(folder)
-
-    return crash
-
-
 def reported(folder, kind):
     return [event for event in runs.events_of(folder) if isinstance(event, kind)]
 

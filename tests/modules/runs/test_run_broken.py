@@ -12,7 +12,6 @@ from modules.jobs.train import train
 from modules.objectives.denoising import Denoising
 from modules.training import reporter
 from modules.training.checkpoints import WEIGHTS_FILE
-from modules.training.reporter import Reporter
 from onetrainer.errors import UserError
 from onetrainer.run.events import BrokenStep, Progress, Warned
 from tests import pretend, runs
@@ -59,24 +58,6 @@ def weights(folder, step=6):
     return load_file(folder.checkpoint(step) / WEIGHTS_FILE)
 
 
-def crash_after(folder, step, monkeypatch):
-    """Train until a step is reported, then die without a message."""
-
-    class Crash(BaseException):
-        pass
-
-    def progress(self, **arguments):
-        if arguments["step"] == step:
-            raise Crash
-        original(self, **arguments)
-
-    original = Reporter.progress
-    with monkeypatch.context() as patch:
-        patch.setattr(Reporter, "progress", progress)
-        with pytest.raises(Crash):
-            train(folder)
-
-
 def test_a_broken_step_is_skipped_with_all_that_led_there(config, breaking):
     breaking(5)
     folder = new_run(config)
@@ -107,10 +88,10 @@ def test_too_many_broken_steps_in_a_row_end_the_run_with_the_last_good_weights(c
     assert [event.step for event in of_kind(folder, BrokenStep)] == [4, 5]
 
 
-def test_steps_in_a_row_are_counted_over_a_resume(config, breaking, monkeypatch):
+def test_steps_in_a_row_are_counted_over_a_resume(config, breaking, crash_in):
     breaking(3, 4)
     folder = new_run(config, max_in_a_row=2)
-    crash_after(folder, 4, monkeypatch)
+    crash_in(folder, 4)
     with pytest.raises(UserError, match="2 steps in a row"):
         train(folder)
 
@@ -139,12 +120,12 @@ def test_a_run_that_goes_back_lowers_its_rate_and_draws_the_step_anew(config, br
 
 @pytest.mark.parametrize(("number", "killed_after"), [(4, 2), (4, 5), (2, 5)])
 def test_a_run_that_goes_back_ends_the_same_if_it_is_killed_in_between(
-    config, breaking, monkeypatch, number, killed_after
+    config, breaking, crash_in, number, killed_after
 ):
     breaking(number)
     straight, killed = (new_run(config, action="go-back") for _ in range(2))
     assert train(straight) == 0
-    crash_after(killed, killed_after, monkeypatch)
+    crash_in(killed, killed_after)
     assert train(killed) == 0
     assert killed.retries.read_bytes() == straight.retries.read_bytes()
     assert [event.step for event in of_kind(killed, BrokenStep)] == [number]

@@ -8,7 +8,6 @@ from safetensors.torch import load_file
 
 from modules.jobs.train import train
 from modules.training.checkpoints import EMA_FILE, WEIGHTS_FILE
-from modules.training.reporter import Reporter
 from onetrainer.presets.presets import load_document, resolve, with_absolute_paths
 from onetrainer.run.checkpoint_files import state_content
 from onetrainer.run.events import Progress, Warned
@@ -47,29 +46,11 @@ def kept(folder, step, name=WEIGHTS_FILE):
     return load_file(folder.checkpoint(step) / name)
 
 
-def crash_after(folder, step, monkeypatch):
-    """Runs a folder until a step is made, then dies without a message."""
-
-    class Crash(BaseException):
-        pass
-
-    def progress(self, **arguments):
-        if arguments["step"] == step:
-            raise Crash
-        original(self, **arguments)
-
-    original = Reporter.progress
-    with monkeypatch.context() as patch:
-        patch.setattr(Reporter, "progress", progress)
-        with pytest.raises(Crash):
-            train(folder)
-
-
-def test_a_run_in_backward_that_died_resumes_to_the_same_weights_and_average(config, monkeypatch):
+def test_a_run_in_backward_that_died_resumes_to_the_same_weights_and_average(config, crash_in):
     straight = new_run(config, FULL | NO_SAMPLES)
     assert train(straight) == 0
     died = new_run(config, FULL | NO_SAMPLES)
-    crash_after(died, 5, monkeypatch)
+    crash_in(died, 5)
     assert train(died) == 0
     for name in (WEIGHTS_FILE, EMA_FILE):
         assert equal(kept(died, 6, name), kept(straight, 6, name))
