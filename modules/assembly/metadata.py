@@ -49,7 +49,6 @@ _UNSUPPORTED: Mapping[str, object] = {
     "full_fp16": False,
     "max_token_length": None,
     "adaptive_noise_scale": None,
-    "scale_weight_norms": None,
     "caption_dropout_every_n_epochs": 0,
     "face_crop_aug_range": None,
 }
@@ -237,6 +236,7 @@ def _training_fields(config: TrainConfig, model: ModelFacts) -> dict[str, object
         "gradient_accumulation_steps": training.accumulation,
         "total_batch_size": training.batch_size * training.accumulation,
         "max_grad_norm": training.gradient_clipping,
+        "scale_weight_norms": dict(config.method).get("max_norm") or None,
         "gradient_checkpointing": config.hardware.gradient_checkpointing != "off",
         "mixed_precision": "no" if precision == "fp32" else precision,
     }

@@ -187,6 +187,14 @@ def _option_problems(config: TrainConfig) -> Iterator[Problem]:
             'Choose "constant".',
             to="constant",
         )
+    if section.is_schedule_free and dict(config.method).get("max_norm"):
+        yield Problem(
+            "method.max_norm",
+            f"{section.title} saves an average of internal matrices, which cannot be limited",
+            "Expected 0 (off), or another optimizer",
+            "Set it to 0, or choose another optimizer.",
+            choices=(Fix("method.max_norm", 0.0), Fix("optimizer.kind", "adamw")),
+        )
     match section:
         case Sgd(nesterov=True, momentum=0):
             yield Problem(

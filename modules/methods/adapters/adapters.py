@@ -21,9 +21,10 @@ from modules.memory.residency import move_module
 from modules.methods.adapters.export import adapter_metadata, with_alpha_folded
 from modules.methods.adapters.kind import AdapterKind, AdapterModule, AdapterPlan
 from modules.methods.adapters.layer_settings import plan_adapters
-from modules.methods.adapters.merged import merged
+from modules.methods.adapters.merged import merged, tensors_of
 from modules.methods.adapters.registry import kind_of
 from modules.methods.adapters.start_file import load_start_file, without_layers
+from modules.methods.adapters.weight_formulas import low_rank_change
 from modules.methods.layers.layer_presets import (
     adapter_name,
     layer_names,
@@ -32,7 +33,7 @@ from modules.methods.layers.layer_presets import (
 )
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.components import component_settings, trained_components
-from onetrainer.config.methods.low_rank import LowRank
+from onetrainer.config.methods.low_rank import LoHa, LoKr, Lora, LowRank
 from onetrainer.families.spec import Prediction
 from onetrainer.model_files.adapters import resolve_start_rank
 
@@ -143,6 +144,15 @@ class Adapters(Method):
             for adapter, strength in zip(adapters, strengths, strict=True):
                 adapter.multiplier = strength
 
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """Scale adapters down whose change is larger than `max_norm`."""
+        section = self.kind.section
+        if not isinstance(section, Lora | LoHa | LoKr) or not section.max_norm:
+            return
+        for adapter in _adapters_by_name(self.adapters).values():
+            limit_norm(adapter, section.max_norm)
+
     def merged(self) -> AbstractContextManager[None]:
         return merged(self.components.values(), _adapters_by_name(self.adapters).values())
 
@@ -183,6 +193,19 @@ def make_adapter(name: str, plan: AdapterPlan, kind: AdapterKind, *, seed: int) 
     adapter.initialize(seeds.generator(seed, f"lora-init {name}"))
     move_module(adapter, next(plan.module.parameters()).device, torch.float32)
     return adapter
+
+
+def limit_norm(adapter: AdapterModule, max_norm: float) -> None:
+    """Scale the matrices of a LoRA, LoHa or LoKr so that its change has at most a norm.
+
+    Each by the same factor, as in sd-scripts (`scale_weight_norms`). Nothing is read from the
+    device, and smaller changes keep every bit.
+    """
+    matrices = list(adapter.parameters())
+    norm = torch.linalg.vector_norm(low_rank_change(tensors_of(adapter, torch.float32)))
+    factor = (max_norm / norm).clamp(max=1) ** (1 / len(matrices))
+    for matrix in matrices:
+        matrix.mul_(factor)
 
 
 def _adapters_by_name(adapters: Mapping[LoraComponent, nn.ModuleDict]) -> dict[str, AdapterModule]:

@@ -58,11 +58,11 @@ def _merge(weight: Tensor, adapter: AdapterModule) -> Tensor:
     """
     exact = weight.to(torch.promote_types(weight.dtype, torch.float32))
     with torch.autocast(weight.device.type, enabled=False):
-        changed = merged_weight(exact, _tensors(adapter, exact.dtype), adapter.multiplier)
+        changed = merged_weight(exact, tensors_of(adapter, exact.dtype), adapter.multiplier)
     return cast_with_dither(changed, weight.dtype)
 
 
-def _tensors(adapter: AdapterModule, dtype: torch.dtype) -> AdapterTensors:
+def tensors_of(adapter: AdapterModule, dtype: torch.dtype) -> AdapterTensors:
     """Return an adapter's tensors on its device; alpha on the CPU, to avoid synchronization."""
     tensors = {key: t.to(dtype) for key, t in adapter.tensors().items() if key != ALPHA}
     rank = rank_of(tensors)

@@ -46,7 +46,12 @@ def merged_bias(bias: Tensor, tensors: AdapterTensors, strength: float) -> Tenso
     return bias if change is None else bias + strength * change.reshape(bias.shape)
 
 
-def _change(weight: Tensor, tensors: AdapterTensors) -> Tensor:
+def low_rank_change(tensors: AdapterTensors) -> Tensor:
+    """Return the change of a LoRA, a LoHa or a LoKr, (out, in * …) or (out, in, …).
+
+    Raises:
+        ValueError: If the adapter is of another kind.
+    """
     scale = scale_of(tensors)
     match tensors:
         case {"lora_up.weight": up, "lora_down.weight": down}:
@@ -55,16 +60,24 @@ def _change(weight: Tensor, tensors: AdapterTensors) -> Tensor:
             return scale * _hadamard(tensors)
         case {"lokr_w1": _} | {"lokr_w1_a": _}:
             return scale * _kronecker(tensors)
+        case _:
+            raise ValueError(f"unknown kind of adapter: {', '.join(sorted(tensors))}")
+
+
+def _change(weight: Tensor, tensors: AdapterTensors) -> Tensor:
+    match tensors:
         case {"a1.weight": a1, "a2.weight": a2, "b1.weight": b1, "b2.weight": b2}:
             inputs = a1.flatten(1) @ a2.flatten(1)  # (in, in)
             through = torch.einsum("oi...,ij->oj...", weight, inputs)
-            return scale * (through + _low_rank(b1, b2, tensors.get("bm.weight")).view_as(weight))
+            return scale_of(tensors) * (
+                through + _low_rank(b1, b2, tensors.get("bm.weight")).view_as(weight)
+            )
         case {"diff": change} | {"w_norm": change}:
             return change
         case {"diff_b": _} | {"b_norm": _}:
             return torch.zeros_like(weight)
         case _:
-            raise ValueError(f"unknown kind of adapter: {', '.join(sorted(tensors))}")
+            return low_rank_change(tensors)
 
 
 def _low_rank(up: Tensor, down: Tensor, mid: Tensor | None) -> Tensor:

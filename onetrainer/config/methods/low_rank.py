@@ -22,6 +22,17 @@ Rank = Annotated[
     int, Field(ge=0, le=1024), Ui("Rank", zero="of the file", search="dim network lora auto")
 ]
 Alpha = Annotated[float, Field(gt=0, le=1024), Ui("Alpha", search="network lora scale")]
+MaxNorm = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=1000,
+        description="The largest norm of each layer's change (alpha / rank included), above which"
+        " its matrices are scaled down after every step, against overfitting and for adapters that"
+        " combine well. 1 is usual, less is stronger, 0 is off.",
+    ),
+    Ui("Max norm", level="advanced", search="scale_weight_norms weight norm regularisation limit"),
+]
 
 
 class LowRank(AdapterSection):
@@ -85,6 +96,8 @@ class Lora(LowRankPair):
     namings = ("kohya", "diffusers", "comfyui")
     kind: Literal["lora"] = "lora"
 
+    max_norm: MaxNorm = 0.0
+
 
 class Dora(LowRankPair):
     """LoRA that trains magnitudes and directions of weights separately (Liu et al. 2024)."""
@@ -124,6 +137,8 @@ class LoHa(LowRank):
     """Scales the adapter by alpha / rank. LoHa changes faster than LoRA: half the rank, or less, is
     usual."""
 
+    max_norm: MaxNorm = 0.0
+
 
 class LoKr(LowRank):
     """Kronecker products of a small and a larger matrix (Yeh et al. 2023)."""
@@ -157,3 +172,5 @@ class LoKr(LowRank):
         bool, Ui("Full matrices", level="advanced", search="full matrix dimension both whole")
     ] = False
     """Keeps both matrices whole, so that rank and alpha are not used."""
+
+    max_norm: MaxNorm = 0.0
