@@ -216,7 +216,7 @@ def _layout(config: TrainConfig, model: ModelFacts) -> Layout:
 def _training_fields(config: TrainConfig, model: ModelFacts) -> dict[str, object]:
     """Return the fields about training except its length. Source: kohya-ss/sd-scripts."""
     side, precision, training = config.data.resolution, config.hardware.precision, config.training
-    rates = _rates(config)
+    rates, factor = _rates(config), training.lr_factor
     warmup = warmup_steps(config.schedule, steps=training.steps)
     fields: dict[str, object] = {
         "output_name": config.output.name,
@@ -226,7 +226,7 @@ def _training_fields(config: TrainConfig, model: ModelFacts) -> dict[str, object
         "cache_latents": config.data.cache_latents,
         "clip_skip": config.model.clip_skip or None,
         "zero_terminal_snr": model.zero_terminal_snr,
-        "learning_rate": config.optimizer.lr,
+        "learning_rate": config.optimizer.lr * factor,
         "unet_lr": rates.get("unet"),
         "text_encoder_lr": next((lr for name, lr in rates.items() if name != "unet"), None),
         "optimizer": config.optimizer.target.replace(":", "."),
@@ -293,13 +293,15 @@ def _schedule_name(schedule: Schedule, *, warmup_steps: int) -> str:
 
 
 def _rates(config: TrainConfig) -> dict[str, float]:
-    """Return the learning rate of each trained component."""
+    """Return the learning rate of each trained component, scaled with the batch."""
     match config.method:
         case EmbeddingOnly() | Vae():
             return {}
         case method:
             trained = trained_components(method, config.model.family)
-            return {name: each.lr or config.optimizer.lr for name, each in trained.items()}
+            factor = config.training.lr_factor
+            rates = {name: each.lr or config.optimizer.lr for name, each in trained.items()}
+            return {name: rate * factor for name, rate in rates.items()}
 
 
 def _progress_fields(config: TrainConfig, dataset: DatasetFacts, step: int) -> dict[str, object]:

@@ -142,9 +142,11 @@ def assemble(
             run.events.write(entry.event)
         run.warn(str(entry))
 
+    factor = training.lr_factor
+
     def multiplier(step: int) -> float:
         scheduled = lr_multiplier(config.schedule, step=step, steps=training.steps)
-        return scheduled * retries.lr_factor(step)
+        return factor * scheduled * retries.lr_factor(step)
 
     trainer = Trainer(
         state=TrainState(run.first_step),

@@ -1,6 +1,7 @@
 """The whole config of one training run."""
 
-from typing import Annotated
+import math
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -49,6 +50,19 @@ class Training(Section):
     seed: Annotated[int, Field(ge=0, lt=2**63), Ui("Seed", level="advanced", search="random")] = 0
     """All random numbers of the run come from this number: same seed, same result."""
 
+    lr_scaling: Annotated[
+        Literal["off", "sqrt", "linear"],
+        Ui(
+            "Scale learning rate",
+            level="advanced",
+            search="lr scaler batch size square root linear rule",
+            choices={"sqrt": "by the square root of the batch", "linear": "by the batch"},
+        ),
+    ] = "off"
+    """Multiplies all learning rates by a step's images (batch size times gradient accumulation), or
+    by their square root, so that a rate for single images suits any batch. "sqrt" is usual with
+    AdamW and the like, "linear" with SGD; off takes the rates as they are."""
+
     gradient_clipping: Annotated[
         float, Field(ge=0, le=1000), Ui("Gradient clipping", level="advanced", search="norm")
     ] = 1.0
@@ -56,6 +70,16 @@ class Training(Section):
     off."""
 
     broken_steps: BrokenSteps = BrokenSteps()
+
+    @property
+    def lr_factor(self) -> float:
+        """What `lr_scaling` multiplies all learning rates by.
+
+        Source: Goyal et al. 2017, arXiv:1706.02677 (linear); Malladi et al. 2022, arXiv:2205.10287
+        (square root, for Adam).
+        """
+        images = self.batch_size * self.accumulation
+        return {"off": 1.0, "sqrt": math.sqrt(images), "linear": float(images)}[self.lr_scaling]
 
 
 class TrainConfig(Section):

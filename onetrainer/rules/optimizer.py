@@ -26,6 +26,7 @@ def problems(config: TrainConfig) -> Iterator[Problem]:
     yield from _component_rate_problems(config)
     yield from _gradient_problems(config)
     yield from _adafactor_problems(config)
+    yield from _scaling_problems(config)
     yield from _option_problems(config)
 
 
@@ -173,6 +174,20 @@ def _adafactor_problems(config: TrainConfig) -> Iterator[Problem]:
                     "Set it to 0.",
                     fix=Fix(f"schedule.{name}", 0),
                 )
+
+
+def _scaling_problems(config: TrainConfig) -> Iterator[Problem]:
+    section = config.optimizer
+    if config.training.lr_scaling == "off":
+        return
+    if section.is_adaptive or isinstance(section, AdafactorRelative):
+        yield Problem(
+            "training.lr_scaling",
+            f"{section.title} finds its own learning rate, which the batch must not scale",
+            'Expected "off" with it',
+            "Turn it off, or choose another optimizer.",
+            choices=(Fix("training.lr_scaling", "off"), Fix("optimizer.kind", "adamw")),
+        )
 
 
 def _option_problems(config: TrainConfig) -> Iterator[Problem]:

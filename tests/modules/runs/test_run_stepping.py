@@ -92,3 +92,23 @@ def test_an_adaptive_rate_is_reported_as_it_really_is(config):
     rates = [event.lr for event in runs.events_of(folder) if isinstance(event, Progress)]
     assert rates[0] == pytest.approx(1e-6)  # Prodigy's first guess
     assert rates[-1] > 2 * rates[0]
+
+
+def test_a_run_scales_its_rate_with_the_batch_and_limits_the_norm_of_changes(config):
+    changes = {
+        "method": {"max_norm": 0.05},
+        "optimizer": {"kind": "adamw", "lr": 0.01},
+        "schedule": {"kind": "constant", "warmup_steps": 0},
+        "training": {"steps": 3, "batch_size": 2, "accumulation": 2, "lr_scaling": "linear"},
+    }
+    folder = new_run(config, changes | NO_SAMPLES)
+    assert train(folder) == 0
+    assert {e.lr for e in runs.events_of(folder) if isinstance(e, Progress)} == {0.04}
+    (file,) = folder.output.glob("*.safetensors")
+    state = load_file(file)
+    norms = [
+        float((state[up].flatten(1) @ state[up.replace("lora_up", "lora_down")].flatten(1)).norm())
+        * float(state[up.replace("lora_up.weight", "alpha")]) / state[up].shape[1]
+        for up in state if up.endswith("lora_up.weight")
+    ]  # fmt: skip
+    assert max(norms) == pytest.approx(0.05, rel=1e-2)  # the file is in half precision

@@ -123,6 +123,9 @@ FUSED = {"optimizer.fused_backward": True}
         (optimizer("prodigy", safeguard_warmup=False) | WARM,
          "warning optimizer.safeguard_warmup | value=True"),
         (optimizer("prodigy", safeguard_warmup=True) | WARM,),
+        *[(optimizer(kind) | {"training.lr_scaling": "sqrt"}, "error training.lr_scaling")
+          for kind in [*kinds("is_adaptive"), "adafactor_relative"]],
+        (optimizer("sgd") | {"training.lr_scaling": "linear"},),
         # Rates that are found, and that components may have.
         *[(optimizer(kind, lr=1e-4), "warning optimizer.lr | value=1.0")
           for kind in kinds("is_adaptive")],

@@ -8,7 +8,7 @@ from diffusers import optimization as of_diffusers
 from transformers import optimization as of_transformers
 
 from onetrainer.config.run.schedule import Point, Points
-from onetrainer.config.train import TrainConfig
+from onetrainer.config.train import TrainConfig, Training
 from onetrainer.presets.presets import resolve
 from onetrainer.rules.schedule import problems
 from onetrainer.schedules.learning_rate import lr_multiplier, warmup_steps
@@ -123,6 +123,13 @@ def test_first_step_after_the_warm_up_is_full_and_the_step_after_the_last_would_
         assert lr_multiplier(made, step=39, steps=STEPS) == pytest.approx(last, abs=1e-12)
     else:
         assert lr_multiplier(made, step=STEPS, steps=STEPS) == pytest.approx(0.3, abs=1e-12)
+
+
+def test_the_factor_of_a_batch_is_its_images_or_their_square_root():
+    images = {"batch_size": 8, "accumulation": 2}
+    for scaling, factor in {"off": 1.0, "sqrt": 4.0, "linear": 16.0}.items():
+        assert Training(lr_scaling=scaling, **images).lr_factor == factor
+        assert Training(lr_scaling=scaling).lr_factor == 1.0
 
 
 @each("cycles", [3, 7, 49])  # 1 / 49 × 49 is less than 1 in floating point

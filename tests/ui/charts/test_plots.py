@@ -7,7 +7,8 @@ from onetrainer.config.objectives.timesteps import Beta, Uniform
 from onetrainer.config.run.schedule import Constant, Linear, Point, Points
 from ui.model.draft import Draft
 from ui.pages.settings.noise_plot import density_bins
-from ui.pages.settings.rate_plot import rate_points, rate_title
+from ui.pages.settings.rate_plot import rate_curve, rate_points, rate_title
+from ui.pages.settings.small_plot import PlotCurve
 from ui.theme.smooth import area
 
 
@@ -31,6 +32,16 @@ def test_a_warm_up_is_a_straight_line_up_to_the_full_rate():
 def test_points_may_lie_above_the_rate():
     points = Points(points=(Point(at=0.0, factor=3.0), Point(at=1.0, factor=0.0)))
     assert max(rate for _, rate in rate_points(points, steps=1000)) == 3
+
+
+def test_the_plot_of_the_rate_scales_it_with_the_batch():
+    draft = Draft()
+    changed = {"optimizer.lr": 1e-3, "training.batch_size": 3, "training.accumulation": 3}
+    for path, value in (changed | {"training.lr_scaling": "sqrt"}).items():
+        draft.set(path, value)
+    curve = rate_curve(draft)
+    assert isinstance(curve, PlotCurve) and curve.title.endswith("up to 0.003")
+    assert draft.value("training") != Draft().value("training")
 
 
 def test_the_title_of_the_rate_plot_names_its_quantity():

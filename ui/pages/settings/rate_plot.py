@@ -8,7 +8,7 @@ from ui.model.form_fields import edit_text
 from ui.model.variants import section_at
 from ui.pages.settings.small_plot import PlotCurve
 
-INPUTS = ("schedule", "training.steps", "optimizer")
+INPUTS = ("schedule", "training", "optimizer")
 WIDTH = 236
 _POINTS = 118  # one every two pixels
 
@@ -17,15 +17,15 @@ def rate_curve(draft: Draft) -> PlotCurve | str:
     """Return the learning rate over the run, or a message while the settings are wrong."""
     if draft.setting("optimizer.lr") is None:
         return f"{_name(draft)} chooses its learning rate, without a schedule."
-    config, steps = draft.section_alone("schedule"), draft.value("training.steps")
-    if config is None or not isinstance(steps, int) or steps < 1:
+    config, run = draft.section_alone("schedule"), draft.section_alone("training")
+    if config is None or run is None:
         return "Fix the numbers to see the learning rate over the run."
-    points = rate_points(config.schedule, steps=steps)
+    points = rate_points(config.schedule, steps=run.training.steps)
     most = max(factor for _, factor in points)
     rate, highest = draft.value("optimizer.lr"), max(1.0, most)
-    full = rate * most if isinstance(rate, int | float) else None
+    full = rate * most * run.training.lr_factor if isinstance(rate, int | float) else None
     curve = [(x, factor / highest) for x, factor in points]
-    return PlotCurve(rate_title(draft, full), curve, ("first step", f"step {steps:,}"))
+    return PlotCurve(rate_title(draft, full), curve, ("first step", f"step {run.training.steps:,}"))
 
 
 def rate_title(draft: Draft, full: float | None) -> str:
