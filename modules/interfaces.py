@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from modules.diffusion.schedule import NoiseLevels
     from modules.diffusion.schedulers import Scheduler
     from modules.formats.embeddings.embedding_file import Embedding
+    from onetrainer.config.base.prompt_weights import PromptWeights
     from onetrainer.config.run.model import FamilyName
     from onetrainer.config.run.output import LoraNaming, ModelFormat
     from onetrainer.config.run.sampling import SamplerName
@@ -224,7 +225,6 @@ class Family(Protocol):
 
     def decode_unclamped(self, latents: Tensor) -> Tensor:
         """Decode latents without clamping to [-1, 1], so that gradients flow everywhere."""
-        ...
 
     @property
     def vocabulary(self) -> Vocabulary: ...
@@ -233,8 +233,8 @@ class Family(Protocol):
 
         Raises UserError if a placeholder token exists already, or its vectors do not fit.
         """
-        ...
 
+    def with_prompt_weights(self, style: "PromptWeights") -> "Family": ...
     def with_process(self, process: NoiseProcess) -> "Family": ...
     def unread_modules(self) -> frozenset[nn.Module]: ...
     def with_tiling(self, *, is_on: bool) -> "Family": ...

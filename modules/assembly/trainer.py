@@ -277,7 +277,7 @@ def _tasks(parts: _Parts, source: LossSource, rewards: LoadedRewards | None) -> 
     sample = SampleTask(
         section=run.config.sampling,
         steps=run.config.training.steps,
-        family=attached.family,
+        family=attached.family.with_prompt_weights(run.config.sampling.prompt_weights),
         method=attached.method,
         engine=parts.engine,
         exported=parts.exported,

@@ -15,6 +15,7 @@ from modules.families.prompts.prompts import ClipPrompts, unread_modules
 from modules.formats.embeddings.embedding_file import Embedding
 from modules.interfaces import Conditioning, LatentMoments, NoiseProcess
 from modules.memory.to_device import to_device
+from onetrainer.config.base.prompt_weights import PromptWeights
 from onetrainer.config.run.model import FamilyName
 from onetrainer.families.spec import FamilySpec
 
@@ -65,6 +66,9 @@ class StableDiffusion:
 
     def with_embeddings(self, embeddings: Mapping[str, Embedding]) -> "StableDiffusion":
         return replace(self, prompts=self.prompts.with_embeddings(embeddings))
+
+    def with_prompt_weights(self, style: PromptWeights) -> "StableDiffusion":
+        return replace(self, prompts=replace(self.prompts, weights=style))
 
     def with_process(self, process: NoiseProcess) -> "StableDiffusion":
         return replace(self, process=process)

@@ -56,4 +56,5 @@ def load_base(
         components_device=components_device,
         dtypes=storage_dtypes(config),
     )
+    family = family.with_prompt_weights(config.data.caption_weights)
     return family.with_tiling(is_on=config.hardware.vae_tiling), section

@@ -31,6 +31,7 @@ from modules.sampling.image_folder import (
     require_writable,
     write_image,
 )
+from onetrainer.captions.prompt_weights import has_weights
 from onetrainer.config.run.hardware import Precision
 from onetrainer.config.run.sampling import Prompt
 from onetrainer.errors import UserError
@@ -46,6 +47,8 @@ def sample(request: SampleRequest, report: Report) -> Finished:
     require_writable(folder)
     if request.guidance == 1 and request.negative:
         report(Warned("at guidance 1 the negative prompt has no effect"))
+    if request.prompt_weights == "off" and any(map(has_weights, request.prompts)):
+        report(Warned("weights such as (word:1.3) are read as plain text: see --prompt-weights"))
     device = choose_device(request.device)
     usual: Precision = "fp32"
     if device.type == "cuda":
@@ -108,7 +111,8 @@ def _load(
         if not any(token.lower() in text.lower() for text in texts for token in found):
             placeholders = " or ".join(f'"{placeholder}"' for placeholder in found)
             report(Warned(f"{source}: no prompt contains {placeholders}"))
-    return family.with_embeddings(embeddings) if embeddings else family
+    family = family.with_embeddings(embeddings) if embeddings else family
+    return family.with_prompt_weights(request.prompt_weights)
 
 
 def _embeddings(
@@ -179,4 +183,5 @@ def _settings(request: SampleRequest, prompt: Prompt) -> Settings:
         clip_skip=request.clip_skip,
         embeddings=tuple(Path(path).stem for path in request.embeddings),
         vae=base_name(request.vae) if request.vae else "",
+        prompt_weights=request.prompt_weights,
     )

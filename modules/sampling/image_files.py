@@ -9,6 +9,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
 
+from onetrainer.config.base.prompt_weights import PromptWeights
 from onetrainer.config.run.sampling import Prompt, SamplerName
 from onetrainer.files.atomic import atomic_file
 from onetrainer.model_files.hub import is_hub_name
@@ -61,6 +62,7 @@ class Settings:
     clip_skip: int = 0
     embeddings: tuple[str, ...] = ()
     vae: str = ""
+    prompt_weights: PromptWeights = "off"
 
 
 def base_name(path: str) -> str:
@@ -180,6 +182,7 @@ def _json(settings: Settings) -> str:
         "clip_skip": settings.clip_skip or None,
         "embeddings": list(settings.embeddings) or None,
         "vae": settings.vae or None,
+        "prompt_weights": None if settings.prompt_weights == "off" else settings.prompt_weights,
     }
     known = {key: value for key, value in content.items() if value is not None}
     return json.dumps(known, ensure_ascii=False, sort_keys=True)

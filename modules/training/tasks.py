@@ -175,6 +175,7 @@ class SampleTask:
             guidance_rescale=self.section.guidance_rescale,
             model=self.model,
             clip_skip=self.clip_skip,
+            prompt_weights=self.section.prompt_weights,
         )
         try:
             save_image(pixels, path, settings)

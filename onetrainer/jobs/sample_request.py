@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from onetrainer.captions.prompt_file import MAX_TEXT, read_prompts, require_prompts
+from onetrainer.config.base.prompt_weights import PromptWeights
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.problems import format_value
 from onetrainer.config.run.hardware import Precision
@@ -58,6 +59,9 @@ class SampleRequest(Section):
 
     negative: Annotated[Text, Ui("Negative prompt")] = ""
     """What no image should show."""
+
+    prompt_weights: Annotated[PromptWeights, Ui("Prompt weights")] = "off"
+    """Reads (word:1.3) as a weight, as "a1111" or "comfyui" do; "off" reads it as text."""
 
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1), Ui("Seed", unit="N")] = (Prompt().seed,)
     """The seed of the noise."""

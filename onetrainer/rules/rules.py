@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from onetrainer.captions.prompt_weights import has_weights
 from onetrainer.config.run.model import Model
 from onetrainer.config.train import TrainConfig, uses_images
 from onetrainer.errors import CHOOSE, Fix, Problem, warning
@@ -42,6 +43,14 @@ def _problems(config: TrainConfig) -> Iterator[Problem]:
                 "the prompt is empty",
                 "Expected what the image should show",
                 "Write a prompt or remove this sample.",
+            )
+        weights = has_weights(prompt.prompt) or has_weights(prompt.negative)
+        if weights and config.sampling.prompt_weights == "off":
+            yield warning(
+                f"sampling.prompts.{index}.prompt",
+                "its weights are read as plain text: prompt weights are off",
+                "Expected (word:1.3) only with them (sampling.prompt_weights)",
+                'Choose "a1111" or "comfyui" there, or remove the weights.',
             )
     if problem := name_problem(config.output.name):
         yield Problem(

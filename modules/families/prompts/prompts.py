@@ -20,8 +20,10 @@ from transformers.models.clip.modeling_clip import CLIPEncoderLayer
 from modules.families.prompts.tokens import (
     CHUNK,
     PADDING,
+    Unit,
     assign_vector_ids,
     chunk_tokens,
+    chunk_weights,
     tokenize,
 )
 from modules.families.prompts.vectors import (
@@ -31,10 +33,12 @@ from modules.families.prompts.vectors import (
     output_table,
     vectors_digest,
 )
+from modules.families.prompts.weights import Weighted, apply_weights, tokenize_weighted
 from modules.formats.embeddings.embedding_file import Embedding
 from modules.interfaces import Conditioning
 from modules.memory.to_device import to_device
 from onetrainer.captions.placeholder_tokens import token_key
+from onetrainer.config.base.prompt_weights import PromptWeights
 from onetrainer.errors import UserError
 
 __all__ = ["CHUNK", "ClipEncoder", "ClipPrompts"]
@@ -70,11 +74,13 @@ class ClipPrompts:
 
     Attributes:
         embeddings: By normalized placeholder token; add them by `with_embeddings`.
+        weights: How weights of words in captions are read.
     """
 
     tokenizer: CLIPTokenizer
     encoders: tuple[ClipEncoder, ...]
     embeddings: Mapping[str, Embedding] = field(default_factory=dict)
+    weights: PromptWeights = "off"
 
     def with_embeddings(self, embeddings: Mapping[str, Embedding]) -> "ClipPrompts":
         """Return prompts that also know these embeddings, by placeholder token.
@@ -105,22 +111,24 @@ class ClipPrompts:
         programs. Outputs have the encoders' dtype or autocast's; float32 if autocast uses another
         half precision than the encoders.
         """
-        units = tokenize(self.tokenizer, [*captions, *among], self._placeholder_ids())
-        tokens = chunk_tokens(self.tokenizer, units)[: len(captions)]  # (B, chunks, 77)
+        tokens, weights = self._read(captions, among)
         batch, chunks, length = tokens.shape
         hidden, pooled = [], None
         for encoder in self.encoders:
             with _autocast_to_encoder(encoder.model):
                 chosen, last = self._encode_chunks(encoder, tokens)
                 if encoder.is_pooled:
-                    pooled = self._pool(encoder, last, tokens)
-            hidden.append(chosen.view(batch, chunks * length, width(encoder)))
+                    pooled = self._pool(encoder, last, tokens)[: len(captions)]
+            chosen = chosen.view(batch, chunks, length, width(encoder))
+            if weights is not None:
+                chosen = apply_weights(chosen, weights, self.weights)
+            hidden.append(chosen.flatten(1, 2))
         joined = torch.cat([_autocast_compatible(output) for output in hidden], dim=-1)
         return Conditioning(joined, None if pooled is None else _autocast_compatible(pooled))
 
     def count_tokens(self, caption: str) -> int:
         """Count a caption's tokens without start and end; each vector of an embedding is one."""
-        return sum(map(len, tokenize(self.tokenizer, [caption], self._placeholder_ids())[0]))
+        return sum(len(unit) for unit, _ in self._tokenize([caption])[0])
 
     def token_vectors(self, text: str) -> dict[str, Tensor]:
         """Return each encoder's vectors for a text's tokens, (n, D), float32; n is 0 for ""."""
@@ -159,8 +167,28 @@ class ClipPrompts:
                     for encoder in self.encoders
                 ),
                 *(f"{token}: {vectors_digest(e)}" for token, e in sorted(self.embeddings.items())),
+                *([] if self.weights == "off" else [f"weights as {self.weights}"]),
             ]
         )
+
+    def _tokenize(self, captions: Sequence[str]) -> list[Weighted]:
+        return tokenize_weighted(self.tokenizer, captions, self._placeholder_ids(), self.weights)
+
+    def _read(self, captions: Sequence[str], among: Sequence[str]) -> tuple[Tensor, Tensor | None]:
+        """Return captions' token ids and weights, (B, chunks, 77); None if all weights are 1.
+
+        If ComfyUI's formula needs it, the ids of the empty prompt are one more row, the last.
+        """
+        units = self._tokenize([*captions, *among])
+        weighted = [[[weight] * len(unit) for unit, weight in each] for each in units]
+        ids: list[list[Unit]] = [[unit for unit, _ in each] for each in units]
+        count = len(captions)
+        weights = chunk_weights(weighted)[:count]
+        if bool((weights == 1).all()):
+            return chunk_tokens(self.tokenizer, ids)[:count], None
+        if self.weights == "comfyui":
+            ids.insert(count, [])
+        return chunk_tokens(self.tokenizer, ids)[: count + (self.weights == "comfyui")], weights
 
     def _placeholder_ids(self) -> dict[str, list[int]]:
         lengths = {token: embedding.length for token, embedding in self.embeddings.items()}
@@ -174,7 +202,7 @@ class ClipPrompts:
         """
         places = tokens.flatten(0, 1) - len(self.tokenizer)  # negative at ordinary tokens
         places = to_device(places, encoder.model.device)
-        output = self._read(encoder, tokens.flatten(0, 1), places)
+        output = self._output(encoder, tokens.flatten(0, 1), places)
         last: Tensor = output.last_hidden_state
         chosen = _chosen_layer(encoder, output)
         if table := output_table(
@@ -183,7 +211,7 @@ class ClipPrompts:
             chosen = table.insert(places, chosen)
         return chosen, last
 
-    def _read(self, encoder: ClipEncoder, rows: Tensor, places: Tensor) -> Any:  # noqa: ANN401  # a library's output
+    def _output(self, encoder: ClipEncoder, rows: Tensor, places: Tensor) -> Any:  # noqa: ANN401  # a library's output
         """Return the model's output for token ids, (B, 77), with vectors inserted at places."""
         device = encoder.model.device
         ids = rows.masked_fill(rows == PADDING, encoder.pad)

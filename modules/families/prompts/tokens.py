@@ -1,6 +1,7 @@
 """Tokenization of captions for CLIP: chunks of 75 tokens with embeddings' vectors in place."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ PADDING = -1  # after a chunk's end; each encoder replaces it by its own padding
 
 # Ids that are kept in one chunk: a single token, or all vectors of an embedding.
 Unit = list[int]
+T = TypeVar("T")
 
 
 def assign_vector_ids(tokenizer: CLIPTokenizer, lengths: Mapping[str, int]) -> dict[str, list[int]]:
@@ -46,15 +48,28 @@ def chunk_tokens(tokenizer: CLIPTokenizer, captions: Sequence[Iterable[Unit]]) -
 
     Shorter captions are padded with empty chunks; a batch without tokens has one chunk.
     """
+    start, end = int(tokenizer.bos_token_id), int(tokenizer.eos_token_id)
+    return torch.tensor(_chunks(captions, start, end, PADDING), dtype=torch.int64).view(
+        len(captions), -1, CHUNK + 2
+    )
+
+
+def chunk_weights(captions: Sequence[Iterable[list[float]]]) -> Tensor:
+    """Arrange the weights of tokens as `chunk_tokens` does their ids; 1 for its own tokens."""
+    return torch.tensor(_chunks(captions, 1.0, 1.0, 1.0)).view(len(captions), -1, CHUNK + 2)
+
+
+def _chunks(captions: Sequence[Iterable[list[T]]], start: T, end: T, padding: T) -> list[list[T]]:
+    """Return the chunks of all captions one after the other, of each as many as of the longest."""
     filled = [_fill(units) for units in captions]
     longest = max(map(len, filled), default=1)
-    start, end = int(tokenizer.bos_token_id), int(tokenizer.eos_token_id)
-    rows = [
-        [start, *chunk, end, *[PADDING] * (CHUNK - len(chunk))]
+    for chunks in filled:
+        chunks.extend([] for _ in range(longest - len(chunks)))
+    return [
+        [start, *chunk, end, *[padding] * (CHUNK - len(chunk))]
         for chunks in filled
-        for chunk in [*chunks, *[[]] * (longest - len(chunks))]
+        for chunk in chunks
     ]
-    return torch.tensor(rows, dtype=torch.int64).view(len(captions), longest, CHUNK + 2)
 
 
 def _units(
@@ -75,9 +90,9 @@ def _ids(tokenizer: CLIPTokenizer, texts: list[str]) -> list[list[int]]:
     return ids
 
 
-def _fill(units: Iterable[Unit]) -> list[list[int]]:
+def _fill(units: Iterable[list[T]]) -> list[list[T]]:
     """Cut token ids into chunks; a unit is cut only if it is longer than a chunk."""
-    chunks: list[list[int]] = [[]]
+    chunks: list[list[T]] = [[]]
     for unit in units:
         if len(chunks[-1]) + len(unit) > CHUNK >= len(unit):
             chunks.append([])

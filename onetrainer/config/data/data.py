@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from onetrainer.config.base.prompt_weights import PROMPT_WEIGHTS, PromptWeights
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.config.data.buckets import Buckets
@@ -104,6 +105,18 @@ class Data(Section):
     ] = "blank"
     """What an inpainting model sees of the image it paints: nothing; with "masks" everything
     outside the mask; with "files" the image named like "cat-condlabel.png", if there is one."""
+
+    caption_weights: Annotated[
+        PromptWeights,
+        Ui(
+            "Caption weights",
+            level="advanced",
+            search="weighted captions emphasis attention parentheses brackets",
+            choices=PROMPT_WEIGHTS,
+        ),
+    ] = "off"
+    """Whether (word:1.3) in captions, and in prompts of reward training, gives a word more weight
+    or less; (word) is 1.1. Off, as usual, reads parentheses as text."""
 
     class_folder: Annotated[
         str,

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from onetrainer.config.base.prompt_weights import PROMPT_WEIGHTS, PromptWeights
 from onetrainer.config.base.section import Section, Ui
 
 Side = Annotated[int, Field(ge=64, le=4096, multiple_of=8)]
@@ -65,6 +66,18 @@ class Sampling(Section):
 
     at_end: Annotated[bool, Ui("Sample at the end", level="advanced")] = True
     """Generates samples after the last step."""
+
+    prompt_weights: Annotated[
+        PromptWeights,
+        Ui(
+            "Prompt weights",
+            level="advanced",
+            search="emphasis attention parentheses brackets",
+            choices=PROMPT_WEIGHTS,
+        ),
+    ] = "off"
+    """Whether (word:1.3) in a prompt gives a word more weight or less; (word) is 1.1. Read as the
+    program that you will use the model in. Off reads parentheses as text."""
 
     steps: Annotated[int, Field(ge=1, le=1000), Ui("Sampling steps", level="advanced")] = 20
     """How many denoising steps a sample takes. 20 to 30 is usual; more is finer and slower."""

@@ -41,6 +41,10 @@ class FlowFamily:
         assert not embeddings, "bytes have no embeddings"
         return self
 
+    def with_prompt_weights(self, style):
+        assert style == "off", "bytes have no weights"
+        return self
+
     def with_process(self, process):
         return replace(self, process=process)
 

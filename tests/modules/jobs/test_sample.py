@@ -273,3 +273,12 @@ def test_a_lora_that_holds_no_numbers_is_refused_rather_than_sampled(generate, t
     write_lora(tmp_path / "nan.safetensors", scale=float("nan"))
     with pytest.raises(UserError, match=r"nan\.safetensors: .*NaN or infinity.*lora_unet"):
         generate(loras=(Lora(path=str(tmp_path / "nan.safetensors")),))
+
+
+def test_prompt_weights_are_read_on_request_and_warned_of_otherwise(generate):
+    (plain, text), reported = generate(prompts=("a red cat", "a (red:3) cat"))
+    assert change(plain, text) > 0  # by the tokens of the parentheses
+    assert sum("plain text" in str(event) for event in reported) == 1
+    found, reported = generate(prompts=("a (red:1) cat", "a (red:3) cat"), prompt_weights="a1111")
+    assert change(plain, found[0]) == 0 < change(plain, found[1])
+    assert not [event for event in reported if isinstance(event, Warned)]

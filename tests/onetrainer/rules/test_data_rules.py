@@ -161,6 +161,16 @@ UNCLIPPED = {"training.gradient_clipping": 0.0}
         (tokens("dog") | SAMPLE, "warning sampling.prompts"),
         (tokens("dog", "<my cat>") | SAMPLE,),
         (tokens("dog") | {"sampling.prompts": [{"prompt": "a cat", "negative": "dog"}]},),
+        (
+            {"sampling.prompts": [{"prompt": "a (big:1.2) cat (1980)"}]},
+            "warning sampling.prompts.0.prompt | prompt weights are off",
+        ),
+        (
+            {
+                "sampling.prompts": [{"prompt": "a (big:1.2) cat"}],
+                "sampling.prompt_weights": "comfyui",
+            },
+        ),
         (ALONE | tokens("cat") | {"embeddings.bundle": True}, "warning embeddings.bundle"),
         *[
             (tokens(token) | UNCLIPPED | {"optimizer.kind": kind}, *expected)

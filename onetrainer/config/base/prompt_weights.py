@@ -1,0 +1,11 @@
+"""The ways in which weights of words in a prompt are read."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+PromptWeights = Literal["off", "a1111", "comfyui"]
+PROMPT_WEIGHTS: Mapping[str, str] = {
+    "off": "off",
+    "a1111": "(word:1.3), [word] as AUTOMATIC1111",
+    "comfyui": "(word:1.3) as ComfyUI",
+}
