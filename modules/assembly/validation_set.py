@@ -77,6 +77,8 @@ def _loss_settings(config: TrainConfig) -> str:
         if has_masks(config):
             mask = objective.mask if isinstance(objective, Denoising) else Mask()
             parts["unmasked"] = mask.unmasked_weight
+    if model.circular_padding:
+        parts["circular padding"] = True
     return json.dumps(parts, sort_keys=True)
 
 

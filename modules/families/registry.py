@@ -7,6 +7,7 @@ from typing import Protocol
 
 import torch
 
+from modules.families.circular_padding import pad_circularly
 from modules.interfaces import Family
 from onetrainer.config.run.model import Model
 from onetrainer.families.registry import family_spec
@@ -63,7 +64,7 @@ def load_family(
     dtypes: Components ("unet", a text encoder's name, "vae") to load in another dtype.
     """
     spec = family_spec(section.family)
-    return engine_of(spec).load(
+    family = engine_of(spec).load(
         spec,
         section,
         compute_dtype=compute_dtype,
@@ -71,3 +72,6 @@ def load_family(
         components_device=components_device,
         dtypes=dtypes or {},
     )
+    if section.circular_padding:
+        pad_circularly(family.unet, family.vae)
+    return family

@@ -10,6 +10,7 @@ from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 from torch import Tensor, nn
 
+from modules.families.circular_padding import is_circular
 from modules.families.layers import component_layers
 from modules.families.prompts.prompts import ClipPrompts, unread_modules
 from modules.formats.embeddings.embedding_file import Embedding
@@ -83,7 +84,8 @@ class StableDiffusion:
         return self.prompts.count_tokens(caption)
 
     def encoder_settings(self) -> tuple[str, str]:
-        return f"scale {self._scale}", self.prompts.settings()
+        padding = "; circular padding" if is_circular(self.vae) else ""
+        return f"scale {self._scale}{padding}", self.prompts.settings()
 
     def encode_images(self, pixels: Tensor) -> LatentMoments:
         """Encode images, moved and cast to the encoder; never under autocast."""

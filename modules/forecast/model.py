@@ -17,6 +17,7 @@ from modules.assembly.placement import (
     quantize,
     storage_dtypes,
 )
+from modules.families.circular_padding import pad_circularly
 from modules.families.registry import engine_of
 from modules.forecast.rewards import empty_mixer
 from modules.formats.models.stored_configs import config_folder
@@ -111,6 +112,8 @@ def build_model(config: TrainConfig, kind: DeviceKind) -> Iterator[Model]:
         configs=_config_folder(config.model.path),
         clip_skip=config.model.clip_skip,
     )
+    if config.model.circular_padding:
+        pad_circularly(family.unet, family.vae)
     with meta_device(kind) as meter:
         family = family.with_process(family.process.to(DEVICE))
         quantize(config, family, device=DEVICE)

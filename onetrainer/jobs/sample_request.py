@@ -96,6 +96,9 @@ class SampleRequest(Section):
     zero_terminal_snr: Annotated[ZeroSnrChoice, Ui("Zero terminal SNR")] = "auto"
     """Whether the noise schedule ends in pure noise; detected if left out."""
 
+    circular_padding: Annotated[bool, Ui("Circular padding")] = False
+    """Seamless textures: convolutions wrap around the edges, as in training with it."""
+
     offline: Annotated[bool, Ui("Offline")] = False
     """Never uses the network."""
 
@@ -177,6 +180,7 @@ def model_section(request: SampleRequest, path: Path) -> Model:
         prediction=request.prediction,
         zero_terminal_snr=request.zero_terminal_snr,
         clip_skip=request.clip_skip,
+        circular_padding=request.circular_padding,
         offline=request.offline,
     )
 

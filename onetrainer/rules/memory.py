@@ -15,6 +15,14 @@ def problems(config: TrainConfig) -> Iterator[Problem]:
     yield from _quantization(config)
     for number, layers in enumerate(config.hardware.quantized_layers):
         yield from pattern_problems(f"hardware.quantized_layers.{number}.pattern", layers.pattern)
+    if config.model.circular_padding and config.hardware.vae_tiling:
+        yield Problem(
+            "hardware.vae_tiling",
+            "a VAE that decodes tiles cannot wrap around the edges of the image",
+            "Expected it off with model.circular_padding",
+            "Turn one of them off.",
+            choices=(Fix("hardware.vae_tiling", False), Fix("model.circular_padding", False)),
+        )
     yield from _offload(config)
     yield from _prefetch(config)
 

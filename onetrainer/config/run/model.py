@@ -71,6 +71,14 @@ class Model(Section):
     """Which layer of the text encoder is used, counted from the end as inference programs do: 1 is
     the last. 0 is the layer that the model was trained with."""
 
+    circular_padding: Annotated[
+        bool,
+        Ui("Circular padding", level="advanced", search="seamless texture tiling tileable wrap"),
+    ] = False
+    """For seamless textures: the convolutions of UNet and VAE wrap around the edges, in training
+    and in samples. Turn it on for images whose opposite edges continue each other, without crops or
+    rotation; other programs must generate with their own tiling option. Off is usual."""
+
     offline: Annotated[bool, Ui("Offline", level="advanced", search="hub never use network")] = (
         False
     )

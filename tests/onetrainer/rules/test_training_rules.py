@@ -282,6 +282,8 @@ TOKEN = {"embeddings.tokens": [{"token": "cat"}]}
         ({"data.cache_latents": False, "data.cache_text": False},),
         ({"method.text_encoders.te1.train": True, "data.cache_text": False},),
         (hardware(gradient_checkpointing="selective", offload_layers=0.5),),
+        (hardware(vae_tiling=True) | {"model.circular_padding": True},
+         "error hardware.vae_tiling"),
         (hardware(precision="fp16", tf32=False, offload_device="same", vae_tiling=True),),
         # Precision of the VAE.
         *[
