@@ -1,6 +1,7 @@
 """Context that all stages of a training run share."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -19,6 +20,7 @@ class Run:
     """Context of a training run.
 
     Attributes:
+        document: The config as the run's file says, before anything automatic is resolved.
         versions: Of installed packages, and of a Hub model once it is known.
         last: Checkpoint that the run continues from; None for a new run.
         past_events: Events up to that checkpoint.
@@ -27,6 +29,7 @@ class Run:
 
     folder: RunFolder
     config: TrainConfig
+    document: dict[str, Any]
     digest: str
     versions: dict[str, str]
     events: EventWriter

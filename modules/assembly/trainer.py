@@ -307,6 +307,7 @@ def _save_task(parts: _Parts, sample: SampleTask, deciding: Evaluation | None) -
         events=run.events,
         inbox=run.inbox,
         failures=run.failures,
+        config=run.document,
         config_digest=run.digest,
         data_digest=inputs.digest,
         data_identity=inputs.identity,

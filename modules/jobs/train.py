@@ -48,6 +48,7 @@ from onetrainer.json_file import read_json
 from onetrainer.messages.memory import checkpointing_label
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.presets.presets import resolve
+from onetrainer.rules.changes import changes_since
 from onetrainer.run.commands import Leaving
 from onetrainer.run.event_log import EventWriter, read_all, rewind
 from onetrainer.run.events import Checkpoint, Finished, Phase, Sample, Started, Stopped, Warned
@@ -105,12 +106,7 @@ def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
     # Reading gigabytes takes minutes on a hard disk.
     restore_point = find_restore_point(folder, verifying=inbox.while_loading)
     last = restore_point.record
-    if last is not None and last.step > config.training.steps:
-        raise UserError(
-            f"training.steps: {config.training.steps} steps, but the run has made {last.step}",
-            "Expected at least as many as the newest checkpoint has",
-            "Raise training.steps in the run's config.json, or start a new run.",
-        )
+    changes = changes_since(last.config, config, step=last.step) if last else []
     if last is not None and last.step < config.training.steps:
         require_room(folder, last.step)
     # Steps after the checkpoint are repeated, so their events are removed.
@@ -133,10 +129,20 @@ def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
         stack.callback(events.close)
         device = choose_device(config.hardware.device)
         run = Run(
-            folder, config, digest, versions, events, inbox, device, last, past_events, failures
+            folder,
+            config,
+            config.model_dump(mode="json"),
+            digest,
+            versions,
+            events,
+            inbox,
+            device,
+            last,
+            past_events,
+            failures,
         )
         _report_start(run)
-        for text in (*restore_point.warnings, *([note] if note else [])):
+        for text in (*restore_point.warnings, *changes, *([note] if note else [])):
             run.warn(text)
         return _prepare_and_train(run)
 
@@ -301,7 +307,7 @@ def _report_start(run: Run) -> None:
     # The digest of config.json as the version of the program that wrote it computed it: that of
     # the resolved config is another one where the version added or renamed settings.
     written = hashlib.sha256(to_json(read_json(run.folder.config))).hexdigest()
-    if last.config_digest not in (run.digest, written):
+    if not last.config and last.config_digest not in (run.digest, written):
         run.warn("config.json has changed since the checkpoint; the run continues with the new one")
     if last.versions | {BASE_MODEL: ""} != run.versions | {BASE_MODEL: ""}:
         run.warn("installed packages have changed since the checkpoint; results may differ")

@@ -32,6 +32,9 @@ class CheckpointRecord:
             of earlier versions.
         validation: Digest of the validation images, with the step since which they are held out; ""
             without validation.
+        config: The run's config, by which later changes are found; empty in those of earlier
+            versions, like the following.
+        metadata: What a file of these weights says about its training.
     """
 
     step: int
@@ -42,6 +45,8 @@ class CheckpointRecord:
     data_digest: str = ""
     validation: str = ""
     data_identity: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if type(self.step) is not int or type(self.events_size) is not int:

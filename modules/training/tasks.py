@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 from modules.interfaces import ExportOptions, Family, Method
 from modules.memory.precision import compute_dtype
@@ -190,7 +191,8 @@ class SaveTask:
     """Writes checkpoints and output files.
 
     Attributes:
-        validation: The checkpoint's record of the validation images.
+        config: The checkpoint's record of the run's config.
+        validation: The same of the validation images.
         metadata: Returns the metadata of a file written after a step, given its thumbnail.
         thumbnail: Returns a small JPEG of a sample after a step; None without one.
         best_step: Returns the step whose checkpoint is kept however old it gets; None for none.
@@ -206,6 +208,7 @@ class SaveTask:
     events: EventWriter
     inbox: Inbox
     failures: Failures
+    config: dict[str, Any]
     config_digest: str
     data_digest: str
     data_identity: str
@@ -240,6 +243,8 @@ class SaveTask:
             data_digest=self.data_digest,
             data_identity=self.data_identity,
             validation=self.validation,
+            config=self.config,
+            metadata=self.metadata(step, None),
         )
         with self.phase("saving"):
             path = self.checkpoints.save(record, best_step=self.best_step())

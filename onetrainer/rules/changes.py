@@ -1,0 +1,110 @@
+"""What changed settings do to a run that goes on from a checkpoint, and which cannot change."""
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from onetrainer.config.fields import setting_at
+from onetrainer.config.migrate import migrate
+from onetrainer.config.problems import format_value
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import Problem, ProblemsError, UserError
+from onetrainer.presets.differences import Difference, differences
+from onetrainer.presets.presets import resolve
+
+# Names and shapes of the trained weights follow from these.
+_FIXED = (
+    *("model.family", "method.kind", "method.rank", "method.block_size", "method.factor"),
+    *("method.decompose_both", "method.full_matrix", "method.norms", "method.targets"),
+    *("method.unet.train", "method.unet.rank", "method.text_encoders.*.train"),
+    *("method.text_encoders.*.rank", "method.layers.*.pattern", "method.layers.*.train"),
+    *("method.layers.*.rank", "embeddings.tokens", "embeddings.tokens.*.train"),
+    *("embeddings.tokens.*.vectors", "embeddings.tokens.*.place"),
+)
+# What a change does, by the setting; the first pattern that matches.
+_EFFECTS: Mapping[str, str] = {
+    "*.start_from": "has no effect, since the checkpoint has the trained weights",
+    "training.steps": "moves the run's end, and the schedules that depend on it from step {} on",
+    "training.seed": "changes the order, the noise and the timesteps from step {} on",
+    "model.path": "continues the trained weights on this model from step {} on",
+    "optimizer.kind": "applies from step {} on, with a new optimizer state",
+    "sampling.*": "applies to samples from step {} on",
+    "output.*": "applies to files from step {} on",
+    "metadata.*": "applies to files from step {} on",
+    "*": "applies from step {} on",
+}
+# The second says where a run was made, which a moved folder no longer does.
+_WITHOUT_EFFECT = ("version", "output.folder")
+
+
+def changes_since(recorded: Mapping[str, Any], config: TrainConfig, *, step: int) -> list[str]:
+    """Describe the settings that changed since a checkpoint after `step` steps, and what each does.
+
+    recorded: The config that the checkpoint holds; empty in those of earlier versions.
+
+    Raises:
+        UserError: If the checkpoint does not fit the config.
+    """
+    changed = list(_changed(recorded, config)) if recorded else []
+    fixed = [
+        Problem(
+            one.path,
+            f"“{_label(one)}” cannot change any more ({_values(one)})",
+            f"Expected the value with which the run's first {step:,} steps were made",
+            "Restore it, or start a new run.",
+        )
+        for one in changed
+        if any(fnmatchcase(one.path, pattern) for pattern in _FIXED)
+    ]
+    if config.training.steps < step:
+        what = f"{config.training.steps} steps, but the run has made {step}"
+        expected = "Expected at least as many as the checkpoint has"
+        remedy = "Raise training.steps in the run's config.json, or start a new run."
+        fixed.append(Problem("training.steps", what, expected, remedy))
+    if len(fixed) > 1:
+        raise ProblemsError(fixed)
+    if fixed:
+        raise UserError(f"{fixed[0].path}: {fixed[0].what}", fixed[0].expected, fixed[0].remedy)
+    return [
+        f"“{_label(one)}” ({one.path}) has changed ({_values(one)}); this {_effect(one, step)}"
+        for one in changed
+    ]
+
+
+def _changed(recorded: Mapping[str, Any], config: TrainConfig) -> Iterator[Difference]:
+    source = "the checkpoint's config"
+    before = resolve(migrate(dict(recorded), source=source), source=source)
+    for one in differences(before, config):
+        # A setting that only one variant has is part of the change of the variant.
+        if one.path not in _WITHOUT_EFFECT and not (one.left_lacks or one.right_lacks):
+            yield from _in_entries(one)
+
+
+def _in_entries(difference: Difference) -> Iterator[Difference]:
+    """Yield a difference, or those of the entries of a list that is as long as before."""
+    left, right = difference.left, difference.right
+    if not isinstance(left, list) or not isinstance(right, list) or len(left) != len(right):
+        yield difference
+        return
+    for number, (before, after) in enumerate(zip(left, right, strict=True)):
+        path = f"{difference.path}.{number}"
+        if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
+            for key in before:
+                if before[key] != after[key]:
+                    yield Difference(f"{path}.{key}", before[key], after[key])
+        elif before != after:
+            yield Difference(path, before, after)
+
+
+def _label(difference: Difference) -> str:
+    setting = setting_at(difference.path)
+    return setting.ui.label if setting else difference.path
+
+
+def _values(difference: Difference) -> str:
+    return f"{format_value(difference.left)} → {format_value(difference.right)}"
+
+
+def _effect(difference: Difference, step: int) -> str:
+    matching = (text for key, text in _EFFECTS.items() if fnmatchcase(difference.path, key))
+    return next(matching).format(f"{step:,}")

@@ -1,0 +1,81 @@
+"""Changed settings of a run that goes on: what is said of each, and which are refused."""
+
+import pytest
+
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import UserError
+from onetrainer.presets.presets import resolve, with_overrides
+from onetrainer.rules.changes import changes_since
+from tests.each import each
+
+BEFORE = {
+    "method": {"layers": [{"pattern": "attn", "rank": 4}]},
+    "embeddings": {"tokens": [{"token": "<a>"}, {"token": "<b>"}]},
+    "output": {"folder": "/here"},
+}
+
+
+def after(*overrides):
+    """What is said of a run that goes on with these settings, from step 1,040 of 2,000."""
+    recorded = resolve(BEFORE | {"training": {"steps": 2000}}, source="").model_dump(mode="json")
+    config = resolve(with_overrides(recorded, overrides), source="")
+    return changes_since(recorded, config, step=1040)
+
+
+@each(
+    ("override", "text"),
+    [
+        (
+            "optimizer.lr=2",
+            "“Learning rate” (optimizer.lr) has changed (0.0001 → 2.0); this applies",
+        ),
+        ("training.steps=3000", "(2000 → 3000); this moves the run's end"),
+        ("training.seed=1", "the order, the noise and the timesteps from step 1,040 on"),
+        (
+            "embeddings.tokens.1.lr=0.5",
+            "“Learning rate” (embeddings.tokens.1.lr) has changed (null",
+        ),
+        ("embeddings.tokens.0.start_from=x", "this has no effect, since the checkpoint has"),
+        ("optimizer.kind=lion", '("adamw" → "lion"); this applies from step 1,040 on, with a new'),
+        ("method.alpha=3", "“Alpha” (method.alpha)"),
+        ("output.precision=bf16", "this applies to files from step 1,040 on"),
+    ],
+)
+def test_a_changed_setting_is_named_with_both_values_and_its_effect(override, text):
+    assert text in after(override)[0]
+
+
+def test_nothing_is_said_of_the_same_settings_another_folder_and_older_checkpoints():
+    assert after() == after("output.folder=/there") == []
+    assert changes_since({}, TrainConfig(), step=7) == []
+
+
+@each(
+    ("override", "label"),
+    [
+        ("method.kind=full", "Method"),
+        ("method.rank=8", "Rank"),
+        ("method.targets=full", "Layers"),
+        ("method.unet.train=false", "Train the UNet"),
+        ("method.text_encoders.te2.train=true", "Train the second text encoder"),
+        ("method.layers.0.rank=2", "Rank"),
+        ("embeddings.tokens.1.vectors=3", "Vectors"),
+        ('embeddings.tokens=[{"token": "<a>"}]', "Tokens"),
+        ("model.family=sdxl", "Model family"),
+    ],
+)
+def test_a_setting_that_the_trained_weights_depend_on_is_refused_by_its_label(override, label):
+    with pytest.raises(UserError, match=f"{override.partition('=')[0]}: “{label}” cannot change"):
+        after(override)
+
+
+def test_all_refused_settings_are_listed_together():
+    with pytest.raises(UserError) as caught:
+        after("method.rank=8", "training.steps=1000")
+    assert str(caught.value).splitlines() == [
+        "2 problems",
+        "  method.rank: “Rank” cannot change any more (16 → 8). Expected the value with which the"
+        " run's first 1,040 steps were made. Restore it, or start a new run.",
+        "  training.steps: 1000 steps, but the run has made 1040. Expected at least as many as the"
+        " checkpoint has. Raise training.steps in the run's config.json, or start a new run.",
+    ]
