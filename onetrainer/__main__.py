@@ -32,6 +32,7 @@ _ANY_CONFIG: Options = {
     "--json": _JSON,
 }
 _RUN: Options = {"run_folder": {"type": Path, "help": "the run's folder"}}
+_STEP = "the step of the checkpoint (default: that of the newest one)"
 _PLACE = "folder, a config file, a preset or a run's folder"
 _OWN_FOLDER = "a new or empty folder for this run (default: a new one in output.folder)"
 _MEMORY = "plan for a GPU with this much memory (default: this computer as it is now)"
@@ -59,6 +60,16 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
         {**_CONFIG, "--run-folder": _value("FOLDER", _OWN_FOLDER, type=Path)},
     ),
     "resume": ("runs", "continue a run from its newest checkpoint", _RUN),
+    "fork": (
+        "runs",
+        "start a new run that goes on from a kept checkpoint of another",
+        {
+            "run": {"type": Path, "help": "the other run's folder"},
+            "--step": _value("N", _STEP, type=int),
+            "--set": _SET,
+            "--run-folder": _value("FOLDER", _OWN_FOLDER, type=Path),
+        },
+    ),
     "stop": (
         "runs",
         "stop a run that is running, and save what it has trained",

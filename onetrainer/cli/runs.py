@@ -1,4 +1,4 @@
-"""The commands `train`, `resume`, `stop` and `pause`."""
+"""The commands `train`, `fork`, `resume`, `stop` and `pause`."""
 
 import argparse
 from pathlib import Path
@@ -6,29 +6,39 @@ from pathlib import Path
 from onetrainer.cli.configs import startable
 from onetrainer.cli.follow import ended_text, follow, resume_command
 from onetrainer.cli.screen import print_lines
+from onetrainer.config.train import TrainConfig
 from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, UserError
+from onetrainer.json_file import Document
 from onetrainer.presets import presets
+from onetrainer.rules.changes import changes_since
 from onetrainer.run import client
 from onetrainer.run.client import Run
 from onetrainer.run.commands import Leaving
-from onetrainer.run.run_folder import create_run, fill_run, open_run
+from onetrainer.run.fork import copy_history, state_at
+from onetrainer.run.run_folder import RunFolder, create_run, fill_run, open_run
 
 
 def train(options: argparse.Namespace) -> int:
     """Resolve and check a config, then train it to the end in a worker."""
     document = presets.load(options.config, options.set)
-    own = options.run_folder
-    if own is not None:
-        # Check the folder that is really used, which also is the parent of the cache.
-        document = presets.with_value(document, "output.folder", str(own.absolute().parent))
-    option = "--run-folder" if own is not None else ""
-    config = startable(document, source=options.config, folder_option=option)
-    values = config.model_dump(mode="json")
-    if own is not None:
-        folder = fill_run(own, config=values)
-    else:
-        folder = create_run(Path(config.output.folder), name=config.output.name, config=values)
+    config = _checked(document, options.run_folder, source=options.config)
+    folder = _new_folder(config, options.run_folder)
     print_lines([f"Run folder: {folder.path}"])
+    return follow(lambda: client.start(folder))
+
+
+def fork(options: argparse.Namespace) -> int:
+    """Start a new run that goes on from a kept checkpoint of another one."""
+    source = open_run(options.run)
+    state = state_at(source, options.step)
+    document = presets.load_document(source.config)
+    document = presets.with_value(document, "output.folder", str(source.path.parent))
+    document = presets.with_overrides(document, options.set)
+    config = _checked(document, options.run_folder, source=str(source.config))
+    changes_since(state.get("config", {}), config, step=state["step"])
+    folder = _new_folder(config, options.run_folder)
+    copy_history(source, state, folder)
+    print_lines([f"Run folder: {folder.path}, from step {state['step']:,} of {source.name}"])
     return follow(lambda: client.start(folder))
 
 
@@ -73,3 +83,19 @@ def _leave(path: Path, leaving: Leaving) -> int:
         pass
     code = follow(lambda: run, leaving=leaving)
     return EXIT_DONE if code == EXIT_STOPPED else code
+
+
+def _checked(document: Document, own: Path | None, *, source: str) -> TrainConfig:
+    """Return the config of a document that a run can start with. own: A folder for this run."""
+    if own is not None:
+        # Check the folder that is really used, which also is the parent of the cache.
+        document = presets.with_value(document, "output.folder", str(own.absolute().parent))
+    option = "--run-folder" if own is not None else ""
+    return startable(document, source=source, folder_option=option)
+
+
+def _new_folder(config: TrainConfig, own: Path | None) -> RunFolder:
+    values = config.model_dump(mode="json")
+    if own is not None:
+        return fill_run(own, config=values)
+    return create_run(Path(config.output.folder), name=config.output.name, config=values)
