@@ -45,10 +45,14 @@ def test_r1_contract_loads_fast_and_without_torch_or_tkinter(sources):
         "    importlib.import_module(name)\n"
         "print(time.process_time() / libraries, *sys.modules)"
     )
-    answers = [_output_of(code).split() for _ in range(3)]
-    assert set(answers[0]) & rules.HOMES.keys() == set()
-    # Best of three, as the first one may have to compile.
-    assert min(float(ratio) for ratio, *_ in answers) < MOST_IMPORT_RATIO
+    # The first one may have to compile.
+    for _ in range(3):
+        ratio, *loaded = _output_of(code).split()
+        assert set(loaded) & rules.HOMES.keys() == set()
+        if float(ratio) < MOST_IMPORT_RATIO:
+            break
+    else:
+        pytest.fail(f"loads in {ratio} times what its libraries take")
 
 
 def test_r1_window_loads_without_torch(sources):

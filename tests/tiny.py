@@ -42,8 +42,8 @@ WIDTHS = {"sd15": (32,), "sd2": (24,), "sdxl": (32, 40)}  # of each text encoder
 WIDTH = WIDTHS["sd15"][0]
 PROJECTION = 48  # of SDXL's second encoder; other than its width, so that directions show
 TIME_WIDTH = 8  # of each of SDXL's six sizes
-layers_per_block = 2
-"""Of every UNet, as in the real ones; one in the tests that ask for `few_blocks`."""
+layers_per_block = 1
+"""Of every UNet. The real ones have two, as those of the tests that ask for `real_blocks`."""
 
 
 def configs(name: str = "sd15") -> dict[str, dict]:
@@ -71,7 +71,7 @@ def _configs(name: str, layers: int) -> dict[str, dict]:
     if base == "sdxl":
         unet |= {
             "block_out_channels": [8, 12, 16],
-            "transformer_layers_per_block": [1, 2, 3],
+            "transformer_layers_per_block": [1, 1, 2] if layers == 1 else [1, 2, 3],
             "addition_time_embed_dim": TIME_WIDTH,
             "projection_class_embeddings_input_dim": PROJECTION + 6 * TIME_WIDTH,
         }

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 
@@ -29,7 +30,7 @@ from onetrainer.model_files import ModelFile, weight_files
 
 VAE_DTYPE = torch.float32  # Stable Diffusion's VAEs were trained in float32
 
-Encoder = CLIPTextModel | CLIPTextModelWithProjection
+Encoder: TypeAlias = CLIPTextModel | CLIPTextModelWithProjection
 
 
 @dataclass(frozen=True)

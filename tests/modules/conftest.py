@@ -72,10 +72,10 @@ def family() -> StableDiffusion:
 
 
 @pytest.fixture(scope="module")
-def few_blocks() -> Iterator[None]:
-    """The UNets of a file's tests have one layer a block: for claims that hold of any layer."""
+def real_blocks() -> Iterator[None]:
+    """The UNets of a file's tests have as many layers as the real ones."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiny, "layers_per_block", 1)
+        patch.setattr(tiny, "layers_per_block", 2)
         yield
 
 

@@ -17,8 +17,6 @@ from onetrainer.config.methods.embedding import EmbeddingToken
 from tests import adapters, tiny
 from tests.batches import rollout_of, time_ids_of
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
-
 PROMPTS = ("a cat", "a large dog")
 MIXER = Mixer((NamedReward("brightness", Measure(brightness)),))
 

@@ -17,6 +17,8 @@ from onetrainer.families.registry import family_spec
 from tests import tiny
 from tests.cases import cases
 
+pytestmark = pytest.mark.usefixtures("real_blocks")
+
 SIZES = torch.tensor([[70.0, 130.0, 3.0, 5.0, 64.0, 128.0]])
 
 

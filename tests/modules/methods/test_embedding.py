@@ -23,8 +23,6 @@ from tests import tiny
 from tests.cases import cases
 from tests.each import each
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
-
 BASES = ("sd15", "sd2", "sdxl")
 OPTIONS = ExportOptions(torch.float32, {})
 

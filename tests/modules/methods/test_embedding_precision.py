@@ -22,8 +22,6 @@ from tests import tiny
 from tests.cases import cases
 from tests.managed import checkpoint
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
-
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 PLACES = ("input", "output")
 SCALE = 4096  # of the loss, as float16 needs it

@@ -11,6 +11,8 @@ from tests import tiny
 from tests.each import each
 from tests.modules.methods.sources import loss_of, shake, states
 
+pytestmark = pytest.mark.usefixtures("real_blocks")
+
 CPU = torch.device("cpu")
 UNTRAINED = {"unet": {"train": False}}
 ATTENTION = {"targets": "attn"}

@@ -26,6 +26,8 @@ from tests import tiny
 from tests.cases import cases
 from tests.modules.methods.sources import attach, shake, states, write_origin
 
+pytestmark = pytest.mark.usefixtures("real_blocks")
+
 PIPELINES = {
     "sd15": StableDiffusionPipeline,
     "sd15-inpainting": StableDiffusionInpaintPipeline,

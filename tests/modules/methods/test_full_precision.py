@@ -12,8 +12,6 @@ from tests.cases import cases
 from tests.managed import checkpoint
 from tests.modules.methods.sources import attach, loss_of, states, write_origin
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
-
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 SCALE = 1000.0  # of the loss, above what fp16 loses
 # How far the gradients of a network may be from float64's, relative to their length: fp32 with

@@ -19,8 +19,6 @@ from onetrainer.model_files.embedding_keys import bundled
 from tests import tiny
 from tests.cases import cases
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
-
 CAPTIONS = ["a photo of <cat> and <dog>", "<dog>"]
 CPU = torch.device("cpu")
 

@@ -15,8 +15,6 @@ from tests import exports, tiny
 from tests.batches import TIME_IDS
 from tests.cases import cases
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
-
 
 def predict(family) -> torch.Tensor:
     noisy = torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(2))

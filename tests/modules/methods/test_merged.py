@@ -22,8 +22,6 @@ from tests.cases import cases
 from tests.each import each
 from tests.managed import Calls
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
-
 CPU = torch.device("cpu")
 DROPOUTS = {"dropout": 0.5, "rank_dropout": 0.3, "module_dropout": 0.2}
 

@@ -25,8 +25,6 @@ from tests.batches import TIME_IDS
 from tests.cases import cases
 from tests.each import each
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
-
 QUANTIZATIONS = get_args(Kind)
 ENCODERS = {"sd15": ["te"], "sd2": ["te"], "sdxl": ["te1", "te2"]}
 PAIRS = [*((kind, "int8") for kind in KINDS), ("dora", "fp8"), ("lora", "nf4"), ("dora", "nf4")]

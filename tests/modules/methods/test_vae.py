@@ -19,8 +19,6 @@ from tests import tiny
 from tests.cases import cases
 from tests.modules.methods.sources import shake, states, write_origin
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
-
 CPU = torch.device("cpu")
 FP32 = ExportOptions(dtype=torch.float32, metadata={"modelspec.title": "mine"})
 FOLDER = ExportOptions(dtype=torch.float32, metadata={}, model_format="diffusers")

@@ -21,8 +21,6 @@ from onetrainer.config.rewards.alignprop import AlignProp as Section
 from tests import adapters, batches, exact, tiny
 from tests.batches import distance, rollout_of, some_weights, time_ids_of
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
-
 SEED, STEP, STEPS = 3, 5, 3
 PROMPTS = ("a cat", "a large dog", "a bird")
 WARM = NamedReward("color", Measure(lambda images: color(images, "warm")))

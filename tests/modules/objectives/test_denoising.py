@@ -12,8 +12,6 @@ from tests import tiny
 from tests.batches import SEED, STEP, batch_of, standard_noise, timesteps_of
 from tests.each import each
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
-
 
 @pytest.fixture(scope="module")
 def family():

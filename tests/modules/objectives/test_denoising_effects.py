@@ -15,8 +15,6 @@ from onetrainer.config.objectives.denoising import Denoising as Section
 from tests import tiny
 from tests.batches import SEED, STEP, batch_of, generators, standard_noise, timesteps_of
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
-
 
 def section(**fields):
     return Section.model_validate_json(json.dumps(fields))

@@ -15,8 +15,6 @@ from onetrainer.config.objectives.reconstruction import Reconstruction as Recons
 from tests import tiny
 from tests.batches import batch_of
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
-
 LEVELS = (Fraction(1, 8), Fraction(3, 8), Fraction(7, 8))
 TIMESTEPS = torch.tensor([125, 375, 875])
 

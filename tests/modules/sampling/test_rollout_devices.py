@@ -8,8 +8,6 @@ from modules.sampling.rollout import Trajectory
 from tests import pretend, tiny
 from tests.batches import distance, rollout_of, time_ids_of
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
-
 STEPS = 3
 
 

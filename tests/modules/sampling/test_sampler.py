@@ -24,7 +24,6 @@ from tests import tiny
 # Of how diffusers reads a tensor; ours keeps it quiet, its own pipelines do not.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
-    pytest.mark.usefixtures("few_blocks"),
 ]
 
 PROMPT = Prompt(prompt="a cat", negative="a dog", seed=11, width=128, height=64)

@@ -16,8 +16,6 @@ from tests import tiny
 from tests.adapters import section, shake
 from tests.managed import CPU, manage
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
-
 SETTINGS = {
     "selective": LayerSettings(checkpointing="selective"),
     "block": LayerSettings(checkpointing="block"),

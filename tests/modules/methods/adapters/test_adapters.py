@@ -24,8 +24,6 @@ from tests.each import each
 from tests.exports import export
 from tests.managed import checkpoint
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
-
 LAYERS = {
     "linear": (lambda: nn.Linear(24, 16), (2, 5, 24)),
     "convolution": (lambda: nn.Conv2d(12, 16, 3, padding=1, stride=2), (2, 12, 7, 6)),

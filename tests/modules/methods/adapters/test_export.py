@@ -18,8 +18,6 @@ from tests.cases import cases
 from tests.each import each
 from tests.exports import export
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
-
 
 def trained(kind, **changes):
     family = tiny.family()

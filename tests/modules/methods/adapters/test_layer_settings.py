@@ -12,8 +12,6 @@ from tests import tiny
 from tests.adapters import section
 from tests.exports import export
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
-
 ALL = ("lora_unet", "lora_te1", "lora_te2")
 
 

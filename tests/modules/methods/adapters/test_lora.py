@@ -11,6 +11,8 @@ from tests.batches import time_ids_of
 from tests.cases import cases
 from tests.exports import export
 
+pytestmark = pytest.mark.usefixtures("real_blocks")
+
 SECTION = LoraSection(rank=4, alpha=2.0)
 WITH_TEXT = LoraSection(rank=4, alpha=2.0, **tiny.encoders(True))
 

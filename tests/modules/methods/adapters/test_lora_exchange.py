@@ -27,6 +27,8 @@ from tests.batches import TIME_IDS
 from tests.cases import cases
 from tests.exports import export
 
+pytestmark = pytest.mark.usefixtures("real_blocks")
+
 BASES = ("sd15", "sd2", "sdxl")
 INPAINTING = ("sd15-inpainting", "sdxl-inpainting")
 PIPELINES = {

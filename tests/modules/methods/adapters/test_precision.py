@@ -18,8 +18,6 @@ from tests.batches import TIME_IDS
 from tests.cases import cases
 from tests.exports import export
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
-
 # A few half steps of the formats (2**-11, 2**-8): a change is a product of matrices. Measured:
 # 0.00003 (DoRA) to 0.0003, and 0.0004 (DoRA) to 0.0022.
 BOUNDS = {torch.float16: 1e-3, torch.bfloat16: 1e-2}
