@@ -5,7 +5,7 @@ width.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -148,11 +148,9 @@ class Vocabulary(Protocol):
 
     def outputs_of(self, vectors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return an encoder's output, (n, D), float32, for these token vectors, (n, D), alone."""
-        ...
 
     def token_norms(self) -> Mapping[str, float]:
         """Return the median norm of the token vectors."""
-        ...
 
 
 class NoiseProcess(Protocol):
@@ -165,12 +163,10 @@ class NoiseProcess(Protocol):
     @property
     def zero_terminal_snr(self) -> bool:
         """Whether levels are rescaled so that the last timestep is noise alone."""
-        ...
 
     def to(self, device: torch.device) -> "NoiseProcess": ...
     def target(self, latents: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
         """Compute what is to be predicted, (B, C, h, w), from float32 ones; timesteps: (B,)."""
-        ...
 
     def network_times(self, timesteps: Tensor) -> Tensor:
         """Return what the network is given for training timesteps, (B,)."""
@@ -332,7 +328,10 @@ class Method(Protocol):
 
     def base_model(self) -> AbstractContextManager[None]:
         """Return a context in which the family is the base model; without gradients only."""
-        ...
+
+    def at_strength(self, strength: float) -> AbstractContextManager[None]:
+        """Return a context with adapters at a strength, 1 as trained; none of other methods."""
+        return nullcontext()
 
     def merged(self) -> AbstractContextManager[None]:
         """Return a context for faster inference, in evaluation mode and without gradients.

@@ -44,7 +44,7 @@ def placement_inputs_of(config: TrainConfig) -> PlacementInputs:
         predicts=not isinstance(config.objective, Reconstruction),
         encodes_images=not config.data.cache_latents and uses_images(config),
         encodes_text=not uses_images_only(config) and encodes_text_each_step(config),
-        samples=bool(config.sampling.prompts),
+        samples=config.sampling.has_prompts,
         encodes_blanks=spec.sees_masked_image,
         scores=isinstance(config.objective, AlignProp),
     )

@@ -168,7 +168,7 @@ def _changes(config: TrainConfig, on_card: bool) -> Iterator[Change]:
         yield Change({"hardware.offload_device": "cpu"}, message, "a moment around samples")
     if on_card and config.ema.use:
         yield Change({"ema.device": "host"}, "store the EMA in RAM", "little time in each step")
-    if config.sampling.prompts:
+    if config.sampling.has_prompts:
         yield Change(
             {"hardware.vae_tiling": True},
             "decode samples in tiles",

@@ -24,6 +24,7 @@ from modules.memory.precision import autocast
 from modules.memory.residency import PHASES, Phase
 from modules.meta_device.device import DEVICE, HOST
 from modules.sampling.sampler import SamplingContexts, sample
+from onetrainer.captions.sample_prompts import shots_of
 from onetrainer.concepts.concepts import concepts_of, has_masks
 from onetrainer.config.train import uses_images
 from onetrainer.dataset.caption_caching import encodes_text_each_step
@@ -66,7 +67,7 @@ def measure_phases(
         stage.model.attached.method.train(False)
         if stage.config.validation.use and not is_known("validation"):
             _validate(stage, phases)
-        if stage.config.sampling.prompts and not all(is_known(phase) for phase in _SAMPLING):
+        if stage.config.sampling.has_prompts and not all(is_known(phase) for phase in _SAMPLING):
             _sample(stage, phases)
         with _peak(stage, "saving", phases):
             pass
@@ -150,13 +151,15 @@ def _validate(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
 def _sample(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
     """Generate the largest of the samples."""
     section = stage.config.sampling
-    prompt = max(section.prompts, key=lambda prompt: prompt.width * prompt.height)
+    shots = shots_of(stage.config, section.prompts)
+    # Guidance doubles what the UNet computes at once.
+    largest = max(shots, key=lambda s: s.prompt.width * s.prompt.height * (1 + (s.guidance != 1)))
     sample(
         stage.model.attached.family,
-        [prompt],
+        [largest.prompt],
         steps=2,  # some samplers keep the first step's result; later steps are alike
-        guidance=section.guidance,
-        sampler=section.sampler,
+        guidance=largest.guidance,
+        sampler=largest.sampler,
         guidance_rescale=section.guidance_rescale,
         contexts=SamplingContexts(
             partial(_autocast, stage), lambda phase: _peak(stage, phase, phases)

@@ -75,5 +75,5 @@ def _notes(config: TrainConfig, target: Target, *, is_automatic: bool) -> Iterat
     if is_automatic:
         chosen = checkpointing_label(config.hardware.gradient_checkpointing)
         yield f"Automatic gradient checkpointing would be {chosen}."
-    if not config.sampling.prompts:
+    if not config.sampling.has_prompts:
         yield "Samples are not included, as there is no prompt."

@@ -1,7 +1,7 @@
 """Textual inversion combined with another training method."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -39,6 +39,9 @@ class Joint(Method):
     def base_model(self) -> Iterator[None]:
         with self.main.base_model(), self.embeddings.base_model():
             yield
+
+    def at_strength(self, strength: float) -> AbstractContextManager[None]:
+        return self.main.at_strength(strength)
 
     @contextmanager
     def merged(self) -> Iterator[None]:

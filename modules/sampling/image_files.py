@@ -47,7 +47,7 @@ class Settings:
     step, digest: the training step and the digest of the run's config; both None outside of
     training. model: the base model's name, never its path. clip_skip: 0 for the family's default.
     embeddings: their files' names without suffix. vae: the name of another VAE; "" for the
-    model's own.
+    model's own. strength: Of the adapter that is trained.
     """
 
     prompt: Prompt
@@ -62,6 +62,7 @@ class Settings:
     clip_skip: int = 0
     embeddings: tuple[str, ...] = ()
     vae: str = ""
+    strength: float = 1.0
     prompt_weights: PromptWeights = "off"
 
 
@@ -170,7 +171,7 @@ def _quoted(text: str) -> str:
 
 def _json(settings: Settings) -> str:
     content = {
-        **settings.prompt.model_dump(mode="json"),
+        **settings.prompt.model_dump(mode="json", exclude={"use", "strengths"}),
         "sampler": settings.sampler,
         "steps": settings.steps,
         "guidance": settings.guidance,
@@ -182,6 +183,7 @@ def _json(settings: Settings) -> str:
         "clip_skip": settings.clip_skip or None,
         "embeddings": list(settings.embeddings) or None,
         "vae": settings.vae or None,
+        "strength": None if settings.strength == 1 else settings.strength,
         "prompt_weights": None if settings.prompt_weights == "off" else settings.prompt_weights,
     }
     known = {key: value for key, value in content.items() if value is not None}

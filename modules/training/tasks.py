@@ -19,8 +19,9 @@ from modules.training.checkpoints import Checkpoints
 from modules.training.engine import Engine
 from modules.training.failures import OUTPUT, Failures
 from modules.training.inbox import Inbox
+from onetrainer.captions.sample_prompts import Shot
 from onetrainer.config.run.output import Output
-from onetrainer.config.run.sampling import Prompt, Sampling
+from onetrainer.config.run.sampling import Sampling
 from onetrainer.run.checkpoint_files import verify
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Checkpoint, Phase, Sample
@@ -69,6 +70,7 @@ class SampleTask:
     """
 
     section: Sampling
+    shots: tuple[Shot, ...]
     steps: int
     family: Family
     method: Method
@@ -98,7 +100,7 @@ class SampleTask:
         return self.section.at_end and step < self.steps and not self.is_planned(step)
 
     def run(self, step: int) -> None:
-        """Generate a sample of every prompt."""
+        """Generate every sample."""
         self.inbox.take("sample")
         self.sample_prompts(step, without=set())
 
@@ -116,15 +118,15 @@ class SampleTask:
         self.method.train(False)
         try:
             for number, (weights, suffix) in enumerate(weight_forms):
-                first = number * len(self.section.prompts)
+                first = number * len(self.shots)
                 missing = [
-                    (index, prompt)
-                    for index, prompt in enumerate(self.section.prompts, start=first)
+                    (index, shot)
+                    for index, shot in enumerate(self.shots, start=first)
                     if index not in without
                 ]
                 with weights() if missing else nullcontext():
-                    for index, prompt in missing:
-                        self._sample_prompt(step, index, prompt, suffix)
+                    for index, shot in missing:
+                        self._sample_prompt(step, index, shot, suffix)
         except TaskStopped:
             return
         finally:
@@ -135,7 +137,7 @@ class SampleTask:
 
         Samples on command do not count: output files depend on config, data and seed alone.
         """
-        if not self.section.prompts or not self.is_planned(step):
+        if not self.shots or not self.is_planned(step):
             return None
         path = thumbnail_of(self._path(step, 0))
         return path.read_bytes() if path.is_file() else None
@@ -143,47 +145,49 @@ class SampleTask:
     def _path(self, step: int, index: int) -> Path:
         return self.folder.samples / f"step-{step:06d}-{index:02d}.png"
 
-    def _sample_prompt(self, step: int, index: int, prompt: Prompt, suffix: str) -> None:
+    def _sample_prompt(self, step: int, index: int, shot: Shot, suffix: str) -> None:
         """Write the image, then its event.
 
         suffix: Appended to the prompt in the event.
         """
-        total = len(self.section.prompts) * (2 if self.samples_last_weights else 1)
+        total = len(self.shots) * (2 if self.samples_last_weights else 1)
         progress = TaskProgress(self.inbox, self.events, step=step, steps=self.steps)
 
         def on_step(number: int) -> None:
-            detail = f"step {number + 1} of {self.section.steps}"
+            detail = f"step {number + 1} of {shot.steps}"
             progress.report(Phase("sampling", index, total, detail), is_first=number == 0)
 
-        pixels = sample(
-            self.family,
-            [prompt],
-            steps=self.section.steps,
-            guidance=self.section.guidance,
-            sampler=self.section.sampler,
-            guidance_rescale=self.section.guidance_rescale,
-            on_step=on_step,
-            contexts=SamplingContexts(self.engine.autocast, self.phase),
-        )
+        with self.method.at_strength(shot.strength):
+            pixels = sample(
+                self.family,
+                [shot.prompt],
+                steps=shot.steps,
+                guidance=shot.guidance,
+                sampler=shot.sampler,
+                guidance_rescale=self.section.guidance_rescale,
+                on_step=on_step,
+                contexts=SamplingContexts(self.engine.autocast, self.phase),
+            )
         path = self._path(step, index)
         settings = Settings(
-            prompt,
-            steps=self.section.steps,
-            guidance=self.section.guidance,
+            shot.prompt,
+            steps=shot.steps,
+            guidance=shot.guidance,
             step=step,
             digest=self.config_digest,
-            sampler=self.section.sampler,
+            sampler=shot.sampler,
             guidance_rescale=self.section.guidance_rescale,
             model=self.model,
             clip_skip=self.clip_skip,
             prompt_weights=self.section.prompt_weights,
+            strength=shot.strength,
         )
         try:
             save_image(pixels, path, settings)
         except OSError as error:
             raise cannot_write(path, error) from error
         relative = path.relative_to(self.folder.path).as_posix()
-        self.events.write(Sample(step, index, relative, prompt.prompt + suffix, prompt.seed))
+        self.events.write(Sample(step, index, relative, shot.title + suffix, shot.prompt.seed))
 
 
 @dataclass(frozen=True)

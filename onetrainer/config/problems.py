@@ -71,6 +71,8 @@ def _expected(item: Mapping[str, Any], setting: Setting) -> str:
         return 'a name without any of / \\ : * ? " < > |'
     if item["type"] == "string_too_short":
         return "some text"
+    if item["type"] == "value_error":
+        return str(item["ctx"]["error"])
     return setting.expected
 
 

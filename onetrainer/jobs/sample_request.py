@@ -12,7 +12,13 @@ from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.problems import format_value
 from onetrainer.config.run.hardware import Precision
 from onetrainer.config.run.model import FamilyName, Model, PredictionChoice, ZeroSnrChoice
-from onetrainer.config.run.sampling import SAMPLER_LABELS, Prompt, SamplerName, Sampling
+from onetrainer.config.run.sampling import (
+    MAX_STRENGTH,
+    SAMPLER_LABELS,
+    Prompt,
+    SamplerName,
+    Sampling,
+)
 from onetrainer.errors import UserError
 from onetrainer.families.registry import FAMILY_LABELS, family_spec
 from onetrainer.families.spec import Prediction
@@ -31,7 +37,6 @@ from onetrainer.model_files.hub import is_hub_name
 
 NOT_ADDITIONS = ("vae", "unet", "text-encoder", *FAMILY_LABELS)
 
-MAX_STRENGTH = 100
 MAX_SEED = 2**63 - 1
 MAX_SEEDS = 10_000
 

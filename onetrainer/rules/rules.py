@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from onetrainer.captions.prompt_weights import has_weights
 from onetrainer.config.run.model import Model
 from onetrainer.config.train import TrainConfig, uses_images
 from onetrainer.errors import CHOOSE, Fix, Problem, warning
@@ -18,13 +17,14 @@ from onetrainer.rules import (
     objective,
     optimizer,
     rewards,
+    sampling,
     schedule,
 )  # fmt: skip
 
-_RULES = (data, method, full, embedding, objective, optimizer, schedule, memory, rewards)
-# The largest number of steps of a sampler; the others have no limit.
-MAX_STEPS = {"lcm": 50, "unipc": 999}
-SMALL_SAMPLE = 0.75  # of the training resolution; smaller samples are misleading
+_RULES = (
+    *(data, method, full, embedding, objective, optimizer, schedule, memory, rewards),
+    sampling,
+)
 
 
 def check_rules(config: TrainConfig) -> list[Problem]:
@@ -36,22 +36,6 @@ def check_rules(config: TrainConfig) -> list[Problem]:
 def _problems(config: TrainConfig) -> Iterator[Problem]:
     model, resolution = config.model, config.data.resolution
     spec, label = family_spec(model.family), FAMILY_LABELS[base_of(model.family)]
-    for index, prompt in enumerate(config.sampling.prompts):
-        if not prompt.prompt.strip() and not prompt.negative.strip():
-            yield Problem(
-                f"sampling.prompts.{index}.prompt",
-                "the prompt is empty",
-                "Expected what the image should show",
-                "Write a prompt or remove this sample.",
-            )
-        weights = has_weights(prompt.prompt) or has_weights(prompt.negative)
-        if weights and config.sampling.prompt_weights == "off":
-            yield warning(
-                f"sampling.prompts.{index}.prompt",
-                "its weights are read as plain text: prompt weights are off",
-                "Expected (word:1.3) only with them (sampling.prompt_weights)",
-                'Choose "a1111" or "comfyui" there, or remove the weights.',
-            )
     if problem := name_problem(config.output.name):
         yield Problem(
             "output.name",
@@ -60,15 +44,6 @@ def _problems(config: TrainConfig) -> Iterator[Problem]:
             "Choose another name.",
         )
     yield from _model_problems(model)
-    most = MAX_STEPS.get(config.sampling.sampler, config.sampling.steps)
-    if config.sampling.steps > most:
-        yield Problem(
-            "sampling.steps",
-            f"{config.sampling.steps} steps are more than the sampler"
-            f' "{config.sampling.sampler}" supports',
-            f"Expected at most {most} with it",
-            "Lower the steps or choose another sampler.",
-        )
     if not model.path:
         yield Problem(
             "model.path",
@@ -84,14 +59,6 @@ def _problems(config: TrainConfig) -> Iterator[Problem]:
             f"Raise it to {spec.side}, if the memory allows.",
             to=spec.side,
         )
-    for index, prompt in enumerate(config.sampling.prompts):
-        if prompt.width * prompt.height < (SMALL_SAMPLE * resolution) ** 2:
-            yield warning(
-                f"sampling.prompts.{index}.width",
-                f"{prompt.width} × {prompt.height} px is far below the training resolution",
-                f"Samples are best near the training resolution, {resolution} px",
-                "Raise width and height.",
-            )
 
 
 def _model_problems(model: Model) -> Iterator[Problem]:

@@ -132,17 +132,20 @@ class Adapters(Method):
         for module in (*self.components.values(), *self.adapters.values()):
             module.train(mode)
 
+    def base_model(self) -> AbstractContextManager[None]:
+        return self.at_strength(0.0)
+
     @contextmanager
-    def base_model(self) -> Iterator[None]:
+    def at_strength(self, strength: float) -> Iterator[None]:
         adapters = list(_adapters_by_name(self.adapters).values())
-        strengths = [adapter.multiplier for adapter in adapters]
+        before = [adapter.multiplier for adapter in adapters]
         for adapter in adapters:
-            adapter.multiplier = 0.0
+            adapter.multiplier *= strength
         try:
             yield
         finally:
-            for adapter, strength in zip(adapters, strengths, strict=True):
-                adapter.multiplier = strength
+            for adapter, multiplier in zip(adapters, before, strict=True):
+                adapter.multiplier = multiplier
 
     @torch.no_grad()
     def after_step(self) -> None:

@@ -76,7 +76,9 @@ class AdapterModule(LycorisBaseModule):  # type: ignore[misc] # LyCORIS has no t
         if self.training and probability > 0 and torch.rand(()).item() < probability:  # on the CPU
             zero = 0 * torch.stack([p.sum() for p in self.parameters()]).sum()
             return output + zero.to(output.dtype)
-        return output + self.change(x, output)
+        change = self.change(x, output)
+        # Every kind's merged weight is linear in its strength, too; see `merged_weight`.
+        return output + (change if self.multiplier == 1 else self.multiplier * change)
 
     def drop_ranks(self, matrix: Tensor) -> Tensor:
         """Drop ranks of a matrix with a column for each, (…, rank) or (out, rank, 1, 1)."""

@@ -1,12 +1,14 @@
 """Settings of sample images."""
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from onetrainer.config.base.prompt_weights import PROMPT_WEIGHTS, PromptWeights
 from onetrainer.config.base.section import Section, Ui
+from onetrainer.config.methods.adapters import WITH_ADAPTERS
 
 Side = Annotated[int, Field(ge=64, le=4096, multiple_of=8)]
 SamplerName = Literal[
@@ -31,6 +33,30 @@ SAMPLER_LABELS: Mapping[str, str] = {
     "unipc": "UniPC",
     "lcm": "LCM",
 }
+MAX_STRENGTH = 100
+MAX_STRENGTHS = 10
+
+
+def parse_strengths(text: str) -> tuple[float, ...]:
+    """Return the strengths of a list such as "0.6, 0.8, 1", each once."""
+    return tuple(dict.fromkeys(float(each) for each in text.replace(",", " ").split()))
+
+
+def _require_strengths(text: str) -> str:
+    try:
+        strengths = parse_strengths(text)
+    except ValueError:
+        strengths = (math.nan,)
+    in_range = all(-MAX_STRENGTH <= each <= MAX_STRENGTH for each in strengths)  # NaN is not
+    if len(strengths) > MAX_STRENGTHS or not in_range:
+        raise ValueError(
+            f"at most {MAX_STRENGTHS} numbers from {-MAX_STRENGTH} to {MAX_STRENGTH}, such as"
+            ' "0.6, 0.8, 1"'
+        )
+    return text
+
+
+Strengths = Annotated[str, Field(max_length=200), AfterValidator(_require_strengths)]
 
 
 class Prompt(Section):
@@ -50,6 +76,41 @@ class Prompt(Section):
 
     height: Annotated[Side, Ui("Height", unit="px", like="data.resolution")] = 512
     """The height of the sample, a multiple of 8."""
+
+    use: Annotated[bool, Ui("Use", level="advanced", search="enabled on off")] = True
+    """Off leaves this prompt out."""
+
+    steps: Annotated[int | None, Field(ge=1, le=1000), Ui("Sampling steps", level="advanced")] = (
+        None
+    )
+    """How many denoising steps this sample takes; empty for as many as the others."""
+
+    guidance: Annotated[
+        float | None, Field(ge=0, le=50), Ui("Guidance", level="advanced", search="cfg scale")
+    ] = None
+    """How strongly this sample follows its prompt; empty for the same as the others."""
+
+    sampler: Annotated[
+        Literal["run", SamplerName],
+        Ui(
+            "Sampler",
+            level="advanced",
+            search="scheduler",
+            choices={"run": "as the others"} | dict(SAMPLER_LABELS),
+        ),
+    ] = "run"
+    """The method that turns noise into this image."""
+
+    strengths: Annotated[
+        Strengths,
+        Ui(
+            "Adapter strengths",
+            level="advanced",
+            search="lora strength multiplier weight scale",
+            only_with=WITH_ADAPTERS,
+        ),
+    ] = ""
+    """A sample for each of these strengths, such as "0.6, 0.8, 1"; empty for those of all."""
 
 
 class Sampling(Section):
@@ -94,6 +155,18 @@ class Sampling(Section):
     """How far guided predictions are rescaled to the contrast of unguided ones; 0 is off. Models
     with zero terminal SNR need about 0.7."""
 
+    strengths: Annotated[
+        Strengths,
+        Ui(
+            "Adapter strengths",
+            level="advanced",
+            search="lora strength multiplier weight scale side by side",
+            only_with=WITH_ADAPTERS,
+        ),
+    ] = "1"
+    """Repeats each sample with the adapter at each of these strengths, such as "0.6, 0.8, 1", to
+    compare them. 1 is as trained, 0 is the base model."""
+
     sampler: Annotated[
         SamplerName,
         Ui(
@@ -104,3 +177,8 @@ class Sampling(Section):
         ),
     ] = "ddim"
     """The method that turns noise into an image. "lcm" is only for LCM models."""
+
+    @property
+    def has_prompts(self) -> bool:
+        """Whether any sample is generated each time."""
+        return any(prompt.use for prompt in self.prompts)

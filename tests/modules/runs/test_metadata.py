@@ -15,7 +15,7 @@ from safetensors import safe_open
 from modules.jobs.train import train
 from modules.training.tasks import SampleTask, SaveTask
 from onetrainer.config.run.output import Output
-from onetrainer.config.run.sampling import Prompt, Sampling
+from onetrainer.config.run.sampling import Sampling
 from onetrainer.presets.presets import resolve
 from onetrainer.run.run_folder import RunFolder
 from tests import runs
@@ -126,8 +126,8 @@ def task(kind, **given):
 
 
 def test_only_a_planned_sample_becomes_the_thumbnail(tmp_path):
-    section = Sampling(prompts=(Prompt(prompt="x"),), every=2, at_end=False)
-    sampling = task(SampleTask, section=section, steps=5, folder=RunFolder(tmp_path))
+    section = Sampling(every=2, at_end=False)
+    sampling = task(SampleTask, section=section, shots=(1,), steps=5, folder=RunFolder(tmp_path))
     sampling.folder.samples.mkdir()
     for step in (2, 5):
         (sampling.folder.samples / f"step-{step:06d}-00.thumb.jpg").write_bytes(b"jpeg")

@@ -268,6 +268,29 @@ def test_changed_images_are_reported_and_unreadable_ones_once_however_often_it_r
     assert "captions have changed" in " ".join(event.text for event in reported(folder, Warned))
 
 
+def test_samples_have_settings_of_their_own_and_show_the_adapter_at_strengths(config):
+    small = {"width": 64, "height": 64}
+    prompts = [
+        {"prompt": "a", "strengths": "0, 0.5, 1"} | small,
+        {"prompt": "b", "steps": 3, "guidance": 1, "sampler": "euler"} | small,
+        {"prompt": "c", "use": False} | small,
+    ]
+    folder = runs.new_run(config, sampling={"prompts": prompts}, training={"steps": 2})
+    assert train(folder) == 0
+    sampled = [event for event in reported(folder, Sample) if event.step == 2]
+    assert [event.prompt for event in sampled] == [f"a (strength {s})" for s in (0, 0.5, 1)] + ["b"]
+    before = folder.samples / "step-000000-00.png"
+    pixels, own = [], []
+    for path in [before, *(folder.path / event.path for event in sampled)]:
+        with Image.open(path) as image:
+            pixels.append(image.tobytes())
+            own.append(json.loads(image.info["onetrainer"]))
+    # An untrained adapter has no effect, and a trained one none at 0.
+    assert pixels[0] == pixels[1] and len(set(pixels)) == 4
+    assert [each.get("strength") for each in own[1:]] == [0, 0.5, None, None]
+    assert (own[-1]["steps"], own[-1]["guidance"], own[-1]["sampler"]) == (3, 1, "euler")
+
+
 def test_a_stop_during_sampling_is_quick_and_resume_makes_the_rest(config, straight, monkeypatch):
     prompts = [{"prompt": f"picture {n}", "width": 64, "height": 64} for n in range(4)]
     folder = runs.new_run(config, sampling={"prompts": prompts})

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+from onetrainer.captions.sample_prompts import shots_of
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.config.data.concept import CaptionSource
 from onetrainer.config.rewards.alignprop import AlignProp
@@ -290,7 +291,9 @@ def run_lines(draft: Draft, summary: FolderSummary | None) -> list[str]:
         times = (value("sampling.at_start") is True) + (value("sampling.at_end") is True)
         if isinstance(every, int) and every > 0:
             times += (steps - 1) // every
-        lines.append(f"{times * len(prompts):,} sample images, {times} of each prompt")
+        config = draft.valid_config()
+        shots = len(shots_of(config, config.sampling.prompts)) if config else len(prompts)
+        lines.append(f"{times * shots:,} sample images, {shots:,} each time")
     else:
         lines.append("No samples: there is no sample prompt")
     saves = value("output.save_every")

@@ -1,0 +1,61 @@
+"""Rules for sample prompts."""
+
+from collections.abc import Iterator
+
+from onetrainer.captions.prompt_weights import has_weights
+from onetrainer.config.run.sampling import Prompt
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import Problem, warning
+
+# The largest number of steps of a sampler; the others have no limit.
+MAX_STEPS = {"lcm": 50, "unipc": 999}
+SMALL_SAMPLE = 0.75  # of the training resolution; smaller samples are misleading
+
+
+def problems(config: TrainConfig) -> Iterator[Problem]:
+    """Yield the problems of samples and their prompts."""
+    section = config.sampling
+    yield from _steps_problems("sampling", section.steps, section.sampler)
+    for index, prompt in enumerate(section.prompts):
+        if prompt.use:
+            yield from _prompt_problems(f"sampling.prompts.{index}", prompt, config)
+
+
+def _prompt_problems(path: str, prompt: Prompt, config: TrainConfig) -> Iterator[Problem]:
+    section, resolution = config.sampling, config.data.resolution
+    if not prompt.prompt.strip() and not prompt.negative.strip():
+        yield Problem(
+            f"{path}.prompt",
+            "the prompt is empty",
+            "Expected what the image should show",
+            "Write a prompt or remove this sample.",
+        )
+    weights = has_weights(prompt.prompt) or has_weights(prompt.negative)
+    if weights and section.prompt_weights == "off":
+        yield warning(
+            f"{path}.prompt",
+            "its weights are read as plain text: prompt weights are off",
+            "Expected (word:1.3) only with them (sampling.prompt_weights)",
+            'Choose "a1111" or "comfyui" there, or remove the weights.',
+        )
+    if prompt.steps is not None or prompt.sampler != "run":
+        sampler = section.sampler if prompt.sampler == "run" else prompt.sampler
+        yield from _steps_problems(path, prompt.steps or section.steps, sampler)
+    if prompt.width * prompt.height < (SMALL_SAMPLE * resolution) ** 2:
+        yield warning(
+            f"{path}.width",
+            f"{prompt.width} × {prompt.height} px is far below the training resolution",
+            f"Samples are best near the training resolution, {resolution} px",
+            "Raise width and height.",
+        )
+
+
+def _steps_problems(path: str, steps: int, sampler: str) -> Iterator[Problem]:
+    most = MAX_STEPS.get(sampler, steps)
+    if steps > most:
+        yield Problem(
+            f"{path}.steps",
+            f'{steps} steps are more than the sampler "{sampler}" supports',
+            f"Expected at most {most} with it",
+            "Lower the steps or choose another sampler.",
+        )

@@ -1,0 +1,45 @@
+"""The samples of a config: which, and with which settings."""
+
+import pytest
+
+from onetrainer.captions.sample_prompts import shots_of
+from onetrainer.errors import ProblemsError
+from onetrainer.presets.presets import resolve
+from tests.onetrainer.rules.rule_cases import document_of
+
+PROMPTS = [
+    {"prompt": "a"},
+    {"prompt": "b", "use": False},
+    {"prompt": "c", "steps": 4, "guidance": 0, "sampler": "euler", "strengths": "0.6, 1"},
+]
+
+
+def shots(**changes):
+    section = {"sampling.prompts": PROMPTS, "sampling.steps": 9, **changes}
+    config = resolve(document_of(section), source="")
+    return [
+        (shot.title, shot.steps, shot.guidance, shot.sampler, shot.strength)
+        for shot in shots_of(config, config.sampling.prompts)
+    ]
+
+
+def test_a_prompt_has_its_own_settings_or_those_of_all():
+    own = (4, 0.0, "euler")
+    assert shots() == [
+        ("a", 9, 7.0, "ddim", 1.0),
+        ("c (strength 0.6)", *own, 0.6),
+        ("c (strength 1)", *own, 1.0),
+    ]
+
+
+def test_each_prompt_is_sampled_at_every_strength_of_an_adapter_alone():
+    of_all = {"sampling.strengths": "0.8 1,0.8"}
+    assert [shot[0] for shot in shots(**of_all)][:2] == ["a (strength 0.8)", "a (strength 1)"]
+    assert [shot[4] for shot in shots(**of_all)] == [0.8, 1.0, 0.6, 1.0]
+    assert [shot[0] for shot in shots(**of_all, **{"method.kind": "full"})] == ["a", "c"]
+
+
+def test_strengths_are_a_list_of_numbers():
+    for wrong in ("0.5 x", "nan", "101", " ".join(map(str, range(11)))):
+        with pytest.raises(ProblemsError, match=r'Expected at most 10 numbers .* "0.6, 0.8, 1"'):
+            shots(**{"sampling.strengths": wrong})
