@@ -122,7 +122,7 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
         },
     ),
     "sample": ("jobs", "generate images with a model, LoRAs and embeddings", {}),
-    "convert": ("jobs", "convert a model, LoRA or embedding", {}),
+    "convert": ("jobs", "convert a model, LoRA or embedding, or a run's checkpoint", {}),
     "show": (
         "show",
         "describe a model file, a run or an image",
@@ -177,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["allow"]:  # the older name of "trust"
         arguments = ["trust", *arguments[1:]]
     parser = make_parser(arguments[0] if arguments else "")
-    options = parser.parse_args(arguments)
+    options = _parse(parser, arguments)
     if options.command is None:
         parser.print_help()
         return EXIT_USER
@@ -207,6 +207,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_USER
 
 
+def _parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse arguments, also a target after options, which argparse misses if it may be left out."""
+    options, rest = parser.parse_known_args(arguments)
+    if len(rest) == 1 and not rest[0].startswith("-") and vars(options).get("target", "") is None:
+        options.target = rest[0]
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return options
+
+
 def open_window() -> int:
     """Open the window, without a terminal: Windows starts it without standard streams."""
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
@@ -234,7 +244,7 @@ def make_parser(command: str) -> argparse.ArgumentParser:
             from onetrainer.jobs.convert_request import ConvertRequest
             from onetrainer.jobs.options import add_options
 
-            add_options(added, ConvertRequest)
+            add_options(added, ConvertRequest, optional="target")
     return parser
 
 

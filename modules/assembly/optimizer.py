@@ -1,19 +1,64 @@
 """Weight updates from the config: rounding, fused backward pass, freeze schedule, EMA."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
-from modules.interfaces import ParameterGroup, named_parameters
+from modules.interfaces import Method, ParameterGroup, named_parameters
+from modules.optim.build import build_optimizer
 from modules.optim.ema import Ema
+from modules.optim.exported_weights import ExportedWeights
 from modules.optim.freeze_schedule import FreezeSchedule
+from modules.optim.optimizer_state import OptimizerProgress
 from modules.optim.update import WeightUpdater
+from modules.training.checkpoints import Checkpoints
+from modules.training.engine import Engine
 from onetrainer.config.methods.adapter_section import AdapterSection
 from onetrainer.config.methods.components import settings_path
 from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
+from onetrainer.run.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Optimization:
+    """What updates, saves and exports the trained weights; ema: None without an EMA."""
+
+    optimizer: torch.optim.Optimizer
+    engine: Engine
+    ema: Ema | None
+    checkpoints: Checkpoints
+    exported: ExportedWeights
+
+
+def optimization_of(
+    config: TrainConfig, folder: RunFolder, method: Method, *, device: torch.device
+) -> Optimization:
+    """Build the optimizer of a method and what belongs to it, without backward hooks."""
+    groups = method.parameter_groups()
+    optimizer = build_optimizer(config.optimizer, groups)
+    updater = weight_updater_of(config, optimizer)
+    engine = Engine(
+        device=device,
+        precision=config.hardware.precision,
+        updater=updater,
+        freeze_schedule=FreezeSchedule(groups),
+        gradient_clipping=config.training.gradient_clipping,
+    )
+    ema = ema_of(config, groups)
+    checkpoints = Checkpoints(
+        folder=folder,
+        method=method,
+        optimizer=OptimizerProgress(optimizer, named_parameters(groups)),
+        ema=ema,
+        engine=engine,
+        keep=config.output.keep_checkpoints,
+    )
+    exported = ExportedWeights(updater, ema, method.after_step)
+    return Optimization(optimizer, engine, ema, checkpoints, exported)
 
 
 def weight_updater_of(config: TrainConfig, optimizer: torch.optim.Optimizer) -> WeightUpdater:

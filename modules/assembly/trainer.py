@@ -5,12 +5,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-import torch
-
 from modules.assembly.inputs import Inputs
 from modules.assembly.metadata import ModelFacts, output_metadata
 from modules.assembly.method import Attached, objective_of
-from modules.assembly.optimizer import ema_of, weight_updater_of
+from modules.assembly.optimizer import Optimization, optimization_of
 from modules.assembly.rewards import (
     LoadedRewards,
     LossSource,
@@ -23,19 +21,13 @@ from modules.broken_steps.cause import Investigator
 from modules.broken_steps.response import BrokenSteps
 from modules.broken_steps.retries import Retries
 from modules.evaluation.validation import ImageEvaluation, ValidationImages
-from modules.interfaces import Method, Microbatch, named_parameters
+from modules.interfaces import Microbatch, named_parameters
 from modules.memory.residency import Residency
 from modules.objectives.denoising import Denoising
-from modules.optim.build import build_optimizer
-from modules.optim.ema import Ema
-from modules.optim.exported_weights import ExportedWeights
-from modules.optim.freeze_schedule import FreezeSchedule
-from modules.optim.optimizer_state import OptimizerProgress
 from modules.sampling.image_files import base_name
 from modules.trainer import StepAbandoned, Task, Trainer
-from modules.training.checkpoints import Checkpoints, TrainState
+from modules.training.checkpoints import TrainState
 from modules.training.disk_space import DiskSpaceTask
-from modules.training.engine import Engine
 from modules.training.evaluate_task import EvaluateTask, Evaluation, KeepBestTask
 from modules.training.failures import SAMPLING, Failures
 from modules.training.reporter import Reporter
@@ -49,17 +41,13 @@ from onetrainer.schedules.learning_rate import lr_multiplier, warmup_steps
 
 @dataclass(frozen=True)
 class _Parts:
-    """What a run's tasks are made of; the last five update, save and export trained weights."""
+    """What a run's tasks are made of."""
 
     run: Run
     attached: Attached
     inputs: Inputs
     residency: Residency
-    optimizer: torch.optim.Optimizer
-    engine: Engine
-    ema: Ema | None
-    checkpoints: Checkpoints
-    exported: ExportedWeights
+    optimization: Optimization
 
 
 @dataclass(frozen=True)
@@ -129,7 +117,14 @@ def assemble(
 ) -> Assembled:
     """Build the trainer: create, restore, register hooks, in this order."""
     config, training = run.config, run.config.training
-    parts = _Parts(run, attached, inputs, residency, *_optimization(run, attached.method))
+    optimization = optimization_of(config, run.folder, attached.method, device=run.device)
+    if run.last is not None:
+        for text in optimization.checkpoints.restore(run.last):
+            run.warn(text)
+    if config.optimizer.is_fused:
+        optimization.engine.enable_fused_backward()
+    attached.method.train(True)
+    parts = _Parts(run, attached, inputs, residency, optimization)
     if rewards is None:
         assert inputs.images is not None
         objective = objective_of(config, attached, device=run.device)
@@ -156,10 +151,10 @@ def assemble(
         batches=source.batches,
         objective=source.objective,
         method=attached.method,
-        engine=parts.engine,
-        optimizer=parts.optimizer,
+        engine=parts.optimization.engine,
+        optimizer=parts.optimization.optimizer,
         lr_multiplier=multiplier,
-        ema=parts.ema,
+        ema=parts.optimization.ema,
         report=_reporter(parts, source, retries, multiplier),
         inbox=run.inbox,
         tasks=tasks.in_order(),
@@ -172,7 +167,7 @@ def _reporter(
     parts: _Parts, source: LossSource, retries: Retries, multiplier: Callable[[int], float]
 ) -> Reporter:
     run, config = parts.run, parts.run.config
-    base_lr = parts.optimizer.param_groups[0]["base_lr"]
+    base_lr = parts.optimization.optimizer.param_groups[0]["base_lr"]
     watch = Watch(
         run.warn,
         warmup_steps(config.schedule, steps=config.training.steps),
@@ -225,48 +220,21 @@ def _broken_steps(parts: _Parts, source: LossSource, retries: Retries) -> Broken
     )
 
 
-def _optimization(
-    run: Run, method: Method
-) -> tuple[torch.optim.Optimizer, Engine, Ema | None, Checkpoints, ExportedWeights]:
-    """Build the optimizer, restore the newest checkpoint, then register backward hooks."""
-    config, groups = run.config, method.parameter_groups()
-    optimizer = build_optimizer(config.optimizer, groups)
-    updater = weight_updater_of(config, optimizer)
-    engine = Engine(
-        device=run.device,
-        precision=config.hardware.precision,
-        updater=updater,
-        freeze_schedule=FreezeSchedule(groups),
-        gradient_clipping=config.training.gradient_clipping,
-    )
-    ema = ema_of(config, groups)
-    checkpoints = Checkpoints(
-        folder=run.folder,
-        method=method,
-        optimizer=OptimizerProgress(optimizer, named_parameters(groups)),
-        ema=ema,
-        engine=engine,
-        keep=config.output.keep_checkpoints,
-    )
-    if run.last is not None:
-        for text in checkpoints.restore(run.last):
-            run.warn(text)
-    if config.optimizer.is_fused:
-        engine.enable_fused_backward()
-    method.train(True)
-    exported = ExportedWeights(updater, ema, method.after_step)
-    return optimizer, engine, ema, checkpoints, exported
-
-
 def _tasks(parts: _Parts, source: LossSource, rewards: LoadedRewards | None) -> Tasks:
     run, attached, inputs = parts.run, parts.attached, parts.inputs
+    made = parts.optimization
     evaluations: list[Evaluation] = []
     if inputs.validation is not None:
         evaluations.append(_image_evaluation(parts, inputs.validation, source))
     if rewards is not None:
         evaluations.append(
             prompt_evaluation_of(
-                run, attached, inputs, rewards, engine=parts.engine, exported=parts.exported
+                run,
+                attached,
+                inputs,
+                rewards,
+                engine=made.engine,
+                exported=made.exported,
             )
         )
     evaluate = tuple(
@@ -281,8 +249,8 @@ def _tasks(parts: _Parts, source: LossSource, rewards: LoadedRewards | None) -> 
         steps=run.config.training.steps,
         family=attached.family.with_prompt_weights(run.config.sampling.prompt_weights),
         method=attached.method,
-        engine=parts.engine,
-        exported=parts.exported,
+        engine=made.engine,
+        exported=made.exported,
         samples_last_weights=run.config.ema.use and run.config.ema.sample_both,
         folder=run.folder,
         events=run.events,
@@ -292,20 +260,21 @@ def _tasks(parts: _Parts, source: LossSource, rewards: LoadedRewards | None) -> 
         clip_skip=run.config.model.clip_skip,
         phase=parts.residency.phase,
     )
-    disk_space = DiskSpaceTask(run.folder, parts.checkpoints, run.inbox, run.config.training.steps)
+    disk_space = DiskSpaceTask(run.folder, made.checkpoints, run.inbox, run.config.training.steps)
     return Tasks(evaluate, sample, _save_task(parts, sample, deciding), deciding, disk_space)
 
 
 def _save_task(parts: _Parts, sample: SampleTask, deciding: Evaluation | None) -> SaveTask:
     run, attached, inputs = parts.run, parts.attached, parts.inputs
+    made = parts.optimization
     model = ModelFacts.of(attached.family)
     return SaveTask(
         section=run.config.output,
         folder=run.folder,
         method=attached.method,
-        engine=parts.engine,
-        exported=parts.exported,
-        checkpoints=parts.checkpoints,
+        engine=made.engine,
+        exported=made.exported,
+        checkpoints=made.checkpoints,
         events=run.events,
         inbox=run.inbox,
         failures=run.failures,
@@ -335,8 +304,8 @@ def _image_evaluation(
         precision=config.hardware.precision,
         at_once=config.training.batch_size,
         objective=source.objective,
-        autocast=parts.engine.autocast,
-        exported=parts.exported,
+        autocast=parts.optimization.engine.autocast,
+        exported=parts.optimization.exported,
         weights=("sampling", "without_ema") if measures_last else ("sampling",),
         files=validation_files(parts.run, images),
         epoch_of=source.batches.epoch_of,

@@ -1,5 +1,6 @@
 """The base model of a job: found on this disk or on the Hub, and loaded."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -14,6 +15,9 @@ from onetrainer.config.run.model import Model
 from onetrainer.config.train import TrainConfig
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.run.events import Phase, Report
+
+BASE_MODEL = "base model"
+"""Key in a run's versions: the Hub commit of the base model."""
 
 
 def use_hardware(hardware: Hardware) -> None:
@@ -33,6 +37,11 @@ def local_model(path: str, report: Report, *, offline: bool, revision: str | Non
         report=lambda detail: report(Phase("loading", detail=detail)),
         revision=revision,
     )
+
+
+def recorded_revision(versions: Mapping[str, str]) -> str | None:
+    """Return the version of the Hub model that a run began with; None for a file or folder."""
+    return versions.get(BASE_MODEL, "").rpartition("@")[2] or None
 
 
 def load_base(

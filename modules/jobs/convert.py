@@ -19,10 +19,17 @@ from modules.formats.models.single_file import write_single_file
 from modules.formats.models.stored_configs import config_folder, has_own_configs
 from modules.formats.models.stored_model import open_stored_model
 from modules.formats.models.whole_model import INDEX, Description, WholeModel, describe
+from modules.jobs.export_checkpoint import export_checkpoint
 from onetrainer.config.run.model import FamilyName
 from onetrainer.errors import UserError
 from onetrainer.families.registry import FAMILY_LABELS, family_spec
-from onetrainer.jobs.convert_request import MODEL_FORMATS, ConvertRequest, examine, model_format
+from onetrainer.jobs.convert_request import (
+    MODEL_FORMATS,
+    ConvertRequest,
+    examine,
+    model_format,
+    source_run,
+)
 from onetrainer.model_files import (
     DESCRIPTIONS,
     ModelFile,
@@ -42,7 +49,7 @@ _SECONDS_PER_PHASE = 1.0
 
 
 def convert(request: ConvertRequest, report: Report, *, configs: Path = MODELS) -> Finished:
-    """Convert a base model, a LoRA or an embedding, whichever the source is.
+    """Convert a base model, a LoRA, an embedding or a run's checkpoint, whichever the source is.
 
     Nothing is left half written.
 
@@ -53,6 +60,8 @@ def convert(request: ConvertRequest, report: Report, *, configs: Path = MODELS) 
     """
     source, target = Path(request.source), Path(request.target)
     report(Phase("loading", detail=f"loading {source.name}"))
+    if (run := source_run(request)) is not None:
+        return export_checkpoint(run, request, report)
     model_file = examine(request)
     report(Phase("saving", detail=target.name))
     try:

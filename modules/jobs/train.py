@@ -31,7 +31,13 @@ from modules.broken_steps.response import NothingTrained, WentBack
 from modules.data.cache import CachingStopped
 from modules.data.encoded_items import EntryLost
 from modules.forecast.forecast import Planner, target_of
-from modules.jobs.base_model import load_base, local_model, use_hardware
+from modules.jobs.base_model import (
+    BASE_MODEL,
+    load_base,
+    local_model,
+    recorded_revision,
+    use_hardware,
+)
 from modules.memory.precision import choose_device
 from modules.memory.residency import Residency
 from modules.methods.model_source import ModelSource
@@ -56,8 +62,6 @@ from onetrainer.run.leftovers import clean
 from onetrainer.run.run_folder import RunFolder
 
 PACKAGES = ("torch", "diffusers", "transformers", "accelerate", "lycoris_lora")
-BASE_MODEL = "base model"
-"""Key in the versions: the Hub commit of the base model."""
 _CHANGED = "the {} have changed since the checkpoint; the run continues with the new ones"
 _MAY_HAVE_TRAINED = (
     "some validation images may have been trained on before the checkpoint; their loss is then"
@@ -238,7 +242,7 @@ def _locate_model(run: Run) -> tuple[Run, Path]:
     with.
     """
     section = run.config.model
-    recorded = run.versions.get(BASE_MODEL, "").rpartition("@")[2] or None
+    recorded = recorded_revision(run.versions)
     path = local_model(section.path, run.events.write, offline=section.offline, revision=recorded)
     if not is_hub_name(section.path):
         return run, path

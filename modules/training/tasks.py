@@ -1,7 +1,7 @@
 """Tasks between steps: generating samples, saving checkpoints and files."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -271,15 +271,20 @@ class SaveTask:
         """
         name = f"{self.section.name}{suffix if is_final else f'-{step:06d}'}"
         path = self.folder.output / name
-        options = ExportOptions(
-            dtype=compute_dtype(self.section.precision),
-            metadata=self.metadata(step, self.thumbnail(step) if is_final else None),
-            naming=self.section.lora_naming,
-            fold_alpha=self.section.fold_alpha,
-            model_format=self.section.model_format,
-        )
+        metadata = self.metadata(step, self.thumbnail(step) if is_final else None)
         try:
             with self.phase("saving"), self.exported.for_files():
-                return self.method.export(path, options)
+                return self.method.export(path, export_options(self.section, metadata))
         except OSError as error:
             raise cannot_write(path, error) from error
+
+
+def export_options(section: Output, metadata: Mapping[str, str]) -> ExportOptions:
+    """Return how a run's settings ask for its files to be written."""
+    return ExportOptions(
+        dtype=compute_dtype(section.precision),
+        metadata=metadata,
+        naming=section.lora_naming,
+        fold_alpha=section.fold_alpha,
+        model_format=section.model_format,
+    )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from onetrainer.cli.screen import Screen, on_interrupt, phase_text
 from onetrainer.config.base.section import Section
 from onetrainer.errors import EXIT_PROGRAM, UserError, problem_json, sentence
-from onetrainer.jobs.convert_request import ConvertRequest, examine
+from onetrainer.jobs.convert_request import ConvertRequest, examine, source_run
 from onetrainer.jobs.job import Job, JobName
 from onetrainer.jobs.options import naming_options, request_values, validate_request
 from onetrainer.jobs.sample_request import SampleRequest, request_of
@@ -33,10 +33,11 @@ def sample(options: argparse.Namespace) -> int:
 
 
 def convert(options: argparse.Namespace) -> int:
-    """Convert a model, LoRA or embedding."""
+    """Convert a model, LoRA or embedding, or write the file of a run's checkpoint."""
     try:
         request = validate_request(ConvertRequest, request_values(options, ConvertRequest))
-        examine(request)  # in this process, since it needs no engine
+        if source_run(request) is None:  # in this process, since it needs no engine
+            examine(request)
     except UserError as error:
         raise UserError(naming_options(str(error), ConvertRequest)) from error
     return run_job("convert", request)

@@ -110,7 +110,8 @@ def _run_lines(run: Document) -> list[str]:
         return [
             f"{name}: {part}a checkpoint of the run {run['run']}, after step {run['step']}",
             trains,
-            "  Not a model file. `onetrainer resume RUN_FOLDER` resumes the newest checkpoint",
+            "  Not a model file: `onetrainer convert RUN_FOLDER --step N` makes one of it, and"
+            " `onetrainer fork RUN_FOLDER --step N` goes on from it",
         ]
     steps = run["checkpoints"]
     newest, lost = max(steps, default=0), []

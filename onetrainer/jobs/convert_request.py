@@ -4,13 +4,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
+from pydantic import Field
+
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.run.model import FamilyName, PredictionChoice, ZeroSnrChoice
 from onetrainer.errors import UserError
 from onetrainer.families.registry import FAMILY_LABELS
+from onetrainer.files.atomic import is_taken
 from onetrainer.files.names import require_portable
 from onetrainer.jobs.options import option_of
 from onetrainer.model_files import DESCRIPTIONS, ModelFile, inspect_model, require_vae
+from onetrainer.run.fork import state_at
+from onetrainer.run.run_folder import RunFolder
 from onetrainer.tensor_files.table import PICKLE_SUFFIXES
 
 Precision = Literal["keep", "fp32", "fp16", "bf16"]
@@ -26,16 +31,20 @@ _PATHS, _COMMON = ("source", "target"), ("precision", "overwrite")
 _MODEL_OPTIONS = (*_COMMON, "to", "family", "prediction", "zero_terminal_snr", "vae", "ema")
 _LORA_OPTIONS = (*_COMMON, "to", "family", "bundle")
 _EMBEDDING_OPTIONS = (*_COMMON, "name")
+_RUN_OPTIONS = (*_COMMON, "step")
 
 
 class ConvertRequest(Section):
     """The conversion of one file or folder into another."""
 
     source: Annotated[str, Ui("Source", unit="IN")]
-    """A file or a folder; it is never changed."""
+    """A file or a folder, also a run's; it is never changed."""
 
-    target: Annotated[str, Ui("Target", unit="OUT")]
-    """The file or folder to write."""
+    target: Annotated[str, Ui("Target", unit="OUT")] = ""
+    """The file or folder to write. May be left out for a run's folder: NAME-STEP in its output."""
+
+    step: Annotated[int | None, Field(ge=1), Ui("Step")] = None
+    """The step of a run's kept checkpoint to write the file of; the newest one if left out."""
 
     to: Annotated[str, Ui("Format", unit="FORMAT")] = ""
     """The format to write. Models: diffusers or original; inferred from OUT's name if left out.
@@ -70,6 +79,26 @@ class ConvertRequest(Section):
     """An embedding to bundle into the LoRA file."""
 
 
+def source_run(request: ConvertRequest) -> RunFolder | None:
+    """Return the run whose checkpoint is to be written as a file; None for any other source.
+
+    Raises:
+        UserError: If it has no such checkpoint, or the target or an option does not apply.
+    """
+    folder = RunFolder(Path(request.source))
+    if not folder.is_run():
+        return None
+    _refuse_options(request, f"{folder.name}: this is a run", _RUN_OPTIONS)
+    state_at(folder, request.step)
+    if request.target:
+        target = Path(request.target)
+        require_portable(target)
+        _refuse_overlap(target, [folder.config, folder.checkpoints])
+        if is_taken(target) and not request.overwrite:
+            raise UserError(f"{target}: exists already", "", "Choose another name, or --overwrite")
+    return folder
+
+
 def examine(request: ConvertRequest) -> ModelFile:
     """Inspect the source and check the request against it; reads only headers, writes nothing.
 
@@ -77,20 +106,15 @@ def examine(request: ConvertRequest) -> ModelFile:
         UserError: If the source cannot be converted, or an option does not apply to it.
     """
     source, target = Path(request.source), Path(request.target)
+    if not request.target:
+        raise UserError("OUT is missing", "Expected the file or folder to write", "Add its path")
     require_portable(target)
     model = inspect_model(source)
     _refuse_overlap(target, [source, *map(Path, filter(None, (request.vae, *request.bundle)))])
     what, allowed = _kind_and_options(model, request)
-    chosen = request.model_dump(exclude_defaults=True)
-    others = [option_of(name) for name in chosen if name not in (*_PATHS, *allowed)]
-    if others:
-        raise UserError(
-            f"{source.name}: this is {what}; {', '.join(others)} cannot be used with it",
-            f"Expected only {', '.join(map(option_of, allowed))}",
-            "Leave out the others",
-        )
+    _refuse_options(request, f"{source.name}: this is {what}", allowed)
     if model.kind in ("lora", "embedding"):
-        _require_suffix(target)
+        require_suffix(target)
     else:
         model_format(target, request.to)
     family = request.family or next((name for name in FAMILY_LABELS if name == model.kind), None)
@@ -115,11 +139,23 @@ def model_format(target: Path, name: str) -> ModelFormat:
     if name == "diffusers" and is_file:
         raise UserError(f"{target.name}: expected a folder name", remedy="Leave out the suffix")
     if name == "original" or target.suffix.lower() in PICKLE_SUFFIXES:
-        _require_suffix(target)
+        require_suffix(target)
     return "original" if is_file else "diffusers"
 
 
-def _require_suffix(target: Path) -> None:
+def _refuse_options(request: ConvertRequest, what: str, allowed: Sequence[str]) -> None:
+    chosen = request.model_dump(exclude_defaults=True)
+    others = [option_of(name) for name in chosen if name not in (*_PATHS, *allowed)]
+    if others:
+        raise UserError(
+            f"{what}; {', '.join(others)} cannot be used with it",
+            f"Expected only {', '.join(map(option_of, allowed))}",
+            "Leave out the others",
+        )
+
+
+def require_suffix(target: Path) -> None:
+    """Raise UserError unless the target is named as a single file."""
     if target.suffix.lower() != SUFFIX:
         is_pickle = target.suffix.lower() in PICKLE_SUFFIXES
         raise UserError(

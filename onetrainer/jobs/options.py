@@ -23,9 +23,12 @@ _METAVARS: Mapping[str, str] = {
 Request = TypeVar("Request", bound=Section)
 
 
-def add_options(parser: argparse.ArgumentParser, request: type[Section]) -> None:
+def add_options(
+    parser: argparse.ArgumentParser, request: type[Section], *, optional: str = ""
+) -> None:
     """Add an option for each labeled field of a request; required ones are positional.
 
+    So is one that is optional: after the others it may be left out.
     A field's text is the help, its unit the placeholder, its lead the title of a group.
     """
     group: argparse._ActionsContainer = parser
@@ -50,8 +53,10 @@ def add_options(parser: argparse.ArgumentParser, request: type[Section]) -> None
             group.add_argument(
                 option_of(name), action="append", dest=name, metavar=metavar, help=text
             )
-        elif is_required:
-            group.add_argument(name, metavar=metavar, help=text)
+        elif is_required or name == optional:
+            group.add_argument(
+                name, metavar=metavar, help=text, nargs="?" if name == optional else None
+            )
         else:
             group.add_argument(option_of(name), metavar=metavar, help=text)
 

@@ -223,9 +223,9 @@ def _read_json(path: Path) -> dict[str, Any]:
 def _folder_remedy(folder: Path) -> str:
     if (folder / "state.json").is_file():
         return (
-            "This is a checkpoint of a run, from which only the run itself can be resumed. Choose"
-            f" a model in {folder.absolute().parents[1] / 'output'}; while there is none, resume"
-            " the run, and stop it with saving"
+            "This is a checkpoint of a run. Choose a model in"
+            f" {folder.absolute().parents[1] / 'output'}; `onetrainer convert RUN_FOLDER --step N`"
+            " writes that of a checkpoint there"
         )
     files = sorted(file for end in ("safetensors", "ckpt") for file in folder.glob(f"*.{end}"))
     if files:

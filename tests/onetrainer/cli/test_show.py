@@ -328,7 +328,7 @@ def test_checkpoint_and_its_files_are_shown_with_their_run(run, tmp_path):
     whose = "a checkpoint of the run smiley-001, after step 3"
     shown = text(run.checkpoint(3))
     assert shown.startswith(f"step-000003: {whose}\n  Trains: a LoRA of rank 16 for SDXL")
-    assert "onetrainer resume" in shown
+    assert "onetrainer convert" in shown
     for name, words in (
         ("weights", "the weights"), ("optimizer", "the optimizer state"), ("ema", "the EMA weights")
     ):  # fmt: skip

@@ -4,9 +4,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from onetrainer.__main__ import main
+from onetrainer.__main__ import _parse, main, make_parser
 from onetrainer.errors import UserError
-from onetrainer.jobs.convert_request import ConvertRequest, examine
+from onetrainer.jobs.convert_request import ConvertRequest, examine, source_run
+from onetrainer.run.checkpoint_files import state_content
+from onetrainer.run.run_folder import create_run
 from tests import tiny
 from tests.each import each
 
@@ -87,3 +89,36 @@ def test_the_terminal_reports_what_does_not_fit_by_the_names_of_options(sources,
     ):
         assert main(["convert", source, str(sources / "x"), *option]) == 2
         assert words in capsys.readouterr().err
+
+
+def test_a_run_is_a_source_whose_checkpoint_and_options_are_checked(tmp_path):
+    run = create_run(tmp_path, name="run", config={})
+    run.events.touch()
+    with pytest.raises(UserError, match="run-001: this run has no checkpoint"):
+        source_run(ConvertRequest(source=str(run.path)))
+    run.checkpoint(20).mkdir()
+    (run.checkpoint(20) / "state.json").write_bytes(state_content({"step": 20}, {}))
+    assert source_run(ConvertRequest(source=str(run.path))).path == run.path
+    for options, text in (
+        ({"step": 9}, "no checkpoint of step 9. Expected one of the steps 20"),
+        ({"name": "x"}, "this is a run; --name cannot be used with it"),
+        ({"target": str(run.config)}, "this would overwrite config.json"),
+        ({"target": str(run.checkpoint(20))}, "this would overwrite checkpoints"),
+        ({"target": str(run.events)}, "exists already. Choose another name, or --overwrite"),
+    ):
+        with pytest.raises(UserError) as caught:
+            source_run(ConvertRequest(source=str(run.path), **options))
+        assert text in str(caught.value)
+    assert source_run(ConvertRequest(source=str(tmp_path))) is None
+    with pytest.raises(UserError, match="OUT is missing"):
+        examine(ConvertRequest(source=str(tmp_path)))
+
+
+def test_a_target_is_found_wherever_it_is_and_may_be_left_out():
+    for given in ("in out --step 2", "in --step 2 out", "--step 2 in out"):
+        options = _parse(make_parser("convert"), ["convert", *given.split()])
+        assert (options.source, options.target, options.step) == ("in", "out", "2")
+    assert _parse(make_parser("convert"), ["convert", "in", "--step", "2"]).target is None
+    for given in ("in out more", "in out --nonsense"):
+        with pytest.raises(SystemExit):
+            _parse(make_parser("convert"), ["convert", *given.split()])

@@ -1,0 +1,97 @@
+"""Files of a run's checkpoints, written afterwards, against those that the run itself wrote."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load
+
+from modules.jobs.convert import convert
+from modules.jobs.train import train
+from modules.trainer import Trainer
+from onetrainer.errors import UserError
+from onetrainer.jobs.convert_request import ConvertRequest
+from tests import runs
+from tests.cases import cases
+
+pytestmark = pytest.mark.slow
+
+TOKEN = {"token": "<w>", "initial_text": "red"}
+SCHEDULE_FREE = {"kind": "schedulefree_adamw", "lr": 0.01}
+RUNS = {
+    "lora": {"embeddings": {"tokens": [TOKEN]}, "ema": {"use": True}},
+    "schedule-free": {"optimizer": SCHEDULE_FREE, "schedule": {"kind": "constant"}},
+    "full": {"method": {"kind": "full", "targets": "attn"}},
+    "embedding": {"method": {"kind": "embedding"}, "embeddings": {"tokens": [TOKEN]}},
+}
+
+
+@pytest.fixture
+def saved_run(tmp_path, monkeypatch):
+    """Makes a run of three steps with checkpoints; "Save now" is pressed after the second."""
+    run_tasks = Trainer._run_due_tasks
+
+    def ask_and_run(trainer, step):
+        if step == 2:
+            trainer.inbox.put("save")
+        run_tasks(trainer, step)
+
+    def made(changes):
+        config = runs.write_project(tmp_path / "a project")
+        config.write_text(json.dumps(runs.SETTINGS | {"sampling": {}} | changes))
+        output = {"save_every": 1, "keep_checkpoints": 9, "name": "one"}
+        folder = runs.new_run(config, training={"steps": 3}, output=output)
+        monkeypatch.setattr(Trainer, "_run_due_tasks", ask_and_run)
+        assert train(folder) == 0
+        return folder
+
+    return made
+
+
+def converted(folder, target="", **options):
+    """The files that are written of a checkpoint, by name."""
+    request = ConvertRequest(source=str(folder.path), target=str(target), **options)
+    outputs = convert(request, lambda _: None).outputs
+    return {Path(path).name: Path(path).read_bytes() for path in outputs}
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.output.iterdir()}
+
+
+@pytest.mark.parametrize("case", cases(RUNS, ["lora"]))
+def test_the_file_of_a_checkpoint_is_that_which_the_run_would_have_saved(saved_run, case):
+    folder = saved_run(RUNS[case])
+    shutil.rmtree(folder.path.parent / "cache")
+    shutil.rmtree(folder.path.parents[1] / "pictures")
+    by_run = files(folder)
+    for path in folder.output.iterdir():
+        path.unlink()
+    second = converted(folder, step=2)
+    assert second == {name: data for name, data in by_run.items() if "000002" in name}
+    assert files(folder) == second
+    tensors = {
+        name: load(data) for name, data in converted(folder, folder.path / "x.safetensors").items()
+    }
+    final = {
+        name.replace("one", "x"): load(data) for name, data in by_run.items() if "000" not in name
+    }
+    assert tensors.keys() == final.keys()
+    for name, expected in final.items():
+        assert all(torch.equal(tensors[name][key], value) for key, value in expected.items())
+
+
+def test_formats_are_chosen_and_damage_is_reported(saved_run, tmp_path):
+    folder = saved_run({})
+    (data,) = converted(folder, tmp_path / "b.safetensors", precision="bf16").values()
+    (other,) = (load(data) for name, data in files(folder).items() if "000" not in name)
+    for name, tensor in load(data).items():
+        assert torch.equal(tensor, other[name].to(tensor.dtype))
+    assert torch.bfloat16 in {tensor.dtype for tensor in load(data).values()}
+    (folder.checkpoint(2) / "weights.safetensors").write_bytes(b"")
+    with pytest.raises(UserError, match=r"step-000002: this checkpoint is damaged \(weights"):
+        converted(folder, step=2)
+    with pytest.raises(UserError, match=r"lora.pt: single files are written as .safetensors"):
+        converted(folder, tmp_path / "lora.pt")
