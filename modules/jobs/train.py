@@ -38,7 +38,7 @@ from modules.jobs.base_model import (
     recorded_revision,
     use_hardware,
 )
-from modules.memory.precision import choose_device
+from modules.memory.precision import choose_device, prefer_attention
 from modules.memory.residency import Residency
 from modules.methods.model_source import ModelSource
 from modules.training.checkpoint_record import find_restore_point
@@ -129,6 +129,7 @@ def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
             board = open_board(folder.path, first_step=last.step if last else 0)
             stack.callback(board.close)
             also = failures.tolerating(TENSORBOARD, board.take)
+        stack.enter_context(prefer_attention(config.hardware.attention))
         events = EventWriter(folder.events, also=also)
         stack.callback(events.close)
         device = choose_device(config.hardware.device)

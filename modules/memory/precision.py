@@ -9,8 +9,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from onetrainer.config.run.hardware import Precision, VaePrecision
+from onetrainer.config.run.hardware import AttentionKernel, Precision, VaePrecision
 from onetrainer.errors import UserError
 
 
@@ -93,6 +94,22 @@ def uncached_autocast(device: torch.device) -> AbstractContextManager[object]:
         enabled=torch.is_autocast_enabled(device.type),
         cache_enabled=False,
     )
+
+
+def prefer_attention(kernel: AttentionKernel) -> AbstractContextManager[object]:
+    """Return a context in which a GPU tries an attention kernel first, in the whole process.
+
+    The others remain: no kernel computes every dtype and size, such as a VAE's in float32.
+    """
+    if kernel == "auto":
+        return nullcontext()
+    kernels = {
+        "flash": SDPBackend.FLASH_ATTENTION,
+        "efficient": SDPBackend.EFFICIENT_ATTENTION,
+        "cudnn": SDPBackend.CUDNN_ATTENTION,
+    }
+    order = [kernels[kernel], *kernels.values(), SDPBackend.MATH]
+    return sdpa_kernel(list(dict.fromkeys(order)), set_priority=True)
 
 
 def apply_tf32(is_on: bool) -> None:

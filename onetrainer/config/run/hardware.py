@@ -10,6 +10,7 @@ Precision = Literal["fp32", "bf16", "fp16"]
 VaePrecision = Literal["auto", "fp32", "bf16", "fp16"]
 Checkpointing = Literal["off", "selective", "block", "auto"]
 Quantization = Literal["none", "int8", "fp8", "nf4"]
+AttentionKernel = Literal["auto", "flash", "efficient", "cudnn"]
 OffloadDevice = Literal["cpu", "same"]
 
 
@@ -66,6 +67,24 @@ class Hardware(Section):
     tf32: Annotated[bool, Ui("TF32", level="advanced", search="tf32 tensor cores fast fp32")] = True
     """Lets GPUs since the RTX 30 series compute fp32 products with a 10-bit fraction: several times
     faster and slightly less exact. No effect in bf16 and fp16."""
+
+    attention: Annotated[
+        AttentionKernel,
+        Ui(
+            "Attention",
+            level="advanced",
+            search="sdpa flash xformers memory efficient cudnn kernel backend mechanism",
+            choices={
+                "auto": "automatic",
+                "flash": "FlashAttention",
+                "efficient": "memory-efficient",
+                "cudnn": "cuDNN",
+            },
+        ),
+    ] = "auto"
+    """Which of torch's attention kernels a GPU tries first; where it cannot compute a layer,
+    another one does. "auto" is torch's own choice and usually the fastest; speed differs by GPU,
+    memory hardly, and results by rounding. No effect on the CPU."""
 
     gradient_checkpointing: Annotated[
         Checkpointing,

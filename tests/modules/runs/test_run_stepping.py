@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
+from torch.nn.attention import SDPBackend, _cur_sdpa_kernel_backends
 
 from modules.jobs.train import train
 from modules.training.checkpoints import EMA_FILE, WEIGHTS_FILE
@@ -112,3 +113,21 @@ def test_a_run_scales_its_rate_with_the_batch_and_limits_the_norm_of_changes(con
         for up in state if up.endswith("lora_up.weight")
     ]  # fmt: skip
     assert max(norms) == pytest.approx(0.05, rel=1e-2)  # the file is in half precision
+
+
+def test_a_run_tries_its_attention_kernel_first_and_leaves_the_process_as_it_was(
+    config, monkeypatch
+):
+    seen, usual = [], _cur_sdpa_kernel_backends(with_priority=True)
+
+    def look(run):
+        seen.append(_cur_sdpa_kernel_backends(with_priority=True))
+        return 0
+
+    monkeypatch.setattr("modules.jobs.train._prepare_and_train", look)
+    for kernel in ("auto", "flash", "efficient", "cudnn"):
+        train(new_run(config, {"hardware": {"attention": kernel}}))
+        assert _cur_sdpa_kernel_backends(with_priority=True) == usual
+    first = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION]
+    assert [order[0] for order in seen[1:]] == first and seen[0] == usual
+    assert all(order[-1] == SDPBackend.MATH and len(order) == 4 for order in seen[1:])
