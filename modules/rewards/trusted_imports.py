@@ -16,6 +16,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from onetrainer.trust.function_file import UserFunction
+from onetrainer.trust.local_imports import installed_places
 
 _STDLIB = Path(sysconfig.get_path("stdlib"))
 _STDLIB_FOLDERS = (_STDLIB, _STDLIB / "lib-dynload", Path(sys.base_exec_prefix, "DLLs"))
@@ -39,7 +40,7 @@ class TrustedImports:
         }
         self._root = function.root
         # Code may change the search path; what it finds there was not shown.
-        self._search = [path for path in sys.path if Path(path) != function.root]
+        self._search = installed_places(function.root)
         is_local = function.root is not None
         self._tops = {name.partition(".")[0] for name in self._contents if is_local}
         self._modules: dict[str, ModuleType] = {}

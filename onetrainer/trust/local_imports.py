@@ -63,6 +63,14 @@ def read_code(path: Path) -> bytes:
         raise UserError(f"{path}: cannot be read ({reason})", "", "Check the file") from error
 
 
+def installed_places(root: Path | None) -> list[str]:
+    """Return the entries of the search path that hold installed packages.
+
+    Without the folder of a function, and without the current one, which is "" or relative.
+    """
+    return [path for path in sys.path if Path(path).is_absolute() and Path(path) != root]
+
+
 def _imported_names(name: str, source: bytes, is_package: bool) -> Iterator[str]:
     """Yield the dotted names that a module imports, and those that may be modules."""
     try:
@@ -91,7 +99,7 @@ def _files_of(root: Path, dotted: str) -> Iterator[tuple[str, Path]]:
     if top in sys.stdlib_module_names:
         return
     is_plain = not (root / top / _INIT).is_file() and not (root / f"{top}.py").is_file()
-    if is_plain and PathFinder.find_spec(top, [p for p in sys.path if Path(p) != root]):
+    if is_plain and PathFinder.find_spec(top, installed_places(root)):
         return
     folder = root
     for count, part in enumerate(parts, 1):

@@ -162,6 +162,19 @@ def test_local_files_that_were_not_shown_are_refused_however_they_are_imported(m
         own.score(images(), PROMPTS)
 
 
+def test_files_of_the_current_folder_are_never_run_unseen(make, tmp_path, monkeypatch):
+    current = tmp_path / "current"
+    (current / "plain_in_current").mkdir(parents=True)
+    for name in ("in_current", "plain_in_current/light"):
+        (current / f"{name}.py").write_text("raise SystemExit('it was run')\n")
+    monkeypatch.chdir(current)
+    for entry in ("", ".", "../current"):
+        monkeypatch.setattr(sys, "path", [entry, *sys.path])
+        for name in ("in_current", "plain_in_current.light"):
+            with pytest.raises(UserError, match=r"line 1: ImportError: .*was not shown"):
+                make(f"import {name}\ndef score(p, q): return [0, 0]\n")
+
+
 def test_a_local_file_never_stands_in_for_one_of_pythons_own_modules(make, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     for name in ("wave", "winreg" if sys.platform != "win32" else "readline"):
