@@ -34,8 +34,8 @@ from onetrainer.presets import presets
 from onetrainer.presets.lines import with_lines
 from onetrainer.rules.rules import check_rules
 
-ENOUGH_DISK = 1 << 30
-LEAST_DISK = 64 << 20
+ENOUGH_DISK = 1_000_000_000
+LEAST_DISK = 64_000_000
 _PREDICTION, _ZERO_SNR = "model.prediction", "model.zero_terminal_snr"
 
 
@@ -240,8 +240,8 @@ def _check_writable(path: str, value: str) -> list[Problem]:
     return [
         Problem(
             path,
-            f"{value}: only {free / 2**20:.0f} MiB are free on this disk",
-            f"At least {LEAST_DISK >> 20} MiB are needed, better 1 GiB",
+            f"{value}: only {free / 1e6:.0f} MB are free on this disk",
+            f"At least {LEAST_DISK / 1e6:.0f} MB are needed, better {ENOUGH_DISK / 1e9:.0f} GB",
             "Free some space or choose another disk.",
             "error" if free < LEAST_DISK else "warning",
         )

@@ -131,7 +131,7 @@ def disk_findings(places: dict[str, Path]) -> Iterator[Finding]:
         area = f"disk, {name}"
         try:
             free = shutil.disk_usage(path).free
-            text = f"{free / 2**30:.1f} GiB free at {path}"
+            text = f"{free / 1e9:.1f} GB free at {path}"
             with tempfile.TemporaryFile(dir=path):
                 pass
         except OSError as error:

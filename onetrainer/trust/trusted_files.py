@@ -22,6 +22,7 @@ from onetrainer.trust.function_file import UserFunction, find_function
 TrustStatus = Literal["trusted", "unknown", "changed", "missing"]
 PERMISSIONS = "with your permissions: it can read, change, delete and send everything that you can"
 FILE = "allowed-functions.json"  # an older name, so that what was trusted then still is
+CODE_COLUMN = 6  # of the code beside its line numbers, in the preview
 _LOCK_WAIT = 10.0  # seconds, for another window or terminal that trusts a file
 
 
@@ -96,6 +97,8 @@ def problem(spec: str, path: str) -> Problem | None:
 def preview(function: UserFunction) -> str:
     """Return all code that would run: the function's file, then its imports and packages.
 
+    Lines are numbered in each file; their text begins at column `CODE_COLUMN`.
+
     Decoded as Python reads it, without characters that could hide others.
     """
     lines: list[str] = []
@@ -106,10 +109,9 @@ def preview(function: UserFunction) -> str:
             text = decode_source(content)  # may declare another encoding than UTF-8
         except (SyntaxError, UnicodeDecodeError):  # of a parent package; it could not run
             text = content.decode("utf-8", errors="replace")
-        lines += [
-            "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in line)
-            for line in text.splitlines()
-        ]
+        for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
+            shown = "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in line)
+            lines.append(f"{number:>{CODE_COLUMN - 2}}  {shown}".rstrip())
     return "\n".join(lines)
 
 

@@ -14,7 +14,7 @@ from ui.widgets.button import Button, ButtonKind
 from ui.widgets.placing import give_focus
 
 _WIDTH = 460
-_CODE_LINES, _CODE_COLUMNS = 14, 76
+_CODE_LINES, _CODE_COLUMNS = 14, 82
 _MAX_PROBLEMS = 8
 _MAX_CHANGES = 14
 _MAX_VALUE_LENGTH = 28

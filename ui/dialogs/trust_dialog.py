@@ -65,7 +65,7 @@ def _show_dialog(context: Context, function: UserFunction, explanation: str) -> 
     if others := len(function.files) - 1:
         dialog.add_text(f"and {counted(others, 'file')} that it imports; all of them are below.")
     # Wrapped, as code can stand far to the right of what is seen.
-    dialog.add_code(trusted_files.preview(function), hang=4)
+    dialog.add_code(trusted_files.preview(function), hang=trusted_files.CODE_COLUMN + 4)
     # The safe answer first, because Return takes it.
     dialog.add_buttons([Choice("", "Do not run", "primary"), Choice("run", "Run this code")])
     return dialog.wait() == "run"

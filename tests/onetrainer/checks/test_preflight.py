@@ -231,7 +231,7 @@ def test_a_file_system_that_takes_no_files_cannot_be_written_to(project):
 
 
 @pytest.mark.parametrize(
-    ("options", "words"), [("ro,size=100m", "written"), ("size=8m", "MiB are free")]
+    ("options", "words"), [("ro,size=100m", "written"), ("size=8m", "MB are free")]
 )
 def test_a_disk_that_cannot_take_a_run_is_an_error(project, tmp_path, options, words):
     mount = subprocess.run(

@@ -103,8 +103,8 @@ def test_all_of_it_is_shown_in_the_terminal(tmp_path, capsys):
     write(tmp_path, {"own.py": f"import beside\n{SCORE}", "beside.py": beside})
     assert main(["trust", f"{tmp_path / 'own.py'}:score"]) == EXIT_USER
     shown = capsys.readouterr().out
-    assert f"import beside\n{SCORE}" in shown
-    assert beside in shown
+    assert "   1  import beside\n   2  def score" in shown
+    assert all(f"{number + 1:>4}  x{number} = {number}\n" in shown for number in range(300))
     assert "own.py and 1 file beside it" in shown
 
 

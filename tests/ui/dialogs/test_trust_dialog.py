@@ -51,7 +51,8 @@ def test_yes_allows_the_very_code_that_was_shown(root, widgets, context, own):
     seen = []
     answering(root, widgets, seen, "run")
     assert confirm_functions(context, config_with(f"{own}:mine"))
-    assert seen == [CODE.rstrip("\n")]
+    lines = enumerate(CODE.splitlines(), start=1)
+    assert seen == ["\n".join(f"{number:>4}  {line}".rstrip() for number, line in lines)]
     assert trusted_files.status(f"{own}:mine") == "trusted"
     assert confirm_functions(context, config_with(f"{own}:mine"))  # without a question
 
@@ -62,8 +63,8 @@ def test_all_that_it_imports_from_beside_it_is_shown_to_its_last_line(root, widg
     seen = []
     answering(root, widgets, seen, "run")
     assert confirm_functions(context, config_with(f"{own}:mine"))
-    assert seen[0].startswith(f"# {own}:\nimport beside")
-    assert seen[0].endswith("# the last")
+    assert seen[0].startswith(f"# {own}:\n   1  import beside")
+    assert seen[0].endswith("3001  # the last")
 
 
 def test_no_allows_nothing(root, widgets, context, own):
