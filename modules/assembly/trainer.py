@@ -31,7 +31,7 @@ from modules.training.disk_space import DiskSpaceTask
 from modules.training.evaluate_task import EvaluateTask, Evaluation, KeepBestTask
 from modules.training.failures import SAMPLING, Failures
 from modules.training.reporter import Reporter
-from modules.training.tasks import SampleTask, SaveTask
+from modules.training.tasks import ExportTask, SampleTask, SaveTask
 from onetrainer.captions.sample_prompts import shots_of
 from onetrainer.config.optimizers.adaptive import AdaptiveSection
 from onetrainer.metrics.watch import Watch
@@ -82,6 +82,7 @@ class Tasks:
     evaluate: tuple[EvaluateTask, ...]
     sample: SampleTask
     save: SaveTask
+    export: ExportTask
     deciding: Evaluation | None
     disk_space: DiskSpaceTask
 
@@ -93,7 +94,7 @@ class Tasks:
             ToleratedTask(task, task.evaluation.phase_name, failures) for task in self.evaluate
         ]
         sample = ToleratedTask(self.sample, SAMPLING, failures)
-        return (self.disk_space, *evaluate, sample, self.save, *keep)
+        return (self.disk_space, *evaluate, sample, self.export, self.save, *keep)
 
     def should_stop_early(self) -> bool:
         """Return whether any evaluation asks to stop."""
@@ -261,7 +262,9 @@ def _tasks(parts: _Parts, source: LossSource, rewards: LoadedRewards | None) -> 
         phase=parts.residency.phase,
     )
     disk_space = DiskSpaceTask(run.folder, made.checkpoints, run.inbox, run.config.training.steps)
-    return Tasks(evaluate, sample, _save_task(parts, sample, deciding), deciding, disk_space)
+    save = _save_task(parts, sample, deciding)
+    export = ExportTask(save, run.config.training.steps)
+    return Tasks(evaluate, sample, save, export, deciding, disk_space)
 
 
 def _save_task(parts: _Parts, sample: SampleTask, deciding: Evaluation | None) -> SaveTask:

@@ -1,6 +1,8 @@
 """Tasks between steps: generating samples, saving checkpoints and files."""
 
 import math
+import re
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -277,6 +279,44 @@ class SaveTask:
                 return self.method.export(path, export_options(self.section, metadata))
         except OSError as error:
             raise cannot_write(path, error) from error
+
+
+@dataclass(frozen=True)
+class ExportTask:
+    """Writes the output files as trained so far every N steps, and deletes the oldest of these.
+
+    Attributes:
+        steps: Number of steps of the run, after the last of which the finished file is written.
+    """
+
+    save: SaveTask
+    steps: int
+
+    def is_due(self, step: int) -> bool:
+        section = self.save.section
+        is_planned = section.export_every > 0 and step % section.export_every == 0
+        return is_planned and section.export_from <= step < self.steps
+
+    def run(self, step: int) -> None:
+        """Write the files of a step, then delete those beyond the number to keep."""
+        self.save.events.write(Phase("saving"))
+        with self.save.failures.tolerated(OUTPUT):
+            self.save.export(step, is_final=False)
+            if keep := self.save.section.keep_exports:
+                made = self._made(step)
+                kept = {*sorted(made)[-keep:], self.save.best_step()}
+                for path in (path for number in made.keys() - kept for path in made[number]):
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def _made(self, newest: int) -> dict[int, list[Path]]:
+        """Return the files and folders that this task has written, by their steps."""
+        made: dict[int, list[Path]] = {}
+        for path in self.save.folder.output.iterdir():
+            rest = path.name.removeprefix(f"{self.save.section.name}-")
+            number = re.match(r"\d{6,}(?=$|[-.])", rest) if rest != path.name else None
+            if number and int(number[0]) <= newest and self.is_due(int(number[0])):
+                made.setdefault(int(number[0]), []).append(path)
+        return made
 
 
 def export_options(section: Output, metadata: Mapping[str, str]) -> ExportOptions:

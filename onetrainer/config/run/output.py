@@ -87,3 +87,39 @@ class Output(Section):
         int, Field(ge=1, le=1000), Ui("Keep checkpoints", level="advanced", search="backup prune")
     ] = 2
     """How many of the newest checkpoints are kept; older ones are deleted."""
+
+    export_every: Annotated[
+        int,
+        Field(ge=0, le=10_000_000),
+        Ui("Export every", unit="steps", zero="never", search="save_every_n_steps intermediate"),
+    ] = 0
+    """Also writes the file as trained so far every N steps, as NAME-STEP, to compare them. 0 writes
+    none; one in five to ten of a run is usual. Any checkpoint that is kept can become a file
+    later."""
+
+    export_from: Annotated[
+        int,
+        Field(ge=0, le=10_000_000),
+        Ui(
+            "Export from step",
+            zero="the first",
+            level="advanced",
+            search="start after",
+            only_with={"export_every": ("*",)},
+        ),
+    ] = 0
+    """The step from which on these files are written: earlier ones are rarely of use."""
+
+    keep_exports: Annotated[
+        int,
+        Field(ge=0, le=1000),
+        Ui(
+            "Keep exports",
+            zero="all",
+            level="advanced",
+            search="save_last_n_steps prune",
+            only_with={"export_every": ("*",)},
+        ),
+    ] = 0
+    """How many of the newest of these files are kept, besides that of the best step; 0 keeps all.
+    A LoRA's take megabytes each, a fine-tuned model's gigabytes."""

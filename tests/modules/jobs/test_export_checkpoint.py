@@ -13,6 +13,7 @@ from modules.jobs.train import train
 from modules.trainer import Trainer
 from onetrainer.errors import UserError
 from onetrainer.jobs.convert_request import ConvertRequest
+from onetrainer.run.events import Validated
 from tests import runs
 from tests.cases import cases
 
@@ -38,11 +39,11 @@ def saved_run(tmp_path, monkeypatch):
             trainer.inbox.put("save")
         run_tasks(trainer, step)
 
-    def made(changes):
+    def made(changes, steps=3):
         config = runs.write_project(tmp_path / "a project")
         config.write_text(json.dumps(runs.SETTINGS | {"sampling": {}} | changes))
         output = {"save_every": 1, "keep_checkpoints": 9, "name": "one"}
-        folder = runs.new_run(config, training={"steps": 3}, output=output)
+        folder = runs.new_run(config, training={"steps": steps}, output=output)
         monkeypatch.setattr(Trainer, "_run_due_tasks", ask_and_run)
         assert train(folder) == 0
         return folder
@@ -83,10 +84,28 @@ def test_the_file_of_a_checkpoint_is_that_which_the_run_would_have_saved(saved_r
         assert all(torch.equal(tensors[name][key], value) for key, value in expected.items())
 
 
-def test_formats_are_chosen_and_damage_is_reported(saved_run, tmp_path):
-    folder = saved_run({})
+EXPORTING = {
+    "validation": {"use": True, "split": 0.25, "every": 1, "keep_best": True},
+    "output": {**runs.SETTINGS["output"], "export_every": 1, "keep_exports": 1},
+    "training": {**runs.SETTINGS["training"], "batch_size": 1},
+    "optimizer": {"lr": 0.3},
+    "schedule": {"kind": "constant", "warmup_steps": 2},
+}
+
+
+def test_files_in_between_are_written_kept_and_those_of_checkpoints(saved_run, tmp_path):
+    folder = saved_run(EXPORTING, steps=4)
+    best = [one.best_step for one in runs.events_of(folder) if isinstance(one, Validated)]
+    assert best[:4] == [0, 0, 2, 2]  # whose file is kept besides the newest
+    written = files(folder)
+    assert [name for name in sorted(written) if "000" in name] == [
+        *("one-000002.safetensors", "one-000003.safetensors")
+    ]
+    assert converted(folder, step=3) == {
+        "one-000003.safetensors": written["one-000003.safetensors"],
+    }
     (data,) = converted(folder, tmp_path / "b.safetensors", precision="bf16").values()
-    (other,) = (load(data) for name, data in files(folder).items() if "000" not in name)
+    other = load(files(folder)["one.safetensors"])
     for name, tensor in load(data).items():
         assert torch.equal(tensor, other[name].to(tensor.dtype))
     assert torch.bfloat16 in {tensor.dtype for tensor in load(data).values()}
