@@ -32,13 +32,13 @@ def read_captions(path: Path, *, lines: Literal["each", "joined"]) -> tuple[tupl
     except OSError as error:
         raise CaptionError(path, f"its caption cannot be read ({error.strerror})") from error
     if len(data) > MAX_BYTES:
-        raise CaptionError(path, "its .txt file is larger than 1 MB, so it is no caption")
+        raise CaptionError(path, f"its {path.suffix} file is larger than 1 MB, so it is no caption")
     decoded = decode_text(data)
     if decoded is None:
         raise CaptionError(path, "its caption is in no known encoding; save it as UTF-8")
     text, encoding = decoded
     if "\0" in text:
-        raise CaptionError(path, "its .txt file is no text; save it as UTF-8")
+        raise CaptionError(path, f"its {path.suffix} file is no text; save it as UTF-8")
     parts = _LINE_END.split(text) if lines == "each" else [text]
     found = tuple(caption for part in parts if (caption := " ".join(part.split())))
     return found or ("",), encoding

@@ -283,7 +283,7 @@ def _index_problems(
         yield warning(
             setting,
             f"{counted_images(index.uncaptioned, len(index.items))} no caption",
-            f"They will be trained with {prompt}",
+            f"They will be trained with {prompt}{index.missed and f'; {index.missed}'}",
             "Add a line for each to the caption list."
             if concept.caption_source == "list"
             else "Add a .txt file of the same name for each.",

@@ -34,7 +34,9 @@ mask and conditioning image. A whole disk, or a home folder, ends here within se
 NAMELESS = "its name, or that of its folder, has an unknown encoding; rename it"
 """Reason for names that are not text on this system: seeds, messages and the cache need names."""
 
-_CAPTION_SUFFIX = ".txt"
+CAPTION_SUFFIXES = (".caption", ".txt")
+"""Extensions of caption files; if an image has both, the last is read."""
+
 _THUMBNAIL_SUFFIX = ".thumb.jpg"
 _DIGITS = re.compile(r"(\d+)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -109,14 +111,15 @@ def list_folder(root: Path, *, recursive: bool) -> FolderListing:
             continue
         # Sorted, so that of x.TXT and x.txt the latter is used.
         names = sorted(entry.name for entry in files)
-        companions = {
-            suffix: {
+        companions = [
+            {
                 normalize_name(name[: -len(suffix)]): Path(folder.path, name)
+                for suffix in suffixes
                 for name in names
                 if name.lower().endswith(suffix)
             }
-            for suffix in (_CAPTION_SUFFIX, MASK_SUFFIX, CONDITIONING_SUFFIX)
-        }
+            for suffixes in (CAPTION_SUFFIXES, (MASK_SUFFIX,), (CONDITIONING_SUFFIX,))
+        ]
         used: set[str] = set()
         for entry in files:
             name = normalize_name(entry.name)
@@ -127,16 +130,15 @@ def list_folder(root: Path, *, recursive: bool) -> FolderListing:
                     folders.add(folder, entry, name)
             elif is_image(entry.name):
                 used.add(stem(name))
-                caption, mask, conditioning = (
-                    by_stem.get(stem(name)) for by_stem in companions.values()
-                )
+                caption, mask, conditioning = (by_stem.get(stem(name)) for by_stem in companions)
                 path, key = Path(entry.path), (*folder.key, natural_key(name))
                 name = folder.name + name
                 reason = _unusable_reason(entry, name)
                 image = FolderImage(path, name, caption, mask, conditioning, reason)
                 found.append((key, name, image))
-        for suffix, by_stem in companions.items():
-            unused = captions if suffix == _CAPTION_SUFFIX else companion_images
+        for unused, by_stem in zip(
+            (captions, companion_images, companion_images), companions, strict=True
+        ):
             unused += [path for name, path in by_stem.items() if name not in used]
     found.sort(key=lambda image: image[:2])
     images = tuple(image for _, _, image in found)

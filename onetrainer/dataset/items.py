@@ -10,6 +10,7 @@ from typing import Protocol
 from onetrainer.captions.caption_list_file import CaptionEntry
 from onetrainer.captions.choices import brace_fault
 from onetrainer.captions.concept_captions import ConceptCaptions
+from onetrainer.captions.missed_captions import missed_captions
 from onetrainer.concepts.concepts import PRIOR_ROLES, ConceptSettings
 from onetrainer.concepts.folder_listing import FolderImage, list_folder
 from onetrainer.config.data.concept import Role
@@ -98,7 +99,7 @@ class DatasetIndex:
 
     uncaptioned: number of items without a caption. orphans: captions, masks and conditioning images
     that belong to no image. unlisted: entries of a caption list that match no image. inner:
-    subfolders that were not read.
+    subfolders that were not read. missed: what may hold the captions of images without one, or "".
     """
 
     items: tuple[Item, ...]
@@ -108,6 +109,7 @@ class DatasetIndex:
     orphans: tuple[Path, ...] = ()
     unlisted: tuple[CaptionEntry, ...] = ()
     inner: tuple[Path, ...] = ()
+    missed: str = ""
 
     @property
     def masked(self) -> int:
@@ -162,8 +164,11 @@ def index_concept(
     if not items:
         raise _no_images_error(root, skipped, recursive=concept.recursive)
     uncaptioned = sum(is_uncaptioned(item, concept) for item in items)
+    missed = (
+        missed_captions(listing.images) if uncaptioned and concept.caption_source == "files" else ""
+    )
     if concept.require_captions and uncaptioned == len(items):
-        raise _no_captions_error(concept, items, captions)
+        raise _no_captions_error(concept, items, captions, missed)
     # Notes about the whole folder come first: there may be many about single images.
     notes = [*captions.notes]
     unmasked = sum(item.mask is None for item in items)
@@ -179,6 +184,7 @@ def index_concept(
         orphans=(*texts, *listing.companion_images),
         unlisted=captions.unused,
         inner=listing.inner,
+        missed=missed,
     )
 
 
@@ -313,7 +319,7 @@ _OTHER_CAPTIONS = {
 
 
 def _no_captions_error(
-    concept: ConceptSettings, items: list[Item], captions: ConceptCaptions
+    concept: ConceptSettings, items: list[Item], captions: ConceptCaptions, missed: str
 ) -> UserError:
     example = items[0].path
     if concept.caption_source == "text":
@@ -323,7 +329,7 @@ def _no_captions_error(
             'Write it under "Caption", or take captions from text files',
         )
     none = f"none of its {len(items)} images has a" if len(items) > 1 else "its image has no"
-    what = f"{concept.folder}: {none} caption"
+    what = f"{concept.folder}: {none} caption{missed and f'; {missed}'}"
     other = _OTHER_CAPTIONS.get(concept.setting_path, "")
     without = 'turn off "Require captions" (data.require_captions) to train without'
     path = concept.caption_list

@@ -29,7 +29,7 @@ class Data(Section):
     folder: Annotated[
         str, Ui("Images", editor="folder", search="dataset images concept pictures")
     ] = ""
-    """A folder of images, each with its caption in a .txt file of the same name."""
+    """A folder of images, each with its caption in a .txt or .caption file of the same name."""
 
     include_subfolders: Annotated[bool, Ui("Include subfolders", level="advanced")] = False
     """Also uses the images in subfolders."""
