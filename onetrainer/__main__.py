@@ -86,6 +86,15 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
         "list images that may harm training, and why",
         {**_ANY_CONFIG, "config": {"help": f"an image {_PLACE}"}},
     ),
+    "concepts": (
+        "configs",
+        'make a config of the folders of kohya\'s trainer, named like "10_sks dog"',
+        {
+            "folder": {"help": "the folder that they are in"},
+            "--extends": _value("CONFIG", "a config or preset that has all other settings"),
+            "--out": _value("FILE", "the config file (default: print it)", type=Path),
+        },
+    ),
     "plan": (
         "plan",
         "show how a run uses its images and memory, and whether it fits",

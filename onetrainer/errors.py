@@ -56,7 +56,15 @@ class Fix:
     """
 
     path: str
-    value: str | int | float | bool
+    value: str | int | float | bool | list[dict[str, object]]
+
+
+@dataclass(frozen=True)
+class Offer(Fix):
+    """A fix whose button has a label of its own; also: changes of other settings with it."""
+
+    label: str = ""
+    also: tuple[Fix, ...] = ()
 
 
 CORRECT, CHOOSE, LEAVE_OUT = "Correct it.", "Choose one.", "Correct it, or leave it out"

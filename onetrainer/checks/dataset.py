@@ -17,7 +17,7 @@ from onetrainer.concepts.folder_listing import CONDITIONING_SUFFIX, MASK_SUFFIX
 from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Fix, Problem, UserError, some_of, warning
+from onetrainer.errors import Fix, Offer, Problem, UserError, some_of, warning
 from onetrainer.families.registry import family_spec
 from onetrainer.json_file import shortened
 from onetrainer.metrics.messages import FEW_IMAGES
@@ -42,6 +42,7 @@ def check_images(config: TrainConfig) -> list[Problem]:
     indexes, problems = _list_folders(config, concepts)
     is_plain = uses_images_only(config)
     problems += _subfolder_problems(concepts, indexes)
+    problems += _numbered_folder_problems(config, concepts)
     for number, index in indexes.items():
         is_reported = is_plain or _is_reported_by_rules(config, concepts[number])
         problems += _index_problems(concepts[number], index, has_captions=not is_reported)
@@ -124,6 +125,37 @@ def _subfolder_problems(concepts: Sequence[ConceptSettings], indexes: Indexes) -
                 "Only images in the folder itself are used",
                 "Turn on subfolders to include them.",
                 fix=Fix(subfolders_path(concepts[number]), True),
+            )
+
+
+def _numbered_folder_problems(
+    config: TrainConfig, concepts: Sequence[ConceptSettings]
+) -> Iterator[Problem]:
+    """Yield warnings that the names of folders hold repeats and words, with concepts of them."""
+    from onetrainer.concepts.numbered_folders import numbered_concepts, numbered_text
+
+    for concept in concepts:
+        _, is_further, place = concept.setting_path.removesuffix(".folder").partition(".concepts.")
+        if not is_further and concept.setting_path != "data.folder":
+            continue
+        if made := numbered_concepts(concept.folder):
+            entries = [*config.data.concepts]
+            at = int(place) if is_further else len(entries)
+            entries[at : at + 1] = made
+            documents = [entry.model_dump(mode="json") for entry in entries]
+            yield warning(
+                concept.setting_path,
+                numbered_text(made),
+                "They are used only if each is a folder of its own (data.concepts)",
+                "Make concepts of them.",
+                fix=Offer(
+                    "data.concepts",
+                    documents,
+                    also=() if is_further else (Fix("data.folder", ""),),
+                    label=f"Make {len(made)} concepts from these folders"
+                    if len(made) > 1
+                    else "Make a concept from this folder",
+                ),
             )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from onetrainer import program
 from onetrainer.checks.item_checks import (
     caption_findings,
     detail_findings,
@@ -18,7 +19,8 @@ from onetrainer.checks.item_checks import (
     size_findings,
 )
 from onetrainer.concepts.concepts import ConceptSettings
-from onetrainer.concepts.folder_listing import list_folder
+from onetrainer.concepts.folder_listing import CAPTION_SUFFIXES, list_folder
+from onetrainer.concepts.numbered_folders import numbered_concepts, numbered_text
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.dataset import (
     reads_image_folders,
@@ -141,6 +143,12 @@ def _list_folders(
         indexes.append(index)
         findings += [_unreadable_finding(each.path, each.reason) for each in index.skipped]
         findings += _orphans(concept, index)
+        if made := numbered_concepts(concept.folder):
+            remedy = f'{program()} concepts "{concept.folder}" prints a config that uses them'
+            findings.append(Finding("repeats", concept.folder, numbered_text(made), remedy))
+        if index.missed and not uses_images_only(config):
+            remedy = "Rename the files, or choose the list, before training on empty captions"
+            findings.append(Finding("caption-missing", concept.folder, index.missed, remedy))
     findings += _folder_duplicates(concepts, indexes)
     if not any(index.items for index in indexes):
         if errors:
@@ -312,7 +320,8 @@ def _unreadable_finding(path: Path, reason: str) -> Finding:
 def _orphans(concept: ConceptSettings, index: DatasetIndex) -> Iterator[Finding]:
     """Yield the files and the lines of a caption list that belong to no image."""
     for path in index.orphans:
-        noun = "caption" if path.suffix.lower() == ".txt" else "mask or conditioning image"
+        is_caption = path.suffix.lower() in CAPTION_SUFFIXES
+        noun = "caption" if is_caption else "mask or conditioning image"
         yield Finding(
             "orphan",
             path,

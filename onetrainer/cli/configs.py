@@ -8,14 +8,15 @@ from pathlib import Path
 from onetrainer import program
 from onetrainer.checks.preflight import document_problems, require_startable
 from onetrainer.cli.screen import print_lines, print_result
+from onetrainer.concepts.numbered_folders import numbered_concepts
 from onetrainer.config.train import TrainConfig
 from onetrainer.demo.write import write_demo
 from onetrainer.errors import EXIT_DONE, EXIT_USER, Problem, UserError
 from onetrainer.json_file import Document, json_text
 from onetrainer.messages.formatting import counted
 from onetrainer.presets.differences import differences
-from onetrainer.presets.find import find_presets
-from onetrainer.presets.presets import load, resolve
+from onetrainer.presets.find import expanded, find_presets, locate
+from onetrainer.presets.presets import load, resolve, save_document
 from onetrainer.trust import trusted_files
 from onetrainer.trust.function_file import absolute_spec, find_function
 
@@ -51,6 +52,29 @@ def check(options: argparse.Namespace) -> int:
         lines.append(f"{options.config}: ready to train")
     print_result([asdict(problem) for problem in problems], lines, is_json=options.json)
     return EXIT_USER if has_errors else EXIT_DONE
+
+
+def concepts(options: argparse.Namespace) -> int:
+    """Write a config of the concepts that folders named like "10_sks dog" stand for."""
+    root = Path(expanded(options.folder)).absolute()
+    made = numbered_concepts(root)
+    if not made:
+        raise UserError(
+            f'{root}: not exactly the folders named like "10_sks dog" in it have images',
+            "Expected repeats, _ and words as the name of each folder with images",
+            "Choose the folder that they are in, and move other images elsewhere",
+        )
+    entries = [concept.model_dump(mode="json", exclude_defaults=True) for concept in made]
+    document: Document = {"data": {"folder": "", "concepts": entries}}
+    if options.extends:
+        found = str(locate(options.extends).absolute())
+        document = {"extends": found, **document}
+    if options.out is None:
+        return print_lines([json_text(document)])
+    if options.out.exists():
+        raise UserError(f"{options.out} exists already", "Expected a new file", "Choose another")
+    save_document(options.out, document)
+    return print_lines([f"{options.out} has {counted(len(made), 'concept')}."])
 
 
 def demo(options: argparse.Namespace) -> int:

@@ -32,6 +32,7 @@ _KINDS: Mapping[str, tuple[str, Severity]] = {
     "mask-missing": ("No mask", "note"),
     "mask-shape": ("Mask with another aspect ratio", "warning"),
     "orphan": ("Files without an image", "note"),
+    "repeats": ("Repeats in names of folders", "note"),
 }
 HEADLINES: Mapping[str, str] = {kind: head for kind, (head, _) in _KINDS.items()}
 

@@ -219,7 +219,12 @@ def compatible_value(setting: Setting, value: Any) -> Any:
 
 def save_preset(config: TrainConfig, path: Path, *, description: str = "") -> None:
     """Write a preset file atomically. Raises UserError if it cannot be written."""
-    text = json.dumps(as_preset(config, description=description), indent=2, ensure_ascii=False)
+    save_document(path, as_preset(config, description=description))
+
+
+def save_document(path: Path, document: Document) -> None:
+    """Write a config file atomically. Raises UserError if it cannot be written."""
+    text = json.dumps(document, indent=2, ensure_ascii=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, (text + "\n").encode())

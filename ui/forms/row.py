@@ -8,7 +8,7 @@ from tkinter import ttk
 from typing import Protocol
 
 from onetrainer.config.fields import Setting
-from onetrainer.errors import Fix
+from onetrainer.errors import Fix, Offer
 from ui.forms.editors import EntryEditor, add_help_tooltip, make_editor
 from ui.messages.problems import fix_label, problem_lines
 from ui.model.draft import Draft
@@ -248,7 +248,10 @@ class Row:
         if index < len(self._fixes):
             fix = self._fixes[index]
             self.editor.focus.focus_set()  # the button disappears and must not keep the focus
-            self._context.draft.set(fix.path, fix.value)
+            if isinstance(fix, Offer):
+                self._context.draft.set_all({one.path: one.value for one in (fix, *fix.also)})
+            else:
+                self._context.draft.set(fix.path, fix.value)
 
     def _reset_value(self) -> None:
         self.editor.focus.focus_set()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from onetrainer.config.fields import Setting
-from onetrainer.errors import OBVIOUS_REMEDIES, Fix, Problem, sentence
+from onetrainer.errors import OBVIOUS_REMEDIES, Fix, Offer, Problem, sentence
 from ui.model.form_fields import display_text, edit_text, find_setting
 from ui.model.variants import Variants, all_settings, entries_of, is_variant_choice, section_of
 
@@ -32,6 +32,8 @@ def capitalized(text: str) -> str:
 
 def fix_label(fix: Fix, path: str) -> str:
     """Return the label of the button that applies a fix: "Use fp32", "Turn it off"."""
+    if isinstance(fix, Offer):
+        return fix.label
     setting = find_setting(fix.path)
     label = setting.ui.label if setting else fix.path
     if isinstance(fix.value, bool):

@@ -8,7 +8,8 @@ import customtkinter
 import pytest
 from PIL import Image
 
-from onetrainer.errors import Fix, Problem
+from onetrainer.config.data.concept import Concept
+from onetrainer.errors import Fix, Offer, Problem, warning
 from onetrainer.images import decoding
 from tests.ui.desk import resize
 from tests.ui.project import SDXL_PARTS, errors_of, write_model
@@ -131,6 +132,23 @@ def test_where_a_person_has_to_decide_there_is_a_button_for_each_choice(
     form.refresh()
     root.update()
     assert (first.cget("text"), second.winfo_ismapped()) == ("Use automatic", 0)
+
+
+def test_a_fix_of_several_settings_is_one_change(forms, draft, root, widgets):
+    form = forms["data"]
+    draft.set("data.folder", "/data")
+    draft.set("data.concepts", [])
+    made = [Concept(folder="/data/10_sks dog", repeats=10).model_dump(mode="json")]
+    fix = Offer("data.concepts", made, "Make a concept", also=(Fix("data.folder", ""),))
+    draft.set_file_problems([warning("data.folder", "names hold repeats", fix=fix)])
+    form.refresh()
+    root.update()
+    button = widgets.buttons["fix data.folder"].widget
+    assert button.cget("text") == "Make a concept"
+    button.invoke()
+    assert (draft.value("data.folder"), draft.value("data.concepts")) == ("", made)
+    draft.undo()
+    assert (draft.value("data.folder"), draft.value("data.concepts")) == ("/data", [])
 
 
 def test_choosing_a_model_changes_nothing_but_its_path(root, widgets, monkeypatch, tmp_path):
