@@ -34,7 +34,14 @@ def weight_table(section: Weighting, levels: NoiseLevels, prediction: Prediction
 
     As snr → 0 the weights of velocity are 0, except `VelocityLike`'s, which is its strength.
     """
-    is_noise, signal_power = prediction == "epsilon", levels.signal.double() ** 2
+    device = levels.signal.device
+    # Apple's GPUs have no float64.
+    table = _weights(section, levels.to(torch.device("cpu")), prediction == "epsilon")
+    return None if table is None else table.float().to(device)
+
+
+def _weights(section: Weighting, levels: NoiseLevels, is_noise: bool) -> Tensor | None:
+    signal_power = levels.signal.double() ** 2
     match section:
         case Plain():
             return None
@@ -46,7 +53,7 @@ def weight_table(section: Weighting, levels: NoiseLevels, prediction: Prediction
             weights = (1 / levels.snr.clamp(min=SNR_FLOOR)).sqrt()
         case Debiased():
             # sqrt(snr) / (snr + 1), without the division by a signal of 0.
-            return (levels.signal.double() * levels.noise.double()).float()
+            return levels.signal.double() * levels.noise.double()
         case P2():
             # 1 / (k + snr)^γ. Source: Choi et al. 2022, arXiv:2204.00227, section 3.
             weights = (section.k + levels.snr) ** -section.exponent
@@ -54,7 +61,7 @@ def weight_table(section: Weighting, levels: NoiseLevels, prediction: Prediction
             # The ordinary weight of noise plus `strength` times that of velocity training.
             weights = 1 + strength * (1 + 1 / levels.snr.clamp(min=SNR_FLOOR))
         case VelocityLike(strength=strength):
-            return (signal_power + strength).float()
+            return signal_power + strength
         case NoiseLike():
             weights = torch.ones_like(levels.snr)
-    return (weights if is_noise else weights * signal_power).float()
+    return weights if is_noise else weights * signal_power

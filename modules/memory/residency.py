@@ -197,8 +197,8 @@ class _Component:
             return
         data = weight.data
         host_copy = self._host_copies.pop(id(weight), None) if placement == "offload" else None
-        # To a GPU the processor waits only for its own part of the copy.
-        non_blocking = device.type != "cpu"
+        # To CUDA's GPUs the processor waits only for its own part of the copy.
+        non_blocking = device.type == "cuda"
         weight.data = data.to(device, non_blocking=non_blocking) if host_copy is None else host_copy
         if placement == "train" and self.returns and not weight.requires_grad:
             self._host_copies[id(weight)] = data

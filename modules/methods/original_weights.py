@@ -42,7 +42,7 @@ class OriginalWeights:
             for name, parameter in self.parameters.items():
                 copy = self.copies[name]
                 # Transfers from pinned memory are asynchronous.
-                parameter.data = copy.to(parameter.device, non_blocking=copy.device.type == "cpu")
+                parameter.data = copy.to(parameter.device, non_blocking=parameter.is_cuda)
             with torch.no_grad():
                 yield
         finally:

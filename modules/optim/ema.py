@@ -59,13 +59,13 @@ class Ema:
             # Those in host memory are copied to the device and back, in the order of its queue:
             # nothing waits, and the numbers are those of an EMA on the device.
             on_device = [
-                average.to(weight.device, non_blocking=True)
+                average.to(weight.device, non_blocking=weight.is_cuda)
                 for average, weight in zip(averages, chunk, strict=True)
             ]
             torch._foreach_lerp_(on_device, [weight.float() for weight in chunk], fraction)
             for average, updated in zip(averages, on_device, strict=True):
                 if average is not updated:
-                    average.copy_(updated, non_blocking=True)
+                    average.copy_(updated, non_blocking=updated.is_cuda)
 
     @contextmanager
     def applied(self, normalize: Callable[[], None] | None = None) -> Iterator[None]:

@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 
 from modules.meta_device.autocast import Autocast
+from tests.pretend import ledger as ledger_module
 from tests.pretend.cuda_stand_ins import replace_cuda
 from tests.pretend.dispatch_mode import FollowStorages
 from tests.pretend.function_mode import RewriteDevices
-from tests.pretend.ledger import CPU, Ledger, Sync, Transfers
+from tests.pretend.ledger import CPU, Ledger, Sync, Transfers, replace
 from tests.pretend.moves import Mover
 from tests.pretend.numberless import Numberless, make_parameters_numberless
 from tests.pretend.streams import Streams
@@ -75,12 +76,14 @@ class PretendedGpu:
 
 @contextmanager
 def accelerator(
-    storage: Literal["host", "meta"] = "host", capacity: int | None = None
+    storage: Literal["host", "meta"] = "host", capacity: int | None = None, name: str = "cuda:0"
 ) -> Iterator[PretendedGpu]:
     """Within, there is a GPU. Nothing of it is left after, also after an exception.
 
     storage: whether tensors have numbers, or only shapes. capacity: bytes of the GPU; None means
-    that it never is full, otherwise torch.OutOfMemoryError is raised as CUDA raises it.
+    that it never is full, otherwise torch.OutOfMemoryError is raised as CUDA raises it. name: what
+    it is called: "cuda:1" is the second of two, of which the first may not be used; "mps:0" is
+    Apple's, without CUDA, pinned memory, non-blocking copies, float64 and float8.
     """
     if _LEDGER.get() is not None:
         raise RuntimeError("there is one pretended GPU at a time")
@@ -94,6 +97,7 @@ def accelerator(
     state = AcceleratorState()
     try:
         with ExitStack() as patches:
+            replace(patches, ledger_module, "NAME", torch.device(name))
             replace_cuda(patches, ledger, streams)
             replace_in_torch(patches, ledger, mode)
             if autocast is not None:

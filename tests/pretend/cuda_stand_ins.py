@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from tests.pretend.function_mode import place_named
-from tests.pretend.ledger import CUDA, TOTAL_MEMORY, Ledger, replace
+from tests.pretend.ledger import CUDA, TOTAL_MEMORY, Ledger, replace, seen
 from tests.pretend.streams import Event, Stream, Streams
 
 NAME = "Pretended card"
@@ -16,20 +16,26 @@ CAPABILITY = (9, 0)
 
 
 def replace_cuda(patches: ExitStack, ledger: Ledger, streams: Streams) -> None:
-    """Let torch.cuda describe the pretended GPU."""
+    """Let torch.cuda describe the pretended GPU, or torch.mps if it is called so."""
+    replace(patches, torch, "Generator", generator_class(torch.Generator))
+    if seen().type == "mps":
+        replace(patches, torch.backends.mps, "is_available", lambda: True)
+        replace(patches, torch.backends.mps, "is_macos_or_newer", lambda major, minor: True)
+        replace(patches, torch.mps, "current_allocated_memory", lambda: ledger.allocated)
+        replace(patches, torch.mps, "empty_cache", lambda: None)
+        return
     answers = {**_presence(), **_memory(ledger), **_streams(ledger, streams), **_random()}
     for name, answer in answers.items():
         replace(patches, torch.cuda, name, answer)
     for name, value in {"_initialized": True, "default_generators": ()}.items():
         replace(patches, torch.cuda, name, value)
-    replace(patches, torch, "Generator", generator_class(torch.Generator))
 
 
 def _presence() -> Mapping[str, Callable[..., Any]]:
     return {
         "is_available": lambda: True,
-        "device_count": lambda: 1,
-        "current_device": lambda: 0,
+        "device_count": lambda: 1 + seen().index,
+        "current_device": lambda: seen().index,
         "set_device": place_named,
         "init": lambda: None,
         "_lazy_init": lambda: None,
@@ -177,6 +183,6 @@ def generator_class(original: type[torch.Generator]) -> type:
         def device(self) -> torch.device:
             """cuda:0 or cpu."""
             place: torch.device = self.place
-            return torch.device("cuda", 0) if place is CUDA else torch.device("cpu")
+            return seen() if place is CUDA else torch.device("cpu")
 
     return Generator

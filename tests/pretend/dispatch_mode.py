@@ -8,7 +8,15 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.pretend.ledger import CPU, CUDA, FLOATING, Entry, Ledger, is_wrapper
+from tests.pretend.ledger import (
+    CPU,
+    CUDA,
+    FLOATING,
+    Entry,
+    Ledger,
+    is_wrapper,
+    require_format,
+)
 from tests.pretend.numberless import Numberless
 from tests.pretend.op_rules import OpRule, becomes_masked_fill, has_mask, rule_of
 from tests.pretend.streams import Streams
@@ -115,6 +123,7 @@ class FollowStorages(TorchDispatchMode):
             storage = result.untyped_storage()
             if storage._cdata in self._entries or place is CPU:
                 return
+            require_format(result, place)
             entry = self.ledger.add(storage, place)
             if self.streams.has_others and place is CUDA:
                 self.streams.made(self.streams.current, entry)

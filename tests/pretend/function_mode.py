@@ -15,7 +15,7 @@ from torch.utils._device import _device_constructors
 from modules.meta_device.autocast import Autocast
 from modules.meta_device.device import attention
 from tests.pretend.dispatch_mode import FollowStorages
-from tests.pretend.ledger import CPU, CUDA, FLOATING, Ledger
+from tests.pretend.ledger import CPU, CUDA, FLOATING, Ledger, seen
 from tests.pretend.moves import Mover
 from tests.pretend.numberless import LARGE, META, zeros_of
 
@@ -78,9 +78,11 @@ class RewriteDevices(TorchFunctionMode):
     def _all_handlers(self) -> dict[Any, Handler]:
         return {
             torch.Tensor.device.__get__: lambda args, _: self.ledger.device_of(args[0]),  # type: ignore[attr-defined] # a getset
-            torch.Tensor.is_cuda.__get__: lambda args, _: self._is_on(args[0], CUDA),  # type: ignore[attr-defined] # a getset
+            torch.Tensor.is_cuda.__get__: self._is_cuda,  # type: ignore[attr-defined] # a getset
             torch.Tensor.is_cpu.__get__: lambda args, _: not self._is_on(args[0], CUDA),  # type: ignore[attr-defined] # a getset
-            torch.Tensor.get_device: lambda args, _: 0 if self._is_on(args[0], CUDA) else -1,
+            torch.Tensor.get_device: lambda args, _: (
+                seen().index if self._is_on(args[0], CUDA) else -1
+            ),
             torch.Tensor.grad.__set__: self._set_grad,  # type: ignore[attr-defined] # a getset
             torch.Tensor.to: self._to,
             torch.Tensor.cuda: self._cuda,
@@ -100,6 +102,9 @@ class RewriteDevices(TorchFunctionMode):
             torch.as_tensor: lambda args, kwargs: self._as_tensor(torch.as_tensor, args, kwargs),
             torch.asarray: lambda args, kwargs: self._as_tensor(torch.asarray, args, kwargs),
         }
+
+    def _is_cuda(self, args: Sequence[Any], _: object) -> bool:
+        return self._is_on(args[0], CUDA) and seen().type == "cuda"
 
     def _is_on(self, tensor: Tensor, place: torch.device) -> bool:
         return self.ledger.place_of(tensor) is place
@@ -302,11 +307,12 @@ def place_named(device: torch.device | str | int | None) -> torch.device | None:
     if device is None:
         return None
     if isinstance(device, int):
-        device = torch.device("cuda", device)
+        device = torch.device(seen().type, device)
     if isinstance(device, str):
         device = torch.device(device)
-    if device.type == "cuda":
-        if device.index not in (None, 0):
+    if device.type in ("cuda", "mps"):
+        # On another GPU than the first, nothing may be left to which one is the current one.
+        if device != seen() and (device.type != seen().type or device.index or seen().index):
             raise RuntimeError(f"CUDA error: invalid device ordinal ({device})")
         return CUDA
     return CPU
@@ -314,7 +320,7 @@ def place_named(device: torch.device | str | int | None) -> torch.device | None:
 
 def require_same_device(generator: torch.Generator, place: torch.device) -> None:
     """Raises RuntimeError if a generator samples for another place."""
-    kind = "cuda" if place is CUDA else "cpu"
+    kind = seen().type if place is CUDA else "cpu"
     if place is not FLOATING and generator.device.type != kind:
         raise RuntimeError(
             f"Expected a '{kind}' device type for generator but found '{generator.device.type}'"

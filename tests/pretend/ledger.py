@@ -17,9 +17,13 @@ from torch import Tensor
 from tests.pretend.places import callers_place
 
 CUDA = torch.device("cuda:0")
+"""The place that is the GPU, whatever it is called."""
 CPU = torch.device("cpu")
 # Of tensors that C++ has made without saying for whom: they take the place of whom they meet.
 FLOATING = torch.device("cpu:0")
+NAME = CUDA
+"""What programs call the GPU just now."""
+NOT_ON_MPS = (torch.float64, torch.float8_e4m3fn, torch.float8_e5m2)
 TOTAL_MEMORY = 80 * 2**30
 """What a card without a stated capacity says that it has."""
 
@@ -113,7 +117,7 @@ class Ledger:
     def device_of(self, tensor: Tensor) -> torch.device:
         """The device that a program sees."""
         if self.place_of(tensor) is CUDA:
-            return CUDA
+            return seen()
         return torch.device("meta") if tensor.is_meta and not self.is_numberless else CPU
 
     def put(self, tensor: Tensor, place: torch.device) -> None:
@@ -121,6 +125,7 @@ class Ledger:
 
         Raises torch.OutOfMemoryError if the GPU is full.
         """
+        require_format(tensor, place)
         storage = tensor.untyped_storage()
         entry = self.entries.get(storage._cdata)
         if entry is None:
@@ -142,6 +147,8 @@ class Ledger:
 
     def pin(self, tensor: Tensor) -> None:
         """Notes that a tensor's host memory is pinned."""
+        if seen().type == "mps":
+            raise RuntimeError("there is nothing to pin for an Apple GPU")
         storage = tensor.untyped_storage()
         entry = self.entries.get(storage._cdata)
         if entry is None:
@@ -210,6 +217,17 @@ def _inside(tensor: Tensor) -> Tensor:
 def replace(patches: ExitStack, owner: Any, name: str, value: object) -> None:
     """Replaces an attribute of a module or class until the patches are undone."""
     patches.enter_context(mock.patch.object(owner, name, value, create=True))
+
+
+def seen() -> torch.device:
+    """The GPU as programs see it: cuda:0, another number, or mps:0."""
+    return NAME
+
+
+def require_format(tensor: Tensor, place: torch.device) -> None:
+    """Raises TypeError for a number format that Apple's GPUs lack."""
+    if place is CUDA and tensor.dtype in NOT_ON_MPS and seen().type == "mps":
+        raise TypeError(f"the MPS framework doesn't support {tensor.dtype}")
 
 
 def is_wrapper(kind: type) -> bool:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tests.pretend.dispatch_mode import FollowStorages
-from tests.pretend.ledger import CPU, CUDA, FLOATING, Ledger, is_wrapper
+from tests.pretend.ledger import CPU, CUDA, FLOATING, Ledger, is_wrapper, seen
 from tests.pretend.numberless import META
 
 
@@ -54,6 +54,8 @@ class Mover:
         memory_format: torch.memory_format = torch.preserve_format,
     ) -> Tensor:
         """A copy in another place, without gradient."""
+        if non_blocking and seen().type == "mps":
+            raise RuntimeError("such copies of Apple's GPUs read memory that may be freed by then")
         size = tensor.numel() * tensor.element_size()
         # Source: ATen's _to_copy makes pinned memory for a copy to the host that need not wait.
         is_pinned = place is CPU or self.is_pinned(tensor)

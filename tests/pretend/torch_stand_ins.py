@@ -11,7 +11,7 @@ import torch.utils._foreach_utils
 from torch import Tensor, nn
 
 from tests.pretend.function_mode import RewriteDevices
-from tests.pretend.ledger import CPU, CUDA, Ledger, replace
+from tests.pretend.ledger import CPU, CUDA, Ledger, replace, seen
 from tests.pretend.places import callers_place
 
 # Their packages replace these names by functions and classes of the same name.
@@ -55,7 +55,7 @@ def _wrappers(patches: ExitStack) -> None:
 
     def make(*args: Any, **kwargs: Any) -> Any:
         device = kwargs.get("device")
-        if device is not None and torch.device(device).type == "cuda":
+        if device is not None and torch.device(device).type == seen().type:
             kwargs["device"] = CPU
         return original(*args, **kwargs)
 
@@ -86,7 +86,7 @@ def _autocast(patches: ExitStack) -> None:
 
 
 def _real(device_type: Any) -> Any:
-    return "cpu" if device_type == "cuda" else device_type
+    return "cpu" if device_type == seen().type else device_type
 
 
 def _with_real_device(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -70,8 +70,9 @@ def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:
     pinned; the source may be changed at once. Copies from pinned memory are ordered with each
     other and with the computing stream.
     """
-    # Not `to(copy=True)`: quantized tensors and their libraries do not support it.
-    moved = tensor.to(device, non_blocking=device.type != "cpu")
+    # Not `to(copy=True)`: quantized tensors and their libraries do not support it. Non-blocking
+    # copies to Apple's GPUs read memory that may be freed by then (torch 2.13).
+    moved = tensor.to(device, non_blocking=device.type == "cuda")
     return moved.detach().clone() if moved.device == tensor.device else moved
 
 
