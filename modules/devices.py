@@ -1,4 +1,4 @@
-"""Command that prints what torch sees as one line of JSON: `python -m modules.devices`."""
+"""What torch sees on this computer; `python -m modules.devices` prints it as a line of JSON."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from onetrainer.messages.formatting import counted
 
 
 def describe() -> dict[str, Any]:
-    """Return torch's version, the CUDA it was built for, its GPUs, and what it warned of."""
+    """Return torch's version, the CUDA or ROCm it was built for, GPUs, and what it warned of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -22,10 +22,20 @@ def describe() -> dict[str, Any]:
     return {
         "torch": torch.__version__,
         "cuda": torch.version.cuda or "",
+        "rocm": torch.version.hip or "",
+        "mps": torch.backends.mps.is_available(),
         "cpu": f"{counted(os.cpu_count() or 1, 'core')}, {threads}",
         "gpus": gpus,
         "warning": texts[0][:300] if texts else "",
     }
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Return whether a GPU computes in bf16 itself; NVIDIA's older ones emulate it."""
+    if device.type == "mps":
+        return torch.backends.mps.is_macos_or_newer(14, 0)
+    with torch.cuda.device(device):
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
 
 
 def _describe_gpu(index: int) -> dict[str, Any]:
@@ -37,7 +47,7 @@ def _describe_gpu(index: int) -> dict[str, Any]:
         "total": total,
         "free": free,
         "compute": f"{gpu.major}.{gpu.minor}",
-        "bf16": torch.cuda.is_bf16_supported(including_emulation=False),
+        "bf16": has_bf16(torch.device("cuda", index)),
     }
 
 

@@ -37,7 +37,8 @@ _PLACE = "folder, a config file, a preset or a run's folder"
 _OWN_FOLDER = "a new or empty folder for this run (default: a new one in output.folder)"
 _MEMORY = "plan for a GPU with this much memory (default: this computer as it is now)"
 _SHEETS = "write contact sheets of the images as trained, one per bucket, to this new folder"
-_TEST_DEVICE = "where to train the five steps: auto (default), cuda or cpu"
+_TEST_DEVICE = "where to train the five steps: auto (default), cuda, cuda:1, mps or cpu"
+DEVICES = ("auto", "cuda", *(f"cuda:{index}" for index in range(8)), "mps", "cpu")
 _TEST_PRECISION = "in which number format: auto (default), fp32, bf16 or fp16"
 _PRECISIONS = ("auto", "fp32", "bf16", "fp16")
 _DEMO = "create and load the demo: at the first start, or at every start with a FOLDER"
@@ -161,9 +162,7 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
         "support",
         "examine this computer, and train five steps on it",
         {
-            "--device": _value(
-                "DEVICE", _TEST_DEVICE, choices=("auto", "cuda", "cpu"), default="auto"
-            ),
+            "--device": _value("DEVICE", _TEST_DEVICE, choices=DEVICES, default="auto"),
             "--precision": _value("FORMAT", _TEST_PRECISION, choices=_PRECISIONS, default="auto"),
             "--quick": _flag("do not train"),
             "--json": _JSON,

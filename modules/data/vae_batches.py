@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from modules.interfaces import LatentMoments
+from modules.memory.precision import free_cached_memory
 from onetrainer.run.failures import is_out_of_memory
 
 
@@ -43,9 +44,7 @@ class VaeBatches:
             moments = self._encode_or_none(batch)
             if moments is None:
                 self.size //= 2
-                if torch.cuda.is_available():
-                    # Frees what failed: the cached blocks have another size.
-                    torch.cuda.empty_cache()
+                free_cached_memory()  # of what failed: the cached blocks have another size
             else:
                 yield self.size, moments
                 done += len(batch)

@@ -59,8 +59,10 @@ def target_of(config: TrainConfig, *, is_all_free: bool = False) -> Target:
     Raises:
         UserError: If the config selects a GPU that does not exist.
     """
-    if choose_device(config.hardware.device).type == "cuda":
-        return Target("cuda", available=torch.cuda.mem_get_info()[1 if is_all_free else 0])
+    device = choose_device(config.hardware.device)
+    if device.type == "cuda":
+        return Target("cuda", available=torch.cuda.mem_get_info(device)[1 if is_all_free else 0])
+    # Apple's GPU has no memory of its own.
     memory = psutil.virtual_memory()
     if is_all_free:
         return Target("cpu", available=memory.total)

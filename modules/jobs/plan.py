@@ -11,8 +11,9 @@ from modules.forecast.fixes import add_fixes
 from modules.forecast.forecast import Planner, Target, target_of
 from modules.forecast.operator_costs import DeviceSpeed, measure_device
 from modules.forecast.step_time import forecast_time
-from modules.memory.precision import choose_device, compute_dtype
+from modules.memory.precision import choose_device, compute_dtype, device_notes
 from onetrainer.config.train import TrainConfig
+from onetrainer.errors import sentence
 from onetrainer.families.registry import FAMILY_LABELS
 from onetrainer.jobs.plan_request import PlanRequest, RecordedHeaders
 from onetrainer.messages.memory import GB, checkpointing_label, fits
@@ -22,14 +23,17 @@ from onetrainer.run.events import Finished, Phase, Report
 
 def plan(request: PlanRequest, report: Report) -> Finished:
     """Emit the forecast once it is known, and again with fixes if the run does not fit."""
-    speed, where = None, ""
+    speed, where, notes = None, "", list[str]()
     if request.memory:
         target = Target("cuda", available=round(request.memory * GB))
     else:
         target = target_of(request.config)
         report(Phase("loading", detail="measuring how fast this device is"))
         speed = _speed(request.config)
-        where = "on this card" if target.kind == "cuda" else "on this processor"
+        device = choose_device(request.config.hardware.device)
+        where = "on this processor" if device.type == "cpu" else "on this card"
+        if device.type != "cpu":
+            notes = [sentence(note) for note in device_notes(request.config.hardware, device)]
     headers = RecordedHeaders(request.headers)
     with Planner(target, headers) as plans:
         report(Phase("loading", detail="counting memory"))
@@ -39,7 +43,7 @@ def plan(request: PlanRequest, report: Report) -> Finished:
         with plans.stage(config) as stage:
             forecast = replace(
                 forecast,
-                notes=[*_notes(config, target, is_automatic=is_automatic)],
+                notes=[*notes, *_notes(config, target, is_automatic=is_automatic)],
                 time=forecast_time(stage, speed, where),
                 data=forecast_dataset(stage, speed, headers),
             )

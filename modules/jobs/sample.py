@@ -19,7 +19,7 @@ from modules.formats.files.files import require_space
 from modules.formats.lora.lora_file import LoraFile, read_lora
 from modules.interfaces import Family
 from modules.jobs.base_model import local_model
-from modules.memory.precision import autocast, choose_device, compute_dtype
+from modules.memory.precision import autocast, choose_device, compute_dtype, usual_precision
 from modules.methods.layers.layer_presets import layer_names
 from modules.methods.merge import merge_loras
 from modules.sampling import sampler
@@ -50,10 +50,7 @@ def sample(request: SampleRequest, report: Report) -> Finished:
     if request.prompt_weights == "off" and any(map(has_weights, request.prompts)):
         report(Warned("weights such as (word:1.3) are read as plain text: see --prompt-weights"))
     device = choose_device(request.device)
-    usual: Precision = "fp32"
-    if device.type == "cuda":
-        usual = "bf16" if torch.cuda.is_bf16_supported() else "fp16"
-    precision = request.precision or usual
+    precision = request.precision or usual_precision(device)
     family = _load(request, device, precision, report)
     width, height = size_of(request, family.name, family.process.prediction)
     prompts = [

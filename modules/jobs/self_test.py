@@ -10,9 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 from modules.jobs.train import train
-from modules.memory.precision import choose_device
+from modules.memory.precision import choose_device, usual_precision
 from modules.training.checkpoints import WEIGHTS_FILE
-from onetrainer.config.run.hardware import Precision
 from onetrainer.demo.images import smileys
 from onetrainer.demo.write import demo_configs, write_base
 from onetrainer.errors import UserError
@@ -34,13 +33,13 @@ def self_test(request: SelfTestRequest, report: Report) -> Finished:
         UserError: If the device cannot be used, or something is not as it must be.
     """
     device = choose_device(request.device)
-    precision = _usual_precision(device) if request.precision == "auto" else request.precision
-    where = f"on {device.type} in {precision}"
+    precision = usual_precision(device) if request.precision == "auto" else request.precision
+    where = f"on {device} in {precision}"
     begun = monotonic()
     with tempfile.TemporaryDirectory(
         prefix="onetrainer-self-test-", ignore_cleanup_errors=True
     ) as folder:
-        config = _write_project(Path(folder), device=device.type, precision=precision)
+        config = _write_project(Path(folder), device=str(device), precision=precision)
         run = create_run(Path(folder), name="self-test", config={})
         for steps in (_RESUMED_AFTER, _STEPS):
             report(Phase("training", steps, _STEPS, where))
@@ -51,12 +50,6 @@ def self_test(request: SelfTestRequest, report: Report) -> Finished:
         _require_trained(run, where)
     seconds = monotonic() - begun
     return Finished(_STEPS, [], [f"five steps {where}, saved and resumed, in {seconds:.1f} s"])
-
-
-def _usual_precision(device: torch.device) -> Precision:
-    if device.type != "cuda":
-        return "fp32"
-    return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
 
 
 def _write_project(folder: Path, *, device: str, precision: str) -> dict[str, Any]:

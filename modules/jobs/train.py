@@ -11,7 +11,6 @@ from importlib import metadata as packages
 from pathlib import Path
 from typing import Literal
 
-import torch
 from pydantic_core import to_json
 
 from modules.assembly.inputs import Inputs, encoder_digests_of, prepare_inputs
@@ -38,7 +37,12 @@ from modules.jobs.base_model import (
     recorded_revision,
     use_hardware,
 )
-from modules.memory.precision import choose_device, prefer_attention
+from modules.memory.precision import (
+    choose_device,
+    device_notes,
+    free_cached_memory,
+    prefer_attention,
+)
 from modules.memory.residency import Residency
 from modules.methods.model_source import ModelSource
 from modules.training.checkpoint_record import find_restore_point
@@ -92,8 +96,7 @@ def train(folder: RunFolder, inbox: Inbox | None = None) -> int:
                 note = ""  # the record of retries is reported
             # Outside the except clause, where the error keeps everything on the device alive.
             gc.collect()
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
+            free_cached_memory()
 
 
 def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
@@ -153,11 +156,8 @@ def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
 
 
 def _prepare_and_train(run: Run) -> int:
-    if run.device.type == "cpu" and run.config.hardware.precision != "fp32":
-        run.warn(
-            f"training in {run.config.hardware.precision} on the CPU, which has no hardware"
-            " support for it; fp32 (hardware.precision) is usually several times faster there"
-        )
+    for note in device_notes(run.config.hardware, run.device):
+        run.warn(note)
     with run.inbox.while_loading(run.report_stop):
         run, path = _locate_model(_resolve_checkpointing(run))
         offload = offload_device_of(run.config.hardware.offload_device, run.device)

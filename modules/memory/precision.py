@@ -5,13 +5,20 @@ schedules and latents, and the adapters and token embeddings themselves.
 """
 
 import warnings
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from onetrainer.config.run.hardware import AttentionKernel, Precision, VaePrecision
+from modules.devices import has_bf16
+from onetrainer.config.run.hardware import (
+    AttentionKernel,
+    Device,
+    Hardware,
+    Precision,
+    VaePrecision,
+)
 from onetrainer.errors import UserError
 
 
@@ -43,21 +50,85 @@ def storage_dtype(
     return compute_dtype(precision)
 
 
-def choose_device(name: Literal["auto", "cuda", "cpu"]) -> torch.device:
-    """Return the device; "auto" is the GPU if torch can use one.
+def choose_device(name: Device) -> torch.device:
+    """Return the device; "auto" is the GPU if torch can use one, except an Apple GPU.
+
+    A numbered GPU becomes this thread's current one: that is where libraries' kernels run.
 
     Raises:
-        UserError: The name is "cuda", and torch can use no GPU.
+        UserError: The name is a GPU's, and torch cannot use it.
     """
-    available = torch.cuda.is_available()
-    if name == "cuda" and not available:
+    available = torch.backends.mps.is_available() if name == "mps" else torch.cuda.is_available()
+    if name == "cpu" or (name == "auto" and not available):
+        return torch.device("cpu")
+    device = torch.device("cuda" if name == "auto" else name)
+    if not available:
+        expected = "a Mac with Apple's chip and macOS 14, and torch for it"
+        if device.type == "cuda":
+            expected = "an NVIDIA GPU and torch with CUDA, or an AMD GPU and torch with ROCm"
         raise UserError(
             "hardware.device: torch finds no usable GPU",
-            "Expected an NVIDIA GPU with a current driver, and torch with CUDA",
+            f"Expected {expected}, with a current driver",
             'Set the device to "auto" or "cpu"',
             failure="driver",
         )
-    return torch.device("cuda" if available and name != "cpu" else "cpu")
+    if device.type == "cuda" and device.index is not None:
+        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+        if device.index >= len(names):
+            listed = ", ".join(f"cuda:{index} ({each})" for index, each in enumerate(names))
+            raise UserError(
+                f"hardware.device: torch finds no GPU {device.index}",
+                f"Expected one of {listed}",
+                "Choose one of them; CUDA_VISIBLE_DEVICES may hide others",
+            )
+        torch.cuda.set_device(device)
+    return device
+
+
+def usual_precision(device: torch.device) -> Precision:
+    """Return the precision that suits a device where none is chosen."""
+    if device.type != "cuda":
+        return "fp32"
+    return "bf16" if has_bf16(device) else "fp16"
+
+
+def device_notes(hardware: Hardware, device: torch.device) -> Iterator[str]:
+    """Yield what there is to know about training with these settings on this device.
+
+    Raises:
+        UserError: The device cannot compute in the precision.
+    """
+    precision = hardware.precision
+    if device.type == "cpu":
+        if precision != "fp32":
+            yield (
+                f"training in {precision} on the CPU, which has no hardware support for it; fp32"
+                " (hardware.precision) is usually several times faster there"
+            )
+        if hardware.device == "auto" and torch.backends.mps.is_available():
+            yield (
+                "the Apple GPU is not used, as training on it has not been tested yet; the device"
+                " mps (hardware.device) tries it"
+            )
+    elif precision == "bf16" and not has_bf16(device):
+        if device.type == "mps":
+            raise UserError(
+                "hardware.precision: bf16 needs macOS 14 or later on Apple's GPUs",
+                "Expected fp16 or fp32",
+                "Choose fp16, or update macOS",
+            )
+        yield (
+            f"{torch.cuda.get_device_name(device)} has no bf16 and emulates it, which is slow;"
+            " choose fp16 (hardware.precision)"
+        )
+
+
+def free_cached_memory() -> None:
+    """Return memory that torch keeps for later use to the GPU, after something did not fit."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    elif torch.backends.mps.is_available():
+        torch.mps.empty_cache()
 
 
 def compute_dtype(precision: Precision) -> torch.dtype:

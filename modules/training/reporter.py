@@ -180,6 +180,8 @@ class Reporter:
     def _memory(self) -> int:
         if self._device.type == "cuda":
             return torch.cuda.memory_allocated(self._device)
+        if self._device.type == "mps":
+            return torch.mps.current_allocated_memory()
         return int(self._process.memory_info().rss)
 
 

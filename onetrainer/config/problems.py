@@ -73,6 +73,8 @@ def _expected(item: Mapping[str, Any], setting: Setting) -> str:
         return "some text"
     if item["type"] == "value_error":
         return str(item["ctx"]["error"])
+    if setting.kind == "choice" and isinstance(item["input"], list):
+        return f"a single value and no list: {setting.expected}"
     return setting.expected
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -10,7 +10,7 @@ from onetrainer.captions.prompt_file import MAX_TEXT, read_prompts, require_prom
 from onetrainer.config.base.prompt_weights import PromptWeights
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.problems import format_value
-from onetrainer.config.run.hardware import Precision
+from onetrainer.config.run.hardware import Device, Precision
 from onetrainer.config.run.model import FamilyName, Model, PredictionChoice, ZeroSnrChoice
 from onetrainer.config.run.sampling import (
     MAX_STRENGTH,
@@ -125,7 +125,7 @@ class SampleRequest(Section):
     precision: Annotated[Precision | None, Ui("Precision")] = None
     """The number format of computing; bf16 on a GPU and fp32 on the CPU if left out."""
 
-    device: Annotated[Literal["auto", "cuda", "cpu"], Ui("Device")] = "auto"
+    device: Annotated[Device, Ui("Device")] = "auto"
     """Where images are generated; "auto" uses the GPU if there is one."""
 
     grid: Annotated[bool, Ui("Grid")] = False

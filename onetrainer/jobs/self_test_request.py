@@ -3,12 +3,13 @@
 from typing import Literal
 
 from onetrainer.config.base.section import Section
+from onetrainer.config.run.hardware import Device
 
 
 class SelfTestRequest(Section):
     """Where and how precisely to train five steps."""
 
-    device: Literal["auto", "cuda", "cpu"] = "auto"
+    device: Device = "auto"
     """The device; "auto" is the GPU if there is one."""
 
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"

@@ -8,9 +8,14 @@ from onetrainer.errors import Fix, Problem, warning
 from onetrainer.families.registry import FAMILY_LABELS, base_of, family_spec
 from onetrainer.rules.method import pattern_problems
 
+_USES_RAM = {"cpu": "the CPU", "mps": "Apple's GPUs"}
+"""Devices without memory of their own."""
+
 
 def problems(config: TrainConfig) -> Iterator[Problem]:
     """Yield problems of precision, quantization and offloading."""
+    if config.hardware.device == "mps":
+        yield from _apple(config)
     yield from _vae_precision(config)
     yield from _quantization(config)
     for number, layers in enumerate(config.hardware.quantized_layers):
@@ -25,6 +30,33 @@ def problems(config: TrainConfig) -> Iterator[Problem]:
         )
     yield from _offload(config)
     yield from _prefetch(config)
+
+
+def _apple(config: TrainConfig) -> Iterator[Problem]:
+    """Yield what does not work on Apple's GPUs, and what has not been tried there."""
+    yield warning(
+        "hardware.device",
+        "training on Apple's GPUs has not been tested yet",
+        "TF32, offloading and prefetching have no effect there",
+        "Compare the losses of the first steps with those on the CPU.",
+    )
+    path, optimizer = "hardware.quantization", config.optimizer
+    if config.hardware.quantization == "fp8":
+        yield Problem(
+            path,
+            "Apple's GPUs have no 8-bit floating-point numbers",
+            "Expected another format, or none",
+            "Choose int8.",
+            fix=Fix(path, "int8"),
+        )
+    if optimizer.target.startswith("bitsandbytes"):
+        yield Problem(
+            "optimizer.kind",
+            f"{optimizer.title} has no kernels for Apple's GPUs (bitsandbytes)",
+            "Expected an optimizer whose state is not quantized",
+            "Choose AdamW or Adafactor.",
+            choices=(Fix("optimizer.kind", "adamw"), Fix("optimizer.kind", "adafactor")),
+        )
 
 
 def _vae_precision(config: TrainConfig) -> Iterator[Problem]:
@@ -97,10 +129,10 @@ def _offload(config: TrainConfig) -> Iterator[Problem]:
     for path, what, fraction in offloads:
         if not fraction:
             continue
-        if hardware.device == "cpu":
+        if hardware.device in _USES_RAM:
             yield warning(
                 path,
-                f"on the CPU, all {what} are in RAM anyway",
+                f"on {_USES_RAM[hardware.device]}, all {what} are in RAM anyway",
                 "Offloading saves GPU memory",
                 "Set it to 0.",
                 to=0.0,
@@ -114,7 +146,7 @@ def _offload(config: TrainConfig) -> Iterator[Problem]:
                 "Set the offload device to RAM, or set this to 0.",
                 choices=(Fix("hardware.offload_device", "cpu"), Fix(path, 0.0)),
             )
-    if not hardware.offload_layers or hardware.device == "cpu":
+    if not hardware.offload_layers or hardware.device in _USES_RAM:
         return
     if isinstance(config.method, Full):
         yield warning(
@@ -137,11 +169,12 @@ def _prefetch(config: TrainConfig) -> Iterator[Problem]:
     hardware, path = config.hardware, "hardware.prefetch"
     if not hardware.prefetch:
         return
-    if not (hardware.offload_layers or hardware.offload_activations) or hardware.device == "cpu":
+    offloads = hardware.offload_layers or hardware.offload_activations
+    if not offloads or hardware.device in _USES_RAM:
         yield warning(
             path,
             "nothing is offloaded, so there is nothing to prefetch",
-            "It needs layer or activation offload, and a GPU",
+            "It needs layer or activation offload, and a GPU with its own memory",
             "Turn it off.",
             to=False,
         )

@@ -96,9 +96,17 @@ FAILURES: Mapping[str, Failure] = {
     ),
     "driver": Failure(
         "the GPU cannot be used",
-        "Expected an NVIDIA GPU with a driver for this torch",
+        "Expected a GPU with a driver for this torch",
         "Update the driver and restart the computer; onetrainer doctor says more.",
         "examine",
+    ),
+    "operation": Failure(
+        "the GPU lacks an operation or a number format that these settings need",
+        "Expected one on which torch can compute all of them",
+        "Set the device to cpu (hardware.device); or start the program with the environment"
+        " variable PYTORCH_ENABLE_MPS_FALLBACK=1, which leaves what is missing to the CPU.",
+        "setting",
+        "hardware.device",
     ),
     "device lost": Failure(
         "the GPU has failed",
@@ -191,6 +199,10 @@ _BY_TEXT: Mapping[str, str] = {
     "not compiled with cuda": "driver",
     "found no nvidia driver": "driver",
     "cuda error": "device lost",
+    "hip error": "device lost",
+    "not currently implemented for the mps device": "operation",
+    "mps framework doesn't support": "operation",
+    "does not have support for that dtype": "operation",
 }
 
 

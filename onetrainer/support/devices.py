@@ -12,7 +12,7 @@ from onetrainer.support.findings import Finding, note, problem
 
 _TORCH_SITE = "https://pytorch.org/get-started/locally"
 _DRIVER_SITE = "https://www.nvidia.com/drivers"
-_NVIDIA, _DISPLAY_CLASS = "0x10de", "0x03"
+_NVIDIA, _AMD, _DISPLAY_CLASS = "0x10de", "0x1002", "0x03"
 _LITTLE_FREE = 0.7
 _GIB = 2**30
 
@@ -34,17 +34,30 @@ def device_findings(torch: dict[str, Any], reason: str) -> Iterator[Finding]:
             else "Delete the folder .venv and run: python3 start-ui.py",
         )
         return
-    built = f"built for CUDA {torch['cuda']}" if torch["cuda"] else "built for the CPU only"
+    built = "built for the CPU only"
+    if torch["cuda"]:
+        built = f"built for CUDA {torch['cuda']}"
+    elif torch["rocm"]:
+        built = f"built for AMD's ROCm {torch['rocm']}"
+    elif torch["mps"]:
+        built = "built for Apple's GPUs"
     yield Finding("torch", f"{torch['torch']}, {built}, {torch['cpu']}")
     for gpu in torch["gpus"]:
         yield _judge_gpu(gpu)
     if torch["warning"] and torch["gpus"]:
         yield note("gpu", torch["warning"], f"Install another torch: {_TORCH_SITE}")
-    if not torch["gpus"]:
+    if torch["mps"]:
+        yield note(
+            "gpu",
+            "an Apple GPU; training on it has not been tested yet, so it is not used by itself",
+            "hardware.device=mps uses it; onetrainer doctor --device mps tries five steps.",
+        )
+    elif not torch["gpus"]:
         yield explain_missing_gpu(
             torch,
             driver,
-            has_card=bool(driver) or _has_nvidia_card(),
+            has_card=bool(driver) or _has_card(_NVIDIA),
+            has_amd=_has_card(_AMD),
             visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
         )
 
@@ -60,17 +73,30 @@ def _judge_gpu(gpu: dict[str, Any]) -> Finding:
 
 
 def explain_missing_gpu(
-    torch: dict[str, Any], driver: str, *, has_card: bool, visible: str | None
+    torch: dict[str, Any], driver: str, *, has_card: bool, has_amd: bool, visible: str | None
 ) -> Finding:
     """Return why torch uses no GPU, with the remedy.
 
-    driver: What nvidia-smi says; "" without it. visible: CUDA_VISIBLE_DEVICES.
+    driver: What nvidia-smi says; "" without it. has_card: Whether there is an NVIDIA GPU. visible:
+    CUDA_VISIBLE_DEVICES.
     """
+    if torch["rocm"]:
+        return problem(
+            "gpu",
+            f"torch for ROCm {torch['rocm']} finds no AMD GPU ({torch['warning'] or 'no reason'})",
+            "Install AMD's driver; on Linux add your user to the groups render and video.",
+        )
+    if has_amd and not has_card:
+        return note(
+            "gpu",
+            "there is an AMD GPU, but this torch is not built for it; training runs on the CPU",
+            f"On Linux, install torch with ROCm into .venv: {_TORCH_SITE}",
+        )
     if not has_card:
         return note(
             "gpu",
-            "no NVIDIA GPU was found; training runs on the CPU",
-            "This is some fifty times slower. GPUs of AMD, Intel and Apple are not supported.",
+            "no NVIDIA or AMD GPU was found; training runs on the CPU",
+            "This is some fifty times slower. GPUs of Intel are not supported.",
         )
     if not torch["cuda"]:
         return problem(
@@ -117,13 +143,13 @@ def _nvidia_smi() -> str:
     return "; ".join(done.stdout.strip().splitlines()) if done.returncode == 0 else ""
 
 
-def _has_nvidia_card() -> bool:
-    """Return whether Linux lists an NVIDIA display device, with a driver or without."""
+def _has_card(maker: str) -> bool:
+    """Return whether Linux lists a display device of a PCI vendor, with a driver or without."""
     for device in Path("/sys/bus/pci/devices").glob("*"):
         try:
             vendor, kind = ((device / name).read_text() for name in ("vendor", "class"))
         except OSError:
             continue
-        if vendor.strip() == _NVIDIA and kind.startswith(_DISPLAY_CLASS):
+        if vendor.strip() == maker and kind.startswith(_DISPLAY_CLASS):
             return True
     return False

@@ -6,6 +6,11 @@ from pydantic import Field
 
 from onetrainer.config.base.section import Section, Ui
 
+Device = Literal[
+    "auto", "cuda", "cuda:0", "cuda:1", "cuda:2", "cuda:3", "cuda:4", "cuda:5", "cuda:6", "cuda:7",
+    "mps", "cpu",
+]  # fmt: skip
+"""A device by torch's name; AMD's GPUs are "cuda", too."""
 Precision = Literal["fp32", "bf16", "fp16"]
 VaePrecision = Literal["auto", "fp32", "bf16", "fp16"]
 Checkpointing = Literal["off", "selective", "block", "auto"]
@@ -30,15 +35,23 @@ class Hardware(Section):
     """The device, its precision, and what trades memory for time."""
 
     device: Annotated[
-        Literal["auto", "cuda", "cpu"],
+        Device,
         Ui(
             "Device",
             level="advanced",
-            search="gpu",
-            choices={"auto": "automatic", "cuda": "GPU", "cpu": "CPU"},
+            search="gpu card cuda nvidia amd rocm apple mac metal",
+            choices={
+                "auto": "automatic",
+                "cuda": "GPU",
+                **{f"cuda:{index}": f"GPU {index}" for index in range(8)},
+                "mps": "Apple GPU",
+                "cpu": "CPU",
+            },
         ),
     ] = "auto"
-    """Where training runs; "auto" uses the GPU if there is one."""
+    """Where training runs. "auto" uses the GPU of NVIDIA or AMD if there is one, and the first of
+    several, which is "cuda:0". A run uses one device; several runs can train at once, each on a GPU
+    of its own. "mps" has not been tested yet."""
 
     threads: Annotated[
         int,

@@ -45,5 +45,5 @@ def test_five_steps_are_trained_and_what_goes_wrong_is_noticed(monkeypatch):
 
 def test_what_torch_sees_is_described():
     found = devices.describe()
-    assert set(found) == {"torch", "cuda", "cpu", "gpus", "warning"}
+    assert set(found) == {"torch", "cuda", "rocm", "mps", "cpu", "gpus", "warning"}
     assert "cores" in found["cpu"]

@@ -6,8 +6,9 @@ import torch
 
 from modules.memory import precision
 from modules.memory.precision import storage_dtype
+from onetrainer.config.run.hardware import Hardware
 from onetrainer.errors import UserError
-from tests import tiny
+from tests import pretend, tiny
 from tests.each import each
 
 FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -55,11 +56,45 @@ def test_tf32_is_set_for_products_and_convolutions_as_both_interfaces_report(is_
 def test_missing_gpu_is_reported_only_when_it_is_asked_for(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert precision.choose_device("auto") == torch.device("cpu")
-    with pytest.raises(UserError, match=r"torch finds no usable GPU\..* Set the device"):
-        precision.choose_device("cuda")
+    for name, expected in {"cuda": "AMD", "cuda:1": "NVIDIA", "mps": "a Mac"}.items():
+        with pytest.raises(UserError, match=rf"finds no usable GPU\..*{expected}.* Set the device"):
+            precision.choose_device(name)
 
 
 def test_cpu_is_taken_even_where_there_is_a_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert precision.choose_device("cpu").type == "cpu"
     assert precision.choose_device("auto").type == "cuda"
+
+
+def test_a_numbered_gpu_is_chosen_or_those_that_are_there_are_named(monkeypatch):
+    with pretend.accelerator(name="cuda:1"):
+        chosen = []
+        monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+        assert precision.choose_device("cuda:1") == torch.device("cuda:1")
+        assert chosen == [torch.device("cuda:1")]
+        with pytest.raises(UserError, match=r"no GPU 2\..*cuda:0 \(Pretended card\), cuda:1 \("):
+            precision.choose_device("cuda:2")
+        assert precision.choose_device("auto") == torch.device("cuda")
+
+
+def test_a_gpu_is_asked_for_bf16_and_apples_is_used_by_name_only(monkeypatch):
+    def notes(on, **settings):
+        return " ".join(precision.device_notes(Hardware(**settings), torch.device(on)))
+
+    with pretend.accelerator():
+        assert notes("cuda") == ""
+        assert precision.usual_precision(torch.device("cuda")) == "bf16"
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+        assert notes("cuda").startswith("Pretended card has no bf16 and emulates it")
+        assert "fp16 (hardware.precision)" in notes("cuda")
+        assert notes("cuda", precision="fp16") == ""
+        assert precision.usual_precision(torch.device("cuda")) == "fp16"
+    with pretend.accelerator(name="mps:0"):
+        assert precision.choose_device("mps") == torch.device("mps")
+        assert precision.choose_device("auto") == torch.device("cpu")
+        assert "hardware.device" in notes("cpu", precision="fp32")
+        assert notes("mps") == notes("cpu", precision="fp32", device="cpu") == ""
+        monkeypatch.setattr(torch.backends.mps, "is_macos_or_newer", lambda major, minor: False)
+        with pytest.raises(UserError, match="bf16 needs macOS 14"):
+            notes("mps")

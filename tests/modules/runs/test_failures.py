@@ -186,11 +186,29 @@ def test_what_ends_a_worker_without_a_word_has_its_entry(fail):
         assert (left.failure, word in left.what) == (name, True), left
 
 
+# torch's own, of GPUs that tests have none of.
+WORDS = {
+    "The operator 'aten::x' is not currently implemented for the MPS device.": "operation",
+    "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64."
+    " Please use float32 instead.": "operation",
+    "Trying to convert Float8_e4m3fn to the MPS backend but it does not have support for that"
+    " dtype.": "operation",
+    "MPS backend out of memory (MPS allocated: 9.0 GB, max allowed: 9.1 GB).": "device memory",
+    "HIP out of memory. Tried to allocate 20.00 MiB.": "device memory",
+    "HIP error: unspecified launch failure": "device lost",
+}
+
+
+def test_words_of_apples_and_amds_gpus_are_recognized():
+    for words, name in WORDS.items():
+        assert recognize(RuntimeError(words)) == name
+
+
 def test_a_disk_that_reports_errors_has_its_entry():
     with Path("/proc/self/mem").open("rb") as file, pytest.raises(OSError) as caught:
         file.read(1)
     wrapped = cannot_write(Path("/disk/run"), caught.value)
     wrapped.__cause__ = caught.value
     assert recognize(wrapped) == "disk error"
-    tried = {*CASES, *ENDS, "disk error"}
+    tried = {*CASES, *ENDS, *WORDS.values(), "disk error"}
     assert tried == set(FAILURES)

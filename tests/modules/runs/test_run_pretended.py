@@ -35,7 +35,7 @@ def new_run(project, case, device, **changes):
     document = table.document_of(case)
     document["training"] |= {"steps": STEPS}
     document["hardware"] |= {"device": device}
-    document["data"] |= {"cache_folder": f"cache-{device}"}
+    document["data"] |= {"cache_folder": f"cache-{device.replace(':', '-')}"}
     for section, values in changes.items():
         document[section] = {**document.get(section, {}), **values}
     config = project / "pretended.json"
@@ -218,3 +218,20 @@ def test_automatic_checkpointing_is_decided_before_the_model_is_loaded(projects)
     details = [e.detail for e in runs.events_of(folder) if isinstance(e, Phase)]
     chosen = details.index("gradient checkpointing: off")
     assert details.index("counting memory") < chosen < details.index("base model")
+
+
+ON_OTHERS = {
+    "mps": {"ema": {"use": True, "device": "host"}, "sampling": SAMPLES},
+    "cuda:1": {"hardware": {"precision": "bf16", "offload_layers": 0.5, "prefetch": True}},
+}
+
+
+@pytest.mark.parametrize("device", ["mps", pytest.param("cuda:1", marks=pytest.mark.long)])
+def test_apples_gpu_gets_nothing_that_it_lacks_and_a_second_one_leaves_the_first_alone(
+    projects, device
+):
+    case = table.Case("sd15", "lora", "plain", "fp16")
+    folder = new_run(projects["sd15"], case, device, **(QUIET | ON_OTHERS[device]))
+    with pretend.accelerator(name={"mps": "mps:0"}.get(device, device)) as gpu:
+        assert train(folder) == 0
+    assert gpu.peak > 0

@@ -1,12 +1,15 @@
 """The config: validation, messages, migration and the settings as data."""
 
 import json
+from typing import get_args
 
 import pytest
 
+from onetrainer.__main__ import DEVICES
 from onetrainer.config.fields import setting_at
 from onetrainer.config.migrate import migrate
 from onetrainer.config.renamed import RENAMED, current_path
+from onetrainer.config.run.hardware import Device
 from onetrainer.config.train import VERSION, TrainConfig
 from onetrainer.errors import ProblemsError, UserError
 from onetrainer.families.registry import family_spec
@@ -44,6 +47,15 @@ def test_a_wrong_value_is_refused_with_what_was_expected(key, value, expected):
     problem = problems_of(training={key: value})[f"training.{key}"]
     assert expected in problem.expected
     assert problem.remedy
+
+
+def test_a_device_is_one_of_torchs_and_a_list_is_refused_as_such():
+    for wrong, expected in ((["cuda:0", "cuda:1"], "a single value and no list: one of "),
+                            ("cuda:0,cuda:1", "one of "), ("cuda:8", "one of ")):  # fmt: skip
+        problem = problems_of(hardware={"device": wrong})["hardware.device"]
+        assert problem.expected.startswith(f"Expected {expected}")
+        assert '"cuda:1" (GPU 1)' in problem.expected
+    assert set(DEVICES) == set(get_args(Device))
 
 
 def test_an_unknown_key_names_the_nearest_one():

@@ -324,6 +324,14 @@ TOKEN = {"embeddings.tokens": [{"token": "cat"}]}
         (hardware(prefetch=True), "warning hardware.prefetch | nothing is offloaded"),
         *[(hardware(prefetch=True, **{name: 0.5}), "warning hardware.prefetch | experimental")
           for name in OFFLOADS],
+        # Devices.
+        (hardware(device="cuda:7"),),
+        (hardware(device="mps", quantization="int8"), "warning hardware.device | been tested"),
+        (hardware(device="mps", offload_layers=0.5, prefetch=True), "warning hardware.device",
+         "warning hardware.offload_layers | on Apple's GPUs", "warning hardware.prefetch"),
+        (hardware(device="mps", quantization="fp8") | {"optimizer.kind": "lion8bit"},
+         "error hardware.quantization", "error optimizer.kind | no kernels",
+         "warning hardware.device"),
     ],
 )  # fmt: skip
 def test_precision_quantization_and_offload_are_checked(case):

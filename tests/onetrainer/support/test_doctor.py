@@ -14,7 +14,8 @@ from onetrainer.support.doctor import disk_findings, package_findings, requireme
 from onetrainer.support.findings import Finding
 from tests.each import each
 
-CUDA = {"cuda": "13.0", "warning": ""}
+CUDA = {"cuda": "13.0", "rocm": "", "mps": False, "warning": ""}
+ROCM = CUDA | {"cuda": "", "rocm": "7.1"}
 TOO_OLD = "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)."
 CARD = "NVIDIA GeForce RTX 3090, 470.1"
 
@@ -22,7 +23,9 @@ CARD = "NVIDIA GeForce RTX 3090, 470.1"
 @each(
     ("torch", "driver", "has_card", "visible", "level", "text", "remedy"),
     [
-        (CUDA, "", False, None, "note", "no NVIDIA GPU", "CPU|slower"),
+        (CUDA, "", False, None, "note", "no NVIDIA or AMD GPU", "CPU|slower"),
+        (CUDA, "", "amd", None, "note", "torch is not built for it", "ROCm"),
+        (ROCM, "", "amd", None, "problem", "ROCm 7.1 finds no AMD GPU", "groups render"),
         (CUDA | {"cuda": ""}, CARD, True, None, "problem", "built for the CPU only", "pytorch.org"),
         (CUDA, CARD, True, "", "problem", "hides the GPU", "Remove"),
         (CUDA, CARD, True, "-1", "problem", 'CUDA_VISIBLE_DEVICES is "-1"', "Remove"),
@@ -35,7 +38,9 @@ CARD = "NVIDIA GeForce RTX 3090, 470.1"
 def test_a_missing_gpu_is_explained_with_its_remedy(
     torch, driver, has_card, visible, level, text, remedy
 ):
-    found = explain_missing_gpu(torch, driver, has_card=has_card, visible=visible)
+    found = explain_missing_gpu(
+        torch, driver, has_card=has_card is True, has_amd=has_card == "amd", visible=visible
+    )
     assert (found.area, found.level) == ("gpu", level)
     assert text in found.text
     assert any(word in found.remedy for word in remedy.split("|"))
@@ -49,6 +54,10 @@ def test_gpus_are_listed_with_their_formats_and_what_other_programs_take():
     assert (found.area, found.level) == ("gpu 0", "note")
     assert "RTX 2070, 8.0 GB, 3.0 free, compute 7.5, fp16, no bf16" in found.text
     assert "Close them" in found.remedy
+    *_, built, found = device_findings(torch | {"cuda": "", "mps": True, "gpus": []}, "")
+    assert "built for Apple's GPUs" in built.text
+    assert (found.level, "not been tested" in found.text) == ("note", True)
+    assert "hardware.device=mps" in found.remedy
     *_, found = device_findings({}, "OSError: libtorch.so: not found")
     assert (found.area, found.level) == ("torch", "problem")
     assert "libtorch.so" in found.text
