@@ -26,6 +26,7 @@ from modules.families.prompts.prompts import CHUNK
 from modules.interfaces import Family
 from onetrainer.cache.store import prune
 from onetrainer.captions.placeholder_tokens import missing_tokens
+from onetrainer.captions.sample_prompts import all_shots
 from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.batch_plan import BatchPlan, concept_slices
@@ -180,7 +181,7 @@ def _images_of(
 def sizes_of(config: TrainConfig, images: Images) -> set[tuple[int, int]]:
     """Return every image size that the model computes with: width and height in pixels."""
     validation = images.validation.sizes if images.validation else ()
-    samples = [(prompt.width, prompt.height) for prompt in config.sampling.prompts]
+    samples = [(shot.prompt.width, shot.prompt.height) for shot in all_shots(config)]
     return images.batches.sizes() | {*validation, *samples}
 
 

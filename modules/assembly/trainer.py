@@ -32,7 +32,7 @@ from modules.training.evaluate_task import EvaluateTask, Evaluation, KeepBestTas
 from modules.training.failures import SAMPLING, Failures
 from modules.training.reporter import Reporter
 from modules.training.tasks import ExportTask, SampleTask, SaveTask
-from onetrainer.captions.sample_prompts import shots_of
+from onetrainer.captions.sample_prompts import all_shots
 from onetrainer.config.optimizers.adaptive import AdaptiveSection
 from onetrainer.metrics.watch import Watch
 from onetrainer.run.events import BrokenStep
@@ -246,7 +246,7 @@ def _tasks(parts: _Parts, source: LossSource, rewards: LoadedRewards | None) -> 
     deciding = next((each for each in reversed(evaluations) if each.keeps_best), None)
     sample = SampleTask(
         section=run.config.sampling,
-        shots=shots_of(run.config, run.config.sampling.prompts),
+        shots=all_shots(run.config),
         steps=run.config.training.steps,
         family=attached.family.with_prompt_weights(run.config.sampling.prompt_weights),
         method=attached.method,

@@ -24,7 +24,7 @@ from modules.memory.precision import autocast
 from modules.memory.residency import PHASES, Phase
 from modules.meta_device.device import DEVICE, HOST
 from modules.sampling.sampler import SamplingContexts, sample
-from onetrainer.captions.sample_prompts import shots_of
+from onetrainer.captions.sample_prompts import all_shots
 from onetrainer.concepts.concepts import concepts_of, has_masks
 from onetrainer.config.train import uses_images
 from onetrainer.dataset.caption_caching import encodes_text_each_step
@@ -151,7 +151,7 @@ def _validate(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
 def _sample(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
     """Generate the largest of the samples."""
     section = stage.config.sampling
-    shots = shots_of(stage.config, section.prompts)
+    shots = all_shots(stage.config)
     # Guidance doubles what the UNet computes at once.
     largest = max(shots, key=lambda s: s.prompt.width * s.prompt.height * (1 + (s.guidance != 1)))
     sample(

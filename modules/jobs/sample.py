@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from time import monotonic
 
@@ -32,10 +33,10 @@ from modules.sampling.image_folder import (
     write_image,
 )
 from onetrainer.captions.prompt_weights import has_weights
+from onetrainer.captions.sample_prompts import Shot
 from onetrainer.config.run.hardware import Precision
-from onetrainer.config.run.sampling import Prompt
 from onetrainer.errors import UserError
-from onetrainer.jobs.sample_request import SampleRequest, model_section, require_additions, size_of
+from onetrainer.jobs.sample_request import SampleRequest, model_section, require_additions, rows_of
 from onetrainer.run.events import Finished, Phase, Report, Sample, Warned
 
 SECONDS_PER_PHASE = 1.0
@@ -45,47 +46,50 @@ def sample(request: SampleRequest, report: Report) -> Finished:
     """Generate an image for every prompt and seed; existing files are kept."""
     folder = Path(request.out)
     require_writable(folder)
+    texts = [text for each in request.listed for text in (each.prompt, each.negative)]
+    texts += [*request.prompts, request.negative]
     if request.guidance == 1 and request.negative:
         report(Warned("at guidance 1 the negative prompt has no effect"))
-    if request.prompt_weights == "off" and any(map(has_weights, request.prompts)):
+    if request.prompt_weights == "off" and any(map(has_weights, texts)):
         report(Warned("weights such as (word:1.3) are read as plain text: see --prompt-weights"))
     device = choose_device(request.device)
     precision = request.precision or usual_precision(device)
-    family = _load(request, device, precision, report)
-    width, height = size_of(request, family.name, family.process.prediction)
-    prompts = [
-        Prompt(prompt=text, negative=request.negative, seed=seed, width=width, height=height)
-        for text in request.prompts
-        for seed in request.seeds
-    ]
-    pixels = len(prompts) * width * height
+    family = _load(request, device, precision, texts, report)
+    rows = rows_of(request, family.name, family.process.prediction)
+    shots = [(number, shot) for number, row in enumerate(rows) for shot in row]
+    pixels = sum(shot.prompt.width * shot.prompt.height for _, shot in shots)
     needed = BYTES_PER_PIXEL * pixels * (2 if request.grid else 1)
     require_space(folder / "*.png", needed, option=" (--out)")
     number = next_number(folder)
-    grid_rows: list[list[Image.Image]] = [[] for _ in request.prompts]
+    grid_rows: list[list[Image.Image]] = [[] for _ in rows]
     outputs: list[str] = []
     contexts = sampler.SamplingContexts(autocast=partial(autocast, device, precision))
-    for image, prompt in _sample_all(request, family, prompts, contexts, report):
-        row = len(outputs) // len(request.seeds)
+    for image, (row, shot) in _sample_all(request, family, shots, contexts, report):
+        prompt = shot.prompt
         if request.grid:
             grid_rows[row].append(image)
         path = folder / f"{number:05d}-{prompt.seed}.png"
-        write_image(image, path, _settings(request, prompt))
+        write_image(image, path, _settings(request, shot))
         report(Sample(0, row, str(path), prompt.prompt, prompt.seed))
         outputs.append(str(path))
         number += 1
     if request.grid:
         path = folder / f"{number:05d}-grid.png"
+        titles = [row[0].title for row in rows]
         columns = [f"seed {seed}" for seed in request.seeds]
-        write_image(draw_grid(grid_rows, rows=request.prompts, columns=columns), path, None)
+        write_image(draw_grid(grid_rows, rows=titles, columns=columns), path, None)
         outputs.append(str(path))
     return Finished(0, outputs)
 
 
 def _load(
-    request: SampleRequest, device: torch.device, precision: Precision, report: Report
+    request: SampleRequest,
+    device: torch.device,
+    precision: Precision,
+    texts: Sequence[str],
+    report: Report,
 ) -> Family:
-    """Load the base model with the requested LoRAs, embeddings and VAE."""
+    """Load the base model with the requested LoRAs, embeddings and VAE. texts: All prompts."""
     section = model_section(request, local_model(request.base, report, offline=request.offline))
     require_additions(request, section.family)
     report(Phase("loading", detail=f"loading the model {base_name(request.base)}"))
@@ -104,7 +108,6 @@ def _load(
     embeddings: dict[str, Embedding] = {}
     for source, found in _embeddings(request, loras):
         embeddings |= found
-        texts = (*request.prompts, request.negative)
         if not any(token.lower() in text.lower() for text in texts for token in found):
             placeholders = " or ".join(f'"{placeholder}"' for placeholder in found)
             report(Warned(f"{source}: no prompt contains {placeholders}"))
@@ -138,42 +141,53 @@ def _embeddings(
 def _sample_all(
     request: SampleRequest,
     family: Family,
-    prompts: Sequence[Prompt],
+    shots: Sequence[tuple[int, Shot]],
     contexts: sampler.SamplingContexts,
     report: Report,
-) -> Iterator[tuple[Image.Image, Prompt]]:
-    """Yield every image with its prompt, in batches; images of one prompt are consecutive."""
+) -> Iterator[tuple[Image.Image, tuple[int, Shot]]]:
+    """Yield every image with its row and shot, in batches; their order stays."""
     reported = 0.0
 
-    def on_step(number: int, *, done: int) -> None:
+    def on_step(number: int, *, done: int, steps: int) -> None:
         """Report the current image and sampling step, at most once a second."""
         nonlocal reported
         if number == 0 or monotonic() - reported > SECONDS_PER_PHASE:
             reported = monotonic()
-            detail = f"step {number + 1} of {request.steps}"
-            report(Phase("sampling", done, len(prompts), detail))
+            detail = f"step {number + 1} of {steps}"
+            report(Phase("sampling", done, len(shots), detail))
 
-    for start in range(0, len(prompts), request.batch):
-        batch = prompts[start : start + request.batch]
-        pixels = sampler.sample(
-            family,
-            batch,
-            steps=request.steps,
-            guidance=request.guidance,
-            sampler=request.sampler,
-            guidance_rescale=request.guidance_rescale,
-            contexts=contexts,
-            on_step=partial(on_step, done=start),
-        )
-        yield from zip(map(to_image, pixels), batch, strict=True)
+    done = 0
+    for _, alike in groupby(shots, key=lambda each: _alike(each[1])):
+        group = list(alike)
+        for start in range(0, len(group), request.batch):
+            batch = group[start : start + request.batch]
+            first = batch[0][1]
+            pixels = sampler.sample(
+                family,
+                [shot.prompt for _, shot in batch],
+                steps=first.steps,
+                guidance=first.guidance,
+                sampler=first.sampler,
+                guidance_rescale=request.guidance_rescale,
+                contexts=contexts,
+                on_step=partial(on_step, done=done, steps=first.steps),
+            )
+            yield from zip(map(to_image, pixels), batch, strict=True)
+            done += len(batch)
 
 
-def _settings(request: SampleRequest, prompt: Prompt) -> Settings:
+def _alike(shot: Shot) -> tuple[object, ...]:
+    """Return what images of one batch have in common."""
+    size = (shot.prompt.width, shot.prompt.height)
+    return (*size, shot.steps, shot.guidance, shot.sampler)
+
+
+def _settings(request: SampleRequest, shot: Shot) -> Settings:
     return Settings(
-        prompt,
-        steps=request.steps,
-        guidance=request.guidance,
-        sampler=request.sampler,
+        shot.prompt,
+        steps=shot.steps,
+        guidance=shot.guidance,
+        sampler=shot.sampler,
         guidance_rescale=request.guidance_rescale,
         model=base_name(request.base),
         loras=tuple(UsedLora(Path(lora.path).stem, lora.strength) for lora in request.loras),

@@ -11,11 +11,22 @@ MAX_TEXT = 4000  # characters
 _CALL = re.compile(r"<(?:lora|lyco):(?P<name>[^:<>]+)(?::(?P<strength>[^:<>]*))?[^<>]*>")
 
 
-def read_prompts(path: Path, *, place: str = "--prompts") -> list[str]:
+def read_prompts(path: Path, *, place: str) -> list[str]:
     """Return the lines of a prompt file without empty lines and comments.
 
     place is the option or setting that names the file. Raises UserError if it cannot be read.
     """
+    return [line for _, line in numbered_lines(read_text(path, place=place))]
+
+
+def numbered_lines(text: str) -> list[tuple[int, str]]:
+    """Return the lines of a text, counted from 1, without empty lines and comments."""
+    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1)]
+    return [(number, line) for number, line in lines if line and not line.startswith("#")]
+
+
+def read_text(path: Path, *, place: str) -> str:
+    """Return the text of a prompt file; see `read_prompts`."""
     what, text = "", ""
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -27,9 +38,7 @@ def read_prompts(path: Path, *, place: str = "--prompts") -> list[str]:
         what = f"this cannot be read ({error.strerror or error})"
     except ValueError:
         what = "this is not a text file in UTF-8"
-    stripped = [line.strip() for line in text.splitlines()]
-    found = [line for line in stripped if line and not line.startswith("#")]
-    if "\0" in "".join(found):
+    if "\0" in text:
         what = "this is not a text file"
     if what:
         raise UserError(
@@ -37,7 +46,7 @@ def read_prompts(path: Path, *, place: str = "--prompts") -> list[str]:
             "Expected a UTF-8 text file with one prompt a line",
             f"Choose another file for {place}",
         )
-    return found
+    return text
 
 
 def require_prompts(place: str, texts: Iterable[str]) -> None:

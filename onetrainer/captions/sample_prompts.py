@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import get_args
 
+from onetrainer.captions.sample_prompt_file import read_sample_prompts
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.run.sampling import Prompt, SamplerName, parse_strengths
 from onetrainer.config.train import TrainConfig
@@ -24,6 +26,22 @@ class Shot:
     sampler: SamplerName
     strength: float
     title: str
+
+
+def prompts_of_file(config: TrainConfig) -> list[Prompt]:
+    """Return the prompts of the config's prompt file; raise UserError if it cannot be read."""
+    if not config.sampling.file:
+        return []
+    side = config.data.resolution
+    return [
+        prompt.model_copy(update=dict.fromkeys({"width", "height"} - prompt.model_fields_set, side))
+        for prompt in read_sample_prompts(Path(config.sampling.file), place="sampling.file")
+    ]
+
+
+def all_shots(config: TrainConfig) -> tuple[Shot, ...]:
+    """Return the samples of the config's prompts and those of its file."""
+    return shots_of(config, [*config.sampling.prompts, *prompts_of_file(config)])
 
 
 def shots_of(config: TrainConfig, prompts: Iterable[Prompt]) -> tuple[Shot, ...]:

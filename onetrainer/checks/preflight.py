@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from onetrainer.captions.sample_prompts import prompts_of_file
 from onetrainer.checks.dataset import check_images, unreadable_problem
 from onetrainer.checks.packages import package_problems
 from onetrainer.checks.rewards import check_rewards
@@ -79,6 +80,7 @@ def check_environment(config: TrainConfig) -> list[Problem]:
         "model.vae": _check_vae,
         "data.folder": check_images,
         "objective.rewards": check_rewards,
+        "sampling.file": _check_prompt_file,
         "output.folder": lambda config: _check_writable("output.folder", config.output.folder),
         "data.cache_folder": lambda config: _check_writable(
             "data.cache_folder", config.data.cache_folder
@@ -102,6 +104,12 @@ def require_startable(problems: list[Problem], *, source: str = "") -> list[Prob
     if errors:
         raise ProblemsError(errors, source)
     return problems
+
+
+def _check_prompt_file(config: TrainConfig) -> list[Problem]:
+    if config.sampling.file and not any(prompt.use for prompt in prompts_of_file(config)):
+        return [Problem("sampling.file", "there is no prompt in it", "Expected at least one")]
+    return []
 
 
 def _check_model(config: TrainConfig) -> list[Problem]:

@@ -57,7 +57,8 @@ class Job:
         assert self._process.stdin is not None
         # If the process is gone already, its exit code is reported.
         with suppress(BrokenPipeError), self._process.stdin as stdin:
-            stdin.write(request.model_dump_json().encode())
+            # What is not set stays so: a prompt has only the settings that its file has.
+            stdin.write(request.model_dump_json(exclude_unset=True).encode())
 
     @property
     def pid(self) -> int:

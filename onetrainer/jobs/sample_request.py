@@ -1,12 +1,15 @@
 """The request to generate images: base model, additions to it, prompts and seeds."""
 
 import argparse
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
-from onetrainer.captions.prompt_file import MAX_TEXT, read_prompts, require_prompts
+from onetrainer.captions.prompt_file import MAX_TEXT, require_prompts
+from onetrainer.captions.sample_prompt_file import read_sample_prompts, sampler_name
+from onetrainer.captions.sample_prompts import Shot
 from onetrainer.config.base.prompt_weights import PromptWeights
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.problems import format_value
@@ -14,7 +17,6 @@ from onetrainer.config.run.hardware import Device, Precision
 from onetrainer.config.run.model import FamilyName, Model, PredictionChoice, ZeroSnrChoice
 from onetrainer.config.run.sampling import (
     MAX_STRENGTH,
-    SAMPLER_LABELS,
     Prompt,
     SamplerName,
     Sampling,
@@ -59,8 +61,11 @@ class SampleRequest(Section):
     base: Annotated[str, Ui("Base model", unit="BASE")]
     """A folder, a file or the name of a model on the Hugging Face Hub."""
 
-    prompts: Annotated[tuple[Text, ...], Field(min_length=1), Ui("Prompt", lead="content")]
+    prompts: Annotated[tuple[Text, ...], Ui("Prompt", lead="content")] = ()
     """What an image should show."""
+
+    listed: tuple[Prompt, ...] = ()
+    """Prompts of a file. What one sets itself (`model_fields_set`) goes before the options."""
 
     negative: Annotated[Text, Ui("Negative prompt")] = ""
     """What no image should show."""
@@ -138,7 +143,10 @@ class SampleRequest(Section):
 def add_sample_options(parser: argparse.ArgumentParser) -> None:
     """Add an option for each field, and those that stand for many prompts or seeds."""
     add_options(parser, SampleRequest)
-    text = "One prompt per line; # starts a comment."
+    text = (
+        "A prompt per line, perhaps with options of its own (--n --w --h --d --s --l --ss), or a"
+        " .json list of prompts with their settings; # starts a comment."
+    )
     parser.add_argument("--prompts", type=Path, dest="file", metavar="FILE", help=text)
     text = "So many seeds, counting up from --seed."
     parser.add_argument("--seeds", dest="count", metavar="N", help=text)
@@ -152,13 +160,12 @@ def request_of(options: argparse.Namespace) -> SampleRequest:
     """
     values = request_values(options, SampleRequest) | {
         "prompts": _prompts(options),
+        "listed": _listed(options),
         "seeds": _seeds(options),
         "loras": [_lora(text) for text in options.loras or ()],
     }
     if options.sampler is not None:
-        name = " ".join(options.sampler.split()).casefold()
-        names = {label.casefold(): value for value, label in SAMPLER_LABELS.items()}
-        values["sampler"] = names.get(name, name if name in SAMPLER_LABELS else options.sampler)
+        values["sampler"] = sampler_name(options.sampler)
     request = validate_request(SampleRequest, values)
     _check_files(request)
     return request
@@ -190,10 +197,31 @@ def model_section(request: SampleRequest, path: Path) -> Model:
     )
 
 
-def size_of(request: SampleRequest, family: FamilyName, prediction: Prediction) -> tuple[int, int]:
-    """Return width and height: the requested ones, or the side that the model was trained at."""
+def rows_of(
+    request: SampleRequest, family: FamilyName, prediction: Prediction
+) -> list[tuple[Shot, ...]]:
+    """Return the images of each prompt, one for each seed.
+
+    Sizes are those of the prompt, the request, or the side that the model was trained at.
+    """
+    prompts = [*(Prompt(prompt=text) for text in request.prompts), *request.listed]
     side = family_spec(family).side_of(prediction)
-    return request.width or side, request.height or side
+    size = {"width": request.width or side, "height": request.height or side}
+    return [tuple(_shots(request, prompt, size)) for prompt in prompts]
+
+
+def _shots(request: SampleRequest, prompt: Prompt, size: Mapping[str, int]) -> Iterator[Shot]:
+    own = prompt.model_fields_set
+    for seed in (prompt.seed,) if "seed" in own else request.seeds:
+        others = {"negative": request.negative, "seed": seed, **size}
+        yield Shot(
+            prompt.model_copy(update={k: v for k, v in others.items() if k not in own}),
+            steps=request.steps if prompt.steps is None else prompt.steps,
+            guidance=request.guidance if prompt.guidance is None else prompt.guidance,
+            sampler=request.sampler if prompt.sampler == "run" else prompt.sampler,
+            strength=1.0,
+            title=prompt.prompt,
+        )
 
 
 def require_additions(request: SampleRequest, family: FamilyName | None) -> None:
@@ -241,17 +269,36 @@ def _prompts(options: argparse.Namespace) -> list[str]:
     prompts = [*(options.prompts or ())]
     require_prompts("--prompt", prompts)
     require_prompts("--negative", [options.negative or ""])
-    if options.file is not None:
-        lines = read_prompts(options.file)
-        require_prompts(f"{options.file}: a line", lines)
-        prompts += lines
-    if not prompts:
+    if not prompts and options.file is None:
         raise UserError(
             "there is no prompt",
             "Expected at least one",
             'Add --prompt "what the image should show", or --prompts FILE',
         )
     return prompts
+
+
+def _listed(options: argparse.Namespace) -> list[dict[str, object]]:
+    """Return the prompts of a file in use, with the settings that it has for them."""
+    if options.file is None:
+        return []
+    prompts = [each for each in read_sample_prompts(options.file, place="--prompts") if each.use]
+    if not prompts and not options.prompts:
+        raise UserError(f"{options.file}: there is no prompt in it", "Expected at least one")
+    given = set[str]().union(*(each.model_fields_set for each in prompts))
+    if "strengths" in given:
+        raise UserError(
+            f"{options.file}: strengths are those of an adapter in training",
+            "Expected LoRAs with their strength",
+            "Remove them, and use --lora FILE:STRENGTH",
+        )
+    if options.grid and given & {"seed", "width", "height"}:
+        raise UserError(
+            f"{options.file}: a grid needs images of one size and the same seeds for all prompts",
+            "Expected prompts without sizes and seeds of their own",
+            "Remove these, or --grid",
+        )
+    return [each.model_dump(exclude_unset=True) for each in prompts]
 
 
 def _seeds(options: argparse.Namespace) -> list[int]:

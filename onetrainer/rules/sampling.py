@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from onetrainer.captions.prompt_weights import has_weights
+from onetrainer.config.base.prompt_weights import PROMPT_WEIGHTS
 from onetrainer.config.run.sampling import Prompt
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Problem, warning
+from onetrainer.errors import Fix, Problem, warning
 
 # The largest number of steps of a sampler; the others have no limit.
 MAX_STEPS = {"lcm": 50, "unipc": 999}
@@ -36,7 +37,10 @@ def _prompt_problems(path: str, prompt: Prompt, config: TrainConfig) -> Iterator
             f"{path}.prompt",
             "its weights are read as plain text: prompt weights are off",
             "Expected (word:1.3) only with them (sampling.prompt_weights)",
-            'Choose "a1111" or "comfyui" there, or remove the weights.',
+            "Choose how they are read, or remove them.",
+            choices=tuple(
+                Fix("sampling.prompt_weights", style) for style in PROMPT_WEIGHTS if style != "off"
+            ),
         )
     if prompt.steps is not None or prompt.sampler != "run":
         sampler = section.sampler if prompt.sampler == "run" else prompt.sampler

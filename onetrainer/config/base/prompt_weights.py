@@ -6,6 +6,6 @@ from typing import Literal
 PromptWeights = Literal["off", "a1111", "comfyui"]
 PROMPT_WEIGHTS: Mapping[str, str] = {
     "off": "off",
-    "a1111": "(word:1.3), [word] as AUTOMATIC1111",
-    "comfyui": "(word:1.3) as ComfyUI",
+    "a1111": "AUTOMATIC1111",
+    "comfyui": "ComfyUI",
 }

@@ -119,6 +119,19 @@ class Sampling(Section):
     prompts: Annotated[tuple[Prompt, ...], Field(max_length=64), Ui("Sample prompts")] = ()
     """The images that are generated each time; none means no samples."""
 
+    file: Annotated[
+        str,
+        Ui(
+            "Prompt file",
+            editor="file",
+            level="advanced",
+            search="sample_prompts prompts txt json list",
+        ),
+    ] = ""
+    """A file of more sample prompts: a .txt file with one per line, perhaps with kohya's options
+    (--n --w --h --d --s --l --ss), or a .json list of prompts with their settings. Their size is
+    the training resolution unless they have one."""
+
     every: Annotated[int, Field(ge=0, le=10_000_000), Ui("Sample every", unit="steps")] = 100
     """Generates samples every N steps; 0 means only at the start and at the end."""
 
@@ -181,4 +194,4 @@ class Sampling(Section):
     @property
     def has_prompts(self) -> bool:
         """Whether any sample is generated each time."""
-        return any(prompt.use for prompt in self.prompts)
+        return bool(self.file) or any(prompt.use for prompt in self.prompts)

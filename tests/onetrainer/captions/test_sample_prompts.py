@@ -2,7 +2,8 @@
 
 import pytest
 
-from onetrainer.captions.sample_prompts import shots_of
+from onetrainer.captions.sample_prompts import all_shots, shots_of
+from onetrainer.checks.preflight import check_environment
 from onetrainer.errors import ProblemsError
 from onetrainer.presets.presets import resolve
 from tests.onetrainer.rules.rule_cases import document_of
@@ -43,3 +44,20 @@ def test_strengths_are_a_list_of_numbers():
     for wrong in ("0.5 x", "nan", "101", " ".join(map(str, range(11)))):
         with pytest.raises(ProblemsError, match=r'Expected at most 10 numbers .* "0.6, 0.8, 1"'):
             shots(**{"sampling.strengths": wrong})
+
+
+def test_prompts_of_a_file_follow_in_the_training_resolution(tmp_path):
+    file = tmp_path / "p.txt"
+    file.write_text("d --w 256 --s 3\n")
+    changes = {"sampling.prompts": PROMPTS[:1], "data.resolution": 640}
+    config = resolve(document_of(changes | {"sampling.file": str(file)}), source="")
+    last = all_shots(config)[-1]
+    assert [shot.title for shot in all_shots(config)] == ["a", "d"]
+    assert (last.prompt.width, last.prompt.height, last.steps) == (256, 640, 3)
+    assert config.sampling.has_prompts
+    file.write_text("# none\n")
+    (problem,) = [one for one in check_environment(config) if one.path == "sampling.file"]
+    assert problem.severity == "error"
+    file.unlink()
+    (problem,) = [one for one in check_environment(config) if one.path == "sampling.file"]
+    assert "file not found" in problem.what

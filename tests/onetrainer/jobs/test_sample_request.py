@@ -10,7 +10,7 @@ from onetrainer.config.run.sampling import SamplerName
 from onetrainer.errors import UserError
 from onetrainer.families.registry import FAMILY_LABELS
 from onetrainer.jobs.options import naming_options, validate_request
-from onetrainer.jobs.sample_request import SampleRequest, request_of, size_of
+from onetrainer.jobs.sample_request import SampleRequest, request_of, rows_of
 from tests import headers, tiny
 from tests.each import each
 
@@ -71,9 +71,10 @@ def test_prompts_come_from_options_and_from_a_file(tmp_path):
     file = tmp_path / "p.txt"
     file.write_text("# mine\n\na dog \nein Bär\n", encoding="utf-8-sig")
     request = parse("--prompt", "a cat", "--prompts", str(file))
-    assert request.prompts == ("a cat", "a dog", "ein Bär")
+    assert request.prompts == ("a cat",)
+    assert [prompt.prompt for prompt in request.listed] == ["a dog", "ein Bär"]
     file.write_text("a cat\na <lora:x:1> dog\n")
-    assert "p.txt: a line: <lora:x:1>" in refusal("--prompts", str(file))
+    assert "p.txt: line 2: <lora:x:1>" in refusal("--prompts", str(file))
     for content in (b"\xff\xfe\x00\xd8", b"a\0b", b"\x80\x02c"):
         file.write_bytes(content)
         message = refusal("--prompts", str(file))
@@ -167,7 +168,23 @@ def test_files_that_do_not_fit_the_base_are_refused_at_once(tmp_path):
 def test_images_are_as_large_as_the_model_was_made_for(family, prediction, side):
     for width in (None, 640):
         request = SampleRequest(base=HUB, prompts=("x",), width=width)
-        assert size_of(request, family, prediction) == (width or side, side)
+        ((shot,),) = rows_of(request, family, prediction)
+        assert (shot.prompt.width, shot.prompt.height) == (width or side, side)
+
+
+def test_what_a_file_says_of_a_prompt_goes_before_the_options(tmp_path):
+    file = tmp_path / "p.txt"
+    file.write_text("a dog --w 128 --d 9 --s 5 --ss EULER_A\na cat --n blurry --l 1.5\n")
+    request = parse("--prompts", str(file), *split("--seeds 2 --steps 8 --negative bad"))
+    rows = rows_of(request, "sd15", "epsilon")
+    ((dog,), cats) = rows
+    assert (dog.prompt.width, dog.prompt.height, dog.prompt.seed) == (128, 512, 9)
+    assert (dog.prompt.negative, dog.steps, dog.guidance, dog.sampler) == ("bad", 5, 7, "euler_a")
+    assert [cat.prompt.seed for cat in cats] == [42, 43]
+    assert (cats[0].prompt.negative, cats[0].steps, cats[0].guidance) == ("blurry", 8, 1.5)
+    assert "one size" in refusal("--prompts", str(file), "--grid")
+    wire = request.model_dump_json(exclude_unset=True)
+    assert rows_of(SampleRequest.model_validate_json(wire), "sd15", "epsilon") == rows
 
 
 def test_help_names_every_choice_and_the_defaults(capsys, monkeypatch):

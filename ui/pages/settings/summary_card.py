@@ -256,6 +256,18 @@ def prompt_lines(draft: Draft) -> list[str]:
     return [f"{counted(len(split.trained), 'training prompt')}, {evaluated}"]
 
 
+def sample_line(draft: Draft, times: int) -> str:
+    """Describe the samples. times: How often they are generated."""
+    prompts, config = draft.value("sampling.prompts"), draft.valid_config()
+    count = len(prompts) if isinstance(prompts, list) else 0
+    if config:
+        count = len(shots_of(config, config.sampling.prompts))
+    counts = [f"{times * count:,} sample images, {count:,} each time"] if count else []
+    if draft.value("sampling.file"):
+        counts.append(f"those of the prompt file {times:,} times")
+    return "; ".join(counts) or "No samples: there is no sample prompt"
+
+
 def run_lines(draft: Draft, summary: FolderSummary | None) -> list[str]:
     """Describe length, data and outputs of the run."""
     value = draft.value
@@ -286,16 +298,10 @@ def run_lines(draft: Draft, summary: FolderSummary | None) -> list[str]:
         lines.append(how_often(images_seen, max(1, summary.images - validation), is_most=is_most))
         if validation:
             lines.append(f"{counted(validation, 'image')} for validation")
-    prompts = value("sampling.prompts")
-    if isinstance(prompts, list) and prompts:
-        times = (value("sampling.at_start") is True) + (value("sampling.at_end") is True)
-        if isinstance(every, int) and every > 0:
-            times += (steps - 1) // every
-        config = draft.valid_config()
-        shots = len(shots_of(config, config.sampling.prompts)) if config else len(prompts)
-        lines.append(f"{times * shots:,} sample images, {shots:,} each time")
-    else:
-        lines.append("No samples: there is no sample prompt")
+    times = (value("sampling.at_start") is True) + (value("sampling.at_end") is True)
+    if isinstance(every, int) and every > 0:
+        times += (steps - 1) // every
+    lines.append(sample_line(draft, times))
     saves = value("output.save_every")
     if isinstance(saves, int) and saves > 0:
         lines.append(f"A checkpoint every {saves:,} steps")
