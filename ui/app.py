@@ -233,6 +233,7 @@ class App:
             send=lambda command: self.runs.send(command),
             kill=lambda: self.runs.kill(),
             resume=lambda changes=None: self.runs.resume(changes),
+            fork=lambda: self.runs.fork(),
             attach=lambda folder: self.runs.attach(folder),
             open_path=lambda path: self.runs.open_path(path),
             examine=lambda: self.support.examine(),

@@ -41,6 +41,7 @@ class Actions:
         start: Checks the draft and starts a run with it.
         start_blocked_reason: Returns why no run can be started now; "" if one can.
         resume: Resumes the displayed run, with changed settings if there are any.
+        fork: Asks for a checkpoint of the displayed run, and starts a new run from there.
         attach: Shows a run of the runs folder.
         examine: Examines this computer and shows the findings.
         report: Makes a report about the run in a folder.
@@ -64,6 +65,7 @@ class Actions:
     send: Callable[[CommandName], None]
     kill: Callable[[], None]
     resume: Callable[..., None]
+    fork: Callable[[], None]
     attach: Callable[[Path], None]
     open_path: Callable[[Path], None]
     examine: Callable[[], None]

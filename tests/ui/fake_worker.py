@@ -80,7 +80,7 @@ class FakeWorker:
         first, size = 0, 0
         if checkpoints:
             first, path = checkpoints[-1]
-            size = json.loads((path / "state.json").read_text())["events"]
+            size = json.loads((path / "state.json").read_text())["events_size"]
         rewind(self.folder.events, size)
         self.folder.commands.write_text("")
         self.events = EventWriter(self.folder.events)
@@ -218,7 +218,9 @@ class FakeWorker:
         path = self.folder.checkpoint(step)
         path.mkdir(parents=True, exist_ok=True)
         self.say(Checkpoint(step, f"checkpoints/{path.name}"))
-        (path / "state.json").write_text(json.dumps({"step": step, "events": self.events.size}))
+        (path / "state.json").write_text(
+            json.dumps({"step": step, "events_size": self.events.size})
+        )
 
     def output(self) -> str:
         name = f"output/{self.config['output']['name']}.safetensors"

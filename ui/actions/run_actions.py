@@ -1,4 +1,4 @@
-"""Actions of a run: check and start, command, resume, attach, open."""
+"""Actions of a run: check and start, command, resume, fork, attach, open."""
 
 import os
 import subprocess
@@ -9,11 +9,21 @@ from typing import Any, Literal
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem, UserError
-from onetrainer.presets.presets import change_config, load_document, resolve
+from onetrainer.presets.presets import (
+    change_config,
+    load_document,
+    resolve,
+    with_absolute_paths,
+    with_value,
+)
+from onetrainer.rules.changes import changes_since
 from onetrainer.run.commands import LEAVING, CommandName, Leaving
+from onetrainer.run.fork import copy_history, state_at
+from onetrainer.run.run_folder import RunFolder, create_run
 from ui.actions.file_check import FileCheck, check_files
 from ui.context import Context
 from ui.dialogs.dialogs import Choice, ask, show_error, show_problems
+from ui.dialogs.fork_dialog import FORM, ask_fork
 from ui.dialogs.stop_dialogs import ask_before_discard, ask_to_end
 from ui.dialogs.trust_dialog import confirm_functions
 from ui.model.draft import FileSettings
@@ -87,6 +97,50 @@ class RunActions:
             show_error(self._context, error)
         self._context.act.show_page("run")
         self._context.act.save_state_soon()
+
+    def fork(self) -> None:
+        """Ask for a checkpoint of the displayed run, and start a new run that goes on from it."""
+        context, source = self._context, self._context.session.folder
+        context.act.commit()
+        if source is None or self.start_blocked_reason():
+            context.act.show_message(self.start_blocked_reason())
+            return
+        try:
+            state_at(source, None)  # says that there is no checkpoint
+            step, answer = ask_fork(context, source)
+            if answer == FORM and context.draft.value_errors:
+                show_problems(context, context.draft.value_errors)
+            elif answer:
+                self._fork(source, step, context.draft.config() if answer == FORM else None)
+        except UserError as error:
+            show_error(context, error)
+
+    def _fork(self, source: RunFolder, step: int, config: TrainConfig | None) -> None:
+        """Check a fork in a thread, and start it. config: None for the run's own."""
+        context, state = self._context, state_at(source, step)
+        if config is None:
+            document = load_document(source.config)
+            document = with_value(document, "output.folder", str(source.path.parent))
+            config = resolve(document, source=str(source.config))
+        whole = with_absolute_paths(config)
+        changes_since(state.get("config", {}), whole, step=step)
+        if not confirm_functions(context, whole):
+            return
+
+        def copy() -> RunFolder:
+            # Imported late to keep the start of the window fast.
+            from onetrainer.checks.preflight import require_startable
+
+            require_startable(check_files(whole))
+            values = whole.model_dump(mode="json")
+            parent = Path(whole.output.folder)
+            fork = create_run(parent, name=whole.output.name, config=values)
+            copy_history(source, state, fork)
+            return fork
+
+        self.is_checking = True
+        context.act.refresh()
+        context.widgets.jobs.run(copy, self._forked, self._check_failed)
 
     def attach(self, folder: Path) -> None:
         """Show a run of the runs folder."""
@@ -192,6 +246,15 @@ class RunActions:
             return
         context.act.show_page("run")
         context.act.save_state_soon()
+
+    def _forked(self, folder: RunFolder) -> None:
+        self.is_checking = False
+        try:
+            self._context.session.start_in(folder)
+        except UserError as error:
+            show_error(self._context, error)
+        self._context.act.show_page("run")
+        self._context.act.save_state_soon()
 
     def _check_failed(self, error: Exception) -> None:
         self.is_checking = False

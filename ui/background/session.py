@@ -64,6 +64,10 @@ class Session:
         whole = with_absolute_paths(config)
         parent = Path(whole.output.folder)
         folder = create_run(parent, name=whole.output.name, config=whole.model_dump(mode="json"))
+        self.start_in(folder)
+
+    def start_in(self, folder: RunFolder) -> None:
+        """Start a run whose folder is made. Raises UserError if it cannot be started."""
         self._follow(client.start(folder))
 
     def resume(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onetrainer.run.event_log import EventReader
-from onetrainer.run.events import Sample
+from onetrainer.run.events import Sample, Started
 from tests.ui.project import write_project
 
 SAMPLE_BUDGET = 20
@@ -56,6 +56,14 @@ def test_a_run_is_started_followed_listed_and_its_samples_viewed(desk):
     desk.wait(lambda: desk.widget("show run")["enabled"], "the run is chosen")
     desk.click("show run")
     desk.wait_state(page="run", status="finished")
+    before = desk.state["folder"]
+    desk.click("fork")
+    desk.wait_question("answer own settings")
+    desk.key("Return")
+    desk.wait(lambda: desk.state["folder"] != before, "the fork")
+    desk.wait_state(page="run", status="finished", step=60)
+    events = EventReader(Path(desk.state["folder"]) / "events.jsonl").read().events
+    assert [event.step for event in events if isinstance(event, Started)] == [0, 60]
 
 
 def test_a_run_is_paused_resumed_and_stopped_while_settings_are_edited(begin, long_project):

@@ -11,10 +11,11 @@ _ABOUT = {
     "sample now": "Generates samples after this step",
     "save now": "Saves a checkpoint and the trained file, then continues",
     "pause": "Saves a checkpoint and frees the GPU; “Resume” continues from there",
+    "fork": "Starts a new run that goes on from a checkpoint of this one",
     "stop": "Saves a checkpoint and the trained file, then stops",
     "discard": "Stops after this step; keeps the checkpoints there are, and writes no file",
 }
-_LABELS = {"stop": "Stop and save", "discard": "Stop without saving"}
+_LABELS = {"fork": "Fork…", "stop": "Stop and save", "discard": "Stop without saving"}
 _LEAVING = {"pause": "Pausing…", "stop": "Stopping…", "discard": "Stopping…"}
 _GAP = 8
 # Width that a title needs to be read next to the buttons.
@@ -27,7 +28,7 @@ _PATIENCE = (
 
 
 class RunButtons:
-    """Pause or Resume, Stop with and without saving, Sample now, Save now, Open folder.
+    """Pause or Resume, Stop with and without saving, Sample now, Save now, Fork, Open folder.
 
     They stand at the right of `head`: in one row where the title has room next to it, else in two.
     """
@@ -51,6 +52,7 @@ class RunButtons:
             "resume": act.resume,
             "stop": lambda: act.send("stop"),
             "discard": lambda: act.send("discard"),
+            "fork": act.fork,
             "open folder": self._open_folder,
         }
         self._buttons: dict[str, Button] = {}
@@ -89,6 +91,7 @@ class RunButtons:
             label = _LABELS.get(name, name.capitalize())
             buttons[name].set_text(text if pending_command == name else label)
         buttons["resume"].enable(self._why_not_resume())
+        buttons["fork"].enable(self._context.act.start_blocked_reason())
         buttons["resume"].describe(_PATIENCE if session.state.is_early_end else "")
         self._place()
         # Ignore the second half of a double click once buttons have moved.
