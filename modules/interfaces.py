@@ -82,8 +82,8 @@ class Batch:
     """One microbatch of images of one bucket.
 
     Attributes:
-        conditioning: Encoded captions; None if the text encoder is trained and `captions` must be
-            encoded now.
+        conditioning, empty: Encoded captions, and the empty one as long; None if the text encoder
+            is trained and `captions` must be encoded now.
         step_captions: Captions of the whole step. Encodings are padded to the longest of them, so
             that results do not depend on the size of the microbatches.
         time_ids, masked: See `Family.predict`.
@@ -110,6 +110,7 @@ class Batch:
     own_prediction: tuple[bool, ...] = ()
     loss_weights: tuple[float, ...] = ()
     masked: Tensor | None = None
+    empty: Conditioning | None = None
 
 
 @dataclass(frozen=True)

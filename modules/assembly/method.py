@@ -15,10 +15,12 @@ from modules.methods.vae import VaeDecoder
 from modules.objectives.denoising import Denoising
 from modules.objectives.reconstruction import Reconstruction
 from onetrainer.concepts.concepts import concepts_of, has_masks
+from onetrainer.config.base.encoders import encoder_key
 from onetrainer.config.methods.adapter_section import AdapterSection
 from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.config.methods.full import Vae
+from onetrainer.config.methods.method import Method as MethodSection
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.objectives.prior import OwnPrediction
 from onetrainer.config.objectives.reconstruction import Reconstruction as ReconstructionSection
@@ -98,11 +100,29 @@ def objective_of(config: TrainConfig, attached: Attached, *, device: torch.devic
     match config.objective:
         case DenoisingSection() as section:
             base_model = attached.method.base_model
-            return Denoising(attached.family, section=section, device=device, base_model=base_model)
+            return Denoising(
+                attached.family,
+                section=section,
+                device=device,
+                base_model=base_model,
+                encoder_dropout=_encoder_dropout(config.method, attached.family),
+            )
         case ReconstructionSection() as section:
             return Reconstruction(attached.family, section, device=device)
         case AlignProp():
             raise ValueError("reward training needs at least one reward")
+
+
+def _encoder_dropout(method: MethodSection, family: Family) -> dict[str, float]:
+    """Return the caption dropout of each text encoder by its name."""
+    match method:
+        case AdapterSection() | FullSection():
+            encoders = method.text_encoders
+            return {
+                name: encoders[encoder_key(name)].caption_dropout for name in family.text_encoders
+            }
+        case EmbeddingOnly() | Vae():
+            return {}
 
 
 def trained_component_dtypes(config: TrainConfig) -> dict[str, torch.dtype]:

@@ -53,9 +53,9 @@ def read_batch(
         batch_source.caption_of(images.items[repeat.item], repeat.repeat) for repeat in plan.images
     )
     own = captions[offset : offset + len(repeats)]
-    texts, conditioning = batch_source.texts, None
+    texts, conditioning, empty = batch_source.texts, None, None
     if texts is not None:
-        conditioning, _ = padded(texts.conditioning, own, among=captions)
+        conditioning, empty = padded(texts.conditioning, own, among=captions)
     pixels = None
     if with_pixels or not images.is_cached:
         pixels = torch.cat([images.pixels(*key) for key in keys])
@@ -83,6 +83,7 @@ def read_batch(
             own_prediction=_flags([item.role == "own_prediction" for item in items]),
             loss_weights=weights if any(weight != 1 for weight in weights) else (),
             masked=_masked_input(images, keys, masked_images, device=moments.mean.device),
+            empty=empty,
         )
 
     return finish

@@ -1,6 +1,6 @@
 """The denoising objective: predict the noise that was added to an image."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -17,6 +17,7 @@ from modules.diffusion.weights import weight_table
 from modules.interfaces import Batch, Conditioning, Family, LatentMoments, Loss, Microbatch, Probe
 from modules.memory.precision import uncached_autocast
 from modules.memory.to_device import to_device
+from modules.objectives.encoder_dropout import EncoderDropout
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.objectives.prior import OwnPrediction
 
@@ -48,6 +49,7 @@ class Denoising:
     5. the timestep's weight, the weight of prior images, the image's fraction of the step.
 
     base_model: a context in which the family computes as before training (`Method.base_model`).
+    encoder_dropout: the probability of an empty caption, by text encoder.
     """
 
     def __init__(
@@ -57,12 +59,14 @@ class Denoising:
         section: DenoisingSection,
         device: torch.device,
         base_model: Callable[[], AbstractContextManager[None]] = nullcontext,
+        encoder_dropout: Mapping[str, float] | None = None,
     ) -> None:
         self._family = family
         self._masking = section.mask
         self._prior = section.prior
         self._device = device
         self._base_model = base_model
+        self._encoder_dropout = EncoderDropout.of(family, encoder_dropout or {})
         self._process = family.process.to(device)
         self._mix = section.loss
         self._noise = section.noise
@@ -80,16 +84,13 @@ class Denoising:
         weights = self._mask_weights(batch, draws)
         # Before the training forward: replacing the method's weights meanwhile must not change
         # what that saves for its backward.
-        base = self._base_prediction(batch, task, weights)
+        base = self._base_prediction(batch, task, weights, draws)
         if base is not None:
             task = self._with_base_targets(base, batch, task)
-        conditioning = batch.conditioning or self._family.encode_text(
-            batch.captions, among=batch.step_captions
-        )
         predicted = self._family.predict(
             task.noisy,
             self._process.network_times(task.timesteps),
-            conditioning,
+            self._conditioning_of(batch, draws),
             time_ids=batch.time_ids,
             masked=self._masked_input(batch),
         ).float()
@@ -163,7 +164,7 @@ class Denoising:
         return mask_weights(mask, outside=masking.unmasked_weight, prior=masking.prior_weight)
 
     def _base_prediction(
-        self, batch: Batch, task: _Task, weights: MaskWeights | None
+        self, batch: Batch, task: _Task, weights: MaskWeights | None, draws: Draws
     ) -> Tensor | None:
         """Compute the base model's prediction, (B, C, h, w), float32, for images that need it.
 
@@ -182,7 +183,7 @@ class Denoising:
             predicted = self._family.predict(
                 task.noisy[indices],
                 self._process.network_times(task.timesteps[indices]),
-                self._conditioning_of(batch, rows),
+                self._conditioning_of(batch, draws, rows),
                 time_ids=batch.time_ids[rows],
                 # Indexed by a tensor on the device: a list would be copied there.
                 masked=None if masked is None else masked[indices],
@@ -198,12 +199,23 @@ class Denoising:
             is_own or (all_priors and is_prior) for is_own, is_prior in zip(own, prior, strict=True)
         ]
 
-    def _conditioning_of(self, batch: Batch, rows: list[int]) -> Conditioning:
-        """Return the base model's conditioning of some of the images."""
-        if batch.conditioning is not None:
-            return batch.conditioning.rows(rows)
-        captions = [batch.captions[row] for row in rows]
-        return self._family.encode_text(captions, among=batch.step_captions)
+    def _conditioning_of(
+        self, batch: Batch, draws: Draws, rows: list[int] | None = None
+    ) -> Conditioning:
+        """Return the conditioning of some of the images; of all without `rows`."""
+        captions, own, empty = batch.captions, batch.conditioning, batch.empty
+        if rows is not None:
+            captions = tuple(captions[row] for row in rows)
+            draws = replace(draws, positions=tuple(draws.positions[row] for row in rows))
+            own = None if own is None else own.rows(rows)
+        if own is None and self._encoder_dropout is None:
+            return self._family.encode_text(captions, among=batch.step_captions)
+        if own is None:
+            both = self._family.encode_text((*captions, ""), among=batch.step_captions)
+            own, empty = both.rows(slice(0, -1)), both.rows(slice(-1, None))
+        if self._encoder_dropout is None or empty is None:
+            return own
+        return self._encoder_dropout.applied(own, empty, draws)
 
     def _with_base_targets(self, base: Tensor, batch: Batch, task: _Task) -> _Task:
         """Replace the targets of images that have the base model's prediction as theirs."""

@@ -49,6 +49,19 @@ class TextEncoder(Section):
     ] = 0
     """Freezes the text encoder from this step on; 0 trains it to the end."""
 
+    caption_dropout: Annotated[
+        float,
+        Field(ge=0, le=1),
+        Ui(
+            "Text encoder caption dropout",
+            level="advanced",
+            search="dropout_probability empty caption unconditional clip",
+        ),
+    ] = 0.0
+    """The probability that the text encoder reads an empty caption while the others read the
+    image's, trained or not. 0 is usual; with several encoders, 0.1 or more lets prompts work with
+    any of them."""
+
 
 class LayerRule(Section):
     """Settings of the layers whose names match a pattern."""
