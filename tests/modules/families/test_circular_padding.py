@@ -14,8 +14,6 @@ from tests.adapters import KINDS, section, shake
 from tests.batches import time_ids_of
 from tests.cases import cases
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
-
 SHIFT = 8  # latents; a UNet halves them three times
 TOLERANCE = {"atol": 1e-4, "rtol": 1e-4}
 

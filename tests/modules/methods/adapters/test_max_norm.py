@@ -1,14 +1,11 @@
 """The largest norm of adapters' changes, against the formula of sd-scripts in float64."""
 
-import pytest
 import torch
 
 from modules.methods.adapters.adapters import Adapters
 from tests import tiny
 from tests.adapters import section, shake
 from tests.each import each
-
-pytestmark = pytest.mark.usefixtures("few_blocks")
 
 MAX = 0.5
 

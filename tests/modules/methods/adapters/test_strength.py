@@ -9,7 +9,6 @@ from tests import tiny
 from tests.adapters import predict, section, shake
 from tests.cases import cases
 
-pytestmark = pytest.mark.usefixtures("few_blocks")
 STRENGTH = 0.6
 
 
