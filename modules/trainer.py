@@ -9,6 +9,7 @@ import torch
 from modules import seeds
 from modules.interfaces import Method, Microbatch, Objective
 from modules.optim.build import effective_lr, set_lr
+from onetrainer.schedules.amounts import Plan
 
 if TYPE_CHECKING:
     from modules.optim.ema import Ema
@@ -29,11 +30,10 @@ class Task(Protocol):
     def run(self, step: int) -> None: ...
 
 
-class StepBatches(Protocol):
+class StepBatches(Plan, Protocol):
     """The microbatches of each step, a function of the step alone."""
 
     def at(self, step: int) -> Iterable[Microbatch]: ...
-    def epoch_of(self, step: int) -> int: ...
     def names_at(self, step: int) -> Mapping[str, Sequence[str]]:
         """Return what each image of a step is made from: paths as "images", or "prompts"."""
         ...

@@ -29,7 +29,7 @@ from onetrainer.captions.placeholder_tokens import missing_tokens
 from onetrainer.captions.sample_prompts import all_shots
 from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.train import TrainConfig
-from onetrainer.dataset.batch_plan import BatchPlan, concept_slices
+from onetrainer.dataset.batch_plan import BatchPlan, batch_plan
 from onetrainer.dataset.caption_caching import caches_captions, captions_of_run
 from onetrainer.dataset.caption_sampling import plain_caption, sample_caption
 from onetrainer.dataset.dataset import Dataset, read_dataset, uses_images_only
@@ -99,22 +99,17 @@ def prepare_images(
     Raises:
         CachingStopped: If asked to stop in the meantime.
     """
-    store = Store(Path(config.data.cache_folder or cache))
+    store = Store(cache)
     start_time, start_clock = time(), monotonic()
     try:
         dataset, trained, measured = _read_and_encode(
             config, family, store=store, digests=digests, events=events, should_stop=should_stop
         )
-        plan = BatchPlan(
-            concept_slices(dataset, is_cached=config.data.cache_latents, kept=trained.usable),
-            batch_size=config.training.batch_size,
-            accumulation=config.training.accumulation,
-            seed=config.training.seed,
-        )
+        plan = batch_plan(config, dataset, kept=trained.usable)
         texts = None
         if caches_captions(config):
             plain = measured.items if measured else ()
-            steps = range(first_step, config.training.steps)
+            steps = range(first_step, config.training.total_steps)
             texts = encode_captions(
                 family,
                 captions_of_run(dataset.concepts, trained.items, plain, plan, steps),
@@ -156,7 +151,7 @@ def _images_of(
         batch_source,
         plan,
         threads=config.data.loader_threads,
-        steps=config.training.steps,
+        steps=config.training.total_steps,
         with_pixels=isinstance(config.objective, Reconstruction),
     )
     validation = None
@@ -185,6 +180,41 @@ def sizes_of(config: TrainConfig, images: Images) -> set[tuple[int, int]]:
     return images.batches.sizes() | {*validation, *samples}
 
 
+def read_images(
+    config: TrainConfig, memory: ImageIndex, events: EventWriter, should_stop: Callable[[], bool]
+) -> Dataset:
+    """Return the dataset of a run.
+
+    Near duplicates are grouped only if the validation split depends on them.
+
+    Raises:
+        CachingStopped: If asked to stop in the meantime.
+    """
+
+    def group_similar(items: Sequence[Item]) -> Sequence[int]:
+        progress = progress_report(events, COMPARING)
+        try:
+            return near_duplicate_groups(items, memory, progress, should_stop=should_stop)
+        except AnalysisCancelled as error:
+            raise CachingStopped from error
+
+    reading = progress_report(events, READING)
+
+    def watch(done: int, total: int) -> None:
+        if should_stop():
+            raise CachingStopped
+        reading(done, total)
+
+    is_compared = config.validation.use and config.validation.keep_similar
+    grouping = group_similar if is_compared else None
+    return read_dataset(config, headers=memory, group_similar=grouping, watch=watch)
+
+
+def cache_folder(config: TrainConfig, run: Path) -> Path:
+    """Return the folder of the run's cache. run: Its folder."""
+    return Path(config.data.cache_folder or run.parent / "cache")
+
+
 def _read_and_encode(
     config: TrainConfig,
     family: Family,
@@ -194,29 +224,9 @@ def _read_and_encode(
     events: EventWriter,
     should_stop: Callable[[], bool],
 ) -> tuple[Dataset, EncodedImages, EncodedImages | None]:
-    """Return the dataset, its encoded training images, and the validation images if there are any.
-
-    Near duplicates are grouped only if the validation split depends on them.
-    """
-    is_compared = config.validation.use and config.validation.keep_similar
+    """Return the dataset, its encoded training images, and the validation images if any."""
     with closing(ImageIndex(store.folder)) as memory:
-
-        def group_similar(items: Sequence[Item]) -> Sequence[int]:
-            progress = progress_report(events, COMPARING)
-            try:
-                return near_duplicate_groups(items, memory, progress, should_stop=should_stop)
-            except AnalysisCancelled as error:
-                raise CachingStopped from error
-
-        reading = progress_report(events, READING)
-
-        def watch(done: int, total: int) -> None:
-            if should_stop():
-                raise CachingStopped
-            reading(done, total)
-
-        grouping = group_similar if is_compared else None
-        dataset = read_dataset(config, headers=memory, group_similar=grouping, watch=watch)
+        dataset = read_images(config, memory, events, should_stop)
         encode = partial(
             encode_images,
             family,

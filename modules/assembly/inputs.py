@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from modules.assembly.dataset import Images, digests_for, prepare_images, sizes_of
+from modules.assembly.dataset import Images, cache_folder, digests_for, prepare_images, sizes_of
 from modules.assembly.metadata import DatasetFacts, count_tags
 from modules.assembly.prompts import RewardPrompts, prepare_prompts
 from modules.assembly.run_context import Run
@@ -103,7 +103,7 @@ def prepare_inputs(run: Run, family: Family, digests: EncoderDigests | None) -> 
             run.config,
             family,
             digests=digests,
-            cache=run.folder.path.parent / "cache",
+            cache=cache_folder(run.config, run.folder.path),
             events=run.events,
             should_stop=run.inbox.is_leaving,
             past_warnings=run.past_warnings,

@@ -17,6 +17,7 @@ from modules.formats.embeddings.modelspec import FileKind, Layout, ModelSpec, co
 from modules.formats.lora.lora_metadata import layout_of
 from modules.interfaces import Family
 from onetrainer import __version__
+from onetrainer.config.base.amount import Amount
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.data.data import Data
 from onetrainer.config.methods.adapter_section import AdapterSection
@@ -217,7 +218,7 @@ def _training_fields(config: TrainConfig, model: ModelFacts) -> dict[str, object
     """Return the fields about training except its length. Source: kohya-ss/sd-scripts."""
     side, precision, training = config.data.resolution, config.hardware.precision, config.training
     rates, factor = _rates(config), training.lr_factor
-    warmup = warmup_steps(config.schedule, steps=training.steps)
+    warmup = warmup_steps(config.schedule, steps=training.total_steps)
     fields: dict[str, object] = {
         "output_name": config.output.name,
         "seed": training.seed,
@@ -306,7 +307,7 @@ def _rates(config: TrainConfig) -> dict[str, float]:
 
 def _progress_fields(config: TrainConfig, dataset: DatasetFacts, step: int) -> dict[str, object]:
     """Return the length of training in steps and epochs begun."""
-    batch, steps = config.training.batch_size, config.training.steps
+    batch, steps = config.training.batch_size, config.training.total_steps
     return {
         "steps": step,
         "max_train_steps": steps,
@@ -341,7 +342,7 @@ def _without_paths(value: object, field: FieldInfo) -> object:
         return {key: without_paths(section) for key, section in value.items()}
     if isinstance(value, tuple):
         return [without_paths(item) if isinstance(item, Section) else item for item in value]
-    return value
+    return str(value) if isinstance(value, Amount) else value
 
 
 def _json(value: object) -> str:

@@ -81,7 +81,7 @@ def require_training_to_the_end(config: TrainConfig, groups: Sequence[ParameterG
 
     groups: Parameters that are really trained: a selected component may have no selected layer.
     """
-    end, steps = FreezeSchedule(groups).end, config.training.steps
+    end, steps = FreezeSchedule(groups).end, config.training.total_steps
     if not 0 < end < steps:
         return
     settings = dict.fromkeys(_stop_after_setting(group.component) for group in groups)

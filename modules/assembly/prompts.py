@@ -56,6 +56,10 @@ class MixedBatches:
         """Return the epoch of a step over the prompts, from 0."""
         return self.prompts.epoch_of(self.reward_steps_before(step))
 
+    def images_before_step(self, step: int) -> int:
+        """Return the number of images generated or trained on before a step."""
+        return step * self.prompts.images_per_step
+
     def names_at(self, step: int) -> Mapping[str, Sequence[str]]:
         """Return the "prompts" of a step in order, or the paths of its "images"."""
         if self.images is not None and self.is_denoising_step(step):

@@ -38,6 +38,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.metrics.files import SCORES, MeasurementFiles, grid_of
 from onetrainer.metrics.guard import names_of
 from onetrainer.run.events import Phase
+from onetrainer.schedules.amounts import Plan
 
 
 @dataclass(frozen=True)
@@ -215,6 +216,7 @@ def prompt_evaluation_of(
     inputs: Inputs,
     rewards: LoadedRewards,
     *,
+    plan: Plan,
     engine: Engine,
     exported: ExportedWeights,
 ) -> PromptEvaluation:
@@ -235,7 +237,8 @@ def prompt_evaluation_of(
     return PromptEvaluation(
         section.evaluation,
         files,
-        steps=run.config.training.steps,
+        steps=run.config.training.total_steps,
+        plan=plan,
         trained=rewards.weights(trained=True),
         monitored=rewards.weights(trained=False),
         evaluator=Evaluator(
@@ -261,4 +264,4 @@ def _report_candidates(run: Run, step: int, done: int, total: int) -> None:
     if done < total:
         run.events.write(Phase("sampling", done, total, "candidates"))
     else:
-        run.events.write(Phase("training", step, run.config.training.steps))
+        run.events.write(Phase("training", step, run.config.training.total_steps))

@@ -142,12 +142,12 @@ def assemble(
     factor = training.lr_factor
 
     def multiplier(step: int) -> float:
-        scheduled = lr_multiplier(config.schedule, step=step, steps=training.steps)
+        scheduled = lr_multiplier(config.schedule, step=step, steps=training.total_steps)
         return factor * scheduled * retries.lr_factor(step)
 
     trainer = Trainer(
         state=TrainState(run.first_step),
-        steps=training.steps,
+        steps=training.total_steps,
         seed_of=lambda step: retries.seed(training.seed, step),
         batches=source.batches,
         objective=source.objective,
@@ -171,14 +171,14 @@ def _reporter(
     base_lr = parts.optimization.optimizer.param_groups[0]["base_lr"]
     watch = Watch(
         run.warn,
-        warmup_steps(config.schedule, steps=config.training.steps),
+        warmup_steps(config.schedule, steps=config.training.total_steps),
         full_lr=lambda step: base_lr * multiplier(step),
         d0=config.optimizer.d0 if isinstance(config.optimizer, AdaptiveSection) else None,
     )
     return Reporter(
         run.events,
         device=run.device,
-        total_steps=config.training.steps,
+        total_steps=config.training.total_steps,
         on_broken=_broken_steps(parts, source, retries).report,
         watch=watch,
     )
@@ -234,12 +234,13 @@ def _tasks(parts: _Parts, source: LossSource, rewards: LoadedRewards | None) -> 
                 attached,
                 inputs,
                 rewards,
+                plan=source.batches,
                 engine=made.engine,
                 exported=made.exported,
             )
         )
     evaluate = tuple(
-        EvaluateTask(each, run.config.training.steps, attached.method, run.events, run.inbox)
+        EvaluateTask(each, run.config.training.total_steps, attached.method, run.events, run.inbox)
         for each in evaluations
     )
     # If both could, the evaluation of rewards decides which step is the best.
@@ -247,7 +248,8 @@ def _tasks(parts: _Parts, source: LossSource, rewards: LoadedRewards | None) -> 
     sample = SampleTask(
         section=run.config.sampling,
         shots=all_shots(run.config),
-        steps=run.config.training.steps,
+        steps=run.config.training.total_steps,
+        plan=source.batches,
         family=attached.family.with_prompt_weights(run.config.sampling.prompt_weights),
         method=attached.method,
         engine=made.engine,
@@ -261,18 +263,21 @@ def _tasks(parts: _Parts, source: LossSource, rewards: LoadedRewards | None) -> 
         clip_skip=run.config.model.clip_skip,
         phase=parts.residency.phase,
     )
-    disk_space = DiskSpaceTask(run.folder, made.checkpoints, run.inbox, run.config.training.steps)
-    save = _save_task(parts, sample, deciding)
-    export = ExportTask(save, run.config.training.steps)
-    return Tasks(evaluate, sample, save, export, deciding, disk_space)
+    steps = run.config.training.total_steps
+    disk_space = DiskSpaceTask(run.folder, made.checkpoints, run.inbox, steps)
+    save = _save_task(parts, source, sample, deciding)
+    return Tasks(evaluate, sample, save, ExportTask(save, steps), deciding, disk_space)
 
 
-def _save_task(parts: _Parts, sample: SampleTask, deciding: Evaluation | None) -> SaveTask:
+def _save_task(
+    parts: _Parts, source: LossSource, sample: SampleTask, deciding: Evaluation | None
+) -> SaveTask:
     run, attached, inputs = parts.run, parts.attached, parts.inputs
     made = parts.optimization
     model = ModelFacts.of(attached.family)
     return SaveTask(
         section=run.config.output,
+        plan=source.batches,
         folder=run.folder,
         method=attached.method,
         engine=made.engine,
@@ -301,7 +306,7 @@ def _image_evaluation(
     measures_last = config.ema.use and section.without_ema
     return ImageEvaluation(
         section=section,
-        steps=config.training.steps,
+        steps=config.training.total_steps,
         images=images,
         grid=grid_of(config),
         precision=config.hardware.precision,
@@ -311,6 +316,6 @@ def _image_evaluation(
         exported=parts.optimization.exported,
         weights=("sampling", "without_ema") if measures_last else ("sampling",),
         files=validation_files(parts.run, images),
-        epoch_of=source.batches.epoch_of,
+        plan=source.batches,
         phase=parts.residency.phase,
     )

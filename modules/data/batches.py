@@ -117,6 +117,10 @@ class Batches:
         """Return the epoch of a step, from 0."""
         return self.plan.epoch_of(step)
 
+    def images_before_step(self, step: int) -> int:
+        """Return the number of images used before a step, counting repeats."""
+        return self.plan.images_before_step(step)
+
     def names_at(self, step: int) -> Mapping[str, Sequence[str]]:
         """Return the paths of a step's "images", in order."""
         items = self.batch_source.images.items

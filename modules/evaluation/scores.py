@@ -27,6 +27,7 @@ from onetrainer.metrics.guard import (
 from onetrainer.metrics.messages import guard_summary
 from onetrainer.run.events import Evaluated, Event
 from onetrainer.run.run_folder import cannot_write
+from onetrainer.schedules.amounts import Plan, is_due
 
 
 @dataclass
@@ -38,6 +39,7 @@ class PromptEvaluation:
 
     Attributes:
         files: Past evaluations.
+        plan: How far the run is after a step, for intervals in epochs or images.
         trained, monitored: Weights of trained and monitored rewards by name.
         rewards: Normalized by the first evaluation once there is one.
         folder: The run's.
@@ -46,6 +48,7 @@ class PromptEvaluation:
     section: Evaluation
     files: MeasurementFiles[EvaluationResult]
     steps: int
+    plan: Plan
     trained: Mapping[str, float]
     monitored: Mapping[str, float]
     evaluator: Evaluator
@@ -77,7 +80,8 @@ class PromptEvaluation:
         return self.should_stop_early()
 
     def is_due(self, step: int) -> bool:
-        return step % self.section.every == 0 or step == self.steps
+        # Step 0 begins every interval.
+        return step in (0, self.steps) or is_due(self.section.every, step, self.plan)
 
     def is_missing(self, step: int, past_events: Sequence[Event]) -> bool:
         is_reported = any(

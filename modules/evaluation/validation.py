@@ -27,6 +27,7 @@ from onetrainer.metrics.files import LossesByWeights, MeasurementFiles
 from onetrainer.metrics.messages import diverged, not_a_number, validation_summary
 from onetrainer.metrics.validation import Weights, judge
 from onetrainer.run.events import Event, Validated
+from onetrainer.schedules.amounts import Plan, is_due
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def measure(
 
 @dataclass(frozen=True)
 class ImageEvaluation:
-    """The validation loss of a run: at the start, every N steps or epochs, at the end.
+    """The validation loss of a run: at the start, at an interval, at the end.
 
     Of the weights that samples and output files use, because the best of those are wanted. Where
     these are an EMA, the weights of the last step may be measured too.
@@ -147,7 +148,7 @@ class ImageEvaluation:
         at_once: Number of an image's noises in one batch.
         weights: The weights to measure.
         files: Past measurements.
-        epoch_of: Maps a step to its epoch, from 0.
+        plan: How far the run is after a step, for intervals in epochs or images.
         phase: Places the model's components for a phase.
     """
 
@@ -162,7 +163,7 @@ class ImageEvaluation:
     exported: ExportedWeights
     weights: tuple[Weights, ...]
     files: MeasurementFiles[LossesByWeights]
-    epoch_of: Callable[[int], int]
+    plan: Plan
     phase: Enter
 
     @property
@@ -185,12 +186,8 @@ class ImageEvaluation:
         section = self.section
         if step == 0:
             return section.at_start
-        if section.at_end and step == self.steps:
-            return True
-        if section.every == 0 or section.unit == "steps":
-            return section.every > 0 and step % section.every == 0
-        completed = self.epoch_of(step)  # epoch of the next step
-        return completed > self.epoch_of(step - 1) and completed % section.every == 0
+        is_last = section.at_end and step == self.steps
+        return is_last or is_due(section.every, step, self.plan)
 
     def is_missing(self, step: int, past_events: Sequence[Event]) -> bool:
         reported = {

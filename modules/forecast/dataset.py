@@ -11,12 +11,16 @@ from modules.forecast.operator_costs import DeviceSpeed, OperatorCounter
 from modules.interfaces import Family
 from modules.meta_device.device import DEVICE
 from onetrainer.cache.run_entries import open_image_index
+from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
+from onetrainer.dataset.batch_plan import batch_plan
 from onetrainer.dataset.caption_sampling import sample_caption
 from onetrainer.dataset.dataset import Dataset, uses_images_only
 from onetrainer.dataset.items import HeaderCache
 from onetrainer.errors import UserError
 from onetrainer.preview.dataset_preview import DatasetPreview, preview_dataset
+from onetrainer.rewards.prompts import prompt_plan
+from onetrainer.schedules.amounts import Plan, lengths
 
 MAX_LISTED = 20
 """Number of long captions to list."""
@@ -43,6 +47,19 @@ def forecast_dataset(
             stage.model.attached.family, plan.dataset, has_embeddings=has_embeddings
         )
     return facts
+
+
+def planned_images(config: TrainConfig, headers: HeaderCache) -> Plan | None:
+    """Return how far the run of a config is after each step; None if that is not known."""
+    if not lengths(config):
+        return None
+    if isinstance(config.objective, AlignProp):
+        try:
+            return prompt_plan(config)
+        except UserError:
+            return None
+    preview = _read_dataset(config, headers)
+    return None if preview is None else batch_plan(config, preview.dataset)
 
 
 def long_captions(

@@ -1,11 +1,14 @@
 """The caching job: encode a config's images and captions without training."""
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from torch import nn
 
 from modules.assembly.dataset import Images, digests_for, prepare_images
+from modules.assembly.lengths import plan_of
 from modules.assembly.placement import HOST, quantize
 from modules.jobs.base_model import load_base, local_model, use_hardware
 from modules.memory.precision import choose_device
@@ -14,6 +17,7 @@ from onetrainer.errors import UserError
 from onetrainer.jobs.plan_request import CacheRequest
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Finished, Report
+from onetrainer.schedules.amounts import estimated, lengths
 
 
 def cache(request: CacheRequest, report: Report) -> Finished:
@@ -31,6 +35,10 @@ def cache(request: CacheRequest, report: Report) -> Finished:
             "Expected images or captions to encode",
             "Choose a config with images.",
         )
+    place = Path(config.data.cache_folder or request.folder)
+    if lengths(config):
+        with _events(report) as events:
+            config = estimated(config, plan_of(config, place, events, lambda: False))
     use_hardware(config.hardware)
     device = choose_device(config.hardware.device)
     path = local_model(config.model.path, report, offline=config.model.offline)
@@ -38,21 +46,27 @@ def cache(request: CacheRequest, report: Report) -> Finished:
     quantize(config, family, device=device)
     for encoder in (family.vae, *family.text_encoders.values()):
         nn.Module.to(encoder, device)  # the UNet is not needed
-    with tempfile.TemporaryDirectory() as folder:
-        # The caching code writes a run's event log; its events go on to the job's caller.
-        events = EventWriter(Path(folder) / "events.jsonl", also=report)
+    with _events(report) as events:
         images = prepare_images(
             config,
             family,
             digests=digests_for(config, family),
-            cache=Path(request.folder),
+            cache=place,
             events=events,
             should_stop=lambda: False,
             past_warnings=(),
         )
         images.batches.close()
-        events.close()
     return Finished(0, [], _summary(images, request))
+
+
+@contextmanager
+def _events(report: Report) -> Iterator[EventWriter]:
+    """Yield an event log, as the caching code writes it, whose events go to the job's caller."""
+    with tempfile.TemporaryDirectory() as folder:
+        events = EventWriter(Path(folder) / "events.jsonl", also=report)
+        with closing(events):
+            yield events
 
 
 def _summary(images: Images, request: CacheRequest) -> list[str]:

@@ -23,6 +23,7 @@ from onetrainer.run.checkpoint_files import DamagedCheckpoint, verify
 from onetrainer.run.events import Finished, Phase, Report
 from onetrainer.run.fork import state_at
 from onetrainer.run.run_folder import RunFolder, cannot_write
+from onetrainer.schedules.amounts import estimated
 
 # It takes no memory of the GPU, on which the run may be training.
 _DEVICE = torch.device("cpu")
@@ -45,7 +46,8 @@ def export_checkpoint(folder: RunFolder, request: ConvertRequest, report: Report
         ) from error
     record = read_record(folder, step)
     document = record.config or migrate(read_json(folder.config), source=str(folder.config))
-    config = resolve(document, source=str(folder.config))
+    # Of how long anything trains, nothing is needed here.
+    config = estimated(resolve(document, source=str(folder.config)))
     use_hardware(config.hardware)
     section, path = _output(config, request, folder.output / f"{config.output.name}-{step:06d}")
     model = config.model

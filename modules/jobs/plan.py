@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from modules.forecast.dataset import forecast_dataset
+from modules.forecast.dataset import forecast_dataset, planned_images
 from modules.forecast.fixes import add_fixes
 from modules.forecast.forecast import Planner, Target, target_of
 from modules.forecast.operator_costs import DeviceSpeed, measure_device
@@ -19,10 +19,13 @@ from onetrainer.jobs.plan_request import PlanRequest, RecordedHeaders
 from onetrainer.messages.memory import GB, checkpointing_label, fits
 from onetrainer.model_files.hub import cached_folder, is_hub_name
 from onetrainer.run.events import Finished, Phase, Report
+from onetrainer.schedules.amounts import estimated
 
 
 def plan(request: PlanRequest, report: Report) -> Finished:
     """Emit the forecast once it is known, and again with fixes if the run does not fit."""
+    headers = RecordedHeaders(request.headers)
+    asked = estimated(request.config, planned_images(request.config, headers))
     speed, where, notes = None, "", list[str]()
     if request.memory:
         target = Target("cuda", available=round(request.memory * GB))
@@ -34,11 +37,10 @@ def plan(request: PlanRequest, report: Report) -> Finished:
         where = "on this processor" if device.type == "cpu" else "on this card"
         if device.type != "cpu":
             notes = [sentence(note) for note in device_notes(request.config.hardware, device)]
-    headers = RecordedHeaders(request.headers)
     with Planner(target, headers) as plans:
         report(Phase("loading", detail="counting memory"))
-        is_automatic = request.config.hardware.gradient_checkpointing == "auto"
-        config = plans.resolve_checkpointing(request.config)
+        is_automatic = asked.hardware.gradient_checkpointing == "auto"
+        config = plans.resolve_checkpointing(asked)
         forecast = plans.forecast(config)
         with plans.stage(config) as stage:
             forecast = replace(

@@ -14,6 +14,12 @@ from typing import Literal
 from pydantic_core import to_json
 
 from modules.assembly.inputs import Inputs, encoder_digests_of, prepare_inputs
+from modules.assembly.lengths import (
+    LengthsChanged,
+    confirm_lengths,
+    decide_lengths,
+    with_decided_lengths,
+)
 from modules.assembly.method import attach
 from modules.assembly.optimizer import require_training_to_the_end
 from modules.assembly.placement import (
@@ -45,7 +51,7 @@ from modules.memory.precision import (
 )
 from modules.memory.residency import Residency
 from modules.methods.model_source import ModelSource
-from modules.training.checkpoint_record import find_restore_point
+from modules.training.checkpoint_record import CheckpointRecord, find_restore_point
 from modules.training.disk_space import require_room
 from modules.training.evaluate_task import export_best
 from modules.training.failures import SAMPLING, TENSORBOARD, Failures
@@ -53,6 +59,7 @@ from modules.training.inbox import Inbox
 from modules.training.tasks import SampleTask
 from modules.training.tensorboard import open_board
 from onetrainer.config.migrate import migrate
+from onetrainer.config.train import TrainConfig
 from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, StateLost, UserError
 from onetrainer.json_file import read_json
 from onetrainer.messages.memory import checkpointing_label
@@ -64,6 +71,7 @@ from onetrainer.run.event_log import EventWriter, read_all, rewind
 from onetrainer.run.events import Checkpoint, Finished, Phase, Sample, Started, Stopped, Warned
 from onetrainer.run.leftovers import clean
 from onetrainer.run.run_folder import RunFolder
+from onetrainer.schedules.amounts import lengths
 
 PACKAGES = ("torch", "diffusers", "transformers", "accelerate", "lycoris_lora")
 _CHANGED = "the {} have changed since the checkpoint; the run continues with the new ones"
@@ -77,7 +85,8 @@ def train(folder: RunFolder, inbox: Inbox | None = None) -> int:
     """Train a run folder's config from its newest checkpoint; return the exit code.
 
     If cache entries are lost during training, the run saves a checkpoint and restarts, which
-    encodes them again, with the same results. If a broken step makes it go back, it restarts too.
+    encodes them again, with the same results. If a broken step makes it go back, or images that are
+    damaged change its length, it restarts too.
 
     inbox: The worker's; None for one of its own.
     """
@@ -92,8 +101,8 @@ def train(folder: RunFolder, inbox: Inbox | None = None) -> int:
                 if step == last_lost_step:
                     raise  # it was encoded for this start, so it would be lost again
                 note, last_lost_step = f"{lost.what}; it was encoded again", step
-            except WentBack:
-                note = ""  # the record of retries is reported
+            except (WentBack, LengthsChanged):
+                note = ""  # the record of retries, or of lengths, is reported
             # Outside the except clause, where the error keeps everything on the device alive.
             gc.collect()
             free_cached_memory()
@@ -105,17 +114,18 @@ def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
     note: Why the start before failed. Raises EntryLost.
     """
     document = migrate(read_json(folder.config), source=str(folder.config))
-    config = resolve(document, source=str(folder.config))
+    written = resolve(document, source=str(folder.config))
     # By which later changes are detected.
-    digest = hashlib.sha256(config.model_dump_json().encode()).hexdigest()
+    digest = hashlib.sha256(written.model_dump_json().encode()).hexdigest()
+    config = with_decided_lengths(written, folder)
     use_hardware(config.hardware)
     clean(folder)
     # Reading gigabytes takes minutes on a hard disk.
     restore_point = find_restore_point(folder, verifying=inbox.while_loading)
     last = restore_point.record
-    changes = changes_since(last.config, config, step=last.step) if last else []
-    if last is not None and last.step < config.training.steps:
-        require_room(folder, last.step)
+    changes = changes_since(last.config, written, step=last.step) if last else []
+    if last is not None and not lengths(config):
+        _require_steps_left(config, last, folder)
     # Steps after the checkpoint are repeated, so their events are removed.
     rewind(folder.events, last.events_size if last else 0)
     past_events = read_all(folder.events)
@@ -139,7 +149,7 @@ def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
         run = Run(
             folder,
             config,
-            config.model_dump(mode="json"),
+            written.model_dump(mode="json"),
             digest,
             versions,
             events,
@@ -155,7 +165,21 @@ def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
         return _prepare_and_train(run)
 
 
+def _require_steps_left(config: TrainConfig, last: CheckpointRecord, folder: RunFolder) -> None:
+    """Raise UserError if a run is past its last step, or its disk has no room for more."""
+    changes_since({}, config, step=last.step)
+    if last.step < config.training.total_steps:
+        require_room(folder, last.step)
+
+
 def _prepare_and_train(run: Run) -> int:
+    if lengths(run.config):
+        try:
+            run = decide_lengths(run)
+        except CachingStopped:
+            return _report_stop(run)
+        if run.last is not None:
+            _require_steps_left(run.config, run.last, run.folder)
     for note in device_notes(run.config.hardware, run.device):
         run.warn(note)
     with run.inbox.while_loading(run.report_stop):
@@ -181,9 +205,10 @@ def _prepare_and_train(run: Run) -> int:
         with residency.phase("caching"):
             inputs = prepare_inputs(run, family, digests)
     except CachingStopped:
-        run.report_stop(run.inbox.leaving or "stop")
-        return EXIT_STOPPED
+        return _report_stop(run)
     with closing(inputs), residency.phase("training"):
+        if inputs.images is not None and inputs.prompts is None:
+            confirm_lengths(run, inputs.images.batches)
         with run.inbox.while_loading(run.report_stop):
             assembled = assemble(run, attached, inputs, rewards, residency)
         try:
@@ -222,6 +247,12 @@ def _train_and_finish(run: Run, assembled: Assembled, inputs: Inputs, residency:
     code = _finish(run, ending, assembled, inputs)
     residency.finish()
     return code
+
+
+def _report_stop(run: Run) -> int:
+    """Report the end of a run that was stopped before its first step; return the exit code."""
+    run.report_stop(run.inbox.leaving or "stop")
+    return EXIT_STOPPED
 
 
 def _resolve_checkpointing(run: Run) -> Run:
@@ -301,7 +332,8 @@ def _save_last_step(run: Run, assembled: Assembled, error: Exception) -> None:
 
 
 def _report_start(run: Run) -> None:
-    last, total = run.last, run.config.training.steps
+    last, steps = run.last, run.config.training.steps
+    total = steps if isinstance(steps, int) else 0
     if last is not None:
         # The checkpoint's own event came after its events_size, and was removed with the rest.
         path = run.folder.checkpoint(last.step).relative_to(run.folder.path)

@@ -19,6 +19,7 @@ from modules.interfaces import ExportOptions, Family, Method, ParameterGroup, na
 from modules.memory.eval_mode import inference_mode
 from modules.memory.to_device import to_device
 from modules.methods.embedding_start import initial_embedding
+from onetrainer.config.base.amount import known
 from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
 from onetrainer.config.methods.embedding import EmbeddingToken
 
@@ -103,7 +104,7 @@ class Embeddings(Method):
                 "embeddings",
                 token.parameters(),
                 lr=token.section.lr or self.section.lr,
-                stop_after=token.section.stop_after or self.section.stop_after,
+                stop_after=known(token.section.stop_after or self.section.stop_after),
             )
             for token in self.tokens
             if token.trained

@@ -16,6 +16,7 @@ from modules.methods.layers.layer_presets import networks_of, unread_layers
 from modules.methods.layers.layer_rules import layer_name, require_all_used, rule_for
 from modules.methods.model_source import ModelSource
 from modules.methods.original_weights import OriginalWeights
+from onetrainer.config.base.amount import known
 from onetrainer.config.methods.components import component_settings, trained_components
 from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.config.methods.full import WeightPrecision
@@ -202,7 +203,7 @@ def _groups(
 ) -> list[ParameterGroup]:
     """Return one group for each learning rate, in the network's order."""
     rates = dict.fromkeys(lr for _, lr in chosen.values())
-    stop = component_settings(section, component).stop_after
+    stop = known(component_settings(section, component).stop_after)
     return [
         ParameterGroup(
             component,

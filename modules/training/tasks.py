@@ -22,12 +22,14 @@ from modules.training.engine import Engine
 from modules.training.failures import OUTPUT, Failures
 from modules.training.inbox import Inbox
 from onetrainer.captions.sample_prompts import Shot
+from onetrainer.config.base.amount import known
 from onetrainer.config.run.output import Output
 from onetrainer.config.run.sampling import Sampling
 from onetrainer.run.checkpoint_files import verify
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Checkpoint, Phase, Sample
 from onetrainer.run.run_folder import RunFolder, cannot_write
+from onetrainer.schedules.amounts import Plan, is_due
 
 _SECONDS_PER_PHASE = 1.0
 LAST_WEIGHTS = " (without EMA)"
@@ -64,6 +66,7 @@ class SampleTask:
     """Generates samples: every N steps, at the end, and on command.
 
     Attributes:
+        plan: How far the run is after a step, for intervals in epochs or images.
         samples_last_weights: Whether each sample is repeated with the last step's weights, without
             EMA.
         model: Name of the base model in the images' metadata.
@@ -74,6 +77,7 @@ class SampleTask:
     section: Sampling
     shots: tuple[Shot, ...]
     steps: int
+    plan: Plan
     family: Family
     method: Method
     engine: Engine
@@ -94,7 +98,7 @@ class SampleTask:
         """Return whether the config asks for samples after a step."""
         if step == 0:
             return self.section.at_start
-        periodic = self.section.every > 0 and step % self.section.every == 0
+        periodic = is_due(self.section.every, step, self.plan)
         return periodic or (self.section.at_end and step == self.steps)
 
     def needs_end_samples(self, step: int) -> bool:
@@ -197,6 +201,7 @@ class SaveTask:
     """Writes checkpoints and output files.
 
     Attributes:
+        plan: As that of `SampleTask`.
         config: The checkpoint's record of the run's config.
         validation: The same of the validation images.
         metadata: Returns the metadata of a file written after a step, given its thumbnail.
@@ -206,6 +211,7 @@ class SaveTask:
     """
 
     section: Output
+    plan: Plan
     folder: RunFolder
     method: Method
     engine: Engine
@@ -226,7 +232,7 @@ class SaveTask:
     phase: Enter
 
     def is_due(self, step: int) -> bool:
-        periodic = self.section.save_every > 0 and step % self.section.save_every == 0
+        periodic = is_due(self.section.save_every, step, self.plan)
         return periodic or self.inbox.has("save")
 
     def run(self, step: int) -> None:
@@ -294,8 +300,8 @@ class ExportTask:
 
     def is_due(self, step: int) -> bool:
         section = self.save.section
-        is_planned = section.export_every > 0 and step % section.export_every == 0
-        return is_planned and section.export_from <= step < self.steps
+        is_planned = is_due(section.export_every, step, self.save.plan)
+        return is_planned and known(section.export_from) <= step < self.steps
 
     def run(self, step: int) -> None:
         """Write the files of a step, then delete those beyond the number to keep."""

@@ -53,7 +53,7 @@ def plan_cache(config: TrainConfig, dataset: Dataset, batches: BatchPlan) -> Cac
     latents, cells, size = _latent_estimate(config, dataset)
     captions: list[str] = []
     if caches_captions(config):
-        steps, validation = range(config.training.steps), dataset.validation or ()
+        steps, validation = range(config.training.total_steps), dataset.validation or ()
         captions = captions_of_run(dataset.concepts, dataset.items, validation, batches, steps)
     folder = cache_folder(config)
     return CachePlan(

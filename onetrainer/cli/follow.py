@@ -260,6 +260,8 @@ class _Follower:
 
 
 def _start_message(event: Started) -> str:
+    if not event.total_steps:
+        return "starts: its number of steps follows from the images"
     if event.step >= event.total_steps:
         return f"has already done all {event.total_steps} steps"
     start = f"continues after step {event.step}" if event.step else "starts"

@@ -10,6 +10,7 @@ from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen, MultipleOf
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from onetrainer.config.base.amount import Amount, InSteps
 from onetrainer.config.base.encoders import FAMILY, encoder_label, encoders_by_key
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.base.variants import (
@@ -21,7 +22,7 @@ from onetrainer.config.base.variants import (
 )
 from onetrainer.families.registry import FAMILY_LABELS
 
-Kind = Literal["yes-no", "integer", "number", "text", "choice", "list"]
+Kind = Literal["yes-no", "integer", "amount", "number", "text", "choice", "list"]
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,11 @@ class Setting:
                 return "text" + (
                     f" of at most {self.max_length} characters" if self.max_length else ""
                 )
-        noun = "a whole number" if self.kind == "integer" else "a number"
+        noun = "a number" if self.kind == "number" else "a whole number"
         if self.multiple_of not in (None, 1):
             noun = f"a multiple of {self.multiple_of:g}"
+        if self.kind == "amount":
+            return f'{noun}{self._range()}, or an amount such as "10 epochs" or "5000 images"'
         return noun + self._range() + (", or nothing" if self.is_optional else "")
 
     def choice_label(self, value: Any) -> str:
@@ -290,6 +293,8 @@ def _limits(marks: list[Any]) -> dict[str, Any]:
                     limits["multiple_of"] = value
                 case MaxLen(max_length=value):
                     limits["max_length"] = value
+                case InSteps():
+                    limits |= {"lowest": part.lowest, "highest": part.highest}
                 case MinLen() | _:
                     pass
     return limits
@@ -300,6 +305,8 @@ def _kind(annotation: Any) -> tuple[Kind, tuple[str, ...], type[Section] | None]
         return "choice", get_args(annotation), None
     if get_origin(annotation) is tuple:
         return "list", (), get_args(annotation)[0]
+    if Amount in get_args(annotation):
+        return "amount", (), None
     by_type: dict[Any, Kind] = {bool: "yes-no", int: "integer", float: "number", str: "text"}
     return by_type[annotation], (), None
 

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from onetrainer.config.base.amount import Amount
 from onetrainer.config.renamed import RENAMED
+from onetrainer.config.run.validation import Validation
 from onetrainer.config.train import VERSION
 from onetrainer.errors import UserError
 from onetrainer.json_file import Document
@@ -74,6 +76,19 @@ def _settings_renamed(document: Document) -> Document:
     return changed
 
 
+def interval_with_unit(document: Document) -> Document:
+    """Write the unit of validation's interval into it: "2 epochs" (version 8)."""
+    section = _section(document, "validation")
+    if "unit" not in section:
+        return document
+    unit, every = section.pop("unit"), section.get("every", Validation().every)
+    if unit == "epochs" and isinstance(every, int) and every:
+        section["every"] = str(Amount(every, "epochs"))
+    elif unit not in ("epochs", "steps"):
+        return document  # which is reported as a setting that does not exist
+    return {**document, "validation": section}
+
+
 def _renamed(value: Any, path: list[str], names: list[str]) -> Any:
     """Return a copy of a document in which the last key of a path is called by other names.
 
@@ -107,6 +122,7 @@ MIGRATIONS: dict[int, Callable[[Document], Document]] = {
     4: _validation_by_names,
     5: _settings_renamed,
     6: _settings_renamed,
+    7: interval_with_unit,
 }
 
 

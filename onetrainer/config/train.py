@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from onetrainer.config.base.amount import InSteps, Steps, known
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.data.data import Data
 from onetrainer.config.methods.embedding import Embeddings
@@ -26,17 +27,19 @@ from onetrainer.config.run.sampling import Sampling
 from onetrainer.config.run.schedule import Constant, Schedule
 from onetrainer.config.run.validation import Validation
 
-VERSION = 7
+VERSION = 8
 
 
 class Training(Section):
     """How long training runs, and how much of the data each step uses."""
 
     steps: Annotated[
-        int, Field(ge=1, le=10_000_000), Ui("Steps", unit="steps", search="length")
+        Steps,
+        InSteps(1),
+        Ui("Length", unit="steps", search="length steps epochs duration"),
     ] = 1000
-    """How many times the weights are updated. 1,000 to 3,000 is usual for a LoRA; too many
-    overfit."""
+    """How long training lasts, in steps, each of which updates the weights once, or as "10 epochs"
+    or "5000 images". 1,000 to 3,000 steps are usual for a LoRA; too many overfit."""
 
     batch_size: Annotated[int, Field(ge=1, le=1024), Ui("Batch size", unit="images")] = 1
     """How many images are computed at once. More is steadier and needs more memory."""
@@ -70,6 +73,11 @@ class Training(Section):
     off."""
 
     broken_steps: BrokenSteps = BrokenSteps()
+
+    @property
+    def total_steps(self) -> int:
+        """The length of a run whose amounts were converted to steps."""
+        return known(self.steps)
 
     @property
     def lr_factor(self) -> float:

@@ -14,6 +14,7 @@ from threading import RLock
 from typing import NamedTuple, TypeVar
 
 from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.dataset import Dataset
 from onetrainer.dataset.items import Item
@@ -281,6 +282,18 @@ class BatchPlan:
 
 _Step = tuple[Bucket, tuple[tuple[int, int], ...]]
 """A step: its bucket, and the index and repeat of each image."""
+
+
+def batch_plan(
+    config: TrainConfig, dataset: Dataset, *, kept: Sequence[int] | None = None
+) -> BatchPlan:
+    """Return the steps of a config's run on a dataset. kept: see `concept_slices`."""
+    return BatchPlan(
+        concept_slices(dataset, is_cached=config.data.cache_latents, kept=kept),
+        batch_size=config.training.batch_size,
+        accumulation=config.training.accumulation,
+        seed=config.training.seed,
+    )
 
 
 def concept_slices(

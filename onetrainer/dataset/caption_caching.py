@@ -37,7 +37,7 @@ def encodes_text_each_step(config: TrainConfig) -> bool:
     if trains_text_encoder(config) or config.embeddings.tokens or not config.data.cache_text:
         return True
     training = config.training
-    used = training.steps * training.batch_size * training.accumulation
+    used = training.total_steps * training.batch_size * training.accumulation
     return used > MAX_VARYING_CAPTIONS and any(
         captions_vary(concept.captions) for concept in concepts_of(config)
     )

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from onetrainer.config.base.variants import KIND, selected_variants, with_default_variants
 from onetrainer.config.fields import Setting, is_available, setting_at, settings
-from onetrainer.config.migrate import migrate
+from onetrainer.config.migrate import interval_with_unit, migrate
 from onetrainer.config.problems import format_value, problems_of, unprintable
 from onetrainer.config.renamed import current_path
 from onetrainer.config.train import VERSION, TrainConfig
@@ -113,7 +113,7 @@ def with_overrides(document: Document, overrides: Iterable[str]) -> Document:
             document = with_variant(document, path.removesuffix(f".{KIND}"), value)
         else:
             document = with_value(document, path, value)
-    return document
+    return interval_with_unit(document)  # for overrides of a setting that is part of it now
 
 
 def with_value(document: Mapping[str, Any], path: str, value: Any) -> Document:

@@ -12,7 +12,7 @@ from onetrainer.cache.run_entries import CachePlan, plan_cache
 from onetrainer.concepts.concepts import concepts_of
 from onetrainer.config.data.concept import Role
 from onetrainer.config.train import TrainConfig, uses_images
-from onetrainer.dataset.batch_plan import BatchPlan, all_buckets, concept_slices
+from onetrainer.dataset.batch_plan import BatchPlan, all_buckets, batch_plan, concept_slices
 from onetrainer.dataset.buckets import Bucket, crop_geometry
 from onetrainer.dataset.caption_sampling import item_captions_vary, sample_caption
 from onetrainer.dataset.dataset import Dataset, read_dataset, uses_images_only, without_damaged
@@ -20,6 +20,7 @@ from onetrainer.dataset.items import HeaderCache, Item, Skipped, is_uncaptioned
 from onetrainer.dataset.near_duplicates import AnalysisCancelled, cached_damage, cached_groups
 from onetrainer.dataset.transforms import ImageTransform, cropped_fraction, upscale_factor
 from onetrainer.images.image_index import ImageIndex
+from onetrainer.schedules.amounts import estimated
 
 MIN_UPSCALING = 1.05
 """Lowest upscaling that is reported: less is invisible."""
@@ -189,18 +190,14 @@ def build_preview(
 
     near_duplicates_known: whether near-duplicates have been kept together already.
     """
-    training = config.training
     slices = concept_slices(dataset, is_cached=config.data.cache_latents)
-    batches = BatchPlan(
-        slices,
-        batch_size=training.batch_size,
-        accumulation=training.accumulation,
-        seed=training.seed,
-    )
+    batches = batch_plan(config, dataset)
+    config = estimated(config, batches)
+    training = config.training
     first = batches.epoch_of(0)
     full = training.batch_size * training.accumulation
     counts = batches.bucket_counts(first)
-    epochs, images_used = _run_length(batches, training.steps)
+    epochs, images_used = _run_length(batches, training.total_steps)
     per_epoch = {dataset.items[one.first].concept: one.per_epoch for one in slices}
     bucket_images, enlarged, cropped = _affected_images(dataset)
     uncaptioned = (
@@ -218,7 +215,7 @@ def build_preview(
         ),
         images=len(dataset.items),
         validation=None if dataset.validation is None else len(dataset.validation),
-        steps=training.steps,
+        steps=training.total_steps,
         full_step=full,
         steps_per_epoch=batches.steps_per_epoch,
         small_steps=sum(bool(count % full) for count in counts.values()),

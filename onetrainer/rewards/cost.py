@@ -8,6 +8,7 @@ UNet passes.
 import math
 from dataclasses import dataclass
 
+from onetrainer.config.base.amount import known
 from onetrainer.config.objectives.denoising import Denoising
 from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.rewards.algorithms import (
@@ -30,6 +31,7 @@ from onetrainer.rewards.truncation import (
     mean_late_step,
     mean_spread_steps,
 )
+from onetrainer.schedules.amounts import estimated
 
 BACKWARD = 2
 """Forward passes that cost as much as a backward pass: the gradients of a product's two operands.
@@ -106,23 +108,24 @@ class RunCost:
 
 def cost_of(config: TrainConfig) -> RunCost:
     """Return the passes of a config's run; 0 if the objective does not train the UNet."""
-    samples = _samples(config.sampling, config.training.steps)
+    config = estimated(config)
+    samples = _samples(config.sampling, config.training.total_steps)
     images = config.training.batch_size * config.training.accumulation
     repeats = config.hardware.gradient_checkpointing == "block"
     match config.objective:
         case AlignProp() as section:
-            step = _reward_step(section, images, config.training.steps, repeats)
-            steps = config.training.steps
+            step = _reward_step(section, images, config.training.total_steps, repeats)
+            steps = config.training.total_steps
             # Before the first step, after every N steps, and after the last.
-            every = section.evaluation.every
+            every = known(section.evaluation.every)
             evaluations = 1 + steps // every + (steps % every > 0)
             evaluation = _evaluation_cost(config, section)
             return RunCost(steps, step, evaluations, evaluation, samples)
         case Denoising():
             step = StepCost(ordinary=images, repeats_blocks=repeats)
-            return RunCost(config.training.steps, step, samples=samples)
+            return RunCost(config.training.total_steps, step, samples=samples)
         case Reconstruction():
-            return RunCost(config.training.steps, StepCost())
+            return RunCost(config.training.total_steps, StepCost())
 
 
 def _reward_step(section: AlignProp, images: int, steps: int, repeats_blocks: bool) -> StepCost:
@@ -217,8 +220,9 @@ def _evaluation_cost(config: TrainConfig, section: AlignProp) -> StepCost:
 
 def _samples(section: Sampling, steps: int) -> StepCost:
     """Return the passes of all sample images, counted as the run generates them."""
-    periodic = steps // section.every if section.every else 0
-    is_extra = section.at_end and not (section.every and steps % section.every == 0)
+    every = known(section.every)
+    periodic = steps // every if every else 0
+    is_extra = section.at_end and not (every and steps % every == 0)
     images = len(section.prompts) * (section.at_start + periodic + is_extra)
     passes = images * section.steps * passes_per_step(section.guidance)
     return StepCost(sampling=passes, scored_without_gradient=images)

@@ -20,6 +20,37 @@ PLACES = {
 
 
 @dataclass(frozen=True)
+class PromptPlan:
+    """How far a run that trains on prompts is after a number of steps.
+
+    prompts: Number of training prompts. denoising_fraction: Of the steps, which train on images.
+    """
+
+    prompts: int
+    images_per_step: int
+    denoising_fraction: float
+
+    def epoch_of(self, step: int) -> int:
+        """Return the epoch of a step over the prompts, from 0."""
+        reward_steps = step - int(step * self.denoising_fraction)
+        return reward_steps * self.images_per_step // self.prompts
+
+    def images_before_step(self, step: int) -> int:
+        """Return the number of images generated or trained on before a step."""
+        return step * self.images_per_step
+
+
+def prompt_plan(config: TrainConfig) -> PromptPlan:
+    """Return how far a reward training run is after each step. Raises UserError as `prompts_of`."""
+    assert isinstance(config.objective, AlignProp)
+    return PromptPlan(
+        len(prompts_of(config).trained),
+        config.training.batch_size * config.training.accumulation,
+        config.objective.keep.denoising_fraction,
+    )
+
+
+@dataclass(frozen=True)
 class PromptSplit:
     """Training and validation prompts. both: Validation prompts that are trained as well."""
 

@@ -56,8 +56,9 @@ def changes_since(recorded: Mapping[str, Any], config: TrainConfig, *, step: int
         for one in changed
         if any(fnmatchcase(one.path, pattern) for pattern in _FIXED)
     ]
-    if config.training.steps < step:
-        what = f"{config.training.steps} steps, but the run has made {step}"
+    steps = config.training.steps
+    if isinstance(steps, int) and steps < step:
+        what = f"{steps} steps, but the run has made {step}"
         expected = "Expected at least as many as the checkpoint has"
         remedy = "Raise training.steps in the run's config.json, or start a new run."
         fixed.append(Problem("training.steps", what, expected, remedy))

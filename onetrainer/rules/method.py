@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from onetrainer.config.base.amount import Steps, known
 from onetrainer.config.base.components import TextEncoderAdapter, UnetAdapter
 from onetrainer.config.base.encoders import encoder_key, encoders_by_key
 from onetrainer.config.methods.adapter_section import AdapterSection
@@ -14,6 +15,7 @@ from onetrainer.config.methods.low_rank import Dora, LoKr, LowRank
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, warning
 from onetrainer.families.registry import family_spec, folder_of
+from onetrainer.schedules.amounts import lengths
 
 HIGH_SCALE = 2
 _NAMINGS = {"kohya": "kohya's", "diffusers": "diffusers'", "comfyui": "ComfyUI's"}
@@ -112,14 +114,16 @@ def _component_problems(config: TrainConfig, method: Adapter | Full) -> Iterator
             'Turn one of them on, or choose the method "embedding" to train only embeddings.',
             fix=Fix("method.unet.train", True),
         )
-    yield from _early_freeze(config, ends)
+    if not lengths(config):
+        yield from _early_freeze(config, ends)
 
 
-def _early_freeze(config: TrainConfig, ends: dict[str, int]) -> Iterator[Problem]:
+def _early_freeze(config: TrainConfig, ends: dict[str, Steps]) -> Iterator[Problem]:
     """Yield an error if everything is frozen before the run ends."""
-    steps, section = config.training.steps, config.embeddings
-    all_ends = {f"{path}.stop_after": end for path, end in ends.items()}
-    token_ends = [token.stop_after or section.stop_after for token in section.tokens if token.train]
+    steps, section = config.training.total_steps, config.embeddings
+    all_ends = {f"{path}.stop_after": known(end) for path, end in ends.items()}
+    tokens = [token for token in section.tokens if token.train]
+    token_ends = [known(token.stop_after or section.stop_after) for token in tokens]
     if token_ends:
         all_ends["embeddings.stop_after"] = 0 if 0 in token_ends else max(token_ends)
     last = max(all_ends, key=lambda path: all_ends[path] or steps, default="")

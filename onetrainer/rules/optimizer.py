@@ -11,6 +11,7 @@ from onetrainer.config.optimizers.adaptive import Prodigy
 from onetrainer.config.run.schedule import Constant, Points
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, warning
+from onetrainer.rules.lengths import in_likely_steps
 from onetrainer.schedules.learning_rate import warmup_steps
 
 USUAL_WARMUP = 100
@@ -142,7 +143,8 @@ def _gradient_problems(config: TrainConfig) -> Iterator[Problem]:
 
 
 def _adafactor_problems(config: TrainConfig) -> Iterator[Problem]:
-    steps = config.training.steps
+    config = in_likely_steps(config)
+    steps = config.training.total_steps
     warmup = warmup_steps(config.schedule, steps=steps)
     is_curve = isinstance(config.schedule, Points)  # contains its own warm-up
     match config.optimizer:
@@ -192,6 +194,7 @@ def _scaling_problems(config: TrainConfig) -> Iterator[Problem]:
 
 def _option_problems(config: TrainConfig) -> Iterator[Problem]:
     """Yield problems of an optimizer's settings that do not work together."""
+    config = in_likely_steps(config)
     section = config.optimizer
     if section.is_schedule_free and not isinstance(config.schedule, Constant):
         yield warning(
@@ -220,7 +223,7 @@ def _option_problems(config: TrainConfig) -> Iterator[Problem]:
                 fix=Fix("optimizer.nesterov", False),
             )
         case Prodigy(safeguard_warmup=False):
-            if warmup_steps(config.schedule, steps=config.training.steps) > 0:
+            if warmup_steps(config.schedule, steps=config.training.total_steps) > 0:
                 yield warning(
                     "optimizer.safeguard_warmup",
                     "the schedule's warm-up makes Prodigy find a rate that is too large",

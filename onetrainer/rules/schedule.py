@@ -6,6 +6,7 @@ from itertools import pairwise
 from onetrainer.config.run.schedule import CosineRestarts, CosineWaves, Points, Schedule
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, warning
+from onetrainer.rules.lengths import in_likely_steps
 from onetrainer.schedules.learning_rate import lr_multiplier, warmup_steps
 
 MAX_INITIAL_FRACTION = 0.1  # fraction of the final EMA that is the model before training
@@ -15,7 +16,8 @@ DEFAULT_INTERVAL = 100  # steps or epochs between validations; the interval that
 
 def problems(config: TrainConfig) -> Iterator[Problem]:
     """Yield problems of the learning rate schedule, the EMA and the times of validation."""
-    steps = config.training.steps
+    config = in_likely_steps(config)
+    steps = config.training.total_steps
     if isinstance(config.schedule, Points):
         yield from _point_problems(config.schedule, steps)
     else:
@@ -133,7 +135,6 @@ def _validation_problems(config: TrainConfig, steps: int) -> Iterator[Problem]:
         )
     if not section.patience:
         return
-    earliest = section.every * (section.patience + (not section.at_start))
     if not section.every:
         yield Problem(
             "validation.patience",
@@ -142,7 +143,10 @@ def _validation_problems(config: TrainConfig, steps: int) -> Iterator[Problem]:
             "Set validation.every, or set the patience to 0.",
             fix=Fix("validation.every", DEFAULT_INTERVAL),
         )
-    elif section.unit == "steps" and earliest >= steps:  # the length of an epoch is not known here
+    elif (
+        isinstance(section.every, int)
+        and (earliest := section.every * (section.patience + (not section.at_start))) >= steps
+    ):
         yield warning(
             "validation.patience",
             f"training cannot stop early: {section.patience} validations without improvement take"

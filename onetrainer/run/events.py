@@ -14,7 +14,10 @@ PhaseName = Literal[
 
 @dataclass(frozen=True)
 class Started:
-    """A worker has started. step: The first step, 0 or the step of a checkpoint."""
+    """A worker has started.
+
+    step: The first step, 0 or the step of a checkpoint. total_steps: 0 while not known.
+    """
 
     pid: int
     step: int

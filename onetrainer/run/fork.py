@@ -51,6 +51,8 @@ def copy_history(source: RunFolder, state: dict[str, Any], fork: RunFolder) -> N
     try:
         with source.events.open("rb") as events:
             write_atomic(fork.events, events.read(state["events_size"]))
+        if source.lengths.is_file():
+            write_atomic(fork.lengths, source.lengths.read_bytes())
         if source.retries.is_file():
             # Returns to this checkpoint or to a later one have not happened yet.
             returns = json.loads(source.retries.read_bytes())

@@ -48,6 +48,7 @@ class RunFolder:
         self.checkpoints = self.path / "checkpoints"
         self.output = self.path / "output"
         self.retries = self.path / "retries.json"
+        self.lengths = self.path / "lengths.json"
         self.start_files = self.path / "start"
         self.lock = self.path / "lock"
 

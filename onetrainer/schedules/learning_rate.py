@@ -4,6 +4,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from onetrainer.config.base.amount import known
 from onetrainer.config.run.schedule import (
     Constant,
     Cosine,
@@ -69,7 +70,7 @@ def warmup_steps(schedule: Schedule, *, steps: int) -> int:
     """Return the number of warm-up steps of a run; custom points have none."""
     if isinstance(schedule, Points):
         return 0
-    return schedule.warmup_steps or round(schedule.warmup_fraction * steps)
+    return known(schedule.warmup_steps) or round(schedule.warmup_fraction * steps)
 
 
 def _cosine(progress: float) -> float:

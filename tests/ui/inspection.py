@@ -15,6 +15,7 @@ from typing import Any
 from ui.app import App
 from ui.background.dataset_preview import format_bucket
 from ui.background.pump import Pump
+from ui.forms.amount import AmountEditor
 from ui.forms.editors import EntryEditor
 from ui.model.preset_origin import PresetOrigin
 from ui.pages.preview.page import PreviewPage
@@ -268,9 +269,12 @@ def _unit(app: App, path: str) -> str:
     """The text behind the number at a path."""
     views = (view for view in app._views.values() if isinstance(view, SettingsPage))
     editors = (row.editor for view in views if (row := view.form.row(path)) is not None)
-    return next(
-        (editor._unit.cget("text") for editor in editors if isinstance(editor, EntryEditor)), ""
-    )
+    for editor in editors:
+        if isinstance(editor, AmountEditor):
+            return str(editor._label.cget("text")) or editor.unit.get()
+        if isinstance(editor, EntryEditor):
+            return editor._unit.cget("text")
+    return ""
 
 
 def _refresh_seconds(app: App) -> float:

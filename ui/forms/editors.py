@@ -7,6 +7,7 @@ from typing import Protocol
 
 from onetrainer.config.fields import Setting
 from ui.dialogs.file_dialogs import choose_file, choose_folder, choose_model
+from ui.forms.amount import AmountEditor
 from ui.forms.paragraph import ParagraphEditor
 from ui.model.form_fields import display_text, edit_text, parse_value
 from ui.widgets.tooltip import Tooltip
@@ -46,6 +47,8 @@ def make_editor(
     """
     made = _make_editor(widgets, parent, setting, changed)
     widgets.name(made.focus, path)
+    if isinstance(made, AmountEditor):
+        widgets.name(made.unit, f"unit {path}")
     if isinstance(made, EntryEditor):
         for text, choose in _choosers(setting):
             widgets.name(
@@ -60,6 +63,8 @@ def _make_editor(widgets: Widgets, parent: tk.Misc, setting: Setting, changed: C
             return SwitchEditor(widgets, parent, changed)
         case "choice":
             return ChoiceEditor(widgets, parent, setting, changed)
+        case "amount":
+            return AmountEditor(widgets, parent, setting, changed)
         case "text" if setting.ui.editor == "text":
             return ParagraphEditor(widgets, parent, setting, changed)
         case _:
@@ -84,7 +89,6 @@ class EntryEditor:
         entry.pack(side="left", fill="x", expand=self.is_wide)
         if not self.is_wide:
             entry.configure(width=_NUMBER_CHARACTERS)
-        self._unit_text = setting.ui.unit
         self._unit = widgets.label(frame, setting.ui.unit, style="Dim")
         if setting.ui.unit or setting.ui.zero:
             self._unit.pack(side="left", padx=(widgets.px(8), 0))
@@ -97,12 +101,6 @@ class EntryEditor:
         has_focus = focused(self._entry) is self._entry
         if not has_focus or parse_value(self._text.get(), self._setting) != value:
             self._set(edit_text(value))
-
-    def set_unit(self, unit: str) -> None:
-        """Set the unit, where another setting chooses it."""
-        if unit != self._unit_text:
-            self._unit_text = unit
-            self._show_unit()
 
     def read(self) -> object:
         return parse_value(self._text.get(), self._setting)
@@ -135,7 +133,7 @@ class EntryEditor:
 
     def _show_unit(self) -> None:
         zero = self._setting.ui.zero
-        self._unit.configure(text=zero if zero and self.read() == 0 else self._unit_text)
+        self._unit.configure(text=zero if self.read() == 0 else self._setting.ui.unit)
 
     def _set(self, text: str) -> None:
         if self._text.get() != text:

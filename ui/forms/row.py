@@ -9,10 +9,10 @@ from typing import Protocol
 
 from onetrainer.config.fields import Setting
 from onetrainer.errors import Fix, Offer
-from ui.forms.editors import EntryEditor, add_help_tooltip, make_editor
+from ui.forms.editors import add_help_tooltip, make_editor
 from ui.messages.problems import fix_label, problem_lines
 from ui.model.draft import Draft
-from ui.model.form_fields import display_text, unit_path
+from ui.model.form_fields import display_text
 from ui.widgets.button import Button
 from ui.widgets.placing import show_in_grid
 from ui.widgets.tooltip import Tooltip
@@ -77,7 +77,6 @@ class Row:
         self._dot = widgets.label(parent, style="Accent")
         self._label = widgets.label(parent, setting.ui.label)
         self.editor = make_editor(widgets, parent, setting, self.path, self._changed)
-        self._unit_path = unit_path(self.path)
         self._reset = ttk.Button(
             parent, text="↺", width=2, style="QuietCard.TButton", command=self._reset_value
         )
@@ -167,8 +166,6 @@ class Row:
         draft = self._context.draft
         if not self._waiting:
             self.editor.show(draft.value(self.path))
-        if self._unit_path and isinstance(self.editor, EntryEditor):
-            self.editor.set_unit(str(draft.value(self._unit_path)))
         problems = [] if self._is_new else draft.problems_at(self.path)
         self.editor.mark(problems[0].severity if problems else "")
         self._context.widgets.set_has_problem(self.editor.focus, bool(problems))

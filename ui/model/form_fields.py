@@ -255,16 +255,6 @@ def find_setting(path: str, variants: Variants | None = None) -> Setting | None:
     return None
 
 
-def unit_path(path: str) -> str:
-    """Return the path of the setting that holds the unit of a number; "" if its unit is fixed.
-
-    In a section with "every" and "unit", the value of "unit" is the unit of "every".
-    """
-    section, _, key = path.rpartition(".")
-    unit = f"{section}.unit"
-    return unit if key == "every" and any(s.path == unit for s in all_settings()) else ""
-
-
 def edit_text(value: object) -> str:
     """Return a value as an editor shows it."""
     match value:
@@ -291,8 +281,8 @@ def parse_value(text: str, setting: Setting) -> object:
     Numbers may be written 1e-4, 1_000 or 1/3. Quotes and spaces around a path are removed.
     """
     match setting.kind:
-        case "integer" | "number":
-            return _as_number(text, is_integer=setting.kind == "integer", setting=setting)
+        case "integer" | "amount" | "number":
+            return _as_number(text, is_integer=setting.kind != "number", setting=setting)
         case "text" if setting.ui.is_path:
             return text.strip().strip("\"'")
         case _:

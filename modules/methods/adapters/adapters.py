@@ -31,6 +31,7 @@ from modules.methods.layers.layer_presets import (
     networks_of,
     unread_layers,
 )
+from onetrainer.config.base.amount import known
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.components import component_settings, trained_components
 from onetrainer.config.methods.low_rank import LoHa, LoKr, Lora, LowRank
@@ -115,7 +116,7 @@ class Adapters(Method):
                 parameters,
                 rate,
                 ratio,
-                component_settings(self.kind.section, component).stop_after,
+                known(component_settings(self.kind.section, component).stop_after),
             )
             for (component, rate, ratio), parameters in groups.items()
         ]

@@ -4,10 +4,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from onetrainer.config.base.amount import InSteps, Steps
 from onetrainer.config.base.section import Section, Ui
 
 Rate = Annotated[float, Field(gt=0, le=10)]
-StopAfter = Annotated[int, Field(ge=0, le=10_000_000)]
+StopAfter = Annotated[Steps, InSteps(0)]
 
 
 class Unet(Section):
@@ -24,7 +25,7 @@ class Unet(Section):
     stop_after: Annotated[
         StopAfter, Ui("Stop the UNet after", unit="steps", level="advanced", search="freeze")
     ] = 0
-    """Freezes the UNet from this step on; 0 trains it to the end."""
+    """Freezes the UNet after so many steps, or "2 epochs"; 0 trains it to the end."""
 
 
 class TextEncoder(Section):
@@ -47,7 +48,7 @@ class TextEncoder(Section):
         StopAfter,
         Ui("Stop the text encoder after", unit="steps", level="advanced", search="freeze"),
     ] = 0
-    """Freezes the text encoder from this step on; 0 trains it to the end."""
+    """Freezes the text encoder after so many steps, or "2 epochs"; 0 trains it to the end."""
 
     caption_dropout: Annotated[
         float,

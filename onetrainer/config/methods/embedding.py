@@ -74,7 +74,8 @@ class EmbeddingToken(Section):
         StopAfter,
         Ui("Stop after", unit="steps", zero="as long as all", level="advanced", search="freeze"),
     ] = 0
-    """Freezes this embedding from this step on; 0 means as long as all embeddings train."""
+    """Freezes this embedding after so many steps, or "2 epochs"; 0 means as long as all embeddings
+    train."""
 
 
 class Embeddings(Section):
@@ -109,7 +110,7 @@ class Embeddings(Section):
             search="freeze",
         ),
     ] = 0
-    """Freezes the embeddings from this step on; 0 trains them to the end."""
+    """Freezes the embeddings after so many steps, or "2 epochs"; 0 trains them to the end."""
 
     bundle: Annotated[
         bool,

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from onetrainer.config.base.amount import InSteps, Steps
 from onetrainer.config.base.section import Section, Ui
 
 _GUARDED = {"objective.evaluation.guard": ("warn", "stop")}
@@ -13,12 +14,12 @@ class Evaluation(Section):
     """Regular evaluation on validation prompts, with rewards that are not trained."""
 
     every: Annotated[
-        int,
-        Field(ge=1, le=1_000_000),
+        Steps,
+        InSteps(1, 1_000_000, repeats=True),
         Ui("Evaluate every", unit="steps", search="evaluate evaluation held-out look"),
     ] = 5
-    """Generates the validation prompts every N steps, before the first and after the last.
-    More often is safer and takes more time."""
+    """Generates the validation prompts every so many steps, or every "1 epoch" of the prompts,
+    before the first and after the last. More often is safer and takes more time."""
 
     prompts: Annotated[
         str,

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from onetrainer.config.base.amount import InSteps, Steps
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.methods.adapters import WITH_ADAPTERS
 
@@ -72,10 +73,12 @@ class Output(Section):
     programs read, or as a diffusers folder."""
 
     save_every: Annotated[
-        int, Field(ge=0, le=10_000_000), Ui("Checkpoint every", unit="steps", search="backup")
+        Steps,
+        InSteps(0, repeats=True),
+        Ui("Checkpoint every", unit="steps", search="backup"),
     ] = 250
-    """Saves a checkpoint to resume from every N steps; 0 means only when the run stops and at the
-    end."""
+    """Saves a checkpoint to resume from every so many steps, or every "1 epoch" or "500 images"; 0
+    means only when the run stops and at the end."""
 
     tensorboard: Annotated[
         bool, Ui("TensorBoard", level="advanced", search="log curves scalars events wandb")
@@ -89,26 +92,28 @@ class Output(Section):
     """How many of the newest checkpoints are kept; older ones are deleted."""
 
     export_every: Annotated[
-        int,
-        Field(ge=0, le=10_000_000),
+        Steps,
+        InSteps(0, repeats=True),
         Ui("Export every", unit="steps", zero="never", search="save_every_n_steps intermediate"),
     ] = 0
-    """Also writes the file as trained so far every N steps, as NAME-STEP, to compare them. 0 writes
-    none; one in five to ten of a run is usual. Any checkpoint that is kept can become a file
-    later."""
+    """Also writes the file as trained so far every so many steps, or every "1 epoch", as NAME-STEP,
+    to compare them. 0 writes none; five to ten in a run are usual. Any checkpoint that is kept can
+    become a file later."""
 
     export_from: Annotated[
-        int,
-        Field(ge=0, le=10_000_000),
+        Steps,
+        InSteps(0),
         Ui(
-            "Export from step",
+            "Export from",
+            unit="steps",
             zero="the first",
             level="advanced",
             search="start after",
             only_with={"export_every": ("*",)},
         ),
     ] = 0
-    """The step from which on these files are written: earlier ones are rarely of use."""
+    """After how many steps, or "2 epochs", the first of these files is written: earlier ones are
+    rarely of use."""
 
     keep_exports: Annotated[
         int,

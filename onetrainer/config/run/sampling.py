@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from onetrainer.config.base.amount import InSteps, Steps
 from onetrainer.config.base.prompt_weights import PROMPT_WEIGHTS, PromptWeights
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.methods.adapters import WITH_ADAPTERS
@@ -132,8 +133,9 @@ class Sampling(Section):
     (--n --w --h --d --s --l --ss), or a .json list of prompts with their settings. Their size is
     the training resolution unless they have one."""
 
-    every: Annotated[int, Field(ge=0, le=10_000_000), Ui("Sample every", unit="steps")] = 100
-    """Generates samples every N steps; 0 means only at the start and at the end."""
+    every: Annotated[Steps, InSteps(0, repeats=True), Ui("Sample every", unit="steps")] = 100
+    """Generates samples every so many steps, or every "1 epoch" or "500 images"; 0 means only at
+    the start and at the end."""
 
     at_start: Annotated[bool, Ui("Sample at the start", level="advanced")] = True
     """Generates samples before the first step, for comparison."""

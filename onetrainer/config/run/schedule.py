@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from onetrainer.config.base.amount import InSteps, Steps
 from onetrainer.config.base.section import Section, Ui
 
 
@@ -13,10 +14,10 @@ class _WarmedUp(Section):
     kind: str
 
     warmup_steps: Annotated[
-        int, Field(ge=0, le=1_000_000), Ui("Warm-up", unit="steps", search="warmup")
+        Steps, InSteps(0, 1_000_000), Ui("Warm-up", unit="steps", search="warmup")
     ] = 0
-    """Raises the learning rate from zero to its full value over this many steps. 0 is off; 50 to
-    200 is usual."""
+    """Raises the learning rate from zero to its full value over this many steps, or "1 epoch". 0 is
+    off; 50 to 200 steps are usual."""
 
     warmup_fraction: Annotated[
         float,

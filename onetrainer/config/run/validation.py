@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from onetrainer.config.base.amount import InSteps, Steps
 from onetrainer.config.base.section import Section, Ui
 
 Fraction = Annotated[float, Field(ge=0, le=0.5)]
@@ -104,8 +105,8 @@ class Validation(Section):
     before version 5, which keeps their validation images the same."""
 
     every: Annotated[
-        int,
-        Field(ge=0, le=10_000_000),
+        Steps,
+        InSteps(0, repeats=True),
         Ui(
             "Validate every",
             unit="steps",
@@ -114,13 +115,8 @@ class Validation(Section):
             only_with=_WITH,
         ),
     ] = 100
-    """Validates every N steps or epochs; 0 means only at the start and at the end."""
-
-    unit: Annotated[
-        Literal["steps", "epochs"],
-        Ui("Interval unit", level="advanced", only_with=_WITH, search="counted"),
-    ] = "steps"
-    """What "Validate every" counts: steps or epochs."""
+    """Validates every so many steps, or every "1 epoch" or "500 images"; 0 means only at the start
+    and at the end."""
 
     at_start: Annotated[bool, Ui("Validate at the start", level="advanced", only_with=_WITH)] = True
     """Validates before the first step, for comparison."""

@@ -104,7 +104,7 @@ def test_another_model_in_the_config_is_no_change_of_libraries(config, cache, pa
     assert versions.get("base model") == (f"{path}@{OLD}" if path == "other/model" else None)
     assert [event.text.partition(" has")[0] for event in reported(folder, Warned)] == [
         "“Base model” (model.path)",
-        "“Steps” (training.steps)",
+        "“Length” (training.steps)",
     ]
 
 

@@ -235,7 +235,7 @@ def test_a_changed_config_counts_and_is_reported_once(config):
     after = load_file(folder.output / "my-lora.safetensors")
     assert all(torch.equal(after[name], value) for name, value in before.items())
     assert [event.text.partition(" has")[0] for event in reported(folder, Warned)] == [
-        "“Steps” (training.steps)",
+        "“Length” (training.steps)",
         "“Learning rate” (optimizer.lr)",
         "“Weight decay” (optimizer.weight_decay)",
     ]

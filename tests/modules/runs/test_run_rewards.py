@@ -218,7 +218,7 @@ def test_validation_counts_passes_over_prompts_and_keeps_the_best_where_evaluati
             "evaluation": {**REWARDED["evaluation"], "keep_best": False},
         },
         data=document["data"],
-        validation={"use": True, "split": 0.3, "unit": "epochs", "every": 1, "at_end": False,
+        validation={"use": True, "split": 0.3, "every": "1 epoch", "at_end": False,
                     "at_start": False},
     )  # fmt: skip
     assert train(folder) == 0

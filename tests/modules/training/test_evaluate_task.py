@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import pytest
 from safetensors.torch import load_file
@@ -197,15 +198,15 @@ def test_what_is_not_cached_is_encoded_to_the_same_measurements(project, straigh
         ({"every": 2}, [0, 2, 4]),
         ({"every": 3, "at_start": False}, [3, 4]),
         ({"every": 0, "at_end": False}, [0]),
-        ({"every": 2, "at_start": False, "at_end": False, "unit": "epochs"}, [4]),
-        ({"every": 1, "unit": "epochs"}, [0, 2, 4]),
+        ({"every": "2 epochs", "at_start": False, "at_end": False}, [4]),
+        ({"every": "1 epoch"}, [0, 2, 4]),
     ],
 )
 def test_it_is_due_when_the_config_says(section, expected):
     """Of four steps, two an epoch."""
     empty = ImageEvaluation(**dict.fromkeys(field.name for field in fields(ImageEvaluation)))
     settings = Validation(use=True, **section)
-    own = replace(empty, section=settings, steps=4, epoch_of=lambda step: step // 2)
+    own = replace(empty, section=settings, steps=4, plan=SimpleNamespace(epoch_of=lambda n: n // 2))
     assert [step for step in range(5) if own.is_due(step)] == expected
 
 

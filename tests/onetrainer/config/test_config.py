@@ -153,6 +153,7 @@ OLD = {
     5: ({"optimizer": {"kind": "adamw", "step_in_backward": True}}, "optimizer.fused_backward",
         True),
     6: ({"method": {"text_encoder_2": {"train": True}}}, "method.text_encoders.te2.train", True),
+    7: ({"validation": {"every": 2, "unit": "epochs"}}, "validation.every", "2 epochs"),
 }  # fmt: skip
 
 

@@ -222,7 +222,7 @@ UNMEASURED = {"validation.every": 0, "validation.at_start": False}
                 ({"patience": 9},),
                 ({"patience": 10}, "warning validation.patience"),
                 ({"patience": 9, "at_start": False}, "warning validation.patience"),
-                ({"patience": 10, "unit": "epochs"},),
+                ({"patience": 10, "every": "100 epochs"},),
             ]
         ],
     ],

@@ -115,7 +115,7 @@ def test_settings_and_their_values_are_shown_as_the_window_shows_them():
             "Choose “off”, or “v-prediction” with it.",
         ),
         ("model.path", 'Choose "Custom VAE" (model.vae)', "Choose “Custom VAE”."),
-        ("schedule.warmup_steps", "fewer than training.steps = 60", "fewer than “Steps” = 60."),
+        ("schedule.warmup_steps", "fewer than training.steps = 60", "fewer than “Length” = 60."),
         ("model.path", "model.vae.ckpt, /model.vae are files", "model.vae.ckpt, /model.vae are"),
         ("data.folder", '"auto" is the name of a folder', '"auto" is the name of a folder.'),
         ("model.path", "choose a .safetensors version", "choose a .safetensors version."),
@@ -278,7 +278,7 @@ def test_a_name_that_no_file_can_have_is_refused_with_a_message():
 def test_a_remedy_is_left_out_only_where_it_is_obvious_next_to_the_field(home):
     draft = Draft()
     draft.set_all({"training.steps": "many", "hardware": 3})
-    for path, ending in (("training.steps", "10,000,000."), ("hardware", "in { }.")):
+    for path, ending in (("training.steps", '5000 images".'), ("hardware", "in { }.")):
         assert problem_text(draft.problem(path)).endswith(ending), problem_text(draft.problem(path))
     reported = Problem(
         "data.caption_list", "wrong", "", "Correct it; {{ and }} are literal braces."

@@ -81,7 +81,7 @@ def test_a_message_moves_nothing_and_every_page_can_be_gone_to_in_a_low_window(d
     desk.click("training.steps")
     before = desk.widget("training.steps")
     desk.key("F1")
-    desk.wait(lambda: desk.state["message"].startswith("Steps"), "the message")
+    desk.wait(lambda: desk.state["message"].startswith("Length"), "the message")
     assert desk.widget("training.steps") == before
     desk.resize(960, 640)
     _, top, _, height = desk.state["place"]

@@ -118,8 +118,9 @@ def test_rows_are_visited_in_reading_order_also_those_that_came_later(desk):
     assert visited(desk, 3) == paths
     desk.page("training")
     choose(desk, "schedule.kind", "cosine_restarts")
-    paths = ["reset schedule.kind", "schedule.warmup_steps", "schedule.cycles"]
-    assert visited(desk, 3) == paths
+    warmup = "schedule.warmup_steps"
+    paths = ["reset schedule.kind", warmup, f"unit {warmup}", "schedule.cycles"]
+    assert visited(desk, 4) == paths
     desk.page("method")
     desk.click("advanced method")
     desk.click("method.alpha")
@@ -158,9 +159,12 @@ def test_how_often_is_counted_in_the_unit_that_is_chosen(desk):
     desk.page("validation")
     desk.click("validation.use")
     assert desk.ask("unit", path="validation.every")["unit"] == "steps"
-    desk.click("advanced validation")
-    choose(desk, "validation.unit", "epochs")
-    assert desk.ask("unit", path="validation.every")["unit"] == "epochs"
+    desk.click("unit validation.every")
+    desk.wait(lambda: desk.state["focus"] == "None", "the list")
+    desk.key("Down", "Return")
+    desk.wait(lambda: desk.value("validation.every") == "100 epochs", "the unit")
+    desk.replace("validation.every", "5 images")
+    desk.wait(lambda: desk.value("validation.every") == "5 images", "a typed unit")
     desk.replace("validation.every", "0")
     desk.wait(lambda: desk.value("validation.every") == 0, "the number")
     assert desk.ask("unit", path="validation.every")["unit"] == "never in between"

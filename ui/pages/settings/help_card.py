@@ -43,7 +43,7 @@ class HelpCard:
         self._title.say(setting.ui.label)
         self._help_text = setting.help_text
         lines = []
-        if setting.kind in ("integer", "number"):
+        if setting.kind in ("integer", "amount", "number"):
             lines.append(f"Accepts {setting.expected}.")
         default_value = self._draft.default(path) if setting.path == path else setting.default
         default = display_text(default_value, setting)

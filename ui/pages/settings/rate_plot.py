@@ -2,6 +2,7 @@
 
 from onetrainer.config.optimizers.optimizer_section import OptimizerSection
 from onetrainer.config.run.schedule import Schedule
+from onetrainer.schedules.amounts import estimated
 from onetrainer.schedules.learning_rate import lr_multiplier, warmup_steps
 from ui.model.draft import Draft
 from ui.model.form_fields import edit_text
@@ -20,12 +21,14 @@ def rate_curve(draft: Draft) -> PlotCurve | str:
     config, run = draft.section_alone("schedule"), draft.section_alone("training")
     if config is None or run is None:
         return "Fix the numbers to see the learning rate over the run."
-    points = rate_points(config.schedule, steps=run.training.steps)
+    steps = estimated(run).training.total_steps
+    points = rate_points(estimated(config).schedule, steps=steps)
     most = max(factor for _, factor in points)
     rate, highest = draft.value("optimizer.lr"), max(1.0, most)
     full = rate * most * run.training.lr_factor if isinstance(rate, int | float) else None
     curve = [(x, factor / highest) for x, factor in points]
-    return PlotCurve(rate_title(draft, full), curve, ("first step", f"step {run.training.steps:,}"))
+    last = f"step {steps:,}" if run.training.steps == steps else "last step"
+    return PlotCurve(rate_title(draft, full), curve, ("first step", last))
 
 
 def rate_title(draft: Draft, full: float | None) -> str:

@@ -18,6 +18,7 @@ from ui.background.folder_summary import FolderSummary, summarize_folder
 from ui.background.threads import Latest
 from ui.context import Context
 from ui.messages.problems import join_list
+from ui.model.amounts import EvenPlan, amount_text, even_plan, steps_in
 from ui.model.draft import Draft
 from ui.model.form_fields import Subject, section_name
 from ui.model.variants import settings_in
@@ -268,13 +269,37 @@ def sample_line(draft: Draft, times: int) -> str:
     return "; ".join(counts) or "No samples: there is no sample prompt"
 
 
+def known_images(draft: Draft, summary: FolderSummary | None) -> int:
+    """Return the images of a run that uses one folder alone; 0 if it uses others too."""
+    if summary is None or _used_folders(draft) or draft.value("data.class_folder"):
+        return 0
+    return summary.images
+
+
+def run_plan(draft: Draft, summary: FolderSummary | None) -> EvenPlan | None:
+    """Return the plan of a run, as if its images were of one size; None if it is not known."""
+    if draft.value("objective.kind") == "alignprop":
+        return None
+    images, config = known_images(draft, summary), draft.section_alone("training")
+    if not images or config is None:
+        return None
+    validation = validation_image_count(draft, images)
+    training = config.training
+    return even_plan(images - validation, training.batch_size * training.accumulation)
+
+
 def run_lines(draft: Draft, summary: FolderSummary | None) -> list[str]:
     """Describe length, data and outputs of the run."""
     value = draft.value
-    steps, batch = value("training.steps"), value("training.batch_size")
-    accumulation, every = value("training.accumulation"), value("sampling.every")
-    if not (isinstance(steps, int) and isinstance(batch, int) and isinstance(accumulation, int)):
+    length, batch = value("training.steps"), value("training.batch_size")
+    accumulation = value("training.accumulation")
+    if not (isinstance(batch, int) and isinstance(accumulation, int)):
         return [*trained_lines(draft), "Fix the numbers to see the length of the run."]
+    plan = run_plan(draft, summary)
+    steps, every = steps_in(length, plan), steps_in(value("sampling.every"), plan)
+    if steps is None:
+        unknown = amount_text(length) or "Fix the numbers to see the length of the run."
+        return [*trained_lines(draft), unknown]
     images_seen = steps * batch * accumulation
     is_reward_training = value("objective.kind") == "alignprop"
     is_curated = value("objective.algorithm.kind") == "best_of_n"
@@ -286,25 +311,22 @@ def run_lines(draft: Draft, summary: FolderSummary | None) -> list[str]:
     # The last batch of a bucket may be smaller.
     is_most = batch * accumulation > 1 and not is_reward_training
     count = f"{'up to ' if is_most else ''}{images_seen:,} images {done}"
-    lines = [*trained_lines(draft), f"{steps:,} steps", count]
+    about = f"{length}, about " if isinstance(length, str) else ""
+    lines = [*trained_lines(draft), f"{about}{steps:,} steps", count]
     if is_reward_training:
         lines += prompt_lines(draft)
-    elif (
-        summary is not None
-        and summary.images
-        and not (_used_folders(draft) or draft.value("data.class_folder"))
-    ):
-        validation = validation_image_count(draft, summary.images)
-        lines.append(how_often(images_seen, max(1, summary.images - validation), is_most=is_most))
+    elif images := known_images(draft, summary):
+        validation = validation_image_count(draft, images)
+        lines.append(how_often(images_seen, max(1, images - validation), is_most=is_most))
         if validation:
             lines.append(f"{counted(validation, 'image')} for validation")
     times = (value("sampling.at_start") is True) + (value("sampling.at_end") is True)
-    if isinstance(every, int) and every > 0:
+    if every is not None and every > 0:
         times += (steps - 1) // every
     lines.append(sample_line(draft, times))
     saves = value("output.save_every")
-    if isinstance(saves, int) and saves > 0:
-        lines.append(f"A checkpoint every {saves:,} steps")
+    if often := amount_text(saves):
+        lines.append(f"A checkpoint every {often}")
     rank, alpha = value("method.rank"), value("method.alpha")
     if isinstance(rank, int) and isinstance(alpha, int | float) and rank > 0:
         lines.append(f"Adapter scale {alpha / rank:g} (alpha / rank)")
