@@ -229,6 +229,15 @@ def _caption(family: Family, caption: str) -> dict[str, Tensor]:
     if encoded.pooled is not None:
         tensors["pooled"] = encoded.pooled[0].to("cpu")
     if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
+        labels = {encoder.name: encoder.label for encoder in family.spec.encoders}
+        for name, encoder in family.text_encoders.items():
+            if found := first_broken(encoder.named_parameters()):
+                raise UserError(
+                    f'the {labels[name]} holds {found}, found at the caption "{caption}"',
+                    "Expected numbers; without them no caption can be encoded",
+                    "Download the model (model.path) again, or choose another one.",
+                    failure="model file",
+                )
         raise UserError(
             f'the text encoder\'s output for the caption "{caption}" is not a number',
             "Expected numbers; without them this caption cannot be trained",
