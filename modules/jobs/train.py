@@ -52,7 +52,7 @@ from modules.memory.precision import (
 from modules.memory.residency import Residency
 from modules.methods.model_source import ModelSource
 from modules.training.checkpoint_record import CheckpointRecord, find_restore_point
-from modules.training.disk_space import require_room
+from modules.training.disk_space import FolderGone, require_room
 from modules.training.evaluate_task import export_best
 from modules.training.failures import SAMPLING, TENSORBOARD, Failures
 from modules.training.inbox import Inbox
@@ -318,7 +318,7 @@ def _ensure_checkpoint(run: Run, assembled: Assembled) -> None:
 def _save_last_step(run: Run, assembled: Assembled, error: Exception) -> None:
     """Save a checkpoint of the last step before an error ends the run, if that is possible."""
     if (
-        isinstance(error, StateLost | WentBack | NothingTrained)
+        isinstance(error, StateLost | WentBack | NothingTrained | FolderGone)
         or not assembled.trainer.state.is_whole
     ):
         return

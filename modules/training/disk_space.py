@@ -8,7 +8,7 @@ from time import monotonic
 
 from modules.training.checkpoints import Checkpoints
 from modules.training.inbox import Inbox
-from onetrainer.errors import UserError
+from onetrainer.errors import EndsRun, UserError
 from onetrainer.messages.formatting import format_size
 from onetrainer.run.checkpoint_files import size_of
 from onetrainer.run.run_folder import RunFolder
@@ -16,6 +16,12 @@ from onetrainer.run.run_folder import RunFolder
 _RESERVE = 64 << 20
 """Bytes for the events, samples and logs of the steps until the run has paused."""
 _SECONDS_BETWEEN_CHECKS = 1.0
+
+
+class FolderGone(EndsRun):
+    """The run folder was moved or deleted: saving would begin another one in its place."""
+
+    failure = "file missing"
 
 
 @dataclass
@@ -35,11 +41,20 @@ class DiskSpaceTask:
     _checked: float = field(default=-math.inf, init=False)
 
     def is_due(self, step: int) -> bool:
-        """Return whether too little room is left; looked up once a second at most."""
+        """Return whether too little room is left; looked up once a second at most.
+
+        Raises FolderGone if the run folder is not there any more.
+        """
         now = monotonic()
         if step >= self.steps or now - self._checked < _SECONDS_BETWEEN_CHECKS:
             return False
         self._checked = now
+        if not self.folder.config.exists():
+            raise FolderGone(
+                f"{self.folder.path}: the run folder was moved or deleted while the run trained",
+                "Expected it to stay until the run has ended",
+                "Resume the run from where the folder is now, or start a new one.",
+            )
         with suppress(OSError):  # a drive that does not say it; saving will tell
             self.finding = shortage(self.folder, self.checkpoints.byte_count())
         return bool(self.finding)

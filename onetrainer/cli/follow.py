@@ -249,6 +249,9 @@ class _Follower:
         unexpected_exit = self.run.unexpected_exit()
         write_line = self._screen.write_line
         log = unexpected_exit.log if unexpected_exit else log_tail(self.run.folder.log)
+        if unexpected_exit and not self.run.folder.config.exists():  # nor is there a log
+            write_line(unexpected_exit.what)
+            return EXIT_USER
         if self.run.exit_code == EXIT_USER:  # the reason is in the log, not in the events
             write_line(log[-1] if log else "The worker could not start.")
             return EXIT_USER

@@ -121,6 +121,11 @@ class Run:
         if self.is_alive or self._has_ended:
             return None
         failure, what = exit_failure(self.exit_code)
+        if not self.folder.config.exists():
+            what = (
+                f"{self.folder.path}: this run folder was moved or deleted while the run trained."
+            )
+            failure = "file missing"
         return WorkerExit(what, log_tail(self.folder.log), failure, self._was_killed)
 
 
