@@ -78,6 +78,7 @@ FAMILY_ROOMS = ("onetrainer/families/", "modules/families/")
 FAMILY_NAMES = re.compile(r"\b(?:sd15|sd2|sdxl|te2|text_encoder_2|inpainting)\b", re.IGNORECASE)
 NAMES_A_FAMILY: Mapping[str, str] = {
     "onetrainer/config/data/data.py": "people look for a setting by what such models are called",
+    "onetrainer/config/run/sampling.py": "people look for a setting by what such models are called",
     "onetrainer/config/migrate.py": "older configs",
     "onetrainer/config/renamed.py": "older configs",
     "modules/demo/train_base.py": "the demo's model is of one family",

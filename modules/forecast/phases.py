@@ -156,7 +156,7 @@ def _sample(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
     largest = max(shots, key=lambda s: s.prompt.width * s.prompt.height * (1 + (s.guidance != 1)))
     sample(
         stage.model.attached.family,
-        [largest.prompt],
+        [largest.prompt.model_copy(update={"image": "", "mask": ""})],
         steps=2,  # some samplers keep the first step's result; later steps are alike
         guidance=largest.guidance,
         sampler=largest.sampler,

@@ -178,8 +178,9 @@ def _sample_all(
 
 def _alike(shot: Shot) -> tuple[object, ...]:
     """Return what images of one batch have in common."""
-    size = (shot.prompt.width, shot.prompt.height)
-    return (*size, shot.steps, shot.guidance, shot.sampler)
+    prompt = shot.prompt
+    looks = (prompt.width, prompt.height, prompt.image, prompt.mask)
+    return (*looks, shot.steps, shot.guidance, shot.sampler)
 
 
 def _settings(request: SampleRequest, shot: Shot) -> Settings:

@@ -14,6 +14,8 @@ from onetrainer.config.run.sampling import Prompt, SamplerName
 from onetrainer.files.atomic import atomic_file
 from onetrainer.model_files.hub import is_hub_name
 
+# Of a prompt, in an image: paths, and what chooses the images.
+NOT_SHOWN = {"use", "strengths", "image", "mask"}
 THUMBNAIL_SIDE = 256
 THUMBNAIL_QUALITY = 85
 JPEG_QUALITY = 95
@@ -171,7 +173,7 @@ def _quoted(text: str) -> str:
 
 def _json(settings: Settings) -> str:
     content = {
-        **settings.prompt.model_dump(mode="json", exclude={"use", "strengths"}),
+        **settings.prompt.model_dump(mode="json", exclude=NOT_SHOWN),
         "sampler": settings.sampler,
         "steps": settings.steps,
         "guidance": settings.guidance,

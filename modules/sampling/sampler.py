@@ -16,6 +16,7 @@ from modules.diffusion.schedulers import step
 from modules.interfaces import Conditioning, Family
 from modules.memory.eval_mode import eval_mode
 from modules.memory.residency import Enter
+from modules.sampling.masked_image import masked_input
 from onetrainer.config.run.sampling import Prompt, SamplerName
 
 
@@ -67,7 +68,7 @@ def sample(
 
     Args:
         family: The model.
-        prompts: One per image, all of one size.
+        prompts: One per image, all of one size, and of one masked image if they have any.
         steps: Number of sampling steps.
         guidance: How far to go from the negative prompt toward the prompt; 1 uses the prompt alone.
         sampler: The name of the sampler.
@@ -75,7 +76,7 @@ def sample(
         on_step: Called before each step, numbered from 0; an exception ends the sampling.
         contexts: The contexts that the family's components need.
     """
-    if len({(prompt.width, prompt.height) for prompt in prompts}) != 1:
+    if len({(each.width, each.height, each.image, each.mask) for each in prompts}) != 1:
         raise ValueError("a batch must hold at least one image, and images of one size only")
     scheduler = family.process.scheduler(sampler, steps)
     device = family.process.levels.signal.device
@@ -89,8 +90,12 @@ def sample(
     with eval_mode(family.unet, family.vae, *family.text_encoders.values()):
         with contexts.phase("encoding"), contexts.autocast():
             texts = _encode(family, prompts, has_negative=guidance != 1)
+        masked = None
+        if prompts[0].image:
+            with contexts.phase("decoding"):
+                masked = masked_input(family, prompts[0])
         latents = (noise * scheduler.init_noise_sigma).to(device)
-        predict = partial(_predict, family, contexts, time_ids.to(device))
+        predict = partial(_predict, family, contexts, time_ids.to(device), masked)
         with contexts.phase("sampling"):
             for number, timestep in enumerate(scheduler.timesteps):
                 on_step(number)
@@ -163,6 +168,7 @@ def _predict(
     family: Family,
     contexts: SamplingContexts,
     time_ids: Tensor,
+    masked: Tensor | None,
     noisy: Tensor,
     timestep: Tensor,
     texts: _Texts,
@@ -179,6 +185,7 @@ def _predict(
             timestep.to(noisy.device).expand(count),
             conditioning,
             time_ids=time_ids.expand(count, -1),
+            masked=None if masked is None else masked.expand(count, -1, -1, -1),
         )
     if texts.negatives is None:
         return predicted, None

@@ -11,6 +11,7 @@ from onetrainer.config.problems import problems_of
 from onetrainer.config.run.sampling import SAMPLER_LABELS, Prompt
 from onetrainer.errors import UserError
 from onetrainer.json_file import parse
+from onetrainer.presets.find import expanded
 
 # sd-scripts' options at the end of a line, and those of its options that mean nothing here.
 _OPTIONS: Mapping[str, str] = {
@@ -23,13 +24,14 @@ _OPTION = re.compile(rf"(?:^|\s+)--({'|'.join((*_OPTIONS, *_OTHER_OPTIONS))})(?=
 # that its runs overrule.
 _KEYS: Mapping[str, str] = {
     **{"negative_prompt": "negative", "enabled": "use"},
+    **{"base_image_path": "image", "mask_image_path": "mask"},
     **{"scale": "guidance", "cfg_scale": "guidance"},
     **{"sample_steps": "steps", "diffusion_steps": "steps"},
     **{"sample_sampler": "sampler", "noise_scheduler": "sampler"},
 }
 _IGNORED = re.compile(
     r"frames|length|random_seed|text_encoder_\d_(layer_skip|sequence_length)"
-    r"|transformer_attention_mask|force_last_timestep"
+    r"|transformer_attention_mask|force_last_timestep|sample_inpainting"
 )
 
 
@@ -44,7 +46,7 @@ def read_sample_prompts(path: Path, *, place: str) -> list[Prompt]:
     text = read_text(path, place=place)
     if path.suffix.lower() != ".json":
         lines = [(f"{path}: line {number}", line) for number, line in numbered_lines(text)]
-        return [_prompt(_of_line(line, place), place) for place, line in lines]
+        return [_prompt(_of_line(line, place), place, path) for place, line in lines]
     entries = parse(text, source=str(path))
     if not isinstance(entries, list):
         raise UserError(
@@ -53,7 +55,7 @@ def read_sample_prompts(path: Path, *, place: str) -> list[Prompt]:
             f"Correct it, or choose another file for {place}",
         )
     return [
-        _prompt(_of_entry(entry), f"{path}: prompt {number}")
+        _prompt(_of_entry(entry), f"{path}: prompt {number}", path)
         for number, entry in enumerate(entries, start=1)
     ]
 
@@ -84,9 +86,12 @@ def _of_entry(entry: object) -> dict[str, object]:
     return {_KEYS.get(key, key): value for key, value in known.items()}
 
 
-def _prompt(values: dict[str, object], place: str) -> Prompt:
+def _prompt(values: dict[str, object], place: str, path: Path) -> Prompt:
     if isinstance(name := values.get("sampler"), str):
         values["sampler"] = sampler_name(name)
+    for key in ("image", "mask"):
+        if (name := values.get(key)) and isinstance(name, str):
+            values[key] = str(path.parent / expanded(name))
     try:
         prompt = Prompt.model_validate(values)
     except ValidationError as error:

@@ -15,8 +15,8 @@ from onetrainer.checks.rewards import check_rewards
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.low_rank import LowRank
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Fix, Problem, ProblemsError, UserError, warning
-from onetrainer.families.registry import FAMILY_LABELS
+from onetrainer.errors import CHOOSE, Fix, Problem, ProblemsError, UserError, warning
+from onetrainer.families.registry import FAMILY_LABELS, family_spec
 from onetrainer.json_file import Document
 from onetrainer.model_files import (
     ModelFile,
@@ -81,6 +81,7 @@ def check_environment(config: TrainConfig) -> list[Problem]:
         "data.folder": check_images,
         "objective.rewards": check_rewards,
         "sampling.file": _check_prompt_file,
+        "sampling.prompts": _check_prompt_images,
         "output.folder": lambda config: _check_writable("output.folder", config.output.folder),
         "data.cache_folder": lambda config: _check_writable(
             "data.cache_folder", config.data.cache_folder
@@ -110,6 +111,17 @@ def _check_prompt_file(config: TrainConfig) -> list[Problem]:
     if config.sampling.file and not any(prompt.use for prompt in prompts_of_file(config)):
         return [Problem("sampling.file", "there is no prompt in it", "Expected at least one")]
     return []
+
+
+def _check_prompt_images(config: TrainConfig) -> list[Problem]:
+    if not family_spec(config.model.family).sees_masked_image:
+        return []
+    return [
+        Problem(f"sampling.prompts.{index}.{name}", f"{path}: there is no such file", "", CHOOSE)
+        for index, prompt in enumerate(config.sampling.prompts)
+        for name, path in (("image", prompt.image), ("mask", prompt.mask))
+        if prompt.use and path and not Path(path).is_file()
+    ]
 
 
 def _check_model(config: TrainConfig) -> list[Problem]:

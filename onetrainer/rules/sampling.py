@@ -7,6 +7,7 @@ from onetrainer.config.base.prompt_weights import PROMPT_WEIGHTS
 from onetrainer.config.run.sampling import Prompt
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, warning
+from onetrainer.families.registry import family_spec
 
 # The largest number of steps of a sampler; the others have no limit.
 MAX_STEPS = {"lcm": 50, "unipc": 999}
@@ -45,6 +46,16 @@ def _prompt_problems(path: str, prompt: Prompt, config: TrainConfig) -> Iterator
     if prompt.steps is not None or prompt.sampler != "run":
         sampler = section.sampler if prompt.sampler == "run" else prompt.sampler
         yield from _steps_problems(path, prompt.steps or section.steps, sampler)
+    if family_spec(config.model.family).sees_masked_image and bool(prompt.image) != bool(
+        prompt.mask
+    ):
+        missing = "mask" if prompt.image else "image"
+        yield Problem(
+            f"{path}.{missing}",
+            f"the {missing} is missing",
+            "Expected an image and a mask, or neither",
+            "Choose it.",
+        )
     if prompt.width * prompt.height < (SMALL_SAMPLE * resolution) ** 2:
         yield warning(
             f"{path}.width",

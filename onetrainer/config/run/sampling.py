@@ -10,6 +10,7 @@ from onetrainer.config.base.amount import InSteps, Steps
 from onetrainer.config.base.prompt_weights import PROMPT_WEIGHTS, PromptWeights
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.methods.adapters import WITH_ADAPTERS
+from onetrainer.families.registry import families_with
 
 Side = Annotated[int, Field(ge=64, le=4096, multiple_of=8)]
 SamplerName = Literal[
@@ -34,6 +35,7 @@ SAMPLER_LABELS: Mapping[str, str] = {
     "unipc": "UniPC",
     "lcm": "LCM",
 }
+_SEES_MASKED = {"model.family": families_with(lambda spec: spec.sees_masked_image)}
 MAX_STRENGTH = 100
 MAX_STRENGTHS = 10
 
@@ -77,6 +79,31 @@ class Prompt(Section):
 
     height: Annotated[Side, Ui("Height", unit="px", like="data.resolution")] = 512
     """The height of the sample, a multiple of 8."""
+
+    image: Annotated[
+        str,
+        Ui(
+            "Image",
+            editor="file",
+            level="advanced",
+            search="inpainting base_image_path",
+            only_with=_SEES_MASKED,
+        ),
+    ] = ""
+    """The image that an inpainting model paints in, scaled and cut to the size of the sample. Empty
+    for none: the model then paints everything."""
+
+    mask: Annotated[
+        str,
+        Ui(
+            "Mask",
+            editor="file",
+            level="advanced",
+            search="inpainting mask_image_path",
+            only_with=_SEES_MASKED,
+        ),
+    ] = ""
+    """An image that is white where the model paints, and black where the image stays."""
 
     use: Annotated[bool, Ui("Use", level="advanced", search="enabled on off")] = True
     """Off leaves this prompt out."""

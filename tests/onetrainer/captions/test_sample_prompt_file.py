@@ -33,12 +33,13 @@ a cat, -- very --old, 16:9 --ar 2 --n  blurry, (bad) --w 640 --h 960 --d 7 --s 2
 def test_json_has_our_settings_or_those_of_other_trainers(tmp_path):
     ours = {"prompt": "a", "use": False, "strengths": "0.5, 1", "sampler": "Euler a"}
     old = {"enabled": True, "prompt": "b", "negative_prompt": "c", "cfg_scale": 3, "frames": 1}
+    old |= {"sample_inpainting": True, "base_image_path": "in/a.png", "mask_image_path": ""}
     old |= {"diffusion_steps": 9, "noise_scheduler": "DDIM", "text_encoder_1_layer_skip": 0}
     found = read(tmp_path / "p.json", json.dumps([ours, old, "d"]))
     assert found[0] == ours | {"sampler": "euler_a"}
     assert found[1] == {
         **{"use": True, "prompt": "b", "negative": "c", "guidance": 3, "steps": 9},
-        "sampler": "ddim",
+        **{"sampler": "ddim", "image": str(tmp_path / "in" / "a.png"), "mask": ""},
     }
     assert found[2] == {"prompt": "d"}
 

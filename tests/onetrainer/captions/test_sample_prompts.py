@@ -6,6 +6,7 @@ from onetrainer.captions.sample_prompts import all_shots, shots_of
 from onetrainer.checks.preflight import check_environment
 from onetrainer.errors import ProblemsError
 from onetrainer.presets.presets import resolve
+from onetrainer.rules.rules import check_rules
 from tests.onetrainer.rules.rule_cases import document_of
 
 PROMPTS = [
@@ -61,3 +62,19 @@ def test_prompts_of_a_file_follow_in_the_training_resolution(tmp_path):
     file.unlink()
     (problem,) = [one for one in check_environment(config) if one.path == "sampling.file"]
     assert "file not found" in problem.what
+
+
+def test_an_inpainting_sample_needs_its_image_and_its_mask(tmp_path):
+    def paths(**prompt):
+        changes = {
+            "model.family": "sd15-inpainting",
+            "sampling.prompts": [{"prompt": "a"} | prompt],
+        }
+        config = resolve(document_of(changes), source="")
+        found = [*check_rules(config), *check_environment(config)]
+        return [one.path for one in found if one.path.startswith("sampling.prompts.")]
+
+    assert paths() == []
+    assert paths(image=__file__) == ["sampling.prompts.0.mask"]
+    assert paths(image=__file__, mask=str(tmp_path / "none.png")) == ["sampling.prompts.0.mask"]
+    assert paths(image=__file__, mask=__file__) == []
