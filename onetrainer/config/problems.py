@@ -73,7 +73,8 @@ def _expected(item: Mapping[str, Any], setting: Setting) -> str:
         return "some text"
     if item["type"] == "value_error":
         return str(item["ctx"]["error"])
-    if setting.kind == "choice" and isinstance(item["input"], list):
+    is_list = isinstance(item["input"], list) or "," in str(item["input"])
+    if setting.kind == "choice" and is_list:
         return f"a single value and no list: {setting.expected}"
     return setting.expected
 

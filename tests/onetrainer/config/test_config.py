@@ -50,9 +50,15 @@ def test_a_wrong_value_is_refused_with_what_was_expected(key, value, expected):
 
 
 def test_a_device_is_one_of_torchs_and_a_list_is_refused_as_such():
-    for wrong, expected in ((["cuda:0", "cuda:1"], "a single value and no list: one of "),
-                            ("cuda:0,cuda:1", "one of "), ("cuda:8", "one of ")):  # fmt: skip
-        problem = problems_of(hardware={"device": wrong})["hardware.device"]
+    cases = {
+        "cuda:8": "one of ",
+        "cuda:0,cuda:1": "a single value and no list: one of ",
+        ("cuda:0", "cuda:1"): "a single value and no list: one of ",
+    }
+    for wrong, expected in cases.items():
+        problem = problems_of(
+            hardware={"device": wrong if isinstance(wrong, str) else list(wrong)}
+        )["hardware.device"]
         assert problem.expected.startswith(f"Expected {expected}")
         assert '"cuda:1" (GPU 1)' in problem.expected
     assert set(DEVICES) == set(get_args(Device))
