@@ -1,14 +1,17 @@
-"""Lengths of a run in epochs or images: decided in steps once, before anything is loaded."""
+"""Lengths of a run in epochs, images or minutes: decided in steps once, and recorded."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 
 from pydantic import TypeAdapter
 
 from modules.assembly.dataset import cache_folder, read_images
 from modules.assembly.run_context import Run
+from modules.assembly.trainer import Assembled
+from modules.trainer import Trainer
 from onetrainer.checks.preflight import require_startable
 from onetrainer.config.base.amount import Amount, parse_amount
 from onetrainer.config.rewards.alignprop import AlignProp
@@ -30,8 +33,14 @@ from onetrainer.schedules.amounts import Plan, in_steps, lengths, steps_of
 _RECORD = TypeAdapter(dict[str, int])
 
 
+UNTIMED_STEPS = 2
+"""Steps before the clock starts: the first ones take longer."""
+TIMED_STEPS = 20
+_ENOUGH_SECONDS = 20.0
+
+
 class LengthsChanged(Exception):
-    """Images could not be encoded, so that the run has to start again with other lengths."""
+    """The run has to start again: its speed was measured, or images could not be encoded."""
 
 
 def with_decided_lengths(config: TrainConfig, folder: RunFolder) -> TrainConfig:
@@ -50,31 +59,96 @@ def with_decided_lengths(config: TrainConfig, folder: RunFolder) -> TrainConfig:
 def decide_lengths(run: Run) -> Run:
     """Return the run with its lengths in steps, recorded in its folder.
 
-    The record decides from then on: a resumed run is as long as it was going to be.
+    The record decides from then on: a resumed run is as long as it was going to be. If one is in
+    minutes, the run returned is to measure the speed first.
 
     Raises:
         CachingStopped: If asked to stop while the images are read.
         UserError: If the lengths do not go together, or cannot be recorded.
     """
-    amounts = lengths(run.config)
-    known, folder = _read(run.folder), cache_folder(run.config, run.folder.path)
-    plan = plan_of(run.config, folder, run.events, run.inbox.is_leaving)
-    steps = {str(amount): steps_of(amount, plan) for amount in amounts} | known
-    config = in_steps(run.config, lambda amount: steps[str(amount)])
-    require_startable(check_rules(config), source=str(run.folder.config))
-    _write(run.folder, steps)
-    for text in dict.fromkeys(map(str, amounts)):
-        run.events.write(Phase("loading", detail=f"{text} = {counted(steps[text], 'step')}"))
-    return replace(run, config=config)
+    known, config = _read(run.folder), run.config
+    missing = [amount for amount in lengths(config) if str(amount) not in known]
+    timed = [amount for amount in missing if amount.unit == "minutes"]
+    if len(timed) < len(missing):
+        folder = cache_folder(config, run.folder.path)
+        plan = plan_of(config, folder, run.events, run.inbox.is_leaving)
+        counts = {str(a): steps_of(a, plan) for a in missing if a.unit != "minutes"}
+        _write(run.folder, known := counts | known)
+    if timed:
+        some = run.first_step + UNTIMED_STEPS + TIMED_STEPS
+        few = in_steps(config, lambda amount: known.get(str(amount), some))
+        return replace(run, config=few, undecided=config)
+    _require_sound(run, config, known)
+    report_lengths(run, config)
+    return replace(run, config=with_decided_lengths(config, run.folder))
+
+
+def report_lengths(run: Run, config: TrainConfig) -> None:
+    """Report the lengths of a config that the run has decided."""
+    steps = _read(run.folder) if lengths(config) else {}
+    for text in dict.fromkeys(map(str, lengths(config))):
+        if text in steps:
+            run.events.write(Phase("loading", detail=f"{text} = {counted(steps[text], 'step')}"))
+
+
+def measure_speed(run: Run, assembled: Assembled) -> None:
+    """Decide lengths in minutes from the time of a few steps; return only if asked to stop.
+
+    These steps are made again: the run is then, bit for bit, the run of as many steps.
+
+    Raises:
+        LengthsChanged: Once they are recorded.
+        UserError: If the lengths do not go together, or cannot be recorded.
+    """
+    assert run.undecided is not None
+    run.events.write(Phase("loading", detail="measuring how long a step takes"))
+    for task in assembled.tasks.evaluate:
+        if task.evaluation.is_required:
+            task.begin(run.first_step, run.past_events)
+    trainer = assembled.trainer
+    steps = min(trainer.steps, run.first_step + UNTIMED_STEPS + TIMED_STEPS)
+    timer = _Timer(trainer, steps)
+    few = replace(trainer, steps=steps, tasks=(), should_stop_early=timer.is_enough)
+    if few.run() != "done":
+        return
+    seconds = timer.seconds_per_step()
+    amounts = lengths(run.undecided)
+    known = {str(a): steps_of(a, None, seconds) for a in amounts if a.unit == "minutes"}
+    known |= _read(run.folder)
+    _require_sound(run, run.undecided, known)
+    _write(run.folder, known)
+    raise LengthsChanged
+
+
+class _Timer:
+    """Times the steps of a trainer."""
+
+    def __init__(self, trainer: Trainer, steps: int) -> None:
+        self._trainer = trainer
+        self._last = steps
+        self._untimed = trainer.state.step + UNTIMED_STEPS
+        self._first, self._start = trainer.state.step, monotonic()
+
+    def is_enough(self) -> bool:
+        """Return whether enough is known of the speed. Called between the steps."""
+        step = self._trainer.state.step
+        if step == self._untimed != self._first and step < self._last:
+            self._trainer.report.flush()  # waits for the GPU
+            self._first, self._start = step, monotonic()
+        return step > self._untimed and monotonic() - self._start > _ENOUGH_SECONDS
+
+    def seconds_per_step(self) -> float:
+        """Return the mean so far; of all steps if there were no more than untimed ones."""
+        return (monotonic() - self._start) / max(1, self._trainer.state.step - self._first)
 
 
 def confirm_lengths(run: Run, plan: Plan) -> None:
     """Raise LengthsChanged if a new run's lengths are others. plan: Of the encoded images."""
     known = {} if run.last else _read(run.folder)
     amounts = [amount for text in known if isinstance(amount := parse_amount(text), Amount)]
-    steps = {str(amount): steps_of(amount, plan) for amount in amounts}
-    if steps != known:
-        _write(run.folder, steps)
+    counts = {str(a): steps_of(a, plan) for a in amounts if a.unit != "minutes"}
+    if counts.items() - known.items():
+        _write(run.folder, known | counts)
         raise LengthsChanged
 
 
@@ -93,6 +167,12 @@ def plan_of(
         return batch_plan(config, without_damaged(dataset, cached_damage(dataset.items, memory)))
 
 
+def _require_sound(run: Run, config: TrainConfig, steps: Mapping[str, int]) -> None:
+    """Raise UserError if the rules forbid the decided lengths of a config."""
+    decided = in_steps(config, lambda amount: steps[str(amount)])
+    require_startable(check_rules(decided), source=str(run.folder.config))
+
+
 def _read(folder: RunFolder) -> dict[str, int]:
     """Return the steps of each amount that was decided; none in a new run."""
     if not folder.lengths.is_file():
@@ -103,7 +183,7 @@ def _read(folder: RunFolder) -> dict[str, int]:
         raise UserError(
             f"{folder.lengths}: cannot be read as the record of a run's lengths",
             "Expected a file of this version of the program",
-            "Delete it to decide them again from the images.",
+            "Delete it to decide them again.",
         ) from error
 
 

@@ -25,6 +25,8 @@ class Run:
         last: Checkpoint that the run continues from; None for a new run.
         past_events: Events up to that checkpoint.
         failures: Tolerates what fails beside the steps.
+        undecided: The config with lengths in minutes, if this start is to measure the speed; None
+            if all lengths are known.
     """
 
     folder: RunFolder
@@ -38,6 +40,7 @@ class Run:
     last: CheckpointRecord | None
     past_events: list[Event]
     failures: Failures
+    undecided: TrainConfig | None = None
 
     @property
     def first_step(self) -> int:

@@ -22,6 +22,7 @@ from modules.meta_device.device import DEVICE
 from modules.sampling.rollout import Rollout
 from onetrainer.config.rewards.algorithms import BestOfN
 from onetrainer.config.rewards.alignprop import AlignProp
+from onetrainer.config.train import TrainConfig
 from onetrainer.messages.durations import format_step_time
 from onetrainer.rewards.cost import StepCost, cost_of, passes_per_step
 
@@ -56,11 +57,17 @@ class PassSeconds:
         )
 
 
-def forecast_time(stage: Stage, speed: DeviceSpeed | None, where: str) -> dict[str, Any]:
+def forecast_time(
+    stage: Stage,
+    speed: DeviceSpeed | None,
+    where: str,
+    timed: Callable[[float], TrainConfig] | None = None,
+) -> dict[str, Any]:
     """Return `Forecast.time` of a run; empty if it never runs the UNet.
 
     speed: None for another device than this one, for which only passes are
-    counted. where: Name of the device in messages, such as "on this processor".
+    counted. where: Name of the device in messages, such as "on this processor". timed: The config
+    whose lengths follow from the seconds of a step; None for the stage's.
     """
     cost = cost_of(stage.config)
     parts = cost.step.by_purpose()
@@ -71,6 +78,7 @@ def forecast_time(stage: Stage, speed: DeviceSpeed | None, where: str) -> dict[s
         return found
     seconds = _seconds(stage, speed)
     step = seconds.of(cost.step)
+    cost = cost_of(timed(step)) if timed else cost
     run = (
         step * cost.steps
         + seconds.of(cost.evaluation) * cost.evaluations

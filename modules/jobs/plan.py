@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,14 +20,15 @@ from onetrainer.families.registry import FAMILY_LABELS
 from onetrainer.jobs.plan_request import PlanRequest, RecordedHeaders
 from onetrainer.messages.memory import GB, checkpointing_label, fits
 from onetrainer.model_files.hub import cached_folder, is_hub_name
-from onetrainer.run.events import Finished, Phase, Report
-from onetrainer.schedules.amounts import estimated
+from onetrainer.run.events import Finished, Forecast, Phase, Report
+from onetrainer.schedules.amounts import Plan, estimated, lengths, steps_of
 
 
 def plan(request: PlanRequest, report: Report) -> Finished:
     """Emit the forecast once it is known, and again with fixes if the run does not fit."""
     headers = RecordedHeaders(request.headers)
-    asked = estimated(request.config, planned_images(request.config, headers))
+    run_plan = planned_images(request.config, headers)
+    asked = estimated(request.config, run_plan)
     speed, where, notes = None, "", list[str]()
     if request.memory:
         target = Target("cuda", available=round(request.memory * GB))
@@ -46,14 +49,28 @@ def plan(request: PlanRequest, report: Report) -> Finished:
             forecast = replace(
                 forecast,
                 notes=[*notes, *_notes(config, target, is_automatic=is_automatic)],
-                time=forecast_time(stage, speed, where),
+                time=forecast_time(
+                    stage, speed, where, partial(estimated, request.config, run_plan)
+                ),
                 data=forecast_dataset(stage, speed, headers),
             )
+        forecast = replace(forecast, time=forecast.time | _lengths(request, run_plan, forecast))
         report(forecast)
         if request.fixes and not fits(forecast.peak_bytes, target.available):
             report(Phase("loading", detail="looking for settings that lower it"))
             report(add_fixes(plans, config, forecast))
     return Finished(0, [])
+
+
+def _lengths(request: PlanRequest, plan: Plan | None, forecast: Forecast) -> dict[str, Any]:
+    """Return the known lengths of a config in steps, as `Forecast.time` has them."""
+    seconds = forecast.time.get("seconds")
+    steps = {
+        str(amount): steps_of(amount, plan, seconds)
+        for amount in lengths(request.config)
+        if (seconds if amount.unit == "minutes" else plan)
+    }
+    return {"lengths": steps} if steps else {}
 
 
 def _speed(config: TrainConfig) -> DeviceSpeed:

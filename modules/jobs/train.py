@@ -18,6 +18,8 @@ from modules.assembly.lengths import (
     LengthsChanged,
     confirm_lengths,
     decide_lengths,
+    measure_speed,
+    report_lengths,
     with_decided_lengths,
 )
 from modules.assembly.method import attach
@@ -85,8 +87,8 @@ def train(folder: RunFolder, inbox: Inbox | None = None) -> int:
     """Train a run folder's config from its newest checkpoint; return the exit code.
 
     If cache entries are lost during training, the run saves a checkpoint and restarts, which
-    encodes them again, with the same results. If a broken step makes it go back, or images that are
-    damaged change its length, it restarts too.
+    encodes them again, with the same results. If a broken step makes it go back, or its length in
+    steps turns out, it restarts too.
 
     inbox: The worker's; None for one of its own.
     """
@@ -160,6 +162,8 @@ def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
             failures,
         )
         _report_start(run)
+        if not lengths(config):
+            report_lengths(run, written)
         for text in (*restore_point.warnings, *changes, *([note] if note else [])):
             run.warn(text)
         return _prepare_and_train(run)
@@ -172,14 +176,21 @@ def _require_steps_left(config: TrainConfig, last: CheckpointRecord, folder: Run
         require_room(folder, last.step)
 
 
+def _with_lengths(run: Run) -> Run:
+    """Return the run with its lengths decided, if they were not. Raises CachingStopped."""
+    if not lengths(run.config):
+        return run
+    run = decide_lengths(run)
+    if run.last is not None and run.undecided is None:
+        _require_steps_left(run.config, run.last, run.folder)
+    return run
+
+
 def _prepare_and_train(run: Run) -> int:
-    if lengths(run.config):
-        try:
-            run = decide_lengths(run)
-        except CachingStopped:
-            return _report_stop(run)
-        if run.last is not None:
-            _require_steps_left(run.config, run.last, run.folder)
+    try:
+        run = _with_lengths(run)
+    except CachingStopped:
+        return _report_stop(run)
     for note in device_notes(run.config.hardware, run.device):
         run.warn(note)
     with run.inbox.while_loading(run.report_stop):
@@ -211,6 +222,9 @@ def _prepare_and_train(run: Run) -> int:
             confirm_lengths(run, inputs.images.batches)
         with run.inbox.while_loading(run.report_stop):
             assembled = assemble(run, attached, inputs, rewards, residency)
+        if run.undecided is not None:
+            measure_speed(run, assembled)
+            return _report_stop(run)
         try:
             return _train_and_finish(run, assembled, inputs, residency)
         except Exception as error:

@@ -264,7 +264,7 @@ class _Follower:
 
 def _start_message(event: Started) -> str:
     if not event.total_steps:
-        return "starts: its number of steps follows from the images"
+        return "starts: its number of steps follows from the images or the speed"
     if event.step >= event.total_steps:
         return f"has already done all {event.total_steps} steps"
     start = f"continues after step {event.step}" if event.step else "starts"

@@ -76,7 +76,8 @@ class Setting:
         if self.multiple_of not in (None, 1):
             noun = f"a multiple of {self.multiple_of:g}"
         if self.kind == "amount":
-            return f'{noun}{self._range()}, or an amount such as "10 epochs" or "5000 images"'
+            others = 'an amount such as "10 epochs", "5000 images" or "30 minutes"'
+            return f"{noun}{self._range()}, or {others}"
         return noun + self._range() + (", or nothing" if self.is_optional else "")
 
     def choice_label(self, value: Any) -> str:

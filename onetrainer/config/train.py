@@ -38,8 +38,8 @@ class Training(Section):
         InSteps(1),
         Ui("Length", unit="steps", search="length steps epochs duration"),
     ] = 1000
-    """How long training lasts, in steps, each of which updates the weights once, or as "10 epochs"
-    or "5000 images". 1,000 to 3,000 steps are usual for a LoRA; too many overfit."""
+    """How long training lasts, in steps, each of which updates the weights once, or as "10 epochs",
+    "5000 images" or "30 minutes". 1,000 to 3,000 steps are usual for a LoRA; too many overfit."""
 
     batch_size: Annotated[int, Field(ge=1, le=1024), Ui("Batch size", unit="images")] = 1
     """How many images are computed at once. More is steadier and needs more memory."""

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from onetrainer.messages.formatting import counted
+
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400  # s
 _PARTS: Mapping[str, str] = {
     "sampling": "sampling without gradients",
@@ -33,7 +35,13 @@ def format_step_time(*, step: float, run: float, where: str) -> str:
 
 def time_lines(time: Mapping[str, Any]) -> list[str]:
     """Return lines about a forecast's time and the UNet's work; none if nothing is known."""
-    lines = [f"Time: {time['message']}."] if time.get("message") else []
+    each = time.get("seconds", 0.0)
+    lines = [
+        f"{text} = {counted(steps, 'step')}"
+        + (f", about {format_duration(steps * each)}." if each else ".")
+        for text, steps in time.get("lengths", {}).items()
+    ]
+    lines += [f"Time: {time['message']}."] if time.get("message") else []
     parts: Mapping[str, float] = time.get("parts", {})
     if set(parts) - {"ordinary", "backward", "repeated"}:
         lines.append(

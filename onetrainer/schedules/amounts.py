@@ -9,8 +9,8 @@ from onetrainer.config.base.amount import MOST, Amount, InSteps, Steps, Unit
 from onetrainer.config.base.section import Section
 
 AnySection = TypeVar("AnySection", bound=Section)
-_GUESSED_STEPS: Mapping[Unit, int] = {"epochs": 100, "images": 1}
-"""Steps of one, where the images are not known."""
+_GUESSED_STEPS: Mapping[Unit, int] = {"epochs": 100, "images": 1, "minutes": 60}
+"""Steps of one, where the images or the speed are not known."""
 
 
 class Plan(Protocol):
@@ -23,10 +23,16 @@ class Plan(Protocol):
     def images_before_step(self, step: int) -> int: ...
 
 
-def steps_of(amount: Amount, plan: Plan | None) -> int:
-    """Return after how many steps an amount is reached; a guess without a plan."""
+def steps_of(amount: Amount, plan: Plan | None, seconds: float | None = None) -> int:
+    """Return after how many steps an amount is reached; a guess without a plan.
+
+    seconds: Of a step; None for a guess. At least one step is made in any time.
+    """
+    if amount.unit == "minutes":
+        each = seconds or 60 / _GUESSED_STEPS["minutes"]
+        return min(MOST, max(1, round(amount.count * 60 / each)))
     if plan is None:
-        return min(MOST, amount.count * _GUESSED_STEPS[amount.unit])
+        return min(MOST, round(amount.count * _GUESSED_STEPS[amount.unit]))
     done, high = _measure(amount.unit, plan), 1
     while done(high) < amount.count and high < MOST:
         high *= 2
@@ -44,15 +50,17 @@ def is_due(every: Steps, step: int, plan: Plan) -> bool:
 def in_steps(
     section: AnySection, convert: Callable[[Amount], int], *, with_intervals: bool = False
 ) -> AnySection:
-    """Return a section with every length as a number of steps.
+    """Return a section with every length as a number of steps, and every interval in minutes.
 
-    with_intervals: Whether intervals are converted too; they may have different numbers of steps.
+    with_intervals: Whether other intervals are converted too; those of epochs may have different
+        numbers of steps.
     """
     marks = {key: field.metadata for key, field in type(section).model_fields.items()}
     changes = {}
     for key, value in section:
         is_interval = any(isinstance(mark, InSteps) and mark.repeats for mark in marks[key])
-        if with_intervals or not is_interval:
+        in_time = isinstance(value, Amount) and value.unit == "minutes"
+        if with_intervals or in_time or not is_interval:
             changed = _in_steps(value, convert, with_intervals)
             if changed is not value:
                 changes[key] = changed
@@ -71,11 +79,13 @@ def lengths(section: Section) -> list[Amount]:
     return found
 
 
-def estimated(section: AnySection, plan: Plan | None = None) -> AnySection:
-    """Return a section in steps, guessed without a plan: for what is only an estimate."""
+def estimated(
+    section: AnySection, plan: Plan | None = None, seconds: float | None = None
+) -> AnySection:
+    """Return a section in steps for an estimate. plan, seconds: See `steps_of`."""
 
     def convert(amount: Amount) -> int:
-        return max(1, steps_of(amount, plan))
+        return max(1, steps_of(amount, plan, seconds))
 
     return in_steps(section, convert, with_intervals=True)
 

@@ -65,13 +65,12 @@ class AmountEditor:
     def read(self) -> object:
         """Return the steps or the amount shown, or the text if it is neither."""
         text = self._text.get()
-        typed, unit = parse_amount(text), self.unit.get()
-        count = parse_value(text, self._setting)
-        if typed is None and isinstance(count, int) and count and unit != STEPS:
-            typed = parse_amount(f"{count} {unit}")
+        typed = parse_amount(text)
+        if typed is None and self.unit.get() != STEPS:
+            typed = parse_amount(f"{text} {self.unit.get()}")
         if isinstance(typed, Amount):
-            return str(typed)
-        return count if typed is None else typed
+            return str(typed) if typed.count else 0
+        return parse_value(text, self._setting) if typed is None else typed
 
     def set_note(self, note: str) -> None:
         """Show what the amount is in other units, or what 0 means."""

@@ -1,4 +1,4 @@
-"""Amounts of training in other units than steps: "10 epochs", "5000 images"."""
+"""Amounts of training in other units than steps: "10 epochs", "5000 images", "30 minutes"."""
 
 import re
 from collections.abc import Mapping
@@ -8,27 +8,38 @@ from typing import Any, Literal
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-Unit = Literal["epochs", "images"]
+Unit = Literal["epochs", "images", "minutes"]
 MOST = 10_000_000
-_UNITS: Mapping[str, Unit] = {"epoch": "epochs", "image": "images"}
+_UNITS: Mapping[str, Unit] = {
+    "epoch": "epochs",
+    "image": "images",
+    "minute": "minutes",
+    "min": "minutes",
+    "hour": "minutes",
+    "h": "minutes",
+}
 _STEP = "step"
-_TEXT = re.compile(r"\s*(\d[\d_,]*)\s*([a-z]+?)s?\s*", re.IGNORECASE)
+_MINUTES: Mapping[str, int] = {"hour": 60, "h": 60}
+_TEXT = re.compile(r"\s*(\d[\d_,]*(?:\.\d+)?)\s*([a-z]+?)s?\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Amount:
-    """An amount whose number of steps depends on the images."""
+    """An amount whose number of steps depends on the images, or on the speed. count: Above 0.
 
-    count: int
+    Only minutes may have a fraction.
+    """
+
+    count: float
     unit: Unit
 
     def __str__(self) -> str:
         """Return it as files and people write it: "1 epoch", "5000 images"."""
-        return f"{self.count} {self.unit if self.count != 1 else self.unit.removesuffix('s')}"
+        return f"{self.count:.10g} {self.unit if self.count != 1 else self.unit.removesuffix('s')}"
 
 
 Steps = int | Amount
-"""A number of steps, or an amount that becomes one once the images are known."""
+"""A number of steps, or an amount that becomes one when a run begins."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +79,8 @@ class InSteps:
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         units = "|".join((_STEP, *_UNITS))
-        return {"anyOf": [handler(schema), {"type": "string", "pattern": rf"^\d+ ({units})s?$"}]}
+        pattern = rf"^\d+(\.\d+)? ({units})s?$"
+        return {"anyOf": [handler(schema), {"type": "string", "pattern": pattern}]}
 
 
 def parse_amount(text: str) -> Steps | None:
@@ -76,10 +88,13 @@ def parse_amount(text: str) -> Steps | None:
     match = _TEXT.fullmatch(text)
     if match is None:
         return None
-    count, name = int(re.sub("[_,]", "", match[1])), match[2].casefold()
-    if name == _STEP:
-        return count
-    return Amount(count, _UNITS[name]) if name in _UNITS else None
+    count, name = float(re.sub("[_,]", "", match[1])), match[2].casefold()
+    unit = _UNITS.get(name)
+    if unit == "minutes":
+        return Amount(count * _MINUTES.get(name, 1), unit)
+    if not count.is_integer():
+        return None
+    return int(count) if name == _STEP else Amount(count, unit) if unit else None
 
 
 def known(steps: Steps) -> int:

@@ -6,6 +6,8 @@ import pytest
 from safetensors.torch import load_file
 
 from modules.jobs.train import train
+from modules.training.reporter import Reporter
+from modules.training.tasks import SaveTask
 from onetrainer.errors import UserError
 from onetrainer.run.events import Phase, Progress, Sample, Started
 from tests import runs
@@ -66,6 +68,48 @@ def test_what_was_decided_stays_and_a_new_length_is_decided_anew(project):
     run.lengths.write_text("{")
     with pytest.raises(UserError, match="Delete it"):
         train(run)
+
+
+def clocked(monkeypatch, seconds):
+    """The clock of the lengths goes on by so much with each step of a trainer."""
+    now, progress = [0.0], Reporter.progress
+
+    def counted(self, **step):
+        now[0] += seconds
+        progress(self, **step)
+
+    monkeypatch.setattr(Reporter, "progress", counted)
+    monkeypatch.setattr("modules.assembly.lengths.monotonic", lambda: now[0])
+
+
+def test_a_run_in_minutes_is_one_of_as_many_steps_and_resumes_exactly(project, monkeypatch):
+    minutes = {"training": {"steps": "2 minutes"}, "schedule": {"warmup_steps": "0.5 minutes"}}
+    made = runs.new_run(project, **minutes, sampling={"every": "1 minute"})
+    steps = {"training": {"steps": 8}, "schedule": {"warmup_steps": 2}}
+    same = runs.new_run(project, **steps, sampling={"every": 4})
+    monkeypatch.setattr("modules.assembly.lengths.TIMED_STEPS", 2)
+    clocked(monkeypatch, 15.0)
+    save = SaveTask.checkpoint
+
+    def die(self, step):
+        save(self, step)
+        if step == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(SaveTask, "checkpoint", die)
+    with pytest.raises(KeyboardInterrupt):
+        train(made)
+    monkeypatch.setattr(SaveTask, "checkpoint", save)
+    clocked(monkeypatch, 99.0)  # another computer
+    assert train(made) == train(same) == 0
+    assert json.loads(made.lengths.read_text()) == {"2 minutes": 8, "0.5 minutes": 2, "1 minute": 4}
+    files = [load_file(run.output / "my-lora.safetensors") for run in (made, same)]
+    assert all(tensor.equal(files[1][name]) for name, tensor in files[0].items())
+    events = [runs.events_of(run) for run in (made, same)]
+    rates = [[e.lr for e in each if isinstance(e, Progress)] for each in events]
+    samples = [[e.step for e in each if isinstance(e, Sample)] for each in events]
+    assert rates[0] == rates[1]
+    assert samples[0] == samples[1] == [0, 4, 8]
 
 
 def test_a_damaged_image_changes_the_length_once_it_is_found(project, tmp_path):

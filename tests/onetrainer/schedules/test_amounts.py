@@ -49,6 +49,11 @@ def test_steps_and_intervals_are_those_that_counting_finds():
     assert not is_due(0, 4, plan)
 
 
+def test_minutes_follow_from_the_time_of_a_step():
+    for minutes, seconds, steps in ((30, 0.5, 3600), (0.5, 7.0, 4), (1, 100.0, 1), (0.001, 9, 1)):
+        assert steps_of(Amount(minutes, "minutes"), None, seconds) == steps
+
+
 def test_prompts_have_epochs_too():
     plan = PromptPlan(prompts=10, images_per_step=4, denoising_fraction=0.5)
     # Five steps of prompts and, with as many on images among them, nine or ten in all.
@@ -69,6 +74,10 @@ def test_texts_are_read_and_written_back():
         "ten epochs": None,
         "10 weeks": None,
         "1.5 epochs": None,
+        "30 minutes": Amount(30, "minutes"),
+        "0.5 min": Amount(0.5, "minutes"),
+        "1.5h": Amount(90, "minutes"),
+        "2 hours": Amount(120, "minutes"),
         "10": None,
         "-1 epochs": None,
     }.items():
@@ -100,6 +109,7 @@ def test_every_length_of_a_config_is_converted_and_no_interval():
         source="",
     )  # fmt: skip
     assert len(lengths(config)) == 6
+    assert len(lengths(resolve({"sampling": {"every": "9 minutes"}}, source=""))) == 1
     text = in_steps(config, lambda _: 77).model_dump_json()
     assert text.count(":77") == 6
     assert text.count(amount) == 3

@@ -278,7 +278,7 @@ def test_a_name_that_no_file_can_have_is_refused_with_a_message():
 def test_a_remedy_is_left_out_only_where_it_is_obvious_next_to_the_field(home):
     draft = Draft()
     draft.set_all({"training.steps": "many", "hardware": 3})
-    for path, ending in (("training.steps", '5000 images".'), ("hardware", "in { }.")):
+    for path, ending in (("training.steps", '30 minutes".'), ("hardware", "in { }.")):
         assert problem_text(draft.problem(path)).endswith(ending), problem_text(draft.problem(path))
     reported = Problem(
         "data.caption_list", "wrong", "", "Correct it; {{ and }} are literal braces."
