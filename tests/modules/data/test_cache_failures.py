@@ -204,10 +204,12 @@ def test_caption_whose_encoding_is_not_a_number_is_reported_and_not_kept(bench, 
         assert "fp16" in error.value.remedy
 
 
-def test_a_text_encoder_with_weights_that_are_no_numbers_is_named_with_the_weight(bench):
+def test_a_text_encoder_with_weights_that_are_no_numbers_is_named_with_the_weight(
+    bench, monkeypatch
+):
     (_, encoder), *_ = bench.family.text_encoders.items()
     (weight, values), *_ = encoder.named_parameters()
-    values.data.view(-1)[:] = float("nan")
+    monkeypatch.setattr(values, "data", values.data * float("nan"))  # other tests use this encoder
     with pytest.raises(UserError, match=f"the text encoder holds NaN in {weight}, found at"):
         bench.encode()
 
