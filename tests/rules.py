@@ -46,7 +46,7 @@ RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("__main__",),
     ),
     "modules": (
-        ("devices", "formats/files", "memory/layers", "meta_device", "seeds"),
+        ("devices", "formats/files", "memory/layers", "meta_device", "seeds", "user_code"),
         ("diffusion", "formats/embeddings", "formats/original", "memory"),
         ("formats", "formats/models", "interfaces", "rewards/networks"),
         ("data", "families/prompts", "formats/lora", "optim", "rewards", "sampling"),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from modules.rewards.load import make_rewards
-from modules.rewards.trusted_imports import _stdlib_spec
+from modules.user_code.trusted_imports import _stdlib_spec
 from onetrainer.config.rewards.reward import Reward as Section
 from onetrainer.errors import UserError
 from onetrainer.trust.function_file import find_function
