@@ -8,7 +8,7 @@ import torch
 
 from modules import seeds
 from modules.interfaces import Method, Microbatch, Objective
-from modules.optim.build import effective_lr, set_lr
+from modules.optim.learning_rate import effective_lr, set_lr
 from onetrainer.schedules.amounts import Plan
 
 if TYPE_CHECKING:

@@ -125,9 +125,9 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
     ),
     "trust": (
         "configs",
-        "trust a reward function of your own",
+        "trust a function or class of your own",
         {
-            "function": {"help": '"file.py:function" or "module:function"'},
+            "function": {"help": '"file.py:NAME", "module:NAME" or "module.NAME"'},
             "--yes": _flag("do not ask"),
         },
     ),

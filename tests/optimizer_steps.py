@@ -7,11 +7,14 @@ import torch
 from torch import nn
 
 from modules.interfaces import ParameterGroup
-from modules.optim.build import build_optimizer, set_lr
+from modules.optim.build import build_optimizer
+from modules.optim.learning_rate import set_lr
 from onetrainer.config.optimizers.optimizer import Optimizer
 from onetrainer.config.optimizers.optimizer_section import OptimizerSection
 
-SECTIONS: tuple[type[OptimizerSection], ...] = get_args(get_args(Optimizer)[0])
+SECTIONS: tuple[type[OptimizerSection], ...] = tuple(
+    kind for kind in get_args(get_args(Optimizer)[0]) if kind.target
+)
 # 4096 numbers, from where on state is kept in 8 or 4 bits; twice the same shape, so that what
 # computes several weights at once does.
 SHAPES = {"matrix": (64, 64), "second": (64, 64), "bias": (64,), "kernel": (8, 16, 3, 3)}

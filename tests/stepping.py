@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from modules import seeds
 from modules.interfaces import ParameterGroup
-from modules.optim.build import build_optimizer, set_lr
+from modules.optim.build import build_optimizer
 from modules.optim.ema import Ema
 from modules.optim.freeze_schedule import FreezeSchedule
+from modules.optim.learning_rate import set_lr
 from modules.optim.optimizer_state import OptimizerProgress
 from modules.optim.update import WeightUpdater
 from modules.training.checkpoint_record import CheckpointRecord
@@ -27,9 +28,11 @@ WARM_UP = 8
 SECTIONS = [
     kind()
     for kind in get_args(get_args(Optimizer)[0])
-    if not missing_package(kind()) and "paged" not in kind().kind  # that is for GPUs
+    if kind.target
+    and not missing_package(kind())
+    and "paged" not in kind().kind  # that is for GPUs
 ]
-"""Every optimizer that is installed."""
+"""Every optimizer that is installed, and that this program knows."""
 INDEPENDENT = [section for section in SECTIONS if section.updates_independently]
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
@@ -27,6 +28,8 @@ from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.objectives.denoising import Denoising
 from onetrainer.config.objectives.objective import Objective
 from onetrainer.config.objectives.weighting import Debiased, MinSnr, NoiseLike, VelocityLike
+from onetrainer.config.optimizers.custom import CustomOptimizer
+from onetrainer.config.optimizers.optimizer import Optimizer
 from onetrainer.config.run.model import FamilyName
 from onetrainer.config.run.schedule import Constant, CosineRestarts, Schedule
 from onetrainer.config.train import TrainConfig
@@ -230,7 +233,7 @@ def _training_fields(config: TrainConfig, model: ModelFacts) -> dict[str, object
         "learning_rate": config.optimizer.lr * factor,
         "unet_lr": rates.get("unet"),
         "text_encoder_lr": next((lr for name, lr in rates.items() if name != "unet"), None),
-        "optimizer": config.optimizer.target.replace(":", "."),
+        "optimizer": _optimizer_name(config.optimizer),
         "lr_scheduler": _schedule_name(config.schedule, warmup_steps=warmup),
         "lr_warmup_steps": warmup,
         "batch_size_per_device": training.batch_size,
@@ -284,6 +287,13 @@ def _data_fields(data: Data) -> dict[str, object]:
         "random_crop": data.buckets.crop == "random" or changes.crop_jitter > 0,
         "bucket_no_upscale": data.buckets.upscale_limit == 1,
     }
+
+
+def _optimizer_name(section: Optimizer) -> str:
+    """Return the dotted name of the optimizer's class, without folders of a file."""
+    if not isinstance(section, CustomOptimizer):
+        return section.target.replace(":", ".")
+    return Path(section.function).name.replace(".py:", ":").replace(":", ".")
 
 
 def _schedule_name(schedule: Schedule, *, warmup_steps: int) -> str:

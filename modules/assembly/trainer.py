@@ -24,6 +24,7 @@ from modules.evaluation.validation import ImageEvaluation, ValidationImages
 from modules.interfaces import Microbatch, named_parameters
 from modules.memory.residency import Residency
 from modules.objectives.denoising import Denoising
+from modules.optim.custom import lr_curve
 from modules.sampling.image_files import base_name
 from modules.trainer import StepAbandoned, Task, Trainer
 from modules.training.checkpoints import TrainState
@@ -36,7 +37,7 @@ from onetrainer.captions.sample_prompts import all_shots
 from onetrainer.config.optimizers.adaptive import AdaptiveSection
 from onetrainer.metrics.watch import Watch
 from onetrainer.run.events import BrokenStep
-from onetrainer.schedules.learning_rate import lr_multiplier, warmup_steps
+from onetrainer.schedules.learning_rate import warmup_steps
 
 
 @dataclass(frozen=True)
@@ -140,10 +141,10 @@ def assemble(
         run.warn(str(entry))
 
     factor = training.lr_factor
+    scheduled = lr_curve(config.schedule, steps=training.total_steps, lr=config.optimizer.lr)
 
     def multiplier(step: int) -> float:
-        scheduled = lr_multiplier(config.schedule, step=step, steps=training.total_steps)
-        return factor * scheduled * retries.lr_factor(step)
+        return factor * scheduled(step) * retries.lr_factor(step)
 
     trainer = Trainer(
         state=TrainState(run.first_step),

@@ -16,7 +16,8 @@ from modules.optim.build import build_optimizer
 from modules.optim.clipping import clip, gradient_norms, not_finite
 from modules.optim.exported_weights import enter_training_form
 from modules.optim.fused_backward import FusedBackward
-from onetrainer.config.optimizers.adam import PagedAdamW8bit
+from onetrainer.config.optimizers.adam import AdamW, PagedAdamW8bit
+from onetrainer.config.optimizers.custom import CustomOptimizer
 
 LEAST_PAGED = 100_000
 """bitsandbytes pages optimizer state of this many numbers or more (optim/optimizer.py)."""
@@ -39,7 +40,9 @@ class StepMemory:
             weight.register_post_accumulate_grad_hook(self._note_gradient)  # type: ignore[no-untyped-call] # torch's
             for weight in self._weights
         ]
-        optimizer = build_optimizer(config.optimizer, groups)
+        # Code of the user's own is not run for a forecast, and need not work without numbers.
+        is_custom = isinstance(config.optimizer, CustomOptimizer)
+        optimizer = build_optimizer(AdamW() if is_custom else config.optimizer, groups)
         if stage.model.kind == "cuda":
             use_foreach(optimizer)
         enter_training_form(optimizer)

@@ -1,4 +1,4 @@
-"""Construction of the library's optimizer from its config section, and its learning rate."""
+"""Construction of the library's optimizer from its config section."""
 
 import importlib
 import importlib.util
@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from modules.interfaces import ParameterGroup
+from modules.optim.custom import build_custom
+from onetrainer.config.optimizers.custom import CustomOptimizer
 from onetrainer.config.optimizers.momentum import Muon
 from onetrainer.config.optimizers.optimizer import Optimizer, require_package
 
@@ -25,13 +27,15 @@ def build_optimizer(section: Optimizer, groups: Sequence[ParameterGroup]) -> tor
     Raises:
         UserError: The optimizer's package is missing; names the command to install it.
     """
+    made = [each for group in groups for each in _param_groups(section, group)]
+    if isinstance(section, CustomOptimizer):
+        return build_custom(section, made)
     require_package(section)
     module, name = section.target.split(":")
     # The only place that imports optimizer libraries: some take seconds.
     factory: Callable[..., torch.optim.Optimizer] = getattr(importlib.import_module(module), name)
     if module.startswith("torchao") and not can_compile(groups):
         factory = _uncompiled(factory)
-    made = [each for group in groups for each in _param_groups(section, group)]
     # Some classes require a learning rate, though every group has its own.
     return factory(made, lr=made[0]["lr"], **arguments_of(section))
 
@@ -69,31 +73,6 @@ def can_compile(groups: Sequence[ParameterGroup]) -> bool:
     """
     is_on_card = all(weight.is_cuda for group in groups for weight in group.parameters.values())
     return is_on_card and importlib.util.find_spec("triton") is not None
-
-
-def set_lr(optimizer: torch.optim.Optimizer, multiplier: float) -> None:
-    """Set every group's learning rate to a multiple of its full one."""
-    for group in optimizer.param_groups:
-        lr = group["base_lr"] * multiplier
-        # torchao keeps it as a tensor, so that a new rate needs no new compilation.
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(lr)
-        else:
-            group["lr"] = lr
-
-
-def effective_lr(optimizer: torch.optim.Optimizer) -> float | Tensor:
-    """Return the learning rate of the first group's coming step, a scalar.
-
-    Optimizers that find the rate themselves multiply it by their estimate d (Mishchenko & Defazio
-    2023, arXiv:2306.06101); some share one d among groups.
-    """
-    group = optimizer.param_groups[0]
-    shared: float | Tensor | None = group.get("shared_d")
-    estimate: float | Tensor = group.get("d", 1.0) if shared is None else shared
-    rate: float | Tensor = group["lr"] * estimate
-    # A copy, because the optimizer keeps writing to its own.
-    return rate.detach().clone() if isinstance(rate, Tensor) else float(rate)
 
 
 def _param_groups(section: Optimizer, group: ParameterGroup) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from onetrainer.captions.sample_prompts import prompts_of_file
 from onetrainer.checks.dataset import check_images, unreadable_problem
 from onetrainer.checks.packages import package_problems
 from onetrainer.checks.rewards import check_rewards
+from onetrainer.checks.user_code import check_user_code
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.low_rank import LowRank
 from onetrainer.config.train import TrainConfig
@@ -96,7 +97,7 @@ def check_environment(config: TrainConfig) -> list[Problem]:
         except OSError as error:  # a name too long, a folder that may not be looked into
             problems.append(unreadable_problem(path, error))
     problems += _check_start_files(config)
-    return problems + package_problems(config)
+    return problems + check_user_code(config) + package_problems(config)
 
 
 def require_startable(problems: list[Problem], *, source: str = "") -> list[Problem]:

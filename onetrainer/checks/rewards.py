@@ -15,7 +15,6 @@ from onetrainer.errors import Fix, Problem, UserError, some_of, warning
 from onetrainer.model_files.hub import cached_folder, is_hub_name
 from onetrainer.rewards.prompts import PLACES, prompts_of
 from onetrainer.rules.data import has_images
-from onetrainer.trust import trusted_files
 
 _SHOWN = 3  # prompts named in a message
 _MIN_PROMPTS = 4  # with fewer, the confidence interval is too wide for any fall to be sure
@@ -60,10 +59,6 @@ def _file_problems(path: str, reward: Reward, *, is_offline: bool) -> Iterator[P
                 "Expected reference images",
                 "Choose another folder.",
             )
-    if reward.reward == "function" and ":" in reward.function:
-        problem = trusted_files.problem(reward.function, f"{path}.function")
-        if problem is not None:
-            yield problem
 
 
 def _network_problems(path: str, model: str, *, is_offline: bool) -> Iterator[Problem]:

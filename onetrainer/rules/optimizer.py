@@ -8,10 +8,12 @@ from onetrainer.config.methods.full import Full
 from onetrainer.config.optimizers.adafactor import Adafactor, AdafactorRelative
 from onetrainer.config.optimizers.adam import AdamW, Sgd
 from onetrainer.config.optimizers.adaptive import Prodigy
+from onetrainer.config.optimizers.custom import CustomOptimizer
 from onetrainer.config.run.schedule import Constant, Points
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, warning
 from onetrainer.rules.lengths import in_likely_steps
+from onetrainer.rules.schedule import custom_problems
 from onetrainer.schedules.learning_rate import warmup_steps
 
 USUAL_WARMUP = 100
@@ -213,6 +215,8 @@ def _option_problems(config: TrainConfig) -> Iterator[Problem]:
             "Set it to 0, or choose another optimizer.",
             choices=(Fix("method.max_norm", 0.0), Fix("optimizer.kind", "adamw")),
         )
+    if isinstance(section, CustomOptimizer):
+        yield from custom_problems(section, "optimizer", "a class", given=("lr", "params"))
     match section:
         case Sgd(nesterov=True, momentum=0):
             yield Problem(

@@ -3,9 +3,17 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-from onetrainer.config.run.schedule import CosineRestarts, CosineWaves, Points, Schedule
+from onetrainer.config.base.arguments import parse_arguments
+from onetrainer.config.optimizers.custom import CustomOptimizer
+from onetrainer.config.run.schedule import (
+    CosineRestarts,
+    CosineWaves,
+    CustomSchedule,
+    Points,
+    Schedule,
+)
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Fix, Problem, warning
+from onetrainer.errors import Fix, Problem, UserError, warning
 from onetrainer.rules.lengths import in_likely_steps
 from onetrainer.schedules.learning_rate import lr_multiplier, warmup_steps
 
@@ -20,6 +28,8 @@ def problems(config: TrainConfig) -> Iterator[Problem]:
     steps = config.training.total_steps
     if isinstance(config.schedule, Points):
         yield from _point_problems(config.schedule, steps)
+    elif isinstance(config.schedule, CustomSchedule):
+        yield from custom_problems(config.schedule, "schedule", "a function or class")
     else:
         yield from _curve_problems(config.schedule, steps)
     if config.ema.use:
@@ -28,8 +38,29 @@ def problems(config: TrainConfig) -> Iterator[Problem]:
         yield from _validation_problems(config, steps)
 
 
+def custom_problems(
+    section: CustomSchedule | CustomOptimizer,
+    path: str,
+    noun: str,
+    *,
+    given: tuple[str, ...] = (),
+) -> Iterator[Problem]:
+    """Yield problems of the name and the arguments of the user's own code, without running it."""
+    if not section.function.strip():
+        yield Problem(
+            f"{path}.function",
+            "no code is named",
+            f'Expected {noun}, as "file.py:name" or "package.module.name"',
+            "Enter it.",
+        )
+    try:
+        parse_arguments(section.arguments, given=given)
+    except UserError as error:
+        yield Problem(f"{path}.arguments", error.what, error.expected, error.remedy)
+
+
 def _curve_problems(schedule: Schedule, steps: int) -> Iterator[Problem]:
-    assert not isinstance(schedule, Points), "it has no warm-up"
+    assert not isinstance(schedule, Points | CustomSchedule), "it has no warm-up"
     warmup = warmup_steps(schedule, steps=steps)
     name = "warmup_steps" if schedule.warmup_steps else "warmup_fraction"
     if schedule.warmup_steps and schedule.warmup_fraction:

@@ -10,6 +10,8 @@ from onetrainer.config.run.schedule import (
     Cosine,
     CosineRestarts,
     CosineWaves,
+    Curve,
+    CustomSchedule,
     InverseSqrt,
     Linear,
     Point,
@@ -23,7 +25,7 @@ TIMESCALE = 10_000
 """Default of the inverse square root without a warm-up, in steps; the same as in transformers."""
 
 
-def lr_multiplier(schedule: Schedule, *, step: int, steps: int) -> float:
+def lr_multiplier(schedule: Curve, *, step: int, steps: int) -> float:
     """Return the learning rate of a step as a fraction of the full rate.
 
     The rate rises from 0 over the warm-up, has its full value in the first step after it, and falls
@@ -67,8 +69,8 @@ def lr_multiplier(schedule: Schedule, *, step: int, steps: int) -> float:
 
 
 def warmup_steps(schedule: Schedule, *, steps: int) -> int:
-    """Return the number of warm-up steps of a run; custom points have none."""
-    if isinstance(schedule, Points):
+    """Return the number of warm-up steps of a run; custom points and functions have none."""
+    if isinstance(schedule, Points | CustomSchedule):
         return 0
     return known(schedule.warmup_steps) or round(schedule.warmup_fraction * steps)
 

@@ -45,12 +45,14 @@ class UserFunction:
 def find_function(spec: str) -> UserFunction:
     """Return the location and code of a function, without importing anything.
 
-    spec: "file.py:function" or "module:function". A module is searched as Python does.
+    spec: "file.py:function", "module:function" or "module.function", or a class in place of the
+        function. A module is searched as Python does.
 
     Raises:
         UserError: The spec is invalid, the file or function does not exist or cannot be read.
     """
-    source, colon, name = spec.strip().rpartition(":")
+    dot = "." if ":" not in spec and not spec.endswith(FILE_SUFFIX) else ":"
+    source, colon, name = spec.strip().rpartition(dot)
     if not colon or not source or not name.isidentifier():
         raise UserError(
             f'"{spec}" does not name a function', _FORMS, 'For example "rewards.py:my_reward"'

@@ -79,7 +79,7 @@ def trusted_function(spec: str) -> UserFunction:
     place = function.modules[-1] or function.file
     raise UserError(
         f"{function.file}: {what}",
-        f"The reward {function.name} runs code of this file with your permissions",
+        f"{function.name} runs code of this file with your permissions",
         "Read it; then trust it in the window when you start the run, or in a terminal with:"
         f' {program()} trust "{place}:{function.name}"',
     )

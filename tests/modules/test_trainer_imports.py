@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-MOST = 25
+MOST = 16
 COUNT = """
 import sys, modules.trainer
 print(*sorted(m for m in sys.modules if m.split(".")[0] in ("modules", "onetrainer")))

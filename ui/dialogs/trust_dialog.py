@@ -1,8 +1,8 @@
-"""Question whether reward functions of the user may be run, showing their code."""
+"""Question whether Python code of the user may be run, showing it."""
 
 from collections.abc import Iterator
 
-from onetrainer.config.rewards.alignprop import AlignProp
+from onetrainer.checks.user_code import user_functions
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.messages.formatting import counted
@@ -12,7 +12,7 @@ from ui.context import Context
 from ui.dialogs.dialogs import Choice, Dialog, show_error
 
 _WHAT = {
-    "unknown": "A reward of these settings is a Python function. Its file runs"
+    "unknown": "These settings name Python code. Its file runs"
     f" {trusted_files.PERMISSIONS}. Trust it only if you know what it does and where it comes"
     " from.",
     "changed": "This file has changed since you trusted it. Read it before you trust it again: it"
@@ -25,11 +25,7 @@ def untrusted_functions(config: TrainConfig) -> Iterator[str]:
 
     Missing functions are skipped; they are reported with the other problems.
     """
-    section = config.objective
-    if not isinstance(section, AlignProp):
-        return
-    specs = (reward.function for reward in section.rewards if reward.reward == "function")
-    for spec in dict.fromkeys(specs):
+    for spec in dict.fromkeys(user_functions(config).values()):
         if trusted_files.status(spec) in _WHAT:
             yield spec
 

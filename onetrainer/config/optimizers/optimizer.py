@@ -9,6 +9,7 @@ from onetrainer import install_command
 from onetrainer.config.optimizers.adafactor import FactoredOptimizer
 from onetrainer.config.optimizers.adam import AdamsAndSgds, AdamWs
 from onetrainer.config.optimizers.adaptive import DAdaptation, ProdigyOrScheduleFree
+from onetrainer.config.optimizers.custom import CustomOptimizer
 from onetrainer.config.optimizers.momentum import MomentumOptimizer
 from onetrainer.errors import Problem, UserError
 
@@ -18,7 +19,8 @@ Optimizer = Annotated[
     | ProdigyOrScheduleFree
     | MomentumOptimizer
     | DAdaptation
-    | AdamsAndSgds,
+    | AdamsAndSgds
+    | CustomOptimizer,
     Field(discriminator="kind"),
 ]
 """The optimizers, each with its own settings."""
@@ -30,7 +32,7 @@ EXTRAS = {"bitsandbytes": "bits", "torchao": "bits", "prodigyplus": "optimizers"
 def missing_package(section: Optimizer) -> Problem | None:
     """Return a problem that names the package an optimizer needs; None if it is installed."""
     package = section.target.partition(":")[0].partition(".")[0]
-    if importlib.util.find_spec(package) is not None:
+    if not package or importlib.util.find_spec(package) is not None:
         return None
     extra = EXTRAS.get(package, "")
     return Problem(

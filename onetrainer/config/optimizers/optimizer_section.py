@@ -14,7 +14,7 @@ class OptimizerSection(Section):
     """The settings and properties of one optimizer.
 
     Attributes:
-        target: The class, "module:Name".
+        target: The class, "module:Name"; empty if a setting names it.
         options: Constant arguments.
         betas: The fields that form the argument "betas", if the section has them.
         names: The arguments of fields that are named differently.
@@ -30,7 +30,7 @@ class OptimizerSection(Section):
     """
 
     title: ClassVar[str]
-    target: ClassVar[str]
+    target: ClassVar[str] = ""
     options: ClassVar[Options] = ()
     betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
     names: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()

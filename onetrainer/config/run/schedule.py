@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from onetrainer.config.base.amount import InSteps, Steps
+from onetrainer.config.base.arguments import Arguments
 from onetrainer.config.base.section import Section, Ui
 
 
@@ -152,7 +153,25 @@ class Points(Section):
     constant. Two points at one position make a jump; none means the full rate to the end."""
 
 
-Schedule = Annotated[
+class CustomSchedule(Section):
+    """A function of your own, or a scheduler class of torch or another package."""
+
+    title: ClassVar[str] = "custom function"
+    kind: Literal["custom"] = "custom"
+
+    function: Annotated[
+        str,
+        Field(max_length=1000),
+        Ui("Function", editor="function", search="lr_scheduler_type dotted python own"),
+    ] = ""
+    """A function, as "file.py:function" or "package.module.function", that is called with the step,
+    from 0, and the steps of the run, and returns what the learning rate is multiplied by; or a
+    subclass of torch's LRScheduler. Its code runs only after you have trusted it."""
+
+    arguments: Arguments = ""
+
+
+Curve = (
     Constant
     | Linear
     | Cosine
@@ -161,6 +180,8 @@ Schedule = Annotated[
     | Rex
     | Polynomial
     | InverseSqrt
-    | Points,
-    Field(discriminator="kind"),
-]
+    | Points
+)
+"""The schedules that are known without running code of the user's own."""
+
+Schedule = Annotated[Curve | CustomSchedule, Field(discriminator="kind")]

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from modules.optim.build import effective_lr
+from modules.optim.learning_rate import effective_lr
 from modules.optim.optimizer_state import OptimizerProgress
 from modules.training.checkpoint_record import find_restore_point
 from onetrainer.config.optimizers.adafactor import Adafactor, AdafactorRelative

@@ -11,7 +11,8 @@ import torch
 import torchao.optim
 
 from modules.interfaces import ParameterGroup
-from modules.optim.build import arguments_of, build_optimizer, is_matrix, set_lr
+from modules.optim.build import arguments_of, build_optimizer, is_matrix
+from modules.optim.learning_rate import set_lr
 from onetrainer.config.optimizers.adafactor import Adafactor, AdafactorRelative, Came
 from onetrainer.config.optimizers.adam import (
     Adam,

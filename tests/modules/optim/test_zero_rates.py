@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from modules.interfaces import ParameterGroup
-from modules.optim.build import build_optimizer, set_lr
+from modules.optim.build import build_optimizer
+from modules.optim.learning_rate import set_lr
 from modules.optim.update import WeightUpdater
 from modules.training.checkpoint_record import find_restore_point
 from onetrainer.config.optimizers.adaptive import Prodigy

@@ -18,7 +18,7 @@ from onetrainer.presets.presets import resolve, with_variant
 from tests.each import each
 from tests.onetrainer.rules.rule_cases import check, document_of, reported
 
-SECTIONS = get_args(get_args(Optimizer)[0])
+SECTIONS = [kind for kind in get_args(get_args(Optimizer)[0]) if kind.target]
 KINDS = [section().kind for section in SECTIONS]
 WARM = {"schedule.warmup_steps": 100}
 CLIPPED, UNCLIPPED = ({"training.gradient_clipping": norm} for norm in (1.0, 0.0))

@@ -1,7 +1,7 @@
 """Plot of the learning rate over the run."""
 
 from onetrainer.config.optimizers.optimizer_section import OptimizerSection
-from onetrainer.config.run.schedule import Schedule
+from onetrainer.config.run.schedule import Curve, CustomSchedule
 from onetrainer.schedules.amounts import estimated
 from onetrainer.schedules.learning_rate import lr_multiplier, warmup_steps
 from ui.model.draft import Draft
@@ -21,8 +21,10 @@ def rate_curve(draft: Draft) -> PlotCurve | str:
     config, run = draft.section_alone("schedule"), draft.section_alone("training")
     if config is None or run is None:
         return "Fix the numbers to see the learning rate over the run."
-    steps = estimated(run).training.total_steps
-    points = rate_points(estimated(config).schedule, steps=steps)
+    steps, schedule = estimated(run).training.total_steps, estimated(config).schedule
+    if isinstance(schedule, CustomSchedule):
+        return "Your function is run by training only, so that its curve is not shown here."
+    points = rate_points(schedule, steps=steps)
     most = max(factor for _, factor in points)
     rate, highest = draft.value("optimizer.lr"), max(1.0, most)
     full = rate * most * run.training.lr_factor if isinstance(rate, int | float) else None
@@ -40,7 +42,7 @@ def rate_title(draft: Draft, full: float | None) -> str:
     return f"Learning rate over the run{up_to}"
 
 
-def rate_points(schedule: Schedule, *, steps: int) -> list[tuple[float, float]]:
+def rate_points(schedule: Curve, *, steps: int) -> list[tuple[float, float]]:
     """Return points of the learning rate: fraction of the run, and factor on the full rate."""
     last = steps - 1
     if last == 0:

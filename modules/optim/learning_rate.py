@@ -1,0 +1,29 @@
+"""The learning rate that an optimizer has now."""
+
+import torch
+from torch import Tensor
+
+
+def set_lr(optimizer: torch.optim.Optimizer, multiplier: float) -> None:
+    """Set every group's learning rate to a multiple of its full one."""
+    for group in optimizer.param_groups:
+        lr = group["base_lr"] * multiplier
+        # torchao keeps it as a tensor, so that a new rate needs no new compilation.
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(lr)
+        else:
+            group["lr"] = lr
+
+
+def effective_lr(optimizer: torch.optim.Optimizer) -> float | Tensor:
+    """Return the learning rate of the first group's coming step, a scalar.
+
+    Optimizers that find the rate themselves multiply it by their estimate d (Mishchenko & Defazio
+    2023, arXiv:2306.06101); some share one d among groups.
+    """
+    group = optimizer.param_groups[0]
+    shared: float | Tensor | None = group.get("shared_d")
+    estimate: float | Tensor = group.get("d", 1.0) if shared is None else shared
+    rate: float | Tensor = group["lr"] * estimate
+    # A copy, because the optimizer keeps writing to its own.
+    return rate.detach().clone() if isinstance(rate, Tensor) else float(rate)
