@@ -6,13 +6,13 @@ inside: before the projection out.
 """
 
 import torch
-from lycoris.modules.ia3 import IA3Module
 from torch import Tensor, nn
 
 from modules.formats.lora.lora_keys import AdapterTensors
 from modules.formats.lora.lora_names import Layer
 from modules.memory.quantize import product_without_bias
 from modules.methods.adapters.kind import AdapterKind, AdapterModule, AdapterPlan
+from modules.methods.adapters.lycoris_modules import IA3Module
 from onetrainer.config.methods.ia3 import Ia3
 
 FACTORS, ON_INPUT = "weight", "on_input"

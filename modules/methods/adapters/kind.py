@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from lycoris.modules.base import LycorisBaseModule
 from torch import Tensor, nn
 
 from modules.formats.lora.lora_keys import AdapterTensors, scale_of
 from modules.formats.lora.lora_metadata import ALPHA as REPORTED_ALPHA
 from modules.formats.lora.lora_metadata import DIM
 from modules.formats.lora.lora_names import Layer
+from modules.methods.adapters.lycoris_modules import LycorisBaseModule
 from modules.methods.layers.layer_presets import is_chosen
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.low_rank import LowRank

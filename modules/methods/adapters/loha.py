@@ -4,11 +4,10 @@ Source: Hyeon-Woo et al. 2022, arXiv:2108.06098; Yeh et al. 2023, arXiv:2309.148
 """
 
 import torch
-from lycoris.functional.loha import diff_weight
-from lycoris.modules.loha import LohaModule
 from torch import Tensor, nn
 
 from modules.methods.adapters.kind import AdapterKind, AdapterPlan, LowRankModule
+from modules.methods.adapters.lycoris_modules import LohaModule, diff_weight
 from onetrainer.config.methods.low_rank import LoHa
 
 

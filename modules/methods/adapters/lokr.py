@@ -7,12 +7,11 @@ import math
 from collections.abc import Collection
 
 import torch
-from lycoris.functional.lokr import kron_bypass
-from lycoris.modules.lokr import LokrModule
 from torch import Tensor, nn
 
 from modules.formats.lora.lora_keys import AdapterTensors
 from modules.methods.adapters.kind import AdapterKind, AdapterModule, AdapterPlan, LowRankModule
+from modules.methods.adapters.lycoris_modules import LokrModule, kron_bypass
 from onetrainer.config.methods.low_rank import LoKr
 from onetrainer.model_files.adapter_keys import ALPHA
 

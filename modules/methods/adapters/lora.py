@@ -9,13 +9,12 @@ from collections.abc import Callable
 from typing import ClassVar
 
 import torch
-from lycoris.functional.locon import bypass_forward_diff
-from lycoris.modules.locon import LoConModule
 from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 
 from modules.memory.quantize import StoredWeight, product_without_bias, stored_weight
 from modules.methods.adapters.kind import AdapterKind, AdapterPlan, LowRankModule
+from modules.methods.adapters.lycoris_modules import LoConModule, bypass_forward_diff
 from onetrainer.config.methods.low_rank import Dora, Lora
 from onetrainer.model_files.adapter_keys import DORA, DOWN, UP
 

@@ -6,12 +6,12 @@ Source: Qiu et al. 2023, arXiv:2306.07280; in LyCORIS' form and files ("diag-oft
 import math
 
 import torch
-from lycoris.modules.diag_oft import DiagOFTModule
 from torch import Tensor, nn
 
 from modules.formats.lora.lora_keys import AdapterTensors
 from modules.formats.lora.lora_metadata import DIM
 from modules.methods.adapters.kind import AdapterKind, AdapterModule, AdapterPlan
+from modules.methods.adapters.lycoris_modules import DiagOFTModule
 from modules.methods.adapters.weight_formulas import constrain_blocks
 from onetrainer.config.methods.oft import Oft
 from onetrainer.model_files.adapter_keys import ALPHA
