@@ -65,10 +65,13 @@ def choose_device(name: Device) -> torch.device:
     if not available:
         expected = "a Mac with Apple's chip and macOS 14, and torch for it"
         if device.type == "cuda":
-            expected = "an NVIDIA GPU and torch with CUDA, or an AMD GPU and torch with ROCm"
+            expected = (
+                "an NVIDIA GPU and torch with CUDA, or an AMD GPU and torch with ROCm, with a"
+                " current driver"
+            )
         raise UserError(
             "hardware.device: torch finds no usable GPU",
-            f"Expected {expected}, with a current driver",
+            f"Expected {expected}",
             'Set the device to "auto" or "cpu"',
             failure="driver",
         )

@@ -123,16 +123,19 @@ def fix_summary(fix: Document, forecast: Forecast) -> FixSummary:
     )
 
 
-def forecast_notes(forecast: Forecast, *, is_for_processor: bool) -> str:
+_WITHOUT_MEMORY = {"cpu": "The device is the CPU", "mps": "Apple's GPU shares the computer's RAM"}
+
+
+def forecast_notes(forecast: Forecast, *, device: str) -> str:
     """Return notes about what the forecast covers; "" if there are none.
 
     Args:
         forecast: The forecast.
-        is_for_processor: Whether the settings select the CPU, so that no GPU was looked for.
+        device: The device that the settings select.
     """
     notes = []
     if any("program" in parts for parts in forecast.phases.values()):
-        why = "The device is the CPU" if is_for_processor else "No GPU was found"
+        why = _WITHOUT_MEMORY.get(device, "No GPU was found")
         notes.append(f"{why}: the forecast is for host memory.")
     if forecast.phases and "sampling" not in forecast.phases:
         notes.append("Samples are not included: there is no prompt.")

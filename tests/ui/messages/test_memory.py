@@ -97,13 +97,14 @@ def test_a_fix_fits_where_the_verdict_would_say_so():
 
 def test_what_was_counted_is_shown_where_it_is_not_plain():
     card = Forecast({"training": {"unet": 5}, "sampling": {"unet": 5}}, "training", 5, 9)
-    assert forecast_notes(card, is_for_processor=False) == ""
+    assert forecast_notes(card, device="auto") == ""
     main = Forecast({"training": {"unet": 5, "program": 1}}, "training", 6, 9)
-    assert forecast_notes(main, is_for_processor=False) == (
+    assert forecast_notes(main, device="auto") == (
         "No GPU was found: the forecast is for host memory. "
         "Samples are not included: there is no prompt."
     )
-    assert forecast_notes(main, is_for_processor=True).startswith("The device is the CPU:")
+    assert forecast_notes(main, device="cpu").startswith("The device is the CPU:")
+    assert forecast_notes(main, device="mps").startswith("Apple's GPU shares")
 
 
 def test_a_failure_is_reported_without_the_log():

@@ -105,8 +105,8 @@ class MemoryCard:
             summary.text, toned("dim" if forecasts.is_outdated else summary.tone, "Heading")
         )
         hardware = forecasts.inputs_of_answer["hardware"]
-        is_for_processor = isinstance(hardware, dict) and hardware.get("device") == "cpu"
-        notes = forecast_notes(forecast, is_for_processor=is_for_processor)
+        device = hardware.get("device", "") if isinstance(hardware, dict) else ""
+        notes = forecast_notes(forecast, device=str(device))
         self._about.say(f"{summary.details} {notes}".rstrip())
         self._intro.pack_forget()
         show(self._verdict, True, anchor="w", pady=(px(4), 0), before=self._foot)
