@@ -4,7 +4,7 @@ B images in a batch; h, w the latent's height and width (1/8 of the image's); T 
 width.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -360,19 +360,19 @@ class Loss:
 
     value: Scalar, weighted, to be differentiated; the microbatches of a step add up. per_item:
     (B,), detached, unweighted. scores: Further values per image, (B,), detached, by name: rewards
-    and the names below.
+    and the names below. recomputation: The context in which backward recomputes, if it needs one.
     """
 
     value: Tensor
     per_item: Tensor
     scores: Mapping[str, Tensor] = field(default_factory=dict)
+    recomputation: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 REWARD, LAST_STEPS, ANCHOR = "reward", "last steps", "anchor"
 """Names of scores besides those of single rewards, which begin with `REWARD_PREFIX`: the weighted
 total; the number of sampling steps with a gradient; the mean squared distance to the base model's
-noise predictions.
-"""
+noise predictions."""
 REWARD_PREFIX = "reward "
 
 

@@ -92,7 +92,8 @@ class Trainer:
                     with self.engine.autocast():
                         loss = self.objective.loss(batch, seed=seed, step=step)
                     self.state.is_whole = not self.engine.updates_in_backward
-                    self.engine.backward(loss.value)
+                    with loss.recomputation():
+                        self.engine.backward(loss.value)
                     losses.append(replace(loss, value=loss.value.detach()))
             except StepAbandoned:
                 break

@@ -114,10 +114,12 @@ class StepMemory:
 
     def _compute(self, *, is_flagged: bool = False) -> None:
         with autocast(DEVICE, self._stage.config.hardware.precision):
-            loss = self._objective.loss(self._batch(), seed=0, step=0).value
+            loss = self._objective.loss(self._batch(), seed=0, step=0)
         if is_flagged and self._fused_backward is not None:
-            self._fused_backward.begin(loss.detach())
-        (self._scale.scaled(loss) if self._scale else loss).backward()  # type: ignore[no-untyped-call] # torch's
+            self._fused_backward.begin(loss.value.detach())
+        value = self._scale.scaled(loss.value) if self._scale else loss.value
+        with loss.recomputation():
+            value.backward()  # type: ignore[no-untyped-call] # torch's
 
     def _update(self, *, is_flagged: bool = False) -> None:
         """Step as `Engine.clip_gradients` and `Engine.step`, but keep the gradients."""
