@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 from modules.assembly.dataset import Images, cache_folder, digests_for, prepare_images, sizes_of
 from modules.assembly.metadata import DatasetFacts, count_tags
-from modules.assembly.prompts import RewardPrompts, prepare_prompts
+from modules.assembly.prompts import Prompts, prepare_prompts
 from modules.assembly.run_context import Run
 from modules.data.cache import EncoderDigests
 from modules.evaluation.validation import ValidationImages
 from modules.interfaces import Family
-from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import uses_images
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.messages.formatting import counted
@@ -22,11 +21,11 @@ class Inputs:
 
     Attributes:
         images: None if the run uses no images.
-        prompts: Prompts of reward training; None otherwise.
+        prompts: None if the objective trains on images alone.
     """
 
     images: Images | None
-    prompts: RewardPrompts | None
+    prompts: Prompts | None
 
     @property
     def digest(self) -> str:
@@ -64,7 +63,7 @@ class Inputs:
         batches = self.prompts.batches
         return DatasetFacts(
             buckets=Counter[Bucket](),
-            tags=count_tags(list(batches.prompts)),
+            tags=count_tags(list(self.prompts.captions)),
             steps_per_epoch=max(1, -(-len(batches.prompts) // batches.images_per_step)),
             digest=self.digest,
         )
@@ -97,7 +96,7 @@ def prepare_inputs(run: Run, family: Family, digests: EncoderDigests | None) -> 
     Raises:
         CachingStopped: If asked to stop in the meantime.
     """
-    images = prompts = None
+    images = None
     if digests is not None:
         images = prepare_images(
             run.config,
@@ -110,6 +109,4 @@ def prepare_inputs(run: Run, family: Family, digests: EncoderDigests | None) -> 
             first_step=run.first_step,
         )
         family.encode_blank_images(sizes_of(run.config, images))
-    if isinstance(run.config.objective, AlignProp):
-        prompts = prepare_prompts(run, family)
-    return Inputs(images, prompts)
+    return Inputs(images, prepare_prompts(run, family))

@@ -14,6 +14,7 @@ from modules.assembly.trainer import Assembled
 from modules.trainer import Trainer
 from onetrainer.checks.preflight import require_startable
 from onetrainer.config.base.amount import Amount, parse_amount
+from onetrainer.config.objectives.slider import Slider
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.batch_plan import batch_plan
@@ -160,7 +161,7 @@ def plan_of(
     Raises:
         CachingStopped: If asked to stop in the meantime.
     """
-    if isinstance(config.objective, AlignProp):
+    if isinstance(config.objective, AlignProp | Slider):
         return prompt_plan(config)
     with closing(ImageIndex(cache)) as memory:
         dataset = read_images(config, memory, events, should_stop)

@@ -24,6 +24,7 @@ from onetrainer.config.methods.method import Method as MethodSection
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.objectives.prior import OwnPrediction
 from onetrainer.config.objectives.reconstruction import Reconstruction as ReconstructionSection
+from onetrainer.config.objectives.slider import Slider
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.families.registry import base_of
@@ -109,8 +110,8 @@ def objective_of(config: TrainConfig, attached: Attached, *, device: torch.devic
             )
         case ReconstructionSection() as section:
             return Reconstruction(attached.family, section, device=device)
-        case AlignProp():
-            raise ValueError("reward training needs at least one reward")
+        case AlignProp() | Slider():
+            raise ValueError("this objective trains on prompts")
 
 
 def _encoder_dropout(method: MethodSection, family: Family) -> dict[str, float]:
@@ -151,3 +152,5 @@ def needs_base_predictions(config: TrainConfig) -> bool:
             return mask.prior_weight > 0 and has_masks(config)
         case ReconstructionSection():
             return False
+        case Slider():
+            return True

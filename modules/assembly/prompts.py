@@ -1,4 +1,4 @@
-"""Prompts of reward training: encoded, and batched step by step."""
+"""Prompts of runs without images: encoded, and batched step by step."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +11,11 @@ from modules.data.cache import CachingStopped
 from modules.data.prompts import EMPTY, EncodedPrompts, PromptBatches
 from modules.evaluation.prompts import ValidationPrompts
 from modules.interfaces import Batch, Family, PromptBatch
+from modules.objectives import slider
 from modules.trainer import StepAbandoned
+from onetrainer.config.objectives.denoising import Denoising
+from onetrainer.config.objectives.reconstruction import Reconstruction
+from onetrainer.config.objectives.slider import Slider
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.caption_caching import encodes_text_each_step
@@ -19,16 +23,25 @@ from onetrainer.rewards.prompts import prompts_of
 
 
 @dataclass(frozen=True)
-class RewardPrompts:
+class Prompts:
     """Training and validation prompts.
 
     Attributes:
-        digest: Of all training prompts.
+        batches: Of prompts, or of the labels of a slider's directions.
+        texts: Encoded prompts; None if they are encoded in every step.
+        captions: What is trained, in words.
+        validation: None for sliders.
     """
 
     batches: PromptBatches
-    validation: ValidationPrompts
-    digest: str
+    texts: EncodedPrompts | None
+    captions: tuple[str, ...]
+    validation: ValidationPrompts | None
+
+    @property
+    def digest(self) -> str:
+        """Digest of everything that is trained."""
+        return hashlib.sha256("\n".join(self.batches.prompts).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -84,30 +97,43 @@ class MixedBatches:
         return int(step * self.denoising_fraction)
 
 
-def prepare_prompts(run: Run, family: Family) -> RewardPrompts:
+def prepare_prompts(run: Run, family: Family) -> Prompts | None:
     """Encode the prompts, while the text encoders are on their compute device.
+
+    Returns None if the objective trains on none.
 
     Raises:
         UserError: If there are no prompts.
         CachingStopped: If asked to stop in the meantime.
     """
-    config, section = run.config, run.config.objective
-    assert isinstance(section, AlignProp)
+    match run.config.objective:
+        case AlignProp() as section:
+            return _reward_prompts(run, family, section)
+        case Slider() as section:
+            prompts = slider.prompts_of(section.directions)
+            texts = _encoded(run, family, prompts)
+            captions = tuple(direction.target for direction in section.directions)
+            return Prompts(slider_batches(run.config), texts, captions, None)
+        case Denoising() | Reconstruction():
+            return None
+
+
+def slider_batches(config: TrainConfig) -> PromptBatches:
+    """Return the batches of a slider's directions, as labels."""
+    section = config.objective
+    assert isinstance(section, Slider)
+    return _batches(config, section.labels, None, (section.width, section.height))
+
+
+def _reward_prompts(run: Run, family: Family, section: AlignProp) -> Prompts:
+    config = run.config
     split, size = prompts_of(config), (section.rollout.width, section.rollout.height)
-    texts = None
-    if not encodes_text_each_step(config):
-        prompts = _with_progress(run, (*split.trained, *split.validation))
-        texts = EncodedPrompts.of(family, prompts)
+    texts = _encoded(run, family, (*split.trained, *split.validation))
     evaluation = section.evaluation
-    return RewardPrompts(
-        batches=PromptBatches(
-            prompts=split.trained,
-            texts=texts,
-            batch_size=config.training.batch_size,
-            accumulation=config.training.accumulation,
-            seed=config.training.seed,
-            size=size,
-        ),
+    return Prompts(
+        batches=_batches(config, split.trained, texts, size),
+        texts=texts,
+        captions=split.trained,
         validation=ValidationPrompts(
             prompts=split.validation,
             seeds=evaluation.seeds,
@@ -116,7 +142,23 @@ def prepare_prompts(run: Run, family: Family) -> RewardPrompts:
             texts=texts,
             at_once=config.training.batch_size,
         ),
-        digest=hashlib.sha256("\n".join(split.trained).encode()).hexdigest(),
+    )
+
+
+def _batches(
+    config: TrainConfig,
+    prompts: tuple[str, ...],
+    texts: EncodedPrompts | None,
+    size: tuple[int, int],
+) -> PromptBatches:
+    training = config.training
+    return PromptBatches(
+        prompts=prompts,
+        texts=texts,
+        batch_size=training.batch_size,
+        accumulation=training.accumulation,
+        seed=training.seed,
+        size=size,
     )
 
 
@@ -124,6 +166,12 @@ def denoising_fraction(config: TrainConfig) -> float:
     """Return the fraction of denoising steps on images."""
     section = config.objective
     return section.keep.denoising_fraction if isinstance(section, AlignProp) else 1.0
+
+
+def _encoded(run: Run, family: Family, prompts: Iterable[str]) -> EncodedPrompts | None:
+    if encodes_text_each_step(run.config):
+        return None
+    return EncodedPrompts.of(family, _with_progress(run, prompts))
 
 
 def _with_progress(run: Run, prompts: Iterable[str]) -> Iterator[str]:

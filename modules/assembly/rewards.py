@@ -221,7 +221,7 @@ def prompt_evaluation_of(
     exported: ExportedWeights,
 ) -> PromptEvaluation:
     """Return the evaluation of the validation prompts, with its past."""
-    assert inputs.prompts is not None
+    assert inputs.prompts is not None and inputs.prompts.validation is not None
     section, validation = rewards.section, inputs.prompts.validation
     files = MeasurementFiles(
         run.folder.rewards,

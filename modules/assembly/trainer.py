@@ -16,6 +16,7 @@ from modules.assembly.rewards import (
     reward_loss_source,
 )
 from modules.assembly.run_context import Run
+from modules.assembly.sliders import slider_evaluation_of, slider_loss_source
 from modules.assembly.validation_set import grid_of, validation_files, validation_record
 from modules.broken_steps.cause import Investigator
 from modules.broken_steps.response import BrokenSteps
@@ -24,6 +25,7 @@ from modules.evaluation.validation import ImageEvaluation, ValidationImages
 from modules.interfaces import Microbatch, named_parameters
 from modules.memory.residency import Residency
 from modules.objectives.denoising import Denoising
+from modules.objectives.slider import Slider as SliderObjective
 from modules.optim.custom import lr_curve
 from modules.sampling.image_files import base_name
 from modules.trainer import StepAbandoned, Task, Trainer
@@ -34,6 +36,7 @@ from modules.training.failures import SAMPLING, Failures
 from modules.training.reporter import Reporter
 from modules.training.tasks import ExportTask, SampleTask, SaveTask
 from onetrainer.captions.sample_prompts import all_shots
+from onetrainer.config.objectives.slider import Slider
 from onetrainer.config.optimizers.adaptive import AdaptiveSection
 from onetrainer.metrics.watch import Watch
 from onetrainer.run.events import BrokenStep
@@ -127,12 +130,14 @@ def assemble(
         optimization.engine.enable_fused_backward()
     attached.method.train(True)
     parts = _Parts(run, attached, inputs, residency, optimization)
-    if rewards is None:
+    if rewards is not None:
+        source = reward_loss_source(run, attached, inputs, rewards)
+    elif isinstance(config.objective, Slider):
+        source = slider_loss_source(run, attached, inputs)
+    else:
         assert inputs.images is not None
         objective = objective_of(config, attached, device=run.device)
         source = LossSource(inputs.images.batches, objective)
-    else:
-        source = reward_loss_source(run, attached, inputs, rewards)
     tasks = _tasks(parts, source, rewards)
     retries = Retries.read(run.folder.retries)
     for entry in retries.entries:
@@ -239,6 +244,10 @@ def _tasks(parts: _Parts, source: LossSource, rewards: LoadedRewards | None) -> 
                 engine=made.engine,
                 exported=made.exported,
             )
+        )
+    if isinstance(source.objective, SliderObjective):
+        evaluations.append(
+            slider_evaluation_of(run, source, engine=made.engine, exported=made.exported)
         )
     evaluate = tuple(
         EvaluateTask(each, run.config.training.total_steps, attached.method, run.events, run.inbox)

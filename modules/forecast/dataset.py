@@ -11,6 +11,7 @@ from modules.forecast.operator_costs import DeviceSpeed, OperatorCounter
 from modules.interfaces import Family
 from modules.meta_device.device import DEVICE
 from onetrainer.cache.run_entries import open_image_index
+from onetrainer.config.objectives.slider import Slider
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.batch_plan import batch_plan
@@ -53,7 +54,7 @@ def planned_images(config: TrainConfig, headers: HeaderCache) -> Plan | None:
     """Return how far the run of a config is after each step; None if that is not known."""
     if not lengths(config):
         return None
-    if isinstance(config.objective, AlignProp):
+    if isinstance(config.objective, AlignProp | Slider):
         try:
             return prompt_plan(config)
         except UserError:

@@ -26,6 +26,7 @@ from modules.meta_device.device import DEVICE, HOST
 from modules.sampling.sampler import SamplingContexts, sample
 from onetrainer.captions.sample_prompts import all_shots
 from onetrainer.concepts.concepts import concepts_of, has_masks
+from onetrainer.config.objectives.slider import Slider
 from onetrainer.config.train import uses_images
 from onetrainer.dataset.caption_caching import encodes_text_each_step
 from onetrainer.dataset.dataset import uses_images_only
@@ -90,13 +91,14 @@ def _training_steps(stage: Stage) -> Iterator[MemoryParts]:
         objective = objective_with_trained_steps(config, attached, mixer, trained=trained)
         return StepMemory(stage, objective, batch)
 
+    prompts = partial(prompt_batch, config, attached)
     if mixer is None:
-        with closing(steps(0, images)) as alone:
+        batch = prompts if isinstance(config.objective, Slider) else images
+        with closing(steps(0, batch)) as alone:
             yield alone.peak()
         return
     most = most_trained(config)
     few = min(most, COUNTED_TRAINED_STEPS)
-    prompts = partial(prompt_batch, config, attached)
     peaks, fewer = [], 0
     if denoising_fraction(config):
         with closing(steps(few, images)) as of_images:

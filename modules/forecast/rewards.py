@@ -1,13 +1,19 @@
-"""Reward training on the meta device: a few steps from which all are extrapolated."""
+"""Training on prompts on the meta device: a few steps from which all are extrapolated."""
+
+from collections.abc import Sequence
 
 from modules.assembly.method import Attached, objective_of
+from modules.assembly.prompts import slider_batches
 from modules.assembly.rewards import mixer_of, reward_objective
+from modules.assembly.sliders import slider_objective
 from modules.data.prompts import EMPTY, EncodedPrompts, PromptBatches
 from modules.interfaces import Objective, PromptBatch
 from modules.memory.precision import autocast, storage_dtype
 from modules.meta_device.device import DEVICE, META
+from modules.objectives.slider import prompts_of as slider_prompts
 from modules.rewards.load import empty_rewards
 from modules.rewards.mixer import Mixer
+from onetrainer.config.objectives.slider import Direction, Slider
 from onetrainer.config.rewards.algorithms import (
     Algorithm,
     AlignPropSteps,
@@ -75,14 +81,18 @@ def objective_with_trained_steps(
     trained: Number of trained sampling steps, after an untrained one, in reward training.
     """
     section = config.objective
+    if isinstance(section, Slider):
+        short = _short_slider(section)
+        texts = _texts(config, attached, slider_prompts(short.directions))
+        return slider_objective(short, attached, texts, device=DEVICE)
     if not isinstance(section, AlignProp) or mixer is None:
         return objective_of(config, attached, device=DEVICE)
     algorithm = _with_trained_steps(section.algorithm, trained, config.training.batch_size)
     untrained_steps = 0 if trained == section.rollout.steps else 1
     steps = {DraftLv: 2, ReFL: 2, BestOfN: 2}.get(type(algorithm), untrained_steps + trained)
     rollout = section.rollout.model_copy(update={"steps": steps})
-    short = section.model_copy(update={"algorithm": algorithm, "rollout": rollout})
-    changed = config.model_copy(update={"objective": short})
+    shortened = section.model_copy(update={"algorithm": algorithm, "rollout": rollout})
+    changed = config.model_copy(update={"objective": shortened})
     return reward_objective(
         changed,
         attached,
@@ -94,24 +104,38 @@ def objective_with_trained_steps(
 
 def prompt_batch(config: TrainConfig, attached: Attached) -> PromptBatch:
     """Return a microbatch of prompts; encodings are in RAM like cached ones."""
-    return next(iter(_prompts(config, attached).at(0)))
+    if isinstance(config.objective, Slider):
+        changed = config.model_copy(update={"objective": _short_slider(config.objective)})
+        return next(slider_batches(changed).at(0))
+    return next(_prompts(config, attached).at(0))
 
 
 def _prompts(config: TrainConfig, attached: Attached) -> PromptBatches:
     section, training = config.objective, config.training
     assert isinstance(section, AlignProp)
-    texts = None
-    if not encodes_text_each_step(config):
-        with autocast(DEVICE, config.hardware.precision):
-            texts = EncodedPrompts.of(attached.family, (EMPTY, _PROMPT))
     return PromptBatches(
         prompts=(_PROMPT,),
-        texts=texts,
+        texts=_texts(config, attached, (EMPTY, _PROMPT)),
         batch_size=training.batch_size,
         accumulation=training.accumulation,
         seed=0,
         size=(section.rollout.width, section.rollout.height),
     )
+
+
+def _texts(
+    config: TrainConfig, attached: Attached, prompts: Sequence[str]
+) -> EncodedPrompts | None:
+    if encodes_text_each_step(config):
+        return None
+    with autocast(DEVICE, config.hardware.precision):
+        return EncodedPrompts.of(attached.family, prompts)
+
+
+def _short_slider(section: Slider) -> Slider:
+    """Return the section with one denoising step, as all are alike, and with a direction."""
+    directions = section.directions or (Direction(positive=_PROMPT),)
+    return section.model_copy(update={"steps": 2, "directions": directions})
 
 
 def _with_trained_steps(algorithm: Algorithm, trained: int, batch_size: int) -> Algorithm:

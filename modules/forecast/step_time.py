@@ -20,6 +20,7 @@ from modules.forecast.operator_costs import DeviceSpeed, OperatorCounter
 from modules.memory.precision import autocast
 from modules.meta_device.device import DEVICE
 from modules.sampling.rollout import Rollout
+from onetrainer.config.objectives.slider import Slider
 from onetrainer.config.rewards.algorithms import BestOfN
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
@@ -131,6 +132,8 @@ class _Passes:
         if isinstance(section, AlignProp):
             self._size = section.rollout.width, section.rollout.height
             self.rows = batch * passes_per_step(section.rollout.guidance)
+        if isinstance(section, Slider):
+            self._size = section.width, section.height
         with torch.no_grad(), self._autocast():
             self._text = self._family.encode_text([_CAPTION]).repeated(self.rows)
         self._time_ids = time_ids_of(self._size, self.rows).to(DEVICE)

@@ -14,6 +14,7 @@ from onetrainer.config.methods.method import Method
 from onetrainer.config.objectives.denoising import Denoising
 from onetrainer.config.objectives.objective import Objective
 from onetrainer.config.objectives.reconstruction import Reconstruction
+from onetrainer.config.objectives.slider import Slider
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.config.optimizers.optimizer import Optimizer
 from onetrainer.config.rewards.alignprop import AlignProp
@@ -106,9 +107,10 @@ class TrainConfig(Section):
 
     embeddings: Embeddings = Embeddings()
     objective: Annotated[
-        Objective, Ui("Objective", level="advanced", search="loss goal reward denoising")
+        Objective, Ui("Objective", level="advanced", search="loss goal reward denoising slider")
     ] = Denoising()
-    """What training minimizes: the denoising loss, a reconstruction loss or a negative reward."""
+    """What training minimizes: the denoising loss, a reconstruction loss, a negative reward, or the
+    distance to a direction between prompts."""
 
     training: Training = Training()
     optimizer: Annotated[Optimizer, Ui("Optimizer", search="adam lion prodigy 8bit")] = AdamW()
@@ -130,9 +132,14 @@ class TrainConfig(Section):
 
 
 def uses_images(config: TrainConfig) -> bool:
-    """Return whether the run trains on images of its folders; reward training may not."""
+    """Return whether the run trains on images of its folders.
+
+    Reward training may not, and sliders do not.
+    """
     match config.objective:
         case AlignProp(keep=keep):
             return keep.denoising_fraction > 0 or config.validation.use
         case Denoising() | Reconstruction():
             return True
+        case Slider():
+            return False

@@ -9,7 +9,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400  # s
 _PARTS: Mapping[str, str] = {
     "sampling": "sampling without gradients",
     "trained": "sampling with gradients",
-    "ordinary": "training on images",
+    "ordinary": "training",
     "repeated": "recomputed by checkpointing",
     "backward": "backward, each counted as two",
     "anchor": "comparison with the base model",

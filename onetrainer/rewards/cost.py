@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from onetrainer.config.base.amount import known
 from onetrainer.config.objectives.denoising import Denoising
 from onetrainer.config.objectives.reconstruction import Reconstruction
+from onetrainer.config.objectives.slider import Slider
 from onetrainer.config.rewards.algorithms import (
     Algorithm,
     AlignPropSteps,
@@ -123,6 +124,15 @@ def cost_of(config: TrainConfig) -> RunCost:
             return RunCost(steps, step, evaluations, evaluation, samples)
         case Denoising():
             step = StepCost(ordinary=images, repeats_blocks=repeats)
+            return RunCost(config.training.total_steps, step, samples=samples)
+        case Slider() as slider:
+            step = StepCost(
+                # 1 to steps - 1 denoising steps, all equally likely.
+                sampling=images * slider.steps / 2 * passes_per_step(slider.denoising_guidance),
+                ordinary=images,
+                anchor=3 * images,  # neutral, positive and negative
+                repeats_blocks=repeats,
+            )
             return RunCost(config.training.total_steps, step, samples=samples)
         case Reconstruction():
             return RunCost(config.training.total_steps, StepCost())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from onetrainer.captions.prompt_file import MAX_TEXT, read_prompts
 from onetrainer.concepts.concepts import concepts_of
+from onetrainer.config.objectives.slider import Slider
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
@@ -41,13 +42,12 @@ class PromptPlan:
 
 
 def prompt_plan(config: TrainConfig) -> PromptPlan:
-    """Return how far a reward training run is after each step. Raises UserError as `prompts_of`."""
-    assert isinstance(config.objective, AlignProp)
-    return PromptPlan(
-        len(prompts_of(config).trained),
-        config.training.batch_size * config.training.accumulation,
-        config.objective.keep.denoising_fraction,
-    )
+    """Return how far a run on prompts is after each step. Raises UserError as `prompts_of`."""
+    section, images = config.objective, config.training.batch_size * config.training.accumulation
+    if isinstance(section, Slider):
+        return PromptPlan(len(section.labels), images, 0)
+    assert isinstance(section, AlignProp)
+    return PromptPlan(len(prompts_of(config).trained), images, section.keep.denoising_fraction)
 
 
 @dataclass(frozen=True)

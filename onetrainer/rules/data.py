@@ -12,6 +12,7 @@ from onetrainer.concepts.concepts import PRIOR_ROLES, ConceptSettings, concepts_
 from onetrainer.config.data.concept import Concept
 from onetrainer.config.data.data import Data
 from onetrainer.config.objectives.reconstruction import Reconstruction
+from onetrainer.config.objectives.slider import Slider
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.buckets import MIN_RESOLUTION
@@ -29,8 +30,8 @@ _ROLE_LABELS = {
 def problems(config: TrainConfig) -> Iterator[Problem]:
     """Yield problems of folders, their roles, their captions and image sizes."""
     concepts = concepts_of(config)
-    # The rules of reward training check whether it needs images.
-    if not isinstance(config.objective, AlignProp) and not has_images(config):
+    # The rules of reward training check whether it needs images; sliders need none.
+    if not isinstance(config.objective, AlignProp | Slider) and not has_images(config):
         if concepts:
             yield Problem(
                 "data.folder",

@@ -19,11 +19,12 @@ from onetrainer.rules import (
     rewards,
     sampling,
     schedule,
+    slider,
 )  # fmt: skip
 
 _RULES = (
     *(data, method, full, embedding, objective, optimizer, schedule, memory, rewards),
-    sampling,
+    *(sampling, slider),
 )
 
 

@@ -116,7 +116,7 @@ def compute_preview(config: TrainConfig, token: CancelToken[PreviewData]) -> Pre
         raise QueryCancelledError from error
     if preview is None:
         if not uses_images(config):
-            raise UserError("this run trains on rewards only and uses no images")
+            raise UserError("this run trains on prompts alone and uses no images")
         raise UserError("no image folder is selected")
     by_size: dict[Bucket, list[TransformedImage]] = {}
     every = all_buckets(preview.dataset.items, preview.dataset.concepts)

@@ -183,6 +183,17 @@ def test_it_trains_caches_validates_samples_and_saves(config, method, expected):
     assert expected in load_file(file)
 
 
+def test_it_trains_a_slider_without_images(config):
+    directions = [{"target": "a square", "positive": "a red square", "negative": "blue"}]
+    slider = {"kind": "slider", "directions": directions, "width": 64, "height": 64, "steps": 3}
+    own = {"objective": slider, "data": {"folder": ""}, "validation": {"use": False}}
+    config.write_text(json.dumps(settings() | own))
+    folder = started(config)
+    assert train(folder) == 0
+    assert len(losses(folder)) == STEPS
+    assert "Validated" in {type(event).__name__ for event in runs.events_of(folder)}
+
+
 def test_a_resumed_run_equals_an_uninterrupted_one(config):
     whole, parted = started(config), started(config, training={"steps": 1})
     assert train(whole) == train(parted) == 0

@@ -170,6 +170,16 @@ def test_every_algorithm_is_forecast(base):
             assert parts["vae"] > 0
 
 
+def test_a_slider_is_forecast_with_checkpointing_and_a_trained_text_encoder(base):
+    asked = {
+        "model": {"path": base},
+        "method": {"kind": "lora", "rank": 2, "text_encoders": {"te1": {"train": True}}},
+        "objective": {"kind": "slider", "width": 64, "height": 64},
+        "hardware": {"precision": "fp32", "gradient_checkpointing": "selective"},
+    }
+    assert training(TrainConfig.model_validate(asked))["activations"] > 0
+
+
 def test_ordinary_steps_leave_no_second_statistics(base):
     parts = training(config({"kind": "refl"}, base=base, keep={"denoising_fraction": 0.5}))
     # Two numbers for each, rounded up like the adapters.

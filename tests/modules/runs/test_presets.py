@@ -12,11 +12,11 @@ from onetrainer.run.events import Finished, Progress
 from tests import runs, table
 
 STEPS = 10
-# Rewards and embeddings have whole runs of their own.
+# Rewards, embeddings and sliders have whole runs of their own.
 NAMES = sorted(
     path.relative_to(BUILT_IN).with_suffix("").as_posix()
     for path in BUILT_IN.rglob("*.json")
-    if not any(word in path.stem for word in ("reward", "embedding"))
+    if not any(word in path.stem for word in ("reward", "embedding", "slider"))
 )
 ALWAYS = "sd15/lora-validated"
 

@@ -51,6 +51,14 @@ def test_sampling_has_the_passes_of_its_algorithm(algorithm, plain, trained):
     assert step.scored == IMAGES * (3 if algorithm["kind"] == "draft_lv" else 1)
 
 
+def test_a_slider_denoises_half_way_and_compares_three_predictions():
+    section = {"kind": "slider", "steps": STEPS, "denoising_guidance": 3}
+    document = {"objective": section, "training": {"batch_size": 2, "accumulation": 3}}
+    step = cost_of(TrainConfig.model_validate(document)).step
+    # 1 to 9 steps with and without the prompt; then neutral, positive and negative.
+    assert (step.sampling, step.anchor, step.ordinary) == (2 * IMAGES * 5, 3 * IMAGES, IMAGES)
+
+
 def test_the_half_without_a_prompt_may_have_no_gradient():
     step = cost_of(config(guidance_gradient=False)).step
     assert (step.sampling, step.trained) == (IMAGES * (2 * 7 + 3), IMAGES * 3)

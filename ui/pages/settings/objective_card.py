@@ -25,6 +25,7 @@ class ObjectiveMessage:
 def objective_message(page: str, objective: object, method: object) -> ObjectiveMessage | None:
     """Return the text for a page; None if the card is hidden."""
     is_of_rewards = objective == _OF_REWARDS
+    source = "between prompts, as a slider" if objective == "slider" else "on your images"
     match page, is_of_rewards:
         case ("rewards", True):
             text = (
@@ -34,7 +35,7 @@ def objective_message(page: str, objective: object, method: object) -> Objective
             return ObjectiveMessage("", text, "Train on images instead")
         case ("rewards", False):
             text = (
-                "This run trains on your images. It can train on rewards instead: the model"
+                f"This run trains {source}. It can train on rewards instead: the model"
                 " generates images from prompts, rewards score them, and training raises the"
                 " score. This needs prompts and no images."
             )

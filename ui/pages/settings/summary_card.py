@@ -278,7 +278,7 @@ def known_images(draft: Draft, summary: FolderSummary | None) -> int:
 
 def run_plan(draft: Draft, summary: FolderSummary | None) -> EvenPlan | None:
     """Return the plan of a run, as if its images were of one size; None if it is not known."""
-    if draft.value("objective.kind") == "alignprop":
+    if draft.value("objective.kind") in ("alignprop", "slider"):
         return None
     images, config = known_images(draft, summary), draft.section_alone("training")
     if not images or config is None:
@@ -301,20 +301,26 @@ def run_lines(draft: Draft, summary: FolderSummary | None) -> list[str]:
         unknown = amount_text(length) or "Fix the numbers to see the length of the run."
         return [*trained_lines(draft), unknown]
     images_seen = steps * batch * accumulation
-    is_reward_training = value("objective.kind") == "alignprop"
+    objective = value("objective.kind")
+    is_reward_training, is_slider = objective == "alignprop", objective == "slider"
     is_curated = value("objective.algorithm.kind") == "best_of_n"
     done = (
         ("trained on, the best of those generated" if is_curated else "generated and scored")
         if is_reward_training
+        else "denoised in part"
+        if is_slider
         else "seen"
     )
     # The last batch of a bucket may be smaller.
-    is_most = batch * accumulation > 1 and not is_reward_training
+    is_most = batch * accumulation > 1 and not (is_reward_training or is_slider)
     count = f"{'up to ' if is_most else ''}{images_seen:,} images {done}"
     about = f"{length}, about " if isinstance(length, str) else ""
     lines = [*trained_lines(draft), f"{about}{steps:,} steps", count]
     if is_reward_training:
         lines += prompt_lines(draft)
+    elif is_slider:
+        directions = value("objective.directions")
+        lines.append(counted(len(directions) if isinstance(directions, list) else 0, "direction"))
     elif images := known_images(draft, summary):
         validation = validation_image_count(draft, images)
         lines.append(how_often(images_seen, max(1, images - validation), is_most=is_most))
