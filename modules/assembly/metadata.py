@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
@@ -290,10 +289,14 @@ def _data_fields(data: Data) -> dict[str, object]:
 
 
 def _optimizer_name(section: Optimizer) -> str:
-    """Return the dotted name of the optimizer's class, without folders of a file."""
+    """Return the dotted name of the optimizer's class, without the path of a file."""
     if not isinstance(section, CustomOptimizer):
         return section.target.replace(":", ".")
-    return Path(section.function).name.replace(".py:", ":").replace(":", ".")
+    dotted = section.function.strip().replace(":", ".")
+    is_dotted = all(part.isidentifier() for part in dotted.split("."))
+    # Of "file.py:Class" the class.
+    _, is_file, name = dotted.rpartition(".py.")
+    return dotted if is_dotted else f"custom.{name}" if is_file else "custom"
 
 
 def _schedule_name(schedule: Schedule, *, warmup_steps: int) -> str:

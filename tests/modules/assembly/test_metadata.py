@@ -148,8 +148,21 @@ def test_no_path_of_any_setting_is_written(path):
         document = config().model_dump()
         if path.startswith("objective."):
             document["objective"] = {"kind": "alignprop"}
+        if path.endswith(".function"):
+            document[path.partition(".")[0]] = {"kind": "custom"}
         fields = past_warnings(resolve(with_value(document, path, value), source="test"))
         assert SECRET not in json.dumps(fields, ensure_ascii=False)
+
+
+def test_own_optimizers_are_named_without_their_folders():
+    for function, name in (
+        (f"/home/{SECRET}/own.py:Sign", "custom.Sign"),
+        (f"C:\\{SECRET}\\own.py:Sign", "custom.Sign"),
+        ("package.module.Sign", "package.module.Sign"),
+        ("package.module:Sign", "package.module.Sign"),
+    ):
+        fields = past_warnings(config(optimizer={"kind": "custom", "function": function}))
+        assert fields["ss_optimizer"] == name
 
 
 @each("name", [setting.path for setting in settings(Reward) if setting.ui.is_path])
