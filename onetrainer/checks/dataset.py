@@ -336,12 +336,14 @@ def _mask_problems(
     for setting, numbers in groups.items():
         is_whole = all(number in indexes for number in numbers)
         if is_whole and not any(indexes[number].masked for number in numbers):
-            example = indexes[numbers[0]].items[0].path
-            wanted = (
-                f'A mask is a file like "{example.stem}{MASK_SUFFIX}" next to "{example.name}"'
-                if concepts[numbers[0]].masks == "files"
-                else "Expected images with transparent parts"
-            )
+            example, first = indexes[numbers[0]].items[0].path, concepts[numbers[0]]
+            wanted = "Expected images with transparent parts"
+            if first.masks == "files" and first.mask_folder is not None:
+                wanted = f'A mask has the name of its image, "{example.stem}", in its mask folder'
+            elif first.masks == "files":
+                wanted = (
+                    f'A mask is a file like "{example.stem}{MASK_SUFFIX}" next to "{example.name}"'
+                )
             yield warning(
                 setting,
                 "no image has a mask, so images are trained whole",

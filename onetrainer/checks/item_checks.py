@@ -147,11 +147,11 @@ def no_mask_finding(concept: ConceptSettings) -> Finding:
 
 
 def _masks_wanted(concept: ConceptSettings) -> str:
-    wanted = (
-        'Add a mask with a name like "cat-masklabel.png" for "cat.jpg"'
-        if concept.masks == "files"
-        else "Make the parts to ignore transparent"
-    )
+    wanted = "Make the parts to ignore transparent"
+    if concept.masks == "files" and concept.mask_folder is not None:
+        wanted = f'Add a mask with its name to "{concept.mask_folder}"'
+    elif concept.masks == "files":
+        wanted = 'Add a mask with a name like "cat-masklabel.png" for "cat.jpg"'
     return f"{wanted}, unless the whole image is to be trained"
 
 

@@ -39,6 +39,7 @@ class ConceptSettings:
         caption_text: caption of all images for that source.
         require_captions: whether it is an error if no image has a caption.
         uses_captions: whether captions are used at all.
+        mask_folder: where masks have the names of their images; None if next to them.
         conditioning: conditioning images, for a model that sees them.
     """
 
@@ -62,6 +63,7 @@ class ConceptSettings:
     require_captions: bool = True
     uses_captions: bool = True
     masks: Masks = "off"
+    mask_folder: Path | None = None
     conditioning: Conditioning = "blank"
     buckets: Buckets = field(default_factory=Buckets)
     captions: Captions = field(default_factory=Captions)
@@ -170,6 +172,7 @@ def _default_settings(
         require_captions=data.require_captions and not is_plain,
         uses_captions=not is_plain,
         masks="off" if is_plain or role in PRIOR_ROLES else data.masks,
+        mask_folder=_path_of(data.mask_folder) if setting_path == "data.folder" else None,
         conditioning="blank" if is_plain else data.conditioning,
         buckets=data.buckets,
         captions=data.captions,
@@ -226,10 +229,15 @@ def _concept_settings(
         caption_text=concept.caption_text,
         caption_list=_caption_list_path(config, concept.caption_list),
         trigger=concept.trigger,
+        mask_folder=_path_of(concept.mask_folder),
         masks=common.masks if is_unmasked or concept.masks == "same" else concept.masks,
         captions=concept.captions if concept.own_captions else data.captions,
         augmentation=concept.augmentation if concept.own_augmentation else data.augmentation,
     )
+
+
+def _path_of(text: str) -> Path | None:
+    return Path(text).expanduser() if text else None
 
 
 def _concept_name(concept: Concept) -> str:
@@ -244,4 +252,4 @@ def _caption_list_path(config: TrainConfig, text: str) -> Path | None:
     is_plain = isinstance(config.objective, Reconstruction)
     if not text or (is_plain and config.data.buckets.crop != "focus"):
         return None
-    return Path(text).expanduser()
+    return _path_of(text)

@@ -145,6 +145,18 @@ def list_folder(root: Path, *, recursive: bool) -> FolderListing:
     return FolderListing(images, tuple(captions), tuple(companion_images), tuple(sorted(inner)))
 
 
+def with_masks_of(
+    images: Iterable[FolderImage], folder: Path, *, recursive: bool
+) -> list[FolderImage]:
+    """Return images with the masks of a folder that have their names, whatever their extensions.
+
+    Raises UserError if it cannot be listed.
+    """
+    found = list_folder(folder, recursive=recursive).images
+    masks = {(mask.group, mask.stem): mask.path for mask in found}
+    return [image._replace(mask=masks.get((image.group, image.stem))) for image in images]
+
+
 class _Folders:
     """The folders to read: those that no link leads to first, so that links never add to them."""
 

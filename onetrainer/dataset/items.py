@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -12,7 +12,7 @@ from onetrainer.captions.choices import brace_fault
 from onetrainer.captions.concept_captions import ConceptCaptions
 from onetrainer.captions.missed_captions import missed_captions
 from onetrainer.concepts.concepts import PRIOR_ROLES, ConceptSettings
-from onetrainer.concepts.folder_listing import FolderImage, list_folder
+from onetrainer.concepts.folder_listing import FolderImage, list_folder, with_masks_of
 from onetrainer.config.data.concept import Role
 from onetrainer.errors import UserError, some_of
 from onetrainer.images.findings import printable
@@ -145,15 +145,16 @@ def index_concept(
     (images done, total) after every few hundred; what it raises ends the listing. Raises UserError
     if there are no usable images, or no captions though they are required.
     """
-    root = _readable_folder(concept)
+    root = _readable_folder(concept, concept.folder)
     listing = list_folder(root, recursive=concept.recursive)
-    captions = ConceptCaptions(concept, listing.images)
+    images = _with_own_masks(listing.images, concept)
+    captions = ConceptCaptions(concept, images)
     items: list[Item] = []
     skipped: list[Skipped] = []
     item_notes: list[str] = []
-    for count, image in enumerate(listing.images):
+    for count, image in enumerate(images):
         if watch and count and count % WATCHED == 0:
-            watch(count, len(listing.images))
+            watch(count, len(images))
         try:
             item, notes = _read_item(image, concept, number, captions, headers)
         except ImageError as error:
@@ -262,6 +263,16 @@ def _read_item(
     return item, notes
 
 
+def _with_own_masks(
+    images: Sequence[FolderImage], concept: ConceptSettings
+) -> Sequence[FolderImage]:
+    """Return images with the masks of the mask folder, if there is one and masks are used."""
+    if concept.masks != "files" or concept.mask_folder is None:
+        return images
+    folder = _readable_folder(concept, concept.mask_folder)
+    return with_masks_of(images, folder, recursive=concept.recursive)
+
+
 def _header(path: Path, headers: HeaderCache | None) -> Header:
     cached = headers.cached_header(path) if headers is not None else None
     if cached is not None:
@@ -272,9 +283,8 @@ def _header(path: Path, headers: HeaderCache | None) -> Header:
     return header
 
 
-def _readable_folder(concept: ConceptSettings) -> Path:
-    """Return the folder after checking that it can be read and is not empty."""
-    root = concept.folder
+def _readable_folder(concept: ConceptSettings, root: Path) -> Path:
+    """Return a folder of a concept after checking that it can be read and is not empty."""
     choose = f'Choose another folder under "{concept.label}" ({concept.setting_path})'
     expected = "An image folder is needed"
     if not root.exists():

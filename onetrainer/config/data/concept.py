@@ -25,7 +25,21 @@ CaptionList = Annotated[
     ),
     Ui("List of captions", editor="file", only_with={"caption_source": ("list",)}),
 ]
-# The first folder and further ones have these two alike. They are types with their sentences, and
+MaskFolder = Annotated[
+    str,
+    Field(
+        description='A folder with a mask for each image, named like it: "cat.png" for "cat.jpg".'
+        " Empty uses the masks next to the images."
+    ),
+    Ui(
+        "Mask folder",
+        editor="folder",
+        level="advanced",
+        search="conditioning_data_dir masked_loss",
+        only_with={"masks": ("files", "same")},
+    ),
+]
+# The first folder and further ones have these three alike. They are types with their sentences, and
 # no section to inherit: inherited settings would stand before the folder, in the window and files.
 
 CAPTION_SOURCES = {
@@ -127,6 +141,8 @@ class Concept(Section):
         ),
     ] = "same"
     """What marks the parts of its images that are trained; "same" means as set for all."""
+
+    mask_folder: MaskFolder = ""
 
     seed: Annotated[
         int, Field(ge=0, lt=2**63), Ui("Seed", level="advanced", zero="that of the run")

@@ -15,6 +15,7 @@ from onetrainer.config.data.concept import (
     CaptionSource,
     CaptionText,
     Concept,
+    MaskFolder,
     Masks,
 )
 from onetrainer.families.registry import families_with
@@ -88,6 +89,8 @@ class Data(Section):
     """What marks the parts of an image that are trained: "files" are images named like
     "cat-masklabel.png" for "cat.jpg", white where it is trained; "alpha" is the image's own
     transparency. Images without a mask are trained whole."""
+
+    mask_folder: MaskFolder = ""
 
     conditioning: Annotated[
         Conditioning,

@@ -6,12 +6,13 @@ import re
 import struct
 import sys
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.concepts.concepts import ConceptSettings, concepts_of
 from onetrainer.concepts.folder_listing import NAMELESS
 from onetrainer.config.fields import settings
 from onetrainer.config.train import TrainConfig
@@ -354,3 +355,24 @@ def test_alpha_is_the_mask_of_images_that_have_any(folder):
     masks = {item.path.name: item.mask for item in found.items}
     assert masks["a.jpg"] is masks["b.png"] is None
     assert masks["c.png"] == folder / "c.png"
+
+
+def test_masks_may_have_a_folder_of_their_own(tmp_path):
+    images, masks = tmp_path / "images", tmp_path / "masks"
+    for path in (images / "a.jpg", images / "b.png", images / "in" / "a.png"):
+        save(path)
+    for path in (images / "b-masklabel.png", masks / "a.png", masks / "in" / "a.png"):
+        save(path, mode="L", caption=None)
+    further = {"folder": str(images), "include_subfolders": True}
+    for chosen, expected in (
+        ("", [None, "images/b-masklabel.png", None]),
+        (str(masks), ["masks/a.png", None, "masks/in/a.png"]),
+    ):
+        whole = {**further, "masks": "files", "mask_folder": chosen}
+        data = {**whole, "concepts": [{**further, "mask_folder": chosen}]}
+        for concept in concepts_of(TrainConfig.model_validate({"data": data})):
+            found = {item.name: item.mask for item in index_concept(concept).items}
+            own = [found[name] for name in ("a.jpg", "b.png", "in/a.png")]
+            assert [mask and mask.relative_to(tmp_path).as_posix() for mask in own] == expected
+    with pytest.raises(UserError, match="none: there is no such folder"):
+        index_concept(replace(concept, mask_folder=tmp_path / "none"))
