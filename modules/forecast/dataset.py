@@ -39,7 +39,7 @@ def forecast_dataset(
     plan = _read_dataset(stage.config, headers)
     if plan is None:
         return {}
-    facts: dict[str, Any] = {}
+    facts: dict[str, Any] = {"steps_per_epoch": plan.steps_per_epoch}
     if speed is not None and (plan.cache.latents or plan.cache.captions):
         facts["caching_seconds"] = _caching_seconds(stage, plan, speed)
     if not uses_images_only(stage.config):

@@ -27,6 +27,25 @@ class ForecastJob(Protocol):
 Forecasts = BackgroundQuery[Forecast]
 
 
+_RATE_SECTIONS = (
+    *("model", "data", "method", "embeddings", "objective", "optimizer", "hardware"),
+    "validation",
+)
+_RATE_SETTINGS = ("batch_size", "accumulation")
+
+
+def forecast_rates(forecasts: Forecasts, draft: Draft) -> tuple[float, int]:
+    """Return the forecast seconds of a step of the draft and steps of an epoch; 0 if not known."""
+    inputs, training = forecasts.inputs_of_answer, forecasts.inputs_of_answer.get("training")
+    if forecasts.answer is None or not isinstance(training, dict):
+        return 0.0, 0
+    is_same = all(inputs.get(path) == draft.value(path) for path in _RATE_SECTIONS) and all(
+        training.get(key) == draft.value(f"training.{key}") for key in _RATE_SETTINGS
+    )
+    time, data = forecasts.answer.time, forecasts.answer.data
+    return (time.get("seconds", 0.0), data.get("steps_per_epoch", 0)) if is_same else (0.0, 0)
+
+
 def start_job(config: TrainConfig) -> ForecastJob:
     """Start the job that computes a forecast."""
     # Imported late to keep the start of the window fast.

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from onetrainer.config.fields import Setting
 from onetrainer.errors import Fix, Offer
+from ui.forms.amount import AmountEditor
 from ui.forms.editors import add_help_tooltip, make_editor
 from ui.messages.problems import fix_label, problem_lines
 from ui.model.draft import Draft
@@ -41,6 +42,7 @@ class FormContext:
 
     on_focus: called with the setting whose editor gets the focus, and its path. plots: creates the
     plot at the foot of a card, by the path of its section. show: scrolls the page to a widget.
+    note: returns what an amount is in other units.
     """
 
     widgets: Widgets
@@ -48,6 +50,7 @@ class FormContext:
     on_focus: Callable[[Setting, str], None]
     plots: Mapping[str, Callable[[tk.Misc], Plot]] = field(default_factory=dict)
     show: Callable[[tk.Misc], None] = lambda _: None
+    note: Callable[[object], str] = lambda _: ""
 
 
 class Row:
@@ -166,6 +169,8 @@ class Row:
         draft = self._context.draft
         if not self._waiting:
             self.editor.show(draft.value(self.path))
+        if isinstance(self.editor, AmountEditor):
+            self.editor.set_note(self._context.note(draft.value(self.path)))
         problems = [] if self._is_new else draft.problems_at(self.path)
         self.editor.mark(problems[0].severity if problems else "")
         self._context.widgets.set_has_problem(self.editor.focus, bool(problems))

@@ -10,6 +10,7 @@ from ui.forms.form import Form
 from ui.forms.row import FormContext
 from ui.model.form_fields import CardName, PagePlan, settings_on
 from ui.model.variants import entries_of
+from ui.pages.settings.amount_notes import AmountNotes
 from ui.pages.settings.cost_card import CostCard
 from ui.pages.settings.help_card import HelpCard
 from ui.pages.settings.memory_card import MemoryCard
@@ -18,6 +19,7 @@ from ui.pages.settings.objective_card import ObjectiveCard
 from ui.pages.settings.small_plot import SmallPlot
 from ui.pages.settings.sticky_column import StickyColumn
 from ui.pages.settings.summary_card import SummaryCard
+from ui.widgets.placing import while_visible
 from ui.widgets.scroller import Scroller
 from ui.widgets.switch import Switch
 from ui.widgets.widgets import focused
@@ -45,13 +47,15 @@ class SettingsPage(View):
         self._has_advanced = _has_advanced(plan)
         self._switch = self._make_head(plan)
         plots = {SECTION: self._make_plot}
+        notes = AmountNotes(context, lambda: self.form.refresh())
         form_context = FormContext(
-            widgets, context.draft, self._show_help, plots, self._scroller.show
+            widgets, context.draft, self._show_help, plots, self._scroller.show, notes.of
         )
         self._objective: ObjectiveCard | None = None
         if plan.objective:
             self._objective = ObjectiveCard(context, self._column, plan.objective, line=1)
         self.form = Form(form_context, self._column, plan, line=2)
+        context.forecasts.listen(while_visible(self.outer, self.refresh))
         self.form.with_advanced = plan.name in context.window_state.advanced
         self._sticky = StickyColumn(widgets, self._scroller, name=f"sticky column {plan.name}")
         self._help = HelpCard(context, self._sticky.top, name=f"help {plan.name}")

@@ -15,6 +15,7 @@ from onetrainer.messages.formatting import counted
 from onetrainer.presets.find import expanded
 from onetrainer.rewards.prompts import prompts_of
 from ui.background.folder_summary import FolderSummary, summarize_folder
+from ui.background.forecaster import forecast_rates
 from ui.background.threads import Latest
 from ui.context import Context
 from ui.messages.problems import join_list
@@ -94,7 +95,8 @@ class SummaryCard:
                 lines = data_lines(folder, summary, other_folders(draft))
                 self._draw()
             case _:
-                lines = run_lines(draft, summary)
+                _, epoch = forecast_rates(self._context.forecasts, draft)
+                lines = run_lines(draft, summary, epoch)
         self._lines.say("\n".join(lines))
         if self._plot is not None:
             self._plot.draw()
@@ -276,26 +278,32 @@ def known_images(draft: Draft, summary: FolderSummary | None) -> int:
     return summary.images
 
 
-def run_plan(draft: Draft, summary: FolderSummary | None) -> EvenPlan | None:
-    """Return the plan of a run, as if its images were of one size; None if it is not known."""
+def run_plan(
+    draft: Draft, summary: FolderSummary | None, steps_per_epoch: int = 0
+) -> EvenPlan | None:
+    """Return the plan of a run; None if it is not known.
+
+    steps_per_epoch: 0 to count them as if all images were of one size.
+    """
     if draft.value("objective.kind") in ("alignprop", "slider"):
         return None
     images, config = known_images(draft, summary), draft.section_alone("training")
-    if not images or config is None:
+    if config is None or not (images or steps_per_epoch):
         return None
-    validation = validation_image_count(draft, images)
-    training = config.training
-    return even_plan(images - validation, training.batch_size * training.accumulation)
+    per_step = config.training.batch_size * config.training.accumulation
+    if steps_per_epoch:
+        return EvenPlan(steps_per_epoch, per_step)
+    return even_plan(images - validation_image_count(draft, images), per_step)
 
 
-def run_lines(draft: Draft, summary: FolderSummary | None) -> list[str]:
-    """Describe length, data and outputs of the run."""
+def run_lines(draft: Draft, summary: FolderSummary | None, steps_per_epoch: int = 0) -> list[str]:
+    """Describe length, data and outputs of the run. steps_per_epoch: See `run_plan`."""
     value = draft.value
     length, batch = value("training.steps"), value("training.batch_size")
     accumulation = value("training.accumulation")
     if not (isinstance(batch, int) and isinstance(accumulation, int)):
         return [*trained_lines(draft), "Fix the numbers to see the length of the run."]
-    plan = run_plan(draft, summary)
+    plan = run_plan(draft, summary, steps_per_epoch)
     steps, every = steps_in(length, plan), steps_in(value("sampling.every"), plan)
     if steps is None:
         unknown = amount_text(length) or "Fix the numbers to see the length of the run."
