@@ -11,6 +11,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onetrainer import program
 from onetrainer.captions.placeholder_tokens import missing_tokens
 from onetrainer.concepts.concepts import PRIOR_ROLES, ConceptSettings
 from onetrainer.concepts.folder_listing import CONDITIONING_SUFFIX, MASK_SUFFIX
@@ -147,7 +148,8 @@ def _numbered_folder_problems(
                 concept.setting_path,
                 numbered_text(made),
                 "They are used only if each is a folder of its own (data.concepts)",
-                "Make concepts of them.",
+                "Make concepts of them, in a terminal with:"
+                f' {program()} concepts "{concept.folder}"',
                 fix=Offer(
                     "data.concepts",
                     documents,
