@@ -66,6 +66,7 @@ def warning_of(ends: Mapping[float, Sequence[Shift]]) -> str | None:
 
 def _ends(ends: Mapping[float, Sequence[Shift]]) -> str:
     parts = [
-        f"{100 * moved(each):.0f} % of the way at {strength:+g}" for strength, each in ends.items()
+        f"{round(100 * moved(each))} % of the way at {strength:+g}"
+        for strength, each in ends.items()
     ]
     return " and ".join(parts)

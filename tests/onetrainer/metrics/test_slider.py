@@ -25,6 +25,7 @@ def test_the_verdict_names_both_ends_and_the_best_step():
 
 def test_an_end_that_does_not_move_is_warned_of():
     assert warning_of({1.0: [shift(3.0)], -1.0: [shift(3.0)]}) is None
-    for along in (-3.0, 0.0):
+    for along in (-3.0, 0.0, -1e-9):
         text = warning_of({1.0: [shift(3.0)], -1.0: [shift(along)]})
         assert "75 % of the way at +1" in text
+        assert "-0 %" not in text
