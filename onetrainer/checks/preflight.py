@@ -4,7 +4,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from onetrainer.checks.rewards import check_rewards
 from onetrainer.checks.user_code import check_user_code
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.low_rank import LowRank
+from onetrainer.config.run.sampling import Prompt
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import CHOOSE, Fix, Problem, ProblemsError, UserError, warning
 from onetrainer.families.registry import FAMILY_LABELS, family_spec
@@ -35,6 +36,7 @@ from onetrainer.model_files.hub import cached_folder, is_hub_name
 from onetrainer.presets import presets
 from onetrainer.presets.lines import with_lines
 from onetrainer.rules.rules import check_rules
+from onetrainer.rules.sampling import PAIR, missing_of_pair
 
 ENOUGH_DISK = 1_000_000_000
 LEAST_DISK = 64_000_000
@@ -109,20 +111,46 @@ def require_startable(problems: list[Problem], *, source: str = "") -> list[Prob
 
 
 def _check_prompt_file(config: TrainConfig) -> list[Problem]:
-    if config.sampling.file and not any(prompt.use for prompt in prompts_of_file(config)):
+    prompts = [each for each in enumerate(prompts_of_file(config), start=1) if each[1].use]
+    if config.sampling.file and not prompts:
         return [Problem("sampling.file", "there is no prompt in it", "Expected at least one")]
-    return []
+    return [
+        replace(problem, path="sampling.file", what=f"prompt {number}: {problem.what}")
+        for number, prompt in prompts
+        for problem in _problems_of_listed(prompt, config)
+    ]
+
+
+def _problems_of_listed(prompt: Prompt, config: TrainConfig) -> Iterator[Problem]:
+    """Yield the problems of the image and the mask of a prompt in the prompt file."""
+    if family_spec(config.model.family).sees_masked_image:
+        if missing := missing_of_pair(prompt):
+            yield Problem("", f"the {missing} is missing", PAIR, "Add it to the file.")
+        yield from _missing_images("", prompt)
+    elif prompt.image or prompt.mask:
+        yield warning(
+            "",
+            "its image and mask are not used",
+            "Expected them only with a model that paints in a masked image",
+            "Remove them, or choose such a model family.",
+        )
 
 
 def _check_prompt_images(config: TrainConfig) -> list[Problem]:
     if not family_spec(config.model.family).sees_masked_image:
         return []
     return [
-        Problem(f"sampling.prompts.{index}.{name}", f"{path}: there is no such file", "", CHOOSE)
+        problem
         for index, prompt in enumerate(config.sampling.prompts)
-        for name, path in (("image", prompt.image), ("mask", prompt.mask))
-        if prompt.use and path and not Path(path).is_file()
+        for problem in _missing_images(f"sampling.prompts.{index}.", prompt)
+        if prompt.use
     ]
+
+
+def _missing_images(prefix: str, prompt: Prompt) -> Iterator[Problem]:
+    for name, path in (("image", prompt.image), ("mask", prompt.mask)):
+        if path and not Path(path).is_file():
+            yield Problem(f"{prefix}{name}", f"{path}: there is no such file", "", CHOOSE)
 
 
 def _check_model(config: TrainConfig) -> list[Problem]:

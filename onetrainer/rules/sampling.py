@@ -11,6 +11,7 @@ from onetrainer.families.registry import family_spec
 
 # The largest number of steps of a sampler; the others have no limit.
 MAX_STEPS = {"lcm": 50, "unipc": 999}
+PAIR = "Expected an image and a mask, or neither"
 SMALL_SAMPLE = 0.75  # of the training resolution; smaller samples are misleading
 
 
@@ -21,6 +22,13 @@ def problems(config: TrainConfig) -> Iterator[Problem]:
     for index, prompt in enumerate(section.prompts):
         if prompt.use:
             yield from _prompt_problems(f"sampling.prompts.{index}", prompt, config)
+
+
+def missing_of_pair(prompt: Prompt) -> str:
+    """Return "image" or "mask" where a prompt has only the other; "" if it has both, or neither."""
+    if bool(prompt.image) == bool(prompt.mask):
+        return ""
+    return "mask" if prompt.image else "image"
 
 
 def _prompt_problems(path: str, prompt: Prompt, config: TrainConfig) -> Iterator[Problem]:
@@ -46,16 +54,8 @@ def _prompt_problems(path: str, prompt: Prompt, config: TrainConfig) -> Iterator
     if prompt.steps is not None or prompt.sampler != "run":
         sampler = section.sampler if prompt.sampler == "run" else prompt.sampler
         yield from _steps_problems(path, prompt.steps or section.steps, sampler)
-    if family_spec(config.model.family).sees_masked_image and bool(prompt.image) != bool(
-        prompt.mask
-    ):
-        missing = "mask" if prompt.image else "image"
-        yield Problem(
-            f"{path}.{missing}",
-            f"the {missing} is missing",
-            "Expected an image and a mask, or neither",
-            "Choose it.",
-        )
+    if (missing := missing_of_pair(prompt)) and family_spec(config.model.family).sees_masked_image:
+        yield Problem(f"{path}.{missing}", f"the {missing} is missing", PAIR, "Choose it.")
     if prompt.width * prompt.height < (SMALL_SAMPLE * resolution) ** 2:
         yield warning(
             f"{path}.width",

@@ -1,5 +1,7 @@
 """The samples of a config: which, and with which settings."""
 
+import json
+
 import pytest
 
 from onetrainer.captions.sample_prompts import all_shots, shots_of
@@ -78,3 +80,21 @@ def test_an_inpainting_sample_needs_its_image_and_its_mask(tmp_path):
     assert paths(image=__file__) == ["sampling.prompts.0.mask"]
     assert paths(image=__file__, mask=str(tmp_path / "none.png")) == ["sampling.prompts.0.mask"]
     assert paths(image=__file__, mask=__file__) == []
+
+
+def test_images_and_masks_of_a_prompt_file_are_checked_before_the_start(tmp_path):
+    file = tmp_path / "p.json"
+
+    def found(family, **prompt):
+        file.write_text(json.dumps([{"prompt": "a"}, {"prompt": "b"} | prompt]))
+        changes = {"model.family": family, "sampling.file": str(file)}
+        problems = check_environment(resolve(document_of(changes), source=""))
+        return [f"{one.severity}: {one.what}" for one in problems if one.path == "sampling.file"]
+
+    both = {"image": __file__, "mask": __file__}
+    assert found("sd15-inpainting", **both) == []
+    assert found("sd15-inpainting", **both, use=False) == []
+    assert found("sd15-inpainting", mask=__file__) == ["error: prompt 2: the image is missing"]
+    none = f"error: prompt 2: {tmp_path / 'none.png'}: there is no such file"
+    assert found("sd15-inpainting", **both | {"image": "none.png"}) == [none]
+    assert found("sd15", **both) == ["warning: prompt 2: its image and mask are not used"]
