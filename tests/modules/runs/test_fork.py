@@ -106,7 +106,7 @@ def test_changed_settings_are_named_and_fixed_ones_are_refused(config):
     change_config(fork.config, {"training.steps": 2, "optimizer.lr": 0.02, "sampling.every": 0})
     assert train(fork) == 0
     assert [one.text for one in runs.events_of(fork) if isinstance(one, Warned)] == [
-        "“Steps” (training.steps) has changed (1 → 2); this moves the run's end, and the schedules"
+        "“Length” (training.steps) has changed (1 → 2); this moves the run's end, and the schedules"
         " that depend on it from step 1 on",
         "“Learning rate” (optimizer.lr) has changed (0.01 → 0.02); this applies from step 1 on",
         "“Sample every” (sampling.every) has changed (2 → 0); this applies to samples from step 1"

@@ -5,6 +5,7 @@ from PIL import Image
 
 from onetrainer.checks.dataset import check_images
 from onetrainer.checks.rewards import check_rewards
+from onetrainer.checks.user_code import check_user_code
 from onetrainer.errors import UserError
 from onetrainer.presets.presets import resolve
 from onetrainer.rewards.prompts import prompts_of
@@ -68,13 +69,14 @@ def test_what_is_wrong_before_the_start_is_said_at_its_setting(tmp_path):
         {"reward": "reference", "folder": str(empty), "train": False},
         {"reward": "function", "function": f"{tmp_path / 'code.py'}:mine", "train": False},
     ]
-    found = check_rewards(config(rewards=rewards, source="file", file="nowhere.txt"))
+    wrong = config(rewards=rewards, source="file", file="nowhere.txt")
+    found = [*check_rewards(wrong), *check_user_code(wrong)]
     assert [problem.path for problem in found] == [
         "objective.rewards.0.head",
         "objective.rewards.1.model",
         "objective.rewards.2.folder",
-        "objective.rewards.3.function",
         "objective.prompts.file",
+        "objective.rewards.3.function",
     ]
     assert all(problem.severity == "error" for problem in found)
 

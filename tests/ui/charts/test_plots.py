@@ -94,6 +94,8 @@ def test_every_variant_has_a_plot_with_errors_elsewhere():
         ("objective.timesteps", lambda config: density_bins(config.objective.timesteps)),
     ):
         for kind in setting_at(f"{section}.kind").choices:
+            if kind == "custom":  # code of the user's own, which the window does not run
+                continue
             draft.set(f"{section}.kind", kind)
             heights = curve_of(draft.section_alone(section))
             assert max(heights) == pytest.approx(1, abs=0.02), kind
