@@ -4,7 +4,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from onetrainer.checks.dataset import check_images, unreadable_problem
 from onetrainer.checks.packages import package_problems
 from onetrainer.checks.rewards import check_rewards
 from onetrainer.checks.user_code import check_user_code
+from onetrainer.config.fields import setting_at
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.low_rank import LowRank
 from onetrainer.config.run.sampling import Prompt
@@ -35,6 +36,7 @@ from onetrainer.model_files.adapters import resolve_start_rank
 from onetrainer.model_files.hub import cached_folder, is_hub_name
 from onetrainer.presets import presets
 from onetrainer.presets.lines import with_lines
+from onetrainer.presets.presets import value_at
 from onetrainer.rules.rules import check_rules
 from onetrainer.rules.sampling import PAIR, missing_of_pair
 
@@ -65,12 +67,51 @@ def _document_problems(document: Document, *, source: str) -> tuple[TrainConfig,
     except ProblemsError:
         return TrainConfig(), wrong
     named = {problem.path for problem in wrong}
-    return config, [*wrong, *(one for one in all_problems(config) if one.path not in named)]
+    other = _with_other_values(config, named)
+    return config, [
+        *wrong,
+        *(one for one in all_problems(config, other) if not _is_part(one.path, named)),
+    ]
 
 
-def all_problems(config: TrainConfig) -> list[Problem]:
-    """Return all problems of a config with valid values: rules, then files and folders."""
+def _with_other_values(config: TrainConfig, paths: Collection[str]) -> TrainConfig | None:
+    """Return the config with values at the paths that are far from the defaults; None if invalid.
+
+    A problem that depends on a rejected value is not the same with both.
+    """
+    document = config.model_dump(mode="json")
+    for path in paths:
+        setting = setting_at(path)
+        at = value_at(document, path) if setting is not None else None
+        if setting is None or at is None:
+            continue
+        if isinstance(at, bool):
+            document = presets.with_value(document, path, not at)
+        elif setting.kind in ("integer", "number", "amount"):
+            end = next((e for e in (setting.highest, setting.lowest) if e not in (None, at)), at)
+            document = presets.with_value(document, path, end)
+        elif setting.kind == "choice":
+            other = next((choice for choice in setting.choices if choice != at), at)
+            document = presets.with_value(document, path, other)
+    try:
+        return presets.resolve(document, source="")
+    except ProblemsError:
+        return None
+
+
+def _is_part(path: str, rejected: Collection[str]) -> bool:
+    return any(f"{each}.".startswith(f"{path}.") for each in rejected)
+
+
+def all_problems(config: TrainConfig, other: TrainConfig | None = None) -> list[Problem]:
+    """Return all problems of a config with valid values: rules, then files and folders.
+
+    other: Those of its rules are left out that this config does not have.
+    """
     broken = check_rules(config)
+    if other is not None:
+        same = check_rules(other)
+        broken = [one for one in broken if one in same]
     named = {problem.path for problem in broken if problem.severity == "error"}
     # A missing path has been reported already.
     return [*broken, *(one for one in check_environment(config) if one.path not in named)]

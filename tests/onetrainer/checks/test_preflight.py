@@ -217,6 +217,18 @@ def test_wrong_values_do_not_hide_what_is_wrong_with_files(project, tmp_path):
     )
 
 
+def test_a_default_in_place_of_a_wrong_value_has_no_problems_of_its_own(project):
+    def paths(steps):
+        document = config(project).model_dump(mode="json")
+        document["schedule"]["warmup_steps"] = 5000
+        document["training"]["steps"] = steps
+        document["sampling"] |= {"sampler": "lcm", "steps": 60, "prompts": [{"prompt": "a"}]}
+        return {found.path for found in document_problems(document, source="")[1]}
+
+    assert paths(1000) == {"schedule.warmup_steps", "sampling.steps"}
+    assert paths("abc") == {"training.steps", "sampling.steps"}
+
+
 def test_an_output_folder_that_is_a_file_is_an_error(project, tmp_path):
     (tmp_path / "file").touch()
     found = problem(config(project, output={"folder": str(tmp_path / "file" / "runs")}))
