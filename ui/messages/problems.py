@@ -12,7 +12,9 @@ from ui.model.variants import Variants, all_settings, entries_of, is_variant_cho
 
 def problem_text(problem: Problem) -> str:
     """Return the text of a problem next to its field."""
-    remedy = "" if problem.remedy.startswith(OBVIOUS_REMEDIES) else problem.remedy
+    # The button of an offer says what to do.
+    is_plain = isinstance(problem.fix, Offer) or problem.remedy.startswith(OBVIOUS_REMEDIES)
+    remedy = "" if is_plain else problem.remedy
     parts = [capitalized(problem.what), problem.expected, remedy]
     return " ".join(sentence(_with_labels(part, problem.path)) for part in parts if part)
 

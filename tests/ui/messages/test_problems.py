@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from onetrainer.concepts.concepts import ConceptSettings, concepts_of
-from onetrainer.errors import Fix, Problem
+from onetrainer.errors import Fix, Offer, Problem
 from onetrainer.presets.find import BUILT_IN
 from onetrainer.run.events import Sample, Stopped
 from onetrainer.run.history import RunSummary
@@ -284,3 +284,9 @@ def test_a_remedy_is_left_out_only_where_it_is_obvious_next_to_the_field(home):
         "data.caption_list", "wrong", "", "Correct it; {{ and }} are literal braces."
     )
     assert "literal braces" in problem_text(reported)
+
+
+def test_an_offer_takes_the_place_of_the_remedy():
+    fix = Offer("data.concepts", [], label="Make a concept from this folder")
+    problem = Problem("data.folder", "numbered", "", "In a terminal: onetrainer concepts", fix=fix)
+    assert problem_text(problem) == "Numbered."
