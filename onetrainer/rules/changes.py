@@ -58,7 +58,7 @@ def changes_since(recorded: Mapping[str, Any], config: TrainConfig, *, step: int
     ]
     steps = config.training.steps
     if isinstance(steps, int) and steps < step:
-        what = f"“Steps” is {steps:,}, but the run has made {step:,}"
+        what = f"“Length” is {steps:,} steps, but the run has made {step:,}"
         expected = "Expected at least as many as the checkpoint has"
         remedy = "Raise it (that of a resumed run is in its config.json), or start a new run."
         fixed.append(Problem("training.steps", what, expected, remedy))

@@ -76,7 +76,7 @@ def test_all_refused_settings_are_listed_together():
         "2 problems",
         "  method.rank: “Rank” cannot change any more (16 → 8). Expected the value with which the"
         " run's first 1,040 steps were made. Restore it, or start a new run.",
-        "  training.steps: “Steps” is 1,000, but the run has made 1,040. Expected at least as many"
-        " as the checkpoint has. Raise it (that of a resumed run is in its config.json), or start"
-        " a new run.",
+        "  training.steps: “Length” is 1,000 steps, but the run has made 1,040. Expected at least"
+        " as many as the checkpoint has. Raise it (that of a resumed run is in its config.json), or"
+        " start a new run.",
     ]
