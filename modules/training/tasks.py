@@ -1,7 +1,6 @@
 """Tasks between steps: generating samples, saving checkpoints and files."""
 
 import math
-import re
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -9,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from modules.interfaces import ExportOptions, Family, Method
 from modules.memory.precision import compute_dtype
@@ -25,12 +26,14 @@ from onetrainer.captions.sample_prompts import Shot
 from onetrainer.config.base.amount import known
 from onetrainer.config.run.output import Output
 from onetrainer.config.run.sampling import Sampling
+from onetrainer.files.atomic import write_atomic
 from onetrainer.run.checkpoint_files import verify
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Checkpoint, Phase, Sample
 from onetrainer.run.run_folder import RunFolder, cannot_write
 from onetrainer.schedules.amounts import Plan, is_due
 
+_EXPORTS = TypeAdapter(dict[int, list[str]])
 _SECONDS_PER_PHASE = 1.0
 LAST_WEIGHTS = " (without EMA)"
 """Appended to the prompt of a sample from the weights of the last step."""
@@ -307,22 +310,28 @@ class ExportTask:
         """Write the files of a step, then delete those beyond the number to keep."""
         self.save.events.write(Phase("saving"))
         with self.save.failures.tolerated(OUTPUT):
-            self.save.export(step, is_final=False)
-            if keep := self.save.section.keep_exports:
-                made = self._made(step)
-                kept = {*sorted(made)[-keep:], self.save.best_step()}
-                for path in (path for number in made.keys() - kept for path in made[number]):
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+            files = self.save.export(step, is_final=False)
+            made = self._recorded() | {step: [path.name for path in files]}
+            made_so_far = sorted(number for number in made if number <= step)
+            keep = self.save.section.keep_exports or len(made_so_far)
+            for number in {*made_so_far[:-keep]} - {self.save.best_step()}:
+                for name in made.pop(number):
+                    self._delete(name)
+            write_atomic(self.save.folder.exports, _EXPORTS.dump_json(made))
 
-    def _made(self, newest: int) -> dict[int, list[Path]]:
-        """Return the files and folders that this task has written, by their steps."""
-        made: dict[int, list[Path]] = {}
-        for path in self.save.folder.output.iterdir():
-            rest = path.name.removeprefix(f"{self.save.section.name}-")
-            number = re.match(r"\d{6,}(?=$|[-.])", rest) if rest != path.name else None
-            if number and int(number[0]) <= newest and self.is_due(int(number[0])):
-                made.setdefault(int(number[0]), []).append(path)
-        return made
+    def _recorded(self) -> dict[int, list[str]]:
+        """Return the files that this task wrote and did not delete; nothing else is deleted."""
+        try:
+            return _EXPORTS.validate_json(self.save.folder.exports.read_bytes())
+        except (FileNotFoundError, ValueError):
+            return {}
+
+    def _delete(self, name: str) -> None:
+        path = self.save.folder.output / Path(name).name  # of no other folder, whatever is recorded
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def export_options(section: Output, metadata: Mapping[str, str]) -> ExportOptions:

@@ -49,6 +49,7 @@ class RunFolder:
         self.output = self.path / "output"
         self.retries = self.path / "retries.json"
         self.lengths = self.path / "lengths.json"
+        self.exports = self.path / "exports.json"
         self.start_files = self.path / "start"
         self.lock = self.path / "lock"
 

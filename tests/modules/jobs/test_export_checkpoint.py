@@ -39,12 +39,15 @@ def saved_run(tmp_path, monkeypatch):
             trainer.inbox.put("save")
         run_tasks(trainer, step)
 
-    def made(changes, steps=3):
+    def made(changes, steps=3, put=()):
         config = runs.write_project(tmp_path / "a project")
         config.write_text(json.dumps(runs.SETTINGS | {"sampling": {}} | changes))
         output = {"save_every": 1, "keep_checkpoints": 9, "name": "one"}
         folder = runs.new_run(config, training={"steps": steps}, output=output)
         monkeypatch.setattr(Trainer, "_run_due_tasks", ask_and_run)
+        folder.output.mkdir(exist_ok=True)
+        for name in put:
+            (folder.output / name).write_bytes(b"mine")
         assert train(folder) == 0
         return folder
 
@@ -95,7 +98,11 @@ EXPORTING = {
 
 
 def test_files_in_between_are_written_kept_and_those_of_checkpoints(saved_run, tmp_path):
-    folder = saved_run(EXPORTING, steps=4)
+    of_a_person = ("one-000001.bak", "one-000001-best.safetensors", "one-000002.txt")
+    folder = saved_run(EXPORTING, steps=4, put=of_a_person)
+    assert all((folder.output / name).read_bytes() == b"mine" for name in of_a_person)
+    for name in of_a_person:
+        (folder.output / name).unlink()
     best = [one.best_step for one in runs.events_of(folder) if isinstance(one, Validated)]
     assert best[:4] == [0, 0, 2, 2]  # whose file is kept besides the newest
     written = files(folder)
