@@ -60,9 +60,9 @@ def concepts(options: argparse.Namespace) -> int:
     made = numbered_concepts(root)
     if not made:
         raise UserError(
-            f'{root}: not exactly the folders named like "10_sks dog" in it have images',
-            "Expected repeats, _ and words as the name of each folder with images",
-            "Choose the folder that they are in, and move other images elsewhere",
+            f'{root}: no folders named like "10_sks dog", or images outside of them',
+            "Expected folders of images, each named by repeats, _ and words",
+            "Choose the folder that holds them, and move other images elsewhere",
         )
     entries = [concept.model_dump(mode="json", exclude_defaults=True) for concept in made]
     document: Document = {"data": {"folder": "", "concepts": entries}}

@@ -15,8 +15,9 @@ def ask_fork(context: Context, source: RunFolder) -> tuple[int, str]:
     steps = {f"Step {step:,}": step for step, _ in source.complete_checkpoints()}
     dialog, widgets = Dialog(context, f"Fork “{source.name}”"), context.widgets
     dialog.add_text(
-        "A new run goes on from a checkpoint, with all that was before it; this run stays as it is."
-        " With its own settings it gives the same files again, with others another continuation."
+        "Starts a new run from a checkpoint, with the history up to there. This run stays as it is."
+        " With the settings of this run the steps that follow are the same again; with those in the"
+        " form they are made with whatever you have changed."
     )
     dialog.add_text("Go on from", style="")
     chosen = tk.StringVar(dialog.window, list(steps)[-1])
@@ -32,8 +33,8 @@ def ask_fork(context: Context, source: RunFolder) -> tuple[int, str]:
     widgets.name(box, "answer step")
     dialog.add_buttons(
         [
-            Choice(OWN, "With its settings", "primary"),
-            Choice(FORM, "With those of this window"),
+            Choice(OWN, "Settings of this run", "primary"),
+            Choice(FORM, "Settings in the form"),
             Choice("", "Cancel"),
         ]
     )
