@@ -25,22 +25,28 @@ CaptionList = Annotated[
     ),
     Ui("List of captions", editor="file", only_with={"caption_source": ("list",)}),
 ]
-MaskFolder = Annotated[
-    str,
-    Field(
-        description='A folder with a mask for each image, named like it: "cat.png" for "cat.jpg".'
-        " Empty uses the masks next to the images."
-    ),
-    Ui(
+# The first folder and further ones have these three alike. They are types with their sentences, and
+# no section to inherit: inherited settings would stand before the folder, in the window and files.
+
+
+def _mask_folder(*masks: str) -> Ui:
+    return Ui(
         "Mask folder",
         editor="folder",
         level="advanced",
         search="conditioning_data_dir masked_loss",
-        only_with={"masks": ("files", "same")},
-    ),
-]
-# The first folder and further ones have these three alike. They are types with their sentences, and
-# no section to inherit: inherited settings would stand before the folder, in the window and files.
+        only_with={"masks": masks},
+    )
+
+
+_MASK_FOLDER = Field(
+    description='A folder with a mask for each image, named like it: "cat.png" for "cat.jpg".'
+    " Empty uses the masks next to the images."
+)
+MaskFolder = Annotated[str, _MASK_FOLDER, _mask_folder("files")]
+"""The setting of the first folder."""
+ConceptMaskFolder = Annotated[str, _MASK_FOLDER, _mask_folder("files", "same")]
+"""The same of a further one."""
 
 CAPTION_SOURCES = {
     "files": "text files",
@@ -142,7 +148,7 @@ class Concept(Section):
     ] = "same"
     """What marks the parts of its images that are trained; "same" means as set for all."""
 
-    mask_folder: MaskFolder = ""
+    mask_folder: ConceptMaskFolder = ""
 
     seed: Annotated[
         int, Field(ge=0, lt=2**63), Ui("Seed", level="advanced", zero="that of the run")

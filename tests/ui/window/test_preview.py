@@ -100,7 +100,7 @@ def test_where_there_is_nothing_to_preview_the_page_says_why(begin, tmp_path):
     desk.wait_state(page="data", focus="data.folder")
     desk = begin(write_project(tmp_path / "project", objective={"kind": "alignprop"}))
     desk.key("F6")
-    desk.wait(lambda: "rewards" in plan_of(desk)["message"], "words about rewards")
+    desk.wait(lambda: "prompts alone" in plan_of(desk)["message"], "words about prompts")
     assert not desk.widget("preview choose").get("shown")
 
 
