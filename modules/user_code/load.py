@@ -52,7 +52,7 @@ def load_user_code(spec: str) -> UserCode:
     if not callable(value):
         raise UserError(
             f'{function.file}: "{function.name}" is {type_name(value)}',
-            "Expected a function",
+            "Expected a function or a class",
             "Check its name",
         )
     return UserCode(function, value, imports)
