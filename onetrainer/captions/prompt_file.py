@@ -7,6 +7,7 @@ from pathlib import Path
 from onetrainer.errors import UserError
 
 MAX_TEXT = 4000  # characters
+MAX_BYTES = 1 << 26
 # AUTOMATIC1111's syntax for LoRAs in a prompt.
 _CALL = re.compile(r"<(?:lora|lyco):(?P<name>[^:<>]+)(?::(?P<strength>[^:<>]*))?[^<>]*>")
 
@@ -29,7 +30,12 @@ def read_text(path: Path, *, place: str) -> str:
     """Return the text of a prompt file; see `read_prompts`."""
     what, text = "", ""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)  # a device such as /dev/zero has no end
+        if len(content) > MAX_BYTES:
+            what = f"this file is larger than {MAX_BYTES >> 20} MiB"
+        else:
+            text = content.decode("utf-8-sig")
     except FileNotFoundError:
         what = "file not found"
     except IsADirectoryError:

@@ -80,6 +80,9 @@ def test_prompts_come_from_options_and_from_a_file(tmp_path):
         message = refusal("--prompts", str(file))
         assert "this is not a text file" in message
         assert "codec" not in message
+    file.unlink()
+    file.symlink_to("/dev/zero")  # has no end
+    assert "this file is larger than" in refusal("--prompts", str(file))
 
 
 def test_loras_have_a_strength(tmp_path, monkeypatch):
