@@ -22,7 +22,7 @@ from ui.background.session import Session
 from ui.background.threads import Jobs
 from ui.context import Actions, Context, Offer, View
 from ui.dialogs.dialogs import show_error
-from ui.dialogs.file_dialogs import hide_hidden_files
+from ui.dialogs.file_dialogs import choose_path
 from ui.forms.editors import bind_select_all
 from ui.messages.problems import implied_change_message
 from ui.model.draft import Draft
@@ -236,6 +236,7 @@ class App:
             fork=lambda: self.runs.fork(),
             attach=lambda folder: self.runs.attach(folder),
             open_path=lambda path: self.runs.open_path(path),
+            choose_path=lambda kind, current: choose_path(self.context, kind, current),
             examine=lambda: self.support.examine(),
             report=lambda folder: self.support.report(folder),
             choose_preset=lambda: self.presets.show_menu(),
@@ -250,7 +251,6 @@ class App:
 
     def _bind(self) -> None:
         bind_select_all(self.root)
-        hide_hidden_files(self.root)
         bind_wheel(self.root, self.widgets)
         bind_keys(self.context)
         self.root.protocol("WM_DELETE_WINDOW", self.closing.ask)

@@ -4,6 +4,7 @@ import tkinter as tk
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from onetrainer.run.commands import CommandName
 from ui.background.forecaster import Forecasts
@@ -12,6 +13,8 @@ from ui.background.session import Session
 from ui.model.draft import Draft
 from ui.model.window_state import WindowState
 from ui.widgets.widgets import Widgets
+
+PathKind = Literal["folder", "file", "model", "preset"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Actions:
         examine: Examines this computer and shows the findings.
         report: Makes a report about the run in a folder.
         open_path: Opens a folder or a file with the desktop's own program.
+        choose_path: Lets the user choose a path, beginning at one; "" if canceled.
     """
 
     commit: Callable[[], None]
@@ -68,6 +72,7 @@ class Actions:
     fork: Callable[[], None]
     attach: Callable[[Path], None]
     open_path: Callable[[Path], None]
+    choose_path: Callable[[PathKind, str], str]
     examine: Callable[[], None]
     report: Callable[[Path], None]
     choose_preset: Callable[[], None]

@@ -10,7 +10,6 @@ from onetrainer.presets.find import BUILT_IN, Preset
 from onetrainer.run.user_folder import user_folder
 from ui.context import Context, Offer
 from ui.dialogs.dialogs import Choice, ask, ask_name, list_changes, show_error, show_problems
-from ui.dialogs.file_dialogs import choose_preset
 from ui.dialogs.preset_list import PresetMenu
 from ui.model.draft import Draft
 from ui.model.form_fields import display_text, edit_text
@@ -33,7 +32,7 @@ class PresetActions:
     def open_file(self) -> None:
         """Let the user choose a preset file and load it."""
         current = self._context.draft.origin.path
-        path = choose_preset(str(current) if current else "")
+        path = self._context.act.choose_path("preset", str(current) if current else "")
         if path:
             self.load(Path(path))
 

@@ -2,11 +2,12 @@
 
 import tkinter as tk
 from collections.abc import Callable
+from functools import partial
 from tkinter import ttk
 from typing import Protocol
 
 from onetrainer.config.fields import Setting
-from ui.dialogs.file_dialogs import choose_file, choose_folder, choose_model
+from ui.context import PathKind
 from ui.forms.amount import AmountEditor
 from ui.forms.paragraph import ParagraphEditor
 from ui.model.form_fields import display_text, edit_text, parse_value
@@ -49,11 +50,6 @@ def make_editor(
     widgets.name(made.focus, path)
     if isinstance(made, AmountEditor):
         widgets.name(made.unit, f"unit {path}")
-    if isinstance(made, EntryEditor):
-        for text, choose in _choosers(setting):
-            widgets.name(
-                made.add_chooser(text, choose), f"choose {text.lower().rstrip('…')} {path}"
-            )
     return made
 
 
@@ -113,17 +109,20 @@ class EntryEditor:
             ]
         )
 
-    def add_chooser(self, text: str, choose: Callable[[str], str]) -> ttk.Button:
-        """Add a button that lets the user choose a path."""
+    def add_choosers(self, choose: Callable[[PathKind, str], str], path: str) -> None:
+        """Add buttons that let the user choose the path that the setting is, if it is one."""
 
-        def chosen() -> None:
-            path = choose(str(self.read()))
-            if path:
-                self._text.set(path)
+        def chosen(kind: PathKind) -> None:
+            chosen_path = choose(kind, str(self.read()))
+            if chosen_path:
+                self._text.set(chosen_path)
 
-        button = ttk.Button(self._frame, text=text, command=chosen)
-        button.pack(side="left", padx=(self._widgets.px(6), 0))
-        return button
+        for kind in _kinds(self._setting):
+            is_folder = kind == "folder"
+            text = "Folder…" if is_folder else "File…"
+            button = ttk.Button(self._frame, text=text, command=partial(chosen, kind))
+            button.pack(side="left", padx=(self._widgets.px(6), 0))
+            self._widgets.name(button, f"choose {'folder' if is_folder else 'file'} {path}")
 
     def _typed(self, *_: str) -> None:
         if self._setting.ui.zero:
@@ -245,13 +244,13 @@ def _select_text(event: "tk.Event[tk.Misc]") -> str:
     return "break"
 
 
-def _choosers(setting: Setting) -> list[tuple[str, Callable[[str], str]]]:
+def _kinds(setting: Setting) -> list[PathKind]:
     match setting.ui.editor:
         case "folder" | "new-folder":
-            return [("Folder…", choose_folder)]
+            return ["folder"]
         case "file":
-            return [("File…", choose_file)]
+            return ["file"]
         case "model":
-            return [("File…", choose_model), ("Folder…", choose_folder)]
+            return ["model", "folder"]
         case _:
             return []

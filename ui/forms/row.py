@@ -9,8 +9,9 @@ from typing import Protocol
 
 from onetrainer.config.fields import Setting
 from onetrainer.errors import Fix, Offer
+from ui.context import PathKind
 from ui.forms.amount import AmountEditor
-from ui.forms.editors import add_help_tooltip, make_editor
+from ui.forms.editors import EntryEditor, add_help_tooltip, make_editor
 from ui.messages.problems import fix_label, problem_lines
 from ui.model.draft import Draft
 from ui.model.form_fields import display_text
@@ -42,7 +43,7 @@ class FormContext:
 
     on_focus: called with the setting whose editor gets the focus, and its path. plots: creates the
     plot at the foot of a card, by the path of its section. show: scrolls the page to a widget.
-    note: returns what an amount is in other units.
+    note: returns what an amount is in other units. choose_path: lets the user choose one.
     """
 
     widgets: Widgets
@@ -51,6 +52,7 @@ class FormContext:
     plots: Mapping[str, Callable[[tk.Misc], Plot]] = field(default_factory=dict)
     show: Callable[[tk.Misc], None] = lambda _: None
     note: Callable[[object], str] = lambda _: ""
+    choose_path: Callable[[PathKind, str], str] = lambda _, current: current
 
 
 class Row:
@@ -80,6 +82,8 @@ class Row:
         self._dot = widgets.label(parent, style="Accent")
         self._label = widgets.label(parent, setting.ui.label)
         self.editor = make_editor(widgets, parent, setting, self.path, self._changed)
+        if isinstance(self.editor, EntryEditor):
+            self.editor.add_choosers(context.choose_path, self.path)
         self._reset = ttk.Button(
             parent, text="↺", width=2, style="QuietCard.TButton", command=self._reset_value
         )

@@ -1,41 +1,107 @@
-"""The system's own dialogs: where they begin and what they offer. They are Tk's, not ours."""
+"""Dialogs that choose a path: which program asks, where it begins, and the window's own browser."""
 
-from fnmatch import fnmatch
-from pathlib import Path
+import sys
+from types import SimpleNamespace
 
 import pytest
+from PIL import Image
 
-from ui.dialogs import file_dialogs
-from ui.dialogs.file_dialogs import choose_model
+from tests.ui.desk import once_asked
+from ui.background.image_cache import ImageCache
+from ui.dialogs.file_dialogs import choose_path
+from ui.model.folder_entries import describe_entry, list_entries
+
+PROGRAM = """#!{python}
+import sys, pathlib
+pathlib.Path({log!r}).write_text("\\n".join(sys.argv))
+print({answer!r})
+sys.exit({code})
+"""
 
 
 @pytest.fixture
-def asked(monkeypatch, home):
-    """What the dialog was opened with."""
-    options = {}
-
-    def ask(**given):
-        options.update(given)
-        return ()  # what Tk gives where nothing was chosen
-
-    monkeypatch.setattr(file_dialogs.filedialog, "askopenfilename", ask)
-    return options
-
-
-@pytest.mark.parametrize("name", ["a.safetensors", "a.ckpt", "a.pt", "a.pth", "a.bin"])
-def test_every_variant_of_model_file_is_offered(asked, name):
-    assert choose_model("") == ""
-    _, patterns = asked["filetypes"][0]
-    assert any(fnmatch(name, pattern) for pattern in patterns)
+def files(context, home, monkeypatch, tmp_path):
+    """A window's context, on a desktop without any dialogs."""
+    context.window_state = SimpleNamespace(folders=[])
+    context.act.save_state_soon = lambda: None
+    context.images = ImageCache(context.widgets.jobs)
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.delenv("XDG_CURRENT_DESKTOP", raising=False)
+    return context
 
 
-def test_the_dialog_begins_where_the_model_is(asked, tmp_path):
-    (tmp_path / "models").mkdir()
-    choose_model(str(tmp_path / "models" / "gone.ckpt"))
-    assert asked["initialdir"] == str(tmp_path / "models")
+def add_program(tmp_path, name, answer, code=0):
+    path, log = tmp_path / "bin" / name, tmp_path / f"{name}.log"
+    text = PROGRAM.format(python=sys.executable, log=str(log), answer=answer, code=code)
+    path.write_text(text)
+    path.chmod(0o755)
+    return log
 
 
-@pytest.mark.parametrize("now", ["", "stabilityai/sdxl-base-1.0", "~nobody-here/model.ckpt"])
-def test_the_dialog_begins_at_home_where_no_folder_is_named(asked, home, now):
-    choose_model(now)
-    assert Path(asked["initialdir"]) == home
+def test_the_desktop_asks_with_its_own_dialog(files, tmp_path, monkeypatch):
+    """zenity, kdialog on KDE; a canceled one is no answer, and folders are remembered."""
+    chosen = tmp_path / "models" / "a.safetensors"
+    chosen.parent.mkdir()
+    zenity = add_program(tmp_path, "zenity", str(chosen))
+    kdialog = add_program(tmp_path, "kdialog", "", code=1)
+    gone = str(tmp_path / "models" / "gone.ckpt")
+    assert choose_path(files, "model", gone) == str(chosen)
+    asked = zenity.read_text()
+    assert f"--filename={chosen.parent}/" in asked
+    assert "--file-filter=Models | *.safetensors *.ckpt *.pt *.pth *.bin" in asked
+    assert files.window_state.folders == [str(chosen.parent)]
+    monkeypatch.setenv("XDG_CURRENT_DESKTOP", "X:KDE")
+    for nowhere in ("", "stabilityai/sdxl-base-1.0", "~nobody-here/model.ckpt"):
+        assert choose_path(files, "folder", nowhere) == ""
+        asked = kdialog.read_text().split("\n")
+        assert asked[1:3] == ["--getexistingdirectory", str(tmp_path / "home")]
+    assert int(files.root.tk.call("tk", "busy", "status", files.root)) == 0
+
+
+def test_the_window_asks_itself_where_the_desktop_cannot(files, root, tmp_path):
+    """Also where the desktop's program fails; by keys, from a folder to a file in it."""
+    add_program(tmp_path, "zenity", "cannot open display", code=255)
+    (tmp_path / "models" / "old").mkdir(parents=True)
+    (tmp_path / "models" / "old" / "b.ckpt").touch()
+    (tmp_path / "models" / "notes.txt").touch()
+    seen = []
+
+    def answer():
+        entries = files.widgets.named["answer entries"]
+        seen.extend(entries.get_children())
+        entries.event_generate("<o>")
+        entries.event_generate("<Return>")
+        seen.extend(entries.get_children())
+        entries.event_generate("<b>")
+        entries.event_generate("<Return>")
+
+    once_asked(root, lambda: (files.root.update(), answer()))
+    wanted = tmp_path / "models" / "old" / "b.ckpt"
+    assert choose_path(files, "model", str(tmp_path / "models")) == str(wanted)
+    assert seen == ["..", "old", "..", "b.ckpt"]
+
+
+def test_a_canceled_browser_answers_nothing(files, root, tmp_path):
+    def cancel():
+        files.widgets.named["answer entries"].event_generate("<Escape>")
+
+    once_asked(root, cancel)
+    assert choose_path(files, "folder", str(tmp_path)) == ""
+    assert files.window_state.folders == []
+
+
+def test_entries_say_what_they_are(tmp_path):
+    """Folders first; pictures are shown, folders are counted, models are recognized."""
+    (tmp_path / "B images").mkdir()
+    Image.new("RGB", (8, 8)).save(tmp_path / "B images" / "2.png")
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / "a.CKPT").write_bytes(b"no model")
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    names = [entry.path.name for entry in list_entries(tmp_path, ["*.ckpt"])]
+    assert names == ["B images", "a.CKPT"]
+    assert [entry.path.name for entry in list_entries(tmp_path, None)] == ["B images"]
+    folder = describe_entry(tmp_path / "B images")
+    assert (folder.lines, folder.image) == (("1 image",), tmp_path / "B images" / "2.png")
+    assert describe_entry(folder.image).image == folder.image
+    assert "a.CKPT" in describe_entry(tmp_path / "a.CKPT").lines[0]

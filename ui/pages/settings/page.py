@@ -49,7 +49,13 @@ class SettingsPage(View):
         plots = {SECTION: self._make_plot}
         notes = AmountNotes(context, lambda: self.form.refresh())
         form_context = FormContext(
-            widgets, context.draft, self._show_help, plots, self._scroller.show, notes.of
+            widgets,
+            context.draft,
+            self._show_help,
+            plots,
+            self._scroller.show,
+            notes.of,
+            context.act.choose_path,
         )
         self._objective: ObjectiveCard | None = None
         if plan.objective:
