@@ -151,12 +151,15 @@ def test_a_fix_of_several_settings_is_one_change(forms, draft, root, widgets):
     assert (draft.value("data.folder"), draft.value("data.concepts")) == ("/data", [])
 
 
-def test_choosing_a_model_changes_nothing_but_its_path(root, widgets, monkeypatch, tmp_path):
+def test_choosing_a_model_changes_nothing_but_its_path(root, widgets, tmp_path):
     chosen = str(write_model(tmp_path / "xl.safetensors", SDXL_PARTS))
-    monkeypatch.setattr("ui.forms.editors.choose_model", lambda now: chosen)
     draft = Draft()
     plan = next(plan for plan in pages() if plan.name == "model")
-    form = Form(FormContext(widgets, draft, lambda *_: None), root, plan, line=0)
+    asked = {"model": chosen}
+    context = FormContext(
+        widgets, draft, lambda *_: None, choose_path=lambda kind, current: asked[kind]
+    )
+    form = Form(context, root, plan, line=0)
     widgets.named["choose file model.path"].invoke()
     form.commit()
     assert draft.changed() == ["model.path"]
