@@ -82,6 +82,7 @@ class App:
         self.session = Session()
         self.plans = pages()
         self.page = ""
+        self._page_before = ""
         self._views: dict[str, View] = {}
         self._save_timer = ""
         self._problem_index = -1
@@ -111,16 +112,19 @@ class App:
 
     def show_page(self, name: str) -> None:
         """Show a page; it is created at its first visit."""
-        if name != self.page:
+        is_other = name != self.page
+        if is_other:
             self.commit()
             if self.page in self._views:
                 self._views[self.page].outer.pack_forget()
-            self.page = name
+            self._page_before, self.page = self.page, name
             self.view(name).outer.pack(fill="both", expand=True)
             self.shell.nav.show_current(name)
             self.window_state.page = name
             self.save_state_soon()
         self.refresh()
+        if is_other:
+            self.view(name).take_focus()
 
     def view(self, name: str) -> View:
         """Return a page, creating it if necessary."""
@@ -161,6 +165,11 @@ class App:
         paths = (name for name, widget in self.widgets.named.items() if widget is focus)
         if not self._explain(next(paths, "")):
             self.show_page("keys")
+
+    def leave_help(self) -> None:
+        """Go back from the page of keys to the page before it."""
+        if self.page == "keys":
+            self.show_page(self._page_before or "model")
 
     def _explain(self, path: str) -> bool:
         """Show the help of a setting in a message; return whether the path has a setting."""
@@ -228,6 +237,7 @@ class App:
             show_sample=self.show_sample,
             find=lambda: self.shell.finder.open(),
             help=self.help,
+            leave_help=self.leave_help,
             start=lambda: self.runs.start(),
             start_blocked_reason=lambda: self.runs.start_blocked_reason(),
             send=lambda command: self.runs.send(command),

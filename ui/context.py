@@ -41,6 +41,7 @@ class Actions:
         jump_to_problem: Goes to the next problem, or to the previous one for -1.
         show_sample: Shows the sample of a prompt at a step.
         help: Explains the focused setting, or shows the page of keys.
+        leave_help: Goes back from the page of keys to the page before it.
         start: Checks the draft and starts a run with it.
         start_blocked_reason: Returns why no run can be started now; "" if one can.
         resume: Resumes the displayed run, with changed settings if there are any.
@@ -64,6 +65,7 @@ class Actions:
     show_sample: Callable[[int, int], None]
     find: Callable[[], None]
     help: Callable[[], None]
+    leave_help: Callable[[], None]
     start: Callable[[], None]
     start_blocked_reason: Callable[[], str]
     send: Callable[[CommandName], None]
@@ -126,6 +128,10 @@ class View:
 
     def open(self, *place: int) -> None:
         """Go to a place within the page, such as the prompt and the step of a sample."""
+
+    def take_focus(self) -> None:
+        """Take the keyboard when the page is opened, so that no hidden field keeps it."""
+        self.outer.focus_set()
 
     def reveal(self, path: str) -> bool:
         """Scroll to a setting and focus it; return whether the page shows its help as well."""

@@ -22,12 +22,13 @@ from ui.background.threads import Jobs
 
 SHORT_WAITS = {
     "ui.app._SAVE_AFTER_MS": 100,
+    "ui.dialogs.desktop_dialog._PROGRAMS": (),
     "ui.app._BUILD_AFTER_MS": 3_600_000,
     "ui.actions.file_check.CHECK_AFTER_MS": 50,
     "ui.background.pump.TICK_MS": 10,
     "ui.background.pump._TICKS_PER_SECOND": 100,
 }
-"""For a window that nobody uses as slowly as a person does."""
+"""For a window that nobody uses as slowly as a person does, and the same on every desktop."""
 
 
 def pump_until(root: tk.Tk, condition: Callable[[], object]) -> None:

@@ -49,6 +49,7 @@ SHORTCUTS: tuple[tuple[str, str, Mapping[str, Callable[[Context], object]]], ...
     ),
     ("Alt+1 … Alt+9, Alt+0", "Go to one of the first ten pages", {}),
     ("Tab / Shift+Tab", "Next / previous control", {}),
+    ("Page Down / Page Up", "Scroll the page", {}),
     ("Space", "Press a button, toggle a switch", {}),
     ("← / →", "Samples: previous / next step", {}),
     ("↑ / ↓", "Samples: previous / next prompt", {}),
@@ -59,7 +60,11 @@ SHORTCUTS: tuple[tuple[str, str, Mapping[str, Callable[[Context], object]]], ...
         {"<F1>": lambda context: context.act.help()},
     ),
     ("Ctrl+D", "Dark or light", {"<Control-d>": lambda context: context.act.switch_mode()}),
-    ("Esc", "Close a dialog or the search", {}),
+    (
+        "Esc",
+        "Close a dialog, the search or this page",
+        {"<Escape>": lambda context: context.act.leave_help()},
+    ),
 )
 
 

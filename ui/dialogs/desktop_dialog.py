@@ -14,6 +14,7 @@ Patterns = Mapping[str, Sequence[str]]
 
 _POLL_MS = 50
 _CANCELED = 1
+_PROGRAMS = ("zenity", "kdialog")
 _BUSY_TAG = "Busy"
 
 
@@ -28,7 +29,7 @@ def dialog_command(
         patterns: Of the files that are offered; None for a folder.
         parent: Window number of the window that it belongs to.
     """
-    programs = ["zenity", "kdialog"]
+    programs = list(_PROGRAMS)
     if "KDE" in os.environ.get("XDG_CURRENT_DESKTOP", "").split(":"):
         programs.reverse()
     for name in programs:

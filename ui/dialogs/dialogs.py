@@ -46,7 +46,7 @@ class Dialog:
         self.body: ttk.Frame = widgets.frame(self.window)
         self.body.pack(fill="both", expand=True, padx=widgets.px(24), pady=widgets.px(20))
         widgets.label(self.body, title, style="Heading", wrap=_WIDTH).pack(anchor="w")
-        self.window.bind("<Escape>", lambda _: self.close(""))
+        self.window.bind("<Escape>", lambda _: self._escape())
         self.window.protocol("WM_DELETE_WINDOW", lambda: self.close(""))
         self._buttons: list[Button] = []
         self._guard = _Guard(root, self.window)
@@ -120,6 +120,10 @@ class Dialog:
         self.window.grab_release()
         self._guard.end()
         self.window.destroy()
+
+    def _escape(self) -> str:
+        self.close("")
+        return "break"  # the widget is gone: keys of the whole window must not look at it
 
     def wait(self, focus: tk.Misc | None = None) -> str:
         """Show the dialog and return its answer; the event loop continues meanwhile."""

@@ -63,7 +63,7 @@ class Finder:
         for key, by in (("<Down>", 1), ("<Up>", -1)):
             self.entry.bind(key, partial(self._move, by))
         self.entry.bind("<Return>", lambda _: self._choose())
-        self.entry.bind("<Escape>", lambda _: self.close())
+        self.entry.bind("<Escape>", lambda _: self._escape())
         self.entry.bind("<FocusIn>", lambda _: self._hint.place_forget())
         # A click on the list takes the focus first; the list must still exist then.
         self.entry.bind("<FocusOut>", lambda _: root.after(200, self._focus_left))
@@ -81,6 +81,10 @@ class Finder:
         self._list.place_forget()
         self._root.focus_set()
         self._show_hint()
+
+    def _escape(self) -> str:
+        self.close()
+        return "break"  # it closes the search alone
 
     def _show_hint(self) -> None:
         self._hint.place(x=self._widgets.px(9), rely=0.5, anchor="w")

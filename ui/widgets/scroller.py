@@ -9,6 +9,7 @@ from ui.widgets.placing import show
 from ui.widgets.widgets import Widgets
 
 _STEP = 60
+_PAGE = 8
 
 
 class Scroller:
@@ -43,6 +44,9 @@ class Scroller:
         self.canvas.bind("<Map>", self._fit)
         self.inner.bind("<Unmap>", self._fit)
         widgets.on_wheel[self.canvas] = self.scroll_by
+        # A page has the keyboard itself until one of its controls takes it.
+        for key, by in (("<Next>", _PAGE), ("<Prior>", -_PAGE), ("<Down>", 1), ("<Up>", -1)):
+            self.outer.bind(key, lambda _, by=by: self.scroll_by(by))  # type: ignore[misc]
 
     def scroll_by(self, steps: int) -> None:
         """Scroll down by a number of wheel notches; negative numbers scroll up."""

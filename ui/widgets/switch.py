@@ -64,7 +64,7 @@ class Switch:
             style=f"{ground.capitalize()}.TLabel",
             takefocus=True,
         )
-        self.widget.bind("<Button-1>", lambda _: self.toggle())
+        self.widget.bind("<Button-1>", lambda _: self._clicked())
         for key in ("<space>", "<Return>", "<KP_Enter>"):
             self.widget.bind(key, lambda _: self.toggle())
         self.widget.bind("<FocusIn>", lambda _: self._show_focus(True))
@@ -88,6 +88,10 @@ class Switch:
         self.show(not self._is_on)
         self._command()
         return "break"
+
+    def _clicked(self) -> str:
+        self.widget.focus_set()
+        return self.toggle()
 
     def say(self, text: str) -> None:
         """Change the label."""

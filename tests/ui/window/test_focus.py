@@ -14,13 +14,11 @@ def test_shortcuts_rest_while_a_file_dialog_is_open(desk):
     desk.page("data")
     mode = desk.state["mode"]
     desk.click("choose folder data.folder")
-    # tkinter knows no widget of Tk's own dialogs.
-    desk.wait(lambda: desk.state["focus"] == "None", "the dialog")
-    desk.rest(4)
+    desk.wait_question("answer entries")
     desk.key("ctrl+d", "alt+1")
     assert (desk.state["mode"], desk.state["page"]) == (mode, "data")
     desk.key("Escape")
-    desk.wait(lambda: desk.state["focus"] != "None", "the dialog is gone")
+    desk.wait_end_of_question("answer entries")
     desk.key("alt+1")
     desk.wait_state(page="model")
 
@@ -67,3 +65,33 @@ def test_a_preset_is_opened_from_a_list_next_to_the_menu_by_keys_alone(desk):
     desk.wait(lambda: "menu" in desk.state["focus"], "the menu")
     desk.key("Down", "Up", "Right", "Return")
     desk.wait_state(preset="sdxl/lora")
+
+
+def test_keys_never_reach_a_field_of_another_page(desk):
+    """Whatever kind of field had the keyboard, and whichever key opened the other page."""
+    fields = (
+        ("training", "training.steps"),  # an amount with a unit
+        ("training", "optimizer.lr"),  # a number
+        ("method", "method.unet.train"),  # a switch
+        ("data", "data.masks"),  # a choice
+        ("model", "model.path"),  # a path
+        ("sampling", "sampling.prompts.0.prompt"),  # a text
+    )
+    for page, field in fields:
+        for keys in (("F2",), ("F3", "F4"), ("F6",), ("alt+0",), ("F1", "Escape", "F2")):
+            desk.page(page)
+            desk.click(field)
+            desk.key("Escape")  # the list of a choice
+            desk.wait_state(focus=field)
+            desk.rest(2)
+            value = desk.value(field)
+            desk.key(*keys)
+            desk.type("99")
+            desk.key("F2")
+            desk.type("7")
+            assert desk.value(field) == value, (field, keys)
+    desk.page("training")
+    desk.key("F1")
+    desk.wait_state(page="keys")
+    desk.key("Escape")
+    desk.wait_state(page="training")

@@ -62,8 +62,6 @@ class SamplesPage(View):
         ).pack(anchor="w", pady=(widgets.px(1), widgets.px(8)))
         self.gallery = ImageTable(widgets, inner, context.images, self._chosen, _GALLERY)
         self.gallery.outer.pack(fill="both", expand=True)
-        # The page is mapped whenever it is opened.
-        self.outer.bind("<Map>", lambda _: self._take_keys())
 
     def refresh(self) -> None:
         """Show the samples; do nothing if there are no new ones."""
@@ -132,18 +130,19 @@ class SamplesPage(View):
         self._moved(self._book.prompts[row], self._book.steps[column])
         self.viewer.take_focus()
 
-    def _take_keys(self) -> None:
-        """Focus the viewer, unless the user is typing."""
-        focus = focused(self.outer)
-        # A hidden field of the previous page may still have the focus.
-        is_typing = isinstance(focus, tk.Entry) and bool(focus.winfo_viewable())
-        if self._count > 0 and not is_typing:
+    def take_focus(self) -> None:
+        """Give the keyboard to the viewer, whose keys go through the samples."""
+        if self._count > 0:
             self.viewer.take_focus()
+        else:
+            super().take_focus()
 
     def _arrange(self, has_samples: bool) -> None:
         px = self._context.widgets.px
-        if has_samples and self.outer.winfo_viewable() and not self._split.winfo_manager():
-            self._take_keys()
+        is_first = has_samples and not self._split.winfo_manager()
+        is_typing = isinstance(focused(self.outer), tk.Entry)  # in the search
+        if is_first and self.outer.winfo_viewable() and not is_typing:
+            self.viewer.take_focus()
         if not has_samples:
             self._lead.say("The same prompts, sampled repeatedly during training.")
         show(self._empty, not has_samples, anchor="nw", padx=px(28))
