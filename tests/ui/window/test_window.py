@@ -29,7 +29,7 @@ def test_the_first_start_offers_three_ways_to_begin_turns_light_and_loads_nothin
         "welcome try the demo",
     ]
     desk.key("Tab")
-    assert desk.state["focus"] == "presets"
+    assert desk.state["focus"] == "welcome try the demo"
     desk.click("welcome train on my pictures")
     desk.wait_state(page="model", focus="model.path")
     desk.key("ctrl+d")
