@@ -2,6 +2,7 @@
 
 import tkinter as tk
 from collections.abc import Callable
+from functools import partial
 from tkinter import ttk
 
 from ui.theme.palette import Role
@@ -46,12 +47,15 @@ class Scroller:
         widgets.on_wheel[self.canvas] = self.scroll_by
         # A page has the keyboard itself until one of its controls takes it.
         for key, by in (("<Next>", _PAGE), ("<Prior>", -_PAGE), ("<Down>", 1), ("<Up>", -1)):
-            self.outer.bind(key, lambda _, by=by: self.scroll_by(by))  # type: ignore[misc]
+            self.outer.bind(key, partial(self._key, by))
 
     def scroll_by(self, steps: int) -> None:
         """Scroll down by a number of wheel notches; negative numbers scroll up."""
         self._fit()
         self._move(steps * self._widgets.px(_STEP))
+
+    def _key(self, steps: int, _: "tk.Event[tk.Misc]") -> None:
+        self.scroll_by(steps)
 
     def to_top(self) -> None:
         """Scroll to the top of the page."""
