@@ -72,7 +72,9 @@ class Inputs:
         """Return lines for the end of a run: number of items trained on, and what was left out."""
         lines = []
         if self.prompts is not None:
-            lines.append(f"Trained on {counted(len(self.prompts.batches.prompts), 'prompt')}.")
+            lines.append(
+                f"Trained on {counted(len(self.prompts.batches.prompts), self.prompts.noun)}."
+            )
         if self.images is not None:
             count = len(self.images.batches.trained)
             lines.append(f"Trained on {counted(count, 'image')}.")

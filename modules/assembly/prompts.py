@@ -31,12 +31,14 @@ class Prompts:
         texts: Encoded prompts; None if they are encoded in every step.
         captions: What is trained, in words.
         validation: None for sliders.
+        noun: What a batch is made of, for people.
     """
 
     batches: PromptBatches
     texts: EncodedPrompts | None
     captions: tuple[str, ...]
     validation: ValidationPrompts | None
+    noun: str = "prompt"
 
     @property
     def digest(self) -> str:
@@ -113,7 +115,7 @@ def prepare_prompts(run: Run, family: Family) -> Prompts | None:
             prompts = slider.prompts_of(section.directions)
             texts = _encoded(run, family, prompts)
             captions = tuple(direction.target for direction in section.directions)
-            return Prompts(slider_batches(run.config), texts, captions, None)
+            return Prompts(slider_batches(run.config), texts, captions, None, "direction")
         case Denoising() | Reconstruction():
             return None
 

@@ -14,6 +14,7 @@ from modules.forecast.forecast import Planner, Target, target_of
 from modules.forecast.operator_costs import DeviceSpeed, measure_device
 from modules.forecast.step_time import forecast_time
 from modules.memory.precision import choose_device, compute_dtype, device_notes
+from onetrainer.config.optimizers.custom import CustomOptimizer
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import sentence
 from onetrainer.families.registry import FAMILY_LABELS
@@ -98,5 +99,7 @@ def _notes(config: TrainConfig, target: Target, *, is_automatic: bool) -> Iterat
     if is_automatic:
         chosen = checkpointing_label(config.hardware.gradient_checkpointing)
         yield f"Automatic gradient checkpointing would be {chosen}."
+    if isinstance(config.optimizer, CustomOptimizer):
+        yield "An optimizer of your own is counted as AdamW, with two values for each weight."
     if not config.sampling.has_prompts:
         yield "Samples are not included, as there is no prompt."

@@ -16,7 +16,7 @@ from onetrainer.checks.user_code import check_user_code
 from onetrainer.config.fields import setting_at
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.low_rank import LowRank
-from onetrainer.config.run.sampling import Prompt
+from onetrainer.config.run.sampling import PAIR, Prompt
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import CHOOSE, Fix, Problem, ProblemsError, UserError, warning
 from onetrainer.families.registry import FAMILY_LABELS, family_spec
@@ -38,7 +38,6 @@ from onetrainer.presets import presets
 from onetrainer.presets.lines import with_lines
 from onetrainer.presets.presets import value_at
 from onetrainer.rules.rules import check_rules
-from onetrainer.rules.sampling import PAIR, missing_of_pair
 
 ENOUGH_DISK = 1_000_000_000
 LEAST_DISK = 64_000_000
@@ -165,7 +164,7 @@ def _check_prompt_file(config: TrainConfig) -> list[Problem]:
 def _problems_of_listed(prompt: Prompt, config: TrainConfig) -> Iterator[Problem]:
     """Yield the problems of the image and the mask of a prompt in the prompt file."""
     if family_spec(config.model.family).sees_masked_image:
-        if missing := missing_of_pair(prompt):
+        if missing := prompt.missing_of_pair:
             yield Problem("", f"the {missing} is missing", PAIR, "Add it to the file.")
         yield from _missing_images("", prompt)
     elif prompt.image or prompt.mask:

@@ -17,6 +17,7 @@ from onetrainer.config.run.hardware import Device, Precision
 from onetrainer.config.run.model import FamilyName, Model, PredictionChoice, ZeroSnrChoice
 from onetrainer.config.run.sampling import (
     MAX_STRENGTH,
+    PAIR,
     Prompt,
     SamplerName,
     Sampling,
@@ -298,6 +299,11 @@ def _listed(options: argparse.Namespace) -> list[dict[str, object]]:
             "Expected prompts without sizes and seeds of their own",
             "Remove these, or --grid",
         )
+    for number, each in enumerate(prompts, start=1):
+        if missing := each.missing_of_pair:
+            raise UserError(
+                f"{options.file}: prompt {number}: the {missing} is missing", PAIR, "Add it."
+            )
     return [each.model_dump(exclude_unset=True) for each in prompts]
 
 

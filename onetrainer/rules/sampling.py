@@ -4,14 +4,13 @@ from collections.abc import Iterator
 
 from onetrainer.captions.prompt_weights import has_weights
 from onetrainer.config.base.prompt_weights import PROMPT_WEIGHTS
-from onetrainer.config.run.sampling import Prompt
+from onetrainer.config.run.sampling import PAIR, Prompt
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, warning
 from onetrainer.families.registry import family_spec
 
 # The largest number of steps of a sampler; the others have no limit.
 MAX_STEPS = {"lcm": 50, "unipc": 999}
-PAIR = "Expected an image and a mask, or neither"
 SMALL_SAMPLE = 0.75  # of the training resolution; smaller samples are misleading
 
 
@@ -22,13 +21,6 @@ def problems(config: TrainConfig) -> Iterator[Problem]:
     for index, prompt in enumerate(section.prompts):
         if prompt.use:
             yield from _prompt_problems(f"sampling.prompts.{index}", prompt, config)
-
-
-def missing_of_pair(prompt: Prompt) -> str:
-    """Return "image" or "mask" where a prompt has only the other; "" if it has both, or neither."""
-    if bool(prompt.image) == bool(prompt.mask):
-        return ""
-    return "mask" if prompt.image else "image"
 
 
 def _prompt_problems(path: str, prompt: Prompt, config: TrainConfig) -> Iterator[Problem]:
@@ -54,7 +46,7 @@ def _prompt_problems(path: str, prompt: Prompt, config: TrainConfig) -> Iterator
     if prompt.steps is not None or prompt.sampler != "run":
         sampler = section.sampler if prompt.sampler == "run" else prompt.sampler
         yield from _steps_problems(path, prompt.steps or section.steps, sampler)
-    if (missing := missing_of_pair(prompt)) and family_spec(config.model.family).sees_masked_image:
+    if (missing := prompt.missing_of_pair) and family_spec(config.model.family).sees_masked_image:
         yield Problem(f"{path}.{missing}", f"the {missing} is missing", PAIR, "Choose it.")
     if prompt.width * prompt.height < (SMALL_SAMPLE * resolution) ** 2:
         yield warning(

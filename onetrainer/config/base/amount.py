@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 Unit = Literal["epochs", "images", "minutes"]
 MOST = 10_000_000
@@ -62,8 +62,10 @@ class InSteps:
             amount = parse_amount(value) if isinstance(value, str) else value
             if isinstance(amount, Amount) and 0 < amount.count <= self.highest:
                 return amount
-            # An amount of nothing is 0 steps, and other text is refused as no number.
             none = isinstance(amount, Amount) and not amount.count
+            if none and self.lowest > 0:
+                raise PydanticKnownError("greater_than_equal", {"ge": self.lowest})
+            # An amount of nothing is 0 steps, and other text is refused as no number.
             steps: int = as_steps(0 if none else value if amount is None else amount)
             return steps
 

@@ -62,6 +62,9 @@ def _require_strengths(text: str) -> str:
 Strengths = Annotated[str, Field(max_length=200), AfterValidator(_require_strengths)]
 
 
+PAIR = "Expected an image and a mask, or neither"
+
+
 class Prompt(Section):
     """One sample image, generated again and again from the same noise."""
 
@@ -139,6 +142,13 @@ class Prompt(Section):
         ),
     ] = ""
     """A sample for each of these strengths, such as "0.6, 0.8, 1"; empty for those of all."""
+
+    @property
+    def missing_of_pair(self) -> str:
+        """Which of image and mask is missing where only the other is given; "" otherwise."""
+        if bool(self.image) == bool(self.mask):
+            return ""
+        return "mask" if self.image else "image"
 
 
 class Sampling(Section):

@@ -25,8 +25,10 @@ def _speed_is_measured_shortly(monkeypatch):
     monkeypatch.setattr(operator_costs, "SECONDS_PER_RATE", 0.0)
 
 
-def reported(base, memory=0.0, **hardware):
+def reported(base, memory=0.0, optimizer=None, **hardware):
     document = {"model": {"path": base}, "data": {"resolution": 64}, "hardware": hardware}
+    if optimizer:
+        document["optimizer"] = optimizer
     config, events = TrainConfig.model_validate(document), []
     plan(PlanRequest(config=config, memory=memory), events.append)
     assert isinstance(events[0], Phase)
@@ -47,6 +49,11 @@ def test_it_says_what_automatic_checkpointing_would_take(base, monkeypatch):
 def test_it_says_that_samples_without_prompts_are_not_counted(base):
     (found,) = reported(base, memory=24)
     assert found.notes == ["Samples are not included, as there is no prompt."]
+
+
+def test_it_says_how_an_optimizer_of_ones_own_is_counted(base):
+    (found,) = reported(base, 24, {"kind": "custom", "function": "file.py:Mine"})
+    assert "An optimizer of your own is counted as AdamW" in found.notes[0]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card")

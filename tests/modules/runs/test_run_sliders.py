@@ -73,7 +73,7 @@ def test_a_slider_moves_predictions_toward_both_ends(straight):
     assert reported(straight, Warned) == []
     assert len(reported(straight, Sample)) == 3  # at -1, 0 and 1
     [finished] = reported(straight, Finished)
-    assert finished.summary == ["Trained on 2 prompts.", check.message]
+    assert finished.summary == ["Trained on 2 directions.", check.message]
 
 
 def test_a_run_that_goes_on_from_a_checkpoint_ends_in_the_same_bits(straight, tmp_path):

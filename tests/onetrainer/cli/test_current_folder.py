@@ -18,7 +18,11 @@ from onetrainer.support import doctor
 
 DEADLINE = 120
 NAMES = ("argparse", "faulthandler", "json", "pathlib", "PIL", "pydantic", "tkinter", "torch")
-NOT_PYTHON = {"onetrainer/support/devices.py", "ui/actions/run_actions.py"}
+NOT_PYTHON = {
+    "onetrainer/support/devices.py",
+    "ui/actions/run_actions.py",
+    "ui/dialogs/desktop_dialog.py",
+}
 PACKAGES = ("modules", "onetrainer", "ui")
 # What setuptools writes as the installed command.
 INSTALLED = "import sys; from onetrainer.__main__ import main; sys.exit(main())"

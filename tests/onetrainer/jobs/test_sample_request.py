@@ -188,6 +188,9 @@ def test_what_a_file_says_of_a_prompt_goes_before_the_options(tmp_path):
     assert "one size" in refusal("--prompts", str(file), "--grid")
     wire = request.model_dump_json(exclude_unset=True)
     assert rows_of(SampleRequest.model_validate_json(wire), "sd15", "epsilon") == rows
+    pairs = tmp_path / "p.json"
+    pairs.write_text('[{"prompt": "a dog"}, {"prompt": "a cat", "image": "cat.png"}]')
+    assert "prompt 2: the mask is missing" in refusal("--prompts", str(pairs))
 
 
 def test_help_names_every_choice_and_the_defaults(capsys, monkeypatch):

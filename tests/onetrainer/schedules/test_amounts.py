@@ -87,6 +87,8 @@ def test_texts_are_read_and_written_back():
     config = resolve({"training": {"steps": "2 epochs"}}, source="")
     assert as_preset(config)["training"] == {"steps": "2 epochs"}
     assert TrainConfig.model_validate_json(config.model_dump_json()) == config
+    with pytest.raises(UserError, match='"0 epochs" is not allowed'):
+        resolve({"training": {"steps": "0 epochs"}}, source="")
     for wrong in ("0 epochs", "10 weeks", "10000001 epochs", 1.5, True, "500"):
         with pytest.raises(UserError, match="whole number from 1 to 10,000,000, or an amount"):
             resolve({"training": {"steps": wrong}}, source="")

@@ -153,7 +153,7 @@ def test_steps_that_may_be_small_are_counted_as_the_most_they_show(draft):
 def test_times_of_sampling_are_not_called_steps():
     for steps, words in [([12], "once"), ([0, 4, 8, 12], "4 times")]:
         samples = [Sample(step, 0, "samples/a.png", "a boat", 7) for step in steps]
-        assert extent(SampleBook.of(samples)) == f"1 prompt  ·  {words}"
+        assert extent(SampleBook.of(samples)) == f"1 image  ·  {words}"
 
 
 def test_a_button_that_puts_a_problem_right_says_how():

@@ -1,5 +1,6 @@
 """Newest sample of each prompt, next to the loss."""
 
+import re
 import tkinter as tk
 from collections.abc import Iterator
 
@@ -15,6 +16,7 @@ _MIN_SIDE = 88
 _GAP = 8
 _WORDS = 20
 _COLUMNS = 2
+_VARIANT = re.compile(r"\((strength \S+)\)")
 
 
 class NewestSamples:
@@ -58,7 +60,10 @@ class NewestSamples:
             path = thumbnail(folder.path, sample)
             image = self._context.images.get(path, side, side, self._draw)
             drawing.image((path, side), image, x + side // 2, y + side // 2, side)
-            drawing.text(x, y + side + px(3), f"step {sample.step:,}", "dim")
+            # What a prompt's samples differ in stands at the end of their title.
+            variant = _VARIANT.search(sample.prompt)
+            text = f"step {sample.step:,}" + (f" · {variant[1]}" if variant else "")
+            drawing.text(x, y + side + px(3), text, "dim", room=side)
 
     def _places(self) -> Iterator[tuple[Sample, int, int, int]]:
         """Yield as many samples as fit: left and upper edge, and side."""

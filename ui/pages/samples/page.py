@@ -17,9 +17,9 @@ _GALLERY = TableLook("gallery", 84, 6, 20)
 
 
 def extent(book: SampleBook) -> str:
-    """Format the number of samples: "2 prompts  ·  4 times". Times are not steps."""
+    """Format the number of samples: "2 images  ·  4 times". Times are not steps."""
     times = len(book.steps)
-    text = counted(len(book.prompts), "prompt")
+    text = counted(len(book.prompts), "image")
     return f"{text}  ·  {f'{times} times' if times != 1 else 'once'}"
 
 
@@ -58,7 +58,7 @@ class SamplesPage(View):
         right.grid(row=0, column=1, sticky="nsew")
         widgets.label(inner, "All samples", style="Heading").pack(anchor="w")
         widgets.label(
-            inner, "A row for each prompt, a column for each step.", style="SmallDim"
+            inner, "A row for each prompt and strength, a column for each step.", style="SmallDim"
         ).pack(anchor="w", pady=(widgets.px(1), widgets.px(8)))
         self.gallery = ImageTable(widgets, inner, context.images, self._chosen, _GALLERY)
         self.gallery.outer.pack(fill="both", expand=True)
