@@ -30,7 +30,7 @@ from ui.model.form_fields import find_setting, page_of, pages
 from ui.model.window_state import read_state, write_state
 from ui.pages.registry import PAGES, SETTINGS_PAGES, make_view
 from ui.shell.shell import Shell
-from ui.theme.theme import Theme, pair
+from ui.theme.theme import SCALES, Theme, pair
 from ui.widgets.scroller import bind_wheel
 from ui.widgets.widgets import Widgets, focused
 
@@ -76,28 +76,35 @@ class App:
         self.error_log = ErrorLog(self.show_message)
         self.root.report_callback_exception = self.error_log.report
         self.jobs = Jobs()
-        self.widgets = Widgets(Theme(self.root), self.jobs)
-        self.widgets.theme.apply(self.window_state.mode)
+        self._screen = f"{self.root.winfo_screenwidth()}x{self.root.winfo_screenheight()}"
+        self._theme = Theme(self.root, _known_scale(self.window_state.scales.get(self._screen)))
         self.draft = Draft()
         self.session = Session()
         self.plans = pages()
         self.page = ""
         self._page_before = ""
-        self._views: dict[str, View] = {}
         self._save_timer = ""
         self._problem_index = -1
-        self.context = self._make_context()
-        self.presets = PresetActions(self.context, opening.demo)
-        self.runs = RunActions(self.context)
-        self.support = SupportActions(self.context)
-        self.closing = Closing(self.context, self._close)
-        self.shell = Shell(self.context, self.plans)
+        self._demo = opening.demo
+        self._build()
         self.pump = Pump(self.root, self.jobs, self.session, self.refresh)
-        self._bind()
         self._open(opening)
         self._place_window()
         self.pump.start()
         self.root.after(_BUILD_AFTER_MS, self._build_next_page)
+
+    def _build(self) -> None:
+        """Create the widgets, and whatever holds some of them."""
+        self.widgets = Widgets(self._theme, self.jobs)
+        self._theme.apply(self.window_state.mode)
+        self._views: dict[str, View] = {}
+        self.context = self._make_context()
+        self.presets = PresetActions(self.context, self._demo)
+        self.runs = RunActions(self.context)
+        self.support = SupportActions(self.context)
+        self.closing = Closing(self.context, self._close)
+        self.shell = Shell(self.context, self.plans)
+        self._bind()
 
     def run(self) -> None:
         """Show the window until it is closed."""
@@ -157,6 +164,32 @@ class App:
         self.widgets.theme.apply(self.window_state.mode)
         self.shell.repaint()
         self.refresh()
+        self.save_state_soon()
+
+    def zoom(self, by: int) -> None:
+        """Make everything larger or smaller by a number of sizes; 0 follows the desktop."""
+        if self.runs.is_checking:
+            return  # a start that is being checked would be lost
+        scales = self.window_state.scales
+        if by:
+            nearest = min(SCALES, key=lambda each: abs(each - self._theme.scale))
+            place = SCALES.index(nearest) + by
+            scales[self._screen] = SCALES[min(max(place, 0), len(SCALES) - 1)]
+        else:
+            scales.pop(self._screen, None)
+        self.commit()
+        self.jobs.forget()
+        self.draft.forget_listeners()
+        self.shell.close()
+        for child in self.root.winfo_children():
+            child.destroy()
+        self._theme.rescale(scales.get(self._screen, 0.0))
+        self._build()
+        self.root.minsize(*self._fitting(_MIN_SIZE))
+        page, self.page = self.page, ""
+        self.show_page(page)
+        self.show_message(f"Size: {self._theme.scale:.0%}. Ctrl+0 is the desktop's.")
+        self.root.after(_BUILD_AFTER_MS, self._build_next_page)
         self.save_state_soon()
 
     def help(self) -> None:
@@ -230,6 +263,7 @@ class App:
             show_message=self.show_message,
             save_state_soon=self.save_state_soon,
             switch_mode=self.switch_mode,
+            zoom=self.zoom,
             show_page=self.show_page,
             is_on_settings=lambda: self.page in SETTINGS_PAGES,
             jump=self.jump,
@@ -329,10 +363,14 @@ class App:
 
     def _close(self) -> None:
         self.save_state()
-        for end in self.jobs.on_close:
-            end()
+        self.jobs.forget()
         self.pump.stop()
         self.root.destroy()
+
+
+def _known_scale(scale: object) -> float:
+    """Return a scale that a file holds; 0, for the desktop's, if it is none."""
+    return scale if isinstance(scale, float) and scale in SCALES else 0.0
 
 
 def _visible_geometry(geometry: str, root: tk.Tk) -> str:

@@ -36,6 +36,7 @@ class Actions:
         refresh: Updates the screen to the draft and the run.
         show_message: Shows a short message, with a button for an offer if there is one.
         save_state_soon: Saves the window's state a second after the last change.
+        zoom: Makes everything larger or smaller by a number of sizes; 0 follows the desktop.
         is_on_settings: Returns whether the current page shows settings.
         jump: Goes to the setting at a path.
         jump_to_problem: Goes to the next problem, or to the previous one for -1.
@@ -58,6 +59,7 @@ class Actions:
     show_message: Callable[..., None]
     save_state_soon: Callable[[], None]
     switch_mode: Callable[[], None]
+    zoom: Callable[[int], None]
     show_page: Callable[[str], None]
     is_on_settings: Callable[[], bool]
     jump: Callable[[str], None]

@@ -17,6 +17,10 @@ def _redo(context: Context) -> None:
     context.draft.redo()
 
 
+def _zoom(context: Context, *, by: int) -> None:
+    context.act.zoom(by)
+
+
 # For people: keys, and what they do. For Tk: sequences with their actions; those of controls,
 # dialogs and pages are bound there.
 SHORTCUTS: tuple[tuple[str, str, Mapping[str, Callable[[Context], object]]], ...] = (
@@ -58,6 +62,20 @@ SHORTCUTS: tuple[tuple[str, str, Mapping[str, Callable[[Context], object]]], ...
         "F1",
         "Help for the current setting, or this page",
         {"<F1>": lambda context: context.act.help()},
+    ),
+    (
+        "Ctrl++ / Ctrl+-",
+        "Larger / smaller",
+        {
+            key: partial(_zoom, by=by)
+            for by, keys in ((1, ("plus", "equal", "KP_Add")), (-1, ("minus", "KP_Subtract")))
+            for key in (f"<Control-{name}>" for name in keys)
+        },
+    ),
+    (
+        "Ctrl+0",
+        "The desktop's size",
+        {"<Control-Key-0>": lambda context: context.act.zoom(0)},
     ),
     ("Ctrl+D", "Dark or light", {"<Control-d>": lambda context: context.act.switch_mode()}),
     (

@@ -17,7 +17,8 @@ class Jobs:
     """
 
     def __init__(self) -> None:
-        self._results: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._results: SimpleQueue[tuple[int, Callable[[], None]]] = SimpleQueue()
+        self._generation = 0
         self.on_close: list[Callable[[], None]] = []
 
     def run(
@@ -30,30 +31,39 @@ class Jobs:
 
         `deliver` calls `done` or `failed` later. Without `failed` it raises the work's exception.
         """
+        generation = self._generation
 
         def body() -> None:
             try:
                 result = work()
             except Exception as error:  # noqa: BLE001 - raised or handled in `deliver`
                 caught = error
-                self._results.put(lambda: (failed or _raise)(caught))
+                self._results.put((generation, lambda: (failed or _raise)(caught)))
                 return
-            self._results.put(lambda: done(result))
+            self._results.put((generation, lambda: done(result)))
 
         threading.Thread(target=body, daemon=True).start()
 
     def post(self, call: Callable[[], None]) -> None:
         """Let `deliver` call a function; safe to use from any thread."""
-        self._results.put(call)
+        self._results.put((self._generation, call))
+
+    def forget(self) -> None:
+        """End what must not outlive the widgets, and drop all results that are still to come."""
+        for end in self.on_close:
+            end()
+        self.on_close.clear()
+        self._generation += 1
 
     def deliver(self) -> int:
         """Call the waiting functions, up to a limit; return how many were called."""
         for made in range(_MAX_CALLS):
             try:
-                call = self._results.get_nowait()
+                generation, call = self._results.get_nowait()
             except Empty:
                 return made
-            call()
+            if generation == self._generation:
+                call()
         return _MAX_CALLS
 
 

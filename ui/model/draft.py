@@ -91,6 +91,10 @@ class Draft:
         """Call a function after each change."""
         self._listeners.append(listener)
 
+    def forget_listeners(self) -> None:
+        """Call none of the functions any more."""
+        self._listeners.clear()
+
     def notify(self) -> None:
         """Call all listeners, though no value has changed."""
         for listener in self._listeners:

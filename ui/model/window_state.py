@@ -21,6 +21,7 @@ _DRAFT = ("preset", "draft", "base")
 class WindowState:
     """Geometry, appearance, draft and last run of the window.
 
+    scales: Sizes chosen for the contents, by the screen's size in pixels.
     folders: From which paths were chosen in dialogs, the last one first.
     stored: What of it was in the file when this window read or wrote it.
     """
@@ -30,6 +31,7 @@ class WindowState:
     page: str = ""
     advanced: list[str] = field(default_factory=list)
     run_folder: str = ""
+    scales: dict[str, float] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
     preset: dict[str, str] = field(default_factory=dict)
     draft: Document = field(default_factory=dict)

@@ -7,7 +7,6 @@ from ui.theme.palette import Palette, Role
 
 _GROUNDS: tuple[Role, ...] = ("window", "side", "card", "raised")
 _BASE = "clam"
-_ARROW = "Plain.downarrow"
 
 Px = Callable[[float], int]
 
@@ -62,11 +61,12 @@ def _labels(style: ttk.Style, palette: Palette, ground: Role) -> None:
 
 def _unite_combo_box(style: ttk.Style, arrow: str) -> None:
     """Put field and arrow of a combo box into one frame; the theme gives each its own."""
-    if _ARROW not in style.element_names():
-        style.element_create(_ARROW, "image", arrow, sticky="")
+    element = f"{arrow.capitalize()}.downarrow"  # an element keeps the size of its first image
+    if element not in style.element_names():
+        style.element_create(element, "image", arrow, sticky="")
     # The theme's combo box field lacks a right edge; that of an entry has one.
     inner = "Combobox.padding -sticky nswe -children {Combobox.textarea -sticky nswe}"
-    field = f"Entry.field -sticky nswe -children {{{_ARROW} -side right -sticky ns {inner}}}"
+    field = f"Entry.field -sticky nswe -children {{{element} -side right -sticky ns {inner}}}"
     style.tk.call("ttk::style", "layout", "TCombobox", field)
 
 

@@ -17,7 +17,12 @@ from ui.theme.styles import restyle
 customtkinter.CTkBaseClass._apply_argument_scaling = lambda _, options: options
 
 _DPI = 96
+SCALES = (0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5)
+"""Sizes that can be chosen; 1 is 96 dots per inch."""
+# Pixels at 96 dpi that the window needs; the desktop's own scale is not followed beyond it.
+_NEEDED = (960, 600)
 _FAMILIES = ("Inter", "Segoe UI", "SF Pro Text", "Roboto", "Noto Sans", "DejaVu Sans")
+_MEDIUM = "Roboto"
 _MONO_FAMILIES = ("JetBrains Mono", "Cascadia Mono", "Menlo", "DejaVu Sans Mono", "Noto Sans Mono")
 
 BODY = "OneTrainerBody"
@@ -42,26 +47,40 @@ def pair(role: Role) -> tuple[str, str]:
 
 
 class Theme:
-    """Appearance of one window."""
+    """Appearance of one window.
 
-    def __init__(self, root: tk.Tk) -> None:
+    scale: the size of everything; chosen: by the user, 0 if it follows the desktop.
+    """
+
+    def __init__(self, root: tk.Tk, chosen: float = 0.0) -> None:
         self.root = root
         self.mode: Mode = "dark"
         self._painted: WeakKeyDictionary[tk.Misc, dict[str, Role]] = WeakKeyDictionary()
-        # Tk and customtkinter ignore the screen density on Linux; both use this factor.
-        self.scale = max(1.0, round(root.winfo_fpixels("1i") / _DPI * 4) / 4)
-        if self.scale != 1.0:
-            customtkinter.set_widget_scaling(self.scale)
-            # It also fixes the size of the window for a second.
-            root.wm_maxsize(root.winfo_screenwidth(), root.winfo_screenheight())
+        self.scale = 1.0
         families = set(tkinter.font.families(root))
         self.family = _first(_FAMILIES, families)
         self.mono = _first(_MONO_FAMILIES, families)
         # Named fonts live as long as a reference to them.
         self._fonts = {name: self._font(name, size) for name, size in _SIZES.items()}
-        room = self.px(_ARROW_ROOM)
-        self._arrow = smooth.make(root, room, room)
+        self.rescale(chosen)
         root.tk.call("bind", "ComboboxPopdown", "<Map>", _DRESS_LIST)
+
+    def rescale(self, chosen: float) -> None:
+        """Change the size of what is built from now on; 0 follows the desktop."""
+        root, screen = self.root, (self.root.winfo_screenwidth(), self.root.winfo_screenheight())
+        # Tk and customtkinter ignore the screen density on Linux; both use this factor.
+        quarters = min(
+            round(root.winfo_fpixels("1i") / _DPI * 4),
+            *(size * 4 // needed for size, needed in zip(screen, _NEEDED, strict=True)),
+        )
+        before, self.scale = self.scale, chosen or max(1.0, quarters / 4)
+        if self.scale != before:
+            customtkinter.set_widget_scaling(self.scale)
+            # It also fixes the size of the window for a second.
+            root.wm_maxsize(*screen)
+        for name, size in _SIZES.items():
+            self._fonts[name].configure(size=-self.px(self._font_size(name, size)))
+        self._arrow = smooth.make(root, self.px(_ARROW_ROOM), self.px(_ARROW_ROOM))
 
     @property
     def palette(self) -> Palette:
@@ -108,15 +127,14 @@ class Theme:
 
     def _font(self, name: str, size: int) -> tkinter.font.Font:
         family = self.mono if name == MONO else self.family
-        # Roboto, which comes with customtkinter, has no bold cut, and one synthesized from its
+        # _MEDIUM, which comes with customtkinter, has no bold cut, and one synthesized from its
         # medium cut is hard to read. Bold text is larger instead.
-        is_medium = family == "Roboto"
-        is_bold = name in (BOLD, HEADING, TITLE) and not is_medium
+        is_bold = name in (BOLD, HEADING, TITLE) and family != _MEDIUM
         weight: Literal["bold", "normal"] = "bold" if is_bold else "normal"
-        size += is_medium and name == BOLD
-        return tkinter.font.Font(
-            self.root, name=name, family=family, size=-self.px(size), weight=weight
-        )
+        return tkinter.font.Font(self.root, name=name, family=family, size=-size, weight=weight)
+
+    def _font_size(self, name: str, size: int) -> int:
+        return size + (self.family == _MEDIUM and name == BOLD)
 
     def _set_options(self) -> None:
         """Color the widgets that Tk creates itself: lists of combo boxes, menus, dialogs."""

@@ -170,3 +170,22 @@ def test_without_a_display_or_tkinter_one_line_says_so(tmp_path):
         assert done.returncode == 2
         assert words in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_everything_is_enlarged_at_once_and_stays_so(desk):
+    desk.page("training")
+    desk.replace("training.steps", "77")
+    before = desk.widget("training.steps")["width"]
+    for key, factor in (("ctrl+plus", 1.1), ("ctrl+plus", 1.25), ("ctrl+minus", 1.1)):
+        desk.key(key)
+        desk.wait(lambda: f"{factor:.0%}" in desk.state["message"], "the size")  # noqa: B023
+        assert (desk.state["page"], desk.value("training.steps")) == ("training", 77)
+        assert desk.widget("training.steps")["width"] > before
+    desk.key("F6", "ctrl+plus", "F3", "alt+1")
+    desk.page("training")
+    desk.key("ctrl+0")
+    desk.wait(lambda: "100%" in desk.state["message"], "the desktop's size")
+    assert desk.widget("training.steps")["width"] == before
+    desk.replace("training.steps", "78")
+    desk.wait(lambda: desk.value("training.steps") == 78, "the edit")
+    assert desk.state["errors"] == []
