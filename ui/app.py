@@ -180,9 +180,9 @@ class App:
         self.commit()
         self.jobs.forget()
         self.draft.forget_listeners()
-        self.shell.close()
         for child in self.root.winfo_children():
             child.destroy()
+        _end_timers(self.root)
         self._theme.rescale(scales.get(self._screen, 0.0))
         self._build()
         self.root.minsize(*self._fitting(_MIN_SIZE))
@@ -366,6 +366,15 @@ class App:
         self.jobs.forget()
         self.pump.stop()
         self.root.destroy()
+
+
+def _end_timers(root: tk.Tk) -> None:
+    """End the timers of widgets that were destroyed; Tk would report that they have no command."""
+    call, split = root.tk.call, root.tk.splitlist
+    for timer in split(call("after", "info")):
+        name = split(split(call("after", "info", timer))[0])[0]
+        if not call("info", "commands", name):
+            call("after", "cancel", timer)
 
 
 def _known_scale(scale: object) -> float:

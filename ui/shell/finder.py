@@ -90,7 +90,7 @@ class Finder:
         self._hint.place(x=self._widgets.px(9), rely=0.5, anchor="w")
 
     def _focus_left(self) -> None:
-        if focused(self._root) is not self.entry:
+        if self.entry.winfo_exists() and focused(self._root) is not self.entry:
             self._list.place_forget()
             if not self._text.get():
                 self._show_hint()

@@ -78,10 +78,6 @@ class Shell:
         shown_ms = _MESSAGE_MS if offer is None else _OFFER_MS
         self._hiding = self._bar.after(shown_ms, self._hide_bar)
 
-    def close(self) -> None:
-        """End the timer of the message; the widgets are about to be destroyed."""
-        self._hide_bar()
-
     def repaint(self) -> None:
         """Update the colors to the theme."""
         other = "Light" if self._context.widgets.theme.mode == "dark" else "Dark"

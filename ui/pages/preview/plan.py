@@ -94,6 +94,8 @@ class PlanTab:
 
     def _start_query(self) -> None:
         self._pending = ""
+        if not self.outer.winfo_exists():
+            return  # the window was scaled meanwhile
         if not self.query.is_requested and self.outer.winfo_ismapped():
             self.query.start()
 
