@@ -122,6 +122,8 @@ class App:
         is_other = name != self.page
         if is_other:
             self.commit()
+            # Tk gives a page the focus once it is on the screen; the field would keep it till then.
+            self.root.focus_set()
             if self.page in self._views:
                 self._views[self.page].outer.pack_forget()
             self._page_before, self.page = self.page, name

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from PIL import Image
 
-from tests.ui.desk import once_asked
+from tests.ui.desk import once_asked, pump_until
 from ui.background.image_cache import ImageCache
 from ui.dialogs.file_dialogs import choose_path
 from ui.model.folder_entries import describe_entry, list_entries
@@ -39,6 +39,15 @@ def add_program(tmp_path, name, answer, code=0):
     return log
 
 
+def press(files, key):
+    """Presses a key in the list of the browser, which has to have the keyboard for it."""
+    entries = files.widgets.named["answer entries"]
+    entries.focus_force()
+    pump_until(files.root, lambda: entries.focus_get() is entries)
+    entries.event_generate(f"<{key}>")
+    return entries
+
+
 def test_the_desktop_asks_with_its_own_dialog(files, tmp_path, monkeypatch):
     """zenity, kdialog on KDE; a canceled one is no answer, and folders are remembered."""
     chosen = tmp_path / "models" / "a.safetensors"
@@ -68,25 +77,19 @@ def test_the_window_asks_itself_where_the_desktop_cannot(files, root, tmp_path):
     seen = []
 
     def answer():
-        entries = files.widgets.named["answer entries"]
-        seen.extend(entries.get_children())
-        entries.event_generate("<o>")
-        entries.event_generate("<Return>")
-        seen.extend(entries.get_children())
-        entries.event_generate("<b>")
-        entries.event_generate("<Return>")
+        for letter in "ob":
+            entries = press(files, letter)
+            seen.extend(entries.get_children())
+            press(files, "Return")
 
-    once_asked(root, lambda: (files.root.update(), answer()))
+    once_asked(root, answer)
     wanted = tmp_path / "models" / "old" / "b.ckpt"
     assert choose_path(files, "model", str(tmp_path / "models")) == str(wanted)
     assert seen == ["..", "old", "..", "b.ckpt"]
 
 
 def test_a_canceled_browser_answers_nothing(files, root, tmp_path):
-    def cancel():
-        files.widgets.named["answer entries"].event_generate("<Escape>")
-
-    once_asked(root, cancel)
+    once_asked(root, lambda: press(files, "Escape"))
     assert choose_path(files, "folder", str(tmp_path)) == ""
     assert files.window_state.folders == []
 
