@@ -43,7 +43,7 @@ def remedy_of(
         return Remedy(label, partial(act.resume, changes))
     match known.button:
         case "resume":
-            return Remedy("Resume", act.resume)
+            return Remedy(f"Resume from {folder.resume_place()}", act.resume)
         case "setting":
             setting = find_setting(known.setting)
             label = setting.ui.label if setting else known.setting

@@ -11,7 +11,7 @@ from onetrainer.errors import UserError
 from onetrainer.presets.presets import change_config
 from onetrainer.run.events import Failed
 from onetrainer.run.failures import FAILURES
-from onetrainer.run.run_folder import create_run
+from onetrainer.run.run_folder import STATE_FILE, create_run
 from ui.pages.run.remedies import remedy_of
 
 CHECKPOINTING = "hardware.gradient_checkpointing"
@@ -25,8 +25,8 @@ LABELS = {
     "model family": "Go to “Model family”",
     "model file": "Go to “Base model”",
     "diverged": "Go to “Learning rate”",
-    "killed": "Resume",
-    "cache": "Resume",
+    "killed": "Resume from the beginning",
+    "cache": "Resume from the beginning",
 }
 
 
@@ -65,6 +65,14 @@ def test_each_kind_of_failure_has_its_button(context, run, done):
     buttons = (failure.button for failure in FAILURES.values() if failure.button != "report")
     assert [name for name, *_ in done] == [used.get(button, button) for button in buttons]
     assert remedy_of(context, run, "") is remedy_of(context, run, "of a later version") is None
+
+
+def test_the_button_names_the_step_that_the_run_resumes_from(context, run):
+    checkpoint = run.checkpoints / "step-001200"
+    checkpoint.mkdir(parents=True)
+    assert remedy_of(context, run, "killed").label == "Resume from the beginning"  # incomplete
+    (checkpoint / STATE_FILE).write_text("{}")
+    assert remedy_of(context, run, "killed").label == "Resume from step 1,200"
 
 
 def test_the_folder_of_the_failure_is_opened_or_the_nearest_that_exists(context, run, done):
