@@ -95,14 +95,20 @@ class Reporter:
         self._every = _STEPS_PER_READ.get(device.type, 1)
         self._pending: list[_UnreadStep] = []
         self._times: deque[float] = deque(maxlen=_SPEED_STEPS + 1)
+        # Of this process: steps, and seconds of the tasks between them, such as samples.
+        self._steps = 0
+        self._task_rounds: list[float] = []
         self._process = psutil.Process()
         self._read_at = monotonic()
 
     def start_clock(self, step: int) -> None:
         """Report that training goes on, and restart the measurement of its speed."""
         self._events.write(Phase("training", step, self._total))
+        now = monotonic()
+        if self._times:
+            self._task_rounds.append(now - self._times[-1])
         self._times.clear()
-        self._times.append(monotonic())
+        self._times.append(now)
 
     def progress(
         self,
@@ -119,10 +125,10 @@ class Reporter:
         losses: One per microbatch.
         """
         self._times.append(monotonic())
+        self._steps += 1
         # Over the last steps; 0 before the first one since the clock was started.
         seconds = max(1e-9, self._times[-1] - self._times[0])
         speed = (len(self._times) - 1) / seconds if len(self._times) > 1 else 0.0
-        eta = (self._total - step) / speed if speed else -1.0
         progress = Progress(
             step=step,
             total_steps=self._total,
@@ -130,7 +136,7 @@ class Reporter:
             loss=math.nan,
             lr=math.nan,
             steps_per_second=round(speed, 4),
-            eta_seconds=round(eta, 1),
+            eta_seconds=round(self._seconds_left(self._total - step, speed), 1),
         )
         scores = {name: [loss.scores[name] for loss in losses] for name in losses[0].scores}
         per_item = torch.cat([loss.per_item for loss in losses])
@@ -147,6 +153,18 @@ class Reporter:
         # Slow steps are read at once, or the window would seem to hang.
         if len(self._pending) >= self._every or monotonic() - self._read_at > _MAX_UNREAD_SECONDS:
             self.flush()
+
+    def _seconds_left(self, steps: int, speed: float) -> float:
+        """Return the seconds to the end of the run, with tasks as long and often as so far.
+
+        -1 if unknown: before the first measured step, and for the tasks at the end if there were
+        none before.
+        """
+        if not speed or not (steps or self._task_rounds):
+            return -1.0
+        tasks = sum(self._task_rounds)
+        at_end = tasks / len(self._task_rounds) if self._task_rounds else 0.0
+        return steps / speed + steps * tasks / self._steps + at_end
 
     def flush(self) -> None:
         """Read the losses from the device and write the events; raise what `on_broken` raises."""

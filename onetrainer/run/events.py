@@ -40,8 +40,9 @@ class Progress:
     """One optimizer step is done.
 
     step: Number of steps done. steps_per_second: Over the last steps; 0 while unknown.
-    eta_seconds: Until the last step; -1 while unknown. memory_bytes: Of the GPU when training on
-    one, otherwise of the process. gradient_norm: Before clipping; None if it is not finite.
+    eta_seconds: Until the end, with samples and other tasks as long as so far; -1 while unknown.
+    memory_bytes: Of the GPU when training on one, otherwise of the process. gradient_norm: Before
+    clipping; None if it is not finite.
     """
 
     step: int

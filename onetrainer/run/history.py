@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from onetrainer.run.events import Event, Failed, Finished, Progress, Started, Stopped
+from onetrainer.run.events import Event, Failed, Finished, Progress, Rewarded, Started, Stopped
 from onetrainer.run.run_folder import RunFolder
 from onetrainer.run.wire import decode_event
 
@@ -20,8 +20,8 @@ _MOST_RUNS = 500
 class RunSummary:
     """A summary of one run.
 
-    standing: Its state. loss: The last one; None before the first step. changed: When its events
-    last grew, in seconds since the epoch.
+    standing: Its state. loss, reward: The last ones; None before the first step, and where nothing
+    is rewarded. changed: When its events last grew, in seconds since the epoch.
     """
 
     path: Path
@@ -30,6 +30,7 @@ class RunSummary:
     total_steps: int
     loss: float | None
     changed: float
+    reward: float | None = None
 
     @property
     def name(self) -> str:
@@ -50,7 +51,7 @@ def find_runs(parent: Path) -> list[RunSummary]:
 
 def summary(folder: RunFolder) -> RunSummary:
     """Return the summary of one run."""
-    step, total, loss = 0, 0, None
+    step, total, loss, reward = 0, 0, None, None
     ending: Event | None = None
     for event in _last_events(folder.events):
         match event:
@@ -58,6 +59,8 @@ def summary(folder: RunFolder) -> RunSummary:
                 step, total, ending = event.step, event.total_steps, None
             case Progress():
                 step, total, loss = event.step, event.total_steps, event.loss
+            case Rewarded():
+                reward = event.reward
             case Finished() | Stopped():
                 step, ending = event.step, event
             case Failed():
@@ -66,7 +69,8 @@ def summary(folder: RunFolder) -> RunSummary:
         changed = folder.events.stat().st_mtime
     except OSError:
         changed = folder.config.stat().st_mtime
-    return RunSummary(folder.path, _standing(folder, ending, step), step, total, loss, changed)
+    standing = _standing(folder, ending, step)
+    return RunSummary(folder.path, standing, step, total, loss, changed, reward)
 
 
 def _standing(folder: RunFolder, ending: Event | None, step: int) -> RunStatus:

@@ -77,3 +77,29 @@ def test_all_figures_of_many_steps_are_read_from_a_gpu_at_once(tmp_path, monkeyp
     assert [event.step for event in events] == [1, 1, 2, 2, 3, 3, 4, 4]
     assert [event.lr for event in events if isinstance(event, Progress)] == [0.25, 1e-4] * 2
     assert all(event.reward == 3 for event in events if isinstance(event, Rewarded))
+
+
+def test_the_time_left_counts_what_is_done_between_steps_and_at_the_end(tmp_path, monkeypatch):
+    """Steps of 1 s, and samples of 10 s after every third; "0 s left" never stands meanwhile."""
+    now = 0.0
+    monkeypatch.setattr(metrics, "monotonic", lambda: now)
+    left = {}
+    for has_tasks in (True, False):
+        events = EventWriter(tmp_path / f"{has_tasks}.jsonl")
+        reporter = Reporter(events, device=torch.device("cpu"), total_steps=9, on_broken=None)
+        reporter.start_clock(0)
+        for step in range(1, 10):
+            now += 1
+            reporter.progress(
+                step=step, epoch=0, lr=1e-4, losses=losses("cpu"), check=checked("cpu")
+            )
+            if has_tasks and step % 3 == 0 and step < 9:
+                now += 10
+                reporter.start_clock(step)
+        events.close()
+        found = read_all(tmp_path / f"{has_tasks}.jsonl")
+        left[has_tasks] = [event.eta_seconds for event in found if isinstance(event, Progress)]
+    assert left[False] == [8, 7, 6, 5, 4, 3, 2, 1, -1]
+    # After the fourth step: five steps, 10 s of tasks per four steps, and once more at the end.
+    assert left[True][3] == 5 + 5 * 10 / 4 + 10
+    assert left[True][8] == 10

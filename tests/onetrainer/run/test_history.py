@@ -1,7 +1,7 @@
 import json
 
 from onetrainer.run.event_log import EventWriter
-from onetrainer.run.events import Finished, Progress, Started, Stopped
+from onetrainer.run.events import Finished, Progress, Rewarded, Started, Stopped
 from onetrainer.run.history import find_runs
 from onetrainer.run.run_folder import create_run
 
@@ -25,6 +25,7 @@ def test_runs_are_listed_with_how_they_stand(tmp_path):
     make_run(tmp_path, "b", Started(1, 0, 100), progress(40), Stopped(40, "pause"))
     make_run(tmp_path, "c", Started(1, 0, 100), progress(7))
     make_run(tmp_path, "d")
+    make_run(tmp_path, "f", Started(1, 0, 100), Rewarded(9, 0.5, 0.1, 4), progress(9))
     busy = make_run(tmp_path, "e", Started(1, 0, 100), progress(9))
     with busy.locked():
         runs = {run.name: run for run in find_runs(tmp_path)}
@@ -35,9 +36,10 @@ def test_runs_are_listed_with_how_they_stand(tmp_path):
         "c-001": "broken off",
         "d-001": "not begun",
         "e-001": "running",
+        "f-001": "broken off",
     }
     assert (runs["b-001"].step, runs["b-001"].total_steps, runs["b-001"].loss) == (40, 100, 0.25)
-    assert runs["d-001"].loss is None
+    assert (runs["d-001"].loss, runs["c-001"].reward, runs["f-001"].reward) == (None, None, 0.5)
 
 
 def test_a_long_run_is_read_from_its_end(tmp_path):

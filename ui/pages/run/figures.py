@@ -83,7 +83,7 @@ def _figures(state: RunState) -> list[tuple[str, str]]:
     progress, rewarded, total = state.progress, state.rewards.step, state.total_steps
     epoch = speed = left = memory = loss = rate = ""
     if progress is not None:
-        epoch, speed = f"{progress.epoch:,}", format_speed(progress.steps_per_second)
+        epoch, speed = f"{progress.epoch + 1:,}", format_speed(progress.steps_per_second)
         if state.status == "running" and progress.eta_seconds >= 0:
             left = format_time(progress.eta_seconds)
         memory = format_bytes(progress.memory_bytes) if progress.memory_bytes else ""

@@ -10,12 +10,13 @@ from typing import Literal
 
 from onetrainer.run.history import RunSummary, find_runs
 from ui.context import Context, View
+from ui.progress.rewards import format_score
 
 _COLUMNS: tuple[tuple[str, str, int, Literal["w", "e"]], ...] = (
     ("name", "Name", 180, "w"),
     ("standing", "State", 140, "w"),
     ("steps", "Steps", 120, "e"),
-    ("loss", "Last loss", 90, "e"),
+    ("loss", "Loss or reward", 120, "e"),
     ("changed", "Last change", 140, "e"),
 )
 _CHOOSE = "Choose a run first."
@@ -102,6 +103,8 @@ class RunsPage(View):
         for key, run in self._runs.items():
             steps = f"{run.step:,} of {run.total_steps:,}" if run.total_steps else "—"
             loss = f"{run.loss:.4f}" if run.loss is not None else "—"
+            if run.reward is not None:  # the loss of reward training says nothing more
+                loss = f"reward {format_score(run.reward)}"
             when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.changed))
             values = (run.name, in_words(run), steps, loss, when)
             self._tree.insert("", "end", iid=key, values=values)
