@@ -363,10 +363,13 @@ def _conditioning_problems(config: TrainConfig, indexes: Indexes) -> Iterator[Pr
     items = [item for index in indexes.values() for item in index.items]
     if not any(item.conditioning is not None for item in items):
         example = items[0].path
+        wanted = f'It is a file like "{example.stem}{CONDITIONING_SUFFIX}" next to "{example.name}"'
+        if config.data.conditioning_folder:
+            wanted = f'It has the name of its image, "{example.stem}", in the conditioning folder'
         yield warning(
             "data.conditioning",
             "no image has a conditioning image",
-            f'It is a file like "{example.stem}{CONDITIONING_SUFFIX}" next to "{example.name}"',
+            wanted,
             "Add some, or choose another conditioning.",
             to="blank",
         )

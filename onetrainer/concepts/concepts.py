@@ -39,7 +39,8 @@ class ConceptSettings:
         caption_text: caption of all images for that source.
         require_captions: whether it is an error if no image has a caption.
         uses_captions: whether captions are used at all.
-        mask_folder: where masks have the names of their images; None if next to them.
+        mask_folder, conditioning_folder: where these have the names of their images; None if next
+            to them.
         conditioning: conditioning images, for a model that sees them.
     """
 
@@ -65,6 +66,7 @@ class ConceptSettings:
     masks: Masks = "off"
     mask_folder: Path | None = None
     conditioning: Conditioning = "blank"
+    conditioning_folder: Path | None = None
     buckets: Buckets = field(default_factory=Buckets)
     captions: Captions = field(default_factory=Captions)
     augmentation: Augmentation = field(default_factory=Augmentation)
@@ -152,6 +154,7 @@ def _default_settings(
     """Return the settings of a folder that has none of its own."""
     data = config.data
     is_plain = isinstance(config.objective, Reconstruction)
+    is_first = setting_path == "data.folder"
     source, text, listed = _caption_source(config, setting_path)
     return ConceptSettings(
         setting_path=setting_path,
@@ -172,8 +175,9 @@ def _default_settings(
         require_captions=data.require_captions and not is_plain,
         uses_captions=not is_plain,
         masks="off" if is_plain or role in PRIOR_ROLES else data.masks,
-        mask_folder=_path_of(data.mask_folder) if setting_path == "data.folder" else None,
+        mask_folder=_path_of(data.mask_folder) if is_first else None,
         conditioning="blank" if is_plain else data.conditioning,
+        conditioning_folder=_path_of(data.conditioning_folder) if is_first else None,
         buckets=data.buckets,
         captions=data.captions,
         augmentation=data.augmentation,
@@ -230,6 +234,7 @@ def _concept_settings(
         caption_list=_caption_list_path(config, concept.caption_list),
         trigger=concept.trigger,
         mask_folder=_path_of(concept.mask_folder),
+        conditioning_folder=_path_of(concept.conditioning_folder),
         masks=common.masks if is_unmasked or concept.masks == "same" else concept.masks,
         captions=concept.captions if concept.own_captions else data.captions,
         augmentation=concept.augmentation if concept.own_augmentation else data.augmentation,

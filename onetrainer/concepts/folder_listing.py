@@ -145,16 +145,13 @@ def list_folder(root: Path, *, recursive: bool) -> FolderListing:
     return FolderListing(images, tuple(captions), tuple(companion_images), tuple(sorted(inner)))
 
 
-def with_masks_of(
-    images: Iterable[FolderImage], folder: Path, *, recursive: bool
-) -> list[FolderImage]:
-    """Return images with the masks of a folder that have their names, whatever their extensions.
+def images_by_name(folder: Path, *, recursive: bool) -> dict[tuple[str, str], Path]:
+    """Return the images of a folder by their subfolder and their name without its extension.
 
     Raises UserError if it cannot be listed.
     """
     found = list_folder(folder, recursive=recursive).images
-    masks = {(mask.group, mask.stem): mask.path for mask in found}
-    return [image._replace(mask=masks.get((image.group, image.stem))) for image in images]
+    return {(image.group, image.stem): image.path for image in found}
 
 
 class _Folders:

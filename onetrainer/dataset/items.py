@@ -12,7 +12,7 @@ from onetrainer.captions.choices import brace_fault
 from onetrainer.captions.concept_captions import ConceptCaptions
 from onetrainer.captions.missed_captions import missed_captions
 from onetrainer.concepts.concepts import PRIOR_ROLES, ConceptSettings
-from onetrainer.concepts.folder_listing import FolderImage, list_folder, with_masks_of
+from onetrainer.concepts.folder_listing import FolderImage, images_by_name, list_folder
 from onetrainer.config.data.concept import Role
 from onetrainer.errors import UserError, some_of
 from onetrainer.images.findings import printable
@@ -147,7 +147,7 @@ def index_concept(
     """
     root = _readable_folder(concept, concept.folder)
     listing = list_folder(root, recursive=concept.recursive)
-    images = _with_own_masks(listing.images, concept)
+    images = _with_companions(listing.images, concept)
     captions = ConceptCaptions(concept, images)
     items: list[Item] = []
     skipped: list[Skipped] = []
@@ -263,14 +263,23 @@ def _read_item(
     return item, notes
 
 
-def _with_own_masks(
+def _with_companions(
     images: Sequence[FolderImage], concept: ConceptSettings
 ) -> Sequence[FolderImage]:
-    """Return images with the masks of the mask folder, if there is one and masks are used."""
-    if concept.masks != "files" or concept.mask_folder is None:
-        return images
-    folder = _readable_folder(concept, concept.mask_folder)
-    return with_masks_of(images, folder, recursive=concept.recursive)
+    """Return images with the masks and conditioning images of folders of their own, if used."""
+
+    def named(folder: Path) -> list[Path | None]:
+        readable = _readable_folder(concept, folder)
+        found = images_by_name(readable, recursive=concept.recursive)
+        return [found.get((image.group, image.stem)) for image in images]
+
+    if concept.masks == "files" and concept.mask_folder is not None:
+        own = zip(images, named(concept.mask_folder), strict=True)
+        images = [image._replace(mask=path) for image, path in own]
+    if concept.conditioning == "files" and concept.conditioning_folder is not None:
+        own = zip(images, named(concept.conditioning_folder), strict=True)
+        images = [image._replace(conditioning=path) for image, path in own]
+    return images
 
 
 def _header(path: Path, headers: HeaderCache | None) -> Header:

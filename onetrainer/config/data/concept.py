@@ -48,6 +48,28 @@ MaskFolder = Annotated[str, _MASK_FOLDER, _mask_folder("files")]
 ConceptMaskFolder = Annotated[str, _MASK_FOLDER, _mask_folder("files", "same")]
 """The same of a further one."""
 
+
+def _conditioning_folder(name: str) -> Ui:
+    return Ui(
+        "Conditioning folder",
+        editor="folder",
+        level="advanced",
+        search="conditioning_data_dir condlabel inpainting",
+        only_with={name: ("files",)},
+    )
+
+
+_CONDITIONING_FOLDER = Field(
+    description="A folder with what the model sees of each image, named like it. Empty uses the"
+    ' images next to them, such as "cat-condlabel.png".'
+)
+ConditioningFolder = Annotated[str, _CONDITIONING_FOLDER, _conditioning_folder("conditioning")]
+"""The setting of the first folder."""
+ConceptConditioningFolder = Annotated[
+    str, _CONDITIONING_FOLDER, _conditioning_folder("data.conditioning")
+]
+"""The same of a further one."""
+
 CAPTION_SOURCES = {
     "files": "text files",
     "names": "file names",
@@ -149,6 +171,8 @@ class Concept(Section):
     """What marks the parts of its images that are trained; "same" means as set for all."""
 
     mask_folder: ConceptMaskFolder = ""
+
+    conditioning_folder: ConceptConditioningFolder = ""
 
     seed: Annotated[
         int, Field(ge=0, lt=2**63), Ui("Seed", level="advanced", zero="that of the run")

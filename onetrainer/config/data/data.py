@@ -15,6 +15,7 @@ from onetrainer.config.data.concept import (
     CaptionSource,
     CaptionText,
     Concept,
+    ConditioningFolder,
     MaskFolder,
     Masks,
 )
@@ -108,6 +109,8 @@ class Data(Section):
     ] = "blank"
     """What an inpainting model sees of the image it paints: nothing; with "masks" everything
     outside the mask; with "files" the image named like "cat-condlabel.png", if there is one."""
+
+    conditioning_folder: ConditioningFolder = ""
 
     caption_weights: Annotated[
         PromptWeights,

@@ -357,22 +357,35 @@ def test_alpha_is_the_mask_of_images_that_have_any(folder):
     assert masks["c.png"] == folder / "c.png"
 
 
-def test_masks_may_have_a_folder_of_their_own(tmp_path):
+ENDINGS = {"mask": "-masklabel", "conditioning": "-condlabel"}
+
+
+def test_masks_and_conditioning_images_may_have_a_folder_of_their_own(tmp_path):
     images, masks = tmp_path / "images", tmp_path / "masks"
     for path in (images / "a.jpg", images / "b.png", images / "in" / "a.png"):
         save(path)
-    for path in (images / "b-masklabel.png", masks / "a.png", masks / "in" / "a.png"):
+    for path in (
+        images / "b-masklabel.png",
+        images / "b-condlabel.png",
+        masks / "a.png",
+        masks / "in" / "a.png",
+    ):
         save(path, mode="L", caption=None)
     further = {"folder": str(images), "include_subfolders": True}
     for chosen, expected in (
         ("", [None, "images/b-masklabel.png", None]),
         (str(masks), ["masks/a.png", None, "masks/in/a.png"]),
     ):
-        whole = {**further, "masks": "files", "mask_folder": chosen}
-        data = {**whole, "concepts": [{**further, "mask_folder": chosen}]}
+        own = {"mask_folder": chosen, "conditioning_folder": chosen}
+        whole = {**further, **own, "masks": "files", "conditioning": "files"}
+        data = {**whole, "concepts": [{**further, **own}]}
         for concept in concepts_of(TrainConfig.model_validate({"data": data})):
-            found = {item.name: item.mask for item in index_concept(concept).items}
-            own = [found[name] for name in ("a.jpg", "b.png", "in/a.png")]
-            assert [mask and mask.relative_to(tmp_path).as_posix() for mask in own] == expected
+            items = {item.name: item for item in index_concept(concept).items}
+            for kind in ("mask", "conditioning"):
+                found = [getattr(items[name], kind) for name in ("a.jpg", "b.png", "in/a.png")]
+                names = [path and path.relative_to(tmp_path).as_posix() for path in found]
+                assert names == [
+                    name and name.replace("-masklabel", ENDINGS[kind]) for name in expected
+                ]
     with pytest.raises(UserError, match="none: there is no such folder"):
         index_concept(replace(concept, mask_folder=tmp_path / "none"))
