@@ -54,7 +54,7 @@ def _conditioning_folder(name: str) -> Ui:
         "Conditioning folder",
         editor="folder",
         level="advanced",
-        search="conditioning_data_dir condlabel inpainting",
+        search="conditioning_data_dir condlabel",
         only_with={name: ("files",)},
     )
 
