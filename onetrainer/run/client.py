@@ -14,6 +14,7 @@ from onetrainer.run.event_log import EventReader, News
 from onetrainer.run.events import ENDINGS
 from onetrainer.run.failures import exit_failure
 from onetrainer.run.log_file import rotate_log
+from onetrainer.run.oom_kills import oom_kills
 from onetrainer.run.run_folder import RunFolder, busy, cannot_write
 
 WORKER = "modules.worker"
@@ -62,6 +63,7 @@ class Run:
         self._reader = EventReader(folder.events, not_file=not_file)
         self._has_ended = False
         self._was_killed = False
+        self._oom_kills_before = oom_kills() if process is not None else None
 
     def poll(self) -> News:
         """Return the new events since the last call, without waiting."""
@@ -120,13 +122,18 @@ class Run:
         """
         if self.is_alive or self._has_ended:
             return None
-        failure, what = exit_failure(self.exit_code)
+        failure, what = exit_failure(self.exit_code, is_out_of_memory=self._is_out_of_memory())
         if not self.folder.config.exists():
             what = (
                 f"{self.folder.path}: this run folder was moved or deleted while the run trained."
             )
             failure = "file missing"
         return WorkerExit(what, log_tail(self.folder.log), failure, self._was_killed)
+
+    def _is_out_of_memory(self) -> bool:
+        """Return whether the system has killed for memory since the worker was started here."""
+        before, now = self._oom_kills_before, oom_kills()
+        return before is not None and now is not None and now > before
 
 
 def start(folder: RunFolder) -> Run:

@@ -149,6 +149,13 @@ FAILURES: Mapping[str, Failure] = {
         "resume",
         is_fixable=False,
     ),
+    "out of memory": Failure(
+        "The system ended the worker because memory (RAM) ran out.",
+        "",
+        f"Close other programs, or lower what is kept in RAM. {_RESUME}",
+        "resume",
+        is_fixable=False,
+    ),
     "crashed": Failure(
         "The worker crashed ({signal}) in a library or a driver.",
         "",
@@ -254,8 +261,11 @@ def failed(error: Exception, *, otherwise: str = "") -> Failed:
     return Failed(kind, what, known.expected, known.remedy, name, place, _changes(name))
 
 
-def exit_failure(code: int | None) -> tuple[str, str]:
-    """Return kind and description of the exit of a worker that reported no ending."""
+def exit_failure(code: int | None, *, is_out_of_memory: bool = False) -> tuple[str, str]:
+    """Return kind and description of the exit of a worker that reported no ending.
+
+    is_out_of_memory: Whether the system has recorded a kill for memory.
+    """
     name, text = "silent", ""
     if code is not None and code - 128 in signal.valid_signals():
         code = 128 - code  # as the worker and shells write it
@@ -265,6 +275,8 @@ def exit_failure(code: int | None) -> tuple[str, str]:
         text = signal.Signals(-code).name if -code in signal.valid_signals() else str(-code)
         crashes = ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE")
         name = "killed" if text == "SIGKILL" else "crashed" if text in crashes else "ended"
+    if name == "killed" and is_out_of_memory:
+        name = "out of memory"
     known = FAILURES[name]
     what = known.what.format(signal=text, code=text)
     return name, f"{what} {known.expected}".strip()

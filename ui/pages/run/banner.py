@@ -144,7 +144,7 @@ def _message(context: Context) -> Message | None:
             "danger",
             "The worker stopped unexpectedly",
             f"{left.what} {resume}",
-            [] if left.failure == "killed" else left.log,  # the log says nothing about a kill
+            [] if left.failure in ("killed", "out of memory") else left.log,  # nothing of a kill
             can_open_log=True,
             remedy=remedy_of(context, folder, left.failure),
         )
