@@ -112,7 +112,7 @@ class App:
 
     def refresh(self) -> None:
         """Update the screen to the draft and the session."""
-        self.shell.refresh(is_checking=self.runs.is_checking)
+        self.shell.refresh(is_checking=self.runs.is_checking, page=self.page)
         view = self._views.get(self.page)
         if view is not None:
             view.refresh()

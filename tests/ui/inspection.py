@@ -247,6 +247,7 @@ def _widget(app: App, name: str) -> Answer:
         "on_page": _holds(app.shell.stage, widget),
         "enabled": button.is_enabled if button else True,
         "reason": button.reason if button else "",
+        "kind": button._kind if button else "",
         "text": str(widget.cget("text")) if button else "",
     }
 

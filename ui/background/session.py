@@ -51,6 +51,12 @@ class Session:
         return self.run is not None and not self._is_finished
 
     @property
+    def can_resume(self) -> bool:
+        """Whether the displayed run has steps left and no worker."""
+        is_over = self.state.status == "finished" and not self.state.is_early_end
+        return self.run is not None and not self.has_worker and not is_over
+
+    @property
     def folder(self) -> RunFolder | None:
         """Folder of the displayed run; None if there is none."""
         return self.run.folder if self.run else None

@@ -62,8 +62,13 @@ class Header:
         search.pack(side="right", padx=(0, self._right))
         self.start.widget.lift()
 
-    def refresh(self, draft: Draft, *, start_blocked_reason: str, is_checking: bool) -> None:
-        """Show the name and changes of the draft, and whether Start is enabled."""
+    def refresh(
+        self, draft: Draft, *, start_blocked_reason: str, is_checking: bool, is_main: bool
+    ) -> None:
+        """Show the name and changes of the draft, and whether Start is enabled.
+
+        is_main: Whether it is what most people want next, and not to resume the displayed run.
+        """
         name = draft.origin.name or "No preset"
         if len(name) > _MAX_NAME_LENGTH:
             name = "…" + name[-_MAX_NAME_LENGTH:]
@@ -74,6 +79,7 @@ class Header:
         show(self._changes, bool(changes), side="left", padx=pad, before=self.save.widget)
         is_saved = bool(draft.origin.name) and not draft.is_dirty
         self.save.enable("There are no changes." if is_saved else "")
+        self.start.set_kind("primary" if is_main else "plain")
         self.start.set_text("Checking…" if is_checking else "▶  Start")
         self.start.enable(
             "The settings are being checked." if is_checking else start_blocked_reason

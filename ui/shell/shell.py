@@ -48,13 +48,14 @@ class Shell:
         self.stage.pack(fill="both", expand=True)
         self.repaint()
 
-    def refresh(self, *, is_checking: bool) -> None:
-        """Show the state of the draft and the run."""
+    def refresh(self, *, is_checking: bool, page: str) -> None:
+        """Show the state of the draft and the run. page: The one that is shown."""
         draft, session = self._context.draft, self._context.session
         self.header.refresh(
             draft,
             start_blocked_reason=self._context.act.start_blocked_reason(),
             is_checking=is_checking,
+            is_main=page != "run" or not session.can_resume,
         )
         self.footer.show_problems(draft.problems)
         folder = session.folder

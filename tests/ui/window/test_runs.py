@@ -79,6 +79,12 @@ def test_a_run_is_paused_resumed_and_stopped_while_settings_are_edited(begin, lo
     desk.page("run")
     pause(desk)
     paused_at = desk.state["step"]
+    # What most people want next is the one main button.
+    desk.wait(lambda: desk.widget("resume")["enabled"], "the offer to resume")
+    assert [desk.widget(name)["kind"] for name in ("resume", "start")] == ["primary", "plain"]
+    desk.page("training")
+    assert desk.widget("start")["kind"] == "primary"
+    desk.page("run")
     desk.click("resume")
     desk.wait_state(is_running=True, status="running")
     desk.wait(lambda: desk.state["step"] > paused_at, "further steps")

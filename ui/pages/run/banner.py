@@ -64,6 +64,11 @@ class RunBanner:
         wrap_within(column, self._text, self._log)
 
     @property
+    def has_remedy(self) -> bool:
+        """Whether it shows its main button."""
+        return self._message is not None and self._message.remedy is not None
+
+    @property
     def text(self) -> str:
         """Text of the banner; "" while it is hidden."""
         if not self._outer.winfo_manager():

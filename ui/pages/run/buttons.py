@@ -74,8 +74,8 @@ class RunButtons:
         used = self.outer.winfo_reqwidth() if self._context.session.folder else 0
         return self._head.winfo_width() - used - self._context.widgets.px(_GAP)
 
-    def refresh(self) -> None:
-        """Enable the buttons that apply now."""
+    def refresh(self, *, has_remedy: bool) -> None:
+        """Enable the buttons that apply now. has_remedy: Whether the banner has a main button."""
         session, buttons = self._context.session, self._buttons
         show(self.outer, session.folder is not None, side="right", anchor="s")
         if session.folder is None:
@@ -91,6 +91,8 @@ class RunButtons:
             label = _LABELS.get(name, name.capitalize())
             buttons[name].set_text(text if pending_command == name else label)
         buttons["resume"].enable(self._why_not_resume())
+        # One main button at a time; that of a banner resumes the run as well.
+        buttons["resume"].set_kind("plain" if has_remedy else "primary")
         buttons["fork"].enable(self._context.act.start_blocked_reason())
         buttons["resume"].describe(_PATIENCE if session.state.is_early_end else "")
         self._place()
@@ -124,9 +126,7 @@ class RunButtons:
         session = self._context.session
         if session.has_worker:
             return "The worker is shutting down."
-        if session.state.status == "finished" and not session.state.is_early_end:
-            return "This run has finished all its steps."
-        return ""
+        return "" if session.can_resume else "This run has finished all its steps."
 
     def _open_folder(self) -> None:
         folder = self._context.session.folder

@@ -62,7 +62,8 @@ class RunPage(View):
         """Show the current state."""
         session = self._context.session
         folder = session.folder
-        self._buttons.refresh()
+        self.banner.refresh()
+        self._buttons.refresh(has_remedy=self.banner.has_remedy)
         show(self._empty, folder is None, anchor="nw", padx=self._context.widgets.px(28))
         show(self._scroller.outer, folder is not None, fill="both", expand=True)
         if folder is None:
@@ -70,7 +71,6 @@ class RunPage(View):
             self._lead.say("Progress, loss and samples of a run.")
             return
         self._show_name()
-        self.banner.refresh()
         self._figures.refresh(session)
         self._validation.refresh()
         self._samples.refresh()
