@@ -269,6 +269,7 @@ class App:
             show_page=self.show_page,
             is_on_settings=lambda: self.page in SETTINGS_PAGES,
             jump=self.jump,
+            mend=lambda path: self.runs.mend(path),
             jump_to_problem=self.jump_to_problem,
             show_sample=self.show_sample,
             find=lambda: self.shell.finder.open(),

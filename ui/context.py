@@ -19,12 +19,16 @@ PathKind = Literal["folder", "file", "model", "preset"]
 
 @dataclass(frozen=True)
 class Offer:
-    """Action that a message offers until it no longer holds."""
+    """Action that a message offers until it no longer holds.
+
+    lasts: Whether the message stays until then, instead of for half a minute.
+    """
 
     label: str
     name: str
     do: Callable[[], object]
     holds: Callable[[], bool]
+    lasts: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Actions:
         zoom: Makes everything larger or smaller by a number of sizes; 0 follows the desktop.
         is_on_settings: Returns whether the current page shows settings.
         jump: Goes to the setting at a path.
+        mend: Goes to the setting that a run failed from; offers to apply it and resume the run.
         jump_to_problem: Goes to the next problem, or to the previous one for -1.
         show_sample: Shows the sample of a prompt at a step.
         help: Explains the focused setting, or shows the page of keys.
@@ -63,6 +68,7 @@ class Actions:
     show_page: Callable[[str], None]
     is_on_settings: Callable[[], bool]
     jump: Callable[[str], None]
+    mend: Callable[[str], None]
     jump_to_problem: Callable[[int], None]
     show_sample: Callable[[int, int], None]
     find: Callable[[], None]

@@ -199,6 +199,8 @@ def _prepare_and_train(run: Run) -> int:
         family, model = load_base(
             run.config, path, run.events.write, device=run.device, components_device=offload
         )
+        if run.config.hardware.quantization != "none":
+            run.events.write(Phase("loading", detail="quantizing"))
         for note in quantize(run.config, family, device=run.device):
             run.warn(note)
         digests = encoder_digests_of(run, family)

@@ -37,6 +37,11 @@ _EFFECTS: Mapping[str, str] = {
 _WITHOUT_EFFECT = ("version", "output.folder")
 
 
+def may_change(path: str) -> bool:
+    """Return whether a run that goes on from a checkpoint may have another value of a setting."""
+    return not any(fnmatchcase(path, pattern) for pattern in _FIXED)
+
+
 def changes_since(recorded: Mapping[str, Any], config: TrainConfig, *, step: int) -> list[str]:
     """Describe the settings that changed since a checkpoint after `step` steps, and what each does.
 
@@ -54,7 +59,7 @@ def changes_since(recorded: Mapping[str, Any], config: TrainConfig, *, step: int
             "Restore it, or start a new run.",
         )
         for one in changed
-        if any(fnmatchcase(one.path, pattern) for pattern in _FIXED)
+        if not may_change(one.path)
     ]
     steps = config.training.steps
     if isinstance(steps, int) and steps < step:

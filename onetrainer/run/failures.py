@@ -25,8 +25,9 @@ class Failure:
         expected: What was expected.
         remedy: What to do.
         button: What the window offers, unless there are changes.
-        setting: The one that the button leads to.
+        setting: The one that the button leads to; "" for the one whose value the error is about.
         changes: Settings, by path, to resume the run with.
+        scaled: Numbers, by path, to resume the run with a multiple of.
         is_fixable: Whether a person can fix it, which is exit code 2 instead of 1.
     """
 
@@ -36,6 +37,7 @@ class Failure:
     button: Button
     setting: str = ""
     changes: Mapping[str, Any] = field(default_factory=dict)
+    scaled: Mapping[str, float] = field(default_factory=dict)
     is_fixable: bool = True
 
 
@@ -135,12 +137,26 @@ FAILURES: Mapping[str, Failure] = {
         "setting",
         "model.path",
     ),
+    "download": Failure(
+        "the model cannot be downloaded",
+        "Expected a model that is on this computer or on the Hugging Face Hub",
+        "Check its name and the network, or choose another model.",
+        "setting",
+    ),
+    "offline": Failure(
+        "the model has not been downloaded yet, and offline mode is on",
+        "Expected a model that is on this computer",
+        "Turn off model.offline, or choose another model.",
+        "setting",
+        changes={"model.offline": False},
+    ),
     "diverged": Failure(
         "training has diverged",
         "Expected finite numbers",
         "Lower the learning rate (optimizer.lr).",
         "setting",
         "optimizer.lr",
+        scaled={"optimizer.lr": 0.5},
     ),
     "killed": Failure(
         "The worker was killed (SIGKILL).",

@@ -136,12 +136,14 @@ class FakeWorker:
             os.kill(os.getpid(), signal.SIGSEGV)
             time.sleep(5)
         if self.mode == "oom" and step == 20:
+            self.save(step)
             self.say(
                 Failed(
                     "program",
                     "the GPU ran out of memory (8.0 GB)",
                     "Training needs more memory than there is",
-                    "Turn on gradient checkpointing, or set the batch size to 1.",
+                    "Turn on gradient checkpointing, or set training.batch_size to 1.",
+                    "device memory",
                 )
             )
             return 1

@@ -142,6 +142,8 @@ def _state(app: App, timing: Timing) -> Answer:
         "preview": _preview(page) if isinstance(page, PreviewPage) else {},
         "memory": _memory(page) if isinstance(page, SettingsPage) else [],
         "banner": run.banner.text if isinstance(run, RunPage) else "",
+        "banner_buttons": run.banner.buttons if isinstance(run, RunPage) else [],
+        "run_line": str(app.shell.footer._run.cget("text")),
         "message": _message(app),
         "problems": [str(problem) for problem in app.draft.problems],
         "preset": app.draft.origin.name,

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,20 +14,22 @@ from onetrainer.presets.presets import (
     change_config,
     load_document,
     resolve,
+    value_at,
     with_absolute_paths,
     with_value,
 )
-from onetrainer.rules.changes import changes_since
+from onetrainer.rules.changes import changes_since, may_change
 from onetrainer.run.commands import LEAVING, CommandName, Leaving
 from onetrainer.run.fork import copy_history, state_at
 from onetrainer.run.run_folder import RunFolder, create_run
 from ui.actions.file_check import FileCheck, check_files
-from ui.context import Context
+from ui.context import Context, Offer
 from ui.dialogs.dialogs import Choice, ask, show_error, show_problems
 from ui.dialogs.fork_dialog import FORM, ask_fork
 from ui.dialogs.stop_dialogs import ask_before_discard, ask_to_end
 from ui.dialogs.trust_dialog import confirm_functions
 from ui.model.draft import FileSettings
+from ui.model.form_fields import find_setting
 
 
 class RunActions:
@@ -97,6 +100,35 @@ class RunActions:
             show_error(self._context, error)
         self._context.act.show_page("run")
         self._context.act.save_state_soon()
+
+    def mend(self, path: str) -> None:
+        """Go to a setting, and offer to resume the displayed run with what it is set to."""
+        context, session = self._context, self._context.session
+        context.act.jump(path)
+        run, folder = session.run, session.folder
+        if folder is None or not (folder.newest_step() and may_change(path)):
+            return
+        label = setting.ui.label if (setting := find_setting(path)) else path
+        context.act.show_message(
+            f"Change “{label}”, then go on from {folder.resume_place()} with it.",
+            Offer(
+                "Apply and resume",
+                "apply and resume",
+                partial(self._apply, path),
+                lambda: session.run is run and session.can_resume,
+                lasts=True,
+            ),
+        )
+
+    def _apply(self, path: str) -> None:
+        """Resume the displayed run with the draft's value of a setting."""
+        context = self._context
+        context.act.commit()
+        if context.draft.value_errors:
+            show_problems(context, context.draft.value_errors)
+            return
+        values = with_absolute_paths(context.draft.config()).model_dump(mode="json")
+        self.resume({path: value_at(values, path)})
 
     def fork(self) -> None:
         """Ask for a checkpoint of the displayed run, and start a new run that goes on from it."""

@@ -1,7 +1,7 @@
 """The run that the window shows: start it, follow it, send commands, and detect its end."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,10 +12,11 @@ from onetrainer.run.client import SILENCE, Run
 from onetrainer.run.commands import CommandName, Leaving
 from onetrainer.run.event_log import News
 from onetrainer.run.run_folder import RunFolder, create_run, open_run
-from ui.progress.run_state import RunState
+from ui.progress.run_state import RunState, phase_text
 from ui.progress.worker_log import worker_log_tail
 
 SILENT_AFTER = 60.0
+_LEAVING: Mapping[Leaving, str] = {"pause": "Pausing", "stop": "Stopping", "discard": "Stopping"}
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,19 @@ class Session:
         if not self.is_running or self.pending_command is None:
             return False
         return self._clock() - max(self.pending_command.at, self._last_event_at) >= SILENCE
+
+    @property
+    def activity(self) -> str:
+        """What the run is doing, in a few words: "Loading the model · quantizing"."""
+        state, folder = self.state, self.folder
+        if self.pending_command is not None:
+            return _LEAVING[self.pending_command.name]
+        if state.status == "running" and state.phase is not None:
+            return phase_text(state.phase)
+        # The worker writes nothing before it knows what it continues from.
+        if state.status == "starting" and folder is not None and (step := folder.newest_step()):
+            return f"Starting · verifying the checkpoint of step {step:,}"
+        return state.status_text()
 
     @property
     def silent_seconds(self) -> float:

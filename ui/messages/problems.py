@@ -16,7 +16,7 @@ def problem_text(problem: Problem) -> str:
     is_plain = isinstance(problem.fix, Offer) or problem.remedy.startswith(OBVIOUS_REMEDIES)
     remedy = "" if is_plain else problem.remedy
     parts = [capitalized(problem.what), problem.expected, remedy]
-    return " ".join(sentence(_with_labels(part, problem.path)) for part in parts if part)
+    return " ".join(sentence(with_labels(part, problem.path)) for part in parts if part)
 
 
 def problem_lines(problems: Sequence[Problem]) -> tuple[str, str]:
@@ -60,7 +60,12 @@ def join_list(words: Sequence[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _with_labels(text: str, path: str) -> str:
+def settings_in(text: str) -> list[str]:
+    """Return the paths of the settings that a text names, in its order."""
+    return list(dict.fromkeys(_any_path().findall(text)))
+
+
+def with_labels(text: str, path: str = "") -> str:
     """Replace names in a text by labels: "auto" by “automatic”, model.family by “Model family”.
 
     Values are looked up in the settings that the text names, in the section of `path`, and in the
@@ -79,7 +84,8 @@ def _with_labels(text: str, path: str) -> str:
                     text = text.replace(quoted, f"“{word}”")
     for found in named:
         label = _labels()[found].ui.label
-        text = text.replace(f'"{label}" ({found})', f"“{label}”")
+        for quoted in (f'"{label}" ({found})', f"“{label}” ({found})"):
+            text = text.replace(quoted, f"“{label}”")
     text = re.sub(r'"([^"\n]+)"', _quoted_label, text)
     return _any_path().sub(lambda found: f"“{_labels()[found[0]].ui.label}”", text)
 

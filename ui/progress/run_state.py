@@ -145,11 +145,13 @@ class RunState:
 
 
 def phase_text(phase: Phase) -> str:
-    """Return the text of a phase: "Encoding images and captions · 12 of 40"."""
-    text = _PHASE_LABELS.get(phase.name, phase.name.capitalize())
+    """Return the text of a phase: "Encoding images and captions · 12 of 40 · captions"."""
+    parts = [_PHASE_LABELS.get(phase.name, phase.name.capitalize())]
     if phase.total > 1 and phase.name != "training":
-        return f"{text} · {phase.done} of {phase.total}"
-    return text
+        parts.append(f"{phase.done:,} of {phase.total:,}")
+    if phase.detail and phase.detail != "base model":  # which the label says
+        parts.append(phase.detail)
+    return " · ".join(parts)
 
 
 def format_time(seconds: float) -> str:

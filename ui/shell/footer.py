@@ -4,8 +4,9 @@ from tkinter import ttk
 
 from onetrainer.errors import Problem
 from onetrainer.messages.formatting import counted
+from ui.background.session import Session
 from ui.context import Context
-from ui.progress.run_state import RunState, format_speed, format_time
+from ui.progress.run_state import format_speed, format_time
 from ui.widgets.placing import show
 
 
@@ -34,14 +35,15 @@ class Footer:
         self._found = problems
         self._show_message()
 
-    def show_run(self, name: str, state: RunState | None) -> None:
+    def show_run(self, session: Session) -> None:
         """Show the status of the run; nothing without one."""
-        self._is_running = state is not None and state.status in ("starting", "running")
+        has_run, state = session.folder is not None, session.state
+        self._is_running = has_run and state.status in ("starting", "running")
         self._show_message()
-        show(self._bar, state is not None, side="right", padx=(0, self._pad))
-        show(self._run, state is not None, side="right", padx=self._pad / 2)
-        if state is not None:
-            self._run.configure(text=_run_line(name, state))
+        show(self._bar, has_run, side="right", padx=(0, self._pad))
+        show(self._run, has_run, side="right", padx=self._pad / 2)
+        if has_run:
+            self._run.configure(text=run_line(session))
             self._bar.set(state.fraction)
 
     def _show_message(self) -> None:
@@ -62,12 +64,14 @@ def problems_line(problems: list[Problem], *, is_running: bool) -> str:
     return "Checking files…" if "pending" in kinds else "✓ Ready to start"
 
 
-def _run_line(name: str, state: RunState) -> str:
-    parts = [name, state.status_text()]
+def run_line(session: Session) -> str:
+    """Return name, activity and progress of the displayed run."""
+    state = session.state
     progress = state.progress
+    parts = [session.folder.name if session.folder else "", session.activity]
     if state.total_steps:
         parts.append(f"step {state.step:,} of {state.total_steps:,}")
-    if progress is not None and state.status == "running":
+    if progress is not None and state.status == "running" and not session.pending_command:
         parts.append(format_speed(progress.steps_per_second))
         if progress.eta_seconds >= 0:
             parts.append(f"{format_time(progress.eta_seconds)} left")

@@ -58,8 +58,7 @@ class Shell:
             is_main=page != "run" or not session.can_resume,
         )
         self.footer.show_problems(draft.problems)
-        folder = session.folder
-        self.footer.show_run(folder.name if folder else "", session.state if folder else None)
+        self.footer.show_run(session)
         self._mark_pages()
         self._set_title()
         if self._offer is not None and not self._offer.holds():
@@ -77,7 +76,8 @@ class Shell:
         if self._hiding:
             self._bar.after_cancel(self._hiding)
         shown_ms = _MESSAGE_MS if offer is None else _OFFER_MS
-        self._hiding = self._bar.after(shown_ms, self._hide_bar)
+        lasts = offer is not None and offer.lasts
+        self._hiding = "" if lasts else self._bar.after(shown_ms, self._hide_bar)
 
     def repaint(self) -> None:
         """Update the colors to the theme."""

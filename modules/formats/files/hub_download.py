@@ -85,20 +85,24 @@ def download_error(name: str, error: Exception, *, offline: bool) -> UserError:
                 f"{name}: this model can be downloaded only after accepting its terms",
                 "Expected a login that has accepted them",
                 f"Accept the terms on the model's page on the Hugging Face Hub, then run: {LOGIN}",
+                failure="download",
             )
         case RepositoryNotFoundError():
             return UserError(
                 f"{name}: the Hugging Face Hub has no model of this name, or it is private",
                 path,
                 f"Check the spelling; for a private model, run: {LOGIN}",
+                failure="download",
             )
         case HFValidationError():
-            return UserError(f"{name}: this is not a valid hub model name", "", path)
+            what = f"{name}: this is not a valid hub model name"
+            return UserError(what, "", path, failure="download")
         case LocalEntryNotFoundError() if offline:
             return UserError(
                 f"{name}: this model has not been downloaded yet, and offline mode is on",
                 path,
                 "Turn off model.offline to download it, or choose another model",
+                failure="offline",
             )
         case OSError(errno=errno.ENOSPC):
             return UserError(
@@ -112,6 +116,7 @@ def download_error(name: str, error: Exception, *, offline: bool) -> UserError:
                 " downloaded yet",
                 path,
                 "Check the network and try again",
+                failure="download",
             )
 
 

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from modules import worker
 from modules.forecast import out_of_memory
+from modules.formats.files import hub_download
 from modules.interfaces import Loss
 from modules.jobs import train as job
 from modules.objectives.denoising import Denoising
@@ -123,6 +124,14 @@ def without_package(_):
     sys.modules["prodigyplus"] = None
 
 
+def without_a_network(_):
+    class Unreachable:
+        def model_info(self, *_arguments, **_options):
+            raise OSError("no network")
+
+    hub_download.HfApi = Unreachable
+
+
 def lose_the_loss(_):
     def loss(*arguments, **named):
         found = original(*arguments, **named)
@@ -154,6 +163,8 @@ CASES = {
     "package": ("user", {"before": without_package, "optimizer": {"kind": PRODIGY}}),
     "model family": ("user", {"model": {"path": "base", "family": "sd2"}}),
     "model file": ("user", {"model": {"path": "incomplete"}}),
+    "offline": ("user", {"model": {"path": "owner/model", "offline": True}}),
+    "download": ("user", {"before": without_a_network, "model": {"path": "owner/model"}}),
     "diverged": ("user", {"before": lose_the_loss} | STOPPING),
     "program": ("program", {"happen": raising(ZeroDivisionError("by zero"))}),
 }

@@ -15,7 +15,7 @@ from ui.background.folder_summary import FolderSummary, summarize_folder
 from ui.messages.problems import fix_label, problem_text
 from ui.model.draft import PENDING, Draft
 from ui.model.preset_origin import PresetOrigin
-from ui.pages.run.banner import stopped_message
+from ui.pages.run.banner_message import stopped_message
 from ui.pages.runs.page import in_words as standing_in_words
 from ui.pages.samples.page import extent
 from ui.pages.settings.summary_card import (
@@ -93,6 +93,29 @@ def test_the_log_s_excerpt_is_that_of_the_last_worker_without_bars(tmp_path):
     assert worker_log_tail(log) == ["loading", "the trouble"]
     assert relevant_lines(["no beginning in sight", "trouble"])[-1] == "trouble"
     assert worker_log_tail(tmp_path / "none.log") == []
+
+
+def test_the_log_s_excerpt_has_no_chatter_of_libraries_and_one_thread_of_a_crash():
+    lines = [
+        "worker 7 begins at 2026-11-25 22:42:52",
+        "Failed to load /x/torchao/_C_mxfp8.so: Could not load this library: /x/torchao/_C.so",
+        "W1125 22:42:57.309000 7 /x/torch/utils/_pytree.py:630] an enum is deprecated",
+        "Unable to import `torchao` Tensor objects. This may affect loading checkpoints",
+        "/x/site-packages/torch/cuda/__init__.py:61: FutureWarning: The pynvml package is old.",
+        "  import pynvml  # type: ignore",
+        "Fatal Python error: Segmentation fault",
+        "",
+        "Thread 0x00007ff997fff6c0 (most recent call first):",
+        '  File "/x/modules/data/shards.py", line 185 in gather',
+        "",
+        "Current thread 0x00007ff9d3e72b80 (most recent call first):",
+        '  File "/x/modules/trainer.py", line 91 in run',
+        "",
+        "Extension modules: numpy._core._multiarray_umath, torch._C (total: 2)",
+        "E1125 22:43:00.100000 7 /x/torch/distributed.py:7] the port is taken",
+    ]
+    kept = [lines[place] for place in (6, 11, 12, 15)]
+    assert relevant_lines(lines) == kept
 
 
 def test_a_sentence_begins_with_a_capital_but_the_name_of_a_file_stays():

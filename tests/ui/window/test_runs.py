@@ -4,8 +4,6 @@ import json
 import time
 from pathlib import Path
 
-import pytest
-
 from onetrainer.run.event_log import EventReader
 from onetrainer.run.events import Sample, Started
 from tests.ui.project import write_project
@@ -140,27 +138,43 @@ def test_a_requested_sample_is_shown_without_taking_the_keyboard(begin, long_pro
     desk.wait(lambda: desk.widget("search hits")["shown"], "hits")
 
 
-@pytest.mark.parametrize(
-    ("mode", "status", "words"),
-    [
-        (
-            "segv",
-            "died",
-            ("crashed (SIGSEGV) in a library or a driver", "about to touch a null pointer"),
-        ),
-        ("oom", "failed", ("ran out of memory", "Turn on gradient checkpointing")),
-    ],
-)
-def test_a_run_that_crashes_or_fails_says_why_and_the_window_lives(
-    begin, project, mode, status, words
-):
-    desk = begin(project, mode)
+def test_a_run_that_crashes_says_why_and_its_log_is_folded_and_bounded(begin, project):
+    desk = begin(project, "segv")
     start(desk)
-    desk.wait_state(status=status)
-    assert all(part in desk.state["banner"] for part in words)
-    assert desk.widget("open log")["shown"]
+    desk.wait_state(status="died")
+    desk.wait(lambda: "crashed (SIGSEGV) in a library or a driver" in desk.state["banner"], "why")
+    assert "null pointer" not in desk.state["banner"]
+    desk.click("show log")
+    desk.wait(lambda: desk.widget("open log")["shown"], "the log")
+    assert desk.state["banner"].endswith("fake worker: about to touch a null pointer")
+    assert desk.widget("log lines")["height"] < 200
+    assert desk.state["banner_buttons"][-2:] == ["Hide log", "Make report"]
+    desk.click("show log")
+    desk.wait(lambda: "null pointer" not in desk.state["banner"], "the folded log")
     assert desk.widget("start")["enabled"]
     desk.page("training")
+
+
+def test_a_run_that_failed_leads_to_the_setting_and_goes_on_with_its_new_value(begin, project):
+    desk = begin(project, "oom")
+    start(desk)
+    desk.wait_state(status="failed")
+    title, text = desk.state["banner"].splitlines()
+    assert title == "The GPU ran out of memory (8.0 GB)."
+    assert text.endswith("or set “Batch size” to 1.")
+    assert desk.state["banner_buttons"] == ["Go to “Batch size”", "Show log", "Make report"]
+    desk.click("remedy")
+    desk.wait_state(page="training", focus="training.batch_size")
+    desk.key("ctrl+a")
+    desk.type("1")
+    assert desk.state["message"] == "Change “Batch size”, then go on from step 20 with it."
+    desk.ask("mode", mode="ok")
+    desk.click("apply and resume")
+    desk.wait_state(page="run", status="finished", step=60, message="")
+    config = json.loads((Path(desk.state["folder"]) / "config.json").read_text())
+    assert config["training"]["batch_size"] == 1
+    events = EventReader(Path(desk.state["folder"]) / "events.jsonl").read().events
+    assert [event.step for event in events if isinstance(event, Started)] == [0, 20]
 
 
 def test_one_s_own_code_is_run_and_resumed_when_changed_only_after_a_yes(begin, tmp_path):
@@ -220,7 +234,8 @@ def test_a_run_that_ended_early_can_be_resumed_and_says_what_decides(begin, tmp_
     desk.wait(lambda: desk.widget("resume")["enabled"], "the offer to resume")
     title, *lines = desk.state["banner"].splitlines()
     assert title == "Training ended early"
-    assert any("validation.patience" in line and "config.json" in line for line in lines)
+    assert any(line.startswith("“Early stopping after” was reached.") for line in lines)
+    assert "Go to “Early stopping after”" in desk.state["banner_buttons"]
     desk.click("validation details")
     desk.rest(4)
     assert desk.widget("loss chart")["height"] >= 172  # room for two panels, below a banner too
@@ -323,6 +338,7 @@ def test_a_second_stop_offers_to_end_the_process(begin, long_project):
     desk.wait(lambda: desk.state["step"] >= 1, "a step")
     desk.key("shift+F5")
     desk.wait(lambda: desk.widget("stop")["text"] == "Stopping…", "the stop")
+    assert "·  Stopping  ·  step" in desk.state["run_line"]
     desk.key("shift+F5")
     desk.wait_question("answer end")
     desk.key("Return")  # the first answer is to wait

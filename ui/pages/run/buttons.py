@@ -22,8 +22,8 @@ _GAP = 8
 _TITLE_ROOM = 200
 _NOT_RUNNING = "No run is in progress."
 _PATIENCE = (
-    "Trains the remaining steps. First raise “Early stopping after” (validation.patience) in "
-    "config.json of the run; otherwise it stops again"
+    "Trains the remaining steps. First raise “Early stopping after”, to which a button leads; "
+    "otherwise it stops again"
 )
 
 

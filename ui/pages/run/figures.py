@@ -59,14 +59,10 @@ def activity(session: Session) -> str:
     """Describe what the run is doing, in a line."""
     if session.pending_command is not None:
         return _LEAVING[session.pending_command.name]
-    text = session.state.status_text()
     quiet = session.silent_seconds
     if quiet:
-        return f"{text} · no message for {format_time(quiet)}"
-    phase = session.state.phase
-    if session.state.status == "running" and phase is not None and phase.detail:
-        return f"{text} · {phase.detail}"
-    return text
+        return f"{session.activity} · no message for {format_time(quiet)}"
+    return session.activity
 
 
 def _progress(state: RunState) -> float:

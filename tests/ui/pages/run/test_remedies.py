@@ -12,7 +12,7 @@ from onetrainer.presets.presets import change_config
 from onetrainer.run.events import Failed
 from onetrainer.run.failures import FAILURES
 from onetrainer.run.run_folder import STATE_FILE, create_run
-from ui.pages.run.remedies import remedy_of
+from ui.pages.run.remedies import Remedies, remedies_of
 
 CHECKPOINTING = "hardware.gradient_checkpointing"
 LABELS = {
@@ -24,10 +24,11 @@ LABELS = {
     "package": "Check this computer",
     "model family": "Go to “Model family”",
     "model file": "Go to “Base model”",
-    "diverged": "Go to “Learning rate”",
+    "diverged": "Set “Learning rate” to 5e-5 and resume",
     "killed": "Resume from the beginning",
     "cache": "Resume from the beginning",
 }
+WITHOUT_EVENT = ("download", "offline")  # whose setting is told by what the error says
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def done():
 
 @pytest.fixture
 def context(done):
-    names = ("resume", "jump", "open_path", "examine")
+    names = ("resume", "mend", "open_path", "examine")
     return SimpleNamespace(
         act=SimpleNamespace(
             **{
@@ -54,36 +55,68 @@ def run(tmp_path):
 
 
 def test_each_kind_of_failure_has_its_button(context, run, done):
+    used = {"setting": "mend", "folder": "open_path"}
     for name, failure in FAILURES.items():
-        remedy = remedy_of(context, run, name)
-        if failure.button == "report":  # which the banner always offers
-            assert remedy is None
+        remedy = remedies_of(context, run, name).main
+        if failure.button == "report" or name in WITHOUT_EVENT:  # a report is always offered
+            assert remedy is None, name
         else:
             remedy.do()
             assert remedy.label == LABELS.get(name, remedy.label)
-    used = {"setting": "jump", "folder": "open_path"}
-    buttons = (failure.button for failure in FAILURES.values() if failure.button != "report")
-    assert [name for name, *_ in done] == [used.get(button, button) for button in buttons]
-    assert remedy_of(context, run, "") is remedy_of(context, run, "of a later version") is None
+            does = "resume" if failure.scaled else used.get(failure.button, failure.button)
+            assert done.pop()[0] == does, name
+    for name in ("", "of a later version"):
+        assert remedies_of(context, run, name) == Remedies()
+
+
+def test_a_failed_download_leads_back_to_the_model_that_it_is_about(context, run):
+    rewards = [{"reward": "clip_score", "model": "owner/clip"}]
+    document = {"model": {"path": "owner/model"}, "objective": {"rewards": rewards}}
+    run.config.write_text(json.dumps(document))
+    for name, label in (("owner/model", "Base model"), ("owner/clip", "Model")):
+        failed = Failed("user", f"{name}: no model of this name", failure="download")
+        assert remedies_of(context, run, "download", failed).main.label == f"Go to “{label}”"
+
+
+def test_offline_mode_is_turned_off_or_another_model_chosen(context, run):
+    change_config(run.config, {"model.path": "owner/model", "model.offline": True})
+    changes = {"model.offline": False}
+    failed = Failed("user", "owner/model: not there", "", "", "offline", "", changes)
+    found = remedies_of(context, run, "offline", failed)
+    assert found.main.label.endswith("off and resume")
+    assert [place.label for place in found.places] == ["Go to “Base model”"]
+
+
+def test_an_error_of_no_kind_leads_to_the_settings_that_it_names(context, run, tmp_path):
+    change_config(run.config, {"data.folder": str(tmp_path / "cats")})
+    remedy = "Use sampling.steps or sampling.every"
+    failed = Failed("user", "neither", "", remedy, "")
+    found = remedies_of(context, run, "", failed)
+    assert found.main.label == "Go to “Sampling steps”"
+    image = Failed("user", "x", failure="image", place=str(tmp_path / "cats" / "tom.png"))
+    (place,) = remedies_of(context, run, "image", image).places
+    assert place.label == "Go to “Images”"
 
 
 def test_the_button_names_the_step_that_the_run_resumes_from(context, run):
     checkpoint = run.checkpoints / "step-001200"
     checkpoint.mkdir(parents=True)
-    assert remedy_of(context, run, "killed").label == "Resume from the beginning"  # incomplete
+    label = remedies_of(context, run, "killed").main.label
+    assert label == "Resume from the beginning"  # incomplete
     (checkpoint / STATE_FILE).write_text("{}")
-    assert remedy_of(context, run, "killed").label == "Resume from step 1,200"
+    assert remedies_of(context, run, "killed").main.label == "Resume from step 1,200"
 
 
 def test_the_folder_of_the_failure_is_opened_or_the_nearest_that_exists(context, run, done):
     place = run.samples / "gone" / "image.png"
-    remedy_of(context, run, "image", Failed("user", "x", failure="image", place=str(place))).do()
+    failed = Failed("user", "x", failure="image", place=str(place))
+    remedies_of(context, run, "image", failed).main.do()
     assert done == [("open_path", run.samples)]
 
 
 def test_settings_that_prevent_the_failure_are_changed_and_the_run_resumed(context, run, done):
     failed = Failed("program", "no memory", changes={CHECKPOINTING: "block"})
-    remedy = remedy_of(context, run, "device memory", failed)
+    remedy = remedies_of(context, run, "device memory", failed).main
     assert remedy.label == "Set “Gradient checkpointing” to full and resume"
     remedy.do()
     assert done == [("resume", {CHECKPOINTING: "block"})]
@@ -94,9 +127,11 @@ def test_settings_that_prevent_the_failure_are_changed_and_the_run_resumed(conte
         "hardware": {**config["hardware"], "gradient_checkpointing": "block"},
     }
     # Not offered a second time, as it has not helped.
-    assert remedy_of(context, run, "device memory", failed).label == "Go to “Batch size”"
+    assert remedies_of(context, run, "device memory", failed).main.label == "Go to “Batch size”"
     several = Failed("program", "no memory", changes={CHECKPOINTING: "off", "training.seed": 7})
-    assert remedy_of(context, run, "device memory", several).label == "Apply and resume"
+    assert remedies_of(context, run, "device memory", several).main.label == "Apply and resume"
+    (place,) = remedies_of(context, run, "device memory", several).places
+    assert place.label == "Go to “Batch size”"
 
 
 def test_a_change_that_makes_a_config_invalid_changes_nothing(run):
