@@ -133,6 +133,9 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
     ),
     "sample": ("jobs", "generate images with a model, LoRAs and embeddings", {}),
     "convert": ("jobs", "convert a model, LoRA or embedding, or a run's checkpoint", {}),
+    "merge": ("jobs", "merge LoRAs into a base model, or into one LoRA", {}),
+    "resize": ("jobs", "change the rank of a LoRA", {}),
+    "extract": ("jobs", "extract the difference of two models as a LoRA", {}),
     "show": (
         "show",
         "describe a model file, a run or an image",
@@ -168,6 +171,15 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
             "--json": _JSON,
         },
     ),
+}
+
+# Of commands whose options are their request's fields: its module and class, and the argument that
+# may be left out.
+_REQUESTS = {
+    "convert": ("onetrainer.jobs.convert_request", "ConvertRequest", "target"),
+    "merge": ("onetrainer.jobs.lora_requests", "MergeRequest", ""),
+    "resize": ("onetrainer.jobs.lora_requests", "ResizeRequest", ""),
+    "extract": ("onetrainer.jobs.lora_requests", "ExtractRequest", ""),
 }
 
 
@@ -248,11 +260,11 @@ def make_parser(command: str) -> argparse.ArgumentParser:
             from onetrainer.jobs.sample_request import add_sample_options
 
             add_sample_options(added)
-        elif name == command == "convert":
-            from onetrainer.jobs.convert_request import ConvertRequest
+        elif name == command and name in _REQUESTS:
             from onetrainer.jobs.options import add_options
 
-            add_options(added, ConvertRequest, optional="target")
+            place, request, optional = _REQUESTS[name]
+            add_options(added, vars(import_module(place))[request], optional=optional)
     return parser
 
 

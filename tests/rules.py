@@ -53,7 +53,7 @@ RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("broken_steps", "evaluation", "families", "methods/layers", "objectives"),
         ("demo", "methods/adapters", "training"),
         ("methods", "trainer"),
-        ("assembly",),
+        ("assembly", "lora_tools"),
         ("forecast",),
         ("jobs",),
         ("worker",),

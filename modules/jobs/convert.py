@@ -1,5 +1,6 @@
 """The conversion job: models here, LoRAs and embeddings in their own modules."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -47,6 +48,9 @@ from onetrainer.run.run_folder import cannot_write
 VAE_SCALE, ZERO_EMPTY_PROMPT = "scaling_factor", "force_zeros_for_empty_prompt"
 _SECONDS_PER_PHASE = 1.0
 
+Change = Callable[[WholeModel], tuple[WholeModel, list[str]]]
+"""Returns another model, and notes for people."""
+
 
 def convert(request: ConvertRequest, report: Report, *, configs: Path = MODELS) -> Finished:
     """Convert a base model, a LoRA, an embedding or a run's checkpoint, whichever the source is.
@@ -70,7 +74,7 @@ def convert(request: ConvertRequest, report: Report, *, configs: Path = MODELS) 
                 notes = convert_lora(
                     source,
                     target,
-                    naming=_naming(request.to),
+                    naming=naming_of(request.to),
                     family=request.family,
                     precision=request.precision,
                     overwrite=request.overwrite,
@@ -85,32 +89,43 @@ def convert(request: ConvertRequest, report: Report, *, configs: Path = MODELS) 
                     name=request.name,
                 )
             case _:
-                notes = _convert_model(model_file, target, request, report, configs)
+                notes = convert_model(model_file, request, report, configs=configs)
     except OSError as error:  # of writing; errors of reading have their own messages
         raise cannot_write(target, error, "OUT") from error
     return Finished(0, [str(target)], notes)
 
 
-def _convert_model(
+def convert_model(
     model_file: ModelFile,
-    target: Path,
     request: ConvertRequest,
     report: Report,
-    configs: Path,
+    *,
+    configs: Path = MODELS,
+    change: Change | None = None,
 ) -> list[str]:
+    """Write a base model in another format and return notes for people.
+
+    change: Made to the model's tensors on the way; they are read when they are written.
+    configs: Folder with each base's component configs, for sources without their own.
+    """
+    target = Path(request.target)
     own = next((name for name in FAMILY_LABELS if name == model_file.kind), None)
     family = request.family or own
     assert family is not None  # checked by `examine`
-    description = _describe(model_file, family, request, configs)
+    description = describe_stored(model_file, family, request, configs)
     target_format = model_format(target, request.to)
     vae = Path(request.vae) if request.vae else None
     dtype = PRECISIONS[request.precision]
     notes = [f"Read {model_file.path.name}: {DESCRIPTIONS[model_file.kind]}."]
-    if change := prediction_change(model_file, request.prediction):
-        notes.append("; ".join(change) + ".")
+    if changed := prediction_change(model_file, request.prediction):
+        notes.append("; ".join(changed) + ".")
     with open_stored_model(model_file, description, vae=vae, ema=request.ema) as stored:
         notes += stored.notes
-        model = _with_progress(stored.model, report, target.name)
+        model = stored.model
+        if change is not None:
+            model, more = change(model)
+            notes += more
+        model = _with_progress(model, report, target.name)
         if target_format == "diffusers":
             write_model_folder(target, model, dtype=dtype, overwrite=request.overwrite)
         else:
@@ -145,9 +160,10 @@ def _with_progress(model: WholeModel, report: Report, name: str) -> WholeModel:
     return replace(model, components=components)
 
 
-def _describe(
+def describe_stored(
     model_file: ModelFile, family: FamilyName, request: ConvertRequest, configs: Path
 ) -> Description:
+    """Describe a stored model by its configs, or by its family's. Raises UserError."""
     missing = model_file.missing
     if request.ema and model_file.has_ema:  # the averaged weights are a UNet too
         missing = tuple(part for part in missing if part != "UNet")
@@ -213,7 +229,8 @@ def _unsaved_config_notes(description: Description) -> list[str]:
     return notes
 
 
-def _naming(name: str) -> Naming:
+def naming_of(name: str) -> Naming:
+    """Return the naming of LoRA files of this name; kohya's for "". Raises UserError."""
     naming = next((known for known in NAMINGS if known == (name or "kohya")), None)
     if naming is None:
         raise UserError(

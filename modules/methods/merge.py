@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from modules.formats.lora.lora_file import LoraFile
 from modules.formats.lora.lora_names import Layer
@@ -34,7 +34,7 @@ def merge_loras(family: Family, loras: Sequence[tuple[LoraFile, float]]) -> list
     adapters_by_layer: dict[Layer, list[tuple[LoraFile, float]]] = {}
     for place, (file, strength) in enumerate(loras, start=1):
         name = f"LoRA {place}" if len(loras) > 1 else "the LoRA"
-        notes += _unknown_notes(name, file, family)
+        notes += unknown_notes(name, file, family.name)
         for layer in file.layers:
             adapters_by_layer.setdefault(layer, []).append((file, strength))
     with torch.no_grad():
@@ -43,9 +43,10 @@ def merge_loras(family: Family, loras: Sequence[tuple[LoraFile, float]]) -> list
     return notes
 
 
-def _unknown_notes(name: str, file: LoraFile, family: Family) -> list[str]:
+def unknown_notes(name: str, file: LoraFile, family: str) -> list[str]:
     """Raise UserError for layers that the family lacks, except those of text encoders.
 
+    name: Of the file. family: Of the model.
     sd-scripts 0.9.0 trained layers of text encoders that no other program knows (its issue 1964).
     """
     unknown = sorted(file.unknown)
@@ -54,7 +55,7 @@ def _unknown_notes(name: str, file: LoraFile, family: Family) -> list[str]:
         raise UserError(
             f"{name}: {len(strange)} tensors are for layers that this model does not have,"
             f" first {strange[0]}",
-            f"Expected a LoRA for {NAMES[family.name]}",
+            f"Expected a LoRA for {NAMES[family]}",
             "Choose a LoRA that was trained on this model family",
         )
     if not unknown:
@@ -62,23 +63,45 @@ def _unknown_notes(name: str, file: LoraFile, family: Family) -> list[str]:
     return [f"{name}: {len(unknown)} tensors match no layer and are ignored (such as {unknown[0]})"]
 
 
+def merged_layer(
+    layer: Layer, weight: Tensor, adapters: Sequence[tuple[LoraFile, float]]
+) -> Tensor:
+    """Return a layer's weight, in float32, with all files' adapters of the layer merged into it.
+
+    Raises:
+        UserError: If an adapter does not fit the weight.
+    """
+    shape = tuple(weight.shape)
+    try:
+        for file, strength in adapters:
+            weight = merged_weight(weight, _like(weight, file, layer), strength)
+    except (ValueError, RuntimeError) as error:  # RuntimeError: torch's, of shapes
+        raise UserError(
+            f"{layer.component}.{layer.path}: the LoRA does not fit this layer ({error})",
+            f"Expected an adapter for a weight of shape {shape}",
+            "Choose a LoRA that was trained on this model family",
+        ) from error
+    return weight
+
+
+def merged_layer_bias(
+    layer: Layer, bias: Tensor, adapters: Sequence[tuple[LoraFile, float]]
+) -> Tensor:
+    """Return a layer's bias, in float32, with all files' changes of it."""
+    for file, strength in adapters:
+        bias = merged_bias(bias, _like(bias, file, layer), strength)
+    return bias
+
+
+def _like(tensor: Tensor, file: LoraFile, layer: Layer) -> dict[str, Tensor]:
+    return {key: each.to(tensor) for key, each in file.layers[layer].items()}
+
+
 def _merge(layer: Layer, module: nn.Module, adapters: Sequence[tuple[LoraFile, float]]) -> None:
     """Merge all files' adapters of one layer."""
     parameters = dict(module.named_parameters(recurse=False))
-    weight = parameters["weight"].float()
-    bias = parameters["bias"].float() if "bias" in parameters else None
-    for file, strength in adapters:
-        tensors = {key: tensor.to(weight) for key, tensor in file.layers[layer].items()}
-        try:
-            weight = merged_weight(weight, tensors, strength)
-            if bias is not None:
-                bias = merged_bias(bias, tensors, strength)
-        except (ValueError, RuntimeError) as error:  # RuntimeError: torch's, of shapes
-            raise UserError(
-                f"{layer.component}.{layer.path}: the LoRA does not fit this layer ({error})",
-                f"Expected an adapter for a weight of shape {tuple(weight.shape)}",
-                "Choose a LoRA that was trained on this model family",
-            ) from error
-    parameters["weight"].copy_(weight)
-    if bias is not None:
+    weight = merged_layer(layer, parameters["weight"].float(), adapters)
+    if "bias" in parameters:
+        bias = merged_layer_bias(layer, parameters["bias"].float(), adapters)
         parameters["bias"].copy_(bias)
+    parameters["weight"].copy_(weight)

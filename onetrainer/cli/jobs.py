@@ -1,4 +1,4 @@
-"""The commands `sample` and `convert`, and what is shown of every job."""
+"""The commands that make images and files of models, and what is shown of every job."""
 
 import argparse
 import sys
@@ -9,8 +9,16 @@ from onetrainer.config.base.section import Section
 from onetrainer.errors import EXIT_PROGRAM, UserError, problem_json, sentence
 from onetrainer.jobs.convert_request import ConvertRequest, examine, source_run
 from onetrainer.jobs.job import Job, JobName
+from onetrainer.jobs.lora_requests import (
+    ExtractRequest,
+    MergeRequest,
+    ResizeRequest,
+    examine_extract,
+    examine_merge,
+    merge_of_resize,
+)
 from onetrainer.jobs.options import naming_options, request_values, validate_request
-from onetrainer.jobs.sample_request import SampleRequest, request_of
+from onetrainer.jobs.sample_request import SampleRequest, request_of, strong_lora
 from onetrainer.run.events import (
     Failed,
     Finished,
@@ -41,6 +49,31 @@ def convert(options: argparse.Namespace) -> int:
     except UserError as error:
         raise UserError(naming_options(str(error), ConvertRequest)) from error
     return run_job("convert", request)
+
+
+def merge(options: argparse.Namespace) -> int:
+    """Merge LoRAs into a base model, or into one LoRA."""
+    values = request_values(options, MergeRequest)
+    values["loras"] = [strong_lora(text) for text in options.loras or ()]
+    return _run_merge(validate_request(MergeRequest, values))
+
+
+def resize(options: argparse.Namespace) -> int:
+    """Change a LoRA's rank."""
+    request = validate_request(ResizeRequest, request_values(options, ResizeRequest))
+    return _run_merge(merge_of_resize(request))
+
+
+def _run_merge(request: MergeRequest) -> int:
+    examine_merge(request)
+    return run_job("merge", request)
+
+
+def extract(options: argparse.Namespace) -> int:
+    """Extract the difference of two models as a LoRA."""
+    request = validate_request(ExtractRequest, request_values(options, ExtractRequest))
+    examine_extract(request)
+    return run_job("extract", request)
 
 
 def run_job(

@@ -93,7 +93,7 @@ def source_run(request: ConvertRequest) -> RunFolder | None:
     if request.target:
         target = Path(request.target)
         require_portable(target)
-        _refuse_overlap(target, [folder.config, folder.checkpoints])
+        refuse_overlap(target, [folder.config, folder.checkpoints])
         if is_taken(target) and not request.overwrite:
             raise UserError(f"{target}: exists already", "", "Choose another name, or --overwrite")
     return folder
@@ -110,7 +110,7 @@ def examine(request: ConvertRequest) -> ModelFile:
         raise UserError("OUT is missing", "Expected the file or folder to write", "Add its path")
     require_portable(target)
     model = inspect_model(source)
-    _refuse_overlap(target, [source, *map(Path, filter(None, (request.vae, *request.bundle)))])
+    refuse_overlap(target, [source, *map(Path, filter(None, (request.vae, *request.bundle)))])
     what, allowed = _kind_and_options(model, request)
     _refuse_options(request, f"{source.name}: this is {what}", allowed)
     if model.kind in ("lora", "embedding"):
@@ -184,7 +184,7 @@ def _kind_and_options(model: ModelFile, request: ConvertRequest) -> tuple[str, S
     )
 
 
-def _refuse_overlap(target: Path, sources: Sequence[Path]) -> None:
+def refuse_overlap(target: Path, sources: Sequence[Path]) -> None:
     """Check that the target overlaps with no source and no target of a source's links."""
     resolved = target.resolve()
     # Also the symbolic links in a model's folder and in its component folders.

@@ -17,6 +17,7 @@ from typing import Literal
 from onetrainer.config.base.section import Section
 from onetrainer.errors import EXIT_STOPPED
 from onetrainer.jobs.convert_request import ConvertRequest
+from onetrainer.jobs.lora_requests import ExtractRequest, MergeRequest
 from onetrainer.jobs.plan_request import CacheRequest, PlanRequest
 from onetrainer.jobs.sample_request import SampleRequest
 from onetrainer.jobs.self_test_request import SelfTestRequest
@@ -25,9 +26,11 @@ from onetrainer.run.events import ENDINGS, Event, Failed, Finished, Stopped
 from onetrainer.run.failures import exit_failure
 from onetrainer.run.wire import decode_event
 
-JobName = Literal["convert", "sample", "plan", "cache", "self_test"]
+JobName = Literal["convert", "merge", "extract", "sample", "plan", "cache", "self_test"]
 REQUESTS: Mapping[str, type[Section]] = {
     "convert": ConvertRequest,
+    "merge": MergeRequest,
+    "extract": ExtractRequest,
     "sample": SampleRequest,
     "plan": PlanRequest,
     "cache": CacheRequest,

@@ -163,7 +163,7 @@ def request_of(options: argparse.Namespace) -> SampleRequest:
         "prompts": _prompts(options),
         "listed": _listed(options),
         "seeds": _seeds(options),
-        "loras": [_lora(text) for text in options.loras or ()],
+        "loras": [strong_lora(text) for text in options.loras or ()],
     }
     if options.sampler is not None:
         values["sampler"] = sampler_name(options.sampler)
@@ -341,7 +341,7 @@ def _whole(option: str, text: str, low: int, high: int, remedy: str) -> int:
     )
 
 
-def _lora(text: str) -> dict[str, object]:
+def strong_lora(text: str) -> dict[str, object]:
     """Return a file and its strength from "style.safetensors:0.8", allowing for drive letters."""
     path, colon, suffix = text.rpartition(":")
     try:

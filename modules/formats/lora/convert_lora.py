@@ -12,7 +12,7 @@ from modules.formats.files.files import refuse_existing
 from modules.formats.files.tensor_source import PRECISIONS, open_tensors
 from modules.formats.lora.lora_file import LoraFile, read_lora, write_lora
 from modules.formats.lora.lora_keys import AdapterTensors, rank_of
-from modules.formats.lora.lora_names import Naming
+from modules.formats.lora.lora_names import LayerNames, Naming
 from modules.formats.lora.standard_names import standard_names
 from onetrainer.config.run.model import FamilyName
 from onetrainer.errors import UserError
@@ -59,13 +59,8 @@ def convert_lora(
         )
     if not overwrite:
         refuse_existing(target)
-    with open_tensors(source) as reader:
-        shapes = {key: reader.shape(key) for key in reader.names}
-        metadata = dict(reader.metadata)
-    base = _base(source, shapes, metadata, family)
-    names = standard_names(base)
-    file = read_lora(source, names)
-    _require_layers(source, file, base if family else None)
+    names, file = open_lora(source, family)
+    base = names.base
     file, notes = _with_bundle(file, base, bundle)
     write_lora(
         target,
@@ -77,6 +72,24 @@ def convert_lora(
         hashes=True,
     )
     return [_summary(target, file, naming), *_unknown_notes(file, base), *notes]
+
+
+def open_lora(source: Path, family: FamilyName | None) -> tuple[LayerNames, LoraFile]:
+    """Read a LoRA file of any naming; return it with the names of its family's layers.
+
+    family: None to detect it.
+
+    Raises:
+        UserError: For files that are no LoRA, and for those of an unknown or another model family.
+    """
+    with open_tensors(source) as reader:
+        shapes = {key: reader.shape(key) for key in reader.names}
+        metadata = dict(reader.metadata)
+    base = _base(source, shapes, metadata, family)
+    names = standard_names(base)
+    file = read_lora(source, names)
+    _require_layers(source, file, base if family else None)
+    return names, file
 
 
 def _base(

@@ -1,0 +1,1 @@
+"""Merging, resizing and extracting of LoRAs, as changes of a model's weights."""

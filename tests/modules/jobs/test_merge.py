@@ -1,0 +1,176 @@
+"""Merging and resizing of LoRAs by request: from files to files."""
+
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+from modules.formats.lora.lora_file import read_lora
+from modules.jobs.merge import merge as merge_job
+from modules.jobs.sample import sample as sample_job
+from modules.methods.adapters.adapters import Adapters
+from modules.methods.adapters.weight_formulas import merged_weight
+from modules.methods.layers.layer_presets import layer_names
+from onetrainer.errors import UserError
+from onetrainer.jobs.lora_requests import MergeRequest, ResizeRequest, merge_of_resize
+from onetrainer.jobs.sample_request import Lora, SampleRequest
+from tests import adapters, exports, tiny
+from tests.each import each, few_each
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return tiny.write_folder(tmp_path_factory.mktemp("models") / "base")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The file of each kind of adapter, with an effect; made when it is first asked for."""
+    folder = tmp_path_factory.mktemp("loras")
+    made = {}
+
+    def of(kind, seed=1, dtype=torch.float32):
+        key = (kind, seed, dtype)
+        if key not in made:
+            section = adapters.section(kind, text=True)
+            method = Adapters.attach(tiny.family(), section, seed=seed)
+            adapters.shake(method, scale=0.1, seed=seed)
+            made[key] = folder / f"{kind}-{seed}-{len(made)}.safetensors"
+            exports.export(method, made[key], dtype=dtype, metadata={})
+        return str(made[key])
+
+    return of
+
+
+def merge(target, *loras, **options):
+    request = MergeRequest(
+        target=str(target), loras=[Lora(path=path, strength=s) for path, s in loras], **options
+    )
+    return merge_job(request, lambda event: None).summary
+
+
+def changes(path, *, family):
+    """How a file changes the weight of every layer, in float64."""
+    modules = {
+        "unet": dict(family.unet.named_modules()),
+        **{name: dict(e.named_modules()) for name, e in family.text_encoders.items()},
+    }
+    found = {}
+    for layer, tensors in read_lora(Path(path), layer_names(family)).layers.items():
+        named = modules[layer.component]
+        module = named.get(layer.path) or named[layer.path.removeprefix("text_model.")]
+        weight = module.weight.double()
+        doubled = {
+            key: tensor.double() if tensor.is_floating_point() else tensor
+            for key, tensor in tensors.items()
+        }
+        found[layer] = merged_weight(weight, doubled, 1.0) - weight
+    return found
+
+
+@few_each(("kind",), adapters.KINDS, ["dora", "loha", "lokr", "oft"])
+def test_every_kind_becomes_a_lora_of_the_same_change(tmp_path, files, base, kind):
+    """To 2e-6 of the largest change of the layer: float32 matrices of a float64 product."""
+    family, target = tiny.family(), tmp_path / "lora.safetensors"
+    report = merge(target, (files(kind), 1.0), base=str(base))
+    assert "Nothing of the change was lost." in report
+    before, after = changes(files(kind), family=family), changes(target, family=family)
+    for layer, change in before.items():
+        found = after.get(layer, torch.zeros_like(change))
+        limit = 2e-6 * float(change.abs().max()) + 1e-12
+        assert float((found - change).abs().max()) <= limit, layer
+
+
+def test_merged_loras_are_their_sum_with_their_strengths(tmp_path, files):
+    family, target = tiny.family(), tmp_path / "sum.safetensors"
+    merge(target, (files("lora"), 0.8), (files("lora", seed=2), -0.5))
+    first, second, both = (
+        changes(path, family=family) for path in (files("lora"), files("lora", seed=2), target)
+    )
+    for layer, change in both.items():
+        expected = 0.8 * first[layer] - 0.5 * second[layer]
+        torch.testing.assert_close(change, expected, atol=1e-6, rtol=1e-6)
+    assert {len(t) for key, t in load_file(target).items() if key.endswith("down.weight")} == {8}
+
+
+def test_a_lower_rank_loses_what_the_report_says(tmp_path, files):
+    family, target = tiny.family(), tmp_path / "small.safetensors"
+    request = ResizeRequest(source=files("lora"), target=str(target), rank=2)
+    report = merge_job(merge_of_resize(request), lambda event: None).summary
+    before, after = changes(files("lora"), family=family), changes(target, family=family)
+    lost = sum(float((after[layer] - before[layer]).square().sum()) for layer in before)
+    energy = sum(float(change.square().sum()) for change in before.values())
+    assert f"Lost {lost / energy:.2%} of the change's energy" in " ".join(report)
+    assert {len(t) for key, t in load_file(target).items() if key.endswith("down.weight")} == {2}
+
+
+def test_pictures_of_loras_of_their_merger_and_of_the_model_with_them_are_equal(
+    tmp_path, files, base
+):
+    """To 1 of 255: all add in float32, in another order."""
+    loras = [(files("lora"), 0.9), (files("loha"), 0.7)]
+    merge(tmp_path / "one.safetensors", *loras, base=str(base))
+    merge(tmp_path / "model", *loras, into=str(base))
+    plain = picture(tmp_path, base)
+    separate = picture(tmp_path, base, *loras)
+    assert abs(separate - plain).max() > 10
+    for found in (
+        picture(tmp_path, base, (str(tmp_path / "one.safetensors"), 1.0)),
+        picture(tmp_path, tmp_path / "model"),
+    ):
+        assert abs(found - separate).max() <= 1
+
+
+def picture(folder, model, *loras):
+    request = SampleRequest(
+        base=str(model), prompts=("a cat",), width=64, height=64, steps=2, precision="fp32",
+        device="cpu", out=str(folder / "out"), loras=[Lora(path=p, strength=s) for p, s in loras],
+    )  # fmt: skip
+    (path,) = sample_job(request, lambda event: None).outputs
+    with Image.open(path) as image:
+        return numpy.asarray(image).astype(int)
+
+
+def test_the_file_says_what_it_was_merged_from_and_keeps_its_precision(tmp_path, files):
+    target = tmp_path / "both.safetensors"
+    halves = [files("lora", seed=seed, dtype=torch.float16) for seed in (1, 2)]
+    report = merge(target, (halves[0], 1.0), (halves[1], 0.25), to="diffusers")
+    assert "diffusers naming, fp16" in report[0]
+    with safe_open(target, "pt") as file:
+        metadata = file.metadata()
+        assert file.get_tensor(next(iter(file.keys()))).dtype == torch.float16
+    assert metadata["modelspec.merged_from"].endswith("(0.25)")
+    assert "/" not in metadata["modelspec.merged_from"]
+    assert metadata["ss_network_dim"] == "8"
+
+
+REFUSED = [
+    (("dora",), {}, "Add --base MODEL"),
+    ((), {}, "there is no LoRA"),
+    (("base",), {}, "Expected a LoRA (--lora)"),
+    (("lora",), {"into": "base", "rank": 4}, "--rank cannot be used with --into"),
+    (("lora",), {"into": "lora"}, "Expected a complete model"),
+]
+
+
+@each(("loras", "options", "what"), REFUSED)
+def test_what_cannot_be_merged_is_refused_in_words(tmp_path, files, base, loras, options, what):
+    def path(name):
+        return str(base) if name == "base" else files(name)
+
+    if "into" in options:
+        options = {**options, "into": path(options["into"])}
+    target = tmp_path / "out.safetensors"
+    with pytest.raises(UserError) as raised:
+        merge(target, *((path(name), 1.0) for name in loras), **options)
+    assert what in str(raised.value)
+    assert not target.exists()
+
+
+def test_resizing_asks_for_a_rank_or_an_energy(tmp_path):
+    with pytest.raises(UserError, match="new rank is missing"):
+        merge_of_resize(ResizeRequest(source="a.safetensors", target=str(tmp_path / "b")))
