@@ -108,7 +108,7 @@ def _label(difference: Difference) -> str:
 
 
 def _values(difference: Difference) -> str:
-    return f"{format_value(difference.left)} → {format_value(difference.right)}"
+    return f"from {format_value(difference.left)} to {format_value(difference.right)}"
 
 
 def _effect(difference: Difference, step: int) -> str:

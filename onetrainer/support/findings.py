@@ -21,7 +21,7 @@ class Finding:
 
     def __str__(self) -> str:
         line = f"{self.level:<8} {self.area}: {self.text}"
-        return f"{line}\n         → {self.remedy}" if self.remedy else line
+        return f"{line}\n         To do: {self.remedy}" if self.remedy else line
 
 
 def note(area: str, text: str, remedy: str = "") -> Finding:

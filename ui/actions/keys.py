@@ -55,8 +55,8 @@ SHORTCUTS: tuple[tuple[str, str, Mapping[str, Callable[[Context], object]]], ...
     ("Tab / Shift+Tab", "Next / previous control", {}),
     ("Page Down / Page Up", "Scroll the page", {}),
     ("Space", "Press a button, toggle a switch", {}),
-    ("← / →", "Samples: previous / next step", {}),
-    ("↑ / ↓", "Samples: previous / next prompt", {}),
+    ("Left / Right", "Samples: previous / next step", {}),
+    ("Up / Down", "Samples: previous / next prompt", {}),
     ("Hold Space", "Samples: compare with the first step", {}),
     (
         "F1",

@@ -96,9 +96,9 @@ class PresetActions:
             wrong = name_error(name)
             path = folder / f"{name.removesuffix('.json').strip('/')}.json"
             if wrong:
-                hint = f"⚠ {wrong}"
+                hint = wrong
             elif path.exists() and path != origin.path and not self._may_replace(path):
-                hint = "⚠ A preset with this name already exists."
+                hint = "A preset with this name already exists."
             else:
                 return self._save(path, description)
 

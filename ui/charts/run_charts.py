@@ -107,13 +107,13 @@ class LossChart:
         line = evaluation_line([(one.step, one.loss, one.error) for one in events], label)
         raw = [(one.step, one.loss) for one in self._validation.without_ema]
         raw = [(step, loss) for step, loss in raw if math.isfinite(loss)]
-        best, legend = self._validation.best, [("● validation, 95 % band", line.color)]
+        best, legend = self._validation.best, [("• validation, 95 % band", line.color)]
         marks = []
         if best is not None and len(events) > 1:
             marks = [Mark(best.step, best.loss, "ring")]
-            legend.append(("○ lowest", "good"))
+            legend.append(("o lowest", "good"))
         if raw:
-            legend.append(("┅ without EMA", "dim"))
+            legend.append(("- - without EMA", "dim"))
         low, high = padded_range([*line.ends(), *(loss for _, loss in raw)], 0.12)
         return Panel(
             replace(frame, lowest=low, highest=high),
@@ -183,7 +183,7 @@ class RewardChart:
         frame = Frame(*sides, 0, max(2, *steps), *padded_range(values, 0.08))
         marks, legend = self._marks(events)
         if points:
-            legend.insert(0, ("▬ each step ± spread", "accent"))
+            legend.insert(0, ("— each step ± spread", "accent"))
         base = events[0].reward if events else None
         lines = (raw, smoothed, evaluated)
         return [Panel(frame, lines, marks, base, tuple(legend), px(2), row_gap=20)]
@@ -193,13 +193,13 @@ class RewardChart:
         best = self._rewards.best
         legend: list[tuple[str, Role]] = []
         if events:
-            legend.append(("● validation, 95 % band", "validation"))
+            legend.append(("• validation, 95 % band", "validation"))
         hacked = (event for event in events if event.verdict == "hacking")
         marks = [Mark(event.step, event.reward, "diamond") for event in hacked]
         if len(events) > 1:
-            legend.append(("○ best", "good"))
+            legend.append(("o best", "good"))
         if marks:
-            legend.append(("◆ guard", "warning"))
+            legend.append(("◊ guard", "warning"))
         if best is not None and best in events and len(events) > 1:
             marks.append(Mark(best.step, best.reward, "ring"))
         return tuple(marks), legend

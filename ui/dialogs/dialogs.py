@@ -280,7 +280,7 @@ def list_changes(context: Context, name: str, changes: list[tuple[str, str, str]
         button = dialog.add_button(box, path, label, name=f"change {line}")
         button.widget.grid(row=line, column=0, sticky="w", pady=widgets.px(2))
         is_list = setting is not None and setting.kind == "list"
-        change = "entries changed" if is_list else f"{_cut(old)}  →  {_cut(new)}"
+        change = "entries changed" if is_list else f"{_cut(new)}  (was {_cut(old)})"
         widgets.label(box, change).grid(row=line, column=1, sticky="w", padx=widgets.px(12))
     dialog.add_rest(len(changes), _MAX_CHANGES)
     dialog.add_buttons([Choice("", "Close", "primary"), Choice("reset", "Reset all")])

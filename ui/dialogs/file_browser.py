@@ -115,7 +115,7 @@ class _Browser:
         self._entries = {entry.path.name: entry for entry in entries}
         self._list.delete(*self._list.get_children())
         if folder != folder.parent:
-            self._list.insert("", "end", iid=_UP, values=("↑  Up", ""))
+            self._list.insert("", "end", iid=_UP, values=("Up", ""))
         for name, entry in self._entries.items():
             size = "" if entry.is_folder else format_bytes(entry.size)
             shown = f"{name}/" if entry.is_folder else name

@@ -10,7 +10,7 @@ from ui.context import Context
 from ui.dialogs.preset_menu import family_groups, menu_line, other_demos, own_presets
 
 _GAP = 4
-_CURRENT = "  ✓  "
+_CURRENT = "  •  "
 # Longer lists would not fit on a screen of 800 pixels.
 MAX_LINES = 20
 # The first list has other lines as well.

@@ -21,7 +21,7 @@ _MAX_COLUMNS, _OF_LONG = 4, 3
 _NARROW = 120
 _WRAP = 600
 _TITLE_ROOM = 390
-_OPEN, _FOLDED = "▾", "▸"
+_OPEN, _FOLDED = "–", "+"
 
 
 class Entry:
@@ -126,9 +126,9 @@ class Entry:
             return
         problems = [p for p in self._context.draft.problems if p.path.startswith(f"{self._path}.")]
         error_count = sum(problem.severity == "error" for problem in problems)
-        lines = [f"⚠ {error_count} to fix"] if error_count else []
+        lines = [f"{error_count} to fix"] if error_count else []
         if problems and not error_count:
-            lines = [f"⚠ {len(problems)} to check"]
+            lines = [f"{len(problems)} to check"]
         lines += entry_summary(self._setting, values) or ["Not filled in yet."]
         style = "SmallDanger" if error_count else "SmallWarning" if problems else "SmallDim"
         room, measure = self._widgets.px(_WRAP), self._widgets.theme.measure

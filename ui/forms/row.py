@@ -84,9 +84,8 @@ class Row:
         self.editor = make_editor(widgets, parent, setting, self.path, self._changed)
         if isinstance(self.editor, EntryEditor):
             self.editor.add_choosers(context.choose_path, self.path)
-        self._reset = ttk.Button(
-            parent, text="↺", width=2, style="QuietCard.TButton", command=self._reset_value
-        )
+        self._reset = ttk.Button(parent, style="QuietCard.TButton", command=self._reset_value)
+        self._reset.configure(image=" active ".join(widgets.theme.undo_images))
         widgets.name(self._reset, f"reset {self.path}")
         self._message = widgets.label(parent, wrap=420)
         Tooltip(self._reset, widgets.theme, self._reset_tooltip)

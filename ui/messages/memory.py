@@ -147,7 +147,7 @@ def _fix_verdict(peak: int, available: int) -> tuple[str, Role]:
     if not available or peak <= 0:
         return "", "dim"
     if fits(peak, available):
-        return "✓ fits", "good"
+        return "fits", "good"
     return ("only just", "warning") if peak <= available else ("not enough alone", "dim")
 
 

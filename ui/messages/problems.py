@@ -22,7 +22,7 @@ def problem_text(problem: Problem) -> str:
 def problem_lines(problems: Sequence[Problem]) -> tuple[str, str]:
     """Return the text of all problems of a setting, and the style of its label."""
     style = "SmallDanger" if problems[0].severity == "error" else "SmallWarning"
-    return "\n".join(f"⚠ {problem_text(problem)}" for problem in problems), style
+    return "\n".join(problem_text(problem) for problem in problems), style
 
 
 def capitalized(text: str) -> str:

@@ -56,12 +56,12 @@ def problems_line(problems: list[Problem], *, is_running: bool) -> str:
     """Return the number of problems, or that there are none; "" for none during a run."""
     kinds = [problem.severity for problem in problems]
     if "error" in kinds:
-        return f"⚠ {counted(kinds.count('error'), 'problem')} · F8 goes to the next"
+        return f"{counted(kinds.count('error'), 'problem')} · F8 goes to the next"
     if "warning" in kinds:
-        return f"⚠ {counted(kinds.count('warning'), 'warning')} · F8 goes to the next"
+        return f"{counted(kinds.count('warning'), 'warning')} · F8 goes to the next"
     if is_running:
         return ""
-    return "Checking files…" if "pending" in kinds else "✓ Ready to start"
+    return "Checking files…" if "pending" in kinds else "Ready to start"
 
 
 def run_line(session: Session) -> str:

@@ -30,7 +30,7 @@ class Header:
         logo.pack(side="left", padx=px(9))
         widgets.name(logo, "home")
         self.presets = widgets.button(
-            self.outer, "No preset  ▾", act.choose_preset, name="presets", ground="side"
+            self.outer, "No preset …", act.choose_preset, name="presets", ground="side"
         )
         self.presets.describe("Open, save or reset a preset (Ctrl+O)")
         self.presets.widget.pack(side="left")
@@ -46,7 +46,7 @@ class Header:
         self.save.widget.pack(side="left", padx=(px(6), 0))
         self.start = widgets.button(
             self.outer,
-            "▶  Start",
+            "Start",
             act.start,
             name="start",
             kind="primary",
@@ -72,15 +72,15 @@ class Header:
         name = draft.origin.name or "No preset"
         if len(name) > _MAX_NAME_LENGTH:
             name = "…" + name[-_MAX_NAME_LENGTH:]
-        self.presets.set_text(f"{name}  ▾")
+        self.presets.set_text(f"{name} …")
         changes = len(draft.changed())
-        self._changes.configure(text=f"● {counted(changes, 'change')}")
+        self._changes.configure(text=f"• {counted(changes, 'change')}")
         pad = (self._gap, 0)
         show(self._changes, bool(changes), side="left", padx=pad, before=self.save.widget)
         is_saved = bool(draft.origin.name) and not draft.is_dirty
         self.save.enable("There are no changes." if is_saved else "")
         self.start.set_kind("primary" if is_main else "plain")
-        self.start.set_text("Checking…" if is_checking else "▶  Start")
+        self.start.set_text("Checking…" if is_checking else "Start")
         self.start.enable(
             "The settings are being checked." if is_checking else start_blocked_reason
         )

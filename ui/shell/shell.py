@@ -115,7 +115,7 @@ class Shell:
     def _make_bar(self, parent: tk.Misc) -> tuple[ttk.Frame, ttk.Label, ttk.Button]:
         widgets = self._context.widgets
         bar = widgets.frame(parent, ground="raised")
-        close = ttk.Button(bar, text="✕", style="QuietRaised.TButton", command=self._hide_bar)
+        close = ttk.Button(bar, text="×", style="QuietRaised.TButton", command=self._hide_bar)
         close.configure(width=2, takefocus=0)
         close.pack(side="right", padx=widgets.px(8), pady=widgets.px(3))
         message = widgets.label(bar, ground="raised")
@@ -140,9 +140,9 @@ class Shell:
         changed = {page_of(path) for path in draft.changed()}
         for name in (page.name for page in self._context.pages):
             errors, warnings = found[name, "error"], found[name, "warning"]
-            mark = ("●", "Accent") if name in changed else ("", "Dim")
-            mark = (f"⚠ {warnings}", "Warning") if warnings else mark
-            self.nav.mark(name, *((f"⚠ {errors}", "Danger") if errors else mark))
-        self.nav.mark("run", "▶" if session.is_running else "", "Good")
+            mark = ("•", "Accent") if name in changed else ("", "Dim")
+            mark = (f"! {warnings}", "Warning") if warnings else mark
+            self.nav.mark(name, *((f"! {errors}", "Danger") if errors else mark))
+        self.nav.mark("run", f"{session.state.fraction:.0%}" if session.is_running else "", "Good")
         count = len(session.state.samples)
         self.nav.mark("samples", str(count) if count else "")

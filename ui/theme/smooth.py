@@ -66,6 +66,23 @@ def chevron(size: int, scale: float, *, color: str, ground: str) -> Rows:
     return paint(size, size, ground, layers)
 
 
+def undo_arrow(size: int, scale: float, *, color: str, ground: str) -> Rows:
+    """Return an arrow that turns back to the left, in a square."""
+    radius, stroke, head = 4.5 * scale, 0.7 * scale, 3.0 * scale
+
+    def layers(x: float, y: float) -> list[Layer]:
+        # Three quarters of a circle; the missing one, on the upper left, has the head at its end.
+        is_open = x < 0 and y < 0
+        ends = min(math.hypot(x, y + radius), math.hypot(x + radius, y))
+        ring = ends if is_open else abs(math.hypot(x, y) - radius)
+        # The head: a triangle with its tip to the left of the circle's top.
+        left, up = x + head, y + radius
+        tip = max((abs(up) - left * 0.7) / math.hypot(1, 0.7), left - head - stroke)
+        return [(ring - stroke, color), (tip, color)]
+
+    return paint(size, size, ground, layers)
+
+
 def area(
     width: int,
     height: int,

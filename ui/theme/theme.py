@@ -31,7 +31,9 @@ BOLD = "OneTrainerBold"
 HEADING = "OneTrainerHeading"
 TITLE = "OneTrainerTitle"
 MONO = "OneTrainerMono"
-_ARROW, _ARROW_ROOM = 12, 24
+_ARROW, _ARROW_ROOM, _ICON = 12, 24, 15
+# Colors of an icon, and of what is below it: at rest and below the pointer.
+_UNDO_ROLES: tuple[tuple[Role, Role], tuple[Role, Role]] = (("dim", "text"), ("card", "raised"))
 _LIST_MARGIN = 5
 # Tk keeps the first colors of a combo box's list, and has no margin for its lines.
 _DRESS_LIST = """+
@@ -81,6 +83,8 @@ class Theme:
         for name, size in _SIZES.items():
             self._fonts[name].configure(size=-self.px(self._font_size(name, size)))
         self._arrow = smooth.make(root, self.px(_ARROW_ROOM), self.px(_ARROW_ROOM))
+        icon = self.px(_ICON)
+        self.undo_images = smooth.make(root, icon, icon), smooth.make(root, icon, icon)
 
     @property
     def palette(self) -> Palette:
@@ -106,6 +110,11 @@ class Theme:
         palette, size = self.palette, self.px(_ARROW)
         arrow = smooth.chevron(size, self.scale, color=palette["dim"], ground=palette["field"])
         smooth.fill(self.root, self._arrow, arrow)
+        for image, color, ground in zip(self.undo_images, *_UNDO_ROLES, strict=True):
+            rows = smooth.undo_arrow(
+                self.px(_ICON), self.scale, color=palette[color], ground=palette[ground]
+            )
+            smooth.fill(self.root, image, rows)
         restyle(ttk.Style(self.root), palette, self.px, self._arrow)
         self._set_options()
         for widget, roles in list(self._painted.items()):

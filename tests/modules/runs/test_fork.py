@@ -106,12 +106,13 @@ def test_changed_settings_are_named_and_fixed_ones_are_refused(config):
     change_config(fork.config, {"training.steps": 2, "optimizer.lr": 0.02, "sampling.every": 0})
     assert train(fork) == 0
     assert [one.text for one in runs.events_of(fork) if isinstance(one, Warned)] == [
-        "“Length” (training.steps) has changed (1 → 2); this moves the run's end, and the schedules"
-        " that depend on it from step 1 on",
-        "“Learning rate” (optimizer.lr) has changed (0.01 → 0.02); this applies from step 1 on",
-        "“Sample every” (sampling.every) has changed (2 → 0); this applies to samples from step 1"
-        " on",
+        "“Length” (training.steps) has changed (from 1 to 2); this moves the run's end, and the"
+        " schedules that depend on it from step 1 on",
+        "“Learning rate” (optimizer.lr) has changed (from 0.01 to 0.02); this"
+        " applies from step 1 on",
+        "“Sample every” (sampling.every) has changed (from 2 to 0); this applies"
+        " to samples from step 1 on",
     ]
     change_config(fork.config, {"method.rank": 8})
-    with pytest.raises(UserError, match=r"“Rank” cannot change any more \(16 → 8\)"):
+    with pytest.raises(UserError, match=r"“Rank” cannot change any more \(from 16 to 8\)"):
         train(fork)

@@ -27,16 +27,19 @@ def after(*overrides):
     [
         (
             "optimizer.lr=2",
-            "“Learning rate” (optimizer.lr) has changed (0.0001 → 2.0); this applies",
+            "“Learning rate” (optimizer.lr) has changed (from 0.0001 to 2.0); this applies",
         ),
-        ("training.steps=3000", "(2000 → 3000); this moves the run's end"),
+        ("training.steps=3000", "(from 2000 to 3000); this moves the run's end"),
         ("training.seed=1", "the order, the noise and the timesteps from step 1,040 on"),
         (
             "embeddings.tokens.1.lr=0.5",
-            "“Learning rate” (embeddings.tokens.1.lr) has changed (null",
+            "“Learning rate” (embeddings.tokens.1.lr) has changed (from null",
         ),
         ("embeddings.tokens.0.start_from=x", "this has no effect, since the checkpoint has"),
-        ("optimizer.kind=lion", '("adamw" → "lion"); this applies from step 1,040 on, with a new'),
+        (
+            "optimizer.kind=lion",
+            '(from "adamw" to "lion"); this applies from step 1,040 on, with a new',
+        ),
         ("method.alpha=3", "“Alpha” (method.alpha)"),
         ("output.precision=bf16", "this applies to files from step 1,040 on"),
     ],
@@ -74,8 +77,8 @@ def test_all_refused_settings_are_listed_together():
         after("method.rank=8", "training.steps=1000")
     assert str(caught.value).splitlines() == [
         "2 problems",
-        "  method.rank: “Rank” cannot change any more (16 → 8). Expected the value with which the"
-        " run's first 1,040 steps were made. Restore it, or start a new run.",
+        "  method.rank: “Rank” cannot change any more (from 16 to 8). Expected the value with which"
+        " the run's first 1,040 steps were made. Restore it, or start a new run.",
         "  training.steps: “Length” is 1,000 steps, but the run has made 1,040. Expected at least"
         " as many as the checkpoint has. Raise it (that of a resumed run is in its config.json), or"
         " start a new run.",

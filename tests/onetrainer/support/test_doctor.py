@@ -134,7 +134,7 @@ def test_the_doctors_code_tells_whether_something_is_wrong(monkeypatch, capsys):
     assert main(["doctor", "--quick"]) == 2
     assert capsys.readouterr().out.splitlines()[1:] == [
         "problem  gpu: hidden",
-        "         → Show it.",
+        "         To do: Show it.",
     ]
 
 

@@ -109,11 +109,11 @@ def test_the_menu_marks_the_preset_that_is_open_and_greys_no_heading(home, make_
     draft.load(BUILT_IN / "sdxl" / "lora.json")
     made = make_menu(draft, said=said)
     shown = [label for menu in menus_within(made.menu) for *_, label in lines(menu)]
-    assert [label for label in shown if "✓" in label] == ["  ✓  SDXL", "  ✓  LoRA at 1024 px"]
+    assert [label for label in shown if "•" in label] == ["  •  SDXL", "  •  LoRA at 1024 px"]
     first = lines(made.menu)
     headings = [label.strip() for _, state, label in first if state == "disabled" and label]
     assert headings == ["Demos", "Built-in presets"]
-    lists = [label.strip(" ✓") for kind, _, label in first if kind == "cascade"]
+    lists = [label.strip(" •") for kind, _, label in first if kind == "cascade"]
     assert lists == ["SD 1.5", "SD 2", "SDXL"]
     palette = made._context.widgets.theme.palette
     assert str(made.menu.cget("disabledforeground")) == palette["accent"]

@@ -77,13 +77,13 @@ def test_a_fix_says_what_it_comes_to_and_costs():
     }
     found = fix_summary(fix, forecast(14.2, 12 * GIB))
     assert found.text == "Repeat whole blocks"
-    assert found.details == "✓ fits · 8.0 GB instead of 14.2 GB · a third more time"
+    assert found.details == "fits · 8.0 GB instead of 14.2 GB · a third more time"
     assert (found.tone, found.changes) == ("good", fix["changes"])
 
 
 def test_a_fix_fits_where_the_verdict_would_say_so():
     for peak, mark, tone in [
-        (10.8, "✓ fits", "good"),
+        (10.8, "fits", "good"),
         (11.5, "only just", "warning"),
         (13, "not enough alone", "dim"),
     ]:

@@ -35,12 +35,12 @@ ERROR, WARNING = Problem("a", "x"), Problem("a", "x", severity="warning")
 
 def test_ready_is_shown_only_when_it_is_known():
     for problems, is_running, words in [
-        ([], False, "✓ Ready to start"),
+        ([], False, "Ready to start"),
         ([], True, ""),
         ([PENDING], False, "Checking files…"),
         ([PENDING], True, ""),
-        ([ERROR, WARNING, PENDING], False, "⚠ 1 problem ·"),
-        ([WARNING, PENDING], False, "⚠ 1 warning ·"),
+        ([ERROR, WARNING, PENDING], False, "1 problem ·"),
+        ([WARNING, PENDING], False, "1 warning ·"),
     ]:
         line = problems_line(problems, is_running=is_running)
         assert line.startswith(words), (problems, is_running, words)

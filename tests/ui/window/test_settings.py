@@ -56,12 +56,12 @@ def test_an_error_is_shown_at_the_field_while_typing_and_goes_when_corrected(des
     desk.replace("training.steps", "many")
     desk.wait(lambda: desk.error("training.steps"), "the message next to the field")
     assert '"many" is not allowed here' in desk.error("training.steps")
-    desk.wait_state(marks={"training": "Danger ⚠ 1"})
+    desk.wait_state(marks={"training": "Danger ! 1"})
     desk.replace("training.steps", "1_500")
     desk.wait(lambda: desk.value("training.steps") == 1500, "the value")
     assert desk.error("training.steps") == ""
     desk.replace("optimizer.lr", "0.5")
-    desk.wait(lambda: desk.state["marks"].get("training") == "Warning ⚠ 1", "the warning")
+    desk.wait(lambda: desk.state["marks"].get("training") == "Warning ! 1", "the warning")
 
 
 def test_a_change_is_taken_back_by_undo_and_by_the_button_of_the_field(desk):

@@ -113,12 +113,12 @@ class RunChart:
     def _make_legend(self) -> ttk.Frame:
         widgets = self._context.widgets
         legend = widgets.frame(self._head)
-        widgets.label(legend, "▬ smoothed", style="SmallAccent").pack(side="left")
-        sign = tk.Label(legend, text="▬", font="OneTrainerSmall", borderwidth=0)
+        widgets.label(legend, "— smoothed", style="SmallAccent").pack(side="left")
+        sign = tk.Label(legend, text="—", font="OneTrainerSmall", borderwidth=0)
         widgets.theme.paint(sign, bg="card", fg="plot")
         sign.pack(side="left", padx=(widgets.px(10), 0))
         widgets.label(legend, " each step", style="SmallDim").pack(side="left")
-        widgets.label(legend, "▲ samples", style="SmallGood").pack(
+        widgets.label(legend, "∆ samples", style="SmallGood").pack(
             side="left", padx=(widgets.px(10), 0)
         )
         return legend

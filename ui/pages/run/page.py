@@ -97,7 +97,7 @@ class RunPage(View):
             "“Start” checks the settings and trains in a separate process. This page shows its "
             "progress, speed, memory, loss and newest samples. Earlier runs are on the page Runs.",
         )
-        start = widgets.button(line, "▶  Start", self._context.act.start, kind="primary")
+        start = widgets.button(line, "Start", self._context.act.start, kind="primary")
         start.widget.pack(side="left", padx=(0, widgets.px(8)))
         runs = widgets.button(line, "Earlier runs", lambda: self._context.act.show_page("runs"))
         runs.widget.pack(side="left")

@@ -131,8 +131,8 @@ class RunRewards:
     def _make_legend(self, head: tk.Misc) -> ttk.Frame:
         widgets, gap = self._context.widgets, self._context.widgets.px(10)
         legend = widgets.frame(head)
-        widgets.label(legend, "▬ trained", style="SmallAccent").pack(side="left")
-        evaluated = tk.Label(legend, text="┅ monitored", font=SMALL, borderwidth=0)
+        widgets.label(legend, "— trained", style="SmallAccent").pack(side="left")
+        evaluated = tk.Label(legend, text="- - monitored", font=SMALL, borderwidth=0)
         widgets.theme.paint(evaluated, bg="card", fg="validation")
         evaluated.pack(side="left", padx=(gap, 0))
         return legend

@@ -65,7 +65,7 @@ def facts(model: "ModelFile") -> list[str]:
     if model.has_ema:
         lines.append("Contains EMA weights")
     if model.missing:
-        lines.append(f"⚠ Missing: {join_list(model.missing)}")
+        lines.append(f"Missing: {join_list(model.missing)}")
     if model.layout == "single-file":
         lines.append(f"Single file, {format_bytes(model.path.stat().st_size)}")
     else:

@@ -26,7 +26,7 @@ def test_an_adapter_is_described_as_what_it_is(tmp_path):
     model = ModelFile(tmp_path, "folder", "lora", made_for="sdxl", missing=("UNet", "VAE", "CLIP"))
     lines = facts(model)
     assert lines[:2] == ["This is a LoRA, not a complete model.", "Made for SDXL"]
-    assert "⚠ Missing: UNet, VAE and CLIP" in lines
+    assert "Missing: UNet, VAE and CLIP" in lines
 
 
 @pytest.mark.parametrize(
