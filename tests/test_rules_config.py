@@ -1,12 +1,14 @@
 """Every setting has a label and a help text."""
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from onetrainer.config.base.section import Section, Ui
+from onetrainer.config.base.section import Section, Ui, without_source
+from onetrainer.config.fields import settings
 from onetrainer.config.train import TrainConfig
 from tests.each import each
 
@@ -41,6 +43,31 @@ def violations(section: type[BaseModel]) -> Iterator[str]:
             yield f"{place} has no sentence under it"
 
 
+# A source stands at the end, as "Source: Hu et al. 2021.", where the window leaves it out.
+_PAPER = re.compile(r"et al\.|arXiv|\b[A-Z]\w+ (?:& [A-Z]\w+ )?(?:19|20)\d\d\b|\bpapers?\b")
+_USUAL = re.compile(r"\busual|\bdefault\b|\brarely\b")
+_MORE = re.compile(
+    r"\b(?:more|less|fewer|higher|lower|larger|smaller|closer|above|below|later|off)\b", re.I
+)
+
+
+def vague_words(section: type[BaseModel]) -> Iterator[str]:
+    """Yield what the help of a section and of its own settings does not say as it should."""
+    if _PAPER.search(without_source(" ".join((section.__doc__ or "").split()))):
+        yield f"{section.__name__} names a paper before its end"
+    for setting in settings(section):
+        place = f"{section.__name__}.{setting.path}"
+        if _PAPER.search(setting.help_text):
+            yield f"{place} names a paper before its end"
+        is_number = setting.kind in ("integer", "amount", "number")
+        if not is_number or setting.path.endswith("seed") or setting.ui.level == "hidden":
+            continue
+        if not _USUAL.search(setting.help_text):
+            yield f"{place} has no usual value"
+        if not _MORE.search(setting.help_text):
+            yield f"{place} does not say what more or less of it does"
+
+
 def _ui(field: FieldInfo) -> Ui | None:
     return next((mark for mark in field.metadata if isinstance(mark, Ui)), None)
 
@@ -51,6 +78,11 @@ EVERY = sorted(set(sections(TrainConfig)), key=lambda section: section.__name__)
 @each("section", EVERY, ids=lambda section: section.__name__)
 def test_every_setting_has_a_label_and_a_sentence(section):
     assert list(violations(section)) == []
+
+
+@each("section", EVERY, ids=lambda section: section.__name__)
+def test_helps_give_a_usual_value_and_what_more_does_and_a_paper_only_at_the_end(section):
+    assert list(vague_words(section)) == []
 
 
 @each("section", EVERY, ids=lambda section: section.__name__)
@@ -78,6 +110,25 @@ class _Outer(Section):
     """It has both."""
 
     inner: list[_Inner] = []  # noqa: RUF012 - pydantic copies defaults
+
+
+class _Vague(Section):
+    """Adam with decoupled weight decay (Loshchilov & Hutter 2017, arXiv:1711.05101)."""
+
+    rate: Annotated[int, Ui("Rate")] = 1
+    """How fast it goes (Hu et al. 2021)."""
+
+    good: Annotated[int, Ui("Good")] = 1
+    """How good it is. 1 is usual, more is better. Source: Hu et al. 2021."""
+
+
+def test_checker_finds_papers_and_missing_values():
+    assert list(vague_words(_Vague)) == [
+        "_Vague names a paper before its end",
+        "_Vague.rate names a paper before its end",
+        "_Vague.rate has no usual value",
+        "_Vague.rate does not say what more or less of it does",
+    ]
 
 
 def test_checker_finds_what_is_missing():

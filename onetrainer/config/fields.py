@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from onetrainer.config.base.amount import Amount, InSteps
 from onetrainer.config.base.encoders import FAMILY, encoder_label, encoders_by_key
-from onetrainer.config.base.section import Section, Ui
+from onetrainer.config.base.section import Section, Ui, source_of, without_source
 from onetrainer.config.base.variants import (
     KIND,
     as_section,
@@ -86,11 +86,16 @@ class Setting:
 
     @property
     def help_text(self) -> str:
-        """The help with labels in place of choices' values: “automatic” for "auto"."""
-        text = self.help
+        """The help without its source, with choices' labels: “automatic” for "auto"."""
+        text = without_source(self.help)
         for value in self.choices:
             text = text.replace(f'"{value}"', f"“{self.choice_label(value)}”")
         return text
+
+    @property
+    def source(self) -> str:
+        """The papers that describe it; "" for none."""
+        return source_of(self.help)
 
     def _named(self, choice: str) -> str:
         label = self.choice_label(choice)

@@ -40,16 +40,18 @@ class Training(Section):
         Ui("Length", unit="steps", search="length steps epochs duration"),
     ] = 1000
     """How long training lasts, in steps, each of which updates the weights once, or as "10 epochs",
-    "5000 images" or "30 minutes". 1,000 to 3,000 steps are usual for a LoRA; too many overfit."""
+    "5000 images" or "30 minutes". 1,000 to 3,000 steps are usual for a LoRA; too many overfit.
+    Fewer train less, more hold on to single images."""
 
     batch_size: Annotated[int, Field(ge=1, le=1024), Ui("Batch size", unit="images")] = 1
-    """How many images are computed at once. More is steadier and needs more memory."""
+    """How many images are computed at once. More is steadier and needs more memory. 1 to 4 is
+    usual."""
 
     accumulation: Annotated[
         int, Field(ge=1, le=1024), Ui("Gradient accumulation", unit="batches", level="advanced")
     ] = 1
     """How many batches make one step: the effect of a larger batch with the memory of a small one.
-    More is steadier and slower."""
+    More is steadier and slower. 1 to 4 is usual."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63), Ui("Seed", level="advanced", search="random")] = 0
     """All random numbers of the run come from this number: same seed, same result."""

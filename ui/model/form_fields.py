@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Literal
 
 from onetrainer.config.base.encoders import FAMILY, encoder_label, encoders_by_key
+from onetrainer.config.base.section import without_source
 from onetrainer.config.base.variants import KIND
 from onetrainer.config.fields import Setting, sections
 from onetrainer.config.rewards.alignprop import AlignProp
@@ -326,7 +327,7 @@ def _group(
     section: str, variants: Variants, inner: list[Setting], subgroups: tuple[Group, ...] = ()
 ) -> Group:
     made = section_at(section, variants)
-    lead = " ".join((made.__doc__ or "").split()) if made is not None else ""
+    lead = without_source(" ".join((made.__doc__ or "").split())) if made is not None else ""
     choice = next((s for s in inner if s.path == f"{section}.{KIND}"), None)
     is_inner = "." in section
     title = choice.ui.label if choice is not None and is_inner else section_title(section, variants)

@@ -20,12 +20,14 @@ class Unet(Section):
     lr: Annotated[Rate | None, Ui("UNet learning rate", level="advanced", search="lr unet_lr")] = (
         None
     )
-    """The UNet's learning rate; empty means the optimizer's."""
+    """The UNet's learning rate; empty means the optimizer's. Empty is usual. Higher trains the UNet
+    faster than the rest."""
 
     stop_after: Annotated[
         StopAfter, Ui("Stop the UNet after", unit="steps", level="advanced", search="freeze")
     ] = 0
-    """Freezes the UNet after so many steps, or "2 epochs"; 0 trains it to the end."""
+    """Freezes the UNet after so many steps, or "2 epochs"; 0 trains it to the end. 0 is usual; less
+    keeps more of the base model."""
 
 
 class TextEncoder(Section):
@@ -42,13 +44,14 @@ class TextEncoder(Section):
         Ui("Text encoder learning rate", level="advanced", search="lr clip text_encoder_lr"),
     ] = None
     """The text encoder's learning rate; empty means the optimizer's. Half of the UNet's or less is
-    usual."""
+    usual. Higher changes what words mean sooner."""
 
     stop_after: Annotated[
         StopAfter,
         Ui("Stop the text encoder after", unit="steps", level="advanced", search="freeze"),
     ] = 0
-    """Freezes the text encoder after so many steps, or "2 epochs"; 0 trains it to the end."""
+    """Freezes the text encoder after so many steps, or "2 epochs"; 0 trains it to the end. 0, or
+    half of the run, is usual; less keeps more of what words meant."""
 
     caption_dropout: Annotated[
         float,
@@ -80,17 +83,20 @@ class LayerRule(Section):
     """Off freezes these layers."""
 
     lr: Annotated[Rate | None, Ui("Learning rate")] = None
-    """The learning rate of these layers; empty means that of their component."""
+    """The learning rate of these layers; empty means that of their component. Half or twice that is
+    usual. Higher trains these layers more."""
 
 
 class AdapterLayerRule(LayerRule):
     """Settings of the adapters of layers whose names match a pattern."""
 
     rank: Annotated[int | None, Field(ge=1, le=1024), Ui("Rank")] = None
-    """The rank of these layers' adapters; empty means that of their component."""
+    """The rank of these layers' adapters; empty means that of their component. 4 to 64 is usual;
+    more can train more detail and makes a larger file."""
 
     alpha: Annotated[float | None, Field(gt=0, le=1024), Ui("Alpha")] = None
-    """The alpha of these layers' adapters; empty means that of their component."""
+    """The alpha of these layers' adapters; empty means that of their component. The rank or half of
+    it is usual; more makes these layers change faster."""
 
 
 class UnetAdapter(Unet):
@@ -99,10 +105,12 @@ class UnetAdapter(Unet):
     rank: Annotated[
         int | None, Field(ge=1, le=1024), Ui("UNet rank", level="advanced", search="dim")
     ] = None
-    """The rank of the UNet's adapters; empty means the rank above."""
+    """The rank of the UNet's adapters; empty means the rank above. Empty is usual; more can train
+    more detail and makes a larger file."""
 
     alpha: Annotated[float | None, Field(gt=0, le=1024), Ui("UNet alpha", level="advanced")] = None
-    """The alpha of the UNet's adapters; empty means the alpha above."""
+    """The alpha of the UNet's adapters; empty means the alpha above. Empty is usual; more makes the
+    UNet change faster."""
 
 
 class TextEncoderAdapter(TextEncoder):
@@ -111,9 +119,11 @@ class TextEncoderAdapter(TextEncoder):
     rank: Annotated[
         int | None, Field(ge=1, le=1024), Ui("Text encoder rank", level="advanced", search="dim")
     ] = None
-    """The rank of the text encoder's adapters; empty means the rank above."""
+    """The rank of the text encoder's adapters; empty means the rank above. Empty is usual; more can
+    train more detail and makes a larger file."""
 
     alpha: Annotated[
         float | None, Field(gt=0, le=1024), Ui("Text encoder alpha", level="advanced")
     ] = None
-    """The alpha of the text encoder's adapters; empty means the alpha above."""
+    """The alpha of the text encoder's adapters; empty means the alpha above. Empty is usual; more
+    makes the text encoder change faster."""

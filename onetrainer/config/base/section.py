@@ -4,11 +4,14 @@ A setting is one field. Its JSON key, its checks, its row in the window, its too
 the reference and its `--set` path all come from the field, its `Ui` mark and the string under it.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
+
+_SOURCE = re.compile(r"\s+Sources?:\s+")
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,17 @@ class Ui:
     def is_path(self) -> bool:
         """Whether the value is a path on disk, relative to the config file's folder."""
         return self.editor in ("folder", "file", "model", "new-folder", "function")
+
+
+def without_source(text: str) -> str:
+    """Return a help or a description without the papers that it ends with."""
+    return _SOURCE.split(text)[0]
+
+
+def source_of(text: str) -> str:
+    """Return the papers that a help or a description ends with; "" for none."""
+    _, *found = _SOURCE.split(text)
+    return found[0] if found else ""
 
 
 class Section(BaseModel):

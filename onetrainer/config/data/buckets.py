@@ -16,17 +16,20 @@ class Resolution(Section):
     resolution: Annotated[
         int, Field(ge=64, le=4096, multiple_of=8), Ui("Resolution", unit="px")
     ] = 768
-    """Images are scaled to about this many pixels squared."""
+    """Images are scaled to about this many pixels squared. 512, 768 or 1024 is usual; more shows
+    more detail and needs more memory and time."""
 
 
 class Size(Section):
     """One fixed size."""
 
     width: Annotated[Side, Ui("Width", unit="px", like="data.resolution")] = 512
-    """The width of the images."""
+    """The width of the images. The model's own size is usual, 512 or 1024; more shows more and
+    takes more time and memory."""
 
     height: Annotated[Side, Ui("Height", unit="px", like="data.resolution")] = 512
-    """The height of the images."""
+    """The height of the images. The model's own size is usual, 512 or 1024; more shows more and
+    takes more time and memory."""
 
 
 class Buckets(Section):
@@ -44,7 +47,8 @@ class Buckets(Section):
         ),
     ] = 0
     """Every side is a multiple of this. 0 means what the model was trained with, or 8, which keeps
-    the area nearly the same in every shape."""
+    the area nearly the same in every shape. 0 or 64 is usual; more makes fewer sizes and crops
+    more."""
 
     upscale_limit: Annotated[
         float,
@@ -58,7 +62,7 @@ class Buckets(Section):
         ),
     ] = 0.0
     """Images that would be enlarged more than this go into a smaller size; 1 never enlarges. 0
-    means no limit."""
+    means no limit. 0 or 1.5 is usual; less keeps small images sharp, in more sizes."""
 
     crop: Annotated[
         Crop,
@@ -78,7 +82,7 @@ class Buckets(Section):
         Ui("Focus X", level="advanced", only_with={"crop": ("focus",)}, search="across"),
     ] = 0.5
     """The horizontal position of the point, from 0 (left) to 1 (right). A list of captions may name
-    a point for each image."""
+    a point for each image. 0.5 is usual; more keeps more of the right side."""
 
     focus_y: Annotated[
         float,
@@ -86,7 +90,7 @@ class Buckets(Section):
         Ui("Focus Y", level="advanced", only_with={"crop": ("focus",)}, search="down"),
     ] = 0.4
     """The vertical position of the point, from 0 (top) to 1 (bottom); faces are mostly above the
-    middle."""
+    middle. 0.4 is usual; less keeps more of the top."""
 
     resolutions: Annotated[
         tuple[Resolution, ...],

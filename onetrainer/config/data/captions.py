@@ -89,7 +89,8 @@ class Captions(Section):
         Field(ge=0, le=1000),
         Ui("Keep first tags", unit="tags", level="advanced", search="keep_tokens kept front"),
     ] = 0
-    """This many tags at the start are neither shuffled nor dropped; trigger words never are."""
+    """This many tags at the start are neither shuffled nor dropped; trigger words never are. 0 or 1
+    is usual; more are always trained in their places."""
 
     keep_separator: Annotated[
         str,
@@ -126,7 +127,8 @@ class Captions(Section):
             search="chance drop",
         ),
     ] = 0.1
-    """The probability that a tag is dropped."""
+    """The probability that a tag is dropped. 0.1 is usual; more makes the model depend less on
+    single tags."""
 
     drop_listed: Annotated[
         Listed,
@@ -198,7 +200,7 @@ class Captions(Section):
             search="chance capitals",
         ),
     ] = 0.1
-    """The probability that a tag is capitalized."""
+    """The probability that a tag is capitalized. 0.1 is usual; more changes more tags."""
 
     lowercase: Annotated[bool, Ui("Lowercase", level="advanced", search="small letters")] = False
     """Converts captions to lowercase, before any capitalization."""

@@ -117,26 +117,29 @@ class Concept(Section):
         Ui("Repeats", search="balancing num_repeats", only_with={"images": ("0",)}),
     ] = 1.0
     """How many times each of its images is used per epoch; with 0.5, every second epoch. More gives
-    this folder more weight."""
+    this folder more weight. 1 is usual."""
 
     images: Annotated[
         int,
         Field(ge=0, le=10_000_000),
         Ui("Images per epoch", unit="images", zero="by repeats", search="balancing samples each"),
     ] = 0
-    """Uses exactly this many of its images in each epoch, in turn; 0 uses repeats instead."""
+    """Uses exactly this many of its images in each epoch, in turn; 0 uses repeats instead. 0 is
+    usual; more gives this folder more weight."""
 
     loss_weight: Annotated[
         float, Field(ge=0, le=1000), Ui("Loss weight", level="advanced", search="weight")
     ] = 1.0
-    """The weight of its images in the loss, compared to those of other folders."""
+    """The weight of its images in the loss, compared to those of other folders. 1 is usual; more
+    trains them more strongly, less more gently."""
 
     resolution: Annotated[
         int,
         Field(ge=0, le=4096, multiple_of=8),
         Ui("Resolution", unit="px", level="advanced", zero="as for all"),
     ] = 0
-    """The resolution of its images; 0 means that of all."""
+    """The resolution of its images; 0 means that of all. 0 is usual; more shows more detail and
+    takes more memory and time."""
 
     caption_source: Annotated[
         CaptionSource, Ui("Captions from", choices=CAPTION_SOURCES, search="prompt_source")

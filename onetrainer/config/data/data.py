@@ -204,7 +204,8 @@ class Data(Section):
         ),
     ] = 50.0
     """When the cache folder exceeds this size, the entries not used for longest are deleted, but
-    never what this run uses. 0 means no limit."""
+    never what this run uses. 0 means no limit. 50 is usual; more keeps the images of more
+    projects."""
 
     cache_batch: Annotated[
         int,
@@ -217,7 +218,7 @@ class Data(Section):
         ),
     ] = 1
     """How many images are encoded at once while caching. More may be faster on a large GPU; if
-    memory runs out, the batch is halved."""
+    memory runs out, the batch is halved. 1 is usual."""
 
     loader_threads: Annotated[
         int,
@@ -225,4 +226,4 @@ class Data(Section):
         Ui("Data loader threads", level="advanced", search="dataloader workers threads loading"),
     ] = 2
     """How many threads load images in advance. The order of the images does not depend on it. 0
-    loads them within the steps."""
+    loads them within the steps. 2 is usual; more helps with a fast GPU and large images."""

@@ -10,7 +10,10 @@ from onetrainer.config.methods.adapters import WITH_ADAPTERS
 
 
 class EmbeddingOnly(Section):
-    """Textual inversion: only the vectors of new tokens are trained (Gal et al. 2022)."""
+    """Trains only the vectors of new tokens (textual inversion): the smallest file.
+
+    Source: Gal et al. 2022.
+    """
 
     title: ClassVar[str] = "Embedding"
     noun: ClassVar[str] = "embeddings only"
@@ -47,7 +50,7 @@ class EmbeddingToken(Section):
     ] = 0
     """How many vectors it has, each of which takes one of a prompt's 75 positions. 0 means as many
     as the initial text has tokens, or one. More can store more detail and is harder to combine with
-    other prompts."""
+    other prompts. 1 to 8 is usual."""
 
     place: Annotated[
         Literal["input", "output"],
@@ -68,14 +71,15 @@ class EmbeddingToken(Section):
     and the number of vectors. Empty starts from scratch."""
 
     lr: Annotated[Rate | None, Ui("Learning rate", level="advanced")] = None
-    """The learning rate of this embedding; empty means that of all embeddings."""
+    """The learning rate of this embedding; empty means that of all embeddings. Empty is usual.
+    Higher trains faster and spoils images sooner; lower is safer and takes more steps."""
 
     stop_after: Annotated[
         StopAfter,
         Ui("Stop after", unit="steps", zero="as long as all", level="advanced", search="freeze"),
     ] = 0
     """Freezes this embedding after so many steps, or "2 epochs"; 0 means as long as all embeddings
-    train."""
+    train. 0 is usual; less holds on less to single images."""
 
 
 class Embeddings(Section):
@@ -92,7 +96,8 @@ class Embeddings(Section):
         Rate | None,
         Ui("Embedding learning rate", level="advanced", search="lr embedding textual inversion"),
     ] = None
-    """The embeddings' learning rate; empty means the optimizer's."""
+    """The embeddings' learning rate; empty means the optimizer's. 1e-3 to 5e-3 is usual. Higher
+    trains faster and spoils images sooner; lower is safer and takes more steps."""
 
     preserve_norm: Annotated[
         bool, Ui("Preserve norm", level="advanced", search="embedding norm length scale")
@@ -110,7 +115,8 @@ class Embeddings(Section):
             search="freeze",
         ),
     ] = 0
-    """Freezes the embeddings after so many steps, or "2 epochs"; 0 trains them to the end."""
+    """Freezes the embeddings after so many steps, or "2 epochs"; 0 trains them to the end. 0 is
+    usual; less holds on less to single images."""
 
     bundle: Annotated[
         bool,

@@ -16,7 +16,7 @@ from onetrainer.config.methods.adapter_section import (
 
 
 class Ia3(AdapterSection):
-    """Trained factors of keys, values and feed-forward activations (Liu et al. 2022)."""
+    """Trained factors of keys, values and feed-forward activations. Source: Liu et al. 2022."""
 
     title = "(IA)³"
     noun = "an (IA)³"
@@ -25,7 +25,7 @@ class Ia3(AdapterSection):
 
     targets: Targets = "attn-mlp"
     """Which layers are rescaled: the keys and values of attention, these and the inside of
-    feed-forward layers as in the paper, every linear and convolution layer, or only those listed in
+    feed-forward layers as published, every linear and convolution layer, or only those listed in
     "Layers by name"."""
 
     unet: Unet = Unet()
@@ -36,7 +36,8 @@ class Ia3(AdapterSection):
     The first pattern that matches a layer applies."""
 
     module_dropout: ModuleDropout = 0.0
-    """The probability of each adapter to be dropped in a batch."""
+    """The probability of each adapter to be dropped in a batch. 0 is usual, up to 0.1; more holds
+    on less to single images and trains more slowly."""
 
     start_from: StartFrom = ""
     """An (IA)³ file to continue from, trained on the same family; empty starts from scratch."""

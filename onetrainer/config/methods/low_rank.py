@@ -61,16 +61,18 @@ class LowRank(AdapterSection):
         float, Field(ge=0, lt=1), Ui("Dropout", level="advanced", search="regularisation")
     ] = 0.0
     """The fraction of adapter inputs set to zero at random in training, against overfitting. Which
-    ones depends on how a step is divided into batches."""
+    ones depends on how a step is divided into batches. 0 is usual, up to 0.1; more holds on less to
+    single images and trains more slowly."""
 
     rank_dropout: Annotated[
         float, Field(ge=0, lt=1), Ui("Rank dropout", level="advanced", search="regularisation")
     ] = 0.0
     """The fraction of ranks that each adapter drops at random in every batch; the others are scaled
-    up."""
+    up. 0 is usual, up to 0.1; more holds on less to single images and trains more slowly."""
 
     module_dropout: ModuleDropout = 0.0
-    """The probability of each adapter to be dropped in a batch."""
+    """The probability of each adapter to be dropped in a batch. 0 is usual, up to 0.1; more holds
+    on less to single images and trains more slowly."""
 
     start_from: StartFrom = ""
     """A file of the same type of adapter to continue from, trained on the same family; empty starts
@@ -84,12 +86,15 @@ class LowRankPair(LowRank):
     plus_ratio: Annotated[
         float, Field(ge=1, le=1000), Ui("LoRA+ ratio", level="advanced", search="loraplus lr ratio")
     ] = 1.0
-    """The learning rate of the up matrices as a multiple of the down matrices' (LoRA+, Hayou et al.
-    2024). 1 is off; the paper advises 16."""
+    """The learning rate of the up matrices as a multiple of the down matrices' (LoRA+). 1 is off
+    and usual; 16 trains faster, more is bolder. Source: Hayou et al. 2024."""
 
 
 class Lora(LowRankPair):
-    """Low-rank adaptation: small matrices added to frozen weights (Hu et al. 2021)."""
+    """Trains small matrices that are added to the frozen weights: the usual choice.
+
+    Source: Hu et al. 2021.
+    """
 
     title = "LoRA"
     noun = "a LoRA"
@@ -100,7 +105,7 @@ class Lora(LowRankPair):
 
 
 class Dora(LowRankPair):
-    """LoRA that trains magnitudes and directions of weights separately (Liu et al. 2024)."""
+    """LoRA that trains magnitudes and directions of weights separately. Source: Liu et al. 2024."""
 
     title = "DoRA"
     noun = "a DoRA"
@@ -121,7 +126,10 @@ class Dora(LowRankPair):
 
 
 class LoHa(LowRank):
-    """Elementwise products of two low-rank matrices (Hyeon-Woo et al. 2022)."""
+    """An adapter of elementwise products of two pairs of small matrices.
+
+    Source: Hyeon-Woo et al. 2022.
+    """
 
     title = "LoHa"
     noun = "a LoHa"
@@ -129,19 +137,22 @@ class LoHa(LowRank):
 
     rank: Rank = 8
     """The inner size of both pairs of matrices; the rank of their product is up to its square. More
-    can train more detail and makes a larger file."""
+    can train more detail and makes a larger file. 4 to 16 is usual."""
 
     # Half the rank: LoHa's matrices begin larger than LoRA's (standard deviations 1 and 0.1), so
     # that the same step moves the weights further.
     alpha: Alpha = 4.0
     """Scales the adapter by alpha / rank. LoHa changes faster than LoRA: half the rank, or less, is
-    usual."""
+    usual. More changes the model faster."""
 
     max_norm: MaxNorm = 0.0
 
 
 class LoKr(LowRank):
-    """Kronecker products of a small and a larger matrix (Yeh et al. 2023)."""
+    """An adapter of products of a small and a larger matrix: the smallest files.
+
+    Source: Yeh et al. 2023.
+    """
 
     title = "LoKr"
     noun = "a LoKr"
@@ -149,11 +160,11 @@ class LoKr(LowRank):
 
     rank: Rank = 16
     """The inner size of the larger matrix, which is kept whole if the rank is half of its side or
-    more. More can train more detail and makes a larger file."""
+    more. More can train more detail and makes a larger file. 8 to 32 is usual."""
 
     alpha: Alpha = 16.0
     """Scales the adapter by alpha / rank, unless both matrices are kept whole. Alpha equal to the
-    rank is a good default."""
+    rank is a good default. More changes the model faster, less more slowly."""
 
     factor: Annotated[
         int,
@@ -161,7 +172,8 @@ class LoKr(LowRank):
         Ui("Factor", level="advanced", search="kronecker decompose size"),
     ] = -1
     """The side of the small matrix, or the next smaller divisor of the layer's size; -1 makes both
-    matrices as similar in size as possible, which gives the smallest file."""
+    matrices as similar in size as possible, which gives the smallest file. -1, 4 or 8 is usual;
+    smaller makes a larger file that trains more detail."""
 
     decompose_both: Annotated[
         bool, Ui("Decompose both matrices", level="advanced", search="decompose low rank")

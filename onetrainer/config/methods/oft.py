@@ -17,7 +17,10 @@ from onetrainer.config.methods.adapter_section import (
 
 
 class Oft(AdapterSection):
-    """Orthogonal fine-tuning: each layer's outputs are rotated in blocks (Qiu et al. 2023)."""
+    """Rotates the outputs of each layer in blocks, which keeps what the model knows.
+
+    Source: Qiu et al. 2023.
+    """
 
     title = "OFT"
     noun = "an OFT"
@@ -27,14 +30,16 @@ class Oft(AdapterSection):
         int, Field(ge=2, le=128), Ui("Block size", search="oft dim rank network blocks")
     ] = 32
     """How many outputs at most are rotated together. Each layer uses the nearest divisor of its
-    outputs, and no more than it has blocks. More can train more and makes a larger file."""
+    outputs, and no more than it has blocks. More can train more and makes a larger file. 32 is
+    usual."""
 
     constraint: Annotated[
         float,
         Field(ge=0, le=1),
         Ui("Constraint", level="advanced", search="oft coft limit alpha"),
     ] = 0.0
-    """How far each layer may rotate, per output, such as 0.0001; 0 means no limit."""
+    """How far each layer may rotate, per output, such as 0.0001; 0 means no limit. 0 is usual; less
+    stays closer to the base model."""
 
     targets: Targets = "attn-mlp"
     """Which layers get an adapter: attention only, attention and feed-forward, every linear and
@@ -48,7 +53,8 @@ class Oft(AdapterSection):
     The first pattern that matches a layer applies."""
 
     module_dropout: ModuleDropout = 0.0
-    """The probability of each adapter to be dropped in a batch."""
+    """The probability of each adapter to be dropped in a batch. 0 is usual, up to 0.1; more holds
+    on less to single images and trains more slowly."""
 
     start_from: StartFrom = ""
     """An OFT file to continue from, with the same blocks, trained on the same family; empty starts

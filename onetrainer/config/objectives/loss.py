@@ -25,21 +25,21 @@ class Losses(Section):
             " with the squared error only.",
         ),
     ] = 1.0
-    """The weight of the squared error. Large errors count most; 0 turns it off."""
+    """The weight of the squared error. Large errors count most; 0 turns it off. 1 is usual."""
 
     mae: Annotated[Weight, Ui("MAE", level="advanced", search="mean absolute error l1 loss")] = 0.0
     """The weight of the absolute error. It is less sensitive to single large errors, such as those
-    of unusual images."""
+    of unusual images. 0 is usual; more ignores outliers more."""
 
     huber: Annotated[
         Weight, Ui("Huber", level="advanced", search="pseudo-huber smooth l1 scheduled loss")
     ] = 0.0
-    """The weight of the pseudo-Huber error: squared for errors below a threshold, absolute above it
-    (Khrapov et al. 2024)."""
+    """The weight of the pseudo-Huber error: squared for errors below a threshold, absolute above
+    it. 0 is usual; more ignores outliers more. Source: Khrapov et al. 2024."""
 
     log_cosh: Annotated[Weight, Ui("Log-cosh", level="advanced", search="logcosh loss")] = 0.0
     """The weight of log(cosh(error)): half the squared error for small errors, absolute for large
-    ones."""
+    ones. 0 is usual; more ignores outliers more."""
 
     huber_schedule: Annotated[
         HuberSchedule,
@@ -60,11 +60,12 @@ class Losses(Section):
         Ui("Huber threshold", level="advanced", search="huber_c delta", only_with=_WITH_HUBER),
     ] = 0.1
     """Errors below it are squared, above it absolute. With a falling threshold, this is the value
-    at full noise."""
+    at full noise. 0.1 is usual; less ignores more outliers."""
 
     huber_scale: Annotated[
         float,
         Field(ge=0.01, le=100),
         Ui("Huber scale", level="advanced", search="huber_scale", only_with=_WITH_HUBER),
     ] = 1.0
-    """Multiplies the threshold at every timestep, with any schedule."""
+    """Multiplies the threshold at every timestep, with any schedule. 1 is usual; less ignores more
+    outliers."""

@@ -33,7 +33,7 @@ class Noise(Section):
         ),
     ] = False
     """Scales the offset with the noise, from almost nothing at low noise to full size at the last
-    timestep (Kutsuna 2024)."""
+    timestep. Source: Kutsuna 2024."""
 
     pyramid_levels: Annotated[
         int,
@@ -53,14 +53,16 @@ class Noise(Section):
             only_with={"objective.noise.pyramid_levels": ("*",)},
         ),
     ] = 0.3
-    """The strength of each level of pyramid noise as a fraction of the level before."""
+    """The strength of each level of pyramid noise as a fraction of the level before. 0.3 is usual;
+    more makes large areas vary more."""
 
     perturbation: Annotated[
         float,
         Field(ge=0, le=1),
         Ui("Perturbation noise", level="advanced", search="perturbation_noise_weight"),
     ] = 0.0
-    """Adds more noise of this strength, which the model has to predict as well. 0 is off."""
+    """Adds more noise of this strength, which the model has to predict as well. 0 is off. Up to 0.1
+    is usual; more blurs what is trained."""
 
     input_perturbation: Annotated[
         float,
@@ -68,4 +70,4 @@ class Noise(Section):
         Ui("Input perturbation", level="advanced", search="ip_noise_gamma exposure bias"),
     ] = 0.0
     """Adds more noise of this strength that the model does not have to predict, which prepares it
-    for its own errors in sampling (Ning et al. 2023). 0.1 is usual, 0 is off."""
+    for its own errors in sampling. 0.1 is usual, 0 is off. Source: Ning et al. 2023."""

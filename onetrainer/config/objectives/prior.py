@@ -20,7 +20,10 @@ PriorWeight = Annotated[
 
 
 class ClassImages(Section):
-    """Class images are trained like other images, with their own weight (Ruiz et al. 2022)."""
+    """Class images are trained like other images, with their own weight.
+
+    Source: Ruiz et al. 2022.
+    """
 
     title: ClassVar[str] = "class images"
     kind: Literal["class_images"] = "class_images"

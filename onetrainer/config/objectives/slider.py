@@ -53,8 +53,9 @@ class Direction(Section):
 
 
 class Slider(Section):
-    """Trains an adapter whose strength moves images along a direction between prompts, without
-    images (Gandikota et al. 2023, arXiv:2311.12092).
+    """Trains an adapter that moves what is generated along a direction between prompts.
+
+    It needs no images. Source: Gandikota et al. 2023, arXiv:2311.12092.
     """
 
     title: ClassVar[str] = "concept slider (LECO)"
@@ -79,7 +80,7 @@ class Slider(Section):
         float, Field(gt=0, le=10), Ui("Full strength", level="advanced", search="multiplier leco")
     ] = 1.0
     """The adapter's strength at which the effect is reached. 1 is usual; at 2 the slider has half
-    of it at strength 1."""
+    of it at strength 1. More makes the slider weaker at strength 1."""
 
     both_ways: Annotated[bool, Ui("Train both ends", search="bidirectional negative")] = True
     """Trains every other step at the negative strength toward the opposite. Off trains the
@@ -90,20 +91,22 @@ class Slider(Section):
         Field(ge=2, le=200),
         Ui("Denoising steps", unit="steps", level="advanced", search="max_denoising_steps leco"),
     ] = 20
-    """Each image is denoised by a random number of steps below this one before it is trained. LECO
-    uses 50; 20 takes less than half the time."""
+    """Each image is denoised by a random number of steps below this one before it is trained. 20 is
+    usual; 50 is finer and takes more than twice the time."""
 
     denoising_guidance: Annotated[
         float, Field(ge=0, le=50), Ui("Denoising guidance", level="advanced", search="cfg scale")
     ] = 3.0
     """How strongly these images follow the target (CFG scale). 3 is usual; 1 is without guidance,
-    in half the time."""
+    in half the time. More follows more closely."""
 
     width: Annotated[Side, Ui("Width", unit="px", search="resolution")] = 512
-    """The width of the images, a multiple of 8."""
+    """The width of the images, a multiple of 8. The model's own size is usual, 512 or 1024; more
+    shows more and takes more time and memory."""
 
     height: Annotated[Side, Ui("Height", unit="px", search="resolution")] = 512
-    """The height of the images, a multiple of 8."""
+    """The height of the images, a multiple of 8. The model's own size is usual, 512 or 1024; more
+    shows more and takes more time and memory."""
 
     check_every: Annotated[
         Steps,
@@ -112,7 +115,7 @@ class Slider(Section):
     ] = 100
     """Measures every so many steps, or every "1 epoch" of the directions, and after the last, how
     far the slider moves predictions toward either end, from the same noise every time. More often
-    takes more time."""
+    takes more time. 100 steps are usual."""
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ class Plain(Section):
 
 
 class MinSnr(Section):
-    """Min-SNR: timesteps with little noise have less weight (Hang et al. 2023)."""
+    """Timesteps with little noise have less weight (min-SNR). Source: Hang et al. 2023."""
 
     title: ClassVar[str] = "min-SNR"
     kind: Literal["min_snr"] = "min_snr"
@@ -25,20 +25,21 @@ class MinSnr(Section):
         Field(gt=0, le=1000),
         Ui("Min-SNR gamma", level="advanced", search="min_snr_gamma snr"),
     ] = 5.0
-    """The signal-to-noise ratio above which the weight falls. The paper advises 5; smaller evens
-    the timesteps out more."""
+    """The signal-to-noise ratio above which the weight falls. 5 is usual; smaller evens the
+    timesteps out more."""
 
 
 class Debiased(Section):
-    """Debiased estimation: timesteps with much noise have more weight (Yu et al. 2023)."""
+    """Timesteps with much noise have more weight (debiased estimation). Source: Yu et al. 2023."""
 
     title: ClassVar[str] = "debiased estimation"
     kind: Literal["debiased"] = "debiased"
 
 
 class P2(Section):
-    """P2: timesteps at which content emerges have more weight than the final cleanup (Choi et al.
-    2022).
+    """Timesteps at which content emerges have more weight than the final cleanup (P2).
+
+    Source: Choi et al. 2022.
     """
 
     title: ClassVar[str] = "P2"
@@ -47,10 +48,12 @@ class P2(Section):
     exponent: Annotated[
         float, Field(ge=0, le=10), Ui("P2 gamma", level="advanced", search="p2 gamma")
     ] = 1.0
-    """How strongly timesteps with little noise are weighted down: the paper's gamma, 0.5 or 1."""
+    """How strongly timesteps with little noise are weighted down (P2's gamma). 0.5 or 1 is usual;
+    more trains the final cleanup less."""
 
     k: Annotated[float, Field(gt=0, le=1000), Ui("P2 k", level="advanced", search="p2 k")] = 1.0
-    """The signal-to-noise ratio around which that begins: the paper's k, 1."""
+    """The signal-to-noise ratio around which that begins (P2's k). 1 is usual; less begins at more
+    noise."""
 
 
 class VelocityLike(Section):
@@ -65,7 +68,7 @@ class VelocityLike(Section):
         Ui("V-like loss weight", level="advanced", search="v_pred_like_loss share v-like"),
     ] = 1.0
     """How much of the v-prediction loss is added to the normal loss. It gives very noisy timesteps
-    far more weight."""
+    far more weight. 1 is usual; more trains composition more."""
 
 
 class NoiseLike(Section):

@@ -13,11 +13,17 @@ _BareClipThreshold = Annotated[
 ]
 _ClipThreshold = Annotated[
     _BareClipThreshold,
-    Field(description="The largest size an update may have, as a multiple of the learning rate."),
+    Field(
+        description="The largest size an update may have, as a multiple of the learning "
+        "rate. 1 is usual; less is steadier and slower."
+    ),
 ]
 _Eps1 = Annotated[
     shared.Small,
-    Field(description="Avoids division by small gradients."),
+    Field(
+        description="Avoids division by small gradients. The default is usual; more makes "
+        "small updates smaller."
+    ),
     advanced("Epsilon 1", "gradients"),
 ]
 _ScaleParameter = Annotated[bool, advanced("Scale parameter", "scale_parameter weights")]
@@ -27,8 +33,8 @@ class AdafactorRate(OptimizerSection):
     """The setting of Adafactor that its relative step replaces."""
 
     lr: shared.Lr = 1e-4
-    """The learning rate after warm-up. About 1e-4 for LoRA; between 4e-7 and 1e-5 for a whole
-    model."""
+    """The learning rate after warm-up. 1e-4 is usual for LoRA, between 4e-7 and 1e-5 for a whole
+    model. Higher trains faster and spoils images sooner; lower is safer and takes more steps."""
 
 
 class AdafactorSection(OptimizerSection):
@@ -41,19 +47,26 @@ class AdafactorSection(OptimizerSection):
     clip_threshold: _ClipThreshold = 1.0
     weight_decay: shared.DecoupledDecay = 0.0
     beta1: Annotated[float | None, Field(ge=0, lt=1), advanced("Beta 1", "momentum betas")] = None
-    """The decay of the mean of the updates. Empty means none, which saves its memory."""
+    """The decay of the mean of the updates. Empty means none, which saves its memory. Empty or 0.9
+    is usual; higher averages over more steps."""
     beta2: shared.Beta2 = 0.999
-    """The largest decay of the mean of the squared gradient."""
+    """The largest decay of the mean of the squared gradient. 0.999 is usual; higher averages over
+    more steps."""
     decay_rate: Annotated[float, Field(ge=-1, le=0), advanced("Decay rate")] = -0.8
-    """How the decay of the squared gradient grows with the steps: 1 − step^rate."""
+    """How the decay of the squared gradient grows with the steps: 1 − step^rate. -0.8 is usual;
+    closer to 0 forgets more quickly."""
     eps1: _Eps1 = 1e-30
     eps2: Annotated[shared.Small, advanced("Epsilon 2", "weights")] = 1e-3
-    """The smallest size of weights used when updates are scaled by them."""
+    """The smallest size of weights used when updates are scaled by them. 0.001 is usual; more gives
+    small weights larger updates."""
     fused_backward: shared.FusedBackward = False
 
 
 class Adafactor(AdafactorSection, AdafactorRate):
-    """Adafactor with a fixed learning rate (Shazeer & Stern 2018, arXiv:1804.04235)."""
+    """Adam with very little memory, at a fixed learning rate.
+
+    Source: Shazeer & Stern 2018, arXiv:1804.04235.
+    """
 
     title = "Adafactor"
     options = (("relative_step", False), ("warmup_init", False), *DECOUPLED)
@@ -61,26 +74,30 @@ class Adafactor(AdafactorSection, AdafactorRate):
 
 
 class AdafactorRelative(AdafactorSection):
-    """Adafactor as in its paper: the learning rate is computed from the step number."""
+    """Adafactor that computes its learning rate from the step number, as it was published."""
 
     title = "Adafactor, relative step"
     options = (("relative_step", True), *DECOUPLED)
     lr: ClassVar[float] = 1e-2  # not a setting: the initial and largest rate, never passed on
     kind: Literal["adafactor_relative"] = "adafactor_relative"
     scale_parameter: _ScaleParameter = True
-    """Scales updates with the size of the weights, as in the paper."""
+    """Scales updates with the size of the weights. On is usual; off gives every weight the same."""
     warmup_init: Annotated[bool, advanced("Warm-up init", "warmup_init warm-up relative step")] = (
         False
     )
     """Starts with a rate of one millionth and raises it by as much in each step, up to 10,000."""
     clip_threshold: _BareClipThreshold = 1.0
-    """The largest size an update may have, as a multiple of the rate."""
+    """The largest size an update may have, as a multiple of the rate. 1 is usual; less is steadier
+    and slower."""
     weight_decay: shared.WeightDecay = 0.0
-    """Shrinks weights toward zero, scaled by the rate."""
+    """Shrinks weights toward zero, scaled by the rate. 0 is usual, up to 0.1; more trains less."""
 
 
 class Came(OptimizerSection):
-    """CAME: Adafactor that trusts consistent updates more (Luo et al. 2023, arXiv:2307.02047)."""
+    """Adafactor that trusts consistent updates more (CAME).
+
+    Source: Luo et al. 2023, arXiv:2307.02047.
+    """
 
     title = "CAME"
     target = "pytorch_optimizer:CAME"
@@ -89,17 +106,18 @@ class Came(OptimizerSection):
     clips_itself = True
     kind: Literal["came"] = "came"
     lr: shared.Lr = 1e-4
-    """The learning rate after warm-up. About the same as AdamW's, or half of it."""
+    """The learning rate after warm-up. 1e-4 or half of it is usual for LoRA. Higher trains
+    faster and spoils images sooner; lower is safer and takes more steps."""
     weight_decay: shared.DecoupledDecay = 0.01
     beta1: shared.Beta1 = 0.9
-    """The decay of the mean of the updates. Higher averages over more steps."""
+    """The decay of the mean of the updates. Higher averages over more steps. 0.9 is usual."""
     beta2: shared.SquareDecay = 0.999
     beta3: shared.Beta3 = 0.9999
-    """The decay of the measure of instability. Higher averages over more steps."""
+    """The decay of the measure of instability. Higher averages over more steps. 0.9999 is usual."""
     clip_threshold: _ClipThreshold = 1.0
     eps1: _Eps1 = 1e-30
     eps2: Annotated[shared.Small, advanced("Epsilon 2", "steps")] = 1e-16
-    """Avoids division by a small instability."""
+    """Avoids division by a small instability. 1e-16 is usual; more makes it react less."""
     fused_backward: shared.FusedBackward = False
 
 

@@ -16,7 +16,8 @@ class AdamSection(OptimizerSection):
     """The settings of Adam and its relatives."""
 
     lr: shared.Lr = 1e-4
-    """The learning rate after warm-up. About 1e-4 for LoRA, 1e-5 for a whole model."""
+    """The learning rate after warm-up. 1e-4 is usual for LoRA, and 1e-5 for a whole model. Higher
+    trains faster and spoils images sooner; lower is safer and takes more steps."""
     weight_decay: shared.DecoupledDecay = 0.01
     beta1: shared.GradientDecay = 0.9
     beta2: shared.SquareDecay = 0.999
@@ -25,7 +26,10 @@ class AdamSection(OptimizerSection):
 
 
 class AdamW(AdamSection):
-    """Adam with decoupled weight decay (Loshchilov & Hutter 2017, arXiv:1711.05101)."""
+    """The usual optimizer: each weight gets a step size of its own from its recent gradients.
+
+    Source: Loshchilov & Hutter 2017, arXiv:1711.05101.
+    """
 
     title = "AdamW"
     target = "torch.optim:AdamW"
@@ -34,7 +38,10 @@ class AdamW(AdamSection):
 
 
 class AdamW8bit(AdamSection):
-    """AdamW with a quarter of the memory (Dettmers et al. 2021, arXiv:2110.02861)."""
+    """AdamW with a quarter of its memory, at nearly the same result.
+
+    Source: Dettmers et al. 2021, arXiv:2110.02861.
+    """
 
     title = "AdamW, 8-bit"
     target = "bitsandbytes.optim:AdamW8bit"
@@ -50,7 +57,7 @@ class PagedAdamW8bit(AdamSection):
 
 
 class AdamW4bit(AdamSection):
-    """AdamW with an eighth of the memory (Li et al. 2023, arXiv:2309.01507)."""
+    """AdamW with an eighth of its memory. Source: Li et al. 2023, arXiv:2309.01507."""
 
     title = "AdamW, 4-bit"
     target = "torchao.optim:AdamW4bit"
@@ -58,7 +65,10 @@ class AdamW4bit(AdamSection):
 
 
 class Adam(AdamSection):
-    """Adam, with weight decay as part of the gradient (Kingma & Ba 2014, arXiv:1412.6980)."""
+    """The forerunner of AdamW, with weight decay as part of the gradient.
+
+    Source: Kingma & Ba 2014, arXiv:1412.6980.
+    """
 
     title = "Adam"
     target = "torch.optim:Adam"
@@ -93,7 +103,8 @@ class SgdSection(OptimizerSection):
     high_lr = 1.0
     lr: shared.Lr = 0.01
     """The learning rate after warm-up. Updates are not normalized as in Adam, so it has to be found
-    by trying: from 0.001 to 1."""
+    by trying: 0.001 to 1 is usual. Higher trains faster and spoils images sooner; lower is safer
+    and takes more steps."""
     weight_decay: shared.L2Decay = 0.0
 
 
@@ -105,7 +116,8 @@ class Sgd(SgdSection):
     options = _FUSED
     kind: Literal["sgd"] = "sgd"
     momentum: shared.Momentum = 0.9
-    """The fraction of the last update that is added to the next; 0 saves its memory."""
+    """The fraction of the last update that is added to the next; 0 saves its memory. 0.9 is usual;
+    more is smoother and turns more slowly."""
     nesterov: shared.Nesterov = False
     """Looks ahead along the momentum before each step. Needs momentum above 0."""
     fused_backward: shared.FusedBackward = False
@@ -118,7 +130,8 @@ class Sgd8bit(SgdSection):
     target = "bitsandbytes.optim:SGD8bit"
     kind: Literal["sgd8bit"] = "sgd8bit"
     momentum: Annotated[float, Field(gt=0, lt=1), advanced("Momentum", "beta")] = 0.9
-    """The fraction of the last update that is added to the next."""
+    """The fraction of the last update that is added to the next. 0.9 is usual; more is smoother and
+    turns more slowly."""
     fused_backward: shared.FusedBackward = False
 
 

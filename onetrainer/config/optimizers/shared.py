@@ -23,31 +23,45 @@ WeightDecay = Annotated[float, Field(ge=0, le=10), advanced("Weight decay", "l2 
 DecoupledDecay = Annotated[
     WeightDecay,
     Field(
-        description="Shrinks weights toward zero, scaled by the learning rate. 0 to 0.1 is usual."
+        description="Shrinks weights toward zero, scaled by the learning rate. 0 to 0.1 is "
+        "usual. More holds on less to single images, and trains less."
     ),
 ]
 L2Decay = Annotated[
-    WeightDecay, Field(description="Shrinks weights toward zero, as part of the gradient (L2).")
+    WeightDecay,
+    Field(
+        description="Shrinks weights toward zero, as part of the gradient (L2). 0 is usual, "
+        "up to 0.01; more trains less."
+    ),
 ]
 
 Beta1 = Annotated[Decay, advanced("Beta 1", "momentum betas")]
 GradientDecay = Annotated[
     Beta1,
-    Field(description="The decay of the mean of the gradient. Higher averages over more steps."),
+    Field(
+        description="The decay of the mean of the gradient. Higher averages over more "
+        "steps. 0.9 is usual."
+    ),
 ]
 Beta2 = Annotated[Decay, advanced("Beta 2", "betas")]
 SquareDecay = Annotated[
     Beta2,
     Field(
-        description="The decay of the mean of the squared gradient. Higher averages over more"
-        " steps."
+        description="The decay of the mean of the squared gradient. Higher averages over "
+        "more steps. 0.99 to 0.999 is usual."
     ),
 ]
 Beta3 = Annotated[Decay, advanced("Beta 3", "betas")]
 Momentum = Annotated[Decay, advanced("Momentum", "beta")]
 Nesterov = Annotated[bool, advanced("Nesterov momentum")]
 Eps = Annotated[Small, advanced("Epsilon", "eps")]
-DivisionEps = Annotated[Eps, Field(description="Avoids division by small gradients.")]
+DivisionEps = Annotated[
+    Eps,
+    Field(
+        description="Avoids division by small gradients. The default is usual; more makes "
+        "small updates smaller."
+    ),
+]
 FusedBackward = Annotated[
     bool,
     Field(

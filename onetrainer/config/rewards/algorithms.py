@@ -39,7 +39,8 @@ class AlignPropSteps(Section):
     last_steps: Annotated[
         int, Field(ge=1, le=1000), Ui("Last steps", unit="steps", only_with=_FIXED)
     ] = 1
-    """The number of last steps the gradient flows through. Few change only details."""
+    """The number of last steps the gradient flows through. Few change only details. 1 to 5 is
+    usual; more also changes composition and takes more time and memory."""
 
     min_fraction: Annotated[
         Fraction,
@@ -51,7 +52,8 @@ class AlignPropSteps(Section):
             search="least share",
         ),
     ] = 0.0
-    """The smallest fraction of the steps; always at least one step."""
+    """The smallest fraction of the steps; always at least one step. 0 is usual; more always changes
+    composition."""
 
     max_fraction: Annotated[
         Fraction,
@@ -63,7 +65,8 @@ class AlignPropSteps(Section):
             search="greatest share",
         ),
     ] = 1.0
-    """The largest fraction of the steps. Less is faster and changes composition less."""
+    """The largest fraction of the steps. Less is faster and changes composition less. 1 is
+    usual."""
 
 
 class Draft(Section):
@@ -78,7 +81,8 @@ class Draft(Section):
     last_steps: Annotated[
         int, Field(ge=1, le=1000), Ui("Last steps", unit="steps", search="K truncation")
     ] = 1
-    """The number of last steps the gradient flows through; 1 gains most in a given time."""
+    """The number of last steps the gradient flows through; 1 gains most in a given time. 1 is
+    usual; more also changes composition and takes more time."""
 
 
 class DraftLv(Section):
@@ -94,7 +98,8 @@ class DraftLv(Section):
         int, Field(ge=2, le=16), Ui("Gradients per image", search="picture")
     ] = 2
     """How many last steps of each image give a gradient: the first is that of its sampling, the
-    others start from the finished image with new noise."""
+    others start from the finished image with new noise. 2 is usual; more is steadier and takes more
+    time."""
 
 
 class ReFL(Section):
@@ -110,12 +115,14 @@ class ReFL(Section):
     earliest: Annotated[Fraction, Ui("Earliest step", unit="of the steps", search="not before")] = (
         0.75
     )
-    """The step is chosen after this fraction of the steps; earlier, images are still too noisy."""
+    """The step is chosen after this fraction of the steps; earlier, images are still too noisy.
+    0.75 is usual; less also trains composition."""
 
     latest: Annotated[
         Fraction, Ui("Latest step", unit="of the steps", level="advanced", search="not after")
     ] = 1.0
-    """The step is chosen before this fraction of the steps."""
+    """The step is chosen before this fraction of the steps. 1 is usual; less also trains
+    composition."""
 
 
 class DRTune(Section):
@@ -128,15 +135,15 @@ class DRTune(Section):
     kind: Literal["drtune"] = "drtune"
 
     trained_steps: Annotated[int, Field(ge=1, le=1000), Ui("Trained steps", unit="steps")] = 5
-    """How many steps get a gradient, evenly spaced; the first is chosen at random for each
-    image."""
+    """How many steps get a gradient, evenly spaced; the first is chosen at random for each image. 5
+    is usual; more is steadier and takes more time."""
 
     early_stop: Annotated[
         Annotated[float, Field(ge=0, le=0.9)],
         Ui("Early stop", unit="of the steps", level="advanced", search="stops"),
     ] = 0.4
     """Sampling stops early by a random fraction of the steps up to this one, and the final image is
-    predicted from there; 0 is never."""
+    predicted from there; 0 is never. 0.4 is usual; more is faster and scores rougher images."""
 
 
 class BestOfN(Section):
@@ -150,18 +157,21 @@ class BestOfN(Section):
     kind: Literal["best_of_n"] = "best_of_n"
 
     candidates_per_prompt: Annotated[int, Field(ge=2, le=256), Ui("Candidates per prompt")] = 8
-    """How many images are generated per prompt. More finds better ones and takes more time."""
+    """How many images are generated per prompt. More finds better ones and takes more time. 8 is
+    usual."""
 
     kept_per_prompt: Annotated[int, Field(ge=1, le=64), Ui("Kept per prompt", level="advanced")] = 1
-    """How many of them, the best, are trained."""
+    """How many of them, the best, are trained. 1 is usual; more are more varied and less good."""
 
     prompts_per_round: Annotated[int, Field(ge=1, le=1000), Ui("Prompts per round")] = 8
-    """How many prompts are generated in each round."""
+    """How many prompts are generated in each round. 8 is usual; more are steadier and take more
+    time."""
 
     steps_per_round: Annotated[int, Field(ge=1, le=10_000), Ui("Steps per round", unit="steps")] = (
         10
     )
-    """How many training steps are made before new images are generated with the updated model."""
+    """How many training steps are made before new images are generated with the updated model. 10
+    is usual; more is faster, but trains on older images."""
 
 
 Algorithm = Annotated[

@@ -12,8 +12,10 @@ from onetrainer.config.rewards.reward import Reward
 
 
 class AlignProp(Section):
-    """Reward training: generates images, scores them, and backpropagates the score through sampling
-    (Prabhudesai et al. 2023, arXiv:2310.03739).
+    """Generates images, scores them, and trains the model to score higher.
+
+    The score's gradient flows back through sampling. Source: Prabhudesai et al. 2023,
+    arXiv:2310.03739.
     """
 
     title: ClassVar[str] = "reward (AlignProp)"

@@ -19,7 +19,8 @@ class Evaluation(Section):
         Ui("Evaluate every", unit="steps", search="evaluate evaluation held-out look"),
     ] = 5
     """Generates the validation prompts every so many steps, or every "1 epoch" of the prompts,
-    before the first and after the last. More often is safer and takes more time."""
+    before the first and after the last. More often is safer and takes more time. 5 steps are
+    usual."""
 
     prompts: Annotated[
         str,
@@ -35,16 +36,19 @@ class Evaluation(Section):
         Ui("Validation split", unit="of the prompts", level="advanced", search="share held out"),
     ] = 0.2
     """The fraction of the prompts used for validation if none are written above, at least one. A
-    single prompt is both trained and evaluated."""
+    single prompt is both trained and evaluated. 0.2 is usual; more measures more exactly and trains
+    fewer."""
 
     max_prompts: Annotated[
         int, Field(ge=1, le=1000), Ui("Max validation prompts", unit="prompts", search="most")
     ] = 6
-    """Generates at most this many validation prompts."""
+    """Generates at most this many validation prompts. 6 are usual; more measure more exactly and
+    take more time."""
 
     seeds: Annotated[int, Field(ge=2, le=64), Ui("Images per prompt", search="pictures")] = 3
     """How many images of each prompt are generated, always from the same noise. Their difference
-    from each other is measured as diversity."""
+    from each other is measured as diversity. 3 are usual; more measure more exactly and take more
+    time."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63), Ui("First seed", level="advanced")] = 0
     """The seed of the first image's noise; the others follow."""
@@ -71,7 +75,8 @@ class Evaluation(Section):
             search="guard's",
         ),
     ] = 2
-    """The guard acts after this many evaluations in a row show it."""
+    """The guard acts after this many evaluations in a row show it. 2 is usual; more is surer and
+    later."""
 
     min_diversity: Annotated[
         float,
@@ -85,7 +90,7 @@ class Evaluation(Section):
         ),
     ] = 0.6
     """Below this fraction of the base model's diversity, of images of one prompt or of different
-    prompts, the model counts as collapsing."""
+    prompts, the model counts as collapsing. 0.6 is usual; more acts sooner."""
 
     distance: Annotated[
         bool, Ui("Distance to the base model", level="advanced", search="kl drift")

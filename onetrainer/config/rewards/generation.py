@@ -48,25 +48,28 @@ class Rollout(Section):
     steps: Annotated[
         int, Field(ge=1, le=200), Ui("Sampling steps", unit="steps", search="ddim sampling drawing")
     ] = 20
-    """In how many steps each image is generated. The papers use 50; 20 takes less than half the
-    time."""
+    """In how many steps each image is generated. 20 is usual; 50 is finer and takes more than twice
+    the time."""
 
     guidance: Annotated[
         float, Field(ge=0, le=50), Ui("Guidance", search="cfg scale classifier-free")
     ] = 5.0
-    """How strongly images follow their prompt (CFG scale); 1 is without guidance, in half the
-    time."""
+    """How strongly images follow their prompt (CFG scale); 1 is without guidance, in half the time.
+    5 is usual; more follows more closely, with harder contrast."""
 
     width: Annotated[Side, Ui("Width", unit="px")] = 512
-    """The width of the images, a multiple of 8."""
+    """The width of the images, a multiple of 8. The model's own size is usual, 512 or 1024; more
+    shows more and takes more time and memory."""
 
     height: Annotated[Side, Ui("Height", unit="px")] = 512
-    """The height of the images, a multiple of 8."""
+    """The height of the images, a multiple of 8. The model's own size is usual, 512 or 1024; more
+    shows more and takes more time and memory."""
 
     eta: Annotated[
         float, Field(ge=0, le=1), Ui("Eta", level="advanced", search="ddim ddpm noise")
     ] = 1.0
-    """How much new noise each step adds: 0 is none (DDIM), 1 as much as DDPM."""
+    """How much new noise each step adds: 0 is none (DDIM), 1 as much as DDPM. 1 is usual; less
+    makes images of one noise more alike."""
 
     guidance_gradient: Annotated[
         bool,
@@ -108,11 +111,13 @@ class Keep(Section):
         Ui("Anchor to the base model", search="kl divergence regularize", only_with=_GRADIENT),
     ] = 0.0
     """The penalty for predicting other noise than the base model, in the reward's units for a mean
-    squared difference of 1; 0 is off. Needs one more UNet call per image."""
+    squared difference of 1. 0 is off and usual; more stays closer to the base model and gains less
+    reward. Needs one more UNet call per image."""
 
     denoising_fraction: Annotated[
         float,
         Field(ge=0, le=0.9),
         Ui("Denoising steps", unit="of the steps", search="pretraining denoising prior ordinary"),
     ] = 0.0
-    """The fraction of steps that are ordinary training on your images."""
+    """The fraction of steps that are ordinary training on your images. 0 is off, 0.1 to 0.3 is
+    usual; more keeps your images' look and gains less reward."""

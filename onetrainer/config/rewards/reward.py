@@ -62,14 +62,15 @@ class Reward(Section):
     anything."""
 
     weight: Annotated[float, Field(ge=-1000, le=1000), Ui("Weight")] = 1.0
-    """Its weight compared to the others; below 0, less of it is better."""
+    """Its weight compared to the others; below 0, less of it is better. 1 is usual; more counts for
+    more."""
 
     target: Annotated[
         float | None,
         Ui("Target score", level="advanced", search="hinge threshold target enough"),
     ] = None
     """Beyond this score nothing more is gained, which keeps images from becoming extreme; empty
-    means no limit. In the reward's own units."""
+    means no limit. In the reward's own units. Empty is usual; less stops sooner."""
 
     normalize: Annotated[bool, Ui("Normalize", level="advanced", search="mean spread scale")] = True
     """Measures it in standard deviations from the mean of the base model's images, so that weights
@@ -133,7 +134,8 @@ class Reward(Section):
             only_with={"reward": ("compressibility", "jpeg_size")},
         ),
     ] = 80
-    """The JPEG quality at which the size is measured."""
+    """The JPEG quality at which the size is measured. 80 is usual; lower ignores more fine
+    detail."""
 
     function: Annotated[
         str,

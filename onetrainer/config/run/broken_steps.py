@@ -37,7 +37,7 @@ class BrokenSteps(Section):
         Ui("Broken steps in a row", unit="steps", level="advanced", search="nan"),
     ] = 10
     """Stops the run after so many broken steps in a row, with the cause and a checkpoint. Single
-    ones do no harm; many train nothing."""
+    ones do no harm; many train nothing. 10 is usual; more waits longer for a run to recover."""
 
     lr_factor: Annotated[
         float,
@@ -50,11 +50,12 @@ class BrokenSteps(Section):
         ),
     ] = 0.5
     """Each time the run goes back, the learning rate is multiplied by this from there on. 0.5 is
-    usual."""
+    usual. Less is safer and slower."""
 
     max_returns: Annotated[
         int,
         Field(ge=1, le=100),
         Ui("Go back at most", unit="times", level="advanced", search="nan", only_with=_GOING_BACK),
     ] = 3
-    """Stops the run if a step is still broken after it has gone back so often."""
+    """Stops the run if a step is still broken after it has gone back so often. 3 is usual; more
+    tries longer, at a lower and lower rate."""

@@ -20,7 +20,7 @@ class Ema(Section):
         float, Field(gt=0, lt=1), Ui("EMA decay", level="advanced", search="ema decay")
     ] = 0.999
     """The fraction of the average that stays at each step. 0.999 averages about 1,000 steps; closer
-    to 1 averages over more steps and reacts later."""
+    to 1 averages over more steps and reacts later. 0.999 to 0.9999 is usual."""
 
     ramp: Annotated[bool, Ui("EMA warm-up", level="advanced", search="ema warmup ramp decay")] = (
         True
@@ -32,7 +32,7 @@ class Ema(Section):
         int, Field(ge=1, le=10_000), Ui("Update EMA every", unit="steps", level="advanced")
     ] = 1
     """Updates the EMA every N steps; the decay is applied for each step in between. 1 is exact,
-    more saves a little time."""
+    more saves a little time. 1 is usual."""
 
     device: Annotated[
         Literal["device", "host"],

@@ -58,7 +58,8 @@ class Hardware(Section):
         Field(ge=0, le=1024),
         Ui("CPU threads", level="advanced", zero="one for each core", search="cores"),
     ] = 0
-    """How many CPU threads are used for computing; 0 means one for every core."""
+    """How many CPU threads are used for computing; 0 means one for every core. 0 is usual; fewer
+    leave room for other programs."""
 
     precision: Annotated[Precision, Ui("Precision", search="dtype mixed fp16 bf16")] = "bf16"
     """The number format of computing. bf16 is a good default; fp16 is for GPUs without bf16; fp32
@@ -160,7 +161,8 @@ class Hardware(Section):
         ),
     ] = 0.0
     """The fraction of the UNet's and text encoders' layers that stay in RAM and are copied to the
-    GPU when they are needed. 0 is off; more saves more GPU memory and takes more time."""
+    GPU when they are needed. 0 is off; more saves more GPU memory and takes more time. 0 is usual
+    where memory is enough, else as little as fits."""
 
     offload_device: Annotated[
         OffloadDevice,
@@ -186,7 +188,8 @@ class Hardware(Section):
         ),
     ] = 0.0
     """The fraction of activations (what each block saves for the backward pass) that is stored in
-    RAM. 0 is off; more saves more GPU memory with large images and batches, and takes more time."""
+    RAM. 0 is off; more saves more GPU memory with large images and batches, and takes more time. 0
+    is usual where memory is enough, else as little as fits."""
 
     prefetch: Annotated[
         bool,

@@ -78,7 +78,8 @@ class Output(Section):
         Ui("Checkpoint every", unit="steps", search="backup"),
     ] = 250
     """Saves a checkpoint to resume from every so many steps, or every "1 epoch" or "500 images"; 0
-    means only when the run stops and at the end."""
+    means only when the run stops and at the end. 250 steps are usual; more often loses less at a
+    failure and takes more time."""
 
     tensorboard: Annotated[
         bool, Ui("TensorBoard", level="advanced", search="log curves scalars events wandb")
@@ -89,7 +90,8 @@ class Output(Section):
     keep_checkpoints: Annotated[
         int, Field(ge=1, le=1000), Ui("Keep checkpoints", level="advanced", search="backup prune")
     ] = 2
-    """How many of the newest checkpoints are kept; older ones are deleted."""
+    """How many of the newest checkpoints are kept; older ones are deleted. 2 are usual; more take
+    more disk space and can be compared."""
 
     export_every: Annotated[
         Steps,
@@ -113,7 +115,7 @@ class Output(Section):
         ),
     ] = 0
     """After how many steps, or "2 epochs", the first of these files is written: earlier ones are
-    rarely of use."""
+    rarely of use. 0, or half of the run, is usual; later writes fewer files."""
 
     keep_exports: Annotated[
         int,
@@ -126,5 +128,6 @@ class Output(Section):
             only_with={"export_every": ("*",)},
         ),
     ] = 0
-    """How many of the newest of these files are kept, besides that of the best step; 0 keeps all.
-    A LoRA's take megabytes each, a fine-tuned model's gigabytes."""
+    """How many of the newest of these files are kept, besides that of the best step; 0 keeps all. A
+    LoRA's take megabytes each, a fine-tuned model's gigabytes. 0 is usual; fewer take less disk
+    space."""

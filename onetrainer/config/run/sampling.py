@@ -78,10 +78,12 @@ class Prompt(Section):
     """The seed of its starting noise: same seed, same noise."""
 
     width: Annotated[Side, Ui("Width", unit="px", like="data.resolution")] = 512
-    """The width of the sample, a multiple of 8."""
+    """The width of the sample, a multiple of 8. The model's own size is usual, 512 or 1024; more
+    shows more and takes more time and memory."""
 
     height: Annotated[Side, Ui("Height", unit="px", like="data.resolution")] = 512
-    """The height of the sample, a multiple of 8."""
+    """The height of the sample, a multiple of 8. The model's own size is usual, 512 or 1024; more
+    shows more and takes more time and memory."""
 
     image: Annotated[
         str,
@@ -114,12 +116,14 @@ class Prompt(Section):
     steps: Annotated[int | None, Field(ge=1, le=1000), Ui("Sampling steps", level="advanced")] = (
         None
     )
-    """How many denoising steps this sample takes; empty for as many as the others."""
+    """How many denoising steps this sample takes; empty for as many as the others. 20 to 30 is
+    usual; more is finer and slower."""
 
     guidance: Annotated[
         float | None, Field(ge=0, le=50), Ui("Guidance", level="advanced", search="cfg scale")
     ] = None
-    """How strongly this sample follows its prompt; empty for the same as the others."""
+    """How strongly this sample follows its prompt; empty for the same as the others. 5 to 8 is
+    usual; more follows more closely, with harder contrast."""
 
     sampler: Annotated[
         Literal["run", SamplerName],
@@ -172,7 +176,8 @@ class Sampling(Section):
 
     every: Annotated[Steps, InSteps(0, repeats=True), Ui("Sample every", unit="steps")] = 100
     """Generates samples every so many steps, or every "1 epoch" or "500 images"; 0 means only at
-    the start and at the end."""
+    the start and at the end. 100 to 250 steps are usual; more often shows more and takes more
+    time."""
 
     at_start: Annotated[bool, Ui("Sample at the start", level="advanced")] = True
     """Generates samples before the first step, for comparison."""
@@ -198,14 +203,14 @@ class Sampling(Section):
     guidance: Annotated[
         float, Field(ge=0, le=50), Ui("Guidance", level="advanced", search="cfg scale")
     ] = 7.0
-    """How strongly samples follow their prompt (CFG scale). 5 to 8 is usual; 1 is without
-    guidance."""
+    """How strongly samples follow their prompt (CFG scale). 5 to 8 is usual; 1 is without guidance.
+    More follows more closely, with harder contrast."""
 
     guidance_rescale: Annotated[
         float, Field(ge=0, le=1), Ui("Guidance rescale", level="advanced", search="cfg rescale")
     ] = 0.0
     """How far guided predictions are rescaled to the contrast of unguided ones; 0 is off. Models
-    with zero terminal SNR need about 0.7."""
+    with zero terminal SNR need about 0.7. 0 is usual for other models; more lowers the contrast."""
 
     strengths: Annotated[
         Strengths,

@@ -30,8 +30,8 @@ class _WarmedUp(Section):
             search="warmup ratio percent warm-up share",
         ),
     ] = 0.0
-    """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
-    twentieth."""
+    """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a twentieth.
+    0.05 is usual; more is gentler at the start."""
 
 
 class _Falling(_WarmedUp):
@@ -42,7 +42,8 @@ class _Falling(_WarmedUp):
         Field(ge=0, lt=1),
         Ui("Minimum factor", level="advanced", search="min factor lr end lowest share"),
     ] = 0.0
-    """The fraction of the full rate at which the curve is lowest."""
+    """The fraction of the full rate at which the curve is lowest. 0 is usual; more keeps training
+    toward the end."""
 
 
 class Constant(_WarmedUp):
@@ -60,14 +61,17 @@ class Linear(_Falling):
 
 
 class Cosine(_Falling):
-    """The learning rate falls like a cosine (Loshchilov & Hutter 2016, arXiv:1608.03983)."""
+    """The learning rate falls like a cosine. Source: Loshchilov & Hutter 2016, arXiv:1608.03983."""
 
     title: ClassVar[str] = "cosine"
     kind: Literal["cosine"] = "cosine"
 
 
 class CosineRestarts(_Falling):
-    """A cosine that restarts at the full rate (Loshchilov & Hutter 2016, arXiv:1608.03983)."""
+    """A cosine that restarts at the full rate.
+
+    Source: Loshchilov & Hutter 2016, arXiv:1608.03983.
+    """
 
     title: ClassVar[str] = "cosine with restarts"
     kind: Literal["cosine_restarts"] = "cosine_restarts"
@@ -75,7 +79,8 @@ class CosineRestarts(_Falling):
     cycles: Annotated[
         float, Field(gt=0, le=1000), Ui("Cycles", search="num_cycles hard restarts")
     ] = 2.0
-    """How many times the rate falls; each time it restarts at its full value."""
+    """How many times the rate falls; each time it restarts at its full value. 2 to 4 is usual; more
+    restarts more often."""
 
 
 class CosineWaves(_Falling):
@@ -87,18 +92,22 @@ class CosineWaves(_Falling):
     cycles: Annotated[
         float, Field(gt=0, le=1000), Ui("Cycles", search="num_cycles smooth restarts")
     ] = 1.5
-    """How many times the rate falls and rises; with a half at the end, as in 1.5, it ends low."""
+    """How many times the rate falls and rises; with a half at the end, as in 1.5, it ends low. 1.5
+    is usual; more swings more often."""
 
 
 class Rex(_Falling):
-    """The rate stays high and falls faster and faster (Chen et al. 2021, arXiv:2107.04197)."""
+    """The rate stays high and falls faster and faster.
+
+    Source: Chen et al. 2021, arXiv:2107.04197.
+    """
 
     title: ClassVar[str] = "REX"
     kind: Literal["rex"] = "rex"
 
     bend: Annotated[float, Field(ge=0, lt=1), Ui("Bend", level="advanced", search="rex beta")] = 0.5
-    """How long the rate stays high: 0 is a straight line, 0.5 the paper's curve, 0.9 falls mostly
-    at the end."""
+    """How long the rate stays high: 0 is a straight line, 0.5 is usual, 0.9 falls mostly at the
+    end; more stays high longer."""
 
 
 class Polynomial(_Falling):
@@ -108,12 +117,13 @@ class Polynomial(_Falling):
     kind: Literal["polynomial"] = "polynomial"
 
     power: Annotated[float, Field(gt=0, le=100), Ui("Power", search="polynomial exponent")] = 2.0
-    """1 is a straight line; more falls early, less falls late."""
+    """How the rate falls: 1 is a straight line, 2 is usual; more falls early, less falls late."""
 
 
 class InverseSqrt(_WarmedUp):
-    """The rate falls with one over the square root of the steps, slower and slower
-    (arXiv:1706.03762).
+    """The rate falls with one over the square root of the steps, slower and slower.
+
+    Source: arXiv:1706.03762.
     """
 
     title: ClassVar[str] = "inverse square root"
@@ -125,17 +135,19 @@ class InverseSqrt(_WarmedUp):
         Ui("Time scale", unit="steps", level="advanced", search="inverse sqrt rsqrt"),
     ] = 0
     """The rate is halved three times as many steps after the warm-up. 0 means as many as the
-    warm-up has, or 10,000 without one."""
+    warm-up has, or 10,000 without one. 0 is usual; more falls more slowly."""
 
 
 class Point(Section):
     """One point of a custom curve."""
 
     at: Annotated[float, Field(ge=0, le=1), Ui("Position", unit="of the run")] = 0.0
-    """Its position in the run: 0 is the start, 1 the end."""
+    """Its position in the run: 0 is the start, 1 the end. Points are usually in ascending order;
+    more is later."""
 
     factor: Annotated[float, Field(ge=0, le=100), Ui("Factor", search="share rate")] = 1.0
-    """What the learning rate is multiplied by there."""
+    """What the learning rate is multiplied by there. From 0 to 1 is usual; more is above the full
+    rate."""
 
 
 class Points(Section):

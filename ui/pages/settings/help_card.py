@@ -2,12 +2,15 @@
 
 import tkinter as tk
 
+from onetrainer.config.base.section import source_of, without_source
 from onetrainer.config.fields import Setting
-from ui.context import Context
 from ui.messages.line_breaks import break_at_dots
 from ui.messages.problems import join_list
+from ui.model.draft import Draft
 from ui.model.form_fields import display_text, find_setting
+from ui.model.variants import is_variant_choice, section_at, section_of
 from ui.model.visible_settings import ANY, sibling_path
+from ui.widgets.widgets import Widgets
 
 _WRAP = 236
 
@@ -15,10 +18,9 @@ _WRAP = 236
 class HelpCard:
     """Card with the help of a setting. path: the setting that is explained; "" for none."""
 
-    def __init__(self, context: Context, parent: tk.Misc, *, name: str) -> None:
-        widgets = context.widgets
+    def __init__(self, widgets: Widgets, draft: Draft, parent: tk.Misc, *, name: str) -> None:
         self._widgets = widgets
-        self._draft = context.draft
+        self._draft = draft
         outer, inner = widgets.card(parent)
         outer.pack(fill="x")
         widgets.name(outer, name)
@@ -33,15 +35,22 @@ class HelpCard:
     def clear(self) -> None:
         """Show the placeholder text."""
         self.path = self._facts_text = ""
+        self._setting: Setting | None = None
         self._title.say("About a setting")
         self._help_text = "Click a setting to see its help here."
         self.break_lines()
 
+    def refresh(self) -> None:
+        """Show what is chosen now, if the setting is a choice of a variant."""
+        if self._setting is not None and is_variant_choice(self.path):
+            self.show(self._setting, self.path)
+
     def show(self, setting: Setting, path: str) -> None:
-        """Show the help of a setting."""
-        self.path = path
+        """Show the help of a setting; for the choice of a variant, also that of the chosen one."""
+        self.path, self._setting = path, setting
         self._title.say(setting.ui.label)
-        self._help_text = setting.help_text
+        chosen, source = self._chosen(setting, path)
+        self._help_text = f"{setting.help_text}\n\n{chosen}" if chosen else setting.help_text
         lines = []
         if setting.kind in ("integer", "amount", "number"):
             lines.append(f"Accepts {setting.expected}.")
@@ -54,8 +63,18 @@ class HelpCard:
         ]
         lines += [or_with_text(other, values) for other, values in setting.ui.or_with.items()]
         lines.append(f"Key: {path}")
+        lines += [f"Source: {text}" for text in (setting.source, source) if text]
         self._facts_text = "\n".join(lines)
         self.break_lines()
+
+    def _chosen(self, setting: Setting, path: str) -> tuple[str, str]:
+        """Return what the chosen variant is, with its source; "" for other settings."""
+        section = section_at(section_of(path), self._draft.variants)
+        if not is_variant_choice(path) or section is None:
+            return "", ""
+        description = " ".join((section.__doc__ or "").split())
+        name = display_text(self._draft.value(path), setting)
+        return f"{name}: {without_source(description)}", source_of(description)
 
     def break_lines(self) -> None:
         """Break long names to the width of the card."""

@@ -64,7 +64,7 @@ class SettingsPage(View):
         context.forecasts.listen(while_visible(self.outer, self.refresh))
         self.form.with_advanced = plan.name in context.window_state.advanced
         self._sticky = StickyColumn(widgets, self._scroller, name=f"sticky column {plan.name}")
-        self._help = HelpCard(context, self._sticky.top, name=f"help {plan.name}")
+        self._help = HelpCard(widgets, context.draft, self._sticky.top, name=f"help {plan.name}")
         self._cards = [self._make_card(name, line) for line, name in enumerate(plan.cards, start=1)]
         self._is_wide: bool | None = None
         self._shown_problems: object = None
@@ -90,6 +90,7 @@ class SettingsPage(View):
         self.form.refresh()
         if self._help.path and self.form.row(self._help.path) is None:
             self._help.clear()
+        self._help.refresh()
         if self._objective is not None:
             self._objective.refresh()
         for card in self._cards:
