@@ -17,6 +17,7 @@ from modules.formats.embeddings.modelspec import FileKind, Layout, ModelSpec, co
 from modules.formats.lora.lora_metadata import layout_of
 from modules.interfaces import Family
 from onetrainer import __version__
+from onetrainer.concepts.concepts import concepts_of
 from onetrainer.config.base.amount import Amount
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.data.data import Data
@@ -185,7 +186,7 @@ def _spec(
         description=settings.description,
         license=settings.license,
         tags=settings.tags,
-        trigger_words=settings.trigger_words,
+        trigger_words=_trigger_words(config),
         usage_hint=settings.usage_hint,
         thumbnail=thumbnail,
         date=date,
@@ -245,8 +246,14 @@ def _training_fields(config: TrainConfig, model: ModelFacts) -> dict[str, object
     }
     if is_hub_name(config.model.path):
         fields["sd_model_name"] = config.model.path
-    trigger_words = comma_separated(config.metadata.trigger_words)
+    trigger_words = comma_separated(_trigger_words(config))
     return fields | ({"trigger_words": trigger_words} if trigger_words else {})
+
+
+def _trigger_words(config: TrainConfig) -> str:
+    """Return the trigger words that are written, or else those in front of the captions."""
+    trained = (each.trigger.strip() for each in concepts_of(config) if each.role == "train")
+    return config.metadata.trigger_words or ", ".join(dict.fromkeys(filter(None, trained)))
 
 
 def _objective_fields(objective: Objective) -> dict[str, object]:

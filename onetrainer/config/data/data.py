@@ -62,11 +62,12 @@ class Data(Section):
     trigger: Annotated[
         str,
         Field(max_length=1000),
-        Ui("Trigger words", level="advanced", search="activation instance token keyword"),
+        Ui("Trigger words", search="activation instance token keyword"),
     ] = ""
-    """Words that are put in front of every caption of this folder, such as a made-up name; they are
-    never shuffled or dropped. Captions that already begin with them stay as they are. Further
-    folders have their own."""
+    """Words that are put in front of every caption of this folder, and call up what was trained in
+    a prompt; they are never shuffled or dropped. A made-up name such as "ohwx cat" is usual.
+    Captions that already begin with them stay as they are. Further folders have their own. The
+    finished file names them, unless others are written for it."""
 
     require_captions: Annotated[bool, Ui("Require captions", level="advanced")] = True
     """Refuses a folder in which no image has a caption; off allows empty captions."""

@@ -17,8 +17,11 @@ class Metadata(Section):
     title: Annotated[Line, Ui("Title", search="metadata modelspec name")] = ""
     """The name that programs list the file under; empty means its file name."""
 
-    trigger_words: Annotated[Line, Ui("Trigger words", search="activation phrase prompt")] = ""
-    """The words that call up the trained subject in a prompt, separated by commas."""
+    trigger_words: Annotated[
+        Line, Ui("Trigger words to show", level="advanced", search="activation phrase prompt")
+    ] = ""
+    """The words that call up the trained subject in a prompt, separated by commas. Empty, as usual,
+    means those in front of the captions ("Trigger words" of the images)."""
 
     author: Annotated[Line, Ui("Author", search="creator credit")] = ""
     """Who made it, as it should be displayed. Nothing is filled in automatically."""

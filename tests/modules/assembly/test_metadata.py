@@ -87,6 +87,20 @@ def test_the_metadata_section_is_written_and_the_title_falls_back_to_the_name():
     assert fields["modelspec.prediction_type"] == "v"
 
 
+def test_trigger_words_that_are_trained_are_written_unless_there_are_others():
+    folders = [
+        {"folder": "more", "trigger": "wash"},
+        {"folder": "again", "trigger": "sumi"},
+        {"folder": "classes", "role": "prior", "trigger": "nothing"},
+        {"folder": "left out", "use": False, "trigger": "unused"},
+    ]
+    trained = {"data__folder": "images", "data__trigger": " sumi ", "data__concepts": folders}
+    fields = past_warnings(config(**trained))
+    assert fields["modelspec.trigger_phrase"] == fields["ss_trigger_words"] == "sumi, wash"
+    fields = past_warnings(config(**trained, metadata__trigger_words="ink"))
+    assert fields["modelspec.trigger_phrase"] == fields["ss_trigger_words"] == "ink"
+
+
 def test_tags_are_counted_by_caption_parts_and_the_most_frequent_stand_first():
     counted = count_tags(["a cat, ink,  red", "ink,Ink , ,a cat", "", "墨,ink"])
     assert list(counted.items()) == [("ink", 3), ("a cat", 2), ("Ink", 1), ("red", 1), ("墨", 1)]

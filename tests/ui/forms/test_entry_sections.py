@@ -211,9 +211,10 @@ def test_entries_have_titles_and_summaries_that_distinguish_them():
     assert entry_summary(setting, changed) == words
 
 
-def test_a_beginner_sees_the_folder_the_resolution_masks_and_where_captions_are(form):
+def test_a_beginner_sees_the_folder_its_resolution_masks_and_captions_and_the_trigger_words(form):
     form.with_advanced = False
     form.refresh()
     paths = {row.path for card in form._cards for row in card.all_rows() if row.is_shown}
     # The project's resolution is its own, which would be shown in any case.
-    assert paths == {"data.folder", "data.resolution", "data.masks", "data.caption_source"}
+    basic = {"data.folder", "data.resolution", "data.masks", "data.caption_source"}
+    assert paths == {*basic, "data.trigger"}
