@@ -237,7 +237,7 @@ class App:
             # would move down by its title bar each time.
             self.window_state.geometry = self.root.geometry()
         folder = self.session.folder
-        self.window_state.run_folder = str(folder.path) if folder else ""
+        self.window_state.show_run(folder.path if folder else None)
         try:
             write_state(self.window_state)
         except OSError as error:

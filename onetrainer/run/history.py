@@ -1,15 +1,35 @@
 """The runs in a folder and the state of each, read from the end of its events."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from onetrainer.run.events import Event, Failed, Finished, Progress, Rewarded, Started, Stopped
+from onetrainer.run.events import (
+    Evaluated,
+    Event,
+    Failed,
+    Finished,
+    Progress,
+    Rewarded,
+    Started,
+    Stopped,
+)
 from onetrainer.run.run_folder import RunFolder
 from onetrainer.run.wire import decode_event
 
-RunStatus = Literal["running", "finished", "stopped", "paused", "failed", "broken off", "not begun"]
+RunStatus = Literal[
+    "running",
+    "finished",
+    "ended early",
+    "stopped by the guard",
+    "stopped",
+    "paused",
+    "failed",
+    "broken off",
+    "not begun",
+]
 
 # The last events show how a run ended; a long run's file has megabytes before them.
 _TAIL_BYTES = 64 * 1024
@@ -38,21 +58,21 @@ class RunSummary:
         return self.path.name
 
 
-def find_runs(parent: Path) -> list[RunSummary]:
-    """Return the runs in a folder, most recently active first; [] if there is no folder."""
-    try:
-        folders = [path for path in parent.iterdir() if (path / "config.json").is_file()]
-        folders.sort(key=lambda path: -path.stat().st_mtime)
-    except OSError:
-        return []
-    runs = [summary(RunFolder(path)) for path in folders[:_MOST_RUNS]]
-    return sorted(runs, key=lambda run: -run.changed)
+def find_runs(*parents: Path) -> list[RunSummary]:
+    """Return the runs in some folders, most recently active first; none of a missing folder."""
+    folders: list[Path] = []
+    for parent in dict.fromkeys(parents):
+        with suppress(OSError):
+            inside = [path for path in parent.iterdir() if (path / "config.json").is_file()]
+            folders += sorted(inside, key=lambda path: -path.stat().st_mtime)[:_MOST_RUNS]
+    return sorted((summary(RunFolder(path)) for path in folders), key=lambda run: -run.changed)
 
 
 def summary(folder: RunFolder) -> RunSummary:
     """Return the summary of one run."""
     step, total, loss, reward = 0, 0, None, None
     ending: Event | None = None
+    has_guard_stopped = False
     for event in _last_events(folder.events):
         match event:
             case Started():
@@ -61,6 +81,8 @@ def summary(folder: RunFolder) -> RunSummary:
                 step, total, loss = event.step, event.total_steps, event.loss
             case Rewarded():
                 reward = event.reward
+            case Evaluated():
+                has_guard_stopped = event.stops
             case Finished() | Stopped():
                 step, ending = event.step, event
             case Failed():
@@ -70,6 +92,8 @@ def summary(folder: RunFolder) -> RunSummary:
     except OSError:
         changed = folder.config.stat().st_mtime
     standing = _standing(folder, ending, step)
+    if standing == "finished" and step < total:
+        standing = "stopped by the guard" if has_guard_stopped else "ended early"
     return RunSummary(folder.path, standing, step, total, loss, changed, reward)
 
 

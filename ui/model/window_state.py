@@ -16,6 +16,8 @@ _LOCK_WAIT = 1.0  # seconds; another window writes for milliseconds
 _DRAFT = ("preset", "draft", "base")
 """Keys that belong together."""
 
+_MOST_RUN_FOLDERS = 20
+
 
 @dataclass
 class WindowState:
@@ -23,6 +25,7 @@ class WindowState:
 
     scales: Sizes chosen for the contents, by the screen's size in pixels.
     folders: From which paths were chosen in dialogs, the last one first.
+    run_folders: That runs were shown from, the last one first.
     stored: What of it was in the file when this window read or wrote it.
     """
 
@@ -33,10 +36,19 @@ class WindowState:
     run_folder: str = ""
     scales: dict[str, float] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
+    run_folders: list[str] = field(default_factory=list)
     preset: dict[str, str] = field(default_factory=dict)
     draft: Document = field(default_factory=dict)
     base: Document = field(default_factory=dict)
     stored: Document = field(default_factory=dict, compare=False, repr=False)
+
+    def show_run(self, folder: Path | None) -> None:
+        """Remember the displayed run, and the folder that it is in; None for none."""
+        self.run_folder = str(folder) if folder else ""
+        if folder is not None:
+            parent = str(folder.parent)
+            others = [known for known in self.run_folders if known != parent]
+            self.run_folders = [parent, *others][:_MOST_RUN_FOLDERS]
 
     def store_draft(self, draft: Draft) -> None:
         """Copy the draft into the state."""

@@ -133,6 +133,8 @@ class RunState:
 
     def status_text(self) -> str:
         """Return what the run is doing, for the status line."""
+        if self.is_early_end:
+            return "Stopped by the guard" if self.is_guarded_end else "Ended early"
         match self.status:
             case "starting":
                 return "Starting"

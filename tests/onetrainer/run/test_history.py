@@ -1,7 +1,7 @@
 import json
 
 from onetrainer.run.event_log import EventWriter
-from onetrainer.run.events import Finished, Progress, Rewarded, Started, Stopped
+from onetrainer.run.events import Evaluated, Finished, Progress, Rewarded, Started, Stopped
 from onetrainer.run.history import find_runs
 from onetrainer.run.run_folder import create_run
 
@@ -40,6 +40,28 @@ def test_runs_are_listed_with_how_they_stand(tmp_path):
     }
     assert (runs["b-001"].step, runs["b-001"].total_steps, runs["b-001"].loss) == (40, 100, 0.25)
     assert (runs["d-001"].loss, runs["c-001"].reward, runs["f-001"].reward) == (None, None, 0.5)
+
+
+def test_a_run_that_ended_before_its_last_step_is_not_called_finished(tmp_path):
+    begun = (Started(1, 0, 100), progress(40))
+    make_run(tmp_path, "patience", *begun, Finished(40, []))
+    stop = Evaluated(40, 1.0, 0.1, 20, False, "hacking", "", stops=True)
+    make_run(tmp_path, "guard", *begun, stop, Finished(40, []))
+    make_run(tmp_path, "resumed", *begun, stop, Finished(40, []), progress(99), Finished(100, []))
+    standings = {run.name: run.standing for run in find_runs(tmp_path)}
+    assert standings == {
+        "patience-001": "ended early",
+        "guard-001": "stopped by the guard",
+        "resumed-001": "finished",
+    }
+
+
+def test_runs_of_several_folders_are_listed_together(tmp_path):
+    make_run(tmp_path / "one", "a")
+    make_run(tmp_path / "two", "b")
+    found = find_runs(tmp_path / "one", tmp_path / "two", tmp_path / "one", tmp_path / "none")
+    assert {run.name for run in found} == {"a-001", "b-001"}
+    assert len(found) == 2
 
 
 def test_a_long_run_is_read_from_its_end(tmp_path):

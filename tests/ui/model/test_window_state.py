@@ -24,6 +24,16 @@ def test_what_is_being_edited_comes_back(home, project):
     assert other.changed() == ["training.steps"]
 
 
+def test_folders_of_runs_are_remembered_the_last_one_first(home, tmp_path):
+    state = WindowState()
+    for folder in ("one/a-001", "two/b-001", "one/c-001"):
+        state.show_run(tmp_path / folder)
+    state.show_run(None)
+    write_state(state)
+    assert read_state().run_folder == ""
+    assert read_state().run_folders == [str(tmp_path / "one"), str(tmp_path / "two")]
+
+
 def test_no_file_and_a_broken_file_mean_a_fresh_state(home):
     assert read_state() == WindowState()
     state_file().parent.mkdir(parents=True)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from onetrainer.presets.find import BUILT_IN
 from tests.ui.fake_paint import paint
 from tests.ui.project import write_project
 
@@ -77,6 +78,16 @@ def test_the_preview_and_the_findings_follow_the_settings(images, desk):
     assert "enlarged" in plan_of(desk)["image"][1]
     desk.key("ctrl+z")
     desk.wait(lambda: plan_of(desk)["buckets"] == before, "the sizes of before")
+
+
+def test_the_colors_change_after_a_preview_whose_images_are_no_longer_used(images, desk):
+    go_to_preview(desk)
+    desk.ask("load", path=str(BUILT_IN / "sd15" / "reward.json"))
+    desk.key("F6")
+    desk.wait_state(page="preview")
+    desk.wait(lambda: plan_of(desk)["message"], "words about the preset")
+    desk.key("ctrl+d")
+    desk.wait_state(mode="light", errors=[])
 
 
 def test_changed_images_are_noticed_by_checking_again(begin, project, images):

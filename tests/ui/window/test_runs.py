@@ -62,6 +62,11 @@ def test_a_run_is_started_followed_listed_and_its_samples_viewed(desk):
     desk.wait_state(page="run", status="finished", step=60)
     events = EventReader(Path(desk.state["folder"]) / "events.jsonl").read().events
     assert [event.step for event in events if isinstance(event, Started)] == [0, 60]
+    # Another folder for runs does not hide those of before.
+    desk.page("output")
+    desk.replace("output.folder", str(desk.home / "elsewhere"))
+    desk.page("runs")
+    desk.wait(lambda: len(desk.state["runs"]) == 2, "both runs in the table")
 
 
 def test_a_run_is_paused_resumed_and_stopped_while_settings_are_edited(begin, long_project):

@@ -109,6 +109,9 @@ class PlanTab:
     def _show_message(self, error: UserError | None) -> None:
         self._body.pack_forget()
         self._shown = None
+        # What is hidden is drawn too, as when the colors change.
+        self._bucket_list.show(0, -1)
+        self._thumbnails.show(0, -1)
         self._message.show(error)
 
     @property

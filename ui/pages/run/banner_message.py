@@ -8,7 +8,7 @@ from onetrainer.run.events import Failed, Finished, Stopped
 from onetrainer.run.run_folder import RunFolder
 from ui.context import Context
 from ui.messages.problems import capitalized, settings_in, with_labels
-from ui.pages.run.remedies import Remedy, go_to, remedies_of, show_preview
+from ui.pages.run.remedies import Remedy, go_to, past_the_guard, remedies_of, show_preview
 from ui.progress.run_state import RunState
 from ui.theme.palette import Role
 
@@ -107,6 +107,7 @@ def _warnings_message(context: Context, state: RunState) -> Message | None:
 def _finished_message(context: Context, done: Finished, folder: RunFolder) -> Message:
     """Describe a run that ended by itself: its outputs and the verdict of the guard."""
     state, places = context.session.state, []
+    remedy = past_the_guard(context, folder) if state.is_guarded_end else None
     guard = _guard_warning(state)
     lines, title = [guard, *done.summary], "Training finished"
     if state.is_guarded_end:
@@ -120,7 +121,7 @@ def _finished_message(context: Context, done: Finished, folder: RunFolder) -> Me
     # The summary repeats the verdict of the guard.
     text = "\n".join(line for line in dict.fromkeys(lines) if line)
     tone: Role = "warning" if guard else "good"
-    return Message(tone, title, text, can_open_output=True, places=tuple(places))
+    return Message(tone, title, text, can_open_output=True, remedy=remedy, places=tuple(places))
 
 
 def _places_of_images(context: Context, state: RunState) -> list[Remedy]:

@@ -90,7 +90,7 @@ class RunButtons:
         for name, text in _LEAVING.items():
             label = _LABELS.get(name, name.capitalize())
             buttons[name].set_text(text if pending_command == name else label)
-        buttons["resume"].enable(self._why_not_resume())
+        buttons["resume"].enable(self._why_not_resume(has_remedy=has_remedy))
         # One main button at a time; that of a banner resumes the run as well.
         buttons["resume"].set_kind("plain" if has_remedy else "primary")
         buttons["fork"].enable(self._context.act.start_blocked_reason())
@@ -122,10 +122,12 @@ class RunButtons:
         self._rows[1].pack_forget()
         show(self._rows[1], is_wrapped, anchor="e", pady=(px(_GAP), 0))
 
-    def _why_not_resume(self) -> str:
+    def _why_not_resume(self, *, has_remedy: bool) -> str:
         session = self._context.session
         if session.has_worker:
             return "The worker is shutting down."
+        if session.state.is_guarded_end and has_remedy:
+            return "The guard would stop it again at once. “Go on, and only warn” does not."
         return "" if session.can_resume else "This run has finished all its steps."
 
     def _open_folder(self) -> None:

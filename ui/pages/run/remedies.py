@@ -18,6 +18,8 @@ from ui.model.form_fields import find_setting
 
 _MOST_SETTINGS = 2
 
+_GUARD = "objective.evaluation.guard"
+
 
 @dataclass(frozen=True)
 class Remedy:
@@ -88,6 +90,13 @@ def _button(
             return Remedy("Check this computer", act.examine)
         case "report" | "setting":
             return None
+
+
+def past_the_guard(context: Context, folder: RunFolder) -> Remedy | None:
+    """Return the button that goes on from where the guard stopped; None if it would not stop."""
+    if value_at(_config_of(folder), _GUARD) == "warn":
+        return None
+    return Remedy("Go on, and only warn", partial(context.act.resume, {_GUARD: "warn"}))
 
 
 def _settings(

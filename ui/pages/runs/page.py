@@ -1,4 +1,4 @@
-"""Page of all runs in the runs folder."""
+"""Page of all runs: those in the runs folder, and in folders of runs shown before."""
 
 import time
 import tkinter as tk
@@ -13,7 +13,8 @@ from ui.context import Context, View
 from ui.progress.rewards import format_score
 
 _COLUMNS: tuple[tuple[str, str, int, Literal["w", "e"]], ...] = (
-    ("name", "Name", 180, "w"),
+    ("name", "Name", 150, "w"),
+    ("folder", "Folder", 150, "w"),
     ("standing", "State", 140, "w"),
     ("steps", "Steps", 120, "e"),
     ("loss", "Loss or reward", 120, "e"),
@@ -59,9 +60,7 @@ class RunsPage(View):
         again = widgets.button(buttons, "Refresh", self._refresh, kind="quiet")
         again.widget.pack(side="right")
         self._tree = self._make_table(inner)
-        self._empty = widgets.label(
-            inner, "No runs in this folder yet. Each start creates one.", style="Dim"
-        )
+        self._empty = widgets.label(inner, "No runs yet. Each start creates one.", style="Dim")
         self._enable()
 
     def refresh(self) -> None:
@@ -77,9 +76,10 @@ class RunsPage(View):
         return Path(str(value or "runs")).expanduser().absolute()
 
     def _refresh(self) -> None:
-        folder = self._folder()
-        self._lead.say(str(folder))
-        self._context.widgets.jobs.run(lambda: find_runs(folder), self._fill)
+        current, known = self._folder(), self._context.window_state.run_folders
+        others = [folder for folder in map(Path, known) if folder != current]
+        self._lead.say(f"In {current}, and in other folders that runs were in.")
+        self._context.widgets.jobs.run(lambda: find_runs(current, *others), self._fill)
 
     def _make_table(self, parent: tk.Misc) -> ttk.Treeview:
         px = self._context.widgets.px
@@ -87,7 +87,7 @@ class RunsPage(View):
         tree = ttk.Treeview(parent, columns=names, selectmode="browse", show="headings")
         for name, label, width, anchor in _COLUMNS:
             tree.heading(name, text=label, anchor=anchor)
-            tree.column(name, width=px(width), anchor=anchor, stretch=name == "name")
+            tree.column(name, width=px(width), anchor=anchor, stretch=name in ("name", "folder"))
         tree.pack(fill="both", expand=True)
         tree.bind("<<TreeviewSelect>>", lambda _: self._enable())
         for sequence in ("<Double-Button-1>", "<Return>"):
@@ -106,7 +106,7 @@ class RunsPage(View):
             if run.reward is not None:  # the loss of reward training says nothing more
                 loss = f"reward {format_score(run.reward)}"
             when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.changed))
-            values = (run.name, in_words(run), steps, loss, when)
+            values = (run.name, str(run.path.parent), in_words(run), steps, loss, when)
             self._tree.insert("", "end", iid=key, values=values)
         selected = [key for key in chosen if key in self._runs]
         if selected:

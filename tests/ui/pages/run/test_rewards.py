@@ -14,6 +14,7 @@ from ui.background.session import Session
 from ui.charts.run_charts import RewardChart
 from ui.charts.trend_plots import TrendPlots
 from ui.pages.run.page import RunPage
+from ui.pages.run.remedies import past_the_guard
 from ui.progress.rewards import (
     Rewards,
     format_percent,
@@ -204,6 +205,7 @@ def test_only_an_end_that_the_guard_wanted_is_one():
     assert not state.is_guarded_end  # it goes on saving
     state.apply(Finished(20, []))
     assert state.is_guarded_end
+    assert state.status_text() == "Stopped by the guard"
     state.apply(Finished(60, []))
     assert not state.is_guarded_end
     state.apply(evaluated(30))
@@ -293,6 +295,20 @@ def test_a_reward_run_shows_its_curves_and_its_grid_and_what_the_guard_did(begin
     desk.click("chart loss")
     desk.wait(lambda: desk.widget("loss chart")["shown"], "the loss")
     assert not desk.widget("reward chart")["shown"]
+    desk.wait(lambda: "would stop it again" in desk.widget("resume").get("reason", ""), "why")
+    assert desk.widget("remedy")["text"] == "Go on, and only warn"
+
+
+def test_a_run_that_the_guard_stopped_goes_on_with_warnings_only(tmp_path):
+    asked = []
+    context = SimpleNamespace(act=SimpleNamespace(resume=asked.append))
+    for guard, changes in (("stop", [{"objective.evaluation.guard": "warn"}]), ("warn", [])):
+        asked.clear()
+        config = {"objective": {"evaluation": {"guard": guard}}}
+        remedy = past_the_guard(context, create_run(tmp_path, name="paper", config=config))
+        if remedy is not None:
+            remedy.do()
+        assert asked == changes
 
 
 def test_images_are_opened_and_followed_by_pointer_and_keys(begin, project):
