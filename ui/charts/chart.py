@@ -3,7 +3,7 @@
 import tkinter as tk
 from collections.abc import Callable, Sequence
 
-from ui.charts.panel import DOT, Panel, draw_panel, draw_steps
+from ui.charts.panel import DOT, Panel, draw_panel, draw_steps, with_room_for_labels
 from ui.theme.palette import Role
 from ui.theme.theme import BODY
 from ui.widgets.drawing import Drawing
@@ -41,7 +41,7 @@ class Chart:
         self._panels = ()
         if width < px(_MIN_COLUMNS + _MIN_COLUMNS) or height < px(_LEAST_HEIGHT):
             return
-        self._panels = self._panels_for(width, height)
+        self._panels = with_room_for_labels(drawing, self._panels_for(width, height))
         if not self._panels:
             middle = (width // 2, height // 2)
             drawing.text(*middle, self._placeholder, "dim", anchor="center", font=BODY)

@@ -2,17 +2,20 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ui.progress.curve import ticks
 from ui.theme.palette import Role
+from ui.theme.theme import SMALL
 from ui.widgets.drawing import Drawing
 
 DOT = 3
 # Dots closer together than this overlap and are left out.
 _DOT_GAP = 7
 _COLUMN_GAP = 90
+# Between a label and the frame, and between a label and the edge of the chart.
+_BESIDE, _EDGE = 8, 2
 
 
 @dataclass(frozen=True)
@@ -133,12 +136,10 @@ def tick_labels(values: list[float]) -> list[str]:
 def draw_panel(drawing: Drawing, panel: Panel) -> None:
     """Draw a panel with its grid and legend, without the steps below it."""
     frame, px = panel.frame, drawing.widgets.px
-    # A low chart would otherwise have a single grid line.
-    most = max(3, int((frame.bottom - frame.top) / px(panel.row_gap)))
-    for value, label in zip(*frame.ticks(most), strict=True):
+    for value, label in zip(*_rows(drawing, panel), strict=True):
         y = frame.y(value)
         drawing.line((frame.left, y, frame.right, y), "line")
-        drawing.text(frame.left - px(8), y, label, "dim", anchor="e")
+        drawing.text(frame.left - px(_BESIDE), y, label, "dim", anchor="e")
     draw_lines(drawing, frame, panel.lines, panel.base)
     for mark in panel.marks:
         _draw_mark(drawing, frame, mark)
@@ -150,13 +151,38 @@ def draw_panel(drawing: Drawing, panel: Panel) -> None:
             drawing.canvas.delete(item)
 
 
+def with_room_for_labels(drawing: Drawing, panels: Sequence[Panel]) -> list[Panel]:
+    """Return panels of one left edge that leave enough room for the widest value next to it."""
+    widgets = drawing.widgets
+    labels = [label for panel in panels for label in _rows(drawing, panel)[1]]
+    widest = max((widgets.theme.measure(label, SMALL) for label in labels), default=0)
+    found = []
+    for panel in panels:
+        frame = panel.frame
+        shift = max(0, widest + widgets.px(_BESIDE + _EDGE) - frame.left)
+        above = shift if panel.legend_left == frame.left else 0
+        moved = replace(frame, left=frame.left + shift)
+        found.append(replace(panel, frame=moved, legend_left=panel.legend_left + above))
+    return found
+
+
+def _rows(drawing: Drawing, panel: Panel) -> tuple[list[float], list[str]]:
+    """Return the values of a panel's grid lines and their labels."""
+    height = panel.frame.bottom - panel.frame.top
+    # A low chart would otherwise have a single grid line.
+    return panel.frame.ticks(max(3, int(height / drawing.widgets.px(panel.row_gap))))
+
+
 def draw_steps(drawing: Drawing, frame: Frame) -> None:
     """Write the steps below a frame."""
     px = drawing.widgets.px
     most = max(2, int((frame.right - frame.left) / px(_COLUMN_GAP)))
     for step in ticks(frame.first_step, frame.last_step, most):
         if step == int(step):
-            drawing.text(frame.x(step), frame.bottom + px(6), f"{int(step):,}", "dim", anchor="n")
+            label = f"{int(step):,}"
+            half = drawing.widgets.theme.measure(label, SMALL) / 2
+            x = min(frame.x(step), drawing.width - half - px(_EDGE))
+            drawing.text(x, frame.bottom + px(6), label, "dim", anchor="n")
 
 
 def draw_lines(

@@ -122,6 +122,20 @@ def test_a_low_chart_shows_the_loss_of_training_alone(widgets, root):
     assert boxes(canvas, DARK["accent"])
 
 
+def test_no_label_of_an_axis_is_cut(widgets, root):
+    widgets.theme.rescale(2.0)
+    chart = LossChart(widgets, root)
+    canvas = placed(root, chart.canvas)
+    made = Curve()
+    for step in range(1, 1_000_001, 20_000):
+        made.append(step, 1e-5 + step * 1e-13)
+    chart.show(made, [], validation())
+    texts = [canvas.bbox(item) for item in canvas.find_all() if canvas.type(item) == "text"]
+    assert len(texts) > 4
+    assert min(left for left, *_ in texts) >= 0
+    assert max(right for _, __, right, ___ in texts) <= WIDTH
+
+
 def _is_text(canvas, item):
     return canvas.type(item) == "text"
 
