@@ -39,9 +39,11 @@ class AmountEditor:
         )
         self.unit.set(STEPS)
         self._label = widgets.label(frame, style="Dim")
-        entry.pack(side="left")
-        self.unit.pack(side="left", padx=widgets.px(6))
-        self._label.pack(side="left")
+        self._gap = widgets.px(6)
+        entry.grid(row=0, column=0, sticky="ew")
+        self.unit.grid(row=0, column=1, padx=(self._gap, 0))
+        self._label.grid(row=0, column=2, padx=(widgets.px(8), 0))
+        self._frame = frame
         self.unit.bind("<<ComboboxSelected>>", lambda _: self._unit_chosen(), add="+")
         entry.bind("<FocusOut>", lambda _: self._normalize(), add="+")
         self.widget: tk.Widget = frame
@@ -84,6 +86,11 @@ class AmountEditor:
                 "alternate" if severity == "warning" else "!alternate",
             ]
         )
+
+    def fill(self, width: int) -> None:
+        """Make number and unit together as wide as other fields."""
+        rest = width - self._gap - self.unit.winfo_reqwidth()
+        self._frame.grid_columnconfigure(0, minsize=max(0, rest))
 
     def _typed(self) -> None:
         if not self._is_showing:

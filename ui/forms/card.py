@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from onetrainer.config.fields import Setting
 from ui.forms.lists import ListCard
-from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Plot, Row
+from ui.forms.row import COLUMNS, LABEL_WIDTH, LINES, FormContext, Plot, Row, make_columns
 from ui.forms.rows import Rows, Slot
 from ui.model.form_fields import Group
 from ui.model.variants import entries_of, is_variant_choice, section_of
@@ -35,14 +35,11 @@ class GroupCard:
         self._title = widgets.label(self._frame, style="Heading")
         self._help = widgets.label(self._frame, style="SmallDim", wrap=_WRAP)
         if has_title:
-            self._title.grid(row=0, column=0, columnspan=4, sticky="w")
+            self._title.grid(row=0, column=0, columnspan=COLUMNS, sticky="w")
             self._help.grid(
-                row=1, column=0, columnspan=4, sticky="w", pady=(widgets.px(2), widgets.px(8))
+                row=1, column=0, columnspan=COLUMNS, sticky="w", pady=(widgets.px(2), widgets.px(8))
             )
-        self._frame.grid_columnconfigure(0, minsize=widgets.px(10))
-        self._frame.grid_columnconfigure(1, minsize=widgets.px(LABEL_WIDTH))
-        self._frame.grid_columnconfigure(2, weight=1)
-        self._frame.grid_columnconfigure(3, minsize=widgets.px(34))
+        make_columns(widgets, self._frame, label_width=LABEL_WIDTH)
         self._rows = Rows(context)
         # Rows and lists by setting, also of variants that are not chosen.
         self._made_rows: dict[Setting, Row] = {}
@@ -94,13 +91,13 @@ class GroupCard:
         """Place the lists of the card, and its plot."""
         if self._has_title:
             for index, entries in enumerate(self.lists):
-                entries.outer.grid(row=line + index, column=0, columnspan=4, sticky="ew")
+                entries.outer.grid(row=line + index, column=0, columnspan=COLUMNS, sticky="ew")
         make = self._context.plots.get(section)
         if make is not None and self._plot is None:
             self._plot = make(self._frame)
         if self._plot is not None:
             below = line + len(self.lists)
-            self._plot.widget.grid(row=below, column=2, columnspan=2, sticky="w")
+            self._plot.widget.grid(row=below, column=2, columnspan=3, sticky="w")
 
     def detach(self) -> None:
         """Remove the card from the page, because its section no longer exists."""
@@ -161,7 +158,7 @@ class GroupCard:
             label = self._titles[section.key] = widgets.label(self._frame, style="Bold")
         label.say(section.title)
         label.grid(
-            row=line, column=0, columnspan=4, sticky="w", pady=(widgets.px(14), widgets.px(2))
+            row=line, column=0, columnspan=COLUMNS, sticky="w", pady=(widgets.px(14), widgets.px(2))
         )
 
     def _show_titles(self, shown: Mapping[str, int]) -> None:

@@ -15,8 +15,8 @@ from ui.widgets.tooltip import Tooltip
 from ui.widgets.widgets import Widgets, focused
 
 Changed = Callable[[], None]
-_NUMBER_CHARACTERS = 14
-_CHOICE_CHARACTERS = 16
+_NUMBER_CHARACTERS = 10
+_ARROW_CHARACTERS = 2
 
 
 class Editor(Protocol):
@@ -37,6 +37,9 @@ class Editor(Protocol):
 
     def mark(self, severity: str) -> None:
         """Mark the value as wrong ("error"), unusual ("warning") or fine ("")."""
+
+    def fill(self, width: int) -> None:
+        """Make a field that does not fill its row as wide as others, in pixels."""
 
 
 def make_editor(
@@ -82,12 +85,14 @@ class EntryEditor:
         self.is_wide = setting.kind == "text"
         self._frame = frame = widgets.frame(parent)
         entry = ttk.Entry(frame, textvariable=self._text, font="OneTrainerBody")
-        entry.pack(side="left", fill="x", expand=self.is_wide)
-        if not self.is_wide:
+        entry.grid(row=0, column=0, sticky="ew")
+        if self.is_wide:
+            frame.grid_columnconfigure(0, weight=1)
+        else:
             entry.configure(width=_NUMBER_CHARACTERS)
         self._unit = widgets.label(frame, setting.ui.unit, style="Dim")
         if setting.ui.unit or setting.ui.zero:
-            self._unit.pack(side="left", padx=(widgets.px(8), 0))
+            self._unit.grid(row=0, column=1, padx=(widgets.px(8), 0))
         entry.bind("<FocusOut>", self._normalize, add="+")
         self.widget: tk.Widget = frame
         self.focus: tk.Misc = entry
@@ -109,6 +114,10 @@ class EntryEditor:
             ]
         )
 
+    def fill(self, width: int) -> None:
+        if not self.is_wide:
+            self._frame.grid_columnconfigure(0, minsize=width)
+
     def add_choosers(self, choose: Callable[[PathKind, str], str], path: str) -> None:
         """Add buttons that let the user choose the path that the setting is, if it is one."""
 
@@ -117,11 +126,11 @@ class EntryEditor:
             if chosen_path:
                 self._text.set(chosen_path)
 
-        for kind in _kinds(self._setting):
+        for column, kind in enumerate(_kinds(self._setting), start=2):
             is_folder = kind == "folder"
             text = "Folder…" if is_folder else "File…"
             button = ttk.Button(self._frame, text=text, command=partial(chosen, kind))
-            button.pack(side="left", padx=(self._widgets.px(6), 0))
+            button.grid(row=0, column=column, padx=(self._widgets.px(6), 0))
             self._widgets.name(button, f"choose {'folder' if is_folder else 'file'} {path}")
 
     def _typed(self, *_: str) -> None:
@@ -157,12 +166,13 @@ class ChoiceEditor:
         self, widgets: Widgets, parent: tk.Misc, setting: Setting, changed: Changed
     ) -> None:
         labels = [setting.choice_label(choice) for choice in setting.choices]
-        longest = max((len(word) for word in labels), default=0)
+        measure = widgets.theme.measure
+        longest = -(-max(map(measure, labels), default=0) // measure("0"))
         box = ttk.Combobox(
             parent,
             values=labels,
             state="readonly",
-            width=max(_CHOICE_CHARACTERS, longest + 2),
+            width=longest + _ARROW_CHARACTERS,
             font="OneTrainerBody",
             height=12,
         )
@@ -183,6 +193,9 @@ class ChoiceEditor:
 
     def mark(self, severity: str) -> None:
         self._box.state(["invalid" if severity == "error" else "!invalid"])
+
+    def fill(self, width: int) -> None:
+        """Leave it: the grid stretches it."""
 
     def _chosen(self) -> None:
         self._box.selection_clear()
@@ -208,6 +221,9 @@ class SwitchEditor:
 
     def mark(self, severity: str) -> None:
         """Leave it: both values are valid, and the message below says the rest."""
+
+    def fill(self, width: int) -> None:
+        """Leave it: a switch has a size of its own."""
 
 
 def bind_select_all(root: tk.Tk) -> None:

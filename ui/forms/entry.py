@@ -7,7 +7,7 @@ from tkinter import ttk
 
 from onetrainer.config.fields import Setting
 from onetrainer.json_file import Document
-from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Row
+from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Row, make_columns
 from ui.forms.rows import Rows, Slot
 from ui.messages.line_breaks import break_at_dots, shorten
 from ui.model.new_entries import entry_noun, entry_summary, entry_title
@@ -161,10 +161,7 @@ class Entry:
         widgets = self._widgets
         grid = widgets.frame(self._body)
         grid.pack(fill="x")
-        grid.grid_columnconfigure(0, minsize=widgets.px(10))
-        grid.grid_columnconfigure(1, minsize=widgets.px(label))
-        grid.grid_columnconfigure(2, weight=1)
-        grid.grid_columnconfigure(3, minsize=widgets.px(34))
+        make_columns(widgets, grid, label_width=label)
         # Tk keeps the height of a frame whose last child is removed, so one child always stays.
         widgets.frame(grid).grid(row=0, column=0, sticky="n")
         return grid

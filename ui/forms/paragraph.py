@@ -65,6 +65,9 @@ class ParagraphEditor:
         role: Role = "danger" if severity == "error" else "border"
         self._widgets.theme.paint(self._text, highlightbackground=role)
 
+    def fill(self, width: int) -> None:
+        """Leave it: it fills its row."""
+
     def _modified(self, _: "tk.Event[tk.Misc]") -> None:
         if self._text.edit_modified() and not self._is_showing:
             self._changed()

@@ -11,7 +11,7 @@ from onetrainer.config.fields import Setting
 from onetrainer.errors import Fix, Offer
 from ui.context import PathKind
 from ui.forms.amount import AmountEditor
-from ui.forms.editors import EntryEditor, add_help_tooltip, make_editor
+from ui.forms.editors import ChoiceEditor, EntryEditor, add_help_tooltip, make_editor
 from ui.messages.problems import fix_label, problem_lines
 from ui.model.draft import Draft
 from ui.model.form_fields import display_text
@@ -22,6 +22,10 @@ from ui.widgets.widgets import Label, Widgets
 
 CHECK_AFTER_MS = 150
 LABEL_WIDTH = 206
+# Room for the longest choice, in characters and in pixels for what is around them.
+_FIELD_CHARACTERS, _FIELD_PADDING = 28, 42
+_RESET_WIDTH = 34
+COLUMNS = 5
 LINES = 5
 _FIXES_IN_ROW = 2
 _FLASH_MS = 1200
@@ -53,6 +57,18 @@ class FormContext:
     show: Callable[[tk.Misc], None] = lambda _: None
     note: Callable[[object], str] = lambda _: ""
     choose_path: Callable[[PathKind, str], str] = lambda _, current: current
+
+
+def make_columns(widgets: Widgets, grid: tk.Misc, *, label_width: int) -> None:
+    """Set the columns of rows: mark, label, field, the rest of the width, and reset."""
+    px, field_width = widgets.px, _field_width(widgets)
+    for column, width in enumerate((px(10), px(label_width), field_width, 0, px(_RESET_WIDTH))):
+        grid.grid_columnconfigure(column, minsize=width, weight=int(not width))
+
+
+def _field_width(widgets: Widgets) -> int:
+    """Return the width of choices, numbers and amounts, which end at one edge; texts fill rows."""
+    return _FIELD_CHARACTERS * widgets.theme.measure("0") + widgets.px(_FIELD_PADDING)
 
 
 class Row:
@@ -126,7 +142,9 @@ class Row:
         self.line = line
         px = self._context.widgets.px
         if self._lead is not None:
-            self._lead.grid(row=line, column=0, columnspan=4, sticky="w", pady=(px(14), px(4)))
+            self._lead.grid(
+                row=line, column=0, columnspan=COLUMNS, sticky="w", pady=(px(14), px(4))
+            )
         if self._fix_line is not None:
             self._fix_line.grid(row=line + 4)
         gap = px(4)
@@ -135,15 +153,20 @@ class Row:
         north, above = ("n", gap + px(6)) if is_tall else ("", gap)
         self._dot.grid(row=line + 1, column=0, sticky=f"{north}w", pady=(above, gap))
         if is_stacked:
-            self._label.grid(row=line + 1, column=1, columnspan=2, sticky="w", pady=gap)
-            self.editor.widget.grid(row=line + 2, column=1, columnspan=2, sticky="ew")
+            self._label.grid(row=line + 1, column=1, columnspan=3, sticky="w", pady=gap)
+            self.editor.widget.grid(row=line + 2, column=1, columnspan=3, sticky="ew")
         else:
             self._label.grid(row=line + 1, column=1, sticky=f"{north}w", pady=(above, gap))
-            sticky = "ew" if self.editor.is_wide else "w"
-            self.editor.widget.grid(row=line + 1, column=2, sticky=sticky, pady=gap)
-        self._reset.grid(row=line + 1, column=3, sticky=f"{north}e", padx=(px(4), 0))
+            is_choice = isinstance(self.editor, ChoiceEditor)
+            sticky = "ew" if self.editor.is_wide or is_choice else "w"
+            span = 1 if is_choice else 2
+            self.editor.widget.grid(
+                row=line + 1, column=2, columnspan=span, sticky=sticky, pady=gap
+            )
+            self.editor.fill(_field_width(self._context.widgets))
+        self._reset.grid(row=line + 1, column=4, sticky=f"{north}e", padx=(px(4), 0))
         self._message.grid(
-            row=line + 3, column=1 if is_stacked else 2, columnspan=2, sticky="w", pady=(0, px(4))
+            row=line + 3, column=1 if is_stacked else 2, columnspan=3, sticky="w", pady=(0, px(4))
         )
         self.refresh()
 
@@ -231,7 +254,9 @@ class Row:
         widgets, gap = self._context.widgets, self._context.widgets.px(8)
         if self._fix_line is None:  # created late, because most rows never need it
             line = self._fix_line = widgets.frame(self._parent)
-            line.grid(row=self.line + 4, column=2, sticky="w", pady=(widgets.px(2), gap))
+            line.grid(
+                row=self.line + 4, column=2, columnspan=2, sticky="w", pady=(widgets.px(2), gap)
+            )
             # The stacking order is the Tab order.
             line.lift(self._message)
         while len(self._fix_buttons) < len(fixes):

@@ -149,15 +149,17 @@ _TITLES = {
     "data.augmentation": "Augmentation",
     "method": "What is trained",
     "training": "Length and batches",
+    "sampling": "When and how",
     "ema": "EMA",
     "objective.rollout": "Sampling",
     "objective.keep": "Staying near the base model",
     "objective.evaluation": "Evaluation",
 }
 # Sections whose subsections have cards of their own; others show them within one card.
-_SPLIT_SECTIONS = ("objective", "data")
+_SPLIT_SECTIONS = ("objective", "data", "sampling")
 # Settings on another card than the rest of their section: long ones and lists have their own.
 _EXTRA_CARDS = {
+    "sampling.prompts": ("prompts",),
     "data.concepts": ("concepts",),
     "data.captions": (
         "caption_source",
@@ -180,7 +182,14 @@ _CARD_OF = {
     f"{card.partition('.')[0]}.{key}": card for card, keys in _EXTRA_CARDS.items() for key in keys
 }
 # Cards whose order differs from that of the config.
-_CARD_ORDER = ("data", "data.concepts", "data.captions", "data.buckets", "data.augmentation")
+_CARD_ORDER = (
+    "data",
+    "data.concepts",
+    "data.captions",
+    "data.buckets",
+    "data.augmentation",
+    "sampling.prompts",
+)
 # Spelling of key parts that are not plain words.
 _SPELLINGS = {"unet": "UNet", "vae": "VAE", "snr": "SNR", "ema": "EMA"}
 

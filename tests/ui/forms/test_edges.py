@@ -1,0 +1,31 @@
+"""Where the fields of a form end."""
+
+from tests.each import each
+from ui.forms.amount import AmountEditor
+from ui.forms.editors import ChoiceEditor, EntryEditor
+
+PAGES = ("model", "data", "method", "training", "loss", "sampling", "output", "hardware")
+
+
+def right_edge(editor):
+    last = editor.unit if isinstance(editor, AmountEditor) else editor.focus
+    return last.winfo_rootx() + last.winfo_width()
+
+
+@each("page", PAGES)
+def test_fields_end_at_one_edge_and_paths_take_the_width_there_is(make_form, root, page):
+    form = make_form(page)
+    root.update()
+    rows = [row for card in form._cards for row in card._rows if row.is_shown]
+    narrow, wide = set(), set()
+    for row in rows:
+        editor = row.editor
+        if isinstance(editor, ChoiceEditor | AmountEditor | EntryEditor) and not editor.is_wide:
+            narrow.add(right_edge(editor))
+        elif isinstance(editor, EntryEditor):
+            end = editor.widget.winfo_rootx() + editor.widget.winfo_width()
+            wide.add(end)
+    assert narrow, page
+    assert len(narrow) == 1, page
+    assert len(wide) <= 1, page
+    assert min(wide, default=10_000) > max(narrow), page
