@@ -2,6 +2,7 @@
 
 import tkinter as tk
 from collections.abc import Iterator
+from tkinter import ttk
 
 from onetrainer.config.base.variants import KIND
 from ui.forms.card import GroupCard
@@ -31,6 +32,9 @@ class Form:
         # Cards of other variants are kept, so that switching back is quick.
         self._made: dict[str, GroupCard] = {}
         self._cards: list[GroupCard] = []
+        self._columns = 1
+        self._boxes: list[ttk.Frame] = []
+        self._placed: tuple[object, ...] = ()
         self.refresh()
 
     def refresh(self) -> None:
@@ -43,9 +47,21 @@ class Form:
         self.hidden = sum(card.refresh(visibility) for card in self._cards)
         for card in self._cards:
             show_in_grid(card.outer, card.has_rows)
+        self._place()
         is_left = focused_row is not None and focused(self._parent) is focused_row.editor.focus
         if focused_row is not None and is_left and not focused_row.is_shown:
             self._move_focus(focused_row)
+
+    @property
+    def shown_count(self) -> int:
+        """Number of cards that are shown."""
+        return len(self._shown())
+
+    def set_columns(self, count: int) -> None:
+        """Put the cards side by side in columns, in reading order from top to bottom."""
+        if count != self._columns:
+            self._columns = count
+            self._place()
 
     @property
     def has_cards(self) -> bool:
@@ -84,7 +100,6 @@ class Form:
         """Place the cards of the chosen variants."""
         self._variants = variants
         groups = groups_in(self._plan, variants)
-        gap, line = self._context.widgets.px(_GAP), self._line
         before, self._cards = self._cards, []
         for group in groups:
             card = self._made.get(group.key)
@@ -95,13 +110,55 @@ class Form:
             card.arrange(group)
             self._cards.append(card)
             for outer in card.outers:
-                outer.grid(row=line, column=0, sticky="ew", pady=(0, gap))
                 # The stacking order is the Tab order.
                 outer.tk.call("raise", str(outer))
-                line += 1
         for card in before:
             if card not in self._cards:
                 card.detach()
+
+    def _shown(self) -> list[tk.Widget]:
+        """Return the visible cards in reading order."""
+        outers = [outer for card in self._cards for outer in card.outers]
+        hidden = [card.outer for card in self._cards if not card.has_rows]
+        lists = (one for card in self._cards for one in card.lists)
+        hidden += [one.outer for one in lists if not one.is_shown]
+        return [outer for outer in outers if outer not in hidden]
+
+    def _place(self) -> None:
+        """Place the visible cards in their columns, of about the same height."""
+        outers = self._shown()
+        placed = (self._columns, *outers)
+        if placed == self._placed:
+            return
+        self._placed = placed
+        gap = self._context.widgets.px(_GAP)
+        while len(self._boxes) < self._columns and self._columns > 1:
+            box = self._context.widgets.frame(self._parent, ground="window")
+            box.grid_columnconfigure(0, weight=1)
+            # Below the cards, which are placed in it.
+            box.tk.call("lower", str(box))
+            self._boxes.append(box)
+        for index, box in enumerate(self._boxes):
+            if index < self._columns > 1:
+                left = gap if index else 0
+                box.grid(row=self._line, column=index, sticky="new", padx=(left, 0))
+            else:
+                box.grid_forget()
+        for index, (outer, column) in enumerate(zip(outers, self._split(outers), strict=True)):
+            box = self._boxes[column] if self._columns > 1 else self._parent
+            outer.grid(in_=box, row=self._line + index, column=0, sticky="ew", pady=(0, gap))
+
+    def _split(self, outers: list[tk.Widget]) -> list[int]:
+        """Return the column of each card, so that the columns are about equally high."""
+        if self._columns == 1:
+            return [0] * len(outers)
+        self._parent.update_idletasks()
+        heights = [outer.winfo_reqheight() for outer in outers]
+        share, above, columns = sum(heights) / self._columns, 0.0, []
+        for height in heights:
+            columns.append(min(int((above + height / 2) / share), self._columns - 1))
+            above += height
+        return columns
 
     def _focused_row(self) -> Row | None:
         """Return the visible row that has the focus; None if there is none."""

@@ -26,7 +26,8 @@ LABEL_WIDTH = 206
 _FIELD_CHARACTERS, _FIELD_PADDING = 28, 42
 _RESET_WIDTH = 34
 COLUMNS = 5
-LINES = 5
+_BELOW_ALL = 99
+LINES = 6
 _FIXES_IN_ROW = 2
 _FLASH_MS = 1200
 _LEAD_WRAP = 620
@@ -72,10 +73,10 @@ def _field_width(widgets: Widgets) -> int:
 
 
 class Row:
-    """Widgets of a setting in five lines of a grid, most of them usually empty.
+    """Widgets of a setting in six lines of a grid, most of them usually empty.
 
     From top to bottom: lead of its group, the row itself, the editor where it is below the label,
-    the problems, and the buttons that fix them.
+    the problems, the buttons that fix them, and the help where a page shows it there.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Row:
         self.path = path or setting.path
         self._context = context
         self._waiting = ""
-        self._is_new = False
+        self._is_new = self._is_stacked = False
         self._fixes: list[Fix] = []
         self._fix_buttons: list[Button] = []
         self._fix_line: ttk.Frame | None = None
@@ -139,7 +140,7 @@ class Row:
 
     def place(self, line: int, *, is_stacked: bool = False) -> None:
         """Place the widgets in the grid from a line on; they take up to `LINES` lines."""
-        self.line = line
+        self.line, self._is_stacked = line, is_stacked
         px = self._context.widgets.px
         if self._lead is not None:
             self._lead.grid(
@@ -169,6 +170,21 @@ class Row:
             row=line + 3, column=1 if is_stacked else 2, columnspan=3, sticky="w", pady=(0, px(4))
         )
         self.refresh()
+
+    @property
+    def place_below(self) -> tuple[tk.Misc, int]:
+        """Grid and line of what is shown below the row; below all rows that are side by side."""
+        if self._is_stacked:
+            return self._parent.master or self._parent, _BELOW_ALL
+        return self._parent, self.line + LINES - 1
+
+    def show_below(self, box: ttk.Frame) -> None:
+        """Place something below the row, in the same card."""
+        grid, line = self.place_below
+        gap = self._context.widgets.px(6)
+        box.grid(in_=grid, row=line, column=1 - self._is_stacked, columnspan=COLUMNS, sticky="w")
+        box.grid(pady=(gap, 2 * gap))
+        box.lift()
 
     def hide(self) -> None:
         """Remove the widgets from the grid; they are kept."""

@@ -46,41 +46,47 @@ class HelpCard:
             self.show(self._setting, self.path)
 
     def show(self, setting: Setting, path: str) -> None:
-        """Show the help of a setting; for the choice of a variant, also that of the chosen one."""
+        """Show the help of a setting."""
         self.path, self._setting = path, setting
         self._title.say(setting.ui.label)
-        chosen, source = self._chosen(setting, path)
-        self._help_text = f"{setting.help_text}\n\n{chosen}" if chosen else setting.help_text
-        lines = []
-        if setting.kind in ("integer", "amount", "number"):
-            lines.append(f"Accepts {setting.expected}.")
-        default_value = self._draft.default(path) if setting.path == path else setting.default
-        default = display_text(default_value, setting)
-        lines.append(f"Default: {default}" if default else "Default: empty")
-        lines += [
-            only_with_text(sibling_path(path, other), values)
-            for other, values in setting.ui.only_with.items()
-        ]
-        lines += [or_with_text(other, values) for other, values in setting.ui.or_with.items()]
-        lines.append(f"Key: {path}")
-        lines += [f"Source: {text}" for text in (setting.source, source) if text]
-        self._facts_text = "\n".join(lines)
+        self._help_text, self._facts_text = help_and_facts(self._draft, setting, path)
         self.break_lines()
-
-    def _chosen(self, setting: Setting, path: str) -> tuple[str, str]:
-        """Return what the chosen variant is, with its source; "" for other settings."""
-        section = section_at(section_of(path), self._draft.variants)
-        if not is_variant_choice(path) or section is None:
-            return "", ""
-        description = " ".join((section.__doc__ or "").split())
-        name = display_text(self._draft.value(path), setting)
-        return f"{name}: {without_source(description)}", source_of(description)
 
     def break_lines(self) -> None:
         """Break long names to the width of the card."""
         for label, text in ((self._text, self._help_text), (self._facts, self._facts_text)):
             room = int(str(label.cget("wraplength")))
             label.say(break_at_dots(text, room, self._widgets.theme.measure))
+
+
+def help_and_facts(draft: Draft, setting: Setting, path: str) -> tuple[str, str]:
+    """Return the help of a setting, for a choice of a variant with the chosen one's, and facts."""
+    chosen, source = _chosen_variant(draft, setting, path)
+    lines = []
+    if setting.kind in ("integer", "amount", "number"):
+        lines.append(f"Accepts {setting.expected}.")
+    default_value = draft.default(path) if setting.path == path else setting.default
+    default = display_text(default_value, setting)
+    lines.append(f"Default: {default}" if default else "Default: empty")
+    lines += [
+        only_with_text(sibling_path(path, other), values)
+        for other, values in setting.ui.only_with.items()
+    ]
+    lines += [or_with_text(other, values) for other, values in setting.ui.or_with.items()]
+    lines.append(f"Key: {path}")
+    lines += [f"Source: {text}" for text in (setting.source, source) if text]
+    text = f"{setting.help_text}\n\n{chosen}" if chosen else setting.help_text
+    return text, "\n".join(lines)
+
+
+def _chosen_variant(draft: Draft, setting: Setting, path: str) -> tuple[str, str]:
+    """Return what the chosen variant is, with its source; "" for other settings."""
+    section = section_at(section_of(path), draft.variants)
+    if not is_variant_choice(path) or section is None:
+        return "", ""
+    description = " ".join((section.__doc__ or "").split())
+    name = display_text(draft.value(path), setting)
+    return f"{name}: {without_source(description)}", source_of(description)
 
 
 def only_with_text(path: str, values: tuple[str, ...]) -> str:

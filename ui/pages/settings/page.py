@@ -12,6 +12,7 @@ from ui.model.form_fields import CardName, PagePlan, settings_on
 from ui.model.variants import entries_of
 from ui.pages.settings.amount_notes import AmountNotes
 from ui.pages.settings.cost_card import CostCard
+from ui.pages.settings.help_below import HelpBelow
 from ui.pages.settings.help_card import HelpCard
 from ui.pages.settings.memory_card import MemoryCard
 from ui.pages.settings.noise_plot import SECTION, WIDTH, noise_curve
@@ -24,10 +25,11 @@ from ui.widgets.scroller import Scroller
 from ui.widgets.switch import Switch
 from ui.widgets.widgets import focused
 
-_COLUMN = 684
+_COLUMN, _MAX_COLUMN = 684, 960
+_MAX_COLUMNS = 3
 _SIDEBAR = 272
-_MARGIN = 28
-_FROM_EDGE, _FROM_MESSAGE = 60, 120
+_MARGIN, _GAP = 28, 14
+_BELOW_AFTER_MS = 150
 
 
 class SettingsPage(View):
@@ -65,18 +67,19 @@ class SettingsPage(View):
         self.form.with_advanced = plan.name in context.window_state.advanced
         self._sticky = StickyColumn(widgets, self._scroller, name=f"sticky column {plan.name}")
         self._help = HelpCard(widgets, context.draft, self._sticky.top, name=f"help {plan.name}")
+        self._below = HelpBelow(
+            widgets, context.draft, self._column, name=f"help below {plan.name}"
+        )
+        self._below_timer = ""
         self._cards = [self._make_card(name, line) for line, name in enumerate(plan.cards, start=1)]
         self._is_wide: bool | None = None
+        self._width, self._card_width = 0, 0
+        self._laid_out: tuple[object, ...] = ()
         self._shown_problems: object = None
         self._openings = context.draft.load_count
         self._scroller.canvas.bind("<Configure>", self._arrange, add="+")
         if self.form.with_advanced:
             self._switch.show(True)
-
-    @property
-    def has_help_column(self) -> bool:
-        """Whether the window is wide enough for the help next to the settings."""
-        return self._is_wide_enough(self.outer.master.winfo_width())
 
     def refresh(self) -> None:
         """Show the current draft."""
@@ -91,6 +94,11 @@ class SettingsPage(View):
         if self._help.path and self.form.row(self._help.path) is None:
             self._help.clear()
         self._help.refresh()
+        below = self.form.row(self._below.path) if self._below.path else None
+        if below is None or not below.is_shown:
+            self._below.hide()
+        else:
+            self._below.show(below.setting, below.path, below, self._card_width)
         if self._objective is not None:
             self._objective.refresh()
         for card in self._cards:
@@ -100,20 +108,19 @@ class SettingsPage(View):
         label = "Advanced settings" if is_all else counted(hidden, "advanced setting")
         self._switch.say(label)
         self._update_switch()
+        self._lay_out()
         self._settle(anchor, before)
 
     def reveal(self, path: str) -> bool:
         """Scroll to a setting and focus it; return whether the page shows its help as well."""
         row, setting = self.form.reveal(path), self.form.list_card(path)
         if row is not None:
-            # In a narrow window the message with the help covers the foot of the page.
-            margin = _FROM_EDGE if self.has_help_column else _FROM_MESSAGE
-            self._scroller.show(row.editor.focus, *row.below, margin=margin)
+            self._scroller.show(row.editor.focus, *row.below)
             row.take_focus()
         elif setting is not None:
             self._scroller.show(setting.outer)
             setting.add_button.take_focus()
-        return self.has_help_column
+        return row is not None
 
     def commit(self) -> None:
         """Write everything typed to the draft."""
@@ -134,7 +141,7 @@ class SettingsPage(View):
     def _make_head(self, plan: PagePlan) -> Switch:
         widgets = self._context.widgets
         head, _, _ = widgets.heading(self._column, plan.title, plan.lead)
-        head.grid(row=0, column=0, sticky="ew", pady=(0, widgets.px(14)))
+        head.grid(row=0, column=0, columnspan=_MAX_COLUMNS, sticky="ew", pady=(0, widgets.px(14)))
         switch = widgets.switch(
             head, self._toggle_advanced, text="Advanced settings", ground="window"
         )
@@ -181,23 +188,61 @@ class SettingsPage(View):
         row = self.form.row(path)
         if row is not None:
             self._scroller.show(row.editor.focus)
+        if self._is_wide is False:
+            if self._below_timer:
+                self.outer.after_cancel(self._below_timer)
+            # Nothing moves below the pointer while it clicks.
+            self._below_timer = self.outer.after(_BELOW_AFTER_MS, self._show_below)
+
+    def _show_below(self) -> None:
+        """Show the help below the row that has the keyboard, which stays where it is."""
+        self._below_timer = ""
+        row = self.form.row(self._help.path) if self._help.path else None
+        # The list of a combo box has the keyboard itself, and must stay below its field.
+        if row is None or self._is_wide or focused(self._column) is not row.editor.focus:
+            return
+        before = row.editor.focus.winfo_rooty()
+        self._below.show(row.setting, row.path, row, self._card_width)
+        self._scroller.settle(row.editor.focus, before)
+        self._scroller.show(row.editor.focus, *row.below, self._below.frame)
 
     def _is_wide_enough(self, width: int) -> bool:
         return width >= self._context.widgets.px(_COLUMN + _SIDEBAR + 3 * _MARGIN)
 
     def _arrange(self, event: "tk.Event[tk.Misc]") -> None:
+        self._width = event.width
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Divide the width between the settings, in columns where there is room, and the cards."""
+        if not self._width:
+            return
         widgets = self._context.widgets
-        margin = widgets.px(_MARGIN)
-        room = event.width - 2 * margin
-        column, sidebar = widgets.px(_COLUMN), widgets.px(_SIDEBAR)
-        is_wide = self._is_wide_enough(event.width)
-        self._column.grid_columnconfigure(0, minsize=min(column, room))
-        width = min(sidebar * 3 // 2, room - column - margin) if is_wide else min(column, room)
+        margin, gap = widgets.px(_MARGIN), widgets.px(_GAP)
+        room = self._width - 2 * margin
+        least, sidebar = widgets.px(_COLUMN), widgets.px(_SIDEBAR)
+        is_wide = self._is_wide_enough(self._width)
+        free = room - sidebar * 3 // 2 - margin if is_wide else room
+        columns = max(1, min(_MAX_COLUMNS, self.form.shown_count, (free + gap) // (least + gap)))
+        column = min(widgets.px(_MAX_COLUMN), max(least, (free + gap) // columns - gap), room)
+        used = columns * (column + gap) - gap
+        width = min(sidebar * 3 // 2, room - used - margin) if is_wide else column
+        if (columns, column, width, is_wide) == self._laid_out:
+            return
+        self._laid_out = (columns, column, width, is_wide)
+        self._card_width = column
+        for index in range(_MAX_COLUMNS):
+            is_used = index < columns
+            self._column.grid_columnconfigure(
+                index, minsize=column + gap * (index > 0) if is_used else 0
+            )
+        self.form.set_columns(columns)
         for box in (self._sticky.top, self._sticky.frame):
             widgets.wrap_in_card(box, width)
         self._help.break_lines()
         if is_wide != self._is_wide:
             self._is_wide = is_wide
+            self._below.hide()
             space = self._sticky.space
             if is_wide:
                 space.grid(row=0, column=1, sticky="n", padx=(margin, 0), pady=widgets.px(87))

@@ -15,8 +15,8 @@ class StickyColumn:
 
     `top` holds the first card, which is always visible. `frame` holds the others, placed from grid
     row 1 on: they scroll with the page until the last one is visible, so not at all if all of them
-    fit. What does not fit passes below the first card. Below the settings of a narrow page, all
-    cards scroll with the page.
+    fit. What does not fit passes below the first card. Below the settings of a narrow page, the
+    others scroll with the page, without the first.
     """
 
     def __init__(self, widgets: Widgets, page: Scroller, *, name: str) -> None:
@@ -50,7 +50,8 @@ class StickyColumn:
     def _place(self, _: "tk.Event[tk.Misc] | None" = None) -> None:
         """Place the cards over the placeholder, or close to it where that is out of sight."""
         canvas, above = self._page.canvas, self._widgets.px(_MIN_ABOVE)
-        first, height = self._cover.winfo_reqheight(), self.frame.winfo_reqheight()
+        height = self.frame.winfo_reqheight()
+        first = self._cover.winfo_reqheight() if self._stays else above
         self._room.configure(height=first - above)
         self.space.configure(width=self._width, height=height)
         left, top = self.space.winfo_x(), self.space.winfo_y() - round(canvas.canvasy(0))
@@ -60,8 +61,11 @@ class StickyColumn:
             # A card taller than the window must scroll to be readable.
             is_in_sight = first <= canvas.winfo_height()
             top_of_first = max(0, top_of_first) if is_in_sight else top - above
-        placed = (left, top, top_of_first, self._width)
+        placed = (left, top, top_of_first, self._width, self._stays)
         if placed != self._placed:
             self._placed = placed
             self.frame.place(x=left, y=top, width=self._width)
-            self._cover.place(x=left, y=top_of_first, width=self._width)
+            if self._stays:
+                self._cover.place(x=left, y=top_of_first, width=self._width)
+            else:
+                self._cover.place_forget()

@@ -1,4 +1,4 @@
-"""Where the fields of a form end."""
+"""Where the fields of a form end, and its cards stand."""
 
 from tests.each import each
 from ui.forms.amount import AmountEditor
@@ -29,3 +29,18 @@ def test_fields_end_at_one_edge_and_paths_take_the_width_there_is(make_form, roo
     assert len(narrow) == 1, page
     assert len(wide) <= 1, page
     assert min(wide, default=10_000) > max(narrow), page
+
+
+def test_cards_stand_in_columns_that_are_read_one_after_the_other(make_form, root):
+    form = make_form("training")
+    cards = [card.outer for card in form._cards]
+    form.set_columns(2)
+    root.update()
+    places = [(card.winfo_rootx(), card.winfo_rooty()) for card in cards]
+    assert places == sorted(places)
+    assert len({x for x, _ in places}) == 2
+    form.set_columns(1)
+    root.update()
+    assert len({card.winfo_rootx() for card in cards}) == 1
+    tops = [card.winfo_rooty() for card in cards]
+    assert tops == sorted(tops)
