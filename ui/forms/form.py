@@ -145,8 +145,8 @@ class Form:
             else:
                 box.grid_forget()
         for index, (outer, column) in enumerate(zip(outers, self._split(outers), strict=True)):
-            box = self._boxes[column] if self._columns > 1 else self._parent
-            outer.grid(in_=box, row=self._line + index, column=0, sticky="ew", pady=(0, gap))
+            column_box = self._boxes[column] if self._columns > 1 else self._parent
+            outer.grid(in_=column_box, row=self._line + index, column=0, sticky="ew", pady=(0, gap))
 
     def _split(self, outers: list[tk.Widget]) -> list[int]:
         """Return the column of each card, so that the columns are about equally high."""

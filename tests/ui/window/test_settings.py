@@ -259,6 +259,7 @@ def test_a_row_stays_under_the_pointer_when_others_come_above_it(desk):
     desk.page("training")
     desk.click("optimizer.kind")
     desk.key("Escape")
+    desk.wait(lambda: is_in_sight(desk, "help below training"), "the help below the row")
     before = desk.widget("optimizer.kind")["y"]
     choose(desk, "optimizer.kind", "adafactor")
     desk.wait(lambda: is_shown(desk, "training.gradient_clipping"), "the warning above")

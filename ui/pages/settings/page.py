@@ -201,10 +201,12 @@ class SettingsPage(View):
         # The list of a combo box has the keyboard itself, and must stay below its field.
         if row is None or self._is_wide or focused(self._column) is not row.editor.focus:
             return
-        before = row.editor.focus.winfo_rooty()
+        self._scroller.canvas.update_idletasks()  # it may just have been scrolled
+        before, is_new = row.editor.focus.winfo_rooty(), self._below.path != row.path
         self._below.show(row.setting, row.path, row, self._card_width)
         self._scroller.settle(row.editor.focus, before)
-        self._scroller.show(row.editor.focus, *row.below, self._below.frame)
+        if is_new:
+            self._scroller.show(row.editor.focus, *row.below, self._below.frame)
 
     def _is_wide_enough(self, width: int) -> bool:
         return width >= self._context.widgets.px(_COLUMN + _SIDEBAR + 3 * _MARGIN)
