@@ -386,15 +386,3 @@ class Probe:
 
     levels: tuple[Fraction, ...]
     noise: Tensor
-
-
-class Objective(Protocol):
-    """Loss and validation loss of microbatches; only reward training has some of prompts."""
-
-    def loss(self, batch: Microbatch, *, seed: int, step: int) -> Loss: ...
-    def validation(self, batch: Batch, probe: Probe) -> Tensor:
-        """Return the validation loss of one image under each noise of a probe, (K,), float32.
-
-        batch: A single image with its own caption; masks apply. Called under the engine's autocast.
-        """
-        ...

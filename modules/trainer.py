@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import torch
 
 from modules import seeds
-from modules.interfaces import Method, Microbatch, Objective
+from modules.data.loader import Loader, Readable
+from modules.interfaces import Method, Microbatch
+from modules.memory.tensors import on_device
+from modules.objectives.inputs import Inputs, Objective
 from modules.optim.learning_rate import effective_lr, set_lr
 from onetrainer.schedules.amounts import Plan
 
@@ -30,7 +33,7 @@ class Task(Protocol):
     def run(self, step: int) -> None: ...
 
 
-class StepBatches(Plan, Protocol):
+class StepBatches(Plan, Readable, Protocol):
     """The microbatches of each step, a function of the step alone."""
 
     def at(self, step: int) -> Iterable[Microbatch]: ...
@@ -52,6 +55,8 @@ class Trainer:
 
     Attributes:
         seed_of: Maps a step to the seed of its random draws.
+        inputs: Of the step's microbatches, drawn by the seed of the step.
+        plan: Of the same steps.
         lr_multiplier: Maps a step to a fraction of the full learning rate.
         ema: None if the run keeps no EMA.
         tasks: Run in this order after a step; saving comes last, so that the checkpoint of a step
@@ -62,7 +67,8 @@ class Trainer:
     state: "TrainState"
     steps: int
     seed_of: Callable[[int], int]
-    batches: StepBatches
+    inputs: Loader[Inputs]
+    plan: Plan
     objective: Objective
     method: Method
     engine: "Engine"
@@ -85,19 +91,20 @@ class Trainer:
             self.engine.begin(step)
             losses = []
             try:
-                for number, batch in enumerate(self.batches.at(step)):
+                for number, drawn in enumerate(self.inputs.at(step)):
+                    inputs = on_device(drawn, self.engine.device)
                     # Only dropout draws from torch's global generator. Seeded for each microbatch,
                     # it is the only thing that depends on how a step is divided.
                     torch.manual_seed(seeds.derive(seed, "dropout", step, number))
                     with self.engine.autocast():
-                        loss = self.objective.loss(batch, seed=seed, step=step)
+                        loss = self.objective.compute(inputs)
                     self.state.is_whole = not self.engine.updates_in_backward
                     with loss.recomputation():
                         self.engine.backward(loss.value)
                     losses.append(replace(loss, value=loss.value.detach()))
             except StepAbandoned:
                 break
-            del batch, loss  # frees the autograd graph before the optimizer step
+            del drawn, inputs, loss  # frees the autograd graph before the optimizer step
             self.state.is_whole = False
             self.engine.clip_gradients()
             check = self.engine.step()
@@ -106,7 +113,7 @@ class Trainer:
             if self.ema is not None:
                 self.ema.update(self.state.step)
             self.state.is_whole = True
-            epoch = self.batches.epoch_of(step)
+            epoch = self.plan.epoch_of(step)
             self.report.progress(
                 step=self.state.step, epoch=epoch, lr=lr, losses=losses, check=check
             )

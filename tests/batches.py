@@ -3,7 +3,8 @@
 import torch
 
 from modules import seeds
-from modules.interfaces import Batch, LatentMoments
+from modules.interfaces import Batch, LatentMoments, Loss
+from modules.objectives import inputs
 from modules.sampling.rollout import Rollout
 from tests import tiny
 
@@ -31,6 +32,11 @@ def batch_of(family, positions=(0, 1, 2, 3), *, weight=0.25, **fields) -> Batch:
         weight=weight,
         **(given | fields),
     )
+
+
+def loss_of(objective, batch, *, seed=SEED, step=STEP, device=tiny.CPU) -> Loss:
+    """The loss of a microbatch, drawn and computed at once."""
+    return inputs.loss_of(objective, batch, seed=seed, step=step, device=device)
 
 
 def generators(purpose, positions=(0, 1, 2, 3)):

@@ -150,8 +150,6 @@ def _images_of(
     batches = Batches(
         batch_source,
         plan,
-        threads=config.data.loader_threads,
-        steps=config.training.total_steps,
         with_pixels=isinstance(config.objective, Reconstruction),
     )
     validation = None

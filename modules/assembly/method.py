@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from modules.interfaces import Family, Method, Objective
+from modules.interfaces import Family, Method
 from modules.methods.adapters.adapters import Adapters
 from modules.methods.embedding import Embeddings, tokens_in_vocabulary
 from modules.methods.full import Full, component_dtypes
@@ -13,6 +13,7 @@ from modules.methods.joint import Joint
 from modules.methods.model_source import ModelSource
 from modules.methods.vae import VaeDecoder
 from modules.objectives.denoising import Denoising
+from modules.objectives.inputs import Objective
 from modules.objectives.reconstruction import Reconstruction
 from onetrainer.concepts.concepts import concepts_of, has_masks
 from onetrainer.config.base.encoders import encoder_key

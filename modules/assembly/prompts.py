@@ -3,11 +3,13 @@
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from modules.assembly.dataset import progress_report
 from modules.assembly.run_context import Run
 from modules.data.batches import Batches
 from modules.data.cache import CachingStopped
+from modules.data.loader import Reading
 from modules.data.prompts import EMPTY, EncodedPrompts, PromptBatches
 from modules.evaluation.prompts import ValidationPrompts
 from modules.interfaces import Batch, Family, PromptBatch
@@ -65,7 +67,14 @@ class MixedBatches:
         """Return the microbatches of a step, all of prompts or all of images."""
         if self.images is not None and self.is_denoising_step(step):
             return self.images.at(self._denoising_steps_before(step))
-        return self._unless_leaving(self.prompts.at(self.reward_steps_before(step)))
+        return self.prompts.at(self.reward_steps_before(step))
+
+    def readings_at(self, step: int) -> list[Reading]:
+        """Return how to read each microbatch of a step."""
+        if self.images is not None and self.is_denoising_step(step):
+            return self.images.readings_at(self._denoising_steps_before(step))
+        batches = self.prompts.at(self.reward_steps_before(step))
+        return [self._reading(batch) for batch in batches]
 
     def epoch_of(self, step: int) -> int:
         """Return the epoch of a step over the prompts, from 0."""
@@ -89,11 +98,13 @@ class MixedBatches:
         """Return how many of the steps before `step` train on prompts."""
         return step - self._denoising_steps_before(step)
 
-    def _unless_leaving(self, batches: Iterable[PromptBatch]) -> Iterator[PromptBatch]:
-        for batch in batches:
-            if self.is_leaving():
-                raise StepAbandoned
-            yield batch
+    def _reading(self, batch: PromptBatch) -> Reading:
+        return lambda: partial(self._unless_leaving, batch)
+
+    def _unless_leaving(self, batch: PromptBatch) -> PromptBatch:
+        if self.is_leaving():
+            raise StepAbandoned
+        return batch
 
     def _denoising_steps_before(self, step: int) -> int:
         return int(step * self.denoising_fraction)

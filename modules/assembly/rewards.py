@@ -16,7 +16,6 @@ from modules.assembly.run_context import Run
 from modules.data.prompts import PromptBatches
 from modules.evaluation.prompts import Evaluator
 from modules.evaluation.scores import PromptEvaluation
-from modules.interfaces import Objective
 from modules.memory.eval_mode import inference_mode
 from modules.memory.precision import storage_dtype
 from modules.objectives.alignprop import AlignProp
@@ -24,6 +23,7 @@ from modules.objectives.best_of_n import BestOfN
 from modules.objectives.candidate_files import RoundFiles
 from modules.objectives.candidates import Candidates
 from modules.objectives.denoising import Denoising
+from modules.objectives.inputs import Objective
 from modules.optim.exported_weights import ExportedWeights
 from modules.rewards.load import make_rewards
 from modules.rewards.measures import Reward
@@ -171,7 +171,12 @@ def reward_objective(
             report=report,
         )
         return BestOfN(
-            candidates, denoising, section.algorithm.steps_per_round, rounds, reward_steps_before
+            candidates,
+            denoising,
+            section.algorithm.steps_per_round,
+            rounds,
+            device,
+            reward_steps_before,
         )
     return AlignProp(
         family,

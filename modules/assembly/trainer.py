@@ -1,11 +1,10 @@
 """The trainer and its tasks, from a run's config and model."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from modules.assembly.inputs import Inputs
+from modules.assembly.inputs import Inputs as RunInputs
 from modules.assembly.metadata import ModelFacts, output_metadata
 from modules.assembly.method import Attached, objective_of
 from modules.assembly.optimizer import Optimization, optimization_of
@@ -21,14 +20,17 @@ from modules.assembly.validation_set import grid_of, validation_files, validatio
 from modules.broken_steps.cause import Investigator
 from modules.broken_steps.response import BrokenSteps
 from modules.broken_steps.retries import Retries
+from modules.data.loader import Loader
 from modules.evaluation.validation import ImageEvaluation, ValidationImages
 from modules.interfaces import Microbatch, named_parameters
 from modules.memory.residency import Residency
+from modules.memory.tensors import pinned
 from modules.objectives.denoising import Denoising
+from modules.objectives.inputs import Inputs
 from modules.objectives.slider import Slider as SliderObjective
 from modules.optim.custom import lr_curve
 from modules.sampling.image_files import base_name
-from modules.trainer import StepAbandoned, Task, Trainer
+from modules.trainer import Task, Trainer
 from modules.training.checkpoints import TrainState
 from modules.training.disk_space import DiskSpaceTask
 from modules.training.evaluate_task import EvaluateTask, Evaluation, KeepBestTask
@@ -49,7 +51,7 @@ class _Parts:
 
     run: Run
     attached: Attached
-    inputs: Inputs
+    inputs: RunInputs
     residency: Residency
     optimization: Optimization
 
@@ -112,11 +114,15 @@ class Assembled:
     trainer: Trainer
     tasks: Tasks
 
+    def close(self) -> None:
+        """End reading ahead."""
+        self.trainer.inputs.close()
+
 
 def assemble(
     run: Run,
     attached: Attached,
-    inputs: Inputs,
+    inputs: RunInputs,
     rewards: LoadedRewards | None,
     residency: Residency,
 ) -> Assembled:
@@ -155,7 +161,8 @@ def assemble(
         state=TrainState(run.first_step),
         steps=training.total_steps,
         seed_of=lambda step: retries.seed(training.seed, step),
-        batches=source.batches,
+        inputs=_loader_of(run, source, retries),
+        plan=source.batches,
         objective=source.objective,
         method=attached.method,
         engine=parts.optimization.engine,
@@ -168,6 +175,22 @@ def assemble(
         should_stop_early=tasks.should_stop_early,
     )
     return Assembled(trainer, tasks)
+
+
+def _loader_of(run: Run, source: LossSource, retries: Retries) -> Loader[Inputs]:
+    """Return what reads and draws for each step, into pinned memory if there is a GPU."""
+
+    def draw(batch: Microbatch, step: int) -> Inputs:
+        seed = retries.seed(run.config.training.seed, step)
+        inputs = source.objective.draw(batch, seed=seed, step=step)
+        return pinned(inputs) if run.device.type == "cuda" else inputs
+
+    return Loader(
+        source.batches,
+        draw,
+        threads=run.config.data.loader_threads,
+        steps=run.config.training.total_steps,
+    )
 
 
 def _reporter(
@@ -194,10 +217,6 @@ def _broken_steps(parts: _Parts, source: LossSource, retries: Retries) -> Broken
     run, attached, images = parts.run, parts.attached, parts.inputs.images
     config, family, objective = run.config, parts.attached.family, source.objective
 
-    def microbatches(step: int) -> Iterator[Microbatch]:
-        with suppress(StepAbandoned):
-            yield from source.batches.at(step)
-
     def timesteps(step: int) -> Sequence[int]:
         if not isinstance(objective, Denoising):
             return ()
@@ -212,7 +231,7 @@ def _broken_steps(parts: _Parts, source: LossSource, retries: Retries) -> Broken
         precision=config.hardware.precision,
         is_cached=images is None or images.batches.batch_source.images.is_cached,
         names=source.batches.names_at,
-        batches=microbatches,
+        batches=source.batches.at,
         timesteps=timesteps,
     )
     broken = [event for event in run.past_events if isinstance(event, BrokenStep)]

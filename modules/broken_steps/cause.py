@@ -5,7 +5,7 @@ gradients, in the order of the computation.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -58,7 +58,7 @@ class Investigator:
     precision: Precision
     is_cached: bool
     names: Callable[[int], Mapping[str, Sequence[str]]]
-    batches: Callable[[int], Iterator[Microbatch]]
+    batches: Callable[[int], Iterable[Microbatch]]
     timesteps: Callable[[int], Sequence[int]]
 
     def investigate(self, facts: StepFacts) -> tuple[BrokenStep, UserError]:

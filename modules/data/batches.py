@@ -1,23 +1,22 @@
-"""Batches of encoded images and captions: of single microbatches, and of a run in order."""
+"""Batches of encoded images and captions: of single microbatches, and of each step."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from modules.data.encoded_items import EncodedImages, EncodedTexts, TransformKey
+from modules.data.loader import Reading
 from modules.data.prompts import padded
 from modules.interfaces import Batch, LatentMoments
 from modules.memory.to_device import to_device
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.batch_plan import BatchPlan, StepPlan, all_buckets
 from onetrainer.dataset.items import Item
-from onetrainer.dataset.prefetch import prefetch
 from onetrainer.dataset.transforms import size_conditioning
-
-_Reading = tuple[int, Callable[[], Batch]]
 
 
 @dataclass(frozen=True)
@@ -90,28 +89,14 @@ def read_batch(
 
 
 class Batches:
-    """The microbatches of each step, the same with any number of threads.
-
-    The calling thread plans them; other threads only read them.
-    """
+    """The microbatches of each step, a function of the step alone."""
 
     def __init__(
-        self,
-        batch_source: BatchSource,
-        plan: BatchPlan,
-        *,
-        threads: int,
-        steps: int,
-        with_pixels: bool = False,
+        self, batch_source: BatchSource, plan: BatchPlan, *, with_pixels: bool = False
     ) -> None:
-        """Set up the batches. threads: 0 reads within the steps. steps: of the run."""
         self.batch_source = batch_source
         self.plan = plan
-        self._threads = threads
-        self._steps = steps
         self._with_pixels = with_pixels
-        self._next = -1
-        self._stream: Generator[_Reading, None, None] | None = None
 
     def epoch_of(self, step: int) -> int:
         """Return the epoch of a step, from 0."""
@@ -136,46 +121,27 @@ class Batches:
         every = all_buckets(self.batch_source.images.items, self.batch_source.concepts)
         return {(bucket.width, bucket.height) for buckets in every for bucket in buckets}
 
+    def readings_at(self, step: int) -> list[Reading]:
+        """Return how to read each microbatch of a step in any thread."""
+        plan = self.plan.at(step)
+        return [partial(self._read, plan, number) for number in range(len(plan.microbatches))]
+
     def at(self, step: int) -> Iterator[Batch]:
-        """Iterate over the microbatches of a step; fast if it follows the last one.
+        """Read the microbatches of a step, one after the other.
 
         Raises UserError if an image or the cache has changed.
         """
-        if step != self._next or self._stream is None:
-            self.stop()
-            self._stream = prefetch(
-                self._read, self._microbatches(step), threads=self._threads, most=self._threads
-            )
-        # Restart from here unless this one is iterated to its end.
-        self._next = -1
-        for _ in self.plan.at(step).microbatches:
-            of_step, finish = next(self._stream)
-            assert of_step == step
-            yield finish()
-        self._next = step + 1
+        plan = self.plan.at(step)
+        for number in range(len(plan.microbatches)):
+            yield read_batch(self.batch_source, plan, number, with_pixels=self._with_pixels)()
 
     def close(self) -> None:
-        """End prefetching, and this run's use of the cache."""
-        self.stop()
+        """End this run's use of the cache."""
         self.batch_source.images.store.close()
 
-    def stop(self) -> None:
-        """End prefetching."""
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
-
-    def _microbatches(self, step: int) -> Iterator[tuple[StepPlan, int]]:
-        """Iterate over the microbatches from a step on."""
-        while step < self._steps:
-            plan = self.plan.at(step)
-            yield from ((plan, number) for number in range(len(plan.microbatches)))
-            step += 1
-
-    def _read(self, microbatch: tuple[StepPlan, int]) -> _Reading:
-        plan, number = microbatch
+    def _read(self, plan: StepPlan, number: int) -> Batch | Callable[[], Batch]:
         finish = read_batch(self.batch_source, plan, number, with_pixels=self._with_pixels)
-        return plan.step, finish
+        return finish() if self.batch_source.images.is_cached else finish
 
 
 def _moments(

@@ -17,8 +17,9 @@ from typing import Literal
 import torch
 
 from modules import seeds
-from modules.interfaces import Batch, Objective, Probe
+from modules.interfaces import Batch, Probe
 from modules.memory.residency import Enter
+from modules.objectives.inputs import Objective
 from modules.optim.exported_weights import ExportedWeights
 from onetrainer.config.run.hardware import Precision
 from onetrainer.config.run.validation import Validation

@@ -7,9 +7,10 @@ from modules.assembly.prompts import slider_batches
 from modules.assembly.rewards import mixer_of, reward_objective
 from modules.assembly.sliders import slider_objective
 from modules.data.prompts import EMPTY, EncodedPrompts, PromptBatches
-from modules.interfaces import Objective, PromptBatch
+from modules.interfaces import PromptBatch
 from modules.memory.precision import autocast, storage_dtype
 from modules.meta_device.device import DEVICE, META
+from modules.objectives.inputs import Objective
 from modules.objectives.slider import prompts_of as slider_prompts
 from modules.rewards.load import empty_rewards
 from modules.rewards.mixer import Mixer

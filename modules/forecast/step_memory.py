@@ -7,11 +7,12 @@ from torch import Tensor
 
 from modules.assembly.optimizer import ema_of, weight_updater_of
 from modules.forecast.model import Stage
-from modules.interfaces import Microbatch, Objective
+from modules.interfaces import Microbatch
 from modules.memory.precision import autocast
 from modules.memory.scaling import LossScale
 from modules.meta_device.device import DEVICE
 from modules.meta_device.meter import tensors_in
+from modules.objectives.inputs import Objective, loss_of
 from modules.optim.build import build_optimizer
 from modules.optim.clipping import clip, gradient_norms, not_finite
 from modules.optim.exported_weights import enter_training_form
@@ -114,7 +115,7 @@ class StepMemory:
 
     def _compute(self, *, is_flagged: bool = False) -> None:
         with autocast(DEVICE, self._stage.config.hardware.precision):
-            loss = self._objective.loss(self._batch(), seed=0, step=0)
+            loss = loss_of(self._objective, self._batch(), seed=0, step=0, device=DEVICE)
         if is_flagged and self._fused_backward is not None:
             self._fused_backward.begin(loss.value.detach())
         value = self._scale.scaled(loss.value) if self._scale else loss.value

@@ -224,17 +224,18 @@ def _prepare_and_train(run: Run) -> int:
             confirm_lengths(run, inputs.images.batches)
         with run.inbox.while_loading(run.report_stop):
             assembled = assemble(run, attached, inputs, rewards, residency)
-        if run.undecided is not None:
-            measure_speed(run, assembled)
-            return _report_stop(run)
-        try:
-            return _train_and_finish(run, assembled, inputs, residency)
-        except Exception as error:
-            traceback.clear_frames(error.__traceback__)  # frees what the failed step computed
-            _save_last_step(run, assembled, error)
-            if isinstance(error, EntryLost):
-                inputs.verify()  # so that one restart encodes everything that is damaged
-            raise
+        with closing(assembled):
+            if run.undecided is not None:
+                measure_speed(run, assembled)
+                return _report_stop(run)
+            try:
+                return _train_and_finish(run, assembled, inputs, residency)
+            except Exception as error:
+                traceback.clear_frames(error.__traceback__)  # frees what the failed step computed
+                _save_last_step(run, assembled, error)
+                if isinstance(error, EntryLost):
+                    inputs.verify()  # so that one restart encodes everything that is damaged
+                raise
 
 
 def _train_and_finish(run: Run, assembled: Assembled, inputs: Inputs, residency: Residency) -> int:

@@ -21,12 +21,43 @@ def to_device(tensor: Tensor, device: torch.device, dtype: torch.dtype | None = 
 
 def read_flags(flags: Sequence[Tensor]) -> list[bool]:
     """Read boolean scalars from any devices, with one read per device."""
-    return list(map(bool, _read(flags)))
+    return list(map(bool, LateNumbers(flags).read()))
 
 
-def read_numbers(numbers: Sequence[Tensor]) -> list[float]:
-    """Read scalars from any devices, with one read per device."""
-    return list(map(float, _read(numbers)))
+class LateNumbers:
+    """Scalars from any devices that are read late, without waiting for what is queued after them.
+
+    They leave a GPU for pinned memory as soon as it has computed them. torch keeps that memory for
+    the next ones, so that few pieces of it go round.
+    """
+
+    def __init__(self, scalars: Sequence[Tensor]) -> None:
+        """Queue the copies."""
+        self._count = len(scalars)
+        self._copies: list[tuple[list[int], Tensor]] = []
+        self._arrivals: list[torch.cuda.Event] = []
+        for device in dict.fromkeys(scalar.device for scalar in scalars):
+            indices = [index for index, scalar in enumerate(scalars) if scalar.device == device]
+            together = torch.stack([scalars[index] for index in indices])
+            if device.type == "cuda":
+                pinned = torch.empty_like(together, device="cpu", pin_memory=True)
+                together = pinned.copy_(together, non_blocking=True)
+                self._arrivals.append(torch.cuda.current_stream(device).record_event())
+            self._copies.append((indices, together))
+
+    def have_arrived(self) -> bool:
+        """Return whether reading does not wait for a GPU."""
+        return all(map(_has_happened, self._arrivals))
+
+    def read(self) -> list[float]:
+        """Return the scalars."""
+        for arrival in self._arrivals:
+            if not _has_happened(arrival):
+                arrival.synchronize()
+        values: dict[int, float] = {}
+        for indices, together in self._copies:
+            values |= zip(indices, together.tolist(), strict=True)
+        return [float(values[index]) for index in range(self._count)]
 
 
 def load_tensors(tensors: Mapping[str, Tensor], state: Mapping[str, Tensor], what: str) -> None:
@@ -43,10 +74,5 @@ def load_tensors(tensors: Mapping[str, Tensor], state: Mapping[str, Tensor], wha
         tensor.copy_(state[name])
 
 
-def _read(scalars: Sequence[Tensor]) -> list[float | bool]:
-    values: dict[int, float | bool] = {}
-    for device in dict.fromkeys(scalar.device for scalar in scalars):
-        indices = [index for index, scalar in enumerate(scalars) if scalar.device == device]
-        stacked = torch.stack([scalars[index] for index in indices])
-        values |= zip(indices, stacked.tolist(), strict=True)
-    return [values[index] for index in range(len(scalars))]
+def _has_happened(event: torch.cuda.Event) -> bool:
+    return bool(event.query())  # type: ignore[no-untyped-call] # torch's

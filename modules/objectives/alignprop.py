@@ -20,12 +20,12 @@ from modules.interfaces import (
     Family,
     Loss,
     Microbatch,
-    Objective,
     Probe,
     PromptBatch,
 )
 from modules.memory.precision import uncached_autocast
 from modules.memory.to_device import to_device
+from modules.objectives.inputs import Inputs, Objective, PromptInputs
 from modules.objectives.trajectories import repeated_last_step, trajectories_of
 from modules.rewards.mixer import Mixer
 from modules.sampling.rollout import Rollout, Trajectory
@@ -37,7 +37,7 @@ START, NOISE, ANCHORED = "reward-start", "reward-noise", "reward-anchor"
 
 
 @dataclass(frozen=True)
-class _Inputs:
+class _CallInputs:
     """Inputs of every UNet call: conditioning of prompts and of no prompt, and image sizes."""
 
     conditioning: Conditioning
@@ -92,14 +92,23 @@ class AlignProp:
         self._base_model = base_model
         self._merged = merged
 
-    def loss(self, batch: Microbatch, *, seed: int, step: int) -> Loss:
+    def draw(self, batch: Microbatch, *, seed: int, step: int) -> Inputs:
+        if isinstance(batch, Batch):
+            return self._denoising.draw(batch, seed=seed, step=step)
+        return PromptInputs(batch, seed, step)
+
+    def compute(self, inputs: Inputs) -> Loss:
         """Compute the loss of a microbatch; call it under the engine's autocast.
 
         `per_item` is minus the reward; it and the scores are those of the images as generated.
         """
-        if isinstance(batch, Batch):
-            return self._denoising.loss(batch, seed=seed, step=step)
-        draws = Draws(seed, step, batch.positions)
+        if not isinstance(inputs, PromptInputs):
+            return self._denoising.compute(inputs)
+        return self._prompt_loss(
+            inputs.batch, Draws(inputs.seed, inputs.step, inputs.batch.positions)
+        )
+
+    def _prompt_loss(self, batch: PromptBatch, draws: Draws) -> Loss:
         inputs = self._inputs(batch)
         generated = self._generate(batch, inputs, draws)
         scores = self._mixer.score(self._rollout.decode(generated.latents), batch.prompts)
@@ -120,15 +129,15 @@ class AlignProp:
     def validation(self, batch: Batch, probe: Probe) -> Tensor:
         return self._denoising.validation(batch, probe)
 
-    def _inputs(self, batch: PromptBatch) -> _Inputs:
+    def _inputs(self, batch: PromptBatch) -> _CallInputs:
         conditioning, empty = batch.conditioning, batch.empty
         if conditioning is None:
             # In one call, so that all have the same length.
             both = self._family.encode_text((*batch.prompts, ""), among=batch.step_prompts)
             conditioning, empty = both.rows(slice(-1)), both.rows(slice(-1, None))
-        return _Inputs(conditioning, empty, batch.time_ids)
+        return _CallInputs(conditioning, empty, batch.time_ids)
 
-    def _generate(self, batch: PromptBatch, inputs: _Inputs, draws: Draws) -> _Generated:
+    def _generate(self, batch: PromptBatch, inputs: _CallInputs, draws: Draws) -> _Generated:
         start = self._to_device(draws.normal(START, self._shape(batch)))
         trajectories = trajectories_of(
             self._section.algorithm, steps=self._rollout.steps, draws=draws
@@ -153,7 +162,7 @@ class AlignProp:
         return _Generated(latents, trajectories, anchor_steps, anchor_latents)
 
     def _repeated_totals(
-        self, finished: Tensor, batch: PromptBatch, inputs: _Inputs, draws: Draws
+        self, finished: Tensor, batch: PromptBatch, inputs: _CallInputs, draws: Draws
     ) -> list[Tensor]:
         """Return the rewards of repeated last steps of the same images, each (B,), if any.
 
@@ -171,7 +180,7 @@ class AlignProp:
         return totals
 
     def _repeat_last_step(
-        self, number: int, finished: Tensor, batch: PromptBatch, inputs: _Inputs, draws: Draws
+        self, number: int, finished: Tensor, batch: PromptBatch, inputs: _CallInputs, draws: Draws
     ) -> Tensor:
         """Add new noise to finished latents and run the last step; return (B, 4, h, w)."""
         noise = partial(_noise, draws, self._shape(batch))
@@ -199,7 +208,7 @@ class AlignProp:
         }
 
     def _anchor_distances(
-        self, generated: _Generated, batch: PromptBatch, inputs: _Inputs
+        self, generated: _Generated, batch: PromptBatch, inputs: _CallInputs
     ) -> Tensor:
         """Compute the distance of noise predictions from the base model's, (B,).
 

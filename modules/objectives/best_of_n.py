@@ -8,9 +8,10 @@ from torch import Tensor
 
 from modules import seeds
 from modules.data.prompts import time_ids_of
-from modules.interfaces import Batch, LatentMoments, Loss, Microbatch, Objective, Probe, PromptBatch
+from modules.interfaces import Batch, LatentMoments, Loss, Microbatch, Probe, PromptBatch
 from modules.objectives.candidate_files import Round, RoundFiles
 from modules.objectives.candidates import Candidates
+from modules.objectives.inputs import Inputs, Objective, PromptInputs, loss_of
 from onetrainer.seeds import shuffled
 
 ORDER = "kept-order"
@@ -35,26 +36,34 @@ class BestOfN:
     denoising: Objective
     steps: int
     rounds: RoundFiles | None
+    device: torch.device
     reward_steps_before: Callable[[int], int] = lambda step: step
     _number: int = field(default=-1, init=False)
     _round: Round | None = field(default=None, init=False)
 
-    def loss(self, batch: Microbatch, *, seed: int, step: int) -> Loss:
+    def draw(self, batch: Microbatch, *, seed: int, step: int) -> Inputs:
+        if isinstance(batch, Batch):
+            return self.denoising.draw(batch, seed=seed, step=step)
+        return PromptInputs(batch, seed, step)
+
+    def compute(self, inputs: Inputs) -> Loss:
         """Compute the loss of a microbatch; call it under the engine's autocast.
 
         The prompts of the batch are ignored; each of its positions in the step trains on one of
         the selected images. `per_item` is their denoising loss. The scores are those of as many
         candidates, prompt by prompt in turn: those of the selected ones would overstate the model.
         """
-        if isinstance(batch, Batch):
-            return self.denoising.loss(batch, seed=seed, step=step)
+        if not isinstance(inputs, PromptInputs):
+            return self.denoising.compute(inputs)
+        batch, seed, step = inputs.batch, inputs.seed, inputs.step
         number = step // self.steps
         since = self.reward_steps_before(step) - self.reward_steps_before(number * self.steps)
         current = self._round_at(number, seed=seed, step=step)
         count = len(batch.step_prompts)
         indices = [since * count + position for position in range(count)]
         order = [_shuffled(current, index, seed=seed, number=number) for index in indices]
-        loss = self.denoising.loss(self._batch(current, order, batch), seed=seed, step=step)
+        selected = self._batch(current, order, batch)
+        loss = loss_of(self.denoising, selected, seed=seed, step=step, device=self.device)
         own = [indices[position] for position in batch.positions]
         scores = {name: _interleaved(each, own) for name, each in current.scores.items()}
         return Loss(loss.value, loss.per_item, scores)

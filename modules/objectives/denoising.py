@@ -14,10 +14,11 @@ from modules.diffusion.noise import draw_noise, offset_growth
 from modules.diffusion.schedule import at
 from modules.diffusion.timesteps import timestep_table, uniform, weighted
 from modules.diffusion.weights import weight_table
-from modules.interfaces import Batch, Conditioning, Family, LatentMoments, Loss, Microbatch, Probe
+from modules.interfaces import Batch, Conditioning, Family, Loss, Microbatch, Probe
 from modules.memory.precision import uncached_autocast
 from modules.memory.to_device import to_device
 from modules.objectives.encoder_dropout import EncoderDropout
+from modules.objectives.inputs import BaseInputs, DenoisingInputs, Inputs, TextInputs
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.objectives.prior import OwnPrediction
 
@@ -76,27 +77,49 @@ class Denoising:
         self._thresholds = huber_thresholds(section.loss, levels)
         self._weights = weight_table(section.weighting, levels, self._process.prediction)
 
-    def loss(self, batch: Microbatch, *, seed: int, step: int) -> Loss:
-        """Compute the loss of a microbatch; call it under the engine's autocast."""
+    def draw(self, batch: Microbatch, *, seed: int, step: int) -> DenoisingInputs:
         assert isinstance(batch, Batch)
         draws = Draws(seed, step, batch.positions)
-        task = self._task(batch.moments, draws)
-        weights = self._mask_weights(batch, draws)
+        shape = batch.moments.mean.shape[1:]
+        latents = batch.moments.drawn(draws.normal("latent", shape))
+        timesteps = self._timesteps(draws)
+        growth = None if self._growth is None else self._growth[timesteps]
+        noise = draw_noise(self._noise, draws, shape=shape, offset_growth=growth)
+        mask = self._mask_weights(batch, draws)
+        return DenoisingInputs(
+            latents=latents,
+            added=noise.added,
+            target_noise=None if noise.added is noise.target else noise.target,
+            timesteps=timesteps,
+            text=self._text(batch, draws),
+            time_ids=batch.time_ids,
+            weight=batch.weight,
+            masked=batch.masked,
+            mask=mask,
+            base=self._base_inputs(batch, mask),
+            factors=self._factors(batch),
+        )
+
+    def compute(self, inputs: Inputs) -> Loss:
+        assert isinstance(inputs, DenoisingInputs)
+        task = self._task(inputs)
         # Before the training forward: replacing the method's weights meanwhile must not change
         # what that saves for its backward.
-        base = self._base_prediction(batch, task, weights, draws)
-        if base is not None:
-            task = self._with_base_targets(base, batch, task)
+        base = self._base_prediction(inputs, task)
+        if base is not None and inputs.base is not None and inputs.base.is_target is not None:
+            task = replace(task, target=torch.where(inputs.base.is_target, base, task.target))
         predicted = self._family.predict(
             task.noisy,
             self._process.network_times(task.timesteps),
-            self._conditioning_of(batch, draws),
-            time_ids=batch.time_ids,
-            masked=self._masked_input(batch),
+            self._conditioning(inputs.text),
+            time_ids=inputs.time_ids,
+            masked=inputs.masked,
         ).float()
-        per_item = self._per_item(predicted, task, weights, base)
-        weighed = self._apply_weights(per_item, batch, task.timesteps)
-        return Loss(weighed.sum() * batch.weight, per_item.detach())
+        per_item = self._per_item(predicted, task, inputs.mask, base)
+        weighed = per_item if self._weights is None else per_item * self._weights[task.timesteps]
+        if inputs.factors is not None:
+            weighed = weighed * inputs.factors
+        return Loss(weighed.sum() * inputs.weight, per_item.detach())
 
     def validation(self, batch: Batch, probe: Probe) -> Tensor:
         """Compute the masked mean squared error, (K,), for any training loss.
@@ -110,7 +133,7 @@ class Denoising:
         latents = self._to_device(batch.moments.mean).expand(count, -1, -1, -1)
         noise = self._to_device(probe.noise)
         conditioning = batch.conditioning or self._family.encode_text(batch.captions)
-        masked = self._masked_input(batch)
+        masked = None if batch.masked is None else self._to_device(batch.masked)
         predicted = self._family.predict(
             levels.add_noise(latents, noise, timesteps),
             self._process.network_times(timesteps),
@@ -125,18 +148,13 @@ class Denoising:
         weights = mask_weights(mask, outside=outside, prior=0)
         return masked_mean(squares, None, weights, normalize_area=True)
 
-    def _task(self, moments: LatentMoments, draws: Draws) -> _Task:
-        shape = moments.mean.shape[1:]
-        latents = moments.drawn(draws.normal("latent", shape))
-        timesteps = self._timesteps(draws)
-        growth = None if self._growth is None else self._growth[timesteps]
-        noise = draw_noise(self._noise, draws, shape=shape, offset_growth=growth)
-        latents, timesteps, target_noise = map(self._to_device, (latents, timesteps, noise.target))
-        added = target_noise if noise.added is noise.target else self._to_device(noise.added)
+    def _task(self, inputs: DenoisingInputs) -> _Task:
+        latents, timesteps = inputs.latents, inputs.timesteps
+        noise = inputs.added if inputs.target_noise is None else inputs.target_noise
         return _Task(
-            noisy=self._process.levels.add_noise(latents, added, timesteps),
+            noisy=self._process.levels.add_noise(latents, inputs.added, timesteps),
             timesteps=timesteps,
-            target=self._process.target(latents, target_noise, timesteps),
+            target=self._process.target(latents, noise, timesteps),
         )
 
     def timesteps(self, positions: Sequence[int], *, seed: int, step: int) -> list[int]:
@@ -163,30 +181,34 @@ class Denoising:
         masking = self._masking
         return mask_weights(mask, outside=masking.unmasked_weight, prior=masking.prior_weight)
 
-    def _base_prediction(
-        self, batch: Batch, task: _Task, weights: MaskWeights | None, draws: Draws
-    ) -> Tensor | None:
+    def _base_inputs(self, batch: Batch, weights: MaskWeights | None) -> BaseInputs | None:
+        """Return for which images the base model predicts; None if for none."""
+        has_base_target = self._has_base_target(batch)
+        needs_base = has_base_target
+        if weights is not None and weights.preserved is not None:
+            outside = weights.preserved.flatten(1).any(dim=1).tolist()
+            needs_base = [any(each) for each in zip(needs_base, outside, strict=True)]
+        rows = tuple(row for row, is_needed in enumerate(needs_base) if is_needed)
+        if not rows:
+            return None
+        is_target = torch.tensor(has_base_target).view(-1, 1, 1, 1)
+        return BaseInputs(rows, torch.tensor(rows), is_target if any(has_base_target) else None)
+
+    def _base_prediction(self, inputs: DenoisingInputs, task: _Task) -> Tensor | None:
         """Compute the base model's prediction, (B, C, h, w), float32, for images that need it.
 
         It is 0 for the others. None if no image needs it.
         """
-        needs_base = self._has_base_target(batch)
-        if weights is not None and weights.preserved is not None:
-            outside = weights.preserved.flatten(1).any(dim=1).tolist()
-            needs_base = [any(each) for each in zip(needs_base, outside, strict=True)]
-        if not any(needs_base):
+        if inputs.base is None:
             return None
-        rows = [row for row, is_needed in enumerate(needs_base) if is_needed]
-        indices = self._to_device(torch.tensor(rows))
-        masked = self._masked_input(batch)
+        indices = inputs.base.indices
         with self._base_model(), torch.no_grad(), uncached_autocast(self._device):
             predicted = self._family.predict(
                 task.noisy[indices],
                 self._process.network_times(task.timesteps[indices]),
-                self._conditioning_of(batch, draws, rows),
-                time_ids=batch.time_ids[rows],
-                # Indexed by a tensor on the device: a list would be copied there.
-                masked=None if masked is None else masked[indices],
+                self._conditioning(inputs.text.rows(inputs.base.rows, indices)),
+                time_ids=inputs.time_ids[indices],
+                masked=None if inputs.masked is None else inputs.masked[indices],
             ).float()
         return torch.zeros_like(task.target).index_copy(0, indices, predicted)
 
@@ -199,31 +221,27 @@ class Denoising:
             is_own or (all_priors and is_prior) for is_own, is_prior in zip(own, prior, strict=True)
         ]
 
-    def _conditioning_of(
-        self, batch: Batch, draws: Draws, rows: list[int] | None = None
-    ) -> Conditioning:
-        """Return the conditioning of some of the images; of all without `rows`."""
-        captions, own, empty = batch.captions, batch.conditioning, batch.empty
-        if rows is not None:
-            captions = tuple(captions[row] for row in rows)
-            draws = replace(draws, positions=tuple(draws.positions[row] for row in rows))
-            own = None if own is None else own.rows(rows)
-        if own is None and self._encoder_dropout is None:
-            return self._family.encode_text(captions, among=batch.step_captions)
-        if own is None:
-            both = self._family.encode_text((*captions, ""), among=batch.step_captions)
-            own, empty = both.rows(slice(0, -1)), both.rows(slice(-1, None))
-        if self._encoder_dropout is None or empty is None:
-            return own
-        return self._encoder_dropout.applied(own, empty, draws)
+    def _text(self, batch: Batch, draws: Draws) -> TextInputs:
+        dropout, encoded = self._encoder_dropout, batch.conditioning
+        return TextInputs(
+            encoded=encoded,
+            empty=None if dropout is None else batch.empty,
+            captions=batch.captions if encoded is None else (),
+            step_captions=batch.step_captions if encoded is None else (),
+            dropped=None if dropout is None else dropout.drawn(draws),
+        )
 
-    def _with_base_targets(self, base: Tensor, batch: Batch, task: _Task) -> _Task:
-        """Replace the targets of images that have the base model's prediction as theirs."""
-        has_base_target = self._has_base_target(batch)
-        if not any(has_base_target):
-            return task
-        replaces = self._to_device(torch.tensor(has_base_target)).view(-1, 1, 1, 1)
-        return replace(task, target=torch.where(replaces, base, task.target))
+    def _conditioning(self, text: TextInputs) -> Conditioning:
+        """Return captions' conditioning, with the dropout of single encoders."""
+        dropout, own, empty = self._encoder_dropout, text.encoded, text.empty
+        if own is None and dropout is None:
+            return self._family.encode_text(text.captions, among=text.step_captions)
+        if own is None:
+            both = self._family.encode_text((*text.captions, ""), among=text.step_captions)
+            own, empty = both.rows(slice(0, -1)), both.rows(slice(-1, None))
+        if dropout is None or empty is None or text.dropped is None:
+            return own
+        return dropout.applied(own, empty, text.dropped)
 
     def _per_item(
         self, predicted: Tensor, task: _Task, weights: MaskWeights | None, base: Tensor | None
@@ -236,27 +254,15 @@ class Denoising:
         preserved = None
         if weights.preserved is not None and base is not None:
             preserved = errors(self._mix, predicted, base, threshold=threshold)
-        on_device = MaskWeights(
-            self._to_device(weights.trained),
-            None if weights.preserved is None else self._to_device(weights.preserved),
-        )
         normalize_area = self._masking.normalize_area
-        return masked_mean(trained, preserved, on_device, normalize_area=normalize_area)
+        return masked_mean(trained, preserved, weights, normalize_area=normalize_area)
 
-    def _apply_weights(self, per_item: Tensor, batch: Batch, timesteps: Tensor) -> Tensor:
-        """Multiply each image's loss, (B,), by its timestep, image and class image weights."""
-        if self._weights is not None:
-            per_item = per_item * self._weights[timesteps]
+    def _factors(self, batch: Batch) -> Tensor | None:
+        """Return each image's own and class image weight, (B,); None if all are 1."""
         factors = torch.tensor(batch.loss_weights or [1.0] * len(batch.positions))
         if any(batch.is_prior):
             factors[torch.tensor(batch.is_prior)] *= self._prior.weight
-        if all(factor == 1 for factor in factors.tolist()):
-            return per_item
-        return per_item * self._to_device(factors)
-
-    def _masked_input(self, batch: Batch) -> Tensor | None:
-        """Return the mask and the masked image, on the device; None means all is masked."""
-        return None if batch.masked is None else self._to_device(batch.masked)
+        return None if all(factor == 1 for factor in factors.tolist()) else factors
 
     def _to_device(self, tensor: Tensor) -> Tensor:
         """Copy a tensor to the device without waiting for its queued work."""

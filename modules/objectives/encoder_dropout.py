@@ -8,7 +8,6 @@ from torch import Tensor
 
 from modules.diffusion.draws import Draws
 from modules.interfaces import Conditioning, Family
-from modules.memory.to_device import to_device
 
 
 @dataclass(frozen=True)
@@ -34,18 +33,23 @@ class EncoderDropout:
         pooled = frozenset(each.name for each in family.spec.encoders if each.has_projection)
         return EncoderDropout({name: probabilities[name] for name in widths}, widths, pooled)
 
-    def applied(self, captions: Conditioning, empty: Conditioning, draws: Draws) -> Conditioning:
-        """Replace dropped encoders' outputs by those of the empty caption, padded to the same."""
+    def drawn(self, draws: Draws) -> Tensor:
+        """Draw which encoders' outputs are dropped, (encoders, B), bool, on the CPU."""
+        chances = [draws.chances(f"caption dropout of {name}") for name in self.widths]
+        limits = torch.tensor([self.probabilities[name] for name in self.widths]).double()
+        return torch.tensor(chances, dtype=torch.float64) < limits[:, None]
+
+    def applied(self, captions: Conditioning, empty: Conditioning, dropped: Tensor) -> Conditioning:
+        """Replace dropped outputs by those of the empty caption, padded to the same length.
+
+        dropped: (encoders, B), bool, on the device of the captions.
+        """
         widths = list(self.widths.values())
-        blanks = dict(zip(self.widths, torch.split(empty.hidden, widths, dim=-1), strict=True))
-        hidden, pooled = [], captions.pooled
-        for name, own in zip(
-            self.widths, torch.split(captions.hidden, widths, dim=-1), strict=True
-        ):
-            chances = draws.chances(f"caption dropout of {name}")
-            is_dropped = torch.tensor([each < self.probabilities[name] for each in chances])
-            is_dropped = to_device(is_dropped, own.device)
-            hidden.append(_replaced(own, blanks[name], is_dropped))
+        blanks = torch.split(empty.hidden, widths, dim=-1)
+        own = torch.split(captions.hidden, widths, dim=-1)
+        hidden = list(map(_replaced, own, blanks, dropped))
+        pooled = captions.pooled
+        for name, is_dropped in zip(self.widths, dropped, strict=True):
             if name in self.pooled and pooled is not None and empty.pooled is not None:
                 pooled = _replaced(pooled, empty.pooled, is_dropped)
         return Conditioning(torch.cat(hidden, dim=-1), pooled)

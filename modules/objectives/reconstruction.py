@@ -10,6 +10,7 @@ from modules.diffusion.draws import Draws
 from modules.interfaces import Batch, Family, Loss, Microbatch, Probe
 from modules.memory.residency import move_module
 from modules.memory.to_device import to_device
+from modules.objectives.inputs import Inputs, ReconstructionInputs
 from onetrainer import install_command
 from onetrainer.config.objectives.reconstruction import LPIPS_EXTRA
 from onetrainer.config.objectives.reconstruction import Reconstruction as ReconstructionSection
@@ -36,21 +37,24 @@ class Reconstruction:
         self._device = device
         self._lpips = load_lpips(device) if section.lpips > 0 else None
 
-    def loss(self, batch: Microbatch, *, seed: int, step: int) -> Loss:
-        """Compute the loss of a microbatch, in float32 also under autocast.
-
-        Raises:
-            ValueError: The batch has no pixels.
-        """
+    def draw(self, batch: Microbatch, *, seed: int, step: int) -> ReconstructionInputs:
+        """Draw the latents of a microbatch. Raises ValueError if it has no pixels."""
         assert isinstance(batch, Batch)
+        draws = Draws(seed, step, batch.positions)
+        return ReconstructionInputs(
+            latents=batch.moments.drawn(draws.normal("latent", batch.moments.mean.shape[1:])),
+            pixels=_pixels_of(batch),
+            factors=torch.tensor(batch.loss_weights) if batch.loss_weights else None,
+            weight=batch.weight,
+        )
+
+    def compute(self, inputs: Inputs) -> Loss:
+        """Compute the loss of a microbatch, in float32 also under autocast."""
+        assert isinstance(inputs, ReconstructionInputs)
         with torch.autocast(self._device.type, enabled=False):
-            draws = Draws(seed, step, batch.positions)
-            latents = batch.moments.drawn(draws.normal("latent", batch.moments.mean.shape[1:]))
-            per_item = self._per_item(latents, batch)
-            weighed = per_item
-            if batch.loss_weights:
-                weighed = per_item * to_device(torch.tensor(batch.loss_weights), self._device)
-        return Loss(weighed.sum() * batch.weight, per_item.detach())
+            per_item = self._per_item(inputs.latents, inputs.pixels)
+            weighed = per_item if inputs.factors is None else per_item * inputs.factors
+        return Loss(weighed.sum() * inputs.weight, per_item.detach())
 
     def validation(self, batch: Batch, probe: Probe) -> Tensor:
         """Compute the loss of the mean of the image's posterior, (K,), without noise.
@@ -59,14 +63,18 @@ class Reconstruction:
             ValueError: The batch has no pixels.
         """
         with torch.autocast(self._device.type, enabled=False):
-            return self._per_item(batch.moments.mean, batch).expand(len(probe.levels))
+            return self._per_item(batch.moments.mean, _pixels_of(batch)).expand(len(probe.levels))
 
-    def _per_item(self, latents: Tensor, batch: Batch) -> Tensor:
-        if batch.pixels is None:
-            raise ValueError("reconstruction needs the images' pixels")
+    def _per_item(self, latents: Tensor, pixels: Tensor) -> Tensor:
         decoded = self._family.decode_unclamped(to_device(latents, self._device))
-        target = to_device(batch.pixels, self._device, torch.float32)
+        target = to_device(pixels, self._device, torch.float32)
         return reconstruction_loss(decoded, target, self._section, lpips=self._lpips)
+
+
+def _pixels_of(batch: Batch) -> Tensor:
+    if batch.pixels is None:
+        raise ValueError("reconstruction needs the images' pixels")
+    return batch.pixels
 
 
 def reconstruction_loss(

@@ -12,6 +12,7 @@ from modules.data.prompts import EMPTY, EncodedPrompts, time_ids_of
 from modules.diffusion.draws import Draws
 from modules.interfaces import Batch, Conditioning, Family, Loss, Microbatch, Probe, PromptBatch
 from modules.memory.to_device import to_device
+from modules.objectives.inputs import Inputs, PromptInputs
 from modules.sampling.rollout import Rollout, untrained
 from onetrainer.config.objectives.slider import Direction
 from onetrainer.config.objectives.slider import Slider as Section
@@ -74,9 +75,14 @@ class Slider:
             offload_device=device,
         )
 
-    def loss(self, batch: Microbatch, *, seed: int, step: int) -> Loss:
-        """Compute the loss of a microbatch, whose prompts are the labels of directions."""
+    def draw(self, batch: Microbatch, *, seed: int, step: int) -> PromptInputs:
         assert isinstance(batch, PromptBatch)
+        return PromptInputs(batch, seed, step)
+
+    def compute(self, inputs: Inputs) -> Loss:
+        """Compute the loss of a microbatch, whose prompts are the labels of directions."""
+        assert isinstance(inputs, PromptInputs)
+        batch, seed, step = inputs.batch, inputs.seed, inputs.step
         signs = self._section.signs
         sign = signs[step % len(signs)]
         trained = partial(self._at_strength, sign * self._section.strength)

@@ -1,10 +1,9 @@
-"""Progress events: losses stay on the device and are read a few steps late."""
+"""Progress events: losses leave the device while it computes, and are read when they are here."""
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from time import monotonic
 
 import psutil
@@ -13,14 +12,14 @@ from torch import Tensor
 
 from modules.broken_steps.cause import StepFacts
 from modules.interfaces import ANCHOR, LAST_STEPS, REWARD, REWARD_PREFIX, Loss
-from modules.memory.to_device import read_numbers
+from modules.memory.to_device import LateNumbers
 from modules.optim.step_check import StepCheck
 from onetrainer.metrics.watch import Watch
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Phase, Progress, Rewarded
 
-# Reading a loss waits for the GPU.
-_STEPS_PER_READ = {"cpu": 1, "cuda": 8}
+# The host waits for the GPU if more steps are queued than this.
+_MAX_UNREAD_STEPS = 8
 _SPEED_STEPS = 20
 _MAX_UNREAD_SECONDS = 0.5
 
@@ -31,17 +30,16 @@ class _UnreadStep:
 
     Attributes:
         losses: (n,), of the step's images.
-        loss: Scalar, their mean.
         check: Whether the step is broken, and the gradient's norm.
         scores: (B,), per image, by name; on any device.
+        numbers: Those of `_scalars`.
     """
 
     progress: Progress
     losses: Tensor
-    loss: Tensor
     check: StepCheck
-    lr: float | Tensor
     scores: dict[str, Tensor]
+    numbers: LateNumbers
 
     def facts(self) -> StepFacts:
         """Read what is known of a broken step."""
@@ -52,22 +50,24 @@ class _UnreadStep:
             list(zip(self.check.weights, self.check.norms.tolist(), strict=True)),
         )
 
-    def to_read(self) -> list[Tensor]:
-        """Return the scalars to read.
 
-        Loss, whether the step is broken, gradient norm, learning rate, the fraction of an update
-        that is lost (NaN if it was not measured), and of each score its mean and deviation.
-        """
-        rate = self.lr if isinstance(self.lr, Tensor) else torch.tensor(self.lr, dtype=torch.double)
-        unchanged = self.check.unchanged
-        lost = torch.tensor(math.nan) if unchanged is None else unchanged
-        scalars = [self.loss, self.check.broken, self.check.norm, rate, lost]
-        for score in self.scores.values():
-            values = score.float()
-            # One image has no standard deviation.
-            spread = values.std() if len(values) > 1 else values.new_zeros(())
-            scalars += [values.mean(), spread]
-        return scalars
+def _scalars(
+    losses: Tensor, check: StepCheck, lr: float | Tensor, scores: Mapping[str, Tensor]
+) -> list[Tensor]:
+    """Return what is read of a step.
+
+    Loss, whether the step is broken, gradient norm, learning rate, the fraction of an update that
+    is lost (NaN if it was not measured), and of each score its mean and deviation.
+    """
+    rate = lr if isinstance(lr, Tensor) else torch.tensor(lr, dtype=torch.double)
+    lost = torch.tensor(math.nan) if check.unchanged is None else check.unchanged
+    scalars = [losses.mean(), check.broken, check.norm, rate, lost]
+    for score in scores.values():
+        values = score.float()
+        # One image has no standard deviation.
+        spread = values.std() if len(values) > 1 else values.new_zeros(())
+        scalars += [values.mean(), spread]
+    return scalars
 
 
 class Reporter:
@@ -92,8 +92,7 @@ class Reporter:
         self._total = total_steps
         self._on_broken = on_broken
         self._watch = watch
-        self._every = _STEPS_PER_READ.get(device.type, 1)
-        self._pending: list[_UnreadStep] = []
+        self._pending: deque[_UnreadStep] = deque()
         self._times: deque[float] = deque(maxlen=_SPEED_STEPS + 1)
         # Of this process: steps, and seconds of the tasks between them, such as samples.
         self._steps = 0
@@ -138,20 +137,15 @@ class Reporter:
             steps_per_second=round(speed, 4),
             eta_seconds=round(self._seconds_left(self._total - step, speed), 1),
         )
-        scores = {name: [loss.scores[name] for loss in losses] for name in losses[0].scores}
+        joined = {
+            name: torch.cat([loss.scores[name] for loss in losses]) for name in losses[0].scores
+        }
         per_item = torch.cat([loss.per_item for loss in losses])
-        self._pending.append(
-            _UnreadStep(
-                progress,
-                per_item,
-                per_item.mean(),
-                check,
-                lr,
-                {name: torch.cat(parts) for name, parts in scores.items()},
-            )
-        )
+        numbers = LateNumbers(_scalars(per_item, check, lr, joined))
+        self._pending.append(_UnreadStep(progress, per_item, check, joined, numbers))
+        self._report(self._arrived())
         # Slow steps are read at once, or the window would seem to hang.
-        if len(self._pending) >= self._every or monotonic() - self._read_at > _MAX_UNREAD_SECONDS:
+        if monotonic() - self._read_at > _MAX_UNREAD_SECONDS:
             self.flush()
 
     def _seconds_left(self, steps: int, speed: float) -> float:
@@ -168,32 +162,50 @@ class Reporter:
 
     def flush(self) -> None:
         """Read the losses from the device and write the events; raise what `on_broken` raises."""
-        if not self._pending:
-            return
-        pending, self._pending = self._pending, []
-        memory, self._read_at = self._memory(), monotonic()
-        # The one place in training where the host waits for the device.
-        to_read = [item.to_read() for item in pending]
-        read = iter(read_numbers([scalar for scalars in to_read for scalar in scalars]))
-        broken = []
-        for item, scalars in zip(pending, to_read, strict=True):
-            loss, is_broken, norm, rate, lost, *scores = islice(read, len(scalars))
-            if item.scores:
-                self._events.write(_rewarded(item, scores))
-            values = {
-                "loss": loss,
-                "lr": rate,
-                "memory_bytes": memory,
-                "gradient_norm": norm if math.isfinite(norm) else None,
-            }
-            progress = Progress(**(vars(item.progress) | values))
-            self._events.write(progress)
-            if is_broken or not math.isfinite(loss):
-                broken.append(item)
-            elif self._watch is not None:
-                self._watch.take(progress, unchanged=None if math.isnan(lost) else lost)
-        for item in broken:
-            self._on_broken(item.facts())
+        self._report(self._all())
+
+    def _arrived(self) -> Iterator[_UnreadStep]:
+        """Take the steps that can be read without waiting, and those beyond the most unread."""
+        while self._pending and (
+            len(self._pending) > _MAX_UNREAD_STEPS or self._pending[0].numbers.have_arrived()
+        ):
+            yield self._pending.popleft()
+
+    def _all(self) -> Iterator[_UnreadStep]:
+        """Take all steps, after waiting for the last one."""
+        if self._pending:
+            self._pending[-1].numbers.read()
+        while self._pending:
+            yield self._pending.popleft()
+
+    def _report(self, steps: Iterable[_UnreadStep]) -> None:
+        broken = [step for step in steps if self._write(step)]
+        if broken:
+            # What follows may end the run, so nothing is left unread.
+            broken += [step for step in self._all() if self._write(step)]
+        for step in broken:
+            self._on_broken(step.facts())
+
+    def _write(self, step: _UnreadStep) -> bool:
+        """Read a step and write its events; return whether it is broken."""
+        # The one place in training where the host may wait for the device.
+        loss, is_broken, norm, rate, lost, *scores = step.numbers.read()
+        self._read_at = monotonic()
+        if step.scores:
+            self._events.write(_rewarded(step, scores))
+        values = {
+            "loss": loss,
+            "lr": rate,
+            "memory_bytes": self._memory(),
+            "gradient_norm": norm if math.isfinite(norm) else None,
+        }
+        progress = Progress(**(vars(step.progress) | values))
+        self._events.write(progress)
+        if is_broken or not math.isfinite(loss):
+            return True
+        if self._watch is not None:
+            self._watch.take(progress, unchanged=None if math.isnan(lost) else lost)
+        return False
 
     def _memory(self) -> int:
         if self._device.type == "cuda":

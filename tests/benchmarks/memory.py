@@ -36,6 +36,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.families.registry import family_spec
 from onetrainer.model_files.kinds import ModelFile
 from tests import pretend
+from tests.batches import loss_of
 from tests.forecasts import forecast
 
 GIB = 1 << 30
@@ -190,7 +191,9 @@ def train(config: TrainConfig, *, after_first_step, is_real: bool = False, at_en
         for step in range(2):
             engine.begin(step)
             with engine.autocast():
-                loss = objective.loss(batch(config, family), seed=0, step=step)
+                loss = loss_of(
+                    objective, batch(config, family), seed=0, step=step, device=engine.device
+                )
             engine.backward(loss.value)
             del loss
             engine.clip_gradients()

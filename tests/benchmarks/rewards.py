@@ -43,6 +43,7 @@ from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.rewards.alignprop import AlignProp as Section
 from onetrainer.families.registry import family_spec
 from tests import pretend, tiny
+from tests.batches import loss_of
 
 CPU, CARD = torch.device("cpu"), torch.device("cuda")
 MIB = 1 << 20
@@ -136,7 +137,7 @@ def peak(last_steps: int, *, is_checkpointed: bool) -> int:
         batch = _batch(family, (MEMORY_SIDE, MEMORY_SIDE), tokens=77)
         gpu.reset_peak()
         with autocast(CARD, "bf16"):
-            loss = objective.loss(batch, seed=0, step=0)
+            loss = loss_of(objective, batch, seed=0, step=0, device=CARD)
         loss.value.backward()
         return (gpu.peak - before) // MIB
 
@@ -196,7 +197,7 @@ class _Given:
                 self.family, self.adapters, steps=STEPS, last_steps=last_steps, device=CPU
             )
         batch = _batch(self.family, (self.side, self.side))
-        self.objectives[last_steps].loss(batch, seed=0, step=self.step).value.backward()
+        loss_of(self.objectives[last_steps], batch, seed=0, step=self.step).value.backward()
         self.move()
 
     def straightforward_update(self, last_steps: int) -> None:

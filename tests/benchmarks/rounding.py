@@ -37,6 +37,7 @@ from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.config.run.model import Model
 from onetrainer.demo.write import write_demo
+from tests.batches import loss_of
 
 CPU = torch.device("cpu")
 SEEDS, BATCH = (1, 2, 3), 4
@@ -119,7 +120,7 @@ def curve(
     batches = [images.batch(EVALUATION_SEED, place) for place in range(length.evaluation_batches)]
     found = [evaluated(family, objective, batches)]
     for step in range(length.steps):
-        objective.loss(images.batch(seed, step), seed=seed, step=step).value.backward()
+        loss_of(objective, images.batch(seed, step), seed=seed, step=step).value.backward()
         updater.begin(step)
         updater.update_all()
         optimizer.zero_grad(set_to_none=True)
@@ -132,7 +133,7 @@ def evaluated(family: StableDiffusion, objective: Denoising, batches: Sequence[B
     """The mean loss over the same noise and timesteps each time."""
     with torch.no_grad(), in_float32(family):
         losses = [
-            objective.loss(batch, seed=EVALUATION_SEED, step=place).per_item.mean()
+            loss_of(objective, batch, seed=EVALUATION_SEED, step=place).per_item.mean()
             for place, batch in enumerate(batches)
         ]
     return float(torch.stack(losses).mean())

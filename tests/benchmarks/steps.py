@@ -8,6 +8,7 @@ turns, and are timed in processor seconds, so that a busy machine gives the same
 import json
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import process_time
@@ -17,6 +18,7 @@ import torch
 from modules.data.batches import Batches, BatchSource
 from modules.data.cache import EncodeOptions, encode_captions, encode_images, encoder_digests
 from modules.data.encoded_items import TransformTable
+from modules.data.loader import Loader
 from modules.data.shards import Store
 from modules.methods.adapters.adapters import Adapters
 from modules.objectives.denoising import Denoising
@@ -92,10 +94,8 @@ class _Ours:
     def __init__(self, folder: Path, batch_size: int) -> None:
         family = tiny.family()
         tiny.write_images(folder / "p", [f"picture {i}" for i in range(8)])
-        config = TrainConfig.model_validate(
-            {"data": {"folder": str(folder / "p"), "resolution": 64}}
-        )
-        dataset = read_dataset(config)
+        data = {"folder": str(folder / "p"), "resolution": 64}
+        dataset = read_dataset(TrainConfig.model_validate({"data": data}))
         store, memory = Store(folder / "cache"), ImageIndex(folder / "cache")
         ways = {
             "store": store,
@@ -124,15 +124,19 @@ class _Ours:
         optimizer = build_optimizer(AdamW(), method.parameter_groups())
         portions = concept_slices(dataset, is_cached=True)
         plan = BatchPlan(portions, batch_size=batch_size, accumulation=1, seed=0)
-        batches = Batches(batch_source, plan, threads=2, steps=10**9)
+        batches = Batches(batch_source, plan)
+        objective = Denoising(family, section=DenoisingSection(), device=CPU)
+        draw = partial(objective.draw, seed=0)
+        loader = Loader(batches, lambda each, step: draw(each, step=step), threads=2, steps=10**9)
         self.events = EventWriter(folder / "events.jsonl")
         self.inbox = Inbox(folder / "commands.jsonl")
         self.state = TrainState()
         self.parts = {
             "state": self.state,
             "seed_of": lambda _step: 0,
-            "batches": batches,
-            "objective": Denoising(family, section=DenoisingSection(), device=CPU),
+            "inputs": loader,
+            "plan": batches,
+            "objective": objective,
             "method": method,
             "engine": Engine(
                 device=CPU,

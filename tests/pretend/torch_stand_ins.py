@@ -27,10 +27,10 @@ def replace_in_torch(patches: ExitStack, ledger: Ledger, mode: RewriteDevices) -
     _functions(patches, ledger)
     _module_moves(patches, ledger)
     _wrappers(patches)
-    _tensor_methods(patches, ledger)
+    _tensor_methods(patches, ledger, mode)
 
 
-def _tensor_methods(patches: ExitStack, ledger: Ledger) -> None:
+def _tensor_methods(patches: ExitStack, ledger: Ledger, mode: RewriteDevices) -> None:
     """Methods that torch does not show to modes, or not soon enough."""
     pickled = torch.Tensor._reduce_ex_internal
 
@@ -45,7 +45,12 @@ def _tensor_methods(patches: ExitStack, ledger: Ledger) -> None:
         if entry is not None:
             entry.recorded = {*(entry.recorded or ()), stream}
 
+    def pin_memory(self: Tensor) -> Tensor:
+        """Also in threads of the program's own, which modes do not see."""
+        return mode.mover.pinned(self)
+
     replace(patches, torch.Tensor, "_reduce_ex_internal", reduce)
+    replace(patches, torch.Tensor, "pin_memory", pin_memory)
     replace(patches, torch.Tensor, "record_stream", record_stream)
 
 

@@ -7,6 +7,7 @@ import torch
 
 from modules.data import batches as loading
 from modules.data.batches import Batches
+from modules.data.loader import Loader
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.config.data.captions import Captions
 from onetrainer.dataset.prefetch import prefetch
@@ -25,14 +26,9 @@ def content(batch):
     return plain, [None if one is None else one.tolist() for one in tensors]
 
 
-def loader_of(batch_source, *, threads, with_pixels=False):
-    return Batches(
-        batch_source,
-        planned(batch_source, 1, 2),
-        threads=threads,
-        steps=STEPS,
-        with_pixels=with_pixels,
-    )
+def loader_of(batch_source, *, threads, with_pixels=False, draw=lambda batch, _: batch):
+    batches = Batches(batch_source, planned(batch_source, 1, 2), with_pixels=with_pixels)
+    return Loader(batches, draw, threads=threads, steps=STEPS)
 
 
 def run(loader, steps=range(STEPS)):
@@ -124,6 +120,21 @@ def test_vae_encodes_on_the_thread_that_asks(bench):
     bench.family.encode_images = note
     run(loader_of(batch_source, threads=3))
     assert threads == {threading.current_thread()}
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_threads_draw_what_needs_no_device(bench, is_cached):
+    batch_source, threads = bench.encode(caches_latents=is_cached), set()
+
+    def draw(batch, step):
+        threads.add(threading.current_thread())
+        return step, batch.positions
+
+    loader = loader_of(batch_source, threads=3, draw=draw)
+    drawn = [list(loader.at(step)) for step in range(STEPS)]
+    loader.close()
+    assert [{step for step, _ in each} for each in drawn] == [{step} for step in range(STEPS)]
+    assert (threading.current_thread() in threads) != is_cached
 
 
 @each("threads", [0, 1, 5])

@@ -20,6 +20,7 @@ from modules.rewards.load import make_rewards
 from onetrainer.config.train import TrainConfig
 from onetrainer.rewards.cost import DISTANCE_PASSES, cost_of
 from tests import tiny
+from tests.batches import loss_of
 from tests.each import each
 from tests.forecasts import ON_GPU, forecast
 
@@ -77,7 +78,7 @@ def counted(asked, *, layer):
     passes = Passes(layer(family.unet))
     layers = manage(asked, family, device=tiny.CPU)
     for batch in prompts.at(0):
-        objective.loss(batch, seed=0, step=0).value.backward()
+        loss_of(objective, batch, seed=0, step=0).value.backward()
     layers.undo()
     return passes
 

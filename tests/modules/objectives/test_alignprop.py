@@ -19,7 +19,7 @@ from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.config.rewards import algorithms
 from onetrainer.config.rewards.alignprop import AlignProp as Section
 from tests import adapters, batches, exact, tiny
-from tests.batches import distance, rollout_of, some_weights, time_ids_of
+from tests.batches import distance, loss_of, rollout_of, some_weights, time_ids_of
 
 SEED, STEP, STEPS = 3, 5, 3
 PROMPTS = ("a cat", "a large dog", "a bird")
@@ -70,7 +70,7 @@ def family():
 
 
 def gradient_of(objective, batch, weights):
-    loss = objective.loss(batch, seed=SEED, step=STEP)
+    loss = loss_of(objective, batch, seed=SEED, step=STEP)
     return loss, torch.autograd.grad(loss.value, weights)
 
 
@@ -103,8 +103,9 @@ def test_a_step_is_the_same_however_it_is_cut_into_microbatches(family, name):
 
 def test_the_loss_is_minus_the_trained_reward_and_reports_every_score(family):
     some_weights(family)
-    loss = objective_of(family, algorithms.AlignPropSteps(through="fixed", last_steps=2)).loss(
-        batch_of(family, 0, 2), seed=SEED, step=STEP
+    loss = loss_of(
+        objective_of(family, algorithms.AlignPropSteps(through="fixed", last_steps=2)),
+        batch_of(family, 0, 2),
     )
     assert set(loss.scores) == {REWARD, "reward color", "reward brightness", LAST_STEPS}
     assert torch.equal(loss.scores[REWARD], loss.scores["reward color"])
@@ -238,7 +239,7 @@ def test_the_anchor_is_the_distance_to_the_base_models_predictions_of_noise(pred
     through = algorithms.Draft(last_steps=2)
     objective = objective_of(family, through, method=method, anchor=10.0)
     batch = batch_of(family, 0, 1)
-    plain = objective.loss(batch, seed=SEED, step=STEP)
+    plain = loss_of(objective, batch, seed=SEED, step=STEP)
     assert plain.scores[ANCHOR].tolist() == [0, 0]
     adapters.shake(method)
     weights = [p for g in method.parameter_groups() for p in g.parameters.values()]
@@ -303,7 +304,7 @@ def test_weights_put_aside_for_the_anchor_leave_graphs_that_wait_right(kind):
             family, algorithm, method=method, anchor=1000.0, checkpoint=checkpoint
         )
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = objective.loss(batch_of(family, 0), seed=SEED, step=STEP)
+            loss = loss_of(objective, batch_of(family, 0), seed=SEED, step=STEP)
         assert loss.scores[ANCHOR].item() > 1e-4
         gradients.append(torch.autograd.grad(loss.value, weights))
     assert distance(*gradients) < 0.02
@@ -315,21 +316,24 @@ def test_a_trained_text_encoder_is_asked_now_and_gets_a_gradient():
     adapters.shake(method)
     objective = objective_of(family, algorithms.Draft(last_steps=2), method=method, anchor=1.0)
     batch = batch_of(family, 0, 2, is_encoded=False)
-    loss = objective.loss(batch, seed=SEED, step=STEP)
+    loss = loss_of(objective, batch, seed=SEED, step=STEP)
     loss.value.backward()
     grads = {
         g.component: [p.grad for p in g.parameters.values()] for g in method.parameter_groups()
     }
     assert set(grads) == {"unet", "te"}
     assert all(torch.stack([each.norm() for each in own]).norm() > 0 for own in grads.values())
-    encoded = objective.loss(batch_of(family, 0, 2), seed=SEED, step=STEP)
+    encoded = loss_of(objective, batch_of(family, 0, 2), seed=SEED, step=STEP)
     assert torch.allclose(loss.per_item, encoded.per_item, atol=1e-4)
 
 
 def test_images_of_the_user_are_trained_by_denoising():
     class Denoising:
-        def loss(self, batch, *, seed, step):
+        def draw(self, batch, *, seed, step):
             return batch, seed, step
+
+        def compute(self, inputs):
+            return inputs
 
         def validation(self, batch, probe):
             return batch, probe
@@ -337,7 +341,7 @@ def test_images_of_the_user_are_trained_by_denoising():
     family = tiny.family()
     batch = batches.batch_of(family, (0, 1))
     objective = objective_of(family, denoising=Denoising())
-    assert objective.loss(batch, seed=1, step=2) == (batch, 1, 2)
+    assert loss_of(objective, batch, seed=1, step=2) == (batch, 1, 2)
     assert objective.validation(batch, None) == (batch, None)
 
 
@@ -354,7 +358,7 @@ def test_updates_in_bf16_raise_the_reward(name):
     rewards = []
     for _ in range(3):
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = objective.loss(batch, seed=SEED, step=STEP)
+            loss = loss_of(objective, batch, seed=SEED, step=STEP)
         loss.value.backward()
         optimizer.step()
         optimizer.zero_grad()

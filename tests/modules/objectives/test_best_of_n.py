@@ -26,7 +26,7 @@ from onetrainer.errors import UserError
 from tests import tiny
 from tests.adapters import section as adapter_section
 from tests.adapters import shake
-from tests.batches import batch_of, rollout_of, time_ids_of
+from tests.batches import batch_of, loss_of, rollout_of, time_ids_of
 from tests.managed import Calls
 
 pytestmark = pytest.mark.usefixtures("real_blocks")
@@ -78,13 +78,13 @@ def best_of_n(
     rollout = rollout_of(family, steps=STEPS)
     candidates = Candidates(family, section, mixer, rollout, prompts, **more)
     denoising = Denoising(family, section=DenoisingSection(), device=CPU)
-    return BestOfN(candidates, denoising, section.steps_per_round, rounds)
+    return BestOfN(candidates, denoising, section.steps_per_round, rounds, CPU)
 
 
 def steps_of(objective, *steps):
     """Every microbatch's loss of some steps, after each other."""
     return [
-        objective.loss(batch, seed=SEED, step=step)
+        loss_of(objective, batch, seed=SEED, step=step)
         for step in steps
         for batch in objective.candidates.prompts.at(step)
     ]
@@ -150,7 +150,7 @@ def test_a_step_trains_on_the_kept_images_as_if_they_were_the_users(family):
         step_captions=tuple(prompts),
         conditioning=family.encode_text(prompts),
     )
-    expected = objective.denoising.loss(batch, seed=SEED, step=5)
+    expected = loss_of(objective.denoising, batch, seed=SEED, step=5)
     torch.testing.assert_close(found.value, expected.value)
     torch.testing.assert_close(found.per_item, expected.per_item)
 
@@ -272,8 +272,10 @@ def test_what_is_generated_is_reported_and_the_callback_may_end_it(family):
 
 
 def test_images_of_the_users_are_trained_and_measured_by_denoising(family):
-    denoising = SimpleNamespace(loss=lambda *_, **__: "trained", validation=lambda *_: "measured")
+    denoising = SimpleNamespace(
+        draw=lambda *_, **__: "drawn", compute=lambda _: "trained", validation=lambda *_: "measured"
+    )
     objective = replace(best_of_n(family), denoising=denoising)
     batch = batch_of(family, (0,))
-    assert objective.loss(batch, seed=0, step=0) == "trained"
+    assert loss_of(objective, batch, seed=0, step=0) == "trained"
     assert objective.validation(batch, None) == "measured"

@@ -9,7 +9,7 @@ from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 from modules.objectives.denoising import Denoising
 from onetrainer.config.objectives.denoising import Denoising as Section
 from tests import tiny
-from tests.batches import SEED, STEP, batch_of, standard_noise, timesteps_of
+from tests.batches import SEED, STEP, batch_of, loss_of, standard_noise, timesteps_of
 from tests.each import each
 
 
@@ -21,7 +21,7 @@ def family():
 def per_item(family, batch):
     objective = Denoising(family, section=Section(), device=torch.device("cpu"))
     with torch.no_grad():
-        return objective.loss(batch, seed=SEED, step=STEP)
+        return loss_of(objective, batch, seed=SEED, step=STEP)
 
 
 @each(

@@ -13,7 +13,7 @@ from modules.objectives.denoising import Denoising
 from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.config.objectives.denoising import Denoising as Section
 from tests import tiny
-from tests.batches import SEED, STEP, batch_of, generators, standard_noise, timesteps_of
+from tests.batches import SEED, STEP, batch_of, generators, loss_of, standard_noise, timesteps_of
 
 
 def section(**fields):
@@ -22,9 +22,7 @@ def section(**fields):
 
 def loss(family, batch, **fields):
     with torch.no_grad():
-        return Denoising(family, section=section(**fields), device=tiny.CPU).loss(
-            batch, seed=SEED, step=STEP
-        )
+        return loss_of(Denoising(family, section=section(**fields), device=tiny.CPU), batch)
 
 
 def masks(positions=(0, 1, 2, 3)):
@@ -126,7 +124,7 @@ def test_the_range_of_timesteps_is_what_the_model_sees(family):
     timesteps = {"kind": "uniform", "lowest": 0.4, "highest": 0.41}
     objective = Denoising(recorder, section=section(timesteps=timesteps), device=tiny.CPU)
     for step in range(30):
-        objective.loss(batch, seed=SEED, step=step)
+        loss_of(objective, batch, seed=SEED, step=step)
     seen = torch.cat([timesteps for _, timesteps in recorder.asked])
     assert set(seen.tolist()) == set(range(400, 410))
 
@@ -202,7 +200,7 @@ def beside_base(trained, batch, **fields):
     made = section(**fields)
     objective = Denoising(family, section=made, device=tiny.CPU, base_model=method.base_model)
     with torch.no_grad():
-        return objective.loss(batch, seed=SEED, step=STEP)
+        return loss_of(objective, batch, seed=SEED, step=STEP)
 
 
 @pytest.mark.parametrize("is_cached", [True, False])
@@ -307,7 +305,7 @@ def test_training_goes_on_with_its_own_weights_after_the_base_prediction():
     losses = []
     for is_prior in ((), (False, False, False, True)):
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            made = objective.loss(replace(batch, is_prior=is_prior), seed=SEED, step=STEP)
+            made = loss_of(objective, replace(batch, is_prior=is_prior), seed=SEED, step=STEP)
         losses.append(made.per_item[:3])
     assert torch.equal(*losses)
     made.value.backward()

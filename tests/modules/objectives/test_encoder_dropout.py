@@ -11,7 +11,7 @@ from modules.objectives.denoising import Denoising
 from modules.objectives.encoder_dropout import EncoderDropout
 from onetrainer.presets.presets import resolve
 from tests import tiny
-from tests.batches import SEED, STEP, batch_of
+from tests.batches import SEED, STEP, batch_of, loss_of
 
 METHOD = Joint(None, None)  # unused without a base model's predictions
 LENGTHS = tiny.WIDTHS["sdxl"]
@@ -23,7 +23,7 @@ def loss(family, batch, **encoder_dropout):
     }}}, source="test")  # fmt: skip
     objective = objective_of(config, Attached(family, METHOD), device=tiny.CPU)
     assert isinstance(objective, Denoising)
-    return objective.loss(batch, seed=SEED, step=STEP).per_item
+    return loss_of(objective, batch, seed=SEED, step=STEP).per_item
 
 
 def test_the_dropped_encoders_alone_give_the_output_of_an_empty_caption():
@@ -32,7 +32,7 @@ def test_the_dropped_encoders_alone_give_the_output_of_an_empty_caption():
         own = family.encode_text(["a cat", "a dog", "a cow", "a bee"])
         empty = family.encode_text([""])
     dropout = EncoderDropout.of(family, {"te1": 0.0, "te2": 0.5})
-    mixed = dropout.applied(own, empty, Draws(SEED, STEP, (0, 1, 2, 3)))
+    mixed = dropout.applied(own, empty, dropout.drawn(Draws(SEED, STEP, (0, 1, 2, 3))))
     (first, second), (_, blank) = own.hidden.split(LENGTHS, -1), empty.hidden.split(LENGTHS, -1)
     assert torch.equal(mixed.hidden[..., : LENGTHS[0]], first)
     dropped = [

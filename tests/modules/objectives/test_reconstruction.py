@@ -17,6 +17,7 @@ from onetrainer.config.methods.full import Vae as VaeSection
 from onetrainer.config.objectives.reconstruction import Reconstruction as Section
 from onetrainer.errors import UserError
 from tests import tiny
+from tests.batches import loss_of
 from tests.each import each
 
 CPU = torch.device("cpu")
@@ -54,7 +55,7 @@ def batch_of(family, positions=(0, 1), weight=0.5, pixels=None):
 def test_the_loss_is_that_of_the_decoded_sample_in_float64(family):
     batch = batch_of(family)
     section = Section(l1=0.7, l2=0.2)
-    loss = Reconstruction(family, section, device=CPU).loss(batch, seed=SEED, step=STEP)
+    loss = loss_of(Reconstruction(family, section, device=CPU), batch, seed=SEED, step=STEP)
     noise = torch.stack(
         [
             torch.randn(4, 8, 8, generator=seeds.generator(SEED, "latent", STEP, position))
@@ -95,9 +96,9 @@ def test_nothing_is_clamped_so_that_too_bright_pixels_have_a_gradient():
 def test_a_step_cut_into_microbatches_has_the_same_loss(family):
     objective = Reconstruction(family, Section(), device=CPU)
     with torch.no_grad():
-        whole = objective.loss(batch_of(family, (0, 1)), seed=SEED, step=STEP)
+        whole = loss_of(objective, batch_of(family, (0, 1)), seed=SEED, step=STEP)
         parts = [
-            objective.loss(batch_of(family, (place,)), seed=SEED, step=STEP) for place in (0, 1)
+            loss_of(objective, batch_of(family, (place,)), seed=SEED, step=STEP) for place in (0, 1)
         ]
     torch.testing.assert_close(whole.value, parts[0].value + parts[1].value)
 
@@ -105,9 +106,9 @@ def test_a_step_cut_into_microbatches_has_the_same_loss(family):
 def test_autocast_changes_nothing(family):
     objective, batch = Reconstruction(family, Section(), device=CPU), batch_of(family)
     with torch.no_grad():
-        plain = objective.loss(batch, seed=SEED, step=STEP)
+        plain = loss_of(objective, batch, seed=SEED, step=STEP)
         with torch.autocast("cpu", torch.bfloat16):
-            under = objective.loss(batch, seed=SEED, step=STEP)
+            under = loss_of(objective, batch, seed=SEED, step=STEP)
     assert torch.equal(plain.value, under.value)
 
 
@@ -122,7 +123,7 @@ def test_the_decoder_improves_in_ten_steps(weights, section):
     optimizer = torch.optim.AdamW(method.weights["vae"].values(), lr=1e-2)
     losses = []
     for step in range(10):
-        loss = objective.loss(batch, seed=SEED, step=step).value
+        loss = loss_of(objective, batch, seed=SEED, step=step).value
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -134,7 +135,7 @@ def test_a_batch_without_pixels_is_a_mistake(family):
     batch = batch_of(family)
     without = Batch(**{**vars(batch), "pixels": None})
     with pytest.raises(ValueError, match="pixels"):
-        Reconstruction(family, Section(), device=CPU).loss(without, seed=SEED, step=STEP)
+        loss_of(Reconstruction(family, Section(), device=CPU), without, seed=SEED, step=STEP)
 
 
 @pytest.mark.parametrize("missing", ["lpips", "torchvision"])
@@ -177,6 +178,6 @@ def test_lpips_of_each_image_counts_by_its_weight(family, monkeypatch):
     plain = Reconstruction(family, Section(l1=0, lpips=1), device=CPU)
     twice = Reconstruction(family, Section(l1=1, lpips=2), device=CPU)
     only = Reconstruction(family, Section(), device=CPU)
-    losses = [one.loss(batch, seed=SEED, step=STEP).per_item for one in (plain, twice, only)]
+    losses = [loss_of(one, batch, seed=SEED, step=STEP).per_item for one in (plain, twice, only)]
     assert losses[0].shape == (2,)
     torch.testing.assert_close(losses[1], losses[2] + 2 * losses[0])

@@ -14,6 +14,7 @@ from modules.methods.adapters.adapters import Adapters
 from modules.objectives.slider import prompts_of
 from onetrainer.config.objectives.slider import Direction, Slider
 from tests import adapters, exact, managed, tiny
+from tests.batches import loss_of
 from tests.each import few_each
 
 SEED, STEPS, ETA, CFG, ALPHA_OVER_RANK = 3, 3, 1.5, 3.0, 0.5
@@ -125,7 +126,7 @@ def test_the_loss_is_the_distance_to_the_moved_prediction_at_either_strength(pre
     family = exact.family(prediction=prediction)
     method, objective = attached(family)
     for step, sign in steps.items():
-        found = objective.loss(batch_of(0, 1), seed=SEED, step=step)
+        found = loss_of(objective, batch_of(0, 1), seed=SEED, step=step)
         expected = [
             loss_by_hand(
                 family, method, direction, strength=0.7 * sign, sign=sign, step=step, place=place
@@ -140,16 +141,16 @@ def test_the_loss_is_the_distance_to_the_moved_prediction_at_either_strength(pre
 def test_an_image_has_the_same_loss_in_any_microbatch():
     family = tiny.family()
     _, objective = attached(family)
-    whole = objective.loss(batch_of(0, 1), seed=SEED, step=4).per_item
+    whole = loss_of(objective, batch_of(0, 1), seed=SEED, step=4).per_item
     for place in (0, 1):
-        alone = objective.loss(batch_of(place), seed=SEED, step=4).per_item
+        alone = loss_of(objective, batch_of(place), seed=SEED, step=4).per_item
         assert torch.allclose(alone, whole[place], rtol=1e-5)
 
 
 @few_each(("policy",), ["block", "selective"], ["block"])
 def test_checkpointing_recomputes_at_the_strength_of_the_forward_pass(policy):
     def gradients(step):
-        loss = objective.loss(batch_of(0), seed=SEED, step=step)
+        loss = loss_of(objective, batch_of(0), seed=SEED, step=step)
         with loss.recomputation():
             return torch.autograd.grad(loss.value, list(method.extra_modules().parameters()))
 

@@ -19,6 +19,7 @@ from onetrainer.dataset.caption_caching import encodes_text_each_step
 from onetrainer.demo.write import write_demo
 from onetrainer.presets.presets import resolve
 from tests import table, tiny
+from tests.batches import loss_of
 
 pytestmark = pytest.mark.slow
 
@@ -127,7 +128,7 @@ def test_updates_raise_the_reward_of_validation_prompts(family, method, folders,
     attached.method.train(True)
     for step in range(ENOUGH if (family, method) in FEW else 20):
         for batch in batches.at(step):
-            objective.loss(batch, seed=1, step=step).value.backward()
+            loss_of(objective, batch, seed=1, step=step).value.backward()
         optimizer.step()
         optimizer.zero_grad()
         attached.method.after_step()

@@ -193,11 +193,12 @@ def test_full_fine_tuning_waits_once_for_the_gradients_of_each_layer_that_waits(
     assert waits == expected
 
 
-def test_losses_are_read_once_in_eight_steps(projects, monkeypatch):
+def test_losses_are_read_eight_steps_late_at_most(projects, monkeypatch):
     case = table.Case("sd15", "output-embedding", "plain", "fp32")
     folder = new_run(projects["sd15"], case, "cuda", **QUIET, training={"steps": 17})
     waits = syncs_in_steps(monkeypatch, folder)
-    assert len(waits) == 2
+    # From the ninth step on, each waits for the one eight steps before.
+    assert len(waits) == 17 - 8
     assert all(sync.where.startswith("modules/memory/to_device.py") for sync in waits)
 
 

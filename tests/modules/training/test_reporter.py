@@ -79,6 +79,25 @@ def test_all_figures_of_many_steps_are_read_from_a_gpu_at_once(tmp_path, monkeyp
     assert all(event.reward == 3 for event in events if isinstance(event, Rewarded))
 
 
+def test_a_gpu_stays_a_few_steps_behind_and_only_the_oldest_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(metrics, "_MAX_UNREAD_SECONDS", float("inf"))
+    path, device = tmp_path / "events.jsonl", torch.device("cuda")
+    with pretend.accelerator() as gpu:
+        events = EventWriter(path)
+        reporter = Reporter(events, device=device, total_steps=99, on_broken=pytest.fail)
+        step_losses, check = losses(device), checked(device)
+        gpu.syncs.clear()
+        for step in range(1, 13):
+            reporter.progress(step=step, epoch=0, lr=1e-4, losses=step_losses, check=check)
+        steps = [event.step for event in read_all(path) if isinstance(event, Progress)]
+        assert steps == [1, 2, 3, 4]
+        assert [sync.what for sync in gpu.syncs] == ["event.synchronize"] * 4
+        reporter.flush()
+        assert len(gpu.syncs) == 5
+        events.close()
+    assert [event.step for event in read_all(path)][-1] == 12
+
+
 def test_the_time_left_counts_what_is_done_between_steps_and_at_the_end(tmp_path, monkeypatch):
     """Steps of 1 s, and samples of 10 s after every third; "0 s left" never stands meanwhile."""
     now = 0.0

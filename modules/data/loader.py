@@ -1,0 +1,110 @@
+"""The microbatches of each step, read and drawn ahead of the step by threads."""
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from modules.interfaces import Microbatch
+from onetrainer.dataset.prefetch import prefetch
+
+Drawn = TypeVar("Drawn")
+
+Reading = Callable[[], Microbatch | Callable[[], Microbatch]]
+"""Reads a microbatch in any thread; returns it, or a function that completes it in the thread that
+asks for it, such as on a device."""
+
+
+class Readable(Protocol):
+    """Data whose microbatches are a function of the step alone."""
+
+    def readings_at(self, step: int) -> Sequence[Reading]:
+        """Return how to read each microbatch of a step; called in the thread that asks for it."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Task:
+    """The reading of a step's microbatch; is_last: whether it is the step's last one."""
+
+    step: int
+    reading: Reading
+    is_last: bool
+
+
+@dataclass(frozen=True)
+class _Read(Generic[Drawn]):
+    """What a thread has read; complete: returns it drawn."""
+
+    task: _Task
+    complete: Callable[[], Drawn]
+
+
+class Loader(Generic[Drawn]):
+    """Drawn microbatches of each step, the same with any number of threads.
+
+    The calling thread decides what is read; other threads read, and draw random numbers.
+    """
+
+    def __init__(
+        self,
+        data: Readable,
+        draw: Callable[[Microbatch, int], Drawn],
+        *,
+        threads: int,
+        steps: int,
+    ) -> None:
+        """Set up the loader.
+
+        Args:
+            data: What is read.
+            draw: Draws for a microbatch of a step.
+            threads: 0 reads within the steps.
+            steps: Of the run.
+        """
+        self._data = data
+        self._draw = draw
+        self._threads = threads
+        self._steps = steps
+        self._next = -1
+        self._stream: Generator[_Read[Drawn], None, None] | None = None
+
+    def at(self, step: int) -> Iterator[Drawn]:
+        """Iterate over the microbatches of a step; fast if it follows the last one.
+
+        Raises UserError if an image or the cache has changed.
+        """
+        if step != self._next or self._stream is None:
+            self.close()
+            self._stream = prefetch(
+                self._read, self._from(step), threads=self._threads, most=self._threads
+            )
+        # Restart from here unless this one is iterated to its end.
+        self._next = -1
+        is_last = False
+        while not is_last:
+            read = next(self._stream)
+            assert read.task.step == step
+            yield read.complete()
+            is_last = read.task.is_last
+        self._next = step + 1
+
+    def close(self) -> None:
+        """End reading ahead."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _from(self, step: int) -> Iterator[_Task]:
+        """Iterate over the readings from a step on."""
+        while step < self._steps:
+            readings = self._data.readings_at(step)
+            for number, reading in enumerate(readings, 1):
+                yield _Task(step, reading, number == len(readings))
+            step += 1
+
+    def _read(self, task: _Task) -> _Read[Drawn]:
+        made = task.reading()
+        if callable(made):
+            return _Read(task, lambda: self._draw(made(), task.step))
+        drawn = self._draw(made, task.step)
+        return _Read(task, lambda: drawn)
