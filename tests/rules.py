@@ -17,7 +17,7 @@ HOMES = {
         ("torch", "torchvision", "diffusers", "transformers", "peft", "accelerate", "lycoris"),
         "modules",
     ),
-    **dict.fromkeys(("tkinter", "_tkinter", "customtkinter"), "ui"),
+    **dict.fromkeys(("tkinter", "_tkinter", "customtkinter", "tkinterdnd2"), "ui"),
 }
 
 # R3: folders and files at the top of each wing, from the ground up. Each imports from lower

@@ -10,6 +10,7 @@ import customtkinter
 from onetrainer.errors import UserError
 from onetrainer.presets.find import locate
 from ui.actions.closing import Closing
+from ui.actions.dropping import Dropping
 from ui.actions.keys import bind_keys
 from ui.actions.preset_actions import PresetActions
 from ui.actions.run_actions import RunActions
@@ -77,7 +78,7 @@ class App:
         self.root.report_callback_exception = self.error_log.report
         self.jobs = Jobs()
         self._screen = f"{self.root.winfo_screenwidth()}x{self.root.winfo_screenheight()}"
-        self._theme = Theme(self.root, _known_scale(self.window_state.scales.get(self._screen)))
+        self._theme = Theme(self.root, self.window_state.scale_of(self._screen))
         self.draft = Draft()
         self.session = Session()
         self.plans = pages()
@@ -104,6 +105,7 @@ class App:
         self.support = SupportActions(self.context)
         self.closing = Closing(self.context, self._close)
         self.shell = Shell(self.context, self.plans)
+        self.dropping = Dropping(self.context)
         self._bind()
 
     def run(self) -> None:
@@ -378,11 +380,6 @@ def _end_timers(root: tk.Tk) -> None:
         name = split(split(call("after", "info", timer))[0])[0]
         if not call("info", "commands", name):
             call("after", "cancel", timer)
-
-
-def _known_scale(scale: object) -> float:
-    """Return a scale that a file holds; 0, for the desktop's, if it is none."""
-    return scale if isinstance(scale, float) and scale in SCALES else 0.0
 
 
 def _visible_geometry(geometry: str, root: tk.Tk) -> str:

@@ -1,5 +1,6 @@
 """A window on a screen of its own, used as a person does: by pointer and keyboard."""
 
+import itertools
 import json
 import os
 import signal
@@ -24,6 +25,7 @@ SHORT_WAITS = {
     "ui.app._SAVE_AFTER_MS": 100,
     "ui.dialogs.desktop_dialog._PROGRAMS": (),
     "ui.app._BUILD_AFTER_MS": 3_600_000,
+    "ui.actions.dropping._ENABLE_AFTER_MS": 3_600_000,
     "ui.actions.file_check.CHECK_AFTER_MS": 50,
     "ui.background.pump.TICK_MS": 10,
     "ui.background.pump._TICKS_PER_SECOND": 100,
@@ -215,6 +217,24 @@ class Desk:
         self._hands.point(x, y)
         self._hands.click()
         self._settle()
+
+    def drag(
+        self, start: tuple[int, int], end: tuple[int, int], until: Callable[[], object]
+    ) -> None:
+        """Drags by the first button, to and fro at the end, until something is true."""
+        self._hands.point(*start)
+        self._hands.hold_button(is_down=True)
+        (x, y), places = end, itertools.count()
+
+        def is_there() -> object:
+            self._hands.move(x + next(places) % 20, y)
+            return until()
+
+        self.wait(is_there, "what is dragged over the window")
+
+    def let_go(self) -> None:
+        """Ends a drag."""
+        self._hands.hold_button(is_down=False)
 
     def park(self) -> None:
         """The pointer in the last corner of the screen, where no menu opens under it."""

@@ -105,6 +105,16 @@ class Hands:
             self._test.XTestFakeButtonEvent(self._server, button, is_down, ctypes.c_ulong(0))
         self._wait()
 
+    def hold_button(self, *, is_down: bool) -> None:
+        """The first button of the mouse. No waiting: a program that drags keeps it for long."""
+        self._test.XTestFakeButtonEvent(self._server, 1, is_down, ctypes.c_ulong(0))
+        self._xlib.XSync(self._server, False)
+
+    def move(self, x: int, y: int) -> None:
+        """Moves the pointer while a button is held."""
+        self._test.XTestFakeMotionEvent(self._server, -1, x, y, ctypes.c_ulong(0))
+        self._xlib.XSync(self._server, False)
+
     def press(self, combination: str) -> None:
         """Presses and releases keys such as "Return" and "ctrl+shift+z"."""
         *modifiers, key = combination.split("+")

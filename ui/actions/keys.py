@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from ui.context import Context
+from ui.model.dropped import ACCEPTED
 
 
 def _undo(context: Context) -> None:
@@ -50,6 +51,11 @@ SHORTCUTS: tuple[tuple[str, str, Mapping[str, Callable[[Context], object]]], ...
         "Ctrl+Z / Ctrl+Shift+Z",
         "Undo / redo a change of settings",
         {"<Control-z>": _undo, "<Control-Z>": _redo, "<Control-y>": _redo},
+    ),
+    (
+        "Drag and drop",
+        f"Drop on the window: {ACCEPTED}",
+        {},
     ),
     ("Alt+1 … Alt+9, Alt+0", "Go to one of the first ten pages", {}),
     ("Tab / Shift+Tab", "Next / previous control", {}),

@@ -9,7 +9,7 @@ from pathlib import Path
 from onetrainer.concepts.folder_listing import IMAGE_SUFFIXES, is_image
 from onetrainer.errors import UserError
 
-_MODEL_SUFFIXES = frozenset([".safetensors", ".ckpt", ".pt", ".pth", ".bin"])
+MODEL_SUFFIXES = frozenset([".safetensors", ".ckpt", ".pt", ".pth", ".bin"])
 _MOST_ENTRIES = 5000
 
 
@@ -66,7 +66,7 @@ def describe_entry(path: Path) -> EntryFacts:
             return _folder_facts(path)
         if path.suffix.lower() in IMAGE_SUFFIXES:
             return EntryFacts((), path)
-        if path.suffix.lower() in _MODEL_SUFFIXES:
+        if path.suffix.lower() in MODEL_SUFFIXES:
             return EntryFacts(tuple(_model_lines(path)))
     except (OSError, UserError) as error:
         return EntryFacts((error.what if isinstance(error, UserError) else str(error.strerror),))

@@ -11,6 +11,7 @@ from onetrainer.run.user_folder import user_folder
 from ui.model.draft import Draft
 from ui.model.preset_origin import PresetOrigin
 from ui.theme.palette import Mode
+from ui.theme.theme import SCALES
 
 _LOCK_WAIT = 1.0  # seconds; another window writes for milliseconds
 _DRAFT = ("preset", "draft", "base")
@@ -49,6 +50,11 @@ class WindowState:
             parent = str(folder.parent)
             others = [known for known in self.run_folders if known != parent]
             self.run_folders = [parent, *others][:_MOST_RUN_FOLDERS]
+
+    def scale_of(self, screen: str) -> float:
+        """Return the size chosen for a screen; 0, for the desktop's, if there is none."""
+        scale: object = self.scales.get(screen)
+        return scale if isinstance(scale, float) and scale in SCALES else 0.0
 
     def store_draft(self, draft: Draft) -> None:
         """Copy the draft into the state."""

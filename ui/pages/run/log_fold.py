@@ -20,11 +20,11 @@ class LogFold:
         self._frame = widgets.frame(parent)
         self._box = widgets.text_box(self._frame, width=1, height=_HEIGHT)
         self._box.configure(font=MONO, state="disabled", takefocus=1)
-        bar = widgets.scrollbar(self._frame, self._box.yview)
-        self._box.configure(yscrollcommand=bar.set)
+        self._bar = widgets.scrollbar(self._frame, self._box.yview)
+        self._bar.configure(height=1)  # no higher than the lines
+        self._box.configure(yscrollcommand=self._bar.set)
         whole = widgets.button(self._frame, "Open the whole log", self._open, name="open log")
         whole.widget.pack(side="bottom", anchor="w", pady=(widgets.px(8), 0))
-        bar.pack(side="right", fill="y")
         self._box.pack(side="left", fill="x", expand=True)
         self._box.bind("<Tab>", lambda _: give_focus(self._box.tk_focusNext()))
         widgets.on_wheel[self._box] = lambda _: None  # Tk scrolls it
@@ -56,6 +56,7 @@ class LogFold:
         self._box.insert("1.0", "\n".join(lines) or _NOTHING)
         self._box.configure(state="disabled")
         self._box.see("end")
+        show(self._bar, len(lines) > _HEIGHT, side="right", fill="y", before=self._box)
         show(self._frame, True, fill="x", pady=(self._context.widgets.px(10), 0))
 
     def _open(self) -> None:

@@ -11,7 +11,10 @@ from ui.progress.run_state import format_bytes
 if TYPE_CHECKING:
     from onetrainer.model_files import ModelFile
 
-NOTHING_CHOSEN = "Choose a file or a diffusers folder, or enter the name of a model on the Hub."
+NOTHING_CHOSEN = (
+    "Choose a file or a diffusers folder, drop one on the window, or enter the name of a model on "
+    "the Hub."
+)
 
 
 def lines_of(text: str, is_offline: bool) -> list[str]:

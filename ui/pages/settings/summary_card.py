@@ -168,7 +168,10 @@ def data_lines(
     if folder is None and others:
         return [f"Images of {counted(others, 'folder')}"]
     if folder is None:
-        return ["Choose a folder of images. Captions are .txt files with the same names."]
+        return [
+            "Choose a folder of images, or drop one on the window. Captions are .txt files with "
+            "the same names."
+        ]
     if summary is None:
         return ["Reading …"]
     if not summary.exists:
