@@ -34,8 +34,10 @@ class Dropping:
 
     def take(self, paths: list[Path]) -> None:
         """Recognize files in a thread, because a model's header is read, and apply them."""
-        recognize = partial(recognize_all, paths)
-        self._context.widgets.jobs.run(recognize, lambda found: self._apply(*found))
+        context, recognize = self._context, partial(recognize_all, paths)
+        # Not within the heartbeat, which would stand still while a question is open.
+        apply = partial(context.root.after_idle, self._apply)
+        context.widgets.jobs.run(recognize, lambda found: apply(*found))
 
     def _apply(self, found: list[Dropped], errors: list[UserError]) -> None:
         self._context.act.commit()

@@ -13,6 +13,7 @@ from ui.widgets.drawing import Drawing
 DOT = 3
 # Dots closer together than this overlap and are left out.
 _DOT_GAP = 7
+_MOST_DIGITS = 6  # after the point; more do not fit beside an axis
 _COLUMN_GAP = 90
 # Between a label and the frame, and between a label and the edge of the chart.
 _BESIDE, _EDGE = 8, 2
@@ -126,10 +127,12 @@ def padded_range(values: Sequence[float], fraction: float) -> tuple[float, float
 
 
 def tick_labels(values: list[float]) -> list[str]:
-    """Format axis values with just enough digits to differ: 0.138, 0.140."""
+    """Format axis values with just enough digits to differ: 0.138, 0.140, 2e-09."""
     if len(values) < 2:
         return [f"{value:.4g}" for value in values]
     digits = max(0, -math.floor(math.log10(values[1] - values[0]) + 1e-9))
+    if digits > _MOST_DIGITS:
+        return [f"{value:.3g}" for value in values]
     return [f"{value:.{digits}f}" for value in values]
 
 

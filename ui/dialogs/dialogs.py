@@ -8,7 +8,7 @@ from tkinter.font import Font
 
 from onetrainer.errors import Problem, UserError, sentence
 from ui.context import Context
-from ui.messages.problems import problem_text
+from ui.messages.problems import fix_label, problem_text
 from ui.model.form_fields import find_setting, page_title
 from ui.widgets.button import Button, ButtonKind
 from ui.widgets.placing import give_focus
@@ -231,8 +231,9 @@ def show_error(context: Context, error: UserError) -> None:
 
 
 def show_problems(context: Context, problems: list[Problem]) -> None:
-    """List the problems that prevent a start; each leads to its setting."""
+    """List the problems that prevent a start; each leads to its setting, one alone to its fix."""
     count = len(problems)
+    fix = problems[0].fix if count == 1 else None
     title = (
         "Fix one setting before starting" if count == 1 else f"Fix {count} settings before starting"
     )
@@ -243,6 +244,8 @@ def show_problems(context: Context, problems: list[Problem]) -> None:
         place.pack(anchor="w", pady=(widgets.px(10), 0))
         dialog.add_text(problem_text(problems[0]))
         choices.insert(0, Choice("problem 0", "Go to setting", "primary"))
+        if fix is not None:
+            choices.insert(1, Choice("fix", fix_label(fix, problems[0].path)))
     else:
         dialog.add_text("Select one to go to its setting.")
         box = dialog.add_box()
@@ -256,7 +259,10 @@ def show_problems(context: Context, problems: list[Problem]) -> None:
         dialog.add_rest(count, _MAX_PROBLEMS)
     dialog.add_buttons(choices)
     answer = dialog.wait()
-    if answer:
+    if answer == "fix" and fix is not None:
+        context.draft.apply(fix)
+        context.act.jump(fix.path)
+    elif answer:
         context.act.jump(problems[int(answer.removeprefix("problem "))].path)
 
 

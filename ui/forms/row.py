@@ -8,7 +8,7 @@ from tkinter import ttk
 from typing import Protocol
 
 from onetrainer.config.fields import Setting
-from onetrainer.errors import Fix, Offer
+from onetrainer.errors import Fix
 from ui.context import PathKind
 from ui.forms.amount import AmountEditor
 from ui.forms.editors import ChoiceEditor, EntryEditor, add_help_tooltip, make_editor
@@ -294,10 +294,7 @@ class Row:
         if index < len(self._fixes):
             fix = self._fixes[index]
             self.editor.focus.focus_set()  # the button disappears and must not keep the focus
-            if isinstance(fix, Offer):
-                self._context.draft.set_all({one.path: one.value for one in (fix, *fix.also)})
-            else:
-                self._context.draft.set(fix.path, fix.value)
+            self._context.draft.apply(fix)
 
     def _reset_value(self) -> None:
         self.editor.focus.focus_set()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from onetrainer.config.fields import Setting
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Fix, Problem, ProblemsError
+from onetrainer.errors import Fix, Offer, Problem, ProblemsError
 from onetrainer.json_file import Document
 from onetrainer.presets import presets
 from onetrainer.presets.find import Preset
@@ -137,6 +137,11 @@ class Draft:
                 document, edits = edited(document, self.base, edits, path, value)
         if document != self.document:
             self._change("", document, edits)
+
+    def apply(self, fix: Fix) -> None:
+        """Make the change that fixes a problem, as one undo step."""
+        also = fix.also if isinstance(fix, Offer) else ()
+        self.set_all({one.path: one.value for one in (fix, *also)})
 
     def reset(self, path: str) -> None:
         """Reset one setting to its loaded or saved value; for a variant, its whole section."""

@@ -74,14 +74,16 @@ def thin(points: list[Point], most: int) -> list[Point]:
 def ticks(lowest: float, highest: float, most: int) -> list[float]:
     """Return about `most` round numbers between two values, for an axis."""
     span = highest - lowest
-    if span <= 0 or most < 1:
+    # Values that differ by rounding alone have no numbers between them.
+    if span <= 1e-9 * max(abs(lowest), abs(highest)) or most < 1:
         return [lowest]
     rough = span / most
-    power = 10.0 ** math.floor(math.log10(rough))
+    exponent = math.floor(math.log10(rough))
+    power = 10.0**exponent
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
     first = math.ceil(lowest / step - 1e-9)
     last = math.floor(highest / step + 1e-9)
-    return [round(number * step, 12) for number in range(first, last + 1)]
+    return [round(number * step, max(12, 3 - exponent)) for number in range(first, last + 1)]
 
 
 def _bucket(values: list[tuple[int, float]]) -> Point:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from onetrainer.errors import Problem
+from onetrainer.errors import Fix, Problem
 from tests.ui.desk import once_asked
 from ui.dialogs.dialogs import Choice, Dialog, show_problems
 
@@ -72,3 +72,18 @@ def test_a_problem_of_the_list_leads_to_its_setting(root, widgets, context, path
     show_problems(context, [Problem(path, "wrong") for path in paths])
     assert went == [paths[-1]]
     assert seen == [words]
+
+
+def test_a_problem_that_stands_alone_is_fixed_from_the_list(root, widgets, context, draft):
+    went, labels = [], []
+
+    def press():
+        labels.append(widgets.buttons["answer fix"].widget.cget("text"))
+        widgets.buttons["answer fix"].widget.invoke()
+
+    once_asked(root, press)
+    context.act.jump, context.draft = went.append, draft
+    problem = Problem("model.family", "of another family", fix=Fix("model.family", "sdxl"))
+    show_problems(context, [problem])
+    assert (went, labels) == (["model.family"], ["Use SDXL"])
+    assert draft.value("model.family") == "sdxl"

@@ -7,6 +7,7 @@ import pytest
 
 from onetrainer.run.events import Validated
 from ui.charts.panel import padded_range, tick_labels
+from ui.progress.curve import ticks
 from ui.progress.validation import Validation, facts, format_change, with_band
 
 
@@ -119,6 +120,11 @@ def test_numbers_of_an_axis_are_reported_apart():
     assert tick_labels([0.138, 0.14, 0.142]) == ["0.138", "0.140", "0.142"]
     assert tick_labels([10.0, 20.0]) == ["10", "20"]
     assert tick_labels([0.25]) == ["0.25"]
+    assert tick_labels(ticks(1e-13, 3e-13, 2)) == ["1e-13", "2e-13", "3e-13"]
+
+
+def test_an_axis_of_values_that_differ_by_rounding_alone_has_one_number():
+    assert tick_labels(ticks(7.0, 7.0 + 1e-15, 5)) == ["7"]
 
 
 def test_a_range_of_values_has_room_around_it():
