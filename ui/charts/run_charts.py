@@ -90,7 +90,7 @@ class LossChart:
         # A few outliers must not flatten the rest.
         low = lows[int(_LOW_FRACTION * (len(lows) - 1))]
         high = max(highs[math.ceil(_HIGH_FRACTION * (len(highs) - 1))], *means)
-        if high <= low:
+        if high - low <= 1e-9 * abs(high):  # a mean may differ from its only value by rounding
             low, high = low - abs(low) * 0.1 - 1e-6, high + abs(high) * 0.1 + 1e-6
         if self.is_log:
             return low, high

@@ -33,6 +33,16 @@ def curve():
     return made
 
 
+def test_a_single_loss_is_drawn_also_where_its_mean_differs_by_rounding(widgets, root):
+    chart = LossChart(widgets, root)
+    placed(root, chart.canvas)
+    for loss in (1.329616904258728, 0.1 + 0.2, 1e-13, 7.1):
+        only = Curve()
+        only.append(1, loss)
+        chart.show(only, [], Validation())
+        assert chart.canvas.find_all()
+
+
 def validation(*losses):
     made = Validation()
     for place, loss in enumerate(losses):
