@@ -119,8 +119,8 @@ class App:
         if view is not None:
             view.refresh()
 
-    def show_page(self, name: str) -> None:
-        """Show a page; it is created at its first visit."""
+    def show_page(self, name: str) -> View:
+        """Show a page and return it; it is created at its first visit."""
         is_other = name != self.page
         if is_other:
             self.commit()
@@ -134,8 +134,10 @@ class App:
             self.window_state.page = name
             self.save_state_soon()
         self.refresh()
+        view = self.view(name)
         if is_other:
-            self.view(name).take_focus()
+            view.take_focus()
+        return view
 
     def view(self, name: str) -> View:
         """Return a page, creating it if necessary."""
@@ -221,8 +223,7 @@ class App:
 
     def show_sample(self, prompt: int, step: int) -> None:
         """Show one sample on the page of samples."""
-        self.show_page("samples")
-        self.view("samples").open(prompt, step)
+        self.show_page("samples").open(prompt, step)
 
     def save_state_soon(self) -> None:
         """Save the window's state a second after the last change."""
@@ -274,6 +275,7 @@ class App:
             mend=lambda path: self.runs.mend(path),
             jump_to_problem=self.jump_to_problem,
             show_sample=self.show_sample,
+            check_images=lambda: self.show_page("preview").open(),
             find=lambda: self.shell.finder.open(),
             help=self.help,
             leave_help=self.leave_help,

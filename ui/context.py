@@ -46,6 +46,7 @@ class Actions:
         mend: Goes to the setting that a run failed from; offers to apply it and resume the run.
         jump_to_problem: Goes to the next problem, or to the previous one for -1.
         show_sample: Shows the sample of a prompt at a step.
+        check_images: Goes to what examines images.
         help: Explains the focused setting, or shows the page of keys.
         leave_help: Goes back from the page of keys to the page before it.
         start: Checks the draft and starts a run with it.
@@ -65,12 +66,13 @@ class Actions:
     save_state_soon: Callable[[], None]
     switch_mode: Callable[[], None]
     zoom: Callable[[int], None]
-    show_page: Callable[[str], None]
+    show_page: Callable[[str], object]
     is_on_settings: Callable[[], bool]
     jump: Callable[[str], None]
     mend: Callable[[str], None]
     jump_to_problem: Callable[[int], None]
     show_sample: Callable[[int, int], None]
+    check_images: Callable[[], None]
     find: Callable[[], None]
     help: Callable[[], None]
     leave_help: Callable[[], None]

@@ -285,6 +285,9 @@ class FakeWorker:
             image.resize((128, 128)).save(path.with_name(f"{path.stem}.thumb.jpg"), quality=90)
             relative = f"samples/{path.name}"
             self.say(Sample(step, index, relative, prompt["prompt"], prompt["seed"]))
+        if self.mode == "ok" and step:
+            self.say(Warned("training in bf16 is slow here; fp32 (hardware.precision) is faster"))
+            self.say(Warned("left out: paper-03.png: damaged: its end is missing"))
         if self.mode == "slow" and step:
             self.say(Warned("the image cat-07.png is smaller than the resolution and was scaled"))
 

@@ -34,10 +34,13 @@ class Dropping:
 
     def take(self, paths: list[Path]) -> None:
         """Recognize files in a thread, because a model's header is read, and apply them."""
-        context, recognize = self._context, partial(recognize_all, paths)
-        # Not within the heartbeat, which would stand still while a question is open.
-        apply = partial(context.root.after_idle, self._apply)
-        context.widgets.jobs.run(recognize, lambda found: apply(*found))
+        context = self._context
+
+        def recognized(found: tuple[list[Dropped], list[UserError]]) -> None:
+            # Not within the heartbeat, which would stand still while a question is open.
+            context.root.after_idle(lambda: self._apply(*found))
+
+        context.widgets.jobs.run(partial(recognize_all, paths), recognized)
 
     def _apply(self, found: list[Dropped], errors: list[UserError]) -> None:
         self._context.act.commit()

@@ -24,7 +24,7 @@ class NavItem:
     """Entry of one page."""
 
     def __init__(
-        self, widgets: Widgets, parent: tk.Misc, name: str, title: str, go: Callable[[], None]
+        self, widgets: Widgets, parent: tk.Misc, name: str, title: str, go: Callable[[], object]
     ) -> None:
         self._widgets = widgets
         self._is_current = False
@@ -88,7 +88,7 @@ class Nav:
         widgets: Widgets,
         parent: tk.Misc,
         pages: Sequence[Page],
-        go: Callable[[str], None],
+        go: Callable[[str], object],
     ) -> None:
         self._widgets = widgets
         self.outer = widgets.frame(parent, ground="side")

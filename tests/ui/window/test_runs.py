@@ -160,6 +160,16 @@ def test_a_run_that_crashes_says_why_and_its_log_is_folded_and_bounded(begin, pr
     desk.page("training")
 
 
+def test_what_a_run_left_out_leads_to_the_check_of_images(begin, project):
+    desk = begin(project)
+    start(desk)
+    desk.wait_state(status="finished")
+    desk.wait(lambda: "Check the images" in desk.state["banner_buttons"], "the button")
+    desk.click("banner place 0")
+    desk.wait_state(page="preview")
+    desk.wait(lambda: desk.widget("check images")["shown"], "the check")
+
+
 def test_a_run_that_failed_leads_to_the_setting_and_goes_on_with_its_new_value(begin, project):
     desk = begin(project, "oom")
     start(desk)

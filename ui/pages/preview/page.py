@@ -64,6 +64,10 @@ class PreviewPage(View):
         if self.outer.winfo_ismapped():
             self.refresh()
 
+    def open(self, *_: int) -> None:
+        """Show the tab that examines images."""
+        self.show("check")
+
     def refresh(self) -> None:
         """Show the current state."""
         self._tabs[self.shown].refresh()

@@ -8,7 +8,7 @@ from onetrainer.run.events import Failed, Finished, Stopped
 from onetrainer.run.run_folder import RunFolder
 from ui.context import Context
 from ui.messages.problems import capitalized, settings_in, with_labels
-from ui.pages.run.remedies import Remedy, go_to, past_the_guard, remedies_of, show_preview
+from ui.pages.run.remedies import Remedy, check_images, go_to, past_the_guard, remedies_of
 from ui.progress.run_state import RunState
 from ui.theme.palette import Role
 
@@ -75,7 +75,7 @@ def message_of(context: Context) -> Message | None:
             has_log=True,
             can_end=True,
         )
-    return _warnings_message(context, state)
+    return warnings_message(context, state)
 
 
 def _failed_message(context: Context, folder: RunFolder, failed: Failed) -> Message:
@@ -90,7 +90,7 @@ def _failed_message(context: Context, folder: RunFolder, failed: Failed) -> Mess
     )
 
 
-def _warnings_message(context: Context, state: RunState) -> Message | None:
+def warnings_message(context: Context, state: RunState) -> Message | None:
     """Return the newest warnings as sentences, each with the button of the setting it names."""
     guard = _guard_warning(state)
     texts = state.warnings[-(_MOST_WARNINGS - bool(guard)) :]
@@ -127,7 +127,7 @@ def _finished_message(context: Context, done: Finished, folder: RunFolder) -> Me
 def _places_of_images(context: Context, state: RunState) -> list[Remedy]:
     """Return the button that examines images, if some were left out."""
     is_left_out = any(text.startswith(_LEFT_OUT) for text in state.warnings)
-    return [show_preview(context)] if is_left_out else []
+    return [check_images(context)] if is_left_out else []
 
 
 def _guard_warning(state: RunState) -> str:

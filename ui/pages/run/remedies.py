@@ -69,9 +69,9 @@ def go_to(context: Context, path: str) -> Remedy:
     return Remedy(f"Go to “{label}”", partial(context.act.mend, path))
 
 
-def show_preview(context: Context) -> Remedy:
-    """Return the button that goes to the page that examines images."""
-    return Remedy("Check the images", partial(context.act.show_page, "preview"))
+def check_images(context: Context) -> Remedy:
+    """Return the button that goes to what examines images."""
+    return Remedy("Check the images", context.act.check_images)
 
 
 def _button(

@@ -9,10 +9,12 @@ import pytest
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.presets.presets import change_config
-from onetrainer.run.events import Failed
+from onetrainer.run.events import Failed, Warned
 from onetrainer.run.failures import FAILURES
 from onetrainer.run.run_folder import STATE_FILE, create_run
+from ui.pages.run.banner_message import warnings_message
 from ui.pages.run.remedies import Remedies, remedies_of
+from ui.progress.run_state import RunState
 
 CHECKPOINTING = "hardware.gradient_checkpointing"
 LABELS = {
@@ -132,6 +134,22 @@ def test_settings_that_prevent_the_failure_are_changed_and_the_run_resumed(conte
     assert remedies_of(context, run, "device memory", several).main.label == "Apply and resume"
     (place,) = remedies_of(context, run, "device memory", several).places
     assert place.label == "Go to “Batch size”"
+
+
+def test_warnings_are_sentences_with_labels_and_lead_to_their_settings(context):
+    state = RunState()
+    for text in ("it is slow; fp32 (hardware.precision) is faster", "left out: a.png: damaged"):
+        state.apply(Warned(text))
+    state.apply(Warned("“Warm-up” (schedule.warmup_steps) is longer than the run"))
+    context.act.check_images = context.act.show_page = None
+    message = warnings_message(context, state)
+    assert message.text.splitlines() == [
+        "It is slow; fp32 (“Precision”) is faster.",
+        "Left out: a.png: damaged.",
+        "“Warm-up” is longer than the run.",
+    ]
+    labels = [place.label for place in message.places]
+    assert labels == ["Check the images", "Go to “Precision”", "Go to “Warm-up”"]
 
 
 def test_a_change_that_makes_a_config_invalid_changes_nothing(run):
