@@ -1,14 +1,23 @@
 """Summary of an image folder: the number of images and captions, and the first images."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.concepts.folder_listing import list_folder
 from onetrainer.errors import UserError
 
+if TYPE_CHECKING:
+    from onetrainer.dataset.items import Item
+
 _FIRST = 12
+_MOST_PROMPTS, _MOST_CAPTIONS = 3, 1000
 
 
 @dataclass(frozen=True)
@@ -21,6 +30,7 @@ class FolderSummary:
         first: Some of the usable images.
         unusable: Number of images that cannot be read or used.
         caption_error: What is wrong with the source of the captions.
+        prompts: The first different captions as they are trained, as sample prompts.
     """
 
     exists: bool
@@ -29,6 +39,7 @@ class FolderSummary:
     first: list[Path] = field(default_factory=list)
     unusable: int = 0
     caption_error: str = ""
+    prompts: tuple[str, ...] = ()
 
 
 def summarize_folder(concept: ConceptSettings) -> FolderSummary:
@@ -56,4 +67,23 @@ def summarize_folder(concept: ConceptSettings) -> FolderSummary:
         return FolderSummary(True, unusable=unusable)
     first = [item.path for item in index.items[:_FIRST]]
     captions = len(index.items) - index.uncaptioned
-    return FolderSummary(True, len(index.items), captions, first, len(index.skipped), caption_error)
+    return FolderSummary(
+        True,
+        len(index.items),
+        captions,
+        first,
+        len(index.skipped),
+        caption_error,
+        _prompts(index.items, concept),
+    )
+
+
+def _prompts(items: Sequence[Item], concept: ConceptSettings) -> tuple[str, ...]:
+    """Return the first different captions with their trigger words, or these alone."""
+    from onetrainer.dataset.caption_sampling import plain_caption
+
+    captioned = (item for item in items if any(text.strip() for text in item.captions))
+    texts = (plain_caption(item, concept) for item in captioned)
+    found = islice(dict.fromkeys(islice(filter(str.strip, texts), _MOST_CAPTIONS)), _MOST_PROMPTS)
+    trigger = concept.trigger.strip()
+    return tuple(found) or ((trigger,) if trigger else ())

@@ -10,6 +10,7 @@ from ui.messages.problems import problem_lines
 from ui.model.new_entries import entry_noun, with_new_entry, with_unique_name
 from ui.model.variants import entries_of
 from ui.model.visible_settings import Visibility
+from ui.widgets.button import Button
 from ui.widgets.placing import show
 from ui.widgets.widgets import focused
 
@@ -57,6 +58,11 @@ class ListCard:
             f"None yet. Choose “Add” to create a {entry_noun(setting).lower()}.",
             style="Dim",
         )
+        self._proposal: Button | None = None
+        if setting.path in context.proposals:
+            label, propose = context.proposals[setting.path]
+            name = f"propose {setting.path}"
+            self._proposal = widgets.button(self._inner, label, propose, name=name)
         self._message = widgets.label(self._inner, style="SmallDanger", wrap=_WRAP)
         self._entries: list[Entry] = []
         self._shown = 0
@@ -191,7 +197,10 @@ class ListCard:
         return self._values()
 
     def _show_count(self, count: int) -> None:
-        show(self._empty, count == 0, anchor="w", pady=self._context.widgets.px(4))
+        gap = self._context.widgets.px(4)
+        show(self._empty, count == 0, anchor="w", pady=gap)
+        if self._proposal is not None:
+            show(self._proposal.widget, count == 0, anchor="w", pady=gap)
         for index, entry in enumerate(self._entries):
             is_packed = bool(entry.frame.winfo_manager())
             if index < count and not is_packed:

@@ -49,6 +49,8 @@ class FormContext:
     on_focus: called with the setting whose editor gets the focus, and its path. plots: creates the
     plot at the foot of a card, by the path of its section. show: scrolls the page to a widget.
     note: returns what an amount is in other units. choose_path: lets the user choose one.
+    proposals: by the path of a list, what a button does that fills it while it is empty, after the
+    button's label.
     """
 
     widgets: Widgets
@@ -58,6 +60,7 @@ class FormContext:
     show: Callable[[tk.Misc], None] = lambda _: None
     note: Callable[[object], str] = lambda _: ""
     choose_path: Callable[[PathKind, str], str] = lambda _, current: current
+    proposals: Mapping[str, tuple[str, Callable[[], None]]] = field(default_factory=dict)
 
 
 def make_columns(widgets: Widgets, grid: tk.Misc, *, label_width: int) -> None:

@@ -6,7 +6,7 @@ from PIL import Image
 
 from onetrainer.config.fields import setting_at
 from onetrainer.presets.find import BUILT_IN
-from tests.ui.project import SDXL_PARTS, write_model
+from tests.ui.project import SDXL_PARTS, write_model, write_project
 
 
 def choose(desk, path, variant):
@@ -190,6 +190,21 @@ def test_prompts_are_added_moved_and_removed_and_the_keyboard_goes_on_to_the_nex
     desk.wait_state(focus="add sampling.prompts")
     desk.key("space")
     desk.wait_state(focus="sampling.prompts.0.prompt")
+
+
+def test_sample_prompts_are_proposed_from_the_first_captions(begin, tmp_path):
+    project = write_project(tmp_path / "project", sampling={"prompts": []})
+    document = json.loads(project.read_text())
+    captions = sorted((project.parent / document["data"]["folder"]).glob("*.txt"))
+    desk = begin(project)
+    desk.page("sampling")
+    desk.click("propose sampling.prompts")
+    desk.wait(lambda: desk.value("sampling.prompts"), "the prompts")
+    prompts = desk.value("sampling.prompts")
+    expected = list(dict.fromkeys(path.read_text().strip() for path in captions))[:3]
+    assert [prompt["prompt"] for prompt in prompts] == expected
+    assert {prompt["width"] for prompt in prompts} == {document["data"]["resolution"]}
+    assert not desk.widget("propose sampling.prompts")["shown"]
 
 
 def test_the_keyboard_does_not_go_with_an_entry_whose_adding_is_undone(desk):

@@ -17,6 +17,7 @@ from ui.pages.settings.help_card import HelpCard
 from ui.pages.settings.memory_card import MemoryCard
 from ui.pages.settings.noise_plot import SECTION, WIDTH, noise_curve
 from ui.pages.settings.objective_card import ObjectiveCard
+from ui.pages.settings.prompt_proposal import LABEL, PROMPTS, PromptProposal
 from ui.pages.settings.small_plot import SmallPlot
 from ui.pages.settings.sticky_column import StickyColumn
 from ui.pages.settings.summary_card import SummaryCard
@@ -58,6 +59,7 @@ class SettingsPage(View):
             self._scroller.show,
             notes.of,
             context.act.choose_path,
+            {PROMPTS: (LABEL, PromptProposal(context).propose)},
         )
         self._objective: ObjectiveCard | None = None
         if plan.objective:
