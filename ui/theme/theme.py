@@ -2,6 +2,7 @@
 
 import tkinter as tk
 import tkinter.font
+from collections.abc import Callable
 from tkinter import ttk
 from typing import Literal
 from weakref import WeakKeyDictionary
@@ -104,9 +105,14 @@ class Theme:
         return customtkinter.CTkFont(self.family, size, "bold" if bold else "normal")
 
     def apply(self, mode: Mode) -> None:
-        """Switch the window to dark or light."""
+        """Switch the window to dark or light: what is visible at once, hidden pages after it."""
         self.mode = mode
+        tracker = customtkinter.AppearanceModeTracker
+        everything = tracker.callback_list
+        hidden = [update for update in everything if not _is_visible(update)]
+        tracker.callback_list = [update for update in everything if _is_visible(update)]
         customtkinter.set_appearance_mode(mode)
+        tracker.callback_list = everything
         palette, size = self.palette, self.px(_ARROW)
         arrow = smooth.chevron(size, self.scale, color=palette["dim"], ground=palette["field"])
         smooth.fill(self.root, self._arrow, arrow)
@@ -121,6 +127,16 @@ class Theme:
             if widget.winfo_exists():
                 self._color(widget, roles)
         self.root.event_generate("<<ThemeChanged>>")
+        if hidden:
+            self.root.update_idletasks()
+            self.root.after(1, self._color_hidden, hidden, mode)
+
+    def _color_hidden(self, updates: list[Callable[[str], None]], mode: Mode) -> None:
+        """Color what was hidden while the mode was switched, unless it was switched again."""
+        known = customtkinter.AppearanceModeTracker.callback_list
+        for update in updates if mode == self.mode else ():
+            if update in known:  # destroyed widgets have left it
+                update("Light" if mode == "light" else "Dark")
 
     def paint(self, widget: tk.Misc, **roles: Role) -> None:
         """Color a plain Tk widget now and after each switch: `paint(canvas, bg="card")`."""
@@ -164,6 +180,12 @@ class Theme:
         chosen = ("-selectbackground", palette["fill"], "-selectforeground", palette["on_fill"])
         self.root.tk.call("set", "::OneTrainerList", (*colors, *chosen))
         self.root.option_add("*Menu.font", BODY)
+
+
+def _is_visible(update: Callable[[str], None]) -> bool:
+    """Return whether the widget of a method is on the screen; windows are, whatever their state."""
+    widget = getattr(update, "__self__", None)
+    return isinstance(widget, tk.Wm) or (isinstance(widget, tk.Misc) and widget.winfo_viewable())
 
 
 def _first(wanted: tuple[str, ...], families: set[str]) -> str:
