@@ -4,7 +4,7 @@ WORKERS ?= 2
 RUN := .venv/bin/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt format lint type test test-long mutate faults test-gpu bench screenshots docs lock all packages
+.PHONY: help setup fmt format lint type test test-long mutate faults test-gpu bench screenshots docs forecasts lock all packages
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -64,6 +64,9 @@ lock: setup ## choose the versions of all packages anew, and write them to const
 
 docs: setup ## regenerate docs/settings.md from the settings
 	@$(RUN) onetrainer.presets.settings_reference > docs/settings.md
+
+forecasts: setup ## forecast the memory of the built-in presets that have changed: configs/forecasts.json
+	@$(RUN) modules.forecast.preset_memory
 
 all: fmt test ## mend, then check everything: before every commit
 

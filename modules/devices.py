@@ -30,6 +30,13 @@ def describe() -> dict[str, Any]:
     }
 
 
+def device_name(device: torch.device) -> str:
+    """Return what people call a device: "NVIDIA GeForce RTX 3060", "this processor"."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return "this processor" if device.type == "cpu" else "Apple's GPU"
+
+
 def has_bf16(device: torch.device) -> bool:
     """Return whether a GPU computes in bf16 itself; NVIDIA's older ones emulate it."""
     if device.type == "mps":

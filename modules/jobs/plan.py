@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from modules.devices import device_name
 from modules.forecast.dataset import forecast_dataset, planned_images
 from modules.forecast.fixes import add_fixes
 from modules.forecast.forecast import Planner, Target, target_of
@@ -30,7 +31,7 @@ def plan(request: PlanRequest, report: Report) -> Finished:
     headers = RecordedHeaders(request.headers)
     run_plan = planned_images(request.config, headers)
     asked = estimated(request.config, run_plan)
-    speed, where, notes = None, "", list[str]()
+    speed, where, name, notes = None, "", "", list[str]()
     if request.memory:
         target = Target("cuda", available=round(request.memory * GB))
     else:
@@ -39,6 +40,7 @@ def plan(request: PlanRequest, report: Report) -> Finished:
         speed = _speed(request.config)
         device = choose_device(request.config.hardware.device)
         where = "on this processor" if device.type == "cpu" else "on this card"
+        name = device_name(device)
         if device.type != "cpu":
             notes = [sentence(note) for note in device_notes(request.config.hardware, device)]
     with Planner(target, headers) as plans:
@@ -54,6 +56,7 @@ def plan(request: PlanRequest, report: Report) -> Finished:
                     stage, speed, where, partial(estimated, request.config, run_plan)
                 ),
                 data=forecast_dataset(stage, speed, headers),
+                device=name,
             )
         forecast = replace(forecast, time=forecast.time | _lengths(request, run_plan, forecast))
         report(forecast)

@@ -8,6 +8,7 @@ from onetrainer.config.base.variants import selected_variants
 from onetrainer.config.fields import Setting, is_available, settings
 from onetrainer.config.problems import format_value
 from onetrainer.config.train import TrainConfig
+from onetrainer.json_file import Document
 from onetrainer.presets.presets import value_at
 
 
@@ -39,7 +40,12 @@ class Difference:
 
 def differences(left: TrainConfig, right: TrainConfig) -> list[Difference]:
     """Return the settings in which two configs differ, in the file's order, variants first."""
-    documents = left.model_dump(mode="json"), right.model_dump(mode="json")
+    return document_differences(left.model_dump(mode="json"), right.model_dump(mode="json"))
+
+
+def document_differences(left: Document, right: Document) -> list[Difference]:
+    """Return the same for whole documents, which may hold invalid values."""
+    documents = left, right
     selected = [selected_variants(document, TrainConfig) for document in documents]
     changed = []
     for setting in settings(TrainConfig):

@@ -23,12 +23,24 @@ class Preset:
     path: Path
     description: str
     origin: Literal["built in", "yours"]
+    notes: str = ""
 
 
 def find_presets() -> list[Preset]:
     """Return the built-in presets, then the user's own, both sorted by name."""
-    custom = user_folder() / "presets"
-    return [*_presets_in(BUILT_IN, "built in"), *_presets_in(custom, "yours")]
+    return [*_presets_in(BUILT_IN, "built in"), *_presets_in(own_folder(), "yours")]
+
+
+def own_folder() -> Path:
+    """Return the folder of the user's presets."""
+    return user_folder() / "presets"
+
+
+def preset_name(path: Path) -> str:
+    """Return the name of a preset's file: its path below the user's folder, else its own name."""
+    if path.is_relative_to(folder := own_folder()):
+        return path.relative_to(folder).with_suffix("").as_posix()
+    return path.stem
 
 
 def locate(
@@ -56,10 +68,11 @@ def locate(
             f"Resume it with `{program()} resume {shortened(path)}`, or name its"
             f" {run.config.name} to start another run like it.",
         )
+    for folder in (BUILT_IN, own_folder()):
+        named = folder / f"{name_or_path}.json"
+        if ".." not in path.parts and not path.is_absolute() and is_file(named):
+            return named
     presets = find_presets()
-    for preset in presets:
-        if preset.name == name_or_path:
-            return preset.path
     is_folder = len(name_or_path) < _MAX_NAME_LENGTH and path.is_dir()
     what = "this is a folder" if is_folder else "there is no such file or preset"
     longer = [preset.name for preset in presets if preset.name.startswith(name_or_path)]
@@ -98,9 +111,8 @@ def _presets_in(folder: Path, origin: Literal["built in", "yours"]) -> list[Pres
         try:
             document = read_json(path)
         except UserError:
-            description = "This file cannot be read as a preset."
-        else:
-            description = str(document.get("description", ""))
+            document = {"description": "This file cannot be read as a preset."}
+        description, notes = (str(document.get(key, "")) for key in ("description", "notes"))
         name = path.relative_to(folder).with_suffix("").as_posix()
-        presets.append(Preset(name, path, description, origin))
+        presets.append(Preset(name, path, description, origin, notes))
     return sorted(presets, key=lambda preset: preset.name)

@@ -25,7 +25,7 @@ from onetrainer.run.run_folder import cannot_write
 from onetrainer.trust.function_file import absolute_spec
 
 # Keys of a preset file that are not settings.
-ABOUT = ("description", "extends")
+ABOUT = ("description", "extends", "notes")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _MAX_PATH = 1000  # characters of a setting's path
 
@@ -154,11 +154,10 @@ def with_paths(config: TrainConfig, change: Callable[[Setting, str], str]) -> Tr
     return resolve(_with_paths(config.model_dump(mode="json"), change), source="")
 
 
-def as_preset(config: TrainConfig, *, description: str = "") -> Document:
+def as_preset(config: TrainConfig, *, description: str = "", notes: str = "") -> Document:
     """Return a document of the settings that differ from the defaults."""
-    document: Document = {"version": VERSION}
-    if description:
-        document["description"] = description
+    about = {"description": description, "notes": notes}
+    document: Document = {"version": VERSION} | {key: text for key, text in about.items() if text}
     whole = config.model_dump(mode="json")
     selected = selected_variants(whole, TrainConfig)
     plain = defaults(selected)
@@ -217,9 +216,9 @@ def compatible_value(setting: Setting, value: Any) -> Any:
     ]
 
 
-def save_preset(config: TrainConfig, path: Path, *, description: str = "") -> None:
+def save_preset(config: TrainConfig, path: Path, *, description: str = "", notes: str = "") -> None:
     """Write a preset file atomically. Raises UserError if it cannot be written."""
-    save_document(path, as_preset(config, description=description))
+    save_document(path, as_preset(config, description=description, notes=notes))
 
 
 def save_document(path: Path, document: Document) -> None:

@@ -210,6 +210,7 @@ class Forecast:
     data: Facts about the images: "steps_per_epoch"; "caching_seconds" (an estimate, if known);
     "chunk", tokens per text encoder pass; "long_caption_count", and in "long_captions" the longest
     ones, each with "path" and "tokens". Empty if there are no images.
+    device: The name of the device it is for; "" for a GPU that is only planned for.
     """
 
     phases: dict[str, dict[str, int]]
@@ -220,6 +221,7 @@ class Forecast:
     notes: list[str] = field(default_factory=list)
     time: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
+    device: str = ""
 
 
 @dataclass(frozen=True)

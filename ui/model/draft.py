@@ -9,10 +9,10 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Offer, Problem, ProblemsError
 from onetrainer.json_file import Document
 from onetrainer.presets import presets
-from onetrainer.presets.find import Preset
+from onetrainer.presets.find import Preset, preset_name
+from onetrainer.presets.own_presets import notes_of
 from onetrainer.presets.presets import value_at
 from onetrainer.rules.rules import check_rules
-from onetrainer.run.user_folder import user_folder
 from ui.model import preset_fields
 from ui.model.preset_origin import PresetOrigin, require_outside_run
 from ui.model.variants import (
@@ -290,17 +290,19 @@ class Draft:
         """
         require_outside_run(path)
         config = preset_fields.portable_config(self.config())
-        presets.save_preset(config, path, description=description)
-        name = path.stem
-        if path.is_relative_to(folder := user_folder() / "presets"):
-            name = path.relative_to(folder).with_suffix("").as_posix()
-        self.origin = PresetOrigin(name, path, True, description)
+        presets.save_preset(config, path, description=description, notes=notes_of(path))
+        self.origin = PresetOrigin(preset_name(path), path, True, description)
         before, self.document = self.document, config.model_dump(mode="json")
         self.base = self.document
         # Relative paths have become absolute.
         for setting in self._edits:
             if value_at(before, setting) != value_at(self.base, setting):
                 self._edits = {**self._edits, setting: value_at(self.base, setting)}
+        self._changed()
+
+    def set_origin(self, origin: PresetOrigin) -> None:
+        """Follow the file of the draft, which was renamed, described otherwise or deleted."""
+        self.origin = origin
         self._changed()
 
     def _loaded(self) -> None:

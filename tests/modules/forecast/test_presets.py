@@ -1,12 +1,16 @@
 """Presets fit by their forecasts into the GPUs that their descriptions name."""
 
+import json
 import re
 
 import pytest
 
-from onetrainer.presets.find import BUILT_IN, find_presets
+from modules.forecast.forecast import Planner
+from modules.forecast.preset_memory import peak_bytes
+from onetrainer.presets.find import BUILT_IN, find_presets, locate
+from onetrainer.presets.forecasts import SHIPPED
 from onetrainer.presets.presets import load_document, resolve
-from tests.forecasts import forecast
+from tests.forecasts import ON_GPU, forecast
 
 # Those of docs/memory.md were forecast when it was written, and each takes ten seconds.
 NAMES = r"inpainting|masked|validated|sdxl/lora-(character|style|object)|v-prediction"
@@ -14,6 +18,24 @@ PRESETS = [preset for preset in find_presets() if preset.path.is_relative_to(BUI
 SIZED = [preset for preset in PRESETS if re.search(NAMES, preset.name)]
 DESKTOP = 0.7
 """GB that a desktop and a driver take of a GPU of 8 GB."""
+
+
+def test_shipped_forecasts_are_what_is_forecast_now():
+    check_shipped(("sd15/lora", "sd15/embedding"))
+
+
+@pytest.mark.long
+def test_all_shipped_forecasts_are_what_is_forecast_now():
+    check_shipped([preset.name for preset in PRESETS])
+
+
+def check_shipped(names):
+    """The counts are whole bytes; a release of torch may count a buffer more, within a percent."""
+    shipped = json.loads(SHIPPED.read_text())
+    with Planner(ON_GPU) as planner:
+        for name in names:
+            peak = peak_bytes(planner, load_document(locate(name)))
+            assert peak == pytest.approx(shipped[name]["peak_bytes"], rel=0.01), name
 
 
 @pytest.mark.long
