@@ -29,7 +29,7 @@ from ui.messages.problems import implied_change_message
 from ui.model.draft import Draft
 from ui.model.form_fields import find_setting, page_of, pages
 from ui.model.window_state import read_state, write_state
-from ui.pages.registry import PAGES, SETTINGS_PAGES, make_view
+from ui.pages.registry import PAGES, PASSING_PAGES, SETTINGS_PAGES, make_view
 from ui.shell.shell import Shell
 from ui.theme.theme import SCALES, Theme, pair
 from ui.widgets.scroller import bind_wheel
@@ -100,7 +100,7 @@ class App:
         self._theme.apply(self.window_state.mode)
         self._views: dict[str, View] = {}
         self.context = self._make_context()
-        self.presets = PresetActions(self.context, self._demo)
+        self.presets = PresetActions(self.context)
         self.runs = RunActions(self.context)
         self.support = SupportActions(self.context)
         self.closing = Closing(self.context, self._close)
@@ -128,7 +128,9 @@ class App:
             self.root.focus_set()
             if self.page in self._views:
                 self._views[self.page].outer.pack_forget()
-            self._page_before, self.page = self.page, name
+            if self.page and self.page not in PASSING_PAGES:
+                self._page_before = self.page
+            self.page = name
             self.view(name).outer.pack(fill="both", expand=True)
             self.shell.nav.show_current(name)
             self.window_state.page = name
@@ -205,9 +207,9 @@ class App:
         if not self._explain(next(paths, "")):
             self.show_page("keys")
 
-    def leave_help(self) -> None:
-        """Go back from the page of keys to the page before it."""
-        if self.page == "keys":
+    def leave_page(self) -> None:
+        """Go back from a page that is not in the navigation to the page before it."""
+        if self.page in PASSING_PAGES:
             self.show_page(self._page_before or "model")
 
     def _explain(self, path: str) -> bool:
@@ -258,6 +260,7 @@ class App:
             self.window_state,
             self._make_actions(),
             PAGES,
+            self._demo,
         )
 
     def _make_actions(self) -> Actions:
@@ -278,7 +281,7 @@ class App:
             check_images=lambda: self.show_page("preview").open(),
             find=lambda: self.shell.finder.open(),
             help=self.help,
-            leave_help=self.leave_help,
+            leave_page=self.leave_page,
             start=lambda: self.runs.start(),
             start_blocked_reason=lambda: self.runs.start_blocked_reason(),
             send=lambda command: self.runs.send(command),
@@ -290,9 +293,8 @@ class App:
             choose_path=lambda kind, current: choose_path(self.context, kind, current),
             examine=lambda: self.support.examine(),
             report=lambda folder: self.support.report(folder),
-            choose_preset=lambda: self.presets.show_menu(),
+            choose_preset=lambda: self.show_page("presets"),
             load_file=lambda path, preset=None: self.presets.load(path, preset),
-            open_preset=lambda: self.presets.open_file(),
             reset_preset=lambda: self.presets.reset(),
             load_demo=lambda: self.presets.load_demo(),
             show_changes=lambda: self.presets.show_changes(),

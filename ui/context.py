@@ -48,7 +48,7 @@ class Actions:
         show_sample: Shows the sample of a prompt at a step.
         check_images: Goes to what examines images.
         help: Explains the focused setting, or shows the page of keys.
-        leave_help: Goes back from the page of keys to the page before it.
+        leave_page: Goes back from a page that is not in the navigation to the page before it.
         start: Checks the draft and starts a run with it.
         start_blocked_reason: Returns why no run can be started now; "" if one can.
         resume: Resumes the displayed run, with changed settings if there are any.
@@ -75,7 +75,7 @@ class Actions:
     check_images: Callable[[], None]
     find: Callable[[], None]
     help: Callable[[], None]
-    leave_help: Callable[[], None]
+    leave_page: Callable[[], None]
     start: Callable[[], None]
     start_blocked_reason: Callable[[], str]
     send: Callable[[CommandName], None]
@@ -89,7 +89,6 @@ class Actions:
     report: Callable[[Path], None]
     choose_preset: Callable[[], None]
     load_file: Callable[..., object]
-    open_preset: Callable[[], None]
     reset_preset: Callable[[], None]
     load_demo: Callable[[], None]
     show_changes: Callable[[], None]
@@ -114,7 +113,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Context:
-    """Shared objects of one window's pages."""
+    """Shared objects of one window's pages. demo: The folder of the demo, which may not exist."""
 
     root: tk.Tk
     widgets: Widgets
@@ -125,6 +124,7 @@ class Context:
     window_state: WindowState
     act: Actions
     pages: tuple[Page, ...]
+    demo: Path
 
 
 class View:

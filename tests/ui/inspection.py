@@ -18,6 +18,7 @@ from ui.background.pump import Pump
 from ui.forms.amount import AmountEditor
 from ui.forms.editors import EntryEditor
 from ui.model.preset_origin import PresetOrigin
+from ui.pages.presets.page import PresetsPage
 from ui.pages.preview.page import PreviewPage
 from ui.pages.run.page import RunPage
 from ui.pages.runs.page import RunsPage
@@ -139,6 +140,7 @@ def _state(app: App, timing: Timing) -> Answer:
         if isinstance(page, SettingsPage)
         else [],
         "help": page._help.path if isinstance(page, SettingsPage) else "",
+        "presets": _presets(page) if isinstance(page, PresetsPage) else {},
         "preview": _preview(page) if isinstance(page, PreviewPage) else {},
         "memory": _memory(page) if isinstance(page, SettingsPage) else [],
         "banner": run.banner.text if isinstance(run, RunPage) else "",
@@ -210,6 +212,18 @@ def _rewards(run: RunPage) -> str:
     lines = [label.text for label in labels if label.winfo_manager()]
     titles = [column.title for column in part._columns]
     return "\n".join([run._chart._chart_name, *lines, *titles])
+
+
+def _presets(page: PresetsPage) -> Answer:
+    chosen, details = page.table.chosen, page.details
+    return {
+        "rows": [row.preset.name for row in page.table.rows],
+        "chosen": chosen.preset.name if chosen else "",
+        "needs": details._needs.text,
+        "title": details._title.text,
+        "changes": details._list.get("1.0", "end"),
+        "is_compared": not page._timer,
+    }
 
 
 def _preview(page: PreviewPage) -> Answer:

@@ -40,7 +40,11 @@ SHORTCUTS: tuple[tuple[str, str, Mapping[str, Callable[[Context], object]]], ...
             "<Shift-F8>": lambda context: context.act.jump_to_problem(-1),
         },
     ),
-    ("Ctrl+O", "Open a preset", {"<Control-o>": lambda context: context.act.choose_preset()}),
+    (
+        "Ctrl+O",
+        "Presets: find, compare and use one",
+        {"<Control-o>": lambda context: context.act.choose_preset()},
+    ),
     ("Ctrl+S", "Save the preset", {"<Control-s>": lambda context: context.act.save_preset()}),
     (
         "Ctrl+Shift+S",
@@ -86,8 +90,8 @@ SHORTCUTS: tuple[tuple[str, str, Mapping[str, Callable[[Context], object]]], ...
     ("Ctrl+D", "Dark or light", {"<Control-d>": lambda context: context.act.switch_mode()}),
     (
         "Esc",
-        "Close a dialog, the search or this page",
-        {"<Escape>": lambda context: context.act.leave_help()},
+        "Close a dialog, the search, the presets or this page",
+        {"<Escape>": lambda context: context.act.leave_page()},
     ),
 )
 

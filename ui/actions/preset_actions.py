@@ -1,6 +1,5 @@
-"""Actions of the preset menu: open, save, save as, reset, and the demo."""
+"""Actions on the preset of the draft: load, save, save as, reset, and the demo."""
 
-import tkinter as tk
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from onetrainer.presets.find import BUILT_IN, Preset
 from onetrainer.run.user_folder import user_folder
 from ui.context import Context, Offer
 from ui.dialogs.dialogs import Choice, ask, ask_name, list_changes, show_error, show_problems
-from ui.dialogs.preset_list import PresetMenu
 from ui.model.draft import Draft
 from ui.model.form_fields import display_text, edit_text
 from ui.model.preset_origin import PresetOrigin
@@ -19,22 +17,9 @@ from ui.model.preset_origin import PresetOrigin
 class PresetActions:
     """Loads and saves presets, and shows errors."""
 
-    def __init__(self, context: Context, demo: Path) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
-        self._demo = demo
-        self.menu = PresetMenu(context, demo)
         self._is_making_demo = False
-
-    def show_menu(self, anchor: tk.Misc | None = None) -> None:
-        """Open the menu below the button in the header."""
-        self.menu.show(anchor or self._context.widgets.named["presets"])
-
-    def open_file(self) -> None:
-        """Let the user choose a preset file and load it."""
-        current = self._context.draft.origin.path
-        path = self._context.act.choose_path("preset", str(current) if current else "")
-        if path:
-            self.load(Path(path))
 
     def load(self, path: Path, preset: Preset | None = None) -> list[str]:
         """Load a preset and report replaced changes.
@@ -50,6 +35,7 @@ class PresetActions:
             show_error(self._context, error)
             return []
         act.save_state_soon()
+        act.leave_page()
         # A page of settings already shows the values of the preset.
         if not act.is_on_settings() and not self._context.session.is_running:
             act.show_page("model")
@@ -127,14 +113,14 @@ class PresetActions:
         """Load the demo, creating it if it is missing."""
         if self._is_making_demo:
             return
-        config = self._demo / "demo.json"
+        config = self._context.demo / "demo.json"
         if config.is_file():
             self.load(config)
             return
         self._is_making_demo = True
         self._context.act.show_message("Creating the demo: a small model and some images …")
         self._context.widgets.jobs.run(
-            partial(_make_demo, self._demo), self._demo_written, self._demo_failed
+            partial(_make_demo, self._context.demo), self._demo_written, self._demo_failed
         )
 
     def _demo_written(self, config: Path) -> None:

@@ -1,6 +1,7 @@
 """Memory forecast of the draft, computed by a job and shared by all pages."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Protocol
 
 from onetrainer.config.train import TrainConfig
@@ -46,42 +47,53 @@ def forecast_rates(forecasts: Forecasts, draft: Draft) -> tuple[float, int]:
     return (time.get("seconds", 0.0), data.get("steps_per_epoch", 0)) if is_same else (0.0, 0)
 
 
-def start_job(config: TrainConfig) -> ForecastJob:
-    """Start the job that computes a forecast."""
+def start_peak_job(config: TrainConfig) -> ForecastJob:
+    """Start the job that computes a forecast without looking for what lowers the peak."""
+    return start_job(config, fixes=False)
+
+
+def start_job(config: TrainConfig, *, fixes: bool = True) -> ForecastJob:
+    """Start the job that computes a forecast. fixes: Whether it looks for what lowers the peak."""
     # Imported late to keep the start of the window fast.
     from onetrainer.jobs.job import Job
     from onetrainer.jobs.plan_request import PlanRequest
 
-    return Job("plan", PlanRequest(config=config))
+    return Job("plan", PlanRequest(config=config, fixes=fixes))
 
 
 def make_forecasts(
     draft: Draft, jobs: Jobs, begin: Callable[[TrainConfig], ForecastJob] = start_job
 ) -> Forecasts:
     """Return the query for the forecast of a draft's settings."""
-
-    def forecast(config: TrainConfig, token: CancelToken[Forecast]) -> Forecast:
-        """Follow the job to its end; its first forecast has no fixes yet."""
-        newest: Forecast | None = None
-        failed = UserError("The forecast ended without a result")
-        try:
-            job = token.start(lambda: begin(config))
-        except OSError as error:  # for example because of too many processes
-            raise UserError(f"The forecast could not be started: {error}") from error
-        for event in job.events():
-            match event:
-                case Phase():
-                    token.progress(event.done, event.total, event.detail)
-                case Forecast():
-                    newest = event
-                    token.answer(event)
-                case Failed():
-                    newest, failed = None, UserError(event.what, event.expected, event.remedy)
-                case Stopped():
-                    newest, failed = None, UserError("The forecast was stopped from outside")
-        if newest is None:
-            raise failed
-        return newest
-
     sections = tuple(key for key in TrainConfig.model_fields if key not in _WITHOUT_MEMORY)
-    return BackgroundQuery(draft, jobs, forecast, depends_on=sections, keeps_answer=True)
+    follow = partial(follow_forecast, begin)
+    return BackgroundQuery(draft, jobs, follow, depends_on=sections, keeps_answer=True)
+
+
+def follow_forecast(
+    begin: Callable[[TrainConfig], ForecastJob], config: TrainConfig, token: CancelToken[Forecast]
+) -> Forecast:
+    """Follow a job to its end; its first forecast has no fixes yet.
+
+    Raises UserError: There is no forecast.
+    """
+    newest: Forecast | None = None
+    failed = UserError("The forecast ended without a result")
+    try:
+        job = token.start(lambda: begin(config))
+    except OSError as error:  # for example because of too many processes
+        raise UserError(f"The forecast could not be started: {error}") from error
+    for event in job.events():
+        match event:
+            case Phase():
+                token.progress(event.done, event.total, event.detail)
+            case Forecast():
+                newest = event
+                token.answer(event)
+            case Failed():
+                newest, failed = None, UserError(event.what, event.expected, event.remedy)
+            case Stopped():
+                newest, failed = None, UserError("The forecast was stopped from outside")
+    if newest is None:
+        raise failed
+    return newest

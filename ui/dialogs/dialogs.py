@@ -299,9 +299,11 @@ def _cut(text: str) -> str:
     return text if len(text) <= _MAX_VALUE_LENGTH else f"…{text[-_MAX_VALUE_LENGTH:]}"
 
 
-def ask_name(context: Context, *, name: str, hint: str, description: str) -> tuple[str, str]:
+def ask_name(
+    context: Context, *, name: str, hint: str, description: str, title: str = "Save as preset"
+) -> tuple[str, str]:
     """Ask for the name and description of a preset; ("", "") if canceled."""
-    dialog, widgets = Dialog(context, "Save as preset"), context.widgets
+    dialog, widgets = Dialog(context, title), context.widgets
     texts, entries = [], []
     for title, text in (("Name", name), ("Description", description)):
         dialog.add_text(title)

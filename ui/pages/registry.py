@@ -6,6 +6,7 @@ from functools import partial
 from ui.context import Context, Page, View
 from ui.model.form_fields import pages
 from ui.pages.keys.page import KeysPage
+from ui.pages.presets.page import PresetsPage
 from ui.pages.preview.page import PreviewPage
 from ui.pages.run.page import RunPage
 from ui.pages.runs.page import RunsPage
@@ -23,9 +24,12 @@ PAGES = (
     Page("run", "Run", RunPage, _TRAINING, key="F2"),
     Page("samples", "Samples", SamplesPage, _TRAINING, key="F3"),
     Page("runs", "Runs", RunsPage, _TRAINING, key="F4"),
+    Page("presets", "Presets", PresetsPage),
     Page("keys", "Help", KeysPage),
     Page("welcome", "Welcome", WelcomePage),
 )
+# Esc leaves them.
+PASSING_PAGES = ("presets", "keys")
 SETTINGS_PAGES = tuple(page.name for page in PAGES if page.group == _SETTINGS)
 
 

@@ -213,6 +213,27 @@ class Widgets:
             button_hover_color=pair("border"),
         )
 
+    def scrollbar_of(
+        self, parent: tk.Misc, box: ttk.Treeview | tk.Text
+    ) -> customtkinter.CTkScrollbar:
+        """Create the scrollbar of a table or a text, which is seen only while it is needed.
+
+        Its place stays, since a text that became wider might not need it, and then need it again.
+        """
+        bar = self.scrollbar(parent, box.yview)
+        shown: list[bool] = []
+
+        def follow(first: float, last: float) -> None:
+            is_needed = float(last) - float(first) < 1  # Tk passes text
+            if shown != [is_needed]:
+                shown[:] = [is_needed]
+                face, hover = ("hover", "border") if is_needed else ("card", "card")
+                bar.configure(button_color=pair(face), button_hover_color=pair(hover))
+            bar.set(float(first), float(last))
+
+        box.configure(yscrollcommand=follow)
+        return bar
+
     def text_box(self, parent: tk.Misc, *, width: int, height: int) -> tk.Text:
         """Create a field for several lines. width, height: in characters."""
         box = tk.Text(parent, width=width, height=height, wrap="word", font=BODY)

@@ -60,13 +60,6 @@ def test_space_compares_wherever_the_keyboard_was_before(desk):
     compare()
 
 
-def test_a_preset_is_opened_from_a_list_next_to_the_menu_by_keys_alone(desk):
-    desk.key("ctrl+o")
-    desk.wait(lambda: "menu" in desk.state["focus"], "the menu")
-    desk.key("Down", "Up", "Right", "Return")
-    desk.wait_state(preset="sdxl/lora")
-
-
 def test_keys_never_reach_a_field_of_another_page(desk):
     """Whatever kind of field had the keyboard, and whichever key opened the other page."""
     fields = (

@@ -1,0 +1,48 @@
+"""Forecasts of presets: made when asked for, remembered, and stopped."""
+
+import pytest
+
+from onetrainer.presets.find import locate
+from onetrainer.presets.forecasts import known_forecasts
+from onetrainer.run.events import Failed, Finished, Forecast
+from tests.ui.background.test_forecaster import FakeWork
+from tests.ui.desk import deliver_until
+from ui.background.preset_forecasts import PresetForecasts
+
+SMALL = Forecast({"training": {"unet": 5}}, "training", 5, 9, time={"seconds": 2.5}, device="card")
+
+
+@pytest.fixture
+def work():
+    return FakeWork()
+
+
+@pytest.fixture
+def forecasts(home, jobs, work):
+    made = PresetForecasts(jobs, lambda: None, lambda config: work)
+    made.start(locate("sd15/lora"), "digest")
+    return made
+
+
+def test_a_forecast_is_remembered_for_the_next_window(forecasts, jobs, work):
+    assert forecasts.digest == "digest"
+    work.report(SMALL, Finished(0, []), None)
+    deliver_until(jobs, lambda: not forecasts.digest)
+    for known in (forecasts.known, known_forecasts()):
+        one = known["digest"]
+        assert (one.peak_bytes, one.seconds, one.device) == (5, 2.5, "card")
+
+
+def test_a_failure_is_kept_until_the_next_try(forecasts, jobs, work):
+    work.report(Failed("user", "no such optimizer"), None)
+    deliver_until(jobs, lambda: not forecasts.digest)
+    assert forecasts.failed["digest"].what == "no such optimizer"
+    assert "digest" not in forecasts.known
+    forecasts.start(locate("sd15/lora"), "digest")
+    assert not forecasts.failed
+
+
+def test_another_forecast_and_the_end_of_the_window_stop_one(forecasts, jobs, work):
+    deliver_until(jobs, lambda: forecasts._token._started is not None)
+    jobs.forget()
+    assert (work.is_stopped, forecasts.digest) == (True, "")
