@@ -38,6 +38,30 @@ def wrap_within(box: tk.Misc, *labels: ttk.Label, margin: int = 8) -> None:
     box.bind("<Configure>", wrap, add="+")
 
 
+def place_two(
+    first: tk.Widget,
+    second: tk.Widget,
+    *,
+    is_beside: bool,
+    widths: tuple[int, int] = (1, 1),
+    heights: tuple[int, int] = (1, 1),
+    gap: int,
+) -> None:
+    """Put two widgets of one box beside each other, or the second below the first.
+
+    widths, heights: How they share the room. gap: Between them in pixels.
+    """
+    box = first.master
+    for line in (0, 1):
+        width, height = (widths[line], 1 - line) if is_beside else (1 - line, heights[line])
+        box.grid_columnconfigure(line, weight=width, uniform="beside" if is_beside else "")
+        box.grid_rowconfigure(line, weight=height)
+    first.grid(row=0, column=0, sticky="nsew")
+    beside, below = (1, 0) if is_beside else (0, 1)
+    apart = (gap * beside, 0), (gap * below, 0)
+    second.grid(row=below, column=beside, sticky="nsew", padx=apart[0], pady=apart[1])
+
+
 def while_visible(widget: tk.Misc, refresh: Callable[[], None]) -> Callable[[], None]:
     """Return a function that refreshes only while a widget is displayed."""
 

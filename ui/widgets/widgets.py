@@ -227,8 +227,10 @@ class Widgets:
             is_needed = float(last) - float(first) < 1  # Tk passes text
             if shown != [is_needed]:
                 shown[:] = [is_needed]
-                face, hover = ("hover", "border") if is_needed else ("card", "card")
-                bar.configure(button_color=pair(face), button_hover_color=pair(hover))
+                face, hover = pair("hover"), pair("border")
+                if not is_needed:
+                    face = hover = pair("card")
+                bar.configure(button_color=face, button_hover_color=hover)
             bar.set(float(first), float(last))
 
         box.configure(yscrollcommand=follow)

@@ -14,7 +14,7 @@ from ui.messages.memory import failure_text
 from ui.model.preset_changes import SettingChange
 from ui.model.preset_rows import PresetRow
 from ui.theme.palette import Role
-from ui.widgets.placing import show, wrap_within
+from ui.widgets.placing import place_two, show, wrap_within
 from ui.widgets.widgets import Widgets
 
 _LABEL_SHARE = 0.42
@@ -43,7 +43,7 @@ class PresetDetails:
         self._saved_notes = ""
         self.outer, box = widgets.card(parent)
         px, button = widgets.px, widgets.button
-        self._box, inner, self._changes = box, widgets.frame(box), widgets.frame(box)
+        inner, self._changes = widgets.frame(box), widgets.frame(box)
         self._facts = inner
         self._name = widgets.label(inner, style="Heading")
         self._about = widgets.label(inner, style="Dim")
@@ -83,14 +83,7 @@ class PresetDetails:
     def arrange(self, *, is_wide: bool) -> None:
         """Put the changes below the rest, or next to it where the card is low and wide."""
         gap = self._widgets.px(20 if is_wide else 4)
-        place = {"row": 0, "column": 1} if is_wide else {"row": 1, "column": 0}
-        for line in (0, 1):
-            is_used = is_wide or line == 0
-            self._box.grid_columnconfigure(line, weight=int(is_used), uniform="facts" * is_used)
-            self._box.grid_rowconfigure(line, weight=int(is_wide == (line == 0)))
-        self._facts.grid(row=0, column=0, sticky="nsew")
-        apart = {"padx": (gap, 0), "pady": 0} if is_wide else {"padx": 0, "pady": (gap, 0)}
-        self._changes.grid(sticky="nsew", **place, **apart)
+        place_two(self._facts, self._changes, is_beside=is_wide, heights=(0, 1), gap=gap)
 
     def show(self, row: PresetRow | None, forecasts: PresetForecasts) -> None:
         """Show a row; None if there is none."""

@@ -17,7 +17,7 @@ from ui.model.preset_fields import open_config
 from ui.model.preset_rows import ORDERS, Order, PresetRow, list_rows
 from ui.pages.presets.details import PresetDetails, changes_title
 from ui.pages.presets.table import PresetTable
-from ui.widgets.placing import give_focus
+from ui.widgets.placing import give_focus, place_two
 from ui.widgets.scroller import Scroller
 
 _LEAD = "↑ ↓ select  ·  type to search  ·  Enter uses the preset  ·  Esc leaves"
@@ -128,16 +128,9 @@ class PresetsPage(View):
 
     def _arrange(self, event: "tk.Event[ttk.Frame]") -> None:
         """Put the details next to the table, or below it in a narrow window."""
-        gap, box = self._context.widgets.px(14), self._box
-        is_wide = event.width >= self._context.widgets.px(_WIDE)
-        for line in (0, 1):
-            weight = (5, 3)[line] if is_wide else (1, 0)[line]
-            box.grid_columnconfigure(line, weight=weight, uniform="cards" if is_wide else "")
-            box.grid_rowconfigure(line, weight=(1, 0)[line] if is_wide else 1, uniform="")
-        self._card.grid(row=0, column=0, sticky="nsew")
-        place = {"row": 0, "column": 1} if is_wide else {"row": 1, "column": 0}
-        apart = {"padx": (gap, 0), "pady": 0} if is_wide else {"padx": 0, "pady": (gap, 0)}
-        self.details.outer.grid(sticky="nsew", **place, **apart)
+        px = self._context.widgets.px
+        is_wide, cards = event.width >= px(_WIDE), (self._card, self.details.outer)
+        place_two(*cards, is_beside=is_wide, widths=(5, 3), gap=px(14))
         self.details.arrange(is_wide=not is_wide)
 
     def _list(self, select: Path | None) -> None:
