@@ -25,7 +25,7 @@ def rename_preset(context: Context, preset: Preset) -> Path:
             if description != preset.description:
                 own_presets.describe(path, description=description)
         except UserError as error:
-            hint = f"⚠ {error.what}."
+            hint = f"{error.what}."
             continue
         _follow(context, preset.path, path, description)
         return path

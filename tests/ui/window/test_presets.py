@@ -43,8 +43,8 @@ def test_a_preset_is_found_read_and_used_by_keys_alone_and_undone_in_one_step(de
     wait_chosen(desk, "sdxl/lora-24gb")
     shown = desk.state["presets"]
     assert "(1 unsaved)" in shown["title"]
-    assert "777 (your change)  →  1500" in shown["changes"]
-    assert "SD 1.5  →  SDXL" in shown["changes"]
+    assert "1500  (was 777, your change)" in shown["changes"]
+    assert "SDXL  (was SD 1.5)" in shown["changes"]
     assert "GB on an NVIDIA GPU" in shown["needs"]
     desk.key("Return")
     desk.wait_state(page="training", preset="sdxl/lora-24gb", changed=[])

@@ -133,8 +133,9 @@ class PresetDetails:
             box.insert("end", f"{page}\n", "page")
             for change in inner:
                 box.insert("end", f"{change.label}\t", "label")
-                box.insert("end", f"{change.old}{' (your change)' * change.is_own}", "old")
-                box.insert("end", f"  →  {change.new}\n", "new")
+                own = ", your change" if change.is_own else ""
+                box.insert("end", change.new, "new")
+                box.insert("end", f"  (was {change.old}{own})\n", "old")
         box.configure(state="disabled")
 
     def commit(self) -> None:

@@ -20,7 +20,7 @@ from ui.pages.presets.table import PresetTable
 from ui.widgets.placing import give_focus, place_two
 from ui.widgets.scroller import Scroller
 
-_LEAD = "↑ ↓ select  ·  type to search  ·  Enter uses the preset  ·  Esc leaves"
+_LEAD = "Up and Down select  ·  type to search  ·  Enter uses the preset  ·  Esc leaves"
 # A key that is held must not compare each preset that it passes.
 _COMPARE_AFTER_MS = 60
 _WIDE = 900

@@ -177,6 +177,6 @@ def _values(
 ) -> tuple[str, ...]:
     memory = format_memory(forecast.peak_bytes) if forecast else _UNKNOWN
     time = format_duration(forecast.seconds) if forecast and forecast.seconds else _UNKNOWN
-    name = f"✓ {row.name}" if is_current else row.name
+    name = f"• {row.name}" if is_current else row.name
     purpose = "Cannot be read" if row.problem else row.purpose
     return (name, purpose, row.family, row.method, memory, time)
