@@ -293,7 +293,7 @@ class App:
             choose_path=lambda kind, current: choose_path(self.context, kind, current),
             examine=lambda: self.support.examine(),
             report=lambda folder: self.support.report(folder),
-            choose_preset=lambda: self.show_page("presets"),
+            choose_preset=lambda: self.presets.show_all(),
             load_file=lambda path, preset=None: self.presets.load(path, preset),
             reset_preset=lambda: self.presets.reset(),
             load_demo=lambda: self.presets.load_demo(),

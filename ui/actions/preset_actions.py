@@ -21,6 +21,10 @@ class PresetActions:
         self._context = context
         self._is_making_demo = False
 
+    def show_all(self) -> None:
+        """Show the page of presets."""
+        self._context.act.show_page("presets")
+
     def load(self, path: Path, preset: Preset | None = None) -> list[str]:
         """Load a preset and report replaced changes.
 
