@@ -39,7 +39,7 @@ _WITHOUT_EFFECT = ("version", "output.folder")
 
 def may_change(path: str) -> bool:
     """Return whether a run that goes on from a checkpoint may have another value of a setting."""
-    return not any(fnmatchcase(path, pattern) for pattern in _FIXED)
+    return path not in _WITHOUT_EFFECT and not any(fnmatchcase(path, pattern) for pattern in _FIXED)
 
 
 def changes_since(recorded: Mapping[str, Any], config: TrainConfig, *, step: int) -> list[str]:

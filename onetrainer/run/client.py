@@ -122,13 +122,18 @@ class Run:
         """
         if self.is_alive or self._has_ended:
             return None
-        failure, what = exit_failure(self.exit_code, is_out_of_memory=self._is_out_of_memory())
+        log = log_tail(self.folder.log)
+        failure, what = exit_failure(
+            self.exit_code,
+            is_out_of_memory=self._is_out_of_memory(),
+            said=log[-1] if log else "",
+        )
         if not self.folder.config.exists():
             what = (
                 f"{self.folder.path}: this run folder was moved or deleted while the run trained."
             )
             failure = "file missing"
-        return WorkerExit(what, log_tail(self.folder.log), failure, self._was_killed)
+        return WorkerExit(what, log, failure, self._was_killed)
 
     def _is_out_of_memory(self) -> bool:
         """Return whether the system has killed for memory since the worker was started here."""

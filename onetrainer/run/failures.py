@@ -212,6 +212,7 @@ _BY_ERRNO: Mapping[int | None, str] = {
 }
 # What torch and its libraries say; they have no exceptions for most of it.
 _BY_TEXT: Mapping[str, str] = {
+    "no space left on device": "disk full",
     "can't allocate memory": "host memory",
     "not enough memory: you tried": "host memory",
     "out of memory": "device memory",
@@ -250,8 +251,11 @@ def _recognize_one(error: BaseException) -> str:
             return "package"
         case KnownError():
             return error.failure
-    text = str(error).lower()
-    return next((name for sign, name in _BY_TEXT.items() if sign in text), "")
+    return _by_text(str(error))
+
+
+def _by_text(text: str) -> str:
+    return next((name for sign, name in _BY_TEXT.items() if sign in text.lower()), "")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -277,12 +281,17 @@ def failed(error: Exception, *, otherwise: str = "") -> Failed:
     return Failed(kind, what, known.expected, known.remedy, name, place, _changes(name))
 
 
-def exit_failure(code: int | None, *, is_out_of_memory: bool = False) -> tuple[str, str]:
+def exit_failure(
+    code: int | None, *, is_out_of_memory: bool = False, said: str = ""
+) -> tuple[str, str]:
     """Return kind and description of the exit of a worker that reported no ending.
 
-    is_out_of_memory: Whether the system has recorded a kill for memory.
+    is_out_of_memory: Whether the system has recorded a kill for memory. said: The last line of its
+    log, which is a message for people where it could not write that into the run folder.
     """
     name, text = "silent", ""
+    if code == EXIT_USER and said:
+        return _by_text(said) or name, said
     if code is not None and code - 128 in signal.valid_signals():
         code = 128 - code  # as the worker and shells write it
     if code is not None and (code in (EXIT_DONE, EXIT_STOPPED, EXIT_USER) or code > 0):

@@ -10,6 +10,7 @@ import pytest
 
 from modules.training import signals
 from modules.training.inbox import Inbox
+from onetrainer.errors import EXIT_USER
 from onetrainer.run import client
 from onetrainer.run.commands import encode_command
 from onetrainer.run.events import Checkpoint, Progress, Started, Stopped
@@ -128,3 +129,10 @@ def test_commands_are_read_after_another_start_has_emptied_their_file(tmp_path):
         path.write_text("")
         path.write_text(encode_command("stop"))
         runs.wait_until(inbox.is_leaving)
+
+
+def test_a_worker_that_cannot_report_its_end_is_quoted_from_its_log():
+    said = "/disk/run/events.jsonl: cannot write here (no space left on device)."
+    assert exit_failure(EXIT_USER, said=said) == ("disk full", said)
+    assert exit_failure(EXIT_USER, said="Something else.") == ("silent", "Something else.")
+    assert exit_failure(7, said=said)[0] == exit_failure(EXIT_USER)[0] == "silent"

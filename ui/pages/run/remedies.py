@@ -57,6 +57,8 @@ def remedies_of(
         main = Remedy(_label_of(changes), partial(context.act.resume, changes))
     elif known is not None and known.button != "setting":
         main = _button(context, folder, known, failed)
+        if known.button == "folder":  # what to do when that is done
+            places.insert(0, _resume(context, folder))
     if main is None and places:
         main, *places = places
     return Remedies(main, tuple(places), settings[0] if settings else "")
@@ -81,7 +83,7 @@ def _button(
     act = context.act
     match known.button:
         case "resume":
-            return Remedy(f"Resume from {folder.resume_place()}", act.resume)
+            return _resume(context, folder)
         case "folder":
             place = Path(failed.place) if failed and failed.place else folder.path
             existing = next(path for path in (place, *place.parents) if path.is_dir())
@@ -97,6 +99,10 @@ def past_the_guard(context: Context, folder: RunFolder) -> Remedy | None:
     if value_at(_config_of(folder), _GUARD) == "warn":
         return None
     return Remedy("Go on, and only warn", partial(context.act.resume, {_GUARD: "warn"}))
+
+
+def _resume(context: Context, folder: RunFolder) -> Remedy:
+    return Remedy(f"Resume from {folder.resume_place()}", context.act.resume)
 
 
 def _settings(

@@ -96,8 +96,8 @@ def test_an_error_of_no_kind_leads_to_the_settings_that_it_names(context, run, t
     found = remedies_of(context, run, "", failed)
     assert found.main.label == "Go to “Sampling steps”"
     image = Failed("user", "x", failure="image", place=str(tmp_path / "cats" / "tom.png"))
-    (place,) = remedies_of(context, run, "image", image).places
-    assert place.label == "Go to “Images”"
+    places = remedies_of(context, run, "image", image).places
+    assert [place.label for place in places] == ["Resume from the beginning", "Go to “Images”"]
 
 
 def test_the_button_names_the_step_that_the_run_resumes_from(context, run):
