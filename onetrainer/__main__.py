@@ -42,6 +42,8 @@ DEVICES = ("auto", "cuda", *(f"cuda:{index}" for index in range(8)), "mps", "cpu
 _TEST_PRECISION = "in which number format: auto (default), fp32, bf16 or fp16"
 _PRECISIONS = ("auto", "fp32", "bf16", "fp16")
 _DEMO = "create and load the demo: at the first start, or at every start with a FOLDER"
+_SWEEP = "add a run for each value; can be repeated, for every combination"
+_QUEUE_ACTIONS = ("list", "add", "serve", "now", "move", "remove", "hold", "go", "clear")
 _OTHER = {"help": "a config file, a preset or a run's folder"}
 
 # Each command's file in `onetrainer/cli`, which has a function of its name; what it does; and its
@@ -81,6 +83,21 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
         },
     ),
     "pause": ("runs", "save a checkpoint of a run that is running, and end it", _RUN),
+    "queue": (
+        "queue",
+        "train one run after the other: list, add, order and serve them",
+        {
+            "action": {"nargs": "?", "choices": _QUEUE_ACTIONS, "default": "list"},
+            "target": {"nargs": "?", "help": "add: a config, preset or run; others: a run's name"},
+            "--set": _SET,
+            "--sweep": _value("KEY.PATH=A,B", _SWEEP, action="append", default=[]),
+            "--device": _value("DEVICE", "where the added runs train", choices=DEVICES),
+            "--no-forecast": _flag("do not forecast how long an added run takes"),
+            "--to": _value("N", "move: the new place among the waiting ones", type=int, default=1),
+            "--keep": _flag("serve: also wait for runs that are added later"),
+            "--json": _JSON,
+        },
+    ),
     "check": ("configs", "list every problem of a config", _ANY_CONFIG),
     "check-data": (
         "check_data",

@@ -40,7 +40,7 @@ RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("captions",),
         ("dataset",),
         ("cache", "jobs", "rewards", "rules"),
-        ("checks", "preview", "support"),
+        ("checks", "preview", "queue", "support"),
         ("messages",),
         ("cli",),
         ("__main__",),

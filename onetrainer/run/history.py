@@ -41,7 +41,8 @@ class RunSummary:
     """A summary of one run.
 
     standing: Its state. loss, reward: The last ones; None before the first step, and where nothing
-    is rewarded. changed: When its events last grew, in seconds since the epoch.
+    is rewarded. changed: When its events last grew, in seconds since the epoch. eta_seconds: Until
+    the end, as of the last step; -1 while unknown.
     """
 
     path: Path
@@ -51,6 +52,7 @@ class RunSummary:
     loss: float | None
     changed: float
     reward: float | None = None
+    eta_seconds: float = -1.0
 
     @property
     def name(self) -> str:
@@ -70,15 +72,16 @@ def find_runs(*parents: Path) -> list[RunSummary]:
 
 def summary(folder: RunFolder) -> RunSummary:
     """Return the summary of one run."""
-    step, total, loss, reward = 0, 0, None, None
+    step, total, loss, reward, eta = 0, 0, None, None, -1.0
     ending: Event | None = None
     has_guard_stopped = False
     for event in _last_events(folder.events):
         match event:
             case Started():
-                step, total, ending = event.step, event.total_steps, None
+                step, total, ending, eta = event.step, event.total_steps, None, -1.0
             case Progress():
                 step, total, loss = event.step, event.total_steps, event.loss
+                eta = event.eta_seconds
             case Rewarded():
                 reward = event.reward
             case Evaluated():
@@ -94,7 +97,7 @@ def summary(folder: RunFolder) -> RunSummary:
     standing = _standing(folder, ending, step)
     if standing == "finished" and step < total:
         standing = "stopped by the guard" if has_guard_stopped else "ended early"
-    return RunSummary(folder.path, standing, step, total, loss, changed, reward)
+    return RunSummary(folder.path, standing, step, total, loss, changed, reward, eta)
 
 
 def _standing(folder: RunFolder, ending: Event | None, step: int) -> RunStatus:

@@ -1,0 +1,222 @@
+"""The queue: folders of runs in order, in one file that every window and terminal may change.
+
+A queued run is a run folder with its config, which is thereby frozen; what has become of it is in
+the folder, as of every run. The file says only the order, and which run has its turn.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from onetrainer.errors import UserError
+from onetrainer.files.atomic import write_atomic
+from onetrainer.files.locks import locked
+from onetrainer.json_file import read_json
+from onetrainer.run.run_folder import RunFolder, cannot_write
+from onetrainer.run.user_folder import user_folder
+
+Turn = Literal["waiting", "running", "over"]
+_LOCK_WAIT = 5.0  # seconds; changes take milliseconds
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run in the queue.
+
+    Attributes:
+        run: Its folder.
+        turn: Whether it waits, has the device, or has had its turn.
+        seconds: Forecast duration of the whole run; 0 if unknown.
+        passes: Whether it is to pause, so that another run passes.
+        starts: How often it was started; more than once after a pause or a restart.
+        error: Why it could not be started.
+    """
+
+    run: str
+    turn: Turn = "waiting"
+    seconds: float = 0.0
+    passes: bool = False
+    starts: int = 0
+    error: str = ""
+
+    @property
+    def folder(self) -> RunFolder:
+        """The run's folder."""
+        return RunFolder(Path(self.run))
+
+
+@dataclass(frozen=True)
+class QueueState:
+    """What the file says. is_held: No waiting run is started."""
+
+    entries: tuple[Entry, ...] = ()
+    is_held: bool = False
+
+    @property
+    def running(self) -> Entry | None:
+        """The run that has its turn."""
+        return next((entry for entry in self.entries if entry.turn == "running"), None)
+
+    @property
+    def waiting(self) -> list[Entry]:
+        """The runs that wait, in their order."""
+        return [entry for entry in self.entries if entry.turn == "waiting"]
+
+    def with_entry(self, run: str, **changes: Any) -> "QueueState":  # noqa: ANN401 # Entry's fields
+        """Return the state with another entry of a run."""
+        entries = (replace(each, **changes) if each.run == run else each for each in self.entries)
+        return replace(self, entries=tuple(entries))
+
+    def with_waiting_at(self, run: str, place: int) -> "QueueState":
+        """Return the state with a run, if it waits, at a place among those that wait.
+
+        Those that had their turn come first, in the order in which they had it.
+        """
+        own = [each for each in self.waiting if each.run == run]
+        waiting = [each for each in self.waiting if each.run != run]
+        waiting[place:place] = own
+        others = [each for each in self.entries if each.turn != "waiting"]
+        return replace(self, entries=(*others, *waiting))
+
+
+class Queue:
+    """The queue in a folder; by default this user's."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or user_folder() / "queue"
+        self.file = self.folder / "queue.json"
+        self.serving = self.folder / "serving"
+
+    def read(self) -> QueueState:
+        """Return the queue as it is; empty if there is no file.
+
+        Raises UserError if the file is none of ours.
+        """
+        if not self.file.exists():
+            return QueueState()
+        document = read_json(self.file)
+        try:
+            entries = tuple(map(_entry, document["entries"]))
+            return QueueState(entries, bool(document.get("is_held")))
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{self.file}: this is no queue ({error})",
+                "Expected the file that this program writes",
+                "Move it away; the runs themselves are in their folders",
+            ) from error
+
+    @contextmanager
+    def changing(self) -> Iterator["_Change"]:
+        """Change the queue alone: set `state` within the context, and it is written after it."""
+        with ExitStack() as stack:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locked(self.folder / "lock", wait=_LOCK_WAIT))
+            except OSError as error:  # BlockingIOError: another process changes it for long
+                raise cannot_write(self.folder, error) from error
+            change = _Change(self.read())
+            before = change.state
+            yield change
+            if change.state != before:
+                self._write(change.state)
+
+    def add(self, runs: Sequence[RunFolder], seconds: float = 0.0) -> None:
+        """Append runs; those that had their turn wait again, and go on where they are.
+
+        seconds: The forecast of each; 0 if unknown.
+        """
+        with self.changing() as change:
+            new = {str(run.path): Entry(str(run.path), seconds=seconds) for run in runs}
+            kept = [e for e in change.state.entries if e.turn != "over" or e.run not in new]
+            known = {entry.run for entry in kept}
+            entries = (*kept, *(entry for run, entry in new.items() if run not in known))
+            change.state = replace(change.state, entries=entries)
+
+    def remove(self, run: Path) -> None:
+        """Take a run out that is not running; its folder stays if it has begun.
+
+        Raises UserError if it has its turn, or is not in the queue.
+        """
+        with self.changing() as change:
+            entry = _find(change.state, run)
+            if entry.turn == "running":
+                raise UserError(
+                    f"{run.name}: this run is running",
+                    "Expected a run that waits or is over",
+                    "Stop or pause it first",
+                )
+            entries = tuple(each for each in change.state.entries if each != entry)
+            change.state = replace(change.state, entries=entries)
+
+    def move(self, run: Path, place: int) -> None:
+        """Move a waiting run to a place among the waiting ones, from 0. Raises UserError."""
+        with self.changing() as change:
+            entry = _waiting(change.state, run)
+            change.state = change.state.with_waiting_at(entry.run, max(0, place))
+
+    def run_now(self, run: Path) -> None:
+        """Move a waiting run to the front; a running one pauses exactly, and goes on after it.
+
+        Raises UserError if it does not wait.
+        """
+        with self.changing() as change:
+            entry = _waiting(change.state, run)
+            state = change.state.with_waiting_at(entry.run, 0)
+            if state.running is not None:
+                state = state.with_entry(state.running.run, passes=True)
+            change.state = replace(state, is_held=False)
+
+    def hold(self, is_held: bool) -> None:
+        """Start no waiting run any more, or go on."""
+        with self.changing() as change:
+            change.state = replace(change.state, is_held=is_held)
+
+    def forget_past(self) -> None:
+        """Take out all runs that had their turn; their folders stay."""
+        with self.changing() as change:
+            entries = tuple(each for each in change.state.entries if each.turn != "over")
+            change.state = replace(change.state, entries=entries)
+
+    def _write(self, state: QueueState) -> None:
+        document = {
+            "version": 1,
+            "is_held": state.is_held,
+            "entries": [asdict(entry) for entry in state.entries],
+        }
+        try:
+            write_atomic(self.file, (json.dumps(document, indent=2) + "\n").encode())
+        except OSError as error:
+            raise cannot_write(self.file, error) from error
+
+
+@dataclass
+class _Change:
+    state: QueueState
+
+
+def _entry(values: Mapping[str, Any]) -> Entry:
+    known = {field.name for field in fields(Entry)}
+    return Entry(**{key: value for key, value in values.items() if key in known})
+
+
+def _find(state: QueueState, run: Path) -> Entry:
+    """Return the entry of a run, by its folder or its name. Raises UserError."""
+    path = str(run.absolute())
+    found = [each for each in state.entries if path == each.run or str(run) == each.folder.name]
+    if found:
+        return found[0]
+    raise UserError(
+        f"{run}: this run is not in the queue",
+        "Expected one of " + (", ".join(e.folder.name for e in state.entries) or "none, so far"),
+        "Check the name",
+    )
+
+
+def _waiting(state: QueueState, run: Path) -> Entry:
+    entry = _find(state, run)
+    if entry.turn != "waiting":
+        raise UserError(f"{run.name}: this run does not wait", "Expected a waiting run")
+    return entry

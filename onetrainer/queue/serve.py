@@ -1,0 +1,138 @@
+"""Serving of the queue: one run after the other has its turn."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import sleep
+
+from onetrainer.errors import UserError
+from onetrainer.files.locks import locked, try_lock, unlock
+from onetrainer.queue.queue import Entry, Queue, QueueState
+from onetrainer.run import client
+from onetrainer.run.client import Run
+from onetrainer.run.history import summary
+
+POLL_SECONDS = 0.5
+MOST_STARTS = 20
+"""A run that ends the server with it, again and again, is not resumed for ever."""
+
+
+class Server:
+    """Gives the device to one run of the queue at a time.
+
+    report: Called with a sentence about what happens.
+    """
+
+    def __init__(self, queue: Queue, report: Callable[[str], object]) -> None:
+        self._queue = queue
+        self._report = report
+        self._run: Run | None = None
+        self._is_asked_to_pass = False
+
+    def poll(self) -> bool:
+        """Do what is to be done now; return whether a run is running or waits for its turn."""
+        state = self._queue.read()
+        entry = state.running
+        if entry is not None:
+            if self._is_alive(entry):
+                self._let_pass(entry)
+                return True
+            self._end(entry)
+            state = self._queue.read()
+        return self._start_next(state)
+
+    def _is_alive(self, entry: Entry) -> bool:
+        if self._run is not None and self._run.folder.path == entry.folder.path:
+            return self._run.is_alive
+        if not entry.folder.is_busy():
+            return False
+        self._run = client.attach(entry.folder)  # an earlier server has started it
+        return True
+
+    def _let_pass(self, entry: Entry) -> None:
+        """Ask the running run to pause if another one is to pass."""
+        if entry.passes and not self._is_asked_to_pass and self._run is not None:
+            self._is_asked_to_pass = True
+            self._run.send("pause")
+            self._report(f"{entry.folder.name} pauses to let another run pass.")
+
+    def _end(self, entry: Entry) -> None:
+        """Note how the turn of a run ended: it is over, or the run waits for another one."""
+        was_watched, self._run, self._is_asked_to_pass = self._run is not None, None, False
+        standing = summary(entry.folder).standing
+        let_pass = entry.passes and standing == "paused"
+        # The computer or this program ended with it: it goes on from its newest checkpoint.
+        was_cut = not was_watched and standing in ("broken off", "not begun")
+        goes_on = let_pass or (was_cut and entry.starts < MOST_STARTS)
+        with self._queue.changing() as change:
+            turn = "waiting" if goes_on else "over"
+            state = change.state.with_entry(entry.run, turn=turn, passes=False)
+            change.state = state.with_waiting_at(entry.run, 1 if let_pass else 0)
+        self._report(f"{entry.folder.name}: {standing}.")
+
+    def _start_next(self, state: QueueState) -> bool:
+        if state.is_held or not state.waiting:
+            return bool(state.waiting)
+        entry = state.waiting[0]
+        error = ""
+        try:
+            self._run = client.start(entry.folder)
+            self._report(f"{entry.folder.name} starts.")
+        except UserError as refused:
+            error = str(refused)
+            self._report(error)
+        with self._queue.changing() as change:
+            change.state = change.state.with_entry(
+                entry.run,
+                turn="over" if error else "running",
+                starts=entry.starts + 1,
+                error=error,
+            )
+        return True
+
+
+@contextmanager
+def serving(queue: Queue, report: Callable[[str], object]) -> Iterator[Server]:
+    """Serve a queue, which no other process does at the same time. Raises UserError if one does.
+
+    report: Called with a sentence about what happens.
+    """
+    queue.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with locked(queue.serving, wait=0) as handle:
+            handle.seek(1)
+            handle.write(str(os.getpid()).encode())
+            handle.truncate()
+            handle.flush()
+            yield Server(queue, report)
+    except BlockingIOError as error:
+        raise UserError(
+            "the queue is served already",
+            "One process serves it at a time",
+            "Nothing is to be done: runs that are added have their turn",
+        ) from error
+
+
+def is_served(queue: Queue) -> bool:
+    """Return whether a process serves the queue."""
+    if not queue.serving.exists():
+        return False
+    with queue.serving.open("rb") as handle:
+        if not try_lock(handle, shared=True):
+            return True
+        unlock(handle)
+    return False
+
+
+def serve(queue: Queue, report: Callable[[str], object], *, keeps: bool) -> None:
+    """Serve the queue until no run waits, or for ever.
+
+    Runs are processes of their own: they go on if this one ends, and the next server follows them.
+
+    keeps: Also wait for runs that are added later.
+
+    Raises UserError if another process serves it.
+    """
+    with serving(queue, report) as server:
+        while server.poll() or keeps:
+            sleep(POLL_SECONDS)

@@ -1,0 +1,113 @@
+"""Runs of a queue, with real workers: in turns, passing each other, after a kill."""
+
+import os
+import random
+import signal
+
+import pytest
+
+from modules import worker
+from onetrainer.queue.queue import Queue
+from onetrainer.queue.serve import Server
+from onetrainer.run import client
+from onetrainer.run.history import summary
+from tests import runs
+from tests.forked import Forking
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forked_workers")]
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return runs.write_project(tmp_path_factory.mktemp("a project"))
+
+
+@pytest.fixture(scope="module")
+def straight(config):
+    """The file of a run that nothing has interrupted."""
+    folder, forking = runs.new_run(config), Forking(worker.main)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "subprocess", forking)
+        assert runs.finish(folder) == 0
+    forking.end()
+    return lora(folder)
+
+
+@pytest.fixture
+def queue(tmp_path):
+    return Queue(tmp_path / "queue")
+
+
+def lora(folder):
+    return (folder.output / "my-lora.safetensors").read_bytes()
+
+
+def finish(server):
+    runs.wait_until(lambda: not server.poll())
+
+
+def standings(queue):
+    return [summary(entry.folder).standing for entry in queue.read().entries]
+
+
+def test_runs_follow_each_other_and_a_failure_ends_none_but_its_own(config, queue, straight):
+    folders = [
+        runs.new_run(config),
+        runs.new_run(config, model={"path": "nowhere"}),
+        runs.new_run(config),
+    ]
+    queue.add(folders)
+    said = []
+    finish(Server(queue, said.append))
+    assert standings(queue) == ["finished", "failed", "finished"]
+    assert {entry.turn for entry in queue.read().entries} == {"over"}
+    assert [lora(folder) for folder in (folders[0], folders[2])] == [straight, straight]
+    assert said[:3] == [
+        f"{folders[0].name} starts.",
+        f"{folders[0].name}: finished.",
+        f"{folders[1].name} starts.",
+    ]
+
+
+def test_a_run_lets_another_one_pass_and_ends_with_the_same_bytes(config, queue, straight):
+    long, urgent = runs.new_run(config), runs.new_run(config)
+    queue.add([long, urgent])
+    server = Server(queue, lambda _: None)
+    runs.wait_until(lambda: server.poll() and summary(long).step >= 1)
+    queue.run_now(urgent.path)
+    runs.wait_until(lambda: server.poll() and summary(urgent).standing == "running")
+    assert summary(long).standing == "paused"
+    finish(server)
+    assert standings(queue) == ["finished", "finished"]
+    assert lora(long) == lora(urgent) == straight
+    assert {entry.folder.name: entry.starts for entry in queue.read().entries} == {
+        long.name: 2,
+        urgent.name: 1,
+    }
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, 10))]
+)
+def test_a_queue_that_was_killed_with_its_run_goes_on(config, queue, straight, seed):
+    """As when the computer is switched off: the server is gone, and the worker is killed."""
+    folders = [runs.new_run(config), runs.new_run(config)]
+    queue.add(folders)
+    server, draw = Server(queue, lambda _: None), random.Random(seed)
+    victim, step = draw.choice(folders), draw.randrange(5)
+    runs.wait_until(lambda: server.poll() and summary(victim).step >= step and victim.worker_pid())
+    os.kill(victim.worker_pid(), signal.SIGKILL)
+    runs.wait_until(lambda: not victim.is_busy())
+    finish(Server(queue, lambda _: None))
+    assert [lora(folder) for folder in folders] == [straight, straight]
+
+
+def test_a_run_that_crashes_while_it_is_watched_is_not_tried_again(config, queue):
+    folder = runs.new_run(config)
+    queue.add([folder])
+    server = Server(queue, lambda _: None)
+    runs.wait_until(lambda: server.poll() and folder.worker_pid() is not None)
+    os.kill(folder.worker_pid(), signal.SIGKILL)
+    finish(server)
+    assert [entry.turn for entry in queue.read().entries] == ["over"]
+    assert not (folder.output / "my-lora.safetensors").exists()

@@ -1,0 +1,151 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from onetrainer.errors import UserError
+from onetrainer.presets.presets import resolve
+from onetrainer.queue.queue import Entry, Queue, QueueState
+from onetrainer.queue.serve import Server, is_served, serving
+from onetrainer.queue.sweep import swept
+from onetrainer.queue.times import seconds_to_end
+from onetrainer.run.client import environment
+from onetrainer.run.event_log import EventWriter
+from onetrainer.run.events import Progress, Started
+from onetrainer.run.run_folder import create_run
+from tests.each import each
+
+
+@pytest.fixture
+def queue(tmp_path):
+    return Queue(tmp_path / "queue")
+
+
+@pytest.fixture
+def runs(tmp_path, queue):
+    """Three runs in the queue."""
+    folders = [create_run(tmp_path / "runs", name=name, config={}) for name in "abc"]
+    queue.add(folders, seconds=100.0)
+    return folders
+
+
+def names(queue):
+    return [entry.folder.name[0] for entry in queue.read().entries]
+
+
+def test_order_changes_and_what_runs_or_is_over_stays_first(queue, runs):
+    queue.move(runs[2].path, 0)
+    assert names(queue) == ["c", "a", "b"]
+    with queue.changing() as change:
+        change.state = change.state.with_entry(str(runs[0].path), turn="running")
+    queue.run_now(runs[1].path)
+    assert names(queue) == ["a", "b", "c"]
+    assert queue.read().running.passes
+    with pytest.raises(UserError, match="is running"):
+        queue.remove(runs[0].path)
+    queue.remove(runs[1].path)
+    assert names(queue) == ["a", "c"]
+    assert runs[1].config.is_file()
+
+
+def test_a_run_that_had_its_turn_may_be_added_again_and_one_that_waits_is_there_once(queue, runs):
+    with queue.changing() as change:
+        change.state = change.state.with_entry(str(runs[0].path), turn="over", starts=1)
+    queue.add(runs[:2])
+    assert names(queue) == ["b", "c", "a"]
+    assert [entry.turn for entry in queue.read().entries] == ["waiting"] * 3
+
+
+def test_a_run_is_named_by_its_folder_or_its_name(queue, runs):
+    queue.move(queue.read().entries[1].folder.path, 0)
+    queue.move(type(runs[0].path)(runs[2].name), 0)
+    assert names(queue) == ["c", "b", "a"]
+    with pytest.raises(UserError, match="not in the queue"):
+        queue.move(type(runs[0].path)("z-001"), 0)
+
+
+def test_times_add_up_from_what_is_left_of_the_running_run(queue, runs):
+    state = queue.read().with_entry(str(runs[1].path), turn="running")
+    with runs[1].locked():
+        events = EventWriter(runs[1].events)
+        events.write(Started(1, 0, 10))
+        events.write(Progress(4, 10, 0, 0.1, 0.1, eta_seconds=30.0))
+        events.close()
+        ends = seconds_to_end(state)
+    assert [ends[str(run.path)] for run in runs] == [130.0, 30.0, 230.0]
+    unknown = state.with_entry(str(runs[0].path), seconds=0.0)
+    assert seconds_to_end(unknown)[str(runs[2].path)] is None
+
+
+def test_a_file_that_is_no_queue_is_named_and_kept(queue):
+    queue.folder.mkdir()
+    queue.file.write_text('{"entries": [{"what": 1}]}')
+    with pytest.raises(UserError, match="this is no queue"):
+        queue.read()
+    assert queue.file.read_text().startswith('{"entries"')
+
+
+def test_one_process_serves_a_queue(queue):
+    assert not is_served(queue)
+    code = (
+        "import sys; from pathlib import Path; from onetrainer.queue.queue import Queue;"
+        "from onetrainer.queue.serve import serving\n"
+        "with serving(Queue(Path(sys.argv[1])), print): print('here', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(queue.folder)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()
+    ) as other:
+        assert other.stdout.readline().strip() == b"here"
+        assert is_served(queue)
+        with pytest.raises(UserError, match="served already"), serving(queue, print):
+            pass
+        other.stdin.close()
+    assert not is_served(queue)
+
+
+def test_a_held_queue_starts_nothing_and_an_empty_one_is_done(queue, runs):
+    queue.hold(True)
+    server = Server(queue, print)
+    assert server.poll()
+    assert queue.read().running is None
+    for run in runs:
+        queue.remove(run.path)
+    assert not server.poll()
+
+
+def test_a_run_that_cannot_be_started_is_over_with_its_reason(queue, runs):
+    with runs[0].locked():
+        Server(queue, print).poll()
+    first = queue.read().entries[0]
+    assert (first.turn, first.starts) == ("over", 1)
+    assert "another process is training" in first.error
+
+
+def test_sweeps_make_every_combination_with_names_of_their_own():
+    document = {"output": {"name": "cat"}}
+    made = swept(document, ["training.seed=1,2", "optimizer.lr=1e-4,3e-4"])
+    configs = [resolve(one, source="a test") for one in made]
+    assert [(one.training.seed, one.optimizer.lr) for one in configs] == [
+        (1, 1e-4), (1, 3e-4), (2, 1e-4), (2, 3e-4),
+    ]  # fmt: skip
+    assert [one.output.name for one in configs][:2] == ["cat-seed-1-lr-1e-4", "cat-seed-1-lr-3e-4"]
+    assert swept(document, []) == [document]
+    listed = swept(document, ['data.captions.trigger=["a, b", "c/d"]'])
+    assert [one["output"]["name"] for one in listed] == ["cat-trigger-a-b", "cat-trigger-c-d"]
+
+
+@each("text", ["training.seed", "training.seed=", "a=[1,", "training.seed=" + "1," * 201])
+def test_a_sweep_that_is_none_is_refused(text):
+    with pytest.raises(UserError, match="--sweep"):
+        swept({}, [text])
+
+
+def test_the_file_is_json_that_later_versions_may_extend(queue, runs):
+    document = json.loads(queue.file.read_text())
+    document["entries"][0]["color"] = "red"
+    queue.file.write_text(json.dumps(document))
+    assert queue.read() == QueueState(
+        tuple(Entry(str(run.path), seconds=100.0) for run in runs), is_held=False
+    )
