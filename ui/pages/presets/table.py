@@ -11,6 +11,7 @@ from typing import Literal
 from onetrainer.messages.durations import format_duration
 from onetrainer.messages.memory import format_memory
 from onetrainer.presets.forecasts import PresetForecast
+from ui.messages.line_breaks import shorten
 from ui.model.preset_rows import Order, PresetRow, arranged
 from ui.widgets.widgets import Widgets
 
@@ -27,6 +28,7 @@ _NARROW = 540
 _LEAST_ROWS = 5
 _HEADING = "heading "
 _UNKNOWN = "—"
+_CELL_PAD = 10
 
 
 class PresetTable:
@@ -106,6 +108,7 @@ class PresetTable:
                 tag = "problem" if row.problem else "current" if is_current else "row"
                 values = _values(row, forecasts.get(row.digest), is_current=is_current)
                 self.tree.insert("", "end", iid=key, values=values, tags=(tag,))
+        self._shorten()
         self.select(self._chosen.path if self._chosen else None)
 
     def select(self, path: Path | None) -> None:
@@ -170,6 +173,18 @@ class PresetTable:
             stretched = {"name" if spare > 0 else "method": 1.0}
         for name, _, width, _ in shown:
             self.tree.column(name, width=px(width) + int(spare * stretched.get(name, 0.0)))
+        self._shorten()
+
+    def _shorten(self) -> None:
+        """Shorten what rows are for to the width of its column, which Tk would cut anywhere."""
+        room = self.tree.column("purpose", "width") - self._widgets.px(_CELL_PAD)
+        for key, row in self._rows.items():
+            text = shorten(_purpose(row), room, self._widgets.theme.measure)
+            self.tree.set(key, "purpose", text)
+
+
+def _purpose(row: PresetRow) -> str:
+    return "Cannot be read" if row.problem else row.purpose
 
 
 def _values(
@@ -178,5 +193,4 @@ def _values(
     memory = format_memory(forecast.peak_bytes) if forecast else _UNKNOWN
     time = format_duration(forecast.seconds) if forecast and forecast.seconds else _UNKNOWN
     name = f"• {row.name}" if is_current else row.name
-    purpose = "Cannot be read" if row.problem else row.purpose
-    return (name, purpose, row.family, row.method, memory, time)
+    return (name, _purpose(row), row.family, row.method, memory, time)
