@@ -213,6 +213,7 @@ _BY_ERRNO: Mapping[int | None, str] = {
 # What torch and its libraries say; they have no exceptions for most of it.
 _BY_TEXT: Mapping[str, str] = {
     "no space left on device": "disk full",
+    "free some space": "disk full",  # our own words, in the log of a worker that can write no event
     "can't allocate memory": "host memory",
     "not enough memory: you tried": "host memory",
     "out of memory": "device memory",

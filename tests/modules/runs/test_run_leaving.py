@@ -134,5 +134,6 @@ def test_commands_are_read_after_another_start_has_emptied_their_file(tmp_path):
 def test_a_worker_that_cannot_report_its_end_is_quoted_from_its_log():
     said = "/disk/run/events.jsonl: cannot write here (no space left on device)."
     assert exit_failure(EXIT_USER, said=said) == ("disk full", said)
+    assert exit_failure(EXIT_USER, said="0 bytes free. Free some space.")[0] == "disk full"
     assert exit_failure(EXIT_USER, said="Something else.") == ("silent", "Something else.")
     assert exit_failure(7, said=said)[0] == exit_failure(EXIT_USER)[0] == "silent"

@@ -53,7 +53,7 @@ def message_of(context: Context) -> Message | None:
         return Message(
             "danger",
             "The worker stopped unexpectedly",
-            f"{left.what} {resume}",
+            f"{capitalized(sentence(left.what))} {resume}",
             has_log=True,
             remedy=found.main,
             places=found.places,
