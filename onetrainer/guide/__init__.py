@@ -1,0 +1,1 @@
+"""What a guided start finds out, and the settings that follow from a person's answers."""

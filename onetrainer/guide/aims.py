@@ -1,0 +1,190 @@
+"""What a model can be made to learn, the preset for each, and the settings that follow."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.config.methods.embedding import EmbeddingToken
+from onetrainer.config.run.sampling import Prompt
+from onetrainer.dataset.caption_sampling import plain_caption
+from onetrainer.families.registry import base_of
+from onetrainer.files.names import name_problem
+from onetrainer.guide.base_model import BaseModel
+from onetrainer.guide.images import ImageFolder
+from onetrainer.presets.find import BUILT_IN
+from onetrainer.presets.presets import load_document, value_at
+
+Asks = Literal["trigger", "token", ""]
+_FITS = re.compile(r"fine-tune-(\d+)gb")
+_MIB_PER_GIB = 1024
+# A card of "8 GB" reports a little less.
+_NEARLY = 0.9
+
+
+@dataclass(frozen=True)
+class Aim:
+    """Something to make of images.
+
+    Attributes:
+        title, text: For people.
+        presets: Names of presets within a family, the most fitting first; a "*" stands for the
+            sizes of memory.
+        asks: What only the person can know.
+    """
+
+    name: str
+    title: str
+    text: str
+    presets: tuple[str, ...]
+    asks: Asks = ""
+
+
+AIMS = (
+    Aim(
+        "person",
+        "A person",
+        "One person or character, called by a word of yours. A small file (LoRA).",
+        ("lora-character", "lora"),
+        "trigger",
+    ),
+    Aim(
+        "style",
+        "A style",
+        "How images look: a painter, a light, a technique. A LoRA of more detail.",
+        ("lora-style", "lora"),
+    ),
+    Aim(
+        "object",
+        "An object",
+        "One thing, pet or product, called by a word of yours. A small file (LoRA).",
+        ("lora-character", "lora"),
+        "trigger",
+    ),
+    Aim(
+        "embedding",
+        "An embedding",
+        "A new word for what the model can already draw. A tiny file of a few kilobytes.",
+        ("embedding",),
+        "token",
+    ),
+    Aim(
+        "full",
+        "A full fine-tune",
+        "A new model, trained as a whole: for hundreds of images and large GPUs.",
+        ("fine-tune-*gb",),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a person has answered.
+
+    word: The trigger words, or the token of an embedding. shows: What an embedding begins with.
+    """
+
+    images: ImageFolder
+    model: BaseModel
+    aim: Aim
+    word: str = ""
+    shows: str = ""
+
+
+def asked(aim: Aim, images: ImageFolder) -> Asks:
+    """Return what is asked: images without any caption are trained on trigger words."""
+    return aim.asks or ("" if images.captions else "trigger")
+
+
+def word_problem(answers: Answers) -> str:
+    """Return why the word cannot be used; "" if it can."""
+    match asked(answers.aim, answers.images):
+        case "":
+            return ""
+        case kind if not re.search(r"\w", answers.word):
+            return f"Type a {'token' if kind == 'token' else 'trigger word'} first."
+        case "token" if "," in answers.word:
+            return "A token has no comma in it."
+    return ""
+
+
+def preset_of(aim: Aim, family: str, *, gpu_gib: float = 0.0) -> Path:
+    """Return the shipped preset for an aim; gpu_gib: memory of the GPU, 0 if it is not known."""
+    folder = BUILT_IN / base_of(family)
+    found = (_fitting(folder.glob(f"{name}.json"), gpu_gib) for name in aim.presets)
+    return next(path for path in found if path is not None)
+
+
+def settings_of(answers: Answers, preset: Path) -> Mapping[str, object]:
+    """Return the settings that follow from the answers, by path; the preset has all others."""
+    images, model, word = answers.images, answers.model, answers.word.strip()
+    asks, document = asked(answers.aim, images), load_document(preset)
+    side = model.side or int(value_at(document, "data.resolution") or 0)
+    trigger = word if asks else ""
+    values: dict[str, object] = {
+        "model.path": model.text,
+        "model.family": model.family,
+        "data.folder": str(images.concept.folder),
+        "data.include_subfolders": images.concept.recursive,
+        "data.trigger": trigger,
+        "metadata.trigger_words": trigger,
+        "output.name": _name(word or images.concept.folder.name, answers.aim),
+    }
+    if side:
+        values["data.resolution"] = side
+    if not images.captions:
+        # Trigger words alone are then the caption of every image.
+        values["data.caption_source"] = "text"
+    if asks == "token":
+        first = value_at(document, "embeddings.tokens.0")
+        token = EmbeddingToken.model_validate({**first, "token": word})
+        shows = answers.shows.strip() or token.initial_text
+        token = token.model_copy(update={"initial_text": shows})
+        values["embeddings.tokens"] = [token.model_dump(mode="json")]
+    texts = prompts_of(images, trigger)
+    size = {"width": side, "height": side} if side else {}
+    values["sampling.prompts"] = [
+        Prompt(prompt=text, seed=seed, **size).model_dump(mode="json")
+        for seed, text in enumerate(texts, start=1)
+    ]
+    return values
+
+
+def prompts_of(images: ImageFolder, trigger: str) -> list[str]:
+    """Return proposed sample prompts: the first captions as they are trained."""
+    concept: ConceptSettings = replace(images.concept, trigger=trigger)
+    texts = [plain_caption(item, concept) for item in images.captioned]
+    return texts or [trigger]
+
+
+def gpu_memory() -> float:
+    """Return the memory of the largest NVIDIA GPU in GiB; 0 if it is not known."""
+    program = shutil.which("nvidia-smi")
+    if program is None or not Path(program).is_absolute():  # relative: in the current folder
+        return 0.0
+    query = [program, "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
+        return max(map(float, done.stdout.split()), default=0.0) / _MIB_PER_GIB
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return 0.0
+
+
+def _fitting(presets: Iterable[Path], gpu_gib: float) -> Path | None:
+    """Return the preset for the most memory that there is, or for the least."""
+    paths = list(presets)
+    sizes = {path: int(found[1]) for path in paths if (found := _FITS.match(path.stem))}
+    if not sizes:
+        return next(iter(paths), None)
+    fitting = [path for path, size in sizes.items() if size * _NEARLY <= gpu_gib]
+    return max(fitting, key=sizes.__getitem__) if fitting else min(sizes, key=sizes.__getitem__)
+
+
+def _name(word: str, aim: Aim) -> str:
+    """Return a name for the files of a run that every system can have."""
+    name = re.sub(r"[^\w-]+", "-", word).strip("-_").lower()
+    return name if name and not name_problem(name) else f"my-{aim.name}"
