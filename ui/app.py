@@ -18,6 +18,7 @@ from ui.actions.support_actions import SupportActions
 from ui.background.error_log import ErrorLog
 from ui.background.forecaster import make_forecasts
 from ui.background.image_cache import ImageCache
+from ui.background.known_models import KnownModels
 from ui.background.pump import Pump
 from ui.background.session import Session
 from ui.background.threads import Jobs
@@ -249,14 +250,14 @@ class App:
             self.show_message(f"The window's state could not be saved: {error}")
 
     def _make_context(self) -> Context:
-        images = ImageCache(self.jobs)
         return Context(
             self.root,
             self.widgets,
             self.draft,
             self.session,
             make_forecasts(self.draft, self.jobs),
-            images,
+            ImageCache(self.jobs),
+            KnownModels(self.jobs, self.window_state),
             self.window_state,
             self._make_actions(),
             PAGES,
@@ -354,8 +355,7 @@ class App:
         root.deiconify()
 
     def _default_size(self) -> str:
-        width, height = self._fitting(_SIZE)
-        return f"{width}x{height}"
+        return "x".join(map(str, self._fitting(_SIZE)))
 
     def _fitting(self, size: tuple[int, int]) -> tuple[int, int]:
         """Return a size in pixels of this screen, reduced to what the screen has room for."""

@@ -9,12 +9,13 @@ from typing import Literal
 from onetrainer.run.commands import CommandName
 from ui.background.forecaster import Forecasts
 from ui.background.image_cache import ImageCache
+from ui.background.known_models import KnownModels
 from ui.background.session import Session
 from ui.model.draft import Draft
 from ui.model.window_state import WindowState
 from ui.widgets.widgets import Widgets
 
-PathKind = Literal["folder", "file", "model", "preset"]
+PathKind = Literal["folder", "file", "model", "known-model", "preset"]
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,7 @@ class Context:
     session: Session
     forecasts: Forecasts
     images: ImageCache
+    models: KnownModels
     window_state: WindowState
     act: Actions
     pages: tuple[Page, ...]

@@ -93,6 +93,8 @@ def _answer(app: App, timing: Timing, question: dict[str, str]) -> Answer:
         "value": lambda: _value(app, question["path"]),
         "unit": lambda: {"unit": _unit(app, question["path"])},
         "modules": lambda: {"modules": sorted(name.partition(".")[0] for name in sys.modules)},
+        "models": lambda: {"models": [model.text for model in app.context.models.models]},
+        "name models": lambda: _name_models(app, question["path"]),
         "load": lambda: _load(app, question["path"]),
         "begin": lambda: _begin(app, question["path"], question["mode"]),
         "mode": lambda: os.environ.update(FAKE_WORKER=question["mode"]) or {},
@@ -142,6 +144,7 @@ def _state(app: App, timing: Timing) -> Answer:
         "help": page._help.path if isinstance(page, SettingsPage) else "",
         "presets": _presets(page) if isinstance(page, PresetsPage) else {},
         "preview": _preview(page) if isinstance(page, PreviewPage) else {},
+        "forecast": app.context.forecasts.answer is not None,
         "memory": _memory(page) if isinstance(page, SettingsPage) else [],
         "banner": run.banner.text if isinstance(run, RunPage) else "",
         "banner_buttons": run.banner.buttons if isinstance(run, RunPage) else [],
@@ -318,6 +321,11 @@ def _load(app: App, path: str) -> Answer:
     return {}
 
 
+def _name_models(app: App, path: str) -> Answer:
+    app.context.models.add_folder(path)  # what a file chooser does, which may be the desktop's
+    return {}
+
+
 def _forget_errors(app: App) -> Answer:
     errors = list(app.error_log.tracebacks)
     app.error_log.tracebacks.clear()
@@ -335,6 +343,8 @@ def _begin(app: App, path: str, mode: str) -> Answer:
         end()
     app.context.forecasts.answer = app.context.forecasts.failed = None
     app.window_state.advanced.clear()
+    app.window_state.models.clear()
+    app.window_state.model_folders.clear()
     for view in app._views.values():
         if isinstance(view, SettingsPage):
             view.form._revealed.clear()

@@ -80,7 +80,7 @@ def write_images(folder: Path) -> None:
 
 def errors_of(draft: Draft) -> list[Problem]:
     """The problems that prevent a start."""
-    return [problem for problem in draft.problems if problem.severity == "error"]
+    return [problem for problem in draft.problems if problem.severity in ("error", "missing")]
 
 
 @cache

@@ -56,6 +56,7 @@ class RunActions:
         if self.start_blocked_reason():
             context.act.show_message(self.start_blocked_reason())
             return
+        context.draft.leave()
         # Files may have been fixed since their last check; they are checked again below.
         errors = context.draft.value_errors
         if errors:
@@ -276,6 +277,7 @@ class RunActions:
             context.act.refresh()
             show_error(context, error)
             return
+        context.window_state.remember_model(context.draft.value("model.path"))
         context.act.show_page("run")
         context.act.save_state_soon()
 

@@ -13,6 +13,7 @@ from onetrainer.presets.find import expanded
 from ui.context import Context, PathKind
 from ui.dialogs.desktop_dialog import Patterns, ask_desktop, dialog_command
 from ui.dialogs.file_browser import browse
+from ui.dialogs.model_dialog import choose_model
 
 _ALL_FILES: Patterns = {"All files": ["*"]}
 _MOST_FOLDERS = 8
@@ -34,6 +35,8 @@ _PATTERNS: Mapping[PathKind, Patterns] = {
 
 def choose_path(context: Context, kind: PathKind, current: str) -> str:
     """Let the user choose a path, beginning where the current one is; "" if canceled."""
+    if kind == "known-model":
+        return choose_model(context)
     start, title = _initial_folder(current), _TITLES[kind]
     chosen = _choose(context, kind, start, title)
     if chosen:

@@ -1,7 +1,7 @@
 """Editors: one widget for each type of value."""
 
 import tkinter as tk
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from tkinter import ttk
 from typing import Protocol
@@ -17,6 +17,13 @@ from ui.widgets.widgets import Widgets, focused
 Changed = Callable[[], None]
 _NUMBER_CHARACTERS = 10
 _ARROW_CHARACTERS = 2
+_CHOOSERS: Mapping[PathKind, tuple[str, str]] = {
+    "folder": ("Folder…", "folder"),
+    "file": ("File…", "file"),
+    "model": ("File…", "file"),
+    "known-model": ("Models…", "known"),
+}
+"""Label and name of the buttons that choose a path."""
 
 
 class Editor(Protocol):
@@ -118,20 +125,22 @@ class EntryEditor:
         if not self.is_wide:
             self._frame.grid_columnconfigure(0, minsize=width)
 
-    def add_choosers(self, choose: Callable[[PathKind, str], str], path: str) -> None:
-        """Add buttons that let the user choose the path that the setting is, if it is one."""
+    def add_choosers(self, choose: Callable[[PathKind, str], str], path: str) -> list[ttk.Button]:
+        """Add and return buttons that choose the path that the setting is, if it is one."""
 
         def chosen(kind: PathKind) -> None:
             chosen_path = choose(kind, str(self.read()))
             if chosen_path:
                 self._text.set(chosen_path)
 
+        buttons = []
         for column, kind in enumerate(_kinds(self._setting), start=2):
-            is_folder = kind == "folder"
-            text = "Folder…" if is_folder else "File…"
-            button = ttk.Button(self._frame, text=text, command=partial(chosen, kind))
+            label, name = _CHOOSERS[kind]
+            button = ttk.Button(self._frame, text=label, command=partial(chosen, kind))
             button.grid(row=0, column=column, padx=(self._widgets.px(6), 0))
-            self._widgets.name(button, f"choose {'folder' if is_folder else 'file'} {path}")
+            self._widgets.name(button, f"choose {name} {path}")
+            buttons.append(button)
+        return buttons
 
     def _typed(self, *_: str) -> None:
         if self._setting.ui.zero:
@@ -266,6 +275,8 @@ def _kinds(setting: Setting) -> list[PathKind]:
             return ["folder"]
         case "file":
             return ["file"]
+        case "model" if setting.path == "model.path":
+            return ["known-model", "model", "folder"]
         case "model":
             return ["model", "folder"]
         case _:

@@ -18,7 +18,7 @@ from ui.model.form_fields import display_text
 from ui.widgets.button import Button
 from ui.widgets.placing import show_in_grid
 from ui.widgets.tooltip import Tooltip
-from ui.widgets.widgets import Label, Widgets
+from ui.widgets.widgets import Label, Widgets, focused
 
 CHECK_AFTER_MS = 150
 LABEL_WIDTH = 206
@@ -103,7 +103,8 @@ class Row:
         self._label = widgets.label(parent, setting.ui.label)
         self.editor = make_editor(widgets, parent, setting, self.path, self._changed)
         if isinstance(self.editor, EntryEditor):
-            self.editor.add_choosers(context.choose_path, self.path)
+            for button in self.editor.add_choosers(context.choose_path, self.path):
+                button.bind("<FocusOut>", lambda _: self._focus_left(), add="+")
         self._reset = ttk.Button(parent, style="QuietCard.TButton", command=self._reset_value)
         self._reset.configure(image=" active ".join(widgets.theme.undo_images))
         widgets.name(self._reset, f"reset {self.path}")
@@ -259,6 +260,16 @@ class Row:
         if self._is_new:
             self._is_new = False
             self.refresh()
+        self._label.after_idle(self._leave)
+
+    def _leave(self) -> None:
+        """Report an empty value once the keyboard is at another control of the window."""
+        focus = focused(self._label) if self._label.winfo_exists() else None
+        if focus is None or focus.winfo_toplevel() != self._label.winfo_toplevel():
+            return  # another program, or a dialog
+        # The buttons that choose a path belong to the field.
+        if not str(focus).startswith(f"{self.editor.widget}."):
+            self._context.draft.leave(self.path)
 
     def _changed(self) -> None:
         if self._waiting:

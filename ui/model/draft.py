@@ -1,7 +1,7 @@
 """Config that is being edited: its values, their problems, and undo."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from onetrainer.config.fields import Setting
@@ -62,6 +62,7 @@ class Draft:
     Attributes:
         base: Document that was loaded or saved last.
         variants: Chosen variant of every section that has variants.
+        problems: All that is wrong; "missing" is what a person has not come to yet.
         load_count: How often a config was loaded.
         implied_change: What the last choice of a variant has changed elsewhere.
     """
@@ -82,6 +83,7 @@ class Draft:
         self._by_path: dict[str, list[Problem]] = {}
         self._file_problems: list[Problem] = []
         self._checked_inputs: FileSettings | None = None
+        self._left: set[str] = set()
         self._undo: list[Snapshot] = []
         self._redo: list[Snapshot] = []
         self._listeners: list[Listener] = []
@@ -196,6 +198,18 @@ class Draft:
         """Return whether a setting has its default value."""
         return self.value(path) == self.default(path)
 
+    def leave(self, *paths: str) -> None:
+        """Report from now on that these required settings are empty; without any, all of them."""
+        left = {path for path in paths or _REQUIRED if path in _REQUIRED} - self._left
+        if left:
+            self._left |= left
+            self._changed()
+
+    @property
+    def is_startable(self) -> bool:
+        """Whether nothing known prevents a start."""
+        return not any(problem.severity in ("error", "missing") for problem in self.problems)
+
     def problem(self, path: str) -> Problem | None:
         """Return the worst problem of one setting; None if it has none."""
         return next(iter(self.problems_at(path)), None)
@@ -273,11 +287,23 @@ class Draft:
         self._loaded()
         return replaced
 
+    def begin(self, new: Preset, answers: Mapping[str, object], *, kept: Collection[str]) -> None:
+        """Begin anew with a preset and answers, as one undo step; `kept` are as they were."""
+        document, origin = preset_fields.open_config(new.path, new, lambda _: None)
+        for place, value in ({one: self.value(one) for one in kept} | dict(answers)).items():
+            document = presets.with_value(document, place, value)
+        self._push_undo("", loaded=(self.base, self.origin))
+        self._redo.clear()
+        self.origin, self._edits = origin, {}
+        self.base = self.document = document
+        self._loaded()
+
     def restore(self, document: Document, base: Document, origin: PresetOrigin) -> None:
         """Restore the draft of an earlier window."""
         self.origin, self.base = origin, migrated_document(base)
         self.document = migrated_document(document)
         self._edits = edits_between(self.base, self.document)
+        self._left.clear()
         self._undo.clear()
         self._redo.clear()
         self._loaded()
@@ -360,7 +386,13 @@ class Draft:
                 self._file_problems, self._checked_inputs, self.file_settings
             )
             found += [problem for problem in checked if problem.path not in wrong]
+        # A person who has not come to a field yet has made no mistake there.
+        ahead = {path for path in _REQUIRED if path not in self._left and not self.value(path)}
+        for place, one in enumerate(found):
+            if one.path in ahead and one.severity == "error":
+                found[place] = replace(one, severity="missing")
         self._by_path = {}
         for problem in sorted(found, key=lambda problem: problem.severity != "error"):
-            self._by_path.setdefault(problem.path, []).append(problem)
+            if problem.severity != "missing":
+                self._by_path.setdefault(problem.path, []).append(problem)
         self.problems = found + ([PENDING] if self.needs_file_check else [])

@@ -14,6 +14,7 @@ from ui.theme.palette import Mode
 from ui.theme.theme import SCALES
 
 _LOCK_WAIT = 1.0  # seconds; another window writes for milliseconds
+_MOST_MODELS = 12
 _DRAFT = ("preset", "draft", "base")
 """Keys that belong together."""
 
@@ -27,6 +28,8 @@ class WindowState:
     scales: Sizes chosen for the contents, by the screen's size in pixels.
     folders: From which paths were chosen in dialogs, the last one first.
     run_folders: That runs were shown from, the last one first.
+    models: Base models that were trained or chosen, the last one first.
+    model_folders: Folders that a person keeps base models in.
     stored: What of it was in the file when this window read or wrote it.
     """
 
@@ -38,6 +41,8 @@ class WindowState:
     scales: dict[str, float] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
     run_folders: list[str] = field(default_factory=list)
+    models: list[str] = field(default_factory=list)
+    model_folders: list[str] = field(default_factory=list)
     preset: dict[str, str] = field(default_factory=dict)
     draft: Document = field(default_factory=dict)
     base: Document = field(default_factory=dict)
@@ -55,6 +60,11 @@ class WindowState:
         """Return the size chosen for a screen; 0, for the desktop's, if there is none."""
         scale: object = self.scales.get(screen)
         return scale if isinstance(scale, float) and scale in SCALES else 0.0
+
+    def remember_model(self, text: object) -> None:
+        """Put a base model in front of those that were used."""
+        if isinstance(text, str) and text:
+            self.models = [text, *(one for one in self.models if one != text)][:_MOST_MODELS]
 
     def store_draft(self, draft: Draft) -> None:
         """Copy the draft into the state."""

@@ -17,6 +17,13 @@ from ui.pages.welcome.page import WelcomePage
 _SETTINGS, _TRAINING = "SET UP", "TRAINING"
 
 
+def _start_page(context: Context, parent: tk.Misc) -> View:
+    # Imported late to keep the start of the window fast.
+    from ui.pages.start.page import StartPage
+
+    return StartPage(context, parent)
+
+
 # In the order of the navigation, which Alt+1 to Alt+0 follow.
 PAGES = (
     *(Page(plan.name, plan.title, partial(SettingsPage, plan=plan), _SETTINGS) for plan in pages()),
@@ -27,6 +34,7 @@ PAGES = (
     Page("presets", "Presets", PresetsPage),
     Page("keys", "Help", KeysPage),
     Page("welcome", "Welcome", WelcomePage),
+    Page("start", "Train on my images", _start_page),
 )
 # Esc leaves them.
 PASSING_PAGES = ("presets", "keys")

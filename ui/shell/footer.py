@@ -57,6 +57,8 @@ def problems_line(problems: list[Problem], *, is_running: bool) -> str:
     kinds = [problem.severity for problem in problems]
     if "error" in kinds:
         return f"{counted(kinds.count('error'), 'problem')} · F8 goes to the next"
+    if "missing" in kinds:
+        return f"{counted(kinds.count('missing'), 'setting')} to fill in · F8 goes to the next"
     if "warning" in kinds:
         return f"{counted(kinds.count('warning'), 'warning')} · F8 goes to the next"
     if is_running:

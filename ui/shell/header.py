@@ -11,6 +11,8 @@ from ui.widgets.placing import show
 
 _MAX_NAME_LENGTH = 34
 _MARGIN = 28
+_START = "Check the settings and start training (F5)"
+_NOT_YET = "Something is to be filled in or put right first; a click lists it (F5)"
 
 
 class Header:
@@ -53,7 +55,6 @@ class Header:
             ground="side",
             width=110,
         )
-        self.start.describe("Check the settings and start training (F5)")
         self._right = px(16)
 
     def finish(self, search: tk.Widget) -> None:
@@ -79,7 +80,9 @@ class Header:
         show(self._changes, bool(changes), side="left", padx=pad, before=self.save.widget)
         is_saved = bool(draft.origin.name) and not draft.is_dirty
         self.save.enable("There are no changes." if is_saved else "")
-        self.start.set_kind("primary" if is_main else "plain")
+        is_ready = draft.is_startable
+        self.start.set_kind("primary" if is_main and is_ready else "plain")
+        self.start.describe(_START if is_ready else _NOT_YET)
         self.start.set_text("Checking…" if is_checking else "Start")
         self.start.enable(
             "The settings are being checked." if is_checking else start_blocked_reason

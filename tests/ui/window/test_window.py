@@ -25,13 +25,13 @@ def test_the_first_start_offers_three_ways_to_begin_turns_light_and_loads_nothin
     names = [name for name in desk.ask("names")["names"] if name.startswith("welcome")]
     assert names == [
         "welcome open a preset",
-        "welcome train on my pictures",
+        "welcome train on my images",
         "welcome try the demo",
     ]
     desk.key("Tab")
     assert desk.state["focus"] == "welcome try the demo"
-    desk.click("welcome train on my pictures")
-    desk.wait_state(page="model", focus="model.path")
+    desk.click("welcome train on my images")
+    desk.wait_state(page="start", focus="start images")
     desk.key("ctrl+d")
     desk.wait_state(mode="light")
     image = desk.home / "light.png"

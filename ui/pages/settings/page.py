@@ -15,6 +15,7 @@ from ui.pages.settings.cost_card import CostCard
 from ui.pages.settings.help_below import HelpBelow
 from ui.pages.settings.help_card import HelpCard
 from ui.pages.settings.memory_card import MemoryCard
+from ui.pages.settings.next_button import NextButton
 from ui.pages.settings.noise_plot import SECTION, WIDTH, noise_curve
 from ui.pages.settings.objective_card import ObjectiveCard
 from ui.pages.settings.prompt_proposal import LABEL, PROMPTS, PromptProposal
@@ -73,6 +74,7 @@ class SettingsPage(View):
             widgets, context.draft, self._column, name=f"help below {plan.name}"
         )
         self._below_timer = ""
+        self._next = NextButton(context, self._column, plan.name)
         self._cards = [self._make_card(name, line) for line, name in enumerate(plan.cards, start=1)]
         self._is_wide: bool | None = None
         self._width, self._card_width = 0, 0
@@ -105,6 +107,7 @@ class SettingsPage(View):
             self._objective.refresh()
         for card in self._cards:
             card.refresh()
+        self._next.refresh()
         hidden = self.form.hidden
         is_all = self.form.with_advanced or not hidden
         label = "Advanced settings" if is_all else counted(hidden, "advanced setting")

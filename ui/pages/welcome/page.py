@@ -14,11 +14,11 @@ from ui.widgets.scroller import Scroller
 
 _ICON_WIDTH, _ICON_HEIGHT = 96, 64
 _GAP = 14
-_LEAD = "OneTrainer trains Stable Diffusion on your pictures: a style, a person, a thing."
+_LEAD = "OneTrainer trains Stable Diffusion on your images: a style, a person, a thing."
 _FAMILIES = any_base(lambda spec: spec.label)
 _KEYS = (
     "F5 starts   ·   Ctrl+F finds any setting   ·   F1 explains the current one   ·   "
-    "“Keys” lists all shortcuts"
+    "“Help” lists all shortcuts"
 )
 
 
@@ -30,7 +30,7 @@ class Way:
     text: str
     button: str
     kind: ButtonKind
-    go: Callable[[], None]
+    go: Callable[[], object]
     icon: Draw
 
 
@@ -73,12 +73,12 @@ class WelcomePage(View):
                 draw_demo,
             ),
             Way(
-                "Train on my pictures",
-                f"Choose a base model, {_FAMILIES}, and a folder of pictures with "
-                "captions. All other settings have good defaults.",
-                "Choose a model",
+                "Train on my images",
+                f"Three questions: your images, a base model ({_FAMILIES}), and what to make "
+                "of them. Everything else is filled in.",
+                "Choose images",
                 "plain",
-                lambda: act.jump("model.path"),
+                lambda: act.show_page("start"),
                 draw_images,
             ),
             Way(

@@ -1,0 +1,160 @@
+"""The guided start, as a person uses it by pointer and keys, and what leads on to a start."""
+
+import json
+
+from tests.ui.project import SDXL_PARTS, write_images, write_model
+
+
+def prepare(home):
+    """A folder of images and one of models; their paths."""
+    models = home / "ComfyUI" / "models" / "checkpoints"
+    models.mkdir(parents=True)
+    write_images(home / "mika")
+    (home / "mika" / "paper-03.txt").write_text("a red paper boat")
+    write_model(models / "base.safetensors")
+    write_model(models / "larger.safetensors", SDXL_PARTS)
+    return home / "mika", models
+
+
+def name_models(home):
+    """What a window has remembered: the folder of another program."""
+    state = home / "config" / "onetrainer" / "window.json"
+    state.parent.mkdir(parents=True)
+    state.write_text(json.dumps({"model_folders": [str(home / "ComfyUI")]}))
+
+
+def wait_next(desk, *, is_on=True):
+    desk.wait(lambda: desk.widget("start next")["enabled"] is is_on, "whether Next is on")
+
+
+def test_three_questions_lead_from_the_first_page_to_a_run_and_are_undone_at_once(
+    open_desk, tmp_path
+):
+    home = tmp_path / "home"
+    images, models = prepare(home)
+    name_models(home)
+    desk = open_desk()
+    desk.wait_state(page="welcome", marks={})
+    assert desk.widget("start")["kind"] == "plain"
+    desk.click("welcome train on my images")
+    desk.wait_state(page="start", focus="start images")
+    assert "folder of images" in desk.widget("start next")["reason"]
+    desk.type(str(images))
+    wait_next(desk)
+    desk.click("start next")
+    desk.wait_state(focus="start model")
+    row = desk.widget("answer models")
+    desk.wait(lambda: len(desk.ask("models")["models"]) == 2, "the models")
+    desk.click_at(row["x"] + 60, row["y"] + 45)
+    wait_next(desk)
+    desk.click("start next")
+    desk.click("start aim person")
+    desk.wait_state(focus="start word")
+    assert "trigger word" in desk.widget("start next")["reason"]
+    desk.type("mika-k")
+    desk.click("start next")
+    desk.wait_state(preset="sd15/lora-character", changed=[], focus="start now")
+    prompts = [entry["prompt"] for entry in desk.value("sampling.prompts")]
+    assert prompts == ["mika-k, a paper thing, watercolor", "mika-k, a red paper boat"]
+    assert desk.value("model.path") == str(models / "base.safetensors")
+    desk.wait(lambda: desk.state["forecast"], "the forecast")
+    desk.key("ctrl+z")
+    desk.wait_state(preset="", changed=[])
+    assert (desk.value("model.path"), desk.value("data.folder")) == ("", "")
+    desk.key("ctrl+shift+z")
+    desk.wait_state(preset="sd15/lora-character")
+    assert desk.widget("start now")["kind"] == "primary"
+    desk.click("start change output.name")
+    desk.wait_state(page="output", focus="output.name")
+    desk.replace("output.folder", str(tmp_path / "runs"))
+    desk.click("start")
+    desk.wait_state(page="run", status="finished")
+    assert (tmp_path / "runs" / "mika-k-001").is_dir()
+
+
+def test_keys_alone_lead_through_the_three_questions(open_desk, tmp_path):
+    home = tmp_path / "home"
+    images, _ = prepare(home)
+    name_models(home)
+    desk = open_desk()
+    desk.wait_state(page="welcome")
+    desk.key("Tab", "Tab", "space")
+    desk.wait_state(page="start", focus="start images")
+    desk.type(str(images))
+    wait_next(desk)
+    desk.key("Tab", "Tab", "space")
+    desk.wait_state(focus="start model")
+    desk.wait(lambda: len(desk.ask("models")["models"]) == 2, "the models")
+    desk.key("Tab", "Tab", "Tab", "Down", "Down")
+    wait_next(desk)
+    desk.key("Return")
+    desk.wait_state(focus="start aim person")
+    desk.key("Down", "Down", "Up", "space")
+    wait_next(desk)
+    desk.key("shift+Tab")
+    for _ in range(12):
+        desk.key("Tab")
+        if desk.state["focus"] == "start next":
+            break
+    desk.key("space")
+    desk.wait_state(preset="sdxl/lora-style", focus="start now")
+
+
+def test_what_cannot_be_trained_is_said_in_a_sentence_and_next_says_why(open_desk, tmp_path):
+    home = tmp_path / "home"
+    images, models = prepare(home)
+    lora = {f"lora_unet_up_blocks_1_attentions_0_proj_in.lora_{end}.weight": (4, 4) for end in "ab"}
+    write_model(models / "style.safetensors", lora)
+    desk = open_desk()
+    desk.click("welcome train on my images")
+    desk.click("start images")
+    for text, words in ((home / "nowhere", "no such folder"), (models, "has no images")):
+        desk.replace("start images", str(text))
+        desk.wait(lambda: words in desk.widget("start next")["reason"], "the reason")  # noqa: B023
+    desk.replace("start images", str(images))
+    wait_next(desk)
+    desk.click("start next")
+    desk.replace("start model", str(models / "style.safetensors"))
+    desk.wait(lambda: "this is a LoRA" in desk.widget("start next")["reason"], "the reason")
+    desk.replace("start model", "someone/a-model")
+    desk.wait(lambda: "family" in desk.widget("start next")["reason"], "the question")
+    desk.click("start family")
+    desk.key("Down", "Return")
+    wait_next(desk)
+
+
+def test_nothing_is_red_before_a_field_is_left_or_start_was_pressed(open_desk, project):
+    desk = open_desk()
+    desk.wait_state(page="welcome", marks={})
+    desk.page("data")
+    desk.click("data.folder")
+    assert desk.error("data.folder") == ""
+    desk.key("Tab")  # to the button that chooses it, which is a part of the field
+    assert desk.error("data.folder") == ""
+    desk.key("Tab")
+    desk.wait(lambda: "No image folder" in desk.error("data.folder"), "the message")
+    desk.wait_state(marks={"data": "Danger ! 1"})
+    desk.click("next data")
+    desk.wait_state(page="model", focus="model.path", marks={"data": "Danger ! 1"})
+    desk.key("F5")
+    desk.wait_question("answer problem 0")
+    desk.key("Escape")
+    desk.wait_state(marks={"data": "Danger ! 1", "model": "Danger ! 1"})
+    desk.ask("load", path=str(project))
+    desk.wait(lambda: not desk.widget("next model")["shown"], "no further page")
+    assert desk.widget("start")["kind"] == "primary"
+
+
+def test_the_form_offers_the_models_of_named_folders_too(begin, project):
+    models = project.parent / "models"
+    models.mkdir()
+    write_model(models / "larger.safetensors", SDXL_PARTS)
+    desk = begin(project)
+    desk.ask("name models", path=str(models))
+    desk.click("choose known model.path")
+    desk.wait_question("answer models")
+    desk.wait(lambda: desk.ask("models")["models"], "the models")
+    assert "Select a model" in desk.widget("answer choose")["reason"]
+    desk.key("Down", "Return")
+    desk.wait_end_of_question("answer models")
+    desk.wait(lambda: desk.value("model.path") == str(models / "larger.safetensors"), "the model")

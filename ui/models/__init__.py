@@ -1,0 +1,1 @@
+"""The list of base models, for pages and dialogs."""

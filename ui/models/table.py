@@ -1,0 +1,152 @@
+"""Table of the base models used before and those in the folders that a person has named."""
+
+import tkinter as tk
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from tkinter import ttk
+
+from onetrainer.families.registry import FAMILY_LABELS
+from ui.background.known_models import KnownModel
+from ui.context import Context
+from ui.progress.run_state import format_bytes
+from ui.widgets.placing import show
+from ui.widgets.tooltip import Tooltip
+
+_COLUMNS = {
+    "name": ("Name", 230),
+    "family": ("Family", 110),
+    "precision": ("Precision", 80),
+    "size": ("Size", 76),
+    "place": ("Folder", 160),
+}
+_NONE = "No models are listed yet. Add the folder that you keep them in."
+_NO_NEW = "No base models were found there."
+_PROGRAMS = "Your own folder, or that of ComfyUI or A1111: their models are found in it."
+_MOST_FOLDERS_SHOWN = 4
+
+
+class ModelTable:
+    """Table with the folders that it lists; place `outer`.
+
+    chosen: called with what chooses a model, when it is selected. take: called on Return and on a
+    double click.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        parent: tk.Misc,
+        chosen: Callable[[str], None],
+        take: Callable[[], None],
+        *,
+        rows: int,
+    ) -> None:
+        self._context = context
+        self._chosen = chosen
+        widgets, px = context.widgets, context.widgets.px
+        self.outer = widgets.frame(parent)
+        line = widgets.frame(self.outer)
+        line.pack(fill="both", expand=True)
+        table = self.table = ttk.Treeview(
+            line, columns=list(_COLUMNS), show="headings", selectmode="browse", height=rows
+        )
+        for name, (label, width) in _COLUMNS.items():
+            table.heading(name, text=label, anchor="w")
+            is_wide = name in ("name", "place")
+            table.column(name, width=px(width), minwidth=px(60), anchor="w", stretch=is_wide)
+        bar = widgets.scrollbar(line, table.yview)
+        table.configure(yscrollcommand=bar.set)
+        table.pack(side="left", fill="both", expand=True)
+        bar.pack(side="left", fill="y")
+        table.bind("<<TreeviewSelect>>", lambda _: self._selected())
+        table.bind("<Down>", lambda _: self._begin())
+        table.bind("<Return>", lambda _: take())
+        table.bind("<Double-Button-1>", lambda _: take())
+        widgets.on_wheel[table] = lambda steps: table.yview_scroll(steps, "units")
+        widgets.name(table, "answer models")
+        self._note = widgets.label(self.outer, style="SmallDim", wrap=560)
+        self._note.pack(anchor="w", pady=(px(6), 0))
+        foot = widgets.frame(self.outer)
+        foot.pack(fill="x", pady=(px(6), 0))
+        add = widgets.button(foot, "Add a folder of models…", self._add, name="answer add folder")
+        add.describe(_PROGRAMS)
+        add.widget.pack(side="left")
+        self._folders = widgets.frame(foot)
+        self._folders.pack(side="left", padx=(px(10), 0))
+        self._shown_folders: list[str] = []
+        self._texts: dict[str, str] = {}
+        context.models.listen(self.refresh)
+        table.bind("<Destroy>", lambda _: context.models.forget(self.refresh))
+        context.models.read()
+
+    def refresh(self) -> None:
+        """Show the models that are known so far."""
+        models = self._context.models
+        wanted = {model.text: _values(model) for model in models.models}
+        kept = self.table.selection()
+        if not models.models or list(wanted)[: len(self._texts)] != list(self._texts.values()):
+            self.table.delete(*self.table.get_children())
+            self._texts.clear()
+        for text, values in list(wanted.items())[len(self._texts) :]:
+            row = self.table.insert("", "end", values=values)
+            self._texts[row] = text
+        if kept and self.table.exists(kept[0]):
+            self.table.selection_set(kept[0])
+        note = "Reading …" if models.is_working else ""
+        if not wanted and not models.is_working:
+            note = _NO_NEW if self._context.window_state.model_folders else _NONE
+        self._note.say(note)
+        show(self._note, bool(note), anchor="w", pady=(self._context.widgets.px(6), 0))
+        self._show_folders()
+
+    def _selected(self) -> None:
+        for row in self.table.selection():
+            self._chosen(self._texts[row])
+
+    def _begin(self) -> str | None:
+        """Select the first model; Tk's own keys go on from there."""
+        rows = self.table.get_children()
+        if not rows or self.table.selection():
+            return None
+        self.table.focus(rows[0])
+        self.table.selection_set(rows[0])
+        return "break"
+
+    def _add(self) -> None:
+        folder = self._context.act.choose_path("folder", "")
+        if folder and self.table.winfo_exists():
+            self._context.models.add_folder(folder)
+            self._context.act.save_state_soon()
+
+    def _forget(self, folder: str) -> None:
+        self.table.focus_set()
+        self._context.models.forget_folder(folder)
+        self._context.act.save_state_soon()
+
+    def _show_folders(self) -> None:
+        folders = list(self._context.window_state.model_folders)
+        if folders == self._shown_folders:
+            return
+        self._shown_folders = folders
+        widgets = self._context.widgets
+        widgets.forget(self._folders)
+        for child in self._folders.winfo_children():
+            child.destroy()
+        for index, folder in enumerate(folders[-_MOST_FOLDERS_SHOWN:]):
+            name = Path(folder).name or folder
+            forget = partial(self._forget, folder)
+            button = ttk.Button(self._folders, text=f"{name}  ×", style="QuietCard.TButton")
+            button.configure(command=forget)
+            button.pack(side="left")
+            Tooltip(button, widgets.theme, partial("{}\nA click leaves it out.".format, folder))
+            widgets.name(button, f"answer forget folder {index}")
+
+
+def _values(model: KnownModel) -> tuple[str, ...]:
+    path = Path(model.text)
+    if not model.family:
+        return (model.text, "", "", "", "Hugging Face Hub")
+    family = FAMILY_LABELS[model.family]
+    place = path.parent.name or str(path.parent)
+    return (path.name, family, model.precision, format_bytes(model.size), place)

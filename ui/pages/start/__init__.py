@@ -1,0 +1,1 @@
+"""The guided start: images, base model, what to make of it."""

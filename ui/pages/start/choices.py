@@ -1,0 +1,101 @@
+"""What a person has chosen in the guided start, and the settings made of it. No Tk."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ui.model.draft import Draft
+
+if TYPE_CHECKING:
+    from onetrainer.guide.aims import Aim, Answers
+    from onetrainer.guide.base_model import BaseModel
+    from onetrainer.guide.images import ImageFolder
+
+_KEPT = ("output.folder", "data.cache_folder", "model.offline", "metadata.author")
+"""Where files go, and who made them, outlives a new beginning."""
+
+
+@dataclass
+class Choices:
+    """Answers so far.
+
+    Attributes:
+        family: Chosen by the person where the model does not say it.
+        word, shows: See `Answers`.
+        gpu_gib: Memory of the GPU; 0 if it is not known.
+        applied: The answers that the settings were made of; None before.
+    """
+
+    images: "ImageFolder | None" = None
+    model: "BaseModel | None" = None
+    family: str = ""
+    aim: "Aim | None" = None
+    word: str = ""
+    shows: str = ""
+    gpu_gib: float = 0.0
+    applied: "Answers | None" = None
+
+    @property
+    def base(self) -> "BaseModel | None":
+        """The model, with the family that the person has chosen where it does not say one."""
+        if self.model is None or self.model.family or not self.model.is_remote:
+            return self.model
+        return replace(self.model, family=self.family)
+
+    def images_reason(self) -> str:
+        """Return why the images are not chosen yet; "" if they are."""
+        if self.images is None:
+            return "Choose a folder of images first."
+        return self.images.problem or ("" if self.images.images else "Looking at the images …")
+
+    def model_reason(self) -> str:
+        """Return why the model is not chosen yet; "" if it is."""
+        base = self.base
+        if base is None:
+            return "Choose a base model first."
+        if base.is_remote and not base.family:
+            return "Choose the family of this model first."
+        return base.problem
+
+    def aim_reason(self) -> str:
+        """Return what is still to be said about what is made of it; "" if nothing is."""
+        from onetrainer.guide.aims import word_problem
+
+        if self.aim is None:
+            return "Choose what to make of your images first."
+        if self.images is not None and not self.images.is_complete:
+            return "Looking at the images …"
+        answers = self.answers
+        return word_problem(answers) if answers else "Choose images and a base model first."
+
+    @property
+    def answers(self) -> "Answers | None":
+        """All answers; None while one is missing."""
+        from onetrainer.guide.aims import Answers
+
+        if self.images is None or self.base is None or self.aim is None:
+            return None
+        return Answers(self.images, self.base, self.aim, self.word, self.shows)
+
+    @property
+    def preset_name(self) -> str:
+        """The name of the preset that fits; "" while it is not known."""
+        from onetrainer.guide.aims import preset_of
+        from onetrainer.presets.find import BUILT_IN
+
+        if self.aim is None or self.base is None or not self.base.family:
+            return ""
+        path = preset_of(self.aim, self.base.family, gpu_gib=self.gpu_gib)
+        return path.relative_to(BUILT_IN).with_suffix("").as_posix()
+
+    def apply(self, draft: Draft) -> None:
+        """Fill in all settings, as one step to undo; the same answers are not filled in twice."""
+        from onetrainer.guide.aims import preset_of, settings_of
+        from onetrainer.presets.find import Preset
+
+        answers = self.answers
+        if answers is None or answers == self.applied:
+            return
+        preset = preset_of(answers.aim, answers.model.family, gpu_gib=self.gpu_gib)
+        chosen = Preset(self.preset_name, preset, "", "built in")
+        draft.begin(chosen, settings_of(answers, preset), kept=_KEPT)
+        self.applied = answers

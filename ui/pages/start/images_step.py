@@ -1,0 +1,151 @@
+"""First step: the folder of images, and what is found in it."""
+
+import threading
+import tkinter as tk
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onetrainer.errors import UserError
+from onetrainer.messages.formatting import counted
+from onetrainer.presets.find import expanded
+from ui.background.background_query import QueryCancelledError
+from ui.context import Context
+from ui.pages.start.choices import Choices
+from ui.pages.start.path_field import PathField
+from ui.widgets.drawing import Drawing
+from ui.widgets.placing import show
+
+if TYPE_CHECKING:
+    from onetrainer.guide.images import ImageFolder
+
+_SIDE, _GAP, _THUMBNAILS = 104, 8, 6
+_CAPTIONS = (
+    "A caption says what an image shows, in a .txt file of the same name. Without captions, your "
+    "own word stands for all that the images show."
+)
+
+
+class ImagesStep:
+    """Choice of the image folder; every image is looked at in a thread."""
+
+    def __init__(self, context: Context, parent: tk.Misc, choices: Choices) -> None:
+        self._context = context
+        self._choices = choices
+        self._ended = threading.Event()
+        context.widgets.jobs.on_close.append(lambda: self._ended.set())
+        widgets, px = context.widgets, context.widgets.px
+        self.outer: tk.Widget = widgets.frame(parent)
+        lead = "Choose the folder of the images to train on. They stay as they are."
+        widgets.label(self.outer, lead, wrap=640).pack(anchor="w")
+        self.field = PathField(
+            context, self.outer, {"folder": "Choose a folder…"}, self._named, name="start images"
+        )
+        self.field.outer.pack(fill="x", pady=(px(10), 0))
+        self._found = widgets.label(self.outer, style="Bold", wrap=640)
+        self._about = widgets.label(self.outer, style="SmallDim", wrap=640)
+        self._warnings = widgets.label(self.outer, style="SmallWarning", wrap=640)
+        for label, name in ((self._found, "found"), (self._warnings, "warnings")):
+            widgets.name(label, f"start images {name}")
+        self._drawing = Drawing(widgets, self.outer, self._draw, height=px(_SIDE))
+        self._found.pack(anchor="w", pady=(px(14), 0))
+        self._about.pack(anchor="w", pady=(px(4), 0))
+
+    def refresh(self) -> None:
+        """Show what is known about the folder."""
+        images, px = self._choices.images, self._context.widgets.px
+        if images is None:
+            self._found.say("", "Bold")
+            self._about.say(_CAPTIONS)
+        elif images.problem:
+            self._found.say(images.problem, "Danger")
+            self._about.say("")
+        else:
+            self._found.say(_found_text(images), "Bold")
+            self._about.say(_caption_text(images))
+        warnings = images.warnings if images is not None else ()
+        self._warnings.say("\n".join(warnings))
+        show(self._warnings, bool(warnings), anchor="w", pady=(px(6), 0), after=self._about)
+        has_images = images is not None and bool(images.first)
+        show(self._drawing.canvas, has_images, fill="x", pady=(px(12), 0))
+        self._draw()
+
+    def commit(self) -> None:
+        """Take what is being typed."""
+        self.field.commit()
+
+    def blocked_reason(self) -> str:
+        """Return why the next step cannot be shown yet."""
+        return self._choices.images_reason()
+
+    def take_focus(self) -> None:
+        """Take the keyboard."""
+        self.field.entry.focus_set()
+
+    def _named(self, text: str) -> None:
+        """Look at the images of another folder; a look at an earlier one ends."""
+        self._ended.set()
+        self._ended = ended = threading.Event()
+        self._choices.images = None
+        self._context.act.refresh()
+        if not text:
+            return
+        jobs = self._context.widgets.jobs
+
+        def take(known: "ImageFolder") -> None:
+            if not ended.is_set():
+                self._choices.images = known
+                self._context.act.refresh()
+
+        def check() -> None:
+            if ended.is_set():
+                raise QueryCancelledError
+
+        def look() -> "ImageFolder":
+            # Imported late to keep the start of the window fast.
+            from onetrainer.guide.images import look_at_images
+
+            return look_at_images(_path(text), lambda known: jobs.post(partial(take, known)), check)
+
+        def failed(error: Exception) -> None:
+            if not isinstance(error, QueryCancelledError):
+                raise error
+
+        jobs.run(look, take, failed)
+
+    def _draw(self) -> None:
+        drawing, widgets = self._drawing, self._context.widgets
+        drawing.begin()
+        images = self._choices.images
+        side, gap = widgets.px(_SIDE), widgets.px(_GAP)
+        fitting = min(_THUMBNAILS, max(1, (drawing.width + gap) // (side + gap)))
+        for index, path in enumerate(images.first[:fitting] if images else ()):
+            image = self._context.images.get(path, side, side, self._draw)
+            drawing.image((path, side), image, (side + gap) * index + side // 2, side // 2, side)
+
+
+def _path(text: str) -> Path:
+    try:
+        return Path(expanded(text)).absolute()
+    except UserError:  # "~name" of an unknown user: reported as a folder that does not exist
+        return Path(text)
+
+
+def _found_text(images: "ImageFolder") -> str:
+    text = counted(images.images, "image")
+    if images.concept.recursive:
+        text += " in its subfolders"
+    if not images.is_complete:
+        return f"{text}, looked at {images.looked_at:,} …"
+    return text
+
+
+def _caption_text(images: "ImageFolder") -> str:
+    if not images.is_complete:
+        return ""
+    if not images.captions:
+        return f"None has a caption. {_CAPTIONS}"
+    if images.captions == images.images:
+        return "All of them have captions." if images.images > 1 else "It has a caption."
+    without = images.images - images.captions
+    return f"{images.captions:,} have captions, {without:,} have none."

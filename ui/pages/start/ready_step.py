@@ -1,0 +1,129 @@
+"""What the guided start has filled in, the forecast, and Start."""
+
+import tkinter as tk
+from functools import partial
+from tkinter import ttk
+
+from onetrainer.messages.formatting import counted
+from ui.context import Context
+from ui.messages.memory import duration_text, failure_text, verdict
+from ui.messages.problems import capitalized
+from ui.model.amounts import amount_text
+from ui.model.draft import Draft
+from ui.model.form_fields import MEMORY_PAGE
+from ui.pages.start.choices import Choices
+from ui.widgets.placing import show, toned, while_visible
+from ui.widgets.widgets import Label
+
+_LABEL = 120
+_FROM_LABEL = 230
+_LEAD = "Everything is filled in. Start, or look at any of it first."
+
+
+class ReadyStep:
+    """A line for each of the most important settings, which leads to it in the form."""
+
+    def __init__(self, context: Context, parent: tk.Misc, choices: Choices) -> None:
+        self._context = context
+        self._choices = choices
+        widgets, px = context.widgets, context.widgets.px
+        self.outer: tk.Widget = widgets.frame(parent)
+        widgets.label(self.outer, _LEAD, wrap=640).pack(anchor="w", pady=(0, px(8)))
+        self._lines = widgets.frame(self.outer)
+        self._lines.grid_columnconfigure(0, minsize=px(_LABEL))
+        self._lines.grid_columnconfigure(1, weight=1)
+        self._lines.pack(fill="x")
+        self._values = {
+            path: self._add_line(row, label, path)
+            for row, (path, label) in enumerate(
+                (
+                    ("data.folder", "Images"),
+                    ("model.path", "Base model"),
+                    ("method.kind", "Method"),
+                    ("training.steps", "Length"),
+                    ("sampling.prompts", "Sample prompts"),
+                    ("output.name", "Result"),
+                )
+            )
+        }
+        self._memory = widgets.label(self.outer, style="Heading", wrap=640)
+        self._time = widgets.label(self.outer, style="Dim", wrap=640)
+        widgets.name(self._memory, "start forecast")
+        self._memory.pack(anchor="w", pady=(px(14), 0))
+        self._time.pack(anchor="w", pady=(px(2), 0))
+        self._lower = widgets.button(
+            self.outer,
+            "Ways to lower it",
+            lambda: context.act.show_page(MEMORY_PAGE),
+            name="start lower",
+        )
+        context.forecasts.listen(while_visible(self.outer, self._show_forecast))
+
+    def refresh(self) -> None:
+        """Show the current draft."""
+        draft = self._context.draft
+        for path, label in self._values.items():
+            problem = draft.problem(path)
+            is_wrong = problem is not None and problem.severity == "error"
+            text = problem.what if problem is not None and is_wrong else ""
+            label.say(text or _text(draft, self._choices, path), "Danger" if is_wrong else "")
+        self._show_forecast()
+
+    def commit(self) -> None:
+        """Do nothing: nothing is typed here."""
+
+    def blocked_reason(self) -> str:
+        """Return nothing: the form can always be shown."""
+        return ""
+
+    def take_focus(self) -> None:
+        """Leave the keyboard to Start, which the page shows next to this."""
+
+    def _add_line(self, row: int, label: str, path: str) -> Label:
+        widgets = self._context.widgets
+        pad = widgets.px(3)
+        widgets.label(self._lines, label, style="Dim").grid(
+            row=row, column=0, sticky="nw", pady=pad
+        )
+        value = widgets.label(self._lines, wrap=420)
+        value.inset = widgets.px(_FROM_LABEL)
+        value.grid(row=row, column=1, sticky="nw", pady=pad)
+        change = ttk.Button(self._lines, text="Change", style="QuietCard.TButton")
+        change.configure(command=partial(self._context.act.jump, path))
+        change.grid(row=row, column=2, sticky="ne")
+        widgets.name(change, f"start change {path}")
+        return value
+
+    def _show_forecast(self) -> None:
+        forecasts = self._context.forecasts
+        forecast = forecasts.answer
+        if forecasts.is_working and (forecast is None or forecasts.is_outdated):
+            activity = capitalized(forecasts.activity or "estimating memory and time")
+            self._memory.say(f"{activity} …", "Dim")
+            self._time.say("")
+        elif forecast is not None:
+            summary = verdict(forecast)
+            self._memory.say(f"Memory: {summary.text}", toned(summary.tone, "Heading"))
+            self._time.say(duration_text(forecast))
+            is_much = summary.tone in ("danger", "warning")
+            pad = (self._context.widgets.px(8), 0)
+            show(self._lower.widget, is_much, anchor="w", pady=pad)
+        elif forecasts.failed is not None:
+            self._memory.say(failure_text(forecasts.failed), "SmallDanger")
+            self._time.say("")
+
+
+def _text(draft: Draft, choices: Choices, path: str) -> str:
+    value, applied = draft.value(path), choices.applied
+    match path:
+        case "data.folder" if applied is not None:
+            return f"{counted(applied.images.images, 'image')} in {value}"
+        case "method.kind":
+            aim = f"{applied.aim.title}: " if applied is not None else ""
+            return f"{aim}preset {draft.origin.name}"
+        case "training.steps":
+            return amount_text(value) or f"{value} steps"
+        case "sampling.prompts" if isinstance(value, list):
+            return "\n".join(str(entry.get("prompt", "")) for entry in value)
+        case _:
+            return str(value)

@@ -1,0 +1,22 @@
+"""What the page of the guided start asks of each of its steps."""
+
+import tkinter as tk
+from typing import Protocol
+
+
+class Step(Protocol):
+    """One step. outer: to be placed."""
+
+    outer: tk.Widget
+
+    def refresh(self) -> None:
+        """Show what is known now."""
+
+    def commit(self) -> None:
+        """Take what is being typed."""
+
+    def blocked_reason(self) -> str:
+        """Return why the next step cannot be shown yet; "" if it can."""
+
+    def take_focus(self) -> None:
+        """Take the keyboard."""
