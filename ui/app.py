@@ -15,6 +15,7 @@ from ui.actions.keys import bind_keys
 from ui.actions.preset_actions import PresetActions
 from ui.actions.run_actions import RunActions
 from ui.actions.support_actions import SupportActions
+from ui.background.current_preview import CurrentPreview
 from ui.background.error_log import ErrorLog
 from ui.background.forecaster import make_forecasts
 from ui.background.image_cache import ImageCache
@@ -239,8 +240,7 @@ class App:
         self._save_timer = ""
         self.window_state.store_draft(self.draft)
         if self.root.winfo_viewable():
-            # Position of the frame; `winfo_geometry` is that of the inside, so that the window
-            # would move down by its title bar each time.
+            # `winfo_geometry` is that of the inside: the window would move down each time.
             self.window_state.geometry = self.root.geometry()
         folder = self.session.folder
         self.window_state.show_run(folder.path if folder else None)
@@ -256,6 +256,7 @@ class App:
             self.draft,
             self.session,
             make_forecasts(self.draft, self.jobs),
+            CurrentPreview(self.draft, self.jobs, self.root.after),
             ImageCache(self.jobs),
             KnownModels(self.jobs, self.window_state),
             self.window_state,
@@ -265,8 +266,7 @@ class App:
         )
 
     def _make_actions(self) -> Actions:
-        # What acts on the context is made after it.
-        return Actions(
+        return Actions(  # what acts on the context is made after it
             commit=self.commit,
             refresh=self.refresh,
             show_message=self.show_message,

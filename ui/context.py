@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from onetrainer.run.commands import CommandName
+from ui.background.current_preview import CurrentPreview
 from ui.background.forecaster import Forecasts
 from ui.background.image_cache import ImageCache
 from ui.background.known_models import KnownModels
@@ -121,6 +122,7 @@ class Context:
     draft: Draft
     session: Session
     forecasts: Forecasts
+    preview: CurrentPreview
     images: ImageCache
     models: KnownModels
     window_state: WindowState

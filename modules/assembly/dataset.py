@@ -35,6 +35,7 @@ from onetrainer.dataset.caption_sampling import plain_caption, sample_caption
 from onetrainer.dataset.dataset import Dataset, read_dataset, uses_images_only
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.near_duplicates import AnalysisCancelled, near_duplicate_groups
+from onetrainer.dataset.pixel_facts import PixelFacts
 from onetrainer.families.registry import family_spec
 from onetrainer.images.image_index import ImageIndex
 from onetrainer.run.event_log import EventWriter
@@ -235,11 +236,14 @@ def _read_and_encode(
             should_stop=should_stop,
         )
         transforms = TransformTable(dataset.items, dataset.concepts, is_plain=False)
-        trained = encode(transforms, progress=progress_report(events))
-        if dataset.validation is None:
-            return dataset, trained, None
-        transforms = TransformTable(dataset.validation, dataset.concepts, is_plain=True)
-        measured = encode(transforms, progress=progress_report(events, VALIDATION))
+        trained, measured = encode(transforms, progress=progress_report(events)), None
+        if dataset.validation is not None:
+            transforms = TransformTable(dataset.validation, dataset.concepts, is_plain=True)
+            measured = encode(transforms, progress=progress_report(events, VALIDATION))
+        # The index learns of damaged ones, so that they are known before the next run.
+        failed = {each.path for each in (*trained.skipped, *(measured.skipped if measured else ()))}
+        every = (*dataset.items, *(dataset.validation or ()))
+        PixelFacts(memory).examine(item for item in every if item.path in failed)
         return dataset, trained, measured
 
 

@@ -18,8 +18,7 @@ from onetrainer.config.objectives.slider import Slider
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.batch_plan import batch_plan
-from onetrainer.dataset.dataset import without_damaged
-from onetrainer.dataset.near_duplicates import cached_damage
+from onetrainer.dataset.pixel_facts import PixelFacts
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
 from onetrainer.images.image_index import ImageIndex
@@ -165,7 +164,7 @@ def plan_of(
         return prompt_plan(config)
     with closing(ImageIndex(cache)) as memory:
         dataset = read_images(config, memory, events, should_stop)
-        return batch_plan(config, without_damaged(dataset, cached_damage(dataset.items, memory)))
+        return batch_plan(config, PixelFacts(memory).apply(dataset))
 
 
 def _require_sound(run: Run, config: TrainConfig, steps: Mapping[str, int]) -> None:

@@ -11,17 +11,13 @@ from modules.forecast.operator_costs import DeviceSpeed, OperatorCounter
 from modules.interfaces import Family
 from modules.meta_device.device import DEVICE
 from onetrainer.cache.run_entries import open_image_index
-from onetrainer.config.objectives.slider import Slider
-from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
-from onetrainer.dataset.batch_plan import batch_plan
 from onetrainer.dataset.caption_sampling import sample_caption
 from onetrainer.dataset.dataset import Dataset, uses_images_only
 from onetrainer.dataset.items import HeaderCache
+from onetrainer.dataset.pixel_facts import PixelFacts
 from onetrainer.errors import UserError
 from onetrainer.preview.dataset_preview import DatasetPreview, preview_dataset
-from onetrainer.rewards.prompts import prompt_plan
-from onetrainer.schedules.amounts import Plan, lengths
 
 MAX_LISTED = 20
 """Number of long captions to list."""
@@ -39,7 +35,7 @@ def forecast_dataset(
     plan = _read_dataset(stage.config, headers)
     if plan is None:
         return {}
-    facts: dict[str, Any] = {"steps_per_epoch": plan.steps_per_epoch}
+    facts: dict[str, Any] = {}
     if speed is not None and (plan.cache.latents or plan.cache.captions):
         facts["caching_seconds"] = _caching_seconds(stage, plan, speed)
     if not uses_images_only(stage.config):
@@ -48,19 +44,6 @@ def forecast_dataset(
             stage.model.attached.family, plan.dataset, has_embeddings=has_embeddings
         )
     return facts
-
-
-def planned_images(config: TrainConfig, headers: HeaderCache) -> Plan | None:
-    """Return how far the run of a config is after each step; None if that is not known."""
-    if not lengths(config):
-        return None
-    if isinstance(config.objective, AlignProp | Slider):
-        try:
-            return prompt_plan(config)
-        except UserError:
-            return None
-    preview = _read_dataset(config, headers)
-    return None if preview is None else batch_plan(config, preview.dataset)
 
 
 def long_captions(
@@ -97,7 +80,7 @@ def long_captions(
 def _read_dataset(config: TrainConfig, headers: HeaderCache) -> DatasetPreview | None:
     try:
         with open_image_index(config) as memory:
-            return preview_dataset(config, headers=headers, image_index=memory)
+            return preview_dataset(config, PixelFacts(memory), headers=headers)
     except UserError:
         return None  # the images may come later
 

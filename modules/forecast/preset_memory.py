@@ -17,7 +17,7 @@ from onetrainer.schedules.amounts import estimated
 
 def peak_bytes(planner: Planner, document: Document) -> int:
     """Return the peak of a preset on an NVIDIA GPU; automatic checkpointing is the most saving."""
-    config = estimated(forecast_config(document, source=""), None)
+    config = estimated(forecast_config(document, source=""))
     return planner.forecast(planner.resolve_checkpointing(config)).peak_bytes
 
 

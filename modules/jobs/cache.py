@@ -17,7 +17,7 @@ from onetrainer.errors import UserError
 from onetrainer.jobs.plan_request import CacheRequest
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Finished, Report
-from onetrainer.schedules.amounts import estimated, lengths
+from onetrainer.schedules.amounts import estimated, known_steps, lengths
 
 
 def cache(request: CacheRequest, report: Report) -> Finished:
@@ -38,7 +38,9 @@ def cache(request: CacheRequest, report: Report) -> Finished:
     place = Path(config.data.cache_folder or request.folder)
     if lengths(config):
         with _events(report) as events:
-            config = estimated(config, plan_of(config, place, events, lambda: False))
+            config = estimated(
+                config, known_steps(config, plan_of(config, place, events, lambda: False))
+            )
     use_hardware(config.hardware)
     device = choose_device(config.hardware.device)
     path = local_model(config.model.path, report, offline=config.model.offline)

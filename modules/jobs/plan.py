@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from modules.devices import device_name
-from modules.forecast.dataset import forecast_dataset, planned_images
+from modules.forecast.dataset import forecast_dataset
 from modules.forecast.fixes import add_fixes
 from modules.forecast.forecast import Planner, Target, target_of
 from modules.forecast.operator_costs import DeviceSpeed, measure_device
@@ -23,14 +23,13 @@ from onetrainer.jobs.plan_request import PlanRequest, RecordedHeaders
 from onetrainer.messages.memory import GB, checkpointing_label, fits
 from onetrainer.model_files.hub import cached_folder, is_hub_name
 from onetrainer.run.events import Finished, Forecast, Phase, Report
-from onetrainer.schedules.amounts import Plan, estimated, lengths, steps_of
+from onetrainer.schedules.amounts import estimated, lengths, steps_of
 
 
 def plan(request: PlanRequest, report: Report) -> Finished:
     """Emit the forecast once it is known, and again with fixes if the run does not fit."""
     headers = RecordedHeaders(request.headers)
-    run_plan = planned_images(request.config, headers)
-    asked = estimated(request.config, run_plan)
+    asked = estimated(request.config, request.steps)
     speed, where, name, notes = None, "", "", list[str]()
     if request.memory:
         target = Target("cuda", available=round(request.memory * GB))
@@ -53,12 +52,12 @@ def plan(request: PlanRequest, report: Report) -> Finished:
                 forecast,
                 notes=[*notes, *_notes(config, target, is_automatic=is_automatic)],
                 time=forecast_time(
-                    stage, speed, where, partial(estimated, request.config, run_plan)
+                    stage, speed, where, partial(estimated, request.config, request.steps)
                 ),
                 data=forecast_dataset(stage, speed, headers),
                 device=name,
             )
-        forecast = replace(forecast, time=forecast.time | _lengths(request, run_plan, forecast))
+        forecast = replace(forecast, time=forecast.time | _lengths(request, forecast))
         report(forecast)
         if request.fixes and not fits(forecast.peak_bytes, target.available):
             report(Phase("loading", detail="looking for settings that lower it"))
@@ -66,14 +65,15 @@ def plan(request: PlanRequest, report: Report) -> Finished:
     return Finished(0, [])
 
 
-def _lengths(request: PlanRequest, plan: Plan | None, forecast: Forecast) -> dict[str, Any]:
+def _lengths(request: PlanRequest, forecast: Forecast) -> dict[str, Any]:
     """Return the known lengths of a config in steps, as `Forecast.time` has them."""
     seconds = forecast.time.get("seconds")
-    steps = {
-        str(amount): steps_of(amount, plan, seconds)
-        for amount in lengths(request.config)
-        if (seconds if amount.unit == "minutes" else plan)
-    }
+    steps = {}
+    for amount in lengths(request.config):
+        if amount.unit == "minutes" and seconds:
+            steps[str(amount)] = steps_of(amount, None, seconds)
+        elif str(amount) in request.steps:
+            steps[str(amount)] = request.steps[str(amount)]
     return {"lengths": steps} if steps else {}
 
 

@@ -79,7 +79,7 @@ def _list_folders(
 ) -> "tuple[dict[int, DatasetIndex], list[Problem]]":
     from onetrainer.captions.caption_list import read_caption_list
     from onetrainer.dataset.items import index_concept
-    from onetrainer.images.header import recent_headers
+    from onetrainer.images.image_index import recent_facts
 
     indexes, problems = {}, []
     for number, concept in enumerate(concepts):
@@ -91,7 +91,7 @@ def _list_folders(
                 setting = concept.setting_path
             required = concept.require_captions and not _is_reported_by_rules(config, concept)
             seen = replace(concept, require_captions=required)
-            indexes[number] = index_concept(seen, number=number, headers=recent_headers())
+            indexes[number] = index_concept(seen, number=number, headers=recent_facts())
         except UserError as error:
             problems.append(Problem(setting, error.what, error.expected, error.remedy))
         except OSError as error:  # a name too long, a folder that may not be looked into

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 from onetrainer.cache.run_entries import open_image_index
 from onetrainer.checks.preflight import require_startable
 from onetrainer.cli.jobs import run_job
-from onetrainer.cli.screen import print_lines, print_result
+from onetrainer.cli.screen import Screen, print_lines, print_result
 from onetrainer.config.train import TrainConfig
+from onetrainer.dataset.pixel_facts import PixelFacts
 from onetrainer.errors import EXIT_DONE, UserError
 from onetrainer.jobs.options import validate_request
 from onetrainer.jobs.plan_request import PlanRequest, RecordedHeaders, gigabytes
@@ -18,7 +20,7 @@ from onetrainer.messages.dataset import as_document, format_preview
 from onetrainer.messages.memory import fix_section, forecast_lines
 from onetrainer.presets import presets
 from onetrainer.preview.contact_sheet import write_sheets
-from onetrainer.preview.dataset_preview import preview_dataset
+from onetrainer.preview.dataset_preview import known_steps_of, preview_dataset
 from onetrainer.rules.rules import check_rules
 from onetrainer.run.events import Forecast
 
@@ -38,8 +40,8 @@ def plan(options: argparse.Namespace) -> int:
     problems = [problem for problem in check_rules(config) if problem.path not in NOT_NEEDED]
     require_startable(problems, source=options.config)
     sheets = options.images and options.images.expanduser()
-    data, headers = _show_images(config, sheets, is_json=options.json)
-    values = {"config": config, "memory": memory, "headers": headers.recorded}
+    data, headers, steps = _show_images(config, sheets, is_json=options.json)
+    values = {"config": config, "memory": memory, "headers": headers.recorded, "steps": steps}
     request = validate_request(PlanRequest, values)
     forecasts: list[Forecast] = []
 
@@ -59,22 +61,28 @@ def plan(options: argparse.Namespace) -> int:
 
 def _show_images(
     config: TrainConfig, sheets: Path | None, *, is_json: bool
-) -> tuple[dict[str, Any], RecordedHeaders]:
+) -> tuple[dict[str, Any], RecordedHeaders, Mapping[str, int]]:
     """Show the dataset preview, and write contact sheets if a folder is given.
 
-    Returns the preview as a document and the headers that were read. Problems of the images are
-    reported; only with `sheets` they are raised.
+    Returns the preview as a document, the headers that were read, and the steps of lengths in other
+    units. Problems of the images are reported; only with `sheets` they are raised.
     """
-    headers = RecordedHeaders({})
+    headers, screen = RecordedHeaders({}), Screen(sys.stderr)
+
+    def examining(done: int, total: int) -> None:
+        screen.update_status(f"examining images {done:,}/{total:,}")
+
     try:
         with open_image_index(config) as memory:
-            headers.memory = memory
-            preview = preview_dataset(config, headers=headers, image_index=memory)
+            headers.memory, facts = memory, PixelFacts(memory)
+            preview = preview_dataset(config, facts, headers=headers, examining=examining)
+        screen.clear()
     except UserError as error:
+        screen.clear()
         if sheets is not None:
             raise
         sys.stderr.write(f"images: {error}\n")
-        return {"problem": str(error)}, headers
+        return {"problem": str(error)}, headers, known_steps_of(config, None)
     if preview is None:
         if sheets is not None:
             raise UserError(
@@ -82,7 +90,7 @@ def _show_images(
                 "Expected a config with training images",
                 "Choose a folder (data.folder), or leave --images out",
             )
-        return {}, headers
+        return {}, headers, known_steps_of(config, None)
     document = as_document(preview)
     output = [] if is_json else format_preview(preview)
     if sheets is not None:
@@ -90,4 +98,4 @@ def _show_images(
         output += [f"Contact sheets, one per bucket: {sheets}"]
     print_lines([*output, ""] if output else [])
     sys.stdout.flush()
-    return document, headers
+    return document, headers, preview.known_steps

@@ -35,7 +35,8 @@ class Dataset:
     """All images of a run.
 
     items: training and prior images, concept after concept. validation: None without validation.
-    notes: messages about the folders. orphans: files that belong to no image.
+    notes: messages about the folders. orphans: files that belong to no image. unexamined: number of
+    images whose pixels nobody has decoded yet, so that they may be damaged.
     """
 
     concepts: tuple[ConceptSettings, ...]
@@ -44,6 +45,7 @@ class Dataset:
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
     orphans: tuple[Path, ...] = ()
+    unexamined: int = 0
 
     @property
     def uncaptioned(self) -> int:

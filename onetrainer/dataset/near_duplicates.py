@@ -10,15 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onetrainer.dataset.items import Item, Skipped
+from onetrainer.dataset.items import Item
 from onetrainer.dataset.prefetch import prefetch
 from onetrainer.images.features import (
     MIN_CONTRAST,
     THUMB,
-    VERSION,
     Features,
     image_features,
-    unpack,
 )
 from onetrainer.images.image_file import ImageError
 from onetrainer.images.image_index import ImageIndex
@@ -72,37 +70,6 @@ def near_duplicate_groups(
     found = extract_features(paths, image_index, progress, should_stop=should_stop, threads=threads)
     features = [None if isinstance(one, ImageError) else one for one in found]
     return group_features(features, should_stop=should_stop)
-
-
-def cached_groups(
-    items: Sequence[Item],
-    image_index: ImageIndex,
-    *,
-    should_stop: Callable[[], bool] | None = None,
-) -> list[int] | None:
-    """Return groups as `near_duplicate_groups` does, from cached features only.
-
-    Returns None unless the features of all images are cached. Raises AnalysisCancelled.
-    """
-    features: list[Features | None] = []
-    for item in items:
-        packed = image_index.features(item.path, VERSION)
-        if packed is None and image_index.damage(item.path) is None:
-            return None
-        features.append(None if packed is None else unpack(packed))
-    return group_features(features, should_stop=should_stop)
-
-
-def cached_damage(items: Sequence[Item], image_index: ImageIndex) -> list[Skipped]:
-    """Return the items that could not be decoded when last read, and the reasons."""
-    if not image_index.has_damage():
-        return []
-    return [
-        Skipped(item.path, reason)
-        for item in items
-        if (reason := image_index.damage(item.path)) is not None
-        and image_index.features(item.path, VERSION) is None
-    ]
 
 
 def extract_features(

@@ -8,7 +8,7 @@ from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.concepts.folder_listing import FolderListing, list_folder
 from onetrainer.dataset.items import DatasetIndex, Item, index_concept
 from onetrainer.errors import UserError, some_of
-from onetrainer.images.header import recent_headers
+from onetrainer.images.image_index import recent_facts
 
 FEW = 5
 """Fewer images teach little more than themselves."""
@@ -60,7 +60,7 @@ def look_at_images(
             check()
             report(replace(known, looked_at=done))
 
-        index = index_concept(concept, headers=recent_headers(), watch=watch)
+        index = index_concept(concept, headers=recent_facts(), watch=watch)
     except UserError as error:
         return ImageFolder(concept, problem=f"{error.what}; {_CHOOSE}.", is_complete=True)
     except OSError as error:  # a name that is too long

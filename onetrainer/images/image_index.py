@@ -11,6 +11,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from threading import Lock
 
@@ -39,13 +40,15 @@ _Key = tuple[bytes, str]  # of a path, and the kind of fact
 class ImageIndex:
     """Facts about image files by path, each valid as long as the file is unchanged.
 
+    folder: That of the file; None keeps the facts in memory, for as long as the index is open.
+
     A file counts as unchanged if its path, size, times and inode are. Thread-safe, and a folder
     may be used by several processes. Few facts are in memory at a time: new ones are written in
     batches, and by `save`.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / FILE_NAME
+    def __init__(self, folder: Path | None) -> None:
+        self._file = None if folder is None else folder / FILE_NAME
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
         self._has_failed = False
@@ -104,16 +107,6 @@ class ImageIndex:
         """Store why an image cannot be decoded, after `features` of this version returned None."""
         asked = (_path_hash(path), f"features{version}")
         self._store(path, _DAMAGE, reason.encode(errors="replace"), asked)
-
-    def has_damage(self) -> bool:
-        """Return whether any image is stored as damaged, which saves asking for each."""
-        with self._lock, self._ignoring_failures():
-            if any(kind == _DAMAGE for _, kind in self._new):
-                return True
-            if connection := self._open(is_new_allowed=False):
-                query = "SELECT 1 FROM facts WHERE kind = ? LIMIT 1"
-                return connection.execute(query, (_DAMAGE,)).fetchone() is not None
-        return False
 
     def save(self) -> None:
         """Write new facts, and remove the oldest if there are too many."""
@@ -208,9 +201,9 @@ class ImageIndex:
     def _open(self, *, is_new_allowed: bool) -> sqlite3.Connection | None:
         """Return the file's connection; None if there is no file yet, or it has failed."""
         if self._connection is None and not self._has_failed:
-            if is_new_allowed:
+            if self._file is not None and is_new_allowed:
                 self._file.parent.mkdir(parents=True, exist_ok=True)
-            elif not self._file.exists():
+            elif self._file is not None and not self._file.exists():
                 return None
             self._connection = _connect(self._file)
         return self._connection
@@ -225,7 +218,8 @@ class ImageIndex:
                 self._recreate()
             # Locked by another process for long, or the disk is full: new facts are dropped.
             # A file that cannot be opened at all is not tried again.
-            self._has_failed = self._connection is None and self._file.exists()
+            exists = self._file is not None and self._file.exists()
+            self._has_failed = self._connection is None and exists
         except sqlite3.DatabaseError:
             self._recreate()
         except OSError:
@@ -235,6 +229,8 @@ class ImageIndex:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        if self._file is None:
+            return
         try:
             for name in (FILE_NAME, f"{FILE_NAME}-journal"):
                 self._file.with_name(name).unlink(missing_ok=True)
@@ -242,10 +238,19 @@ class ImageIndex:
             self._has_failed = True  # in use by another process, on Windows
 
 
-def _connect(file: Path) -> sqlite3.Connection:
-    """Open the file. Raises sqlite3.DatabaseError if it is something else, or of another format."""
+@cache
+def recent_facts() -> ImageIndex:
+    """Return the index of this process, for facts that have no file, or not yet."""
+    return ImageIndex(None)
+
+
+def _connect(file: Path | None) -> sqlite3.Connection:
+    """Open the file. Raises sqlite3.DatabaseError if it is something else, or of another format.
+
+    file: None opens an empty one in memory.
+    """
     connection = sqlite3.connect(
-        file, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
+        file or ":memory:", timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
     )
     try:
         (version,) = connection.execute("PRAGMA user_version").fetchone()

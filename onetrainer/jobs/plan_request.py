@@ -29,6 +29,9 @@ class PlanRequest(Section):
     headers: dict[str, tuple[int, int, bool]] = Field(default_factory=dict)
     """Width, height and presence of alpha of images that were read before, by path."""
 
+    steps: dict[str, int] = Field(default_factory=dict)
+    """Steps of lengths and intervals in epochs or images, by their text, as the images tell."""
+
     fixes: bool = True
     """Also searches for settings that lower the peak if it does not fit."""
 

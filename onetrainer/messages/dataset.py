@@ -29,7 +29,7 @@ _ROLES: Mapping[Role, str] = {
     "prior": "prior preservation",
     "own_prediction": "prior preservation, own prediction",
 }
-_NOT_IN_JSON = ("dataset", "full_step", "pixels")
+_NOT_IN_JSON = ("batches", "dataset", "full_step", "pixels")
 
 
 def format_preview(preview: DatasetPreview) -> list[str]:
@@ -56,6 +56,26 @@ def image_totals(preview: DatasetPreview) -> str:
     return ", ".join(parts)
 
 
+def run_totals(preview: DatasetPreview) -> str:
+    """Return the length of a run that is not given in minutes: "9 steps are 2 epochs with …"."""
+    assert preview.steps is not None
+    verb = "is" if preview.steps == 1 else "are"
+    return (
+        f"{counted(preview.steps, 'step')} {verb} {format_epochs(preview.epochs)} with"
+        f" {counted(preview.images_used, 'image')}"
+    )
+
+
+def unexamined_text(preview: DatasetPreview) -> str:
+    """Return that some images were not examined; "" if all were."""
+    count = preview.unexamined
+    if not count:
+        return ""
+    every = preview.images + (preview.validation or 0)
+    some = f"{count:,} of {counted(every, 'image')}" if count < every else counted(count, "image")
+    return f"{some} not examined yet"
+
+
 def as_document(preview: DatasetPreview) -> dict[str, Any]:
     """Return the preview as data for `--json`."""
     document: dict[str, Any] = _as_json(preview)
@@ -67,6 +87,8 @@ def _as_json(value: Any) -> Any:  # noqa: ANN401 # whatever a preview holds
         return str(value)
     if isinstance(value, tuple):
         return [_as_json(entry) for entry in value]
+    if isinstance(value, dict):
+        return {key: _as_json(entry) for key, entry in value.items()}
     if not is_dataclass(value):
         return value
     document: dict[str, Any] = {}
@@ -81,11 +103,11 @@ def _as_json(value: Any) -> Any:  # noqa: ANN401 # whatever a preview holds
 
 def _run_length_lines(preview: DatasetPreview) -> list[str]:
     """Return sentences about the length of an epoch and of the run."""
-    lines = [
+    epoch = (
         f"An epoch has {counted(preview.images_per_epoch, 'image')} in"
-        f" {counted(preview.steps_per_epoch, 'step')}; {counted(preview.steps, 'step')} are"
-        f" {format_epochs(preview.epochs)} with {counted(preview.images_used, 'image')}."
-    ]
+        f" {counted(preview.steps_per_epoch, 'step')}"
+    )
+    lines = [f"{epoch}{f'; {run_totals(preview)}' if preview.steps is not None else ''}."]
     if preview.small_steps:
         lines.append(
             f"{counted(preview.small_steps, 'step')} of an epoch"
@@ -107,7 +129,9 @@ def _remark_lines(preview: DatasetPreview) -> list[str]:
     if preview.skipped:
         count = len(preview.skipped)
         names = some(preview.skipped, count, separator="; ")
-        lines.append(f"{counted(count, 'image')} skipped: {names}.")
+        lines.append(f"{counted(count, 'image')} left out: {names}.")
+    if text := unexamined_text(preview):
+        lines.append(f"{text}: damaged ones are left out once they are found.")
     if preview.validation_may_change:
         lines.append(
             "Near-duplicates are kept together in the validation split. They are not known yet, so"

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from onetrainer.config.base.amount import Amount
+
 _NAMED = 3
 
 
@@ -16,6 +18,11 @@ def format_size(size: int) -> str:
 def counted(count: int, noun: str, plural: str = "") -> str:
     """Return a number of things: "1 entry", "1,200 entries"."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def counted_amount(amount: Amount) -> str:
+    """Return an amount: "1 epoch", "10,000 images"."""
+    return f"{amount.count:,.10g} {str(amount).partition(' ')[2]}"
 
 
 def format_epochs(epochs: float) -> str:

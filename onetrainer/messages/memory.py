@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from onetrainer.config.base.numbers import number_text
 from onetrainer.messages.durations import format_duration, time_lines
 from onetrainer.messages.formatting import counted, some, table
 from onetrainer.run.events import Forecast
@@ -149,4 +150,4 @@ def setting_value(value: object) -> str:
     """Return a setting's value as `--set` and config files write it."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return number_text(value) if isinstance(value, float) else str(value)

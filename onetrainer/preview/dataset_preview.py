@@ -1,26 +1,32 @@
 """Preview of a run's dataset, from image headers only."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from heapq import nlargest
 from itertools import islice
 from pathlib import Path
 
 from onetrainer.cache.run_entries import CachePlan, plan_cache
 from onetrainer.concepts.concepts import concepts_of
+from onetrainer.config.base.amount import Amount
 from onetrainer.config.data.concept import Role
+from onetrainer.config.objectives.slider import Slider
+from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig, uses_images
 from onetrainer.dataset.batch_plan import BatchPlan, all_buckets, batch_plan, concept_slices
 from onetrainer.dataset.buckets import Bucket, crop_geometry
 from onetrainer.dataset.caption_sampling import item_captions_vary, sample_caption
-from onetrainer.dataset.dataset import Dataset, read_dataset, uses_images_only, without_damaged
+from onetrainer.dataset.dataset import Dataset, uses_images_only
 from onetrainer.dataset.items import HeaderCache, Item, Skipped, is_uncaptioned
-from onetrainer.dataset.near_duplicates import AnalysisCancelled, cached_damage, cached_groups
+from onetrainer.dataset.near_duplicates import AnalysisCancelled, Progress
+from onetrainer.dataset.pixel_facts import PixelFacts, read_known_dataset
 from onetrainer.dataset.transforms import ImageTransform, cropped_fraction, upscale_factor
-from onetrainer.images.image_index import ImageIndex
-from onetrainer.schedules.amounts import estimated
+from onetrainer.errors import UserError
+from onetrainer.rewards.prompts import prompt_plan
+from onetrainer.schedules.amounts import estimated, known_steps
 
 MIN_UPSCALING = 1.05
 """Lowest upscaling that is reported: less is invisible."""
@@ -96,26 +102,33 @@ class DatasetPreview:
     Attributes:
         images: number of training and prior images.
         validation: number of validation images; None without validation.
+        batches: the steps on images.
+        steps: length of the run; None if it is in minutes.
+        known_steps: steps of lengths and intervals in epochs or images, by their text.
         full_step: images of a full step.
         steps_per_epoch: steps of the first epoch.
         small_steps: steps of the first epoch with fewer images; each image counts the same in them.
         images_per_epoch: images of the first epoch, counting repeats.
-        epochs: epochs of the run, approximate if they differ.
-        images_used: images of the run, counting repeats, approximate if epochs differ.
+        epochs: epochs of the run, approximate if they differ; 0 if its length is in minutes.
+        images_used: images of the run, counting repeats, approximate if epochs differ; the same.
         uncaptioned: number of images without a caption.
         skipped: unusable files and the reasons.
         notes: messages about the folders.
-        validation_may_change: whether the run may choose other validation images, as
-            near-duplicates are not known yet.
+        unexamined: number of images that nobody has decoded yet, so that the run may leave out
+            more of them.
+        validation_may_change: whether the run may therefore choose other validation images, as
+            near-duplicates are not known.
         without_caption: the first images without a caption.
     """
 
     dataset: Dataset = field(repr=False)
+    batches: BatchPlan = field(repr=False)
     concepts: tuple[ConceptPreview, ...]
     buckets: tuple[BucketPreview, ...]
     images: int
     validation: int | None
-    steps: int
+    steps: int | None
+    known_steps: Mapping[str, int]
     full_step: int
     steps_per_epoch: int
     small_steps: int
@@ -129,8 +142,9 @@ class DatasetPreview:
     skipped: tuple[Skipped, ...]
     notes: tuple[str, ...]
     cache: CachePlan
-    validation_may_change: bool = False
     without_caption: tuple[Path, ...] = ()
+    unexamined: int = 0
+    validation_may_change: bool = False
 
     def images_of(self, bucket: Bucket) -> list[tuple[Item, int]]:
         """Return the images of a bucket, each with the number of its first transform there."""
@@ -145,15 +159,19 @@ class DatasetPreview:
 
 def preview_dataset(
     config: TrainConfig,
+    facts: PixelFacts | None = None,
     *,
     headers: HeaderCache | None = None,
-    image_index: ImageIndex | None = None,
     should_stop: Callable[[], bool] | None = None,
+    examining: Progress | None = None,
 ) -> DatasetPreview | None:
     """Preview the dataset of a config; None if it has no images or no folder is chosen.
 
-    Near-duplicates are not searched beyond image_index, so the run may choose other validation
-    images if it is incomplete. Comparing 100,000 images takes half a minute.
+    facts: What is known of the images; None reads headers only. headers: Where these are kept; None
+    for where the facts are. The run may leave out others, and
+    choose other validation images, as long as some are unknown. examining: Decodes these first, and
+    is called with (images done, total). Comparing 100,000 images takes half a minute, decoding them
+    several.
 
     Raises:
         UserError: as `read_dataset`, or all images are damaged.
@@ -162,42 +180,79 @@ def preview_dataset(
     is_chosen = any(concept.role == "train" for concept in concepts_of(config))
     if not is_chosen or not uses_images(config):
         return None
+    facts = facts or PixelFacts()
 
     def watch(*_: int) -> None:
         if should_stop and should_stop():
             raise AnalysisCancelled
 
-    if image_index is None:
-        return build_preview(config, read_dataset(config, headers=headers, watch=watch))
-    is_known = False
-
-    def group_similar(items: Sequence[Item]) -> Sequence[int]:
-        nonlocal is_known
-        groups = cached_groups(items, image_index, should_stop=should_stop)
-        is_known = groups is not None
-        return range(len(items)) if groups is None else groups
-
-    dataset = read_dataset(config, headers=headers, group_similar=group_similar, watch=watch)
-    damaged = cached_damage([*dataset.items, *(dataset.validation or ())], image_index)
-    dataset = without_damaged(dataset, damaged) if damaged else dataset
-    return build_preview(config, dataset, near_duplicates_known=is_known)
+    headers = headers or facts.headers
+    read = partial(
+        read_known_dataset, config, facts, headers=headers, watch=watch, should_stop=should_stop
+    )
+    dataset = read()
+    if examining and dataset.unexamined:
+        every = (*dataset.items, *(dataset.validation or ()))
+        facts.examine(every, examining, should_stop=should_stop)
+        dataset = read()
+    return _preview(config, dataset)
 
 
-def build_preview(
-    config: TrainConfig, dataset: Dataset, *, near_duplicates_known: bool = False
-) -> DatasetPreview:
-    """Preview a dataset that was already read and has training images.
+def known_steps_of(config: TrainConfig, preview: DatasetPreview | None) -> Mapping[str, int]:
+    """Return the steps of amounts of a config, see `known_steps`; {} if they are not known."""
+    if preview is not None:
+        return preview.known_steps
+    if not isinstance(config.objective, AlignProp | Slider):
+        return {}
+    try:
+        return known_steps(config, prompt_plan(config))
+    except UserError:
+        return {}  # the prompts may come later
 
-    near_duplicates_known: whether near-duplicates have been kept together already.
-    """
+
+def epochs_of(batches: BatchPlan, steps: int) -> float:
+    """Return the epochs of a number of steps; extrapolated if they differ and are many."""
+    exact = _exact_epochs(batches, steps)
+    if exact:
+        return exact * steps / batches.first_step(exact)
+    epoch = batches.epoch_of(steps)
+    return epoch + (steps - batches.first_step(epoch)) / batches.steps_in(epoch)
+
+
+def _images_of(batches: BatchPlan, steps: int) -> int:
+    """Return the images used in a number of steps, counting repeats; extrapolated the same way."""
+    exact = _exact_epochs(batches, steps)
+    if exact:
+        return batches.images_before_epoch(exact) * steps // batches.first_step(exact)
+    return batches.images_before_step(steps)
+
+
+def _exact_epochs(batches: BatchPlan, steps: int) -> int:
+    """Return how many epochs to compute if a run has more that differ; 0 to compute all."""
+    if batches.period:
+        return 0
+    epoch_images = batches.images_in(batches.epoch_of(0))
+    epochs = min(EXACT_EPOCHS, max(2, EXACT_IMAGES // epoch_images))
+    return epochs if 0 < batches.first_step(epochs) <= steps else 0
+
+
+def _preview(config: TrainConfig, dataset: Dataset) -> DatasetPreview:
+    """Preview a dataset, which has training images."""
     slices = concept_slices(dataset, is_cached=config.data.cache_latents)
     batches = batch_plan(config, dataset)
-    config = estimated(config, batches)
+    section = config.objective
+    is_rewarded = isinstance(section, AlignProp)
+    known = known_steps_of(config, None) if is_rewarded else known_steps(config, batches)
+    length = config.training.steps
+    config = estimated(config, known)
     training = config.training
+    is_timed = isinstance(length, Amount) and length.unit == "minutes"
+    # In reward training, images are trained on in some of the steps.
+    fraction = section.keep.denoising_fraction if isinstance(section, AlignProp) else 1.0
+    steps = 0 if is_timed else int(training.total_steps * fraction)
     first = batches.epoch_of(0)
     full = training.batch_size * training.accumulation
     counts = batches.bucket_counts(first)
-    epochs, images_used = _run_length(batches, training.total_steps)
     per_epoch = {dataset.items[one.first].concept: one.per_epoch for one in slices}
     bucket_images, enlarged, cropped = _affected_images(dataset)
     uncaptioned = (
@@ -208,6 +263,7 @@ def build_preview(
     is_searched = config.validation.keep_similar and "train" in roles
     return DatasetPreview(
         dataset=dataset,
+        batches=batches,
         concepts=_concepts(dataset, per_epoch),
         buckets=tuple(
             BucketPreview(bucket, bucket_images[bucket], counts[bucket], -(-counts[bucket] // full))
@@ -215,22 +271,24 @@ def build_preview(
         ),
         images=len(dataset.items),
         validation=None if dataset.validation is None else len(dataset.validation),
-        steps=training.total_steps,
+        steps=None if is_timed else training.total_steps,
+        known_steps=known,
         full_step=full,
         steps_per_epoch=batches.steps_per_epoch,
         small_steps=sum(bool(count % full) for count in counts.values()),
         images_per_epoch=counts.total(),
-        epochs=epochs,
-        images_used=images_used,
+        epochs=epochs_of(batches, steps),
+        images_used=_images_of(batches, steps),
         enlarged=enlarged,
         cropped=cropped,
         captions=() if uses_images_only(config) else caption_examples(dataset),
         uncaptioned=dataset.uncaptioned,
         skipped=dataset.skipped,
         notes=dataset.notes,
-        validation_may_change=not near_duplicates_known and is_searched,
         cache=plan_cache(config, dataset, batches),
         without_caption=tuple(islice(uncaptioned, NAMED)),
+        unexamined=dataset.unexamined,
+        validation_may_change=dataset.unexamined > 0 and is_searched,
     )
 
 
@@ -264,20 +322,6 @@ def _concepts(dataset: Dataset, per_epoch: dict[int, Fraction]) -> tuple[Concept
         )
         for number, concept in enumerate(dataset.concepts)
     )
-
-
-def _run_length(batches: BatchPlan, steps: int) -> tuple[float, int]:
-    """Return the epochs of a number of steps, and the images used in them, counting repeats."""
-    if not batches.period:
-        epoch_images = batches.images_in(batches.epoch_of(0))
-        epochs = min(EXACT_EPOCHS, max(2, EXACT_IMAGES // epoch_images))
-        exact_steps = batches.first_step(epochs)
-        if 0 < exact_steps <= steps:
-            images = batches.images_before_epoch(epochs)
-            return epochs * steps / exact_steps, images * steps // exact_steps
-    epoch = batches.epoch_of(steps)
-    first_step = batches.first_step(epoch)
-    return epoch + (steps - first_step) / batches.steps_in(epoch), batches.images_before_step(steps)
 
 
 def _affected_images(dataset: Dataset) -> tuple[Counter[Bucket], AffectedImages, AffectedImages]:

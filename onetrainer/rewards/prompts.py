@@ -110,13 +110,13 @@ def _source(config: TrainConfig, section: AlignProp) -> Sequence[str]:
             # Imported here since it loads Pillow, which a check of settings does not need.
             from onetrainer.dataset.caption_sampling import plain_caption
             from onetrainer.dataset.items import index_concept
-            from onetrainer.images.header import recent_headers
+            from onetrainer.images.image_index import recent_facts
 
             trained = [concept for concept in concepts_of(config) if concept.role == "train"]
             return [
                 plain_caption(item, concept)
                 for concept in trained
-                for item in index_concept(concept, headers=recent_headers()).items
+                for item in index_concept(concept, headers=recent_facts()).items
             ]
 
 

@@ -207,7 +207,7 @@ class Forecast:
     time: Cost of a step, if known: "unet_calls" per step, the same as "parts" by purpose, "seconds"
     per step and "run_seconds" in total (both estimates), and "message"; empty otherwise. "lengths":
     The steps of lengths in other units, by their text, as far as they are known.
-    data: Facts about the images: "steps_per_epoch"; "caching_seconds" (an estimate, if known);
+    data: Facts about the images: "caching_seconds" (an estimate, if known);
     "chunk", tokens per text encoder pass; "long_caption_count", and in "long_captions" the longest
     ones, each with "path" and "tokens". Empty if there are no images.
     device: The name of the device it is for; "" for a GPU that is only planned for.

@@ -47,6 +47,11 @@ def is_due(every: Steps, step: int, plan: Plan) -> bool:
     return done(step) // every.count > done(step - 1) // every.count
 
 
+def intervals_in(every: Amount, steps: int, plan: Plan) -> int:
+    """Return how many intervals of epochs or images end within a number of steps."""
+    return int(_measure(every.unit, plan)(steps) // every.count)
+
+
 def in_steps(
     section: AnySection, convert: Callable[[Amount], int], *, with_intervals: bool = False
 ) -> AnySection:
@@ -79,13 +84,29 @@ def lengths(section: Section) -> list[Amount]:
     return found
 
 
+def known_steps(section: Section, plan: Plan) -> dict[str, int]:
+    """Return the steps of each length and interval that is not in minutes, by its text."""
+    found: dict[str, int] = {}
+
+    def take(amount: Amount) -> int:
+        if amount.unit != "minutes":
+            found[str(amount)] = max(1, steps_of(amount, plan))
+        return 1
+
+    in_steps(section, take, with_intervals=True)
+    return found
+
+
 def estimated(
-    section: AnySection, plan: Plan | None = None, seconds: float | None = None
+    section: AnySection, known: Mapping[str, int] = {}, seconds: float | None = None
 ) -> AnySection:
-    """Return a section in steps for an estimate. plan, seconds: See `steps_of`."""
+    """Return a section in steps for an estimate.
+
+    known: Steps of amounts, see `known_steps`; others are guessed. seconds: See `steps_of`.
+    """
 
     def convert(amount: Amount) -> int:
-        return max(1, steps_of(amount, plan, seconds))
+        return known.get(str(amount)) or max(1, steps_of(amount, None, seconds))
 
     return in_steps(section, convert, with_intervals=True)
 

@@ -18,7 +18,8 @@ from PIL import Image
 
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.items import index_concept
-from onetrainer.images.header import RecentHeaders, read_header
+from onetrainer.images.header import read_header
+from onetrainer.images.image_index import recent_facts
 
 KINDS = ("png", "jpg", "webp", "jpg", "png")
 FILES, A_FOLDER = 50, 20_000
@@ -34,7 +35,7 @@ def main() -> None:
             read_header(path)
         headers = _seconds(lambda: [read_header(path) for path in some])
         concept = ConceptSettings("data.folder", "images", root / "images", recursive=True)
-        recent = RecentHeaders()
+        recent = recent_facts()
         first, again = (_seconds(lambda: index_concept(concept, headers=recent)) for _ in range(2))
     result = {
         "benchmark": "indexing",

@@ -26,6 +26,7 @@ from ui.pages.samples.page import SamplesPage
 from ui.pages.settings.cost_card import CostCard
 from ui.pages.settings.memory_card import MemoryCard
 from ui.pages.settings.page import SettingsPage
+from ui.pages.settings.summary_card import SummaryCard
 from ui.widgets import button as buttons
 from ui.widgets.button import Button
 from ui.widgets.widgets import focused
@@ -141,6 +142,7 @@ def _state(app: App, timing: Timing) -> Answer:
         "cost": _texts(_card(page, CostCard), "_time", "_note", "_passes")
         if isinstance(page, SettingsPage)
         else [],
+        "summary": _summary(page) if isinstance(page, SettingsPage) else [],
         "help": page._help.path if isinstance(page, SettingsPage) else "",
         "presets": _presets(page) if isinstance(page, PresetsPage) else {},
         "preview": _preview(page) if isinstance(page, PreviewPage) else {},
@@ -181,6 +183,11 @@ def _texts(part: Any, *names: str) -> list[str]:
 
 def _card(page: SettingsPage, kind: type) -> Any:
     return next((card for card in page._cards if isinstance(card, kind)), None)
+
+
+def _summary(page: SettingsPage) -> list[str]:
+    card = _card(page, SummaryCard)
+    return card._lines.text.splitlines() if card is not None else []
 
 
 def _memory(page: SettingsPage) -> list[str]:
@@ -291,7 +298,7 @@ def _unit(app: App, path: str) -> str:
     editors = (row.editor for view in views if (row := view.form.row(path)) is not None)
     for editor in editors:
         if isinstance(editor, AmountEditor):
-            return str(editor._label.cget("text")) or editor.unit.get()
+            return editor.unit.get() if editor.read() else str(editor._label.cget("text"))
         if isinstance(editor, EntryEditor):
             return editor._unit.cget("text")
     return ""

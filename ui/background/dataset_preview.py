@@ -1,8 +1,9 @@
 """Preview of the data set: the buckets, and how each image is transformed. Safe in threads."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
@@ -13,11 +14,15 @@ if TYPE_CHECKING:
     from onetrainer.concepts.concepts import ConceptSettings
     from onetrainer.dataset.buckets import Bucket
     from onetrainer.dataset.items import Item
+    from onetrainer.dataset.pixel_facts import PixelFacts
     from onetrainer.dataset.transforms import ImageTransform
     from onetrainer.preview.dataset_preview import DatasetPreview
 
-DEPENDS_ON = ("data", "model", "validation", "training", "objective", "method", "output.folder")
-"""Settings that the preview depends on."""
+DEPENDS_ON = (
+    *("data", "model", "validation", "training", "objective", "method"),
+    *("schedule", "sampling.every", "output"),
+)
+"""Settings that the preview depends on: those of the images, and lengths and intervals."""
 
 REPEATS = 8
 """Number of repeats of an image that are previewed."""
@@ -25,6 +30,7 @@ REPEATS = 8
 _NOTABLE_CUT = 0.1
 _NEARLY = 1.02
 _CHECK_CANCEL_EVERY = 1000
+_THREADS = 2  # that examine images, so that the window and a run keep the others
 
 
 class TransformedImage(NamedTuple):
@@ -94,26 +100,66 @@ class PreviewData:
 
 
 def compute_preview(config: TrainConfig, token: CancelToken[PreviewData]) -> PreviewData:
-    """Compute the preview of a config's data set; reads image headers only.
+    """Compute the preview of a config's data set: at once from what is known, then exactly.
+
+    Images that nobody has decoded yet are examined after the first answer.
 
     Raises:
         UserError: If there is nothing to train on, or a folder cannot be read.
         QueryCancelledError: If the query was canceled.
     """
-    # Imported late to keep the start of the window fast.
-    from onetrainer.cache.run_entries import open_image_index
-    from onetrainer.config.train import uses_images
-    from onetrainer.dataset.batch_plan import all_buckets
-    from onetrainer.dataset.near_duplicates import AnalysisCancelled
-    from onetrainer.preview.dataset_preview import preview_dataset
+    with _pixel_facts(config) as facts:
+        data = _known_preview(config, facts, token)
+        if data.preview.unexamined:
+            token.answer(data)
+            dataset, stop = data.preview.dataset, token.is_cancelled
+            every = (*dataset.items, *(dataset.validation or ()))
+            facts.examine(every, token.progress, should_stop=stop, threads=_THREADS)
+            data = _known_preview(config, facts, token)
+    return data
+
+
+def known_steps_now(config: TrainConfig, token: CancelToken[Any]) -> Mapping[str, int]:
+    """Return the steps of a config's lengths in epochs or images; {} if they are not known.
+
+    Raises:
+        QueryCancelledError: If the query was canceled.
+    """
+    from onetrainer.preview.dataset_preview import known_steps_of, preview_dataset
 
     try:
-        with open_image_index(config) as memory:
-            preview = preview_dataset(
-                config, headers=memory, image_index=memory, should_stop=token.is_cancelled
-            )
+        with _pixel_facts(config) as facts:
+            preview = preview_dataset(config, facts, should_stop=token.is_cancelled)
+    except UserError:
+        preview = None  # the images may come later
+    return known_steps_of(config, preview)
+
+
+@contextmanager
+def _pixel_facts(config: TrainConfig) -> "Iterator[PixelFacts]":
+    """Open what is known of the images, for work that may be canceled."""
+    # Imported late to keep the start of the window fast.
+    from onetrainer.cache.run_entries import open_image_index
+    from onetrainer.dataset.near_duplicates import AnalysisCancelled
+    from onetrainer.dataset.pixel_facts import PixelFacts
+    from onetrainer.images.image_index import recent_facts
+
+    try:
+        with open_image_index(config) as index:
+            # Nothing is written before there is a folder of runs: its name may be half typed.
+            yield PixelFacts(index or recent_facts())
     except AnalysisCancelled as error:
         raise QueryCancelledError from error
+
+
+def _known_preview(
+    config: TrainConfig, facts: "PixelFacts", token: CancelToken[PreviewData]
+) -> PreviewData:
+    from onetrainer.config.train import uses_images
+    from onetrainer.dataset.batch_plan import all_buckets
+    from onetrainer.preview.dataset_preview import preview_dataset
+
+    preview = preview_dataset(config, facts, should_stop=token.is_cancelled)
     if preview is None:
         if not uses_images(config):
             raise UserError("this run trains on prompts alone and uses no images")

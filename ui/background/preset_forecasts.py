@@ -5,7 +5,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.presets.forecasts import (
     PresetForecast,
@@ -16,7 +15,7 @@ from onetrainer.presets.forecasts import (
 from onetrainer.presets.presets import load_document
 from onetrainer.run.events import Forecast
 from ui.background.background_query import CancelToken
-from ui.background.forecaster import ForecastJob, follow_forecast, start_peak_job
+from ui.background.forecaster import BeginJob, follow_forecast, start_peak_job
 from ui.background.threads import Jobs
 
 
@@ -33,7 +32,7 @@ class PresetForecasts:
         self,
         jobs: Jobs,
         changed: Callable[[], None],
-        begin: Callable[[TrainConfig], ForecastJob] = start_peak_job,
+        begin: BeginJob = start_peak_job,
     ) -> None:
         self._jobs = jobs
         self._changed = changed

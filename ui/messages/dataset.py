@@ -24,8 +24,7 @@ _ROLES: Mapping[Role, str] = {
 }
 _NEAR_DUPLICATES_NOTE = (
     "Near-duplicates are kept together in the validation split.",
-    "They are not known yet, so the final split may differ.",
-    "“Check images” on this page finds them.",
+    "They are not known until all images are examined, so the final split may differ.",
 )
 
 
@@ -71,12 +70,17 @@ def facts(preview: "DatasetPreview") -> list[Fact]:
     epoch_steps = counted(preview.steps_per_epoch, "step")
     found += [
         Fact("Epoch", f"{epoch_images}, {epoch_steps}", more=_partial_steps_note(preview)),
-        Fact("Run", f"{counted(preview.steps, 'step')}, {format_epochs(preview.epochs)}"),
-        Fact("Total", counted(preview.images_used, "image")),
+        *_length(preview),
         *_warnings(preview),
         _cache_fact(preview),
     ]
     return found
+
+
+def _length(preview: "DatasetPreview") -> Iterator[Fact]:
+    if preview.steps is not None:
+        yield Fact("Run", f"{counted(preview.steps, 'step')}, {format_epochs(preview.epochs)}")
+        yield Fact("Total", counted(preview.images_used, "image"))
 
 
 def model_facts(data: Mapping[str, Any]) -> list[Fact]:
@@ -117,8 +121,14 @@ def _partial_steps_note(preview: "DatasetPreview") -> tuple[str, ...]:
 
 def _warnings(preview: "DatasetPreview") -> Iterator[Fact]:
     """Yield facts that may need attention."""
+    from onetrainer.messages.dataset import unexamined_text
+
+    if text := unexamined_text(preview):
+        yield Fact("Not final", text, more=("Damaged images are left out once they are found.",))
     if preview.validation_may_change:
-        yield Fact("Validation split", "may change: check the images", more=_NEAR_DUPLICATES_NOTE)
+        yield Fact(
+            "Validation split", "may change until all are examined", more=_NEAR_DUPLICATES_NOTE
+        )
     yield from _affected("Enlarged", preview.enlarged, lambda factor: f"{factor:.1f} times")
     yield from _affected("Cropped a lot", preview.cropped, lambda share: f"{share:.0%}")
     if preview.uncaptioned and preview.captions:
@@ -127,7 +137,7 @@ def _warnings(preview: "DatasetPreview") -> Iterator[Fact]:
         yield Fact("No caption", counted(preview.uncaptioned, "image"), "warning", more)
     if preview.skipped:
         more = _first([str(item) for item in preview.skipped])
-        yield Fact("Skipped", counted(len(preview.skipped), "image"), "warning", more)
+        yield Fact("Left out", counted(len(preview.skipped), "image"), "warning", more)
     if preview.notes:
         yield Fact("Notes", counted(len(preview.notes), "note"), "warning", _first(preview.notes))
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Literal
 
 from onetrainer.config.base.encoders import FAMILY, encoder_label, encoders_by_key
+from onetrainer.config.base.numbers import number_text
 from onetrainer.config.base.section import without_source
 from onetrainer.config.base.variants import KIND
 from onetrainer.config.fields import Setting, sections
@@ -273,7 +274,7 @@ def edit_text(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case float():
-            return _number_text(value)
+            return number_text(value)
         case _:
             return str(value)
 
@@ -364,20 +365,3 @@ def _as_number(text: str, *, is_integer: bool, setting: Setting) -> object:
     if is_integer and number.is_integer() and abs(number) <= _EXACT_INTEGER:
         return int(number)
     return number
-
-
-def _number_text(value: float) -> str:
-    if value.is_integer() and abs(value) < 1e15:  # beyond it, repr writes an exponent as well
-        return str(int(value))
-    text = repr(value)
-    mantissa, marker, exponent = text.partition("e")
-    return f"{mantissa}e{int(exponent)}" if marker else _short(value, text)
-
-
-def _short(value: float, text: str) -> str:
-    """Return 0.0001 as 1e-4, as learning rates are usually written; 0.05 as it is."""
-    if 0 < abs(value) < 1e-3:
-        mantissa, _, exponent = f"{value:.12e}".partition("e")
-        mantissa = mantissa.rstrip("0").rstrip(".")
-        return f"{mantissa}e{int(exponent)}"
-    return text

@@ -10,13 +10,12 @@ from onetrainer.dataset import near_duplicates
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.near_duplicates import (
     AnalysisCancelled,
-    cached_damage,
-    cached_groups,
     extract_features,
     group_features,
     near_duplicate_groups,
     similar_pairs,
 )
+from onetrainer.dataset.pixel_facts import PixelFacts
 from onetrainer.images.features import Features, image_features
 from onetrainer.images.image_file import ImageError
 from onetrainer.images.image_index import ImageIndex
@@ -137,21 +136,26 @@ def settled(monkeypatch):
     monkeypatch.setattr("onetrainer.images.header.SETTLED_NS", 0)
 
 
+def damaged(items, memory):
+    facts = PixelFacts(memory)
+    return [reason for item in items if (reason := facts.damage(item))]
+
+
 def test_a_damaged_image_leaves_the_groups_of_the_others_remembered(tmp_path, settled):
     paths = [saved(tmp_path, leaves(seed), f"{n}.png") for n, seed in enumerate([1, 2, 1, 2])]
     paths[3].write_bytes(paths[3].read_bytes()[:5000])
     items = [Item(path, ("",), 384, 384) for path in paths]
     with closing(ImageIndex(tmp_path / "cache")) as memory:
-        assert cached_damage(items, memory) == []
+        assert damaged(items, memory) == []
         groups = near_duplicate_groups(items, memory)
         assert groups == [0, 1, 0, 2]
     with closing(ImageIndex(tmp_path / "cache")) as memory:
-        assert cached_groups(items, memory) == groups
-        (found,) = cached_damage(items, memory)
-    assert found.path == paths[3]
+        assert PixelFacts(memory).groups(items) == groups
+        (found,) = damaged(items, memory)
+        assert PixelFacts(memory).damage(items[3]) == found
     with pytest.raises(ImageError) as error:
         image_features(paths[3])
-    assert found.reason == error.value.reason
+    assert found == error.value.reason
 
 
 def test_a_damaged_image_is_tried_again_and_then_known_to_be_sound(tmp_path, settled, monkeypatch):
@@ -161,9 +165,9 @@ def test_a_damaged_image_is_tried_again_and_then_known_to_be_sound(tmp_path, set
             # As of a Pillow that does not know this kind.
             patched.setattr("onetrainer.images.image_file.FORMATS", ("BMP",))
             near_duplicate_groups([item], memory)
-        assert cached_damage([item], memory)
+        assert damaged([item], memory)
         near_duplicate_groups([item], memory)
-        assert cached_damage([item], memory) == []
+        assert damaged([item], memory) == []
 
 
 def test_too_little_memory_is_no_damage_of_an_image(tmp_path, settled, monkeypatch):
@@ -174,8 +178,8 @@ def test_too_little_memory_is_no_damage_of_an_image(tmp_path, settled, monkeypat
     monkeypatch.setattr("onetrainer.images.features._as_rgb", refuse)
     with closing(ImageIndex(tmp_path / "cache")) as memory:
         near_duplicate_groups([item], memory)
-        assert cached_damage([item], memory) == []
-        assert cached_groups([item], memory) is None
+        assert damaged([item], memory) == []
+        assert PixelFacts(memory).groups([item]) is None
 
 
 def test_analysis_stops_when_asked(tmp_path):

@@ -2,13 +2,12 @@
 
 import random
 import struct
-import time
 import zlib
 
 import numpy as np
 from PIL import Image, ImageOps, PngImagePlugin
 
-from onetrainer.images.header import Header, RecentHeaders, read_header
+from onetrainer.images.header import Header, read_header
 from onetrainer.images.image_file import ImageError
 from tests.each import each
 
@@ -116,28 +115,3 @@ def test_exif_behind_a_pngs_pixels_is_not_overlooked(tmp_path, side, length):
         path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join([*parts, *tail]))
         size = (side // 2, side) if late in tail else (side, side // 2)
         assert read_header(path) == Header(*size, has_alpha=False)
-
-
-def test_headers_are_remembered_until_the_file_changes(tmp_path, monkeypatch):
-    path, header = save(tmp_path, "RGB.png"), Header(1, 2, has_alpha=False)
-    recent = RecentHeaders()
-    recent.store_header(path, header)
-    assert (
-        recent.cached_header(path) is None
-    )  # just written: it might change again and have the same size and time
-    now = time.time_ns()
-    monkeypatch.setattr(time, "time_ns", lambda: now + 10**10)
-    recent.store_header(path, header)
-    assert recent.cached_header(path) == header
-    path.write_bytes(b"something else")
-    assert recent.cached_header(path) is None
-
-
-def test_of_remembered_headers_the_oldest_go_first(tmp_path, monkeypatch):
-    paths = [save(tmp_path, name) for name in ("L.png", "RGB.png", "P.png")]
-    now = time.time_ns()
-    monkeypatch.setattr(time, "time_ns", lambda: now + 10**10)
-    recent = RecentHeaders(limit=2)
-    for path in paths:
-        recent.store_header(path, read_header(path))
-    assert [recent.cached_header(path) is not None for path in paths] == [False, True, True]

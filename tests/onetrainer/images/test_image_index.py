@@ -129,12 +129,9 @@ def test_features_of_another_version_are_not_known_and_trained_again(later, imag
 
 def test_damage_is_known_until_the_file_changes(later, image, folder):
     with closing(ImageIndex(folder)) as memory:
-        assert not memory.has_damage()
         assert memory.features(image, 1) is None
         memory.store_damage(image, 1, "damaged: ü")
-        assert memory.has_damage()
     with closing(ImageIndex(folder)) as memory:
-        assert memory.has_damage()
         assert memory.damage(image) == "damaged: ü"
         image.write_bytes(b"a longer picture by now")
         assert memory.damage(image) is None
@@ -248,3 +245,15 @@ def test_facts_asked_for_longest_ago_are_forgotten_first(later, tmp_path, folder
     assert kept[0]  # asked for on the second day
     assert kept[6:] == [True] * 6
     assert sum(kept) == 9  # ten, and a tenth less
+
+
+def test_facts_without_a_file_are_kept_as_long_as_the_index_is_open(later, image):
+    memory = ImageIndex(None)
+    assert memory.cached_header(image) is None
+    memory.store_header(image, HEADER)
+    memory.save()
+    assert memory.cached_header(image) == HEADER
+    image.write_bytes(b"something else")
+    assert memory.cached_header(image) is None
+    memory.close()
+    assert ImageIndex(None).cached_header(image) is None

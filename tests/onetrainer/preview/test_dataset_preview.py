@@ -14,6 +14,7 @@ from onetrainer.dataset.batch_plan import BatchPlan, concept_slices
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.dataset import read_dataset
 from onetrainer.dataset.near_duplicates import near_duplicate_groups
+from onetrainer.dataset.pixel_facts import PixelFacts
 from onetrainer.errors import UserError
 from onetrainer.images.image_index import ImageIndex
 from onetrainer.messages.dataset import as_document, format_preview
@@ -111,7 +112,7 @@ def test_validation_images_are_those_of_the_run_where_all_features_are_cached(al
     run = read_dataset(
         made, group_similar=lambda items: near_duplicate_groups(items, memory)
     ).validation
-    plan = preview_dataset(made, image_index=memory)
+    plan = preview_dataset(made, PixelFacts(memory))
     assert plan.dataset.validation == run and not plan.validation_may_change
     seeds = {item.path.stem.partition("-")[2] for item in run}
     assert len(run) == 3 * len(seeds) > 0
@@ -122,7 +123,7 @@ def test_validation_may_change_where_features_of_one_image_are_not_cached(alike)
     made, memory = alike
     found = read_dataset(made)
     near_duplicate_groups([*found.items[1:], *found.validation], memory)
-    plan = preview_dataset(made, image_index=memory)
+    plan = preview_dataset(made, PixelFacts(memory))
     assert plan.validation_may_change
     assert as_document(plan)["validation_may_change"]
     assert plan.dataset.validation == found.validation
@@ -133,14 +134,14 @@ def test_images_known_to_be_damaged_are_left_out_as_the_run_leaves_them_out(alik
     made, memory = alike
     bad = Path(made.data.folder, "60-2.png")
     bad.write_bytes(bad.read_bytes()[:2000])
-    assert preview_dataset(made, image_index=memory).skipped == ()
+    assert preview_dataset(made, PixelFacts(memory)).skipped == ()
     run = read_dataset(made, group_similar=lambda items: near_duplicate_groups(items, memory))
-    plan = preview_dataset(made, image_index=memory)
+    plan = preview_dataset(made, PixelFacts(memory))
     # A run decodes its images after it has divided them.
     assert plan.dataset.items == tuple(item for item in run.items if item.path != bad)
     assert plan.dataset.validation == tuple(item for item in run.validation if item.path != bad)
     assert [one.path for one in plan.skipped] == [bad]
-    assert "1 image skipped: 60-2.png: damaged" in (reported := "\n".join(format_preview(plan)))
+    assert "1 image left out: 60-2.png: damaged" in (reported := "\n".join(format_preview(plan)))
     assert "They are not known yet" not in reported
 
 
@@ -151,12 +152,12 @@ def test_nothing_to_train_is_reported_where_all_images_are_known_to_be_damaged(a
         item.path.write_bytes(item.path.read_bytes()[:2000])
     near_duplicate_groups([*found.items, *found.validation], memory)
     without = made.model_copy(update={"validation": Validation()})
-    assert preview_dataset(without, image_index=memory).images == len(found.validation)
+    assert preview_dataset(without, PixelFacts(memory)).images == len(found.validation)
     for item in found.validation:
         item.path.write_bytes(item.path.read_bytes()[:2000])
     near_duplicate_groups(found.validation, memory)
     with pytest.raises(UserError, match=r"are damaged .*damaged"):
-        preview_dataset(without, image_index=memory)
+        preview_dataset(without, PixelFacts(memory))
 
 
 def test_notes_name_their_folder_where_there_are_several(root):
@@ -290,7 +291,7 @@ def test_all_of_it_is_reported_as_text_and_as_json(root):
     assert "Images: 6 training, 1 validation." in reported
     assert "9 steps are" in reported
     assert "64 × 64" in reported
-    assert "1 image skipped: bad.png" in reported
+    assert "1 image left out: bad.png" in reported
     assert "a cat, red, sitting, 0" in reported
     document = json.loads(json.dumps(as_document(plan)))
     assert document["steps_per_epoch"] == plan.steps_per_epoch

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from onetrainer.dataset import items
+from onetrainer.dataset import items, pixel_facts
 from onetrainer.dataset.buckets import Bucket, CropGeometry
 from onetrainer.dataset.caption_sampling import sample_caption
 from onetrainer.dataset.items import Item
@@ -15,12 +15,12 @@ from onetrainer.dataset.near_duplicates import AnalysisCancelled
 from onetrainer.dataset.transforms import ImageTransform
 from onetrainer.errors import UserError
 from onetrainer.presets import presets
-from onetrainer.preview import dataset_preview
 from onetrainer.preview.contact_sheet import thumbnail
 from tests.each import each
 from tests.ui.project import write_project
 from ui.background.background_query import CancelToken, QueryCancelledError
 from ui.background.dataset_preview import (
+    PreviewData,
     compute_preview,
     transform_summary,
 )
@@ -65,10 +65,9 @@ def test_a_cancelled_preview_stops_comparing_images(project, token, monkeypatch)
         assert should_stop()
         raise AnalysisCancelled
 
-    monkeypatch.setattr(dataset_preview, "cached_groups", compare)
-    data = {"cache_folder": str(project.parent)}
+    monkeypatch.setattr(pixel_facts, "group_features", compare)
     with pytest.raises(QueryCancelledError):
-        preview(project, token, data=data, validation={"use": True})
+        preview(project, token, validation={"use": True})
 
 
 def test_a_cancelled_preview_stops_reading_the_folder(project, token, monkeypatch):
@@ -95,9 +94,9 @@ def test_what_their_owner_should_know_is_marked(project, token):
     (project.parent / "pictures/bad.png").write_bytes(b"no picture")
     found = preview(project, token, data={"resolution": 128})
     marked = {fact.label: fact for fact in facts(found.preview) if fact.tone == "warning"}
-    assert set(marked) == {"Enlarged", "No caption", "Skipped"}
+    assert set(marked) == {"Enlarged", "No caption", "Left out"}
     assert marked["Enlarged"].text == "12 images, up to 1.3 times"
-    assert marked["Skipped"].more[0].startswith("bad.png")
+    assert marked["Left out"].more[0].startswith("bad.png")
     assert marked["No caption"].more == ("paper-03.png",)
 
 
@@ -201,16 +200,21 @@ def test_findings_are_grouped_by_kind(tmp_path, token):
     assert result_text(checked).startswith("12 images checked: ")
 
 
-def test_it_is_shown_that_others_may_be_validation_until_similar_images_are_known(
-    project, token, monkeypatch
-):
+def test_images_are_examined_after_the_first_answer_and_then_known(project, monkeypatch):
     # Files this new are not relied on, which is no matter here.
     monkeypatch.setattr("onetrainer.images.header.SETTLED_NS", 0)
-    sections = {"validation": {"use": True, "split": 0.3, "keep_similar": True}}
-    sections["data"] = {"cache_folder": str(project.parent / "cache")}
-    assert "check the images" in reported(preview(project, token, **sections))["Validation split"]
-    check_images(config_of(project, **sections), token)
-    assert "Validation split" not in reported(preview(project, token, **sections))
+    cut = project.parent / "pictures/paper-03.png"
+    cut.write_bytes(cut.read_bytes()[:-40])
+    first: list[PreviewData] = []
+    token = CancelToken(lambda *report: None, first.append)
+    validation = {"use": True, "split": 0.3, "keep_similar": True}
+    found = preview(project, token, validation=validation)
+    assert reported(first[0])["Not final"] == "12 images not examined yet"
+    assert reported(first[0])["Validation split"] == "may change until all are examined"
+    assert not {"Validation split", "Not final"} & set(reported(found))
+    assert reported(found)["Left out"] == "1 image"
+    assert preview(project, token).preview.skipped == found.preview.skipped
+    assert len(first) == 1  # nothing is written, yet this process knows them
 
 
 def test_a_check_can_be_given_up(project, token):

@@ -39,7 +39,7 @@ def work():
 
 @pytest.fixture
 def forecasts(home, draft, jobs, work):
-    return make_forecasts(draft, jobs, lambda config: work)
+    return make_forecasts(draft, jobs, lambda *_: work)
 
 
 def ask(forecasts, jobs, work, *events):
@@ -98,7 +98,7 @@ def test_a_count_that_is_cancelled_reports_nothing_any_more(forecasts, jobs, wor
 def test_a_window_that_closes_waits_for_a_job_being_started_and_stops_it(draft, jobs, work):
     is_called, may_begin = Event(), Event()
 
-    def begin(config):
+    def begin(*_):
         is_called.set()
         assert may_begin.wait(DEADLINE)
         return work
@@ -116,7 +116,7 @@ def test_a_window_that_closes_waits_for_a_job_being_started_and_stops_it(draft, 
 
 
 def test_a_job_that_cannot_be_started_is_reported_in_words(draft, jobs):
-    def begin(config):
+    def begin(*_):
         raise OSError("too many processes")
 
     forecasts = make_forecasts(draft, jobs, begin)

@@ -19,7 +19,7 @@ def work():
 
 @pytest.fixture
 def forecasts(home, jobs, work):
-    made = PresetForecasts(jobs, lambda: None, lambda config: work)
+    made = PresetForecasts(jobs, lambda: None, lambda *_: work)
     made.start(locate("sd15/lora"), "digest")
     return made
 

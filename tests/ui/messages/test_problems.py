@@ -2,29 +2,19 @@
 
 from pathlib import Path
 
-from onetrainer.concepts.concepts import ConceptSettings, concepts_of
 from onetrainer.errors import Fix, Offer, Problem
 from onetrainer.presets.find import BUILT_IN
 from onetrainer.run.events import Sample, Stopped
 from onetrainer.run.history import RunSummary
 from onetrainer.run.run_folder import create_run
-from tests.each import each
-from tests.ui.project import write_project
 from ui.actions.preset_actions import name_error, suggested_name
-from ui.background.folder_summary import FolderSummary, summarize_folder
 from ui.messages.problems import fix_label, problem_text
 from ui.model.draft import PENDING, Draft
 from ui.model.preset_origin import PresetOrigin
 from ui.pages.run.banner_message import stopped_message
 from ui.pages.runs.page import in_words as standing_in_words
 from ui.pages.samples.page import extent
-from ui.pages.settings.summary_card import (
-    data_lines,
-    first_folder,
-    how_often,
-    other_folders,
-    run_lines,
-)
+from ui.pages.settings.summary_card import how_often
 from ui.progress.run_state import RunState
 from ui.progress.samples import SampleBook
 from ui.progress.worker_log import relevant_lines, worker_log_tail
@@ -158,21 +148,6 @@ def test_it_is_shown_how_often_each_image_is_seen():
         assert how_often(seen, images) == words, (seen, images, words)
 
 
-def test_steps_that_may_be_small_are_counted_as_the_most_they_show(draft):
-    draft.set_all({"training.steps": 60, "training.accumulation": 1})
-    images = FolderSummary(exists=True, images=12)
-    for batch, count, often in (
-        (1, "60 images seen", "each of 12 images 5 times"),
-        (2, "up to 120 images seen", "each of 12 images up to 10 times"),
-    ):
-        draft.set_all({"training.batch_size": batch, "data.class_folder": ""})
-        assert {count, often} <= set(run_lines(draft, images))
-        draft.set("data.class_folder", "/of/others")
-        lines = run_lines(draft, images)
-        assert count in lines
-        assert not [line for line in lines if line.startswith("each of")]
-
-
 def test_times_of_sampling_are_not_called_steps():
     for steps, words in [([12], "once"), ([0, 4, 8, 12], "4 times")]:
         samples = [Sample(step, 0, "samples/a.png", "a boat", 7) for step in steps]
@@ -195,79 +170,6 @@ def test_the_pages_run_and_runs_say_the_same_of_a_dead_worker():
     run = RunSummary(Path("paper-001"), "broken off", 3, 9, None, 0.0)
     state.unexpected_exit = object()
     assert standing_in_words(run) == state.status_text() == "Stopped unexpectedly"
-
-
-def captioned(folder, **said):
-    return ConceptSettings("data.folder", folder.name, folder, require_captions=False, **said)
-
-
-def test_only_images_that_can_be_used_are_counted(tmp_path):
-    images = write_project(tmp_path).parent / "pictures"
-    (images / "broken.png").write_bytes(b"no picture")
-    (images / "broken.txt").write_text("a caption")
-    (images / "empty.jpg").write_bytes(b"")
-    glance = summarize_folder(captioned(images))
-    assert (glance.images, glance.captions, glance.unusable) == (12, 12, 2)
-    assert "broken.png" not in [path.name for path in glance.first]
-
-
-@each(
-    ("said", "lines"),
-    [
-        ({}, ["9 with a caption", "3 without a caption"]),
-        ({"caption_source": "names"}, ["12 with a caption (its file name)"]),
-        (
-            {"caption_source": "text", "caption_text": "a cat"},
-            ["12 with a caption (the same for all)"],
-        ),
-        ({"caption_source": "text"}, ["12 without a caption"]),
-        (
-            {"caption_source": "text", "trigger": "ohwx"},
-            ["12 with a caption (the same for all)"],
-        ),
-        ({"caption_source": "list", "caption_list": Path("gone.csv")}, ["gone.csv"]),
-    ],
-)
-def test_captions_are_counted_where_they_come_from(tmp_path, said, lines):
-    images = write_project(tmp_path).parent / "pictures"
-    for text in sorted(images.glob("*.txt"))[:3]:
-        text.unlink()
-    folder = captioned(images, **said)
-    reported = data_lines(folder, summarize_folder(folder), others=0)
-    assert reported[0] == "12 images"
-    for line, expected in zip(reported[1:], lines, strict=True):
-        assert line.startswith(expected)
-
-
-def test_only_further_folders_that_are_used_and_no_measure_are_counted(draft, tmp_path):
-    folder = str(tmp_path)
-    others = [
-        {"folder": folder},
-        {"folder": folder, "role": "prior"},
-        {"folder": folder, "role": "validation"},
-        {"folder": folder, "use": False},
-        {"folder": ""},
-    ]
-    draft.set("data.concepts", others)
-    assert other_folders(draft) == 2
-    draft.set("data.concepts", others[2:])
-    assert other_folders(draft) == 0
-
-
-def test_the_first_folder_is_the_one_that_a_run_reads(draft):
-    draft.set("data.caption_source", "names")
-    draft.set("data.include_subfolders", True)
-    (run,) = concepts_of(draft.section_alone("data"))
-    seen = first_folder(draft)
-    for name in (
-        "folder",
-        "recursive",
-        "caption_source",
-        "caption_text",
-        "caption_list",
-        "trigger",
-    ):
-        assert getattr(seen, name) == getattr(run, name)
 
 
 def test_a_new_preset_begins_with_a_name_of_its_own():

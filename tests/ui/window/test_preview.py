@@ -63,6 +63,27 @@ def test_sizes_and_images_are_chosen_by_pointer_and_keys(images, desk):
     desk.wait(lambda: not desk.widget("count caching")["shown"], "no need to count again")
 
 
+def test_cards_and_preview_tell_the_same_numbers_and_leave_out_a_cut_image(images, begin, project):
+    cut = images / "paper-04.png"
+    cut.write_bytes(cut.read_bytes()[:-40])
+    desk = begin(project)
+    desk.page("validation")
+    desk.click("validation.use")
+    desk.page("training")
+    desk.replace("training.steps", "3 epochs")
+    # Of 12 images one is validated, and of three sizes each takes a step of up to four.
+    length = {"9 steps", "3 epochs, 30 images seen", "each of 10 images 3 times"}
+    desk.wait(lambda: length <= set(desk.state["summary"]), "the length of the run")
+    left_out = "1 left out: paper-04.png: damaged: its end is missing, as after an incomplete copy"
+    assert {"1 image for validation", left_out} <= set(desk.state["summary"])
+    desk.page("data")
+    desk.wait(lambda: left_out in desk.state["summary"], "the card of the images")
+    assert desk.state["summary"][:2] == ["10 training, 1 validation", "10 with a caption"]
+    go_to_preview(desk)
+    facts = {"Images: 10 training, 1 validation", "Run: 9 steps, 3 epochs", "Total: 30 images"}
+    assert facts | {"Left out: 1 image"} <= set(plan_of(desk)["facts"])
+
+
 def test_the_preview_and_the_findings_follow_the_settings(images, desk):
     go_to_preview(desk)
     before = plan_of(desk)["buckets"]

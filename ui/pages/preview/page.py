@@ -47,8 +47,6 @@ class PreviewPage(View):
             )
             button.widget.pack(side="left", padx=(widgets.px(6), 0))
             self._buttons[name] = button
-        self._last_check: object = None
-        self.check.check.listen(self._check_updated)
         self.shown = ""
         self.show("plan")
 
@@ -71,10 +69,3 @@ class PreviewPage(View):
     def refresh(self) -> None:
         """Show the current state."""
         self._tabs[self.shown].refresh()
-
-    def _check_updated(self) -> None:
-        """Refresh the preview with what a check has found."""
-        answer = self.check.check.answer
-        if answer is not None and answer is not self._last_check:
-            self.plan.refresh_after_check()
-        self._last_check = answer

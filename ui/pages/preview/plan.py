@@ -5,13 +5,10 @@ from collections.abc import Callable
 from functools import partial
 
 from onetrainer.errors import Problem, UserError
-from ui.background.background_query import BackgroundQuery
 from ui.background.dataset_preview import (
-    DEPENDS_ON,
     BucketSummary,
     PreviewData,
     bucket_summary,
-    compute_preview,
     format_bucket,
 )
 from ui.context import Context
@@ -24,7 +21,6 @@ from ui.widgets.placing import show, while_visible
 _LEFT = 320
 _GAP = 14
 _LOW = 540
-_QUERY_AFTER_MS = 400
 _THUMB, _CELL = 96, 104
 _ROW = 30
 _GLYPH = 18
@@ -39,16 +35,11 @@ class PlanTab:
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
         widgets = context.widgets
-        self.query: BackgroundQuery[PreviewData] = BackgroundQuery(
-            context.draft, widgets.jobs, compute_preview, depends_on=DEPENDS_ON
-        )
+        self.query = context.preview.query
         self._shown: PreviewData | None = None
         self._bucket_index = 0
-        self._pending = ""
         self.outer: tk.Widget = widgets.frame(parent, ground="window")
         self.query.listen(while_visible(self.outer, self.refresh))
-        # A page is refreshed before it is mapped, and the query waits until it is.
-        self.outer.bind("<Map>", lambda _event: self.refresh(), add="+")
         self._message = _Message(context, self.outer, self._reload)
         self._body = widgets.frame(self.outer, ground="window")
         self._body.bind("<Configure>", self._resized)
@@ -74,30 +65,14 @@ class PlanTab:
         if blocked_reason:
             self._show_message(UserError(blocked_reason))
             return
-        if not query.is_requested and not self._pending:
-            self._pending = self._context.root.after(
-                0 if query.answer is None else _QUERY_AFTER_MS, self._start_query
-            )
-        if query.answer is not None and not query.is_outdated:
-            self._show(query.answer)
+        data = self._context.preview.get()
+        if data is not None:
+            self._show(data)
             self._overview.refresh()
         elif query.failed is not None and query.is_requested:
             self._show_message(query.failed)
         elif self._shown is None or query.failed is not None:
             self._show_message(None)
-
-    def refresh_after_check(self) -> None:
-        """Request a new preview if near duplicates were unknown and are known now."""
-        answer = self.query.answer
-        if answer is not None and answer.preview.validation_may_change:
-            self.query.start()
-
-    def _start_query(self) -> None:
-        self._pending = ""
-        if not self.outer.winfo_exists():
-            return  # the window was scaled meanwhile
-        if not self.query.is_requested and self.outer.winfo_ismapped():
-            self.query.start()
 
     def _resized(self, event: "tk.Event[tk.Misc]") -> None:
         self._overview.set_low(is_low=event.height < self._context.widgets.px(_LOW))

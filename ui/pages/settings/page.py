@@ -10,7 +10,7 @@ from ui.forms.form import Form
 from ui.forms.row import FormContext
 from ui.model.form_fields import CardName, PagePlan, settings_on
 from ui.model.variants import entries_of
-from ui.pages.settings.amount_notes import AmountNotes
+from ui.pages.settings.amounts import note_of
 from ui.pages.settings.cost_card import CostCard
 from ui.pages.settings.help_below import HelpBelow
 from ui.pages.settings.help_card import HelpCard
@@ -51,14 +51,13 @@ class SettingsPage(View):
         self._has_advanced = _has_advanced(plan)
         self._switch = self._make_head(plan)
         plots = {SECTION: self._make_plot}
-        notes = AmountNotes(context, lambda: self.form.refresh())
         form_context = FormContext(
             widgets,
             context.draft,
             self._show_help,
             plots,
             self._scroller.show,
-            notes.of,
+            partial(note_of, context),
             context.act.choose_path,
             {PROMPTS: (LABEL, PromptProposal(context).propose)},
         )
@@ -67,6 +66,8 @@ class SettingsPage(View):
             self._objective = ObjectiveCard(context, self._column, plan.objective, line=1)
         self.form = Form(form_context, self._column, plan, line=2)
         context.forecasts.listen(while_visible(self.outer, self.refresh))
+        self._previewed: object = None
+        context.preview.query.listen(while_visible(self.outer, self._show_preview))
         self.form.with_advanced = plan.name in context.window_state.advanced
         self._sticky = StickyColumn(widgets, self._scroller, name=f"sticky column {plan.name}")
         self._help = HelpCard(widgets, context.draft, self._sticky.top, name=f"help {plan.name}")
@@ -130,6 +131,13 @@ class SettingsPage(View):
     def commit(self) -> None:
         """Write everything typed to the draft."""
         self.form.commit()
+
+    def _show_preview(self) -> None:
+        """Show the notes of amounts that a preview tells; its progress concerns its card alone."""
+        answer = self._context.preview.query.answer
+        if answer is not self._previewed:
+            self._previewed = answer
+            self.form.refresh()
 
     def _settle(self, anchor: tk.Misc | None, before: int) -> None:
         """Keep the focused widget in place on the screen; scroll to the top for another preset."""

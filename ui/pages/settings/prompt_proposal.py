@@ -1,9 +1,9 @@
 """Sample prompts from the first captions."""
 
+from onetrainer.concepts.concepts import concepts_of
 from onetrainer.config.run.sampling import Prompt
-from ui.background.folder_summary import FolderSummary, summarize_folder
+from ui.background.first_captions import first_captions
 from ui.context import Context
-from ui.pages.settings.summary_card import first_folder
 
 PROMPTS = "sampling.prompts"
 LABEL = "Use the first captions"
@@ -18,15 +18,17 @@ class PromptProposal:
 
     def propose(self) -> None:
         """Read the captions of the first folder, and use some of them."""
-        concept = first_folder(self._context.draft)
+        config = self._context.draft.section_alone("data")
+        concepts = concepts_of(config) if config is not None else ()
+        concept = next((each for each in concepts if each.role == "train"), None)
         if concept is None:
             self._context.act.show_message("There are no images yet. Choose their folder in Data.")
             return
-        self._context.widgets.jobs.run(lambda: summarize_folder(concept), self._fill)
+        self._context.widgets.jobs.run(lambda: first_captions(concept), self._fill)
 
-    def _fill(self, summary: FolderSummary) -> None:
+    def _fill(self, captions: tuple[str, ...]) -> None:
         draft, act = self._context.draft, self._context.act
-        if not summary.prompts:
+        if not captions:
             act.show_message("The images have no captions yet. Write a prompt with “Add”.")
         elif not draft.value(PROMPTS):  # nothing was added meanwhile
             is_wrong = any(problem.path == _SIDE for problem in draft.value_errors)
@@ -34,6 +36,6 @@ class PromptProposal:
             size = {"width": side, "height": side} if isinstance(side, int) else {}
             prompts = [
                 Prompt(prompt=text, seed=seed, **size)
-                for seed, text in enumerate(summary.prompts, start=1)
+                for seed, text in enumerate(captions, start=1)
             ]
             draft.set(PROMPTS, [prompt.model_dump(mode="json") for prompt in prompts])

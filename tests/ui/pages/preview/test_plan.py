@@ -8,10 +8,10 @@ from onetrainer.checks.image_check import CheckResult
 from onetrainer.images.findings import Finding
 from tests.ui.desk import pump_until, resize
 from tests.ui.fake_paint import paint
+from ui.background.current_preview import CurrentPreview
+from ui.background.dataset_preview import compute_preview
 from ui.background.image_cache import ImageCache
-from ui.pages.preview import plan as preview_plan
 from ui.pages.preview.check import CheckTab
-from ui.pages.preview.page import PreviewPage
 from ui.pages.preview.plan import PlanTab
 
 
@@ -36,6 +36,7 @@ def context(root, widgets, draft):
         draft=draft,
         images=ImageCache(widgets.jobs),
         forecasts=forecasts,
+        preview=CurrentPreview(draft, widgets.jobs, root.after),
         act=SimpleNamespace(commit=nothing, jump=nothing, open_path=nothing),
     )
 
@@ -63,20 +64,8 @@ def fail(*_):
     raise IndexError("a defect")
 
 
-def test_a_page_that_is_refreshed_before_it_is_on_the_screen_asks_once_it_is(context):
-    frame = context.widgets.frame(context.root, ground="window")
-    frame.pack(fill="both", expand=True)
-    part = PlanTab(context, frame)
-    part.refresh()
-    context.root.update()  # what was to be asked finds nothing on the screen
-    assert not part.query.is_working
-    part.outer.pack(fill="both", expand=True)
-    wait_until(context, lambda: part.query.answer)
-
-
 def test_an_unexpected_error_is_shown_and_can_be_retried(context, monkeypatch):
-    real = preview_plan.compute_preview
-    monkeypatch.setattr(preview_plan, "compute_preview", fail)
+    monkeypatch.setattr(context.preview.query, "_ask", fail)
     part = shown(context, PlanTab)
     assert "Reading" in part._message.text
     with pytest.raises(IndexError):
@@ -86,7 +75,7 @@ def test_an_unexpected_error_is_shown_and_can_be_retried(context, monkeypatch):
     assert not part.query.is_working  # it is not tried for ever
     again = context.widgets.named["preview again"]
     assert again.winfo_viewable()
-    monkeypatch.setattr(part.query, "_ask", real)
+    monkeypatch.setattr(part.query, "_ask", compute_preview)
     context.widgets.buttons["preview again"].widget.invoke()
     wait_until(context, lambda: part._buckets)
     assert part._message.text == ""
@@ -136,20 +125,3 @@ def test_a_finding_shows_its_file_name_and_the_tooltip_the_full_path(context, tm
     part._list.canvas.event_generate("<Motion>", warp=True, x=60, y=40)
     context.root.update()
     assert part._path_below_pointer() == str(path)
-
-
-def test_the_preview_uses_the_near_duplicates_that_a_check_found(context, tmp_path, monkeypatch):
-    # Files this new are not relied on, which is no matter here.
-    monkeypatch.setattr("onetrainer.images.header.SETTLED_NS", 0)
-    settings = {"data.cache_folder": str(tmp_path / "cache"), "validation.use": True}
-    for path, value in {**settings, "validation.keep_similar": True}.items():
-        context.draft.set(path, value)
-    page = PreviewPage(context, context.root)
-    page.outer.pack(fill="both", expand=True)
-    ahead = page.plan.query
-    wait_until(context, lambda: ahead.answer)
-    assert ahead.answer.preview.validation_may_change
-    page.show("check")
-    page.check.check.start()
-    wait_until(context, lambda: not ahead.answer.preview.validation_may_change)
-    assert page.check.check.answer
