@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 
 from modules import seeds
 from modules.data.loader import Loader, Readable
-from modules.interfaces import Method, Microbatch
+from modules.interfaces import Loss, Method, Microbatch
 from modules.memory.tensors import on_device
 from modules.objectives.inputs import Inputs, Objective
 from modules.optim.learning_rate import effective_lr, set_lr
@@ -16,11 +17,17 @@ from onetrainer.schedules.amounts import Plan
 
 if TYPE_CHECKING:
     from modules.optim.ema import Ema
+    from modules.training.accumulation import Accumulation
     from modules.training.checkpoints import TrainState
     from modules.training.engine import Engine
     from modules.training.inbox import Inbox
     from modules.training.reporter import Reporter
+    from modules.world.world import World
     from onetrainer.run.commands import Leaving
+
+
+STEP = "step"
+"""The order to make a step together."""
 
 
 class Task(Protocol):
@@ -56,11 +63,13 @@ class Trainer:
     Attributes:
         seed_of: Maps a step to the seed of its random draws.
         inputs: Of the step's microbatches, drawn by the seed of the step.
+        accumulate: Computes the gradients of all of them.
         plan: Of the same steps.
         lr_multiplier: Maps a step to a fraction of the full learning rate.
         ema: None if the run keeps no EMA.
         tasks: Run in this order after a step; saving comes last, so that the checkpoint of a step
             includes everything else that belongs to the step.
+        world: The processes that share the steps; rank 0 runs the loop, the others `step` alone.
         should_stop_early: Returns whether further steps are of no use.
     """
 
@@ -68,6 +77,7 @@ class Trainer:
     steps: int
     seed_of: Callable[[int], int]
     inputs: Loader[Inputs]
+    accumulate: "Accumulation[Inputs]"
     plan: Plan
     objective: Objective
     method: Method
@@ -78,49 +88,61 @@ class Trainer:
     report: "Reporter"
     inbox: "Inbox"
     tasks: Sequence[Task]
+    world: "World"
     should_stop_early: Callable[[], bool] = lambda: False
 
     def run(self) -> "Literal['done'] | Leaving":
         """Train until the last step, early stopping, or a command to end the run."""
         self.report.start_clock(self.state.step)
         while not (self._is_done() or self.inbox.is_leaving()):
-            step = self.state.step
-            seed = self.seed_of(step)
-            set_lr(self.optimizer, self.lr_multiplier(step))
-            lr = effective_lr(self.optimizer)
-            self.engine.begin(step)
-            losses = []
+            self.world.call(STEP)
             try:
-                for number, drawn in enumerate(self.inputs.at(step)):
-                    inputs = on_device(drawn, self.engine.device)
-                    # Only dropout draws from torch's global generator. Seeded for each microbatch,
-                    # it is the only thing that depends on how a step is divided.
-                    torch.manual_seed(seeds.derive(seed, "dropout", step, number))
-                    with self.engine.autocast():
-                        loss = self.objective.compute(inputs)
-                    self.state.is_whole = not self.engine.updates_in_backward
-                    with loss.recomputation():
-                        self.engine.backward(loss.value)
-                    losses.append(replace(loss, value=loss.value.detach()))
+                self.step()
             except StepAbandoned:
                 break
-            del drawn, inputs, loss  # frees the autograd graph before the optimizer step
-            self.state.is_whole = False
-            self.engine.clip_gradients()
-            check = self.engine.step()
-            self.method.after_step()
-            self.state.step += 1
-            if self.ema is not None:
-                self.ema.update(self.state.step)
-            self.state.is_whole = True
-            epoch = self.plan.epoch_of(step)
-            self.report.progress(
-                step=self.state.step, epoch=epoch, lr=lr, losses=losses, check=check
-            )
             self._run_due_tasks(self.state.step)
         self.report.flush()
         leaving = self.inbox.leaving
         return "done" if self._is_done() and leaving != "discard" else leaving or "stop"
+
+    def step(self) -> None:
+        """Make a step, the same one in every process.
+
+        Raises:
+            StepAbandoned: If the run is to end in the middle of it.
+        """
+        step = self.state.step
+        seed = self.seed_of(step)
+        set_lr(self.optimizer, self.lr_multiplier(step))
+        lr = effective_lr(self.optimizer)
+        self.engine.begin(step)
+        losses = self.accumulate(step, partial(self._compute, seed, step))
+        self.state.is_whole = False
+        self.engine.clip_gradients()
+        check = self.engine.step()
+        self.method.after_step()
+        self.state.step += 1
+        if self.ema is not None:
+            self.ema.update(self.state.step)
+        self.state.is_whole = True
+        if losses:  # in rank 0, which reports for all
+            epoch = self.plan.epoch_of(step)
+            self.report.progress(
+                step=self.state.step, epoch=epoch, lr=lr, losses=losses, check=check
+            )
+
+    def _compute(self, seed: int, step: int, number: int, drawn: Inputs) -> Loss:
+        """Add a microbatch's gradients to those of the step; return its loss, detached."""
+        inputs = on_device(drawn, self.engine.device)
+        # Only dropout draws from torch's global generator. Seeded for each microbatch, it is the
+        # only thing that depends on how a step is divided.
+        torch.manual_seed(seeds.derive(seed, "dropout", step, number))
+        with self.engine.autocast():
+            loss = self.objective.compute(inputs)
+        self.state.is_whole = not self.engine.updates_in_backward
+        with loss.recomputation():
+            self.engine.backward(loss.value)
+        return replace(loss, value=loss.value.detach())
 
     def _is_done(self) -> bool:
         return self.state.step >= self.steps or self.should_stop_early()

@@ -1,8 +1,9 @@
 """Entry point of the worker: `python -m modules.worker RUN_FOLDER`, or `--job NAME`.
 
-With a folder it locks the folder and trains. A job reads its request from standard input and
-writes events to standard output. Every failure becomes one event, a message in the log and an exit
-code.
+With a folder it locks the folder and trains, and starts the other processes of the run, if it has
+more: `--follow`, where environment variables say which one each is. A job reads its request from
+standard input and writes events to standard output. Every failure becomes one event, a message in
+the log and an exit code.
 """
 
 import faulthandler
@@ -10,6 +11,7 @@ import gc
 import json
 import os
 import signal
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -23,11 +25,15 @@ from time import strftime, time
 from typing import Any, TextIO
 
 from modules.training.inbox import Inbox
-from modules.training.signals import pausing_at_signals
+from modules.training.signals import ignoring_signals, pausing_at_signals
+from modules.world.launch import ADDRESS, Place, place_in, start_others, variables_of
+from modules.world.link import Hub, Line
 from onetrainer.config.base.section import Section
+from onetrainer.config.run.hardware import process_count
 from onetrainer.errors import EXIT_DONE, EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, UserError
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.redaction import without_tokens
+from onetrainer.run.client import FOLLOW
 from onetrainer.run.commands import Leaving
 from onetrainer.run.event_log import EventWriter, rewind
 from onetrainer.run.events import Event, Failed, Finished, Report, Started, Stopped, exit_code_for
@@ -36,6 +42,9 @@ from onetrainer.run.log_file import keep_log_bounded
 from onetrainer.run.run_folder import RunFolder, open_run
 from onetrainer.run.wire import encode_event
 
+_END_SECONDS = 5.0
+"""How long the other processes have to end after the run has."""
+
 
 def main(arguments: list[str]) -> int:
     """Train a run folder or run a job; return the exit code."""
@@ -43,17 +52,18 @@ def main(arguments: list[str]) -> int:
     match arguments:
         case ["--job", name]:
             return _job(name)
+        case [option] if option == FOLLOW:
+            return _follow()
         case [folder]:
             return _run(Path(folder))
         case _:
             return _print_and_return(
-                "usage: python -m modules.worker RUN_FOLDER | --job NAME", EXIT_USER
+                f"usage: python -m modules.worker RUN_FOLDER | --job NAME | {FOLLOW}", EXIT_USER
             )
 
 
 def _run(path: Path) -> int:
-    log = TextIOWrapper(_Log(2, "wb", closefd=False), "utf-8", "replace", line_buffering=True)
-    with redirect_stdout(log), redirect_stderr(log):
+    with _logging():
         try:
             folder = open_run(path)
             leave = partial(os._exit, EXIT_STOPPED)
@@ -63,6 +73,78 @@ def _run(path: Path) -> int:
                 return _train(folder, inbox)
         except UserError as error:
             return _print_and_return(str(error), EXIT_USER)
+
+
+def _follow() -> int:
+    """Do this process's part of a run, as its first process orders."""
+    place = place_in(os.environ)
+    with _logging(), ignoring_signals():
+        _print_and_return(f"process {place.rank} of {place.size}: {os.getpid()}", 0)
+        line = None
+        try:
+            line = Line(place.address, place.rank) if place.address else None
+            _set_environment([], is_offline=os.environ.get("HF_HUB_OFFLINE") == "1")
+            with _importing():
+                from modules.jobs.follow import follow
+                from modules.world.world import World
+            return follow(World(place, line))
+        except Exception as error:  # noqa: BLE001 - the edge: every failure is reported
+            traceback.print_exc()
+            if line is not None:
+                line.report(failed(error))
+            return EXIT_PROGRAM
+
+
+@contextmanager
+def _other_processes(folder: RunFolder) -> Iterator[tuple[Place, Hub | None]]:
+    """Yield this process's place among those of its run, which are started unless others did."""
+    place, variables = place_in(os.environ), {}
+    if place.size == 1:
+        hardware = _section(_parse_object(_read(folder.config)), "hardware")
+        device, count = str(hardware.get("device", "auto")), int(hardware.get("processes") or 0)
+        if (count := process_count(device, count)) == 1:
+            yield place, None
+            return
+        threads = int(hardware.get("threads") or 0)
+        variables = variables_of(count, device=device, threads=threads)
+        os.environ.update(variables | {"RANK": "0", "LOCAL_RANK": "0"})
+        place = place_in(os.environ)
+    hub = Hub(
+        place.size,
+        host=place.host,
+        log_of=lambda rank: str(folder.log_of(rank)),
+        on_lost=partial(_end_at_once, folder),
+    )
+    processes: dict[int, subprocess.Popen[bytes]] = {}
+    is_done = False
+    try:
+        if variables:
+            processes = start_others(folder, variables | {ADDRESS: hub.address})
+        hub.start(processes)
+        yield place, hub
+        is_done = True
+    finally:
+        hub.close(is_done=is_done)
+        for process in processes.values():
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _end_at_once(folder: RunFolder, error: UserError) -> None:
+    """End a run whose main thread may wait for a process that is gone."""
+    _write(folder, failed(error))
+    _print_and_return(str(error), EXIT_PROGRAM)
+    os._exit(EXIT_PROGRAM)
+
+
+@contextmanager
+def _logging() -> Iterator[None]:
+    """Write what this process and its libraries print to its log."""
+    log = TextIOWrapper(_Log(2, "wb", closefd=False), "utf-8", "replace", line_buffering=True)
+    with redirect_stdout(log), redirect_stderr(log):
+        yield
 
 
 class _Log(FileIO):
@@ -83,10 +165,11 @@ def _train(folder: RunFolder, inbox: Inbox) -> int:
     try:
         names, is_offline = _model_names(_parse_object(_read(folder.config)))
         _set_environment(names, is_offline=is_offline)
-        with inbox.while_loading(), _importing():
-            from modules.jobs.train import train
-
-        return train(folder, inbox)
+        with _other_processes(folder) as (place, hub):
+            with inbox.while_loading(), _importing():
+                from modules.jobs.train import train
+                from modules.world.world import World
+            return train(folder, inbox, World(place, hub))
     except UserError as error:
         _write(folder, failed(error))
         return _print_and_return(str(error), EXIT_USER)  # last: also for readers of the log

@@ -31,6 +31,9 @@ _ANY_CONFIG: Options = {
     "--set": _SET,
     "--json": _JSON,
 }
+_PROCESSES = _value(
+    "N", "train in so many processes, each on a device of its own (hardware.processes)", type=int
+)
 _RUN: Options = {"run_folder": {"type": Path, "help": "the run's folder"}}
 _STEP = "the step of the checkpoint (default: that of the newest one)"
 _PLACE = "folder, a config file, a preset or a run's folder"
@@ -60,9 +63,17 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
     "train": (
         "runs",
         "train with a config file or a preset",
-        {**_CONFIG, "--run-folder": _value("FOLDER", _OWN_FOLDER, type=Path)},
+        {
+            **_CONFIG,
+            "--run-folder": _value("FOLDER", _OWN_FOLDER, type=Path),
+            "--processes": _PROCESSES,
+        },
     ),
-    "resume": ("runs", "continue a run from its newest checkpoint", _RUN),
+    "resume": (
+        "runs",
+        "continue a run from its newest checkpoint",
+        {**_RUN, "--processes": _PROCESSES},
+    ),
     "fork": (
         "runs",
         "start a new run that goes on from a kept checkpoint of another",

@@ -9,7 +9,7 @@ import signal
 import sys
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from subprocess import DEVNULL, TimeoutExpired
 from time import monotonic, sleep
 from typing import IO
@@ -49,9 +49,16 @@ class Followed(ABC):
 class Forked(Followed):
     """What `subprocess.Popen` gives of a process: pid, poll, wait, kill and returncode."""
 
-    def __init__(self, main: Main, arguments: list[str], output: IO[bytes]) -> None:
+    def __init__(
+        self,
+        main: Main,
+        arguments: list[str],
+        output: IO[bytes],
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self.pid = os.fork()
         if self.pid == 0:
+            os.environ.update(variables or {})
             os._exit(_run(main, arguments, output))
 
     def poll(self) -> int | None:
@@ -78,9 +85,16 @@ class Forking:
             worker.kill()
             worker.wait()
 
-    def Popen(self, command: list[str], *, stdout: IO[bytes], **_: object) -> Forked:
+    def Popen(
+        self,
+        command: list[str],
+        *,
+        stdout: IO[bytes],
+        env: Mapping[str, str] | None = None,
+        **_: object,
+    ) -> Forked:
         """Fork for `python -m WORKER ARGUMENTS…`."""
-        self._forked.append(Forked(self._main, command[3:], stdout))
+        self._forked.append(Forked(self._main, command[3:], stdout, env))
         return self._forked[-1]
 
 

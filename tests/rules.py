@@ -46,7 +46,10 @@ RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("__main__",),
     ),
     "modules": (
-        ("devices", "formats/files", "memory/layers", "meta_device", "seeds", "user_code"),
+        (
+            *("devices", "formats/files", "memory/layers", "meta_device", "seeds", "user_code"),
+            "world",
+        ),
         ("diffusion", "formats/embeddings", "formats/original", "memory"),
         ("formats", "formats/models", "interfaces", "rewards/networks"),
         ("data", "families/prompts", "formats/lora", "optim", "rewards", "sampling"),

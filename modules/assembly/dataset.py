@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic, time
@@ -24,6 +24,7 @@ from modules.data.shards import Store
 from modules.evaluation.validation import ValidationImages
 from modules.families.prompts.prompts import CHUNK
 from modules.interfaces import Family
+from modules.world.world import World, alone
 from onetrainer.cache.store import prune
 from onetrainer.captions.placeholder_tokens import missing_tokens
 from onetrainer.captions.sample_prompts import all_shots
@@ -71,6 +72,22 @@ class Images:
     new: int = 0
 
 
+@dataclass(frozen=True)
+class Caching:
+    """Where images are encoded to, and by whom.
+
+    Attributes:
+        folder: Of the cache.
+        should_stop: Returns whether the run is to end.
+        world: The processes that share the images out.
+    """
+
+    folder: Path
+    events: EventWriter
+    should_stop: Callable[[], bool]
+    world: World = field(default_factory=alone)
+
+
 def digests_for(config: TrainConfig, family: Family) -> EncoderDigests:
     """Return digests of the encoders that encode the run's data.
 
@@ -83,11 +100,9 @@ def digests_for(config: TrainConfig, family: Family) -> EncoderDigests:
 def prepare_images(
     config: TrainConfig,
     family: Family,
+    caching: Caching,
     *,
     digests: EncoderDigests,
-    cache: Path,
-    events: EventWriter,
-    should_stop: Callable[[], bool],
     past_warnings: Collection[str],
     first_step: int = 0,
 ) -> Images:
@@ -100,11 +115,11 @@ def prepare_images(
     Raises:
         CachingStopped: If asked to stop in the meantime.
     """
-    store = Store(cache)
+    store, events = Store(caching.folder), caching.events
     start_time, start_clock = time(), monotonic()
     try:
         dataset, trained, measured = _read_and_encode(
-            config, family, store=store, digests=digests, events=events, should_stop=should_stop
+            config, family, caching, store=store, digests=digests
         )
         plan = batch_plan(config, dataset, kept=trained.usable)
         texts = None
@@ -117,11 +132,13 @@ def prepare_images(
                 store=store,
                 digests=digests,
                 progress=progress_report(events, CAPTIONS),
-                should_stop=should_stop,
+                should_stop=caching.should_stop,
+                world=caching.world,
             )
         # If the clock was set back in the meantime, entries used now carry an earlier date.
         start_time = min(start_time, time() - (monotonic() - start_clock))
-        _limit_cache(config, store.folder, since=start_time, events=events)
+        if caching.world.is_first:
+            _limit_cache(config, store.folder, since=start_time, events=events)
         images = _images_of(config, dataset, plan, trained, measured, texts)
         for text in _warnings(config, family, dataset, images, measured):
             if text not in past_warnings:
@@ -217,22 +234,24 @@ def cache_folder(config: TrainConfig, run: Path) -> Path:
 def _read_and_encode(
     config: TrainConfig,
     family: Family,
+    caching: Caching,
     *,
     store: Store,
     digests: EncoderDigests,
-    events: EventWriter,
-    should_stop: Callable[[], bool],
 ) -> tuple[Dataset, EncodedImages, EncodedImages | None]:
     """Return the dataset, its encoded training images, and the validation images if any."""
     with closing(ImageIndex(store.folder)) as memory:
-        dataset = read_images(config, memory, events, should_stop)
+        events, should_stop = caching.events, caching.should_stop
+        with caching.world.rank_0_first():  # the others find what it has measured in the index
+            dataset = read_images(config, memory, events, should_stop)
+            memory.save()
         encode = partial(
             encode_images,
             family,
             store=store,
             file_digests=memory,
             digests=digests,
-            options=options_of(config),
+            options=replace(options_of(config), world=caching.world),
             should_stop=should_stop,
         )
         transforms = TransformTable(dataset.items, dataset.concepts, is_plain=False)

@@ -3,7 +3,14 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from modules.assembly.dataset import Images, cache_folder, digests_for, prepare_images, sizes_of
+from modules.assembly.dataset import (
+    Caching,
+    Images,
+    cache_folder,
+    digests_for,
+    prepare_images,
+    sizes_of,
+)
 from modules.assembly.metadata import DatasetFacts, count_tags
 from modules.assembly.prompts import Prompts, prepare_prompts
 from modules.assembly.run_context import Run
@@ -100,13 +107,12 @@ def prepare_inputs(run: Run, family: Family, digests: EncoderDigests | None) -> 
     """
     images = None
     if digests is not None:
+        folder = cache_folder(run.config, run.folder.path)
         images = prepare_images(
             run.config,
             family,
+            Caching(folder, run.events, run.inbox.is_leaving, run.world),
             digests=digests,
-            cache=cache_folder(run.config, run.folder.path),
-            events=run.events,
-            should_stop=run.inbox.is_leaving,
             past_warnings=run.past_warnings,
             first_step=run.first_step,
         )

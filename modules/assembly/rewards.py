@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -31,6 +31,7 @@ from modules.rewards.mixer import Mixer, NamedReward
 from modules.sampling.rollout import Rollout
 from modules.trainer import StepAbandoned, StepBatches
 from modules.training.engine import Engine
+from modules.world.world import World, alone
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.rewards.algorithms import BestOfN as BestOfNSection
 from onetrainer.config.rewards.alignprop import AlignProp as Section
@@ -40,6 +41,9 @@ from onetrainer.metrics.guard import names_of
 from onetrainer.run.events import Phase
 from onetrainer.schedules.amounts import Plan
 
+REWARD_UNITS = "reward units"
+"""The order to normalize rewards by the base model's scores."""
+
 
 @dataclass(frozen=True)
 class LossSource:
@@ -47,6 +51,21 @@ class LossSource:
 
     batches: StepBatches
     objective: Objective
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How the rounds of best of n are stored, reported and shared out.
+
+    Attributes:
+        files: None keeps them in memory.
+        reward_steps_before, report, world: See `BestOfN` and `Candidates`.
+    """
+
+    files: RoundFiles | None = None
+    reward_steps_before: Callable[[int], int] = lambda step: step
+    report: Callable[[int, int, int], None] = lambda *_: None
+    world: World = field(default_factory=alone)
 
 
 @dataclass(frozen=True)
@@ -146,14 +165,10 @@ def reward_objective(
     *,
     device: torch.device,
     prompts: PromptBatches,
-    rounds: RoundFiles | None = None,
-    reward_steps_before: Callable[[int], int] = lambda step: step,
-    report: Callable[[int, int, int], None] = lambda *_: None,
+    rounds: Rounds | None = None,
 ) -> Objective:
-    """Return the training objective of the config.
-
-    rounds, reward_steps_before, report: See `BestOfN` and `Candidates`.
-    """
+    """Return the training objective of the config. rounds: None stores none of best of n."""
+    rounds = rounds or Rounds()
     section, method, family = config.objective, attached.method, attached.family
     assert isinstance(section, Section)
     rollout = rollout_of(config, attached, device=device)
@@ -168,15 +183,16 @@ def reward_objective(
             rollout=rollout,
             prompts=prompts,
             merged=merged,
-            report=report,
+            report=rounds.report,
+            world=rounds.world,
         )
         return BestOfN(
             candidates,
             denoising,
             section.algorithm.steps_per_round,
-            rounds,
+            rounds.files,
             device,
-            reward_steps_before,
+            rounds.reward_steps_before,
         )
     return AlignProp(
         family,
@@ -208,11 +224,16 @@ def reward_loss_source(
         rewards.mixer,
         device=run.device,
         prompts=prompts.batches,
-        rounds=RoundFiles(run.folder.rewards, completed_steps=run.first_step),
-        reward_steps_before=batches.reward_steps_before,
-        report=partial(_report_candidates, run),
+        rounds=_rounds(run, batches),
     )
     return LossSource(batches, objective)
+
+
+def _rounds(run: Run, batches: MixedBatches) -> Rounds:
+    files = None
+    if run.world.is_first:
+        files = RoundFiles(run.folder.rewards, completed_steps=run.first_step)
+    return Rounds(files, batches.reward_steps_before, partial(_report_candidates, run), run.world)
 
 
 def prompt_evaluation_of(
@@ -254,11 +275,13 @@ def prompt_evaluation_of(
             autocast=engine.autocast,
             base_model=attached.method.base_model if section.evaluation.distance else None,
             device=run.device,
+            world=run.world,
         ),
         rewards=rewards.mixer,
         exported=exported,
         folder=run.folder.path,
         warn=run.warn,
+        on_base=partial(run.world.call, REWARD_UNITS) if run.world.is_first else lambda _: None,
     )
 
 

@@ -1,6 +1,6 @@
 """Context that all stages of a training run share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -8,6 +8,7 @@ import torch
 from modules.training.checkpoint_record import CheckpointRecord
 from modules.training.failures import Failures
 from modules.training.inbox import Inbox
+from modules.world.world import World, alone
 from onetrainer.config.train import TrainConfig
 from onetrainer.run.commands import Leaving
 from onetrainer.run.event_log import EventWriter
@@ -27,6 +28,7 @@ class Run:
         failures: Tolerates what fails beside the steps.
         undecided: The config with lengths in minutes, if this start is to measure the speed; None
             if all lengths are known.
+        world: The processes that share the run; only rank 0 has an inbox, and events that are read.
     """
 
     folder: RunFolder
@@ -41,6 +43,7 @@ class Run:
     past_events: list[Event]
     failures: Failures
     undecided: TrainConfig | None = None
+    world: World = field(default_factory=alone)
 
     @property
     def first_step(self) -> int:

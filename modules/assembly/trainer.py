@@ -1,7 +1,7 @@
 """The trainer and its tasks, from a run's config and model."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from modules.assembly.inputs import Inputs as RunInputs
@@ -9,6 +9,7 @@ from modules.assembly.metadata import ModelFacts, output_metadata
 from modules.assembly.method import Attached, objective_of
 from modules.assembly.optimizer import Optimization, optimization_of
 from modules.assembly.rewards import (
+    REWARD_UNITS,
     LoadedRewards,
     LossSource,
     prompt_evaluation_of,
@@ -21,7 +22,8 @@ from modules.broken_steps.cause import Investigator
 from modules.broken_steps.response import BrokenSteps
 from modules.broken_steps.retries import Retries
 from modules.data.loader import Loader
-from modules.evaluation.validation import ImageEvaluation, ValidationImages
+from modules.evaluation.scores import EVALUATE, PromptEvaluation
+from modules.evaluation.validation import VALIDATE, ImageEvaluation, ValidationImages
 from modules.interfaces import Microbatch, named_parameters
 from modules.memory.residency import Residency
 from modules.memory.tensors import pinned
@@ -30,13 +32,14 @@ from modules.objectives.inputs import Inputs
 from modules.objectives.slider import Slider as SliderObjective
 from modules.optim.custom import lr_curve
 from modules.sampling.image_files import base_name
-from modules.trainer import Task, Trainer
+from modules.trainer import STEP, Task, Trainer
+from modules.training.accumulation import Accumulation
 from modules.training.checkpoints import TrainState
 from modules.training.disk_space import DiskSpaceTask
 from modules.training.evaluate_task import EvaluateTask, Evaluation, KeepBestTask
 from modules.training.failures import SAMPLING, Failures
 from modules.training.reporter import Reporter
-from modules.training.tasks import ExportTask, SampleTask, SaveTask
+from modules.training.tasks import SAMPLE, ExportTask, SampleTask, SaveTask
 from onetrainer.captions.sample_prompts import all_shots
 from onetrainer.config.objectives.slider import Slider
 from onetrainer.config.optimizers.adaptive import AdaptiveSection
@@ -109,10 +112,11 @@ class Tasks:
 
 @dataclass(frozen=True)
 class Assembled:
-    """The trainer with its tasks."""
+    """The trainer with its tasks; orders: what the run's other processes do when rank 0 says so."""
 
     trainer: Trainer
     tasks: Tasks
+    orders: Mapping[str, Callable[..., None]]
 
     def close(self) -> None:
         """End reading ahead."""
@@ -157,24 +161,41 @@ def assemble(
     def multiplier(step: int) -> float:
         return factor * scheduled(step) * retries.lr_factor(step)
 
+    loader, engine = _loader_of(run, source, retries), optimization.engine
     trainer = Trainer(
         state=TrainState(run.first_step),
         steps=training.total_steps,
         seed_of=lambda step: retries.seed(training.seed, step),
-        inputs=_loader_of(run, source, retries),
+        inputs=loader,
+        accumulate=Accumulation(run.world, loader, engine),
         plan=source.batches,
         objective=source.objective,
         method=attached.method,
-        engine=parts.optimization.engine,
+        engine=engine,
         optimizer=parts.optimization.optimizer,
         lr_multiplier=multiplier,
         ema=parts.optimization.ema,
         report=_reporter(parts, source, retries, multiplier),
         inbox=run.inbox,
         tasks=tasks.in_order(),
+        world=run.world,
         should_stop_early=tasks.should_stop_early,
     )
-    return Assembled(trainer, tasks)
+    return Assembled(trainer, tasks, {STEP: trainer.step, **_orders(tasks, rewards)})
+
+
+def _orders(tasks: Tasks, rewards: LoadedRewards | None) -> dict[str, Callable[..., None]]:
+    """Return what the run's other processes do besides steps."""
+    orders: dict[str, Callable[..., None]] = {SAMPLE: tasks.sample.take_part}
+    if rewards is not None:
+        orders[REWARD_UNITS] = rewards.mixer.set_base
+    for task in tasks.evaluate:
+        match task.evaluation:
+            case ImageEvaluation() as evaluation:
+                orders[VALIDATE] = task.in_evaluation_mode(evaluation.take_part)
+            case PromptEvaluation() as evaluation:
+                orders[EVALUATE] = task.in_evaluation_mode(evaluation.take_part)
+    return orders
 
 
 def _loader_of(run: Run, source: LossSource, retries: Retries) -> Loader[Inputs]:
@@ -190,6 +211,8 @@ def _loader_of(run: Run, source: LossSource, retries: Retries) -> Loader[Inputs]
         draw,
         threads=run.config.data.loader_threads,
         steps=run.config.training.total_steps,
+        rank=run.world.rank,
+        size=run.world.size,
     )
 
 
@@ -291,6 +314,7 @@ def _tasks(parts: _Parts, source: LossSource, rewards: LoadedRewards | None) -> 
         model=base_name(run.config.model.path),
         clip_skip=run.config.model.clip_skip,
         phase=parts.residency.phase,
+        world=run.world,
     )
     steps = run.config.training.total_steps
     disk_space = DiskSpaceTask(run.folder, made.checkpoints, run.inbox, steps)
@@ -336,7 +360,7 @@ def _image_evaluation(
     return ImageEvaluation(
         section=section,
         steps=config.training.total_steps,
-        images=images,
+        images=replace(images, world=parts.run.world),
         grid=grid_of(config),
         precision=config.hardware.precision,
         at_once=config.training.batch_size,

@@ -1,9 +1,9 @@
 """Encoding of all images, masks and captions into the cache, before training."""
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 
 import torch
@@ -16,6 +16,7 @@ from modules.data.shards import DamagedEntry, Store, entry_key
 from modules.data.vae_batches import VaeBatches
 from modules.interfaces import Family, LatentMoments
 from modules.memory.not_finite import first_broken
+from modules.world.world import World, alone
 from onetrainer.config.data.data import Conditioning
 from onetrainer.dataset.batch_plan import all_buckets
 from onetrainer.dataset.buckets import Bucket
@@ -50,13 +51,15 @@ class EncodeOptions:
 
     caches_latents: without, images are only checked, and encoded whenever they are used. batch:
     number of images that the VAE encodes at once. threads: that decode images meanwhile; 0 decodes
-    in between. conditioning: what a model that is given a masked image gets.
+    in between. conditioning: what a model that is given a masked image gets. world: the processes
+    that share the images out.
     """
 
     caches_latents: bool = True
     batch: int = 1
     threads: int = 2
     conditioning: Conditioning = "blank"
+    world: World = field(default_factory=alone)
 
 
 def encoder_digests(family: Family, *, with_text: bool = True) -> EncoderDigests:
@@ -115,6 +118,7 @@ def encode_images(
         check_stop=reporter.check_stop,
         require_sound=cache(partial(_require_sound, family.vae)),
         advance=reporter.advance,
+        world=options.world,
     )
     needs_input = any(concept.conditioning != "blank" for concept in transforms.concepts)
     conditioning = options.conditioning if needs_input else "blank"
@@ -125,10 +129,7 @@ def encode_images(
     reporter.finish()
     blanks = _blanks(job, encode) if conditioning != "blank" else {}
     if job.caches:
-        for kind in dict.fromkeys(entries.entry_type.kind for entries in missing):
-            store.seal(kind)
-        for entries in missing:
-            entries.locate()
+        _seal_and_locate(job, missing)
     _require_some(transforms, job.failed)
     usable = [index for index in range(len(transforms.items)) if index not in job.failed]
     return EncodedImages(
@@ -144,6 +145,14 @@ def encode_images(
     )
 
 
+def _seal_and_locate(job: EncodingJob, missing: Sequence[MissingEntries]) -> None:
+    with job.world.rank_0_first():  # the others find all merged
+        for kind in dict.fromkeys(entries.entry_type.kind for entries in missing):
+            job.store.seal(kind)
+    for entries in missing:
+        entries.locate()
+
+
 def encode_captions(
     family: Family,
     captions: Iterable[str],
@@ -152,6 +161,7 @@ def encode_captions(
     digests: EncoderDigests,
     progress: Callable[[int, int], None],
     should_stop: Callable[[], bool],
+    world: World | None = None,
 ) -> EncodedTexts:
     """Encode the captions that the cache folder does not contain; "" must be one of them.
 
@@ -162,8 +172,8 @@ def encode_captions(
     rows = {caption: row for row, caption in enumerate(dict.fromkeys(captions))}
     keys = [entry_key("text", FORMAT, caption, digests.text, precisions) for caption in rows]
     reporter.total = len(keys)
-    for _ in range(_TRIES):
-        missing = set(store.locate("text", keys).missing)
+
+    def encode(missing: Collection[int]) -> None:
         with closing(WorkQueue[None](threads=1, most=1)) as writer:
             for row, caption in enumerate(rows):
                 reporter.check_stop()
@@ -173,6 +183,12 @@ def encode_captions(
                     list(writer.excess())
                 reporter.advance()
             list(writer.remaining())
+
+    if world is not None and not world.is_alone:
+        encode({*store.locate("text", keys).missing[world.rank :: world.size]})
+        world.wait_for_all()
+    for _ in range(_TRIES):
+        encode({*store.locate("text", keys).missing})
         store.seal("text")
         locations = store.locate("text", keys)
         if not locations.missing:

@@ -12,6 +12,7 @@ from modules.data.cache_entries import LATENTS, EntryType, content
 from modules.data.encoded_items import EncodedEntries, TransformTable
 from modules.data.shards import EntryLocations, Store, entry_key
 from modules.data.vae_batches import VaeBatches
+from modules.world.world import World, alone
 from onetrainer.cache.format import KEY_BYTES
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.items import Skipped
@@ -42,7 +43,8 @@ class EncodingJob:
     encoder: identifies the VAE. threads: that decode. caches: whether entries are stored; otherwise
     images are only checked. check_stop: raises CachingStopped on request. require_sound: called
     for a result that is not a number; raises UserError if the VAE's weights are not. advance:
-    called whenever a row is done. failed: the unusable images, by index.
+    called whenever a row is done. world: shares the rows out. failed: the unusable images, by
+    index.
     """
 
     transforms: TransformTable
@@ -55,6 +57,7 @@ class EncodingJob:
     check_stop: Callable[[], None]
     require_sound: Callable[[], None]
     advance: Callable[[], None]
+    world: World = field(default_factory=alone)
     failed: dict[int, Skipped] = field(default_factory=dict)
 
     def fail(self, row: int, reason: str) -> None:
@@ -110,7 +113,22 @@ class MissingEntries:
         """Encode what is missing. Raises CachingStopped, and UserError if it cannot be written."""
         indices = range(len(self._job.transforms.items))
         every = [row for index in indices for row in self._rows(index)]
+        if self._job.caches and not self._job.world.is_alone:
+            self._encode_part()
         self._encode_rows(self._missing_rows() if self._job.caches else every)
+
+    def _encode_part(self) -> None:
+        """Encode this process's part of what is missing, while the others encode theirs.
+
+        Then nothing is missing but unusable images, unless this computer has a cache of its own.
+        """
+        world, size = self._job.world, self._job.vae.size
+        missing = self._missing_rows()
+        self._encode_rows(
+            row for place, row in enumerate(missing) if place // size % world.size == world.rank
+        )
+        self._job.file_digests.save()  # for the others, who then need not read the files
+        world.wait_for_all()
 
     def locate(self) -> None:
         """Locate each row's entry, encoding lost ones again, once.

@@ -24,11 +24,10 @@ class Readable(Protocol):
 
 @dataclass(frozen=True)
 class _Task:
-    """The reading of a step's microbatch; is_last: whether it is the step's last one."""
+    """The reading of a step's microbatch."""
 
     step: int
     reading: Reading
-    is_last: bool
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,8 @@ class Loader(Generic[Drawn]):
         *,
         threads: int,
         steps: int,
+        rank: int = 0,
+        size: int = 1,
     ) -> None:
         """Set up the loader.
 
@@ -60,16 +61,23 @@ class Loader(Generic[Drawn]):
             draw: Draws for a microbatch of a step.
             threads: 0 reads within the steps.
             steps: Of the run.
+            rank: Number of this process, which reads every `size`-th microbatch of a step.
+            size: How many processes share the run.
         """
         self._data = data
         self._draw = draw
         self._threads = threads
         self._steps = steps
+        self._rank, self._size = rank, size
         self._next = -1
         self._stream: Generator[_Read[Drawn], None, None] | None = None
 
+    def microbatches_at(self, step: int) -> int:
+        """Return how many microbatches a step has, for all processes together."""
+        return len(self._data.readings_at(step))
+
     def at(self, step: int) -> Iterator[Drawn]:
-        """Iterate over the microbatches of a step; fast if it follows the last one.
+        """Iterate over this process's microbatches of a step; fast if it follows the last one.
 
         Raises UserError if an image or the cache has changed.
         """
@@ -80,12 +88,10 @@ class Loader(Generic[Drawn]):
             )
         # Restart from here unless this one is iterated to its end.
         self._next = -1
-        is_last = False
-        while not is_last:
+        for _ in range(self._rank, self.microbatches_at(step), self._size):
             read = next(self._stream)
             assert read.task.step == step
             yield read.complete()
-            is_last = read.task.is_last
         self._next = step + 1
 
     def close(self) -> None:
@@ -97,9 +103,8 @@ class Loader(Generic[Drawn]):
     def _from(self, step: int) -> Iterator[_Task]:
         """Iterate over the readings from a step on."""
         while step < self._steps:
-            readings = self._data.readings_at(step)
-            for number, reading in enumerate(readings, 1):
-                yield _Task(step, reading, number == len(readings))
+            for reading in self._data.readings_at(step)[self._rank :: self._size]:
+                yield _Task(step, reading)
             step += 1
 
     def _read(self, task: _Task) -> _Read[Drawn]:

@@ -3,9 +3,9 @@
 Deterministic, and without effect on training.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from modules.memory.to_device import to_device
 from modules.rewards.measures import contrast, downscaled, saturation
 from modules.rewards.mixer import Mixer
 from modules.sampling.rollout import Rollout, untrained
+from modules.world.world import World, alone
 
 DISTANCE_LEVELS = (0.25, 0.5, 0.75)
 """Noise levels at which the distance to the base model is measured, as fractions of the schedule.
@@ -89,6 +90,7 @@ class Evaluator:
         base_model: Context in which the family is the base model; None if the distance to it is not
             measured.
         device: Of the latents.
+        world: Shares the prompts out.
     """
 
     family: Family
@@ -98,9 +100,11 @@ class Evaluator:
     autocast: Callable[[], AbstractContextManager[object]]
     base_model: Callable[[], AbstractContextManager[None]] | None
     device: torch.device
+    world: World = field(default_factory=alone)
 
-    @torch.no_grad()
-    def evaluate(self, mixer: Mixer, before_each: Callable[[int], None]) -> Iterator[ScoredPrompt]:
+    def evaluate(
+        self, mixer: Mixer, before_each: Callable[[int], None]
+    ) -> Generator[ScoredPrompt, None, None]:
         """Yield each prompt's images and scores.
 
         Args:
@@ -108,33 +112,44 @@ class Evaluator:
             before_each: Called before each batch with the number of images done; may raise to
                 abort.
         """
+        prompts = self.validation.prompts
+
+        def score(number: int) -> ScoredPrompt:
+            return self._scored(number, prompts[number], mixer, before_each)
+
+        return self.world.map(score, len(prompts), lambda _: None)
+
+    @torch.no_grad()
+    def _scored(
+        self, number: int, prompt: str, mixer: Mixer, before_each: Callable[[int], None]
+    ) -> ScoredPrompt:
+        """Generate and score the images of a prompt, by its number."""
         validation = self.validation
-        for number, prompt in enumerate(validation.prompts):
-            latents, batches = [], []
-            for start in range(0, validation.seeds, validation.at_once):
-                before_each(number * validation.seeds + start)
-                stop = min(start + validation.at_once, validation.seeds)
-                batch_seeds = [validation.first_seed + number for number in range(start, stop)]
-                latents.append(self._latents(prompt, batch_seeds))
-                batches.append(self.rollout.decode(latents[-1]))
-            scores = [mixer.score(batch, [prompt] * len(batch)) for batch in batches]
-            images = torch.cat(batches).float()
-            distance = None
-            if self.base_model is not None:
-                distance = torch.cat([self._distance(prompt, batch) for batch in latents]).cpu()
-            yield ScoredPrompt(
-                prompt=prompt,
-                images=images.cpu(),
-                total=torch.cat([score.total for score in scores]).cpu(),
-                by_name={
-                    name: torch.cat([score.by_name[name] for score in scores]).cpu()
-                    for name in scores[0].by_name
-                },
-                small=downscaled(images).cpu(),
-                contrast=contrast(images).cpu(),
-                saturation=saturation(images).cpu(),
-                distance=distance,
-            )
+        latents, batches = [], []
+        for start in range(0, validation.seeds, validation.at_once):
+            before_each(number * validation.seeds + start)
+            stop = min(start + validation.at_once, validation.seeds)
+            batch_seeds = [validation.first_seed + number for number in range(start, stop)]
+            latents.append(self._latents(prompt, batch_seeds))
+            batches.append(self.rollout.decode(latents[-1]))
+        scores = [mixer.score(batch, [prompt] * len(batch)) for batch in batches]
+        images = torch.cat(batches).float()
+        distance = None
+        if self.base_model is not None:
+            distance = torch.cat([self._distance(prompt, batch) for batch in latents]).cpu()
+        return ScoredPrompt(
+            prompt=prompt,
+            images=images.cpu(),
+            total=torch.cat([score.total for score in scores]).cpu(),
+            by_name={
+                name: torch.cat([score.by_name[name] for score in scores]).cpu()
+                for name in scores[0].by_name
+            },
+            small=downscaled(images).cpu(),
+            contrast=contrast(images).cpu(),
+            saturation=saturation(images).cpu(),
+            distance=distance,
+        )
 
     def _latents(self, prompt: str, batch_seeds: Sequence[int]) -> Tensor:
         conditioning, empty = self._texts(prompt, len(batch_seeds))

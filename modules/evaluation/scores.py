@@ -1,6 +1,7 @@
 """Evaluation of reward training on validation prompts: generate, score, judge, stop early."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -29,6 +30,9 @@ from onetrainer.run.events import Evaluated, Event
 from onetrainer.run.run_folder import cannot_write
 from onetrainer.schedules.amounts import Plan, is_due
 
+EVALUATE = "evaluate"
+"""The order to generate and score the images of validation prompts together."""
+
 
 @dataclass
 class PromptEvaluation:
@@ -43,6 +47,7 @@ class PromptEvaluation:
         trained, monitored: Weights of trained and monitored rewards by name.
         rewards: Normalized by the first evaluation once there is one.
         folder: The run's.
+        on_base: Called with the units of the rewards, once they are known.
     """
 
     section: Evaluation
@@ -56,11 +61,12 @@ class PromptEvaluation:
     exported: ExportedWeights
     folder: Path
     warn: Callable[[str], None]
+    on_base: Callable[[Mapping[str, tuple[float, float]]], None] = lambda _: None
     _verdict: Evaluated | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.files.by_step:
-            self.rewards.base = reward_stats(self._history[0])
+            self._set_base(self._history[0])
             self._verdict = self._judge()
 
     @property
@@ -101,14 +107,24 @@ class PromptEvaluation:
         scored: list[ScoredImage] = []
         prompts: list[ScoredPrompt] = []
         seeds = [seed for _, seed in self.evaluator.validation.each()]
-        with self.exported.for_samples():
-            for prompt in self.evaluator.evaluate(self.rewards, before_each):
+        with (
+            self.evaluator.world.shared(EVALUATE),
+            self.exported.for_samples(),
+            closing(self.evaluator.evaluate(self.rewards, before_each)) as results,
+        ):
+            for prompt in results:
                 paths = self._save_images(step, len(prompts), prompt)
                 scored += _scored_images(prompt, paths, seeds[len(scored) :])
                 prompts.append(prompt.without_images())
         evaluation = EvaluationResult(step, tuple(scored), _mean_drift(prompts))
         self.files.add(step, evaluation if self._history else self._normalized(evaluation))
         self._verdict = self._judge()
+
+    def take_part(self) -> None:
+        """Do this process's part of an evaluation of rank 0's, in evaluation mode."""
+        with self.exported.for_samples():
+            for _ in self.evaluator.evaluate(self.rewards, lambda _: None):
+                pass
 
     def events(self) -> list[Event]:
         return [self._verdict] if self._verdict else []
@@ -144,10 +160,14 @@ class PromptEvaluation:
             settings=self.section,
         )
 
+    def _set_base(self, evaluation: EvaluationResult) -> None:
+        self.rewards.set_base(reward_stats(evaluation))
+        self.on_base(self.rewards.base)
+
     def _normalized(self, evaluation: EvaluationResult) -> EvaluationResult:
         """Return the first evaluation in its own units, which all later ones use."""
         mixer = self.rewards
-        mixer.base = reward_stats(evaluation)
+        self._set_base(evaluation)
         totals = mixer.total(
             {
                 name: torch.tensor([image.rewards[name] for image in evaluation.images])

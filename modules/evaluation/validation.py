@@ -9,7 +9,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
@@ -21,6 +21,7 @@ from modules.interfaces import Batch, Probe
 from modules.memory.residency import Enter
 from modules.objectives.inputs import Objective
 from modules.optim.exported_weights import ExportedWeights
+from modules.world.world import World, alone
 from onetrainer.config.run.hardware import Precision
 from onetrainer.config.run.validation import Validation
 from onetrainer.metrics.bands import Measurement, best_of, without_gain
@@ -42,6 +43,7 @@ class ValidationImages:
         former_digest: The same as earlier versions computed it, which depends on the encoder.
         load: Returns an image as a batch by its index, with its complete caption.
         sizes: Every width and height among them, in pixels.
+        world: The processes that share them out.
     """
 
     names: tuple[str, ...]
@@ -50,6 +52,7 @@ class ValidationImages:
     load: Callable[[int], Batch]
     sizes: frozenset[tuple[int, int]] = frozenset()
     former_digest: str = ""
+    world: World = field(default_factory=alone)
 
 
 @dataclass(frozen=True)
@@ -120,9 +123,9 @@ def measure(
     Raises:
         UserError: If a loss is not finite.
     """
-    losses: dict[str, list[float]] = {}
-    for place, name in enumerate(images.names):
-        before_each(place)
+
+    def losses_of(place: int) -> list[float]:
+        name = images.names[place]
         with torch.no_grad():
             batch = images.load(place)
             probes = grid.probes(name, batch.moments.mean.shape[1:], at_once=at_once)
@@ -134,8 +137,14 @@ def measure(
             raise not_a_number(name, precision)
         if not_finite:
             raise diverged(f"{name}: the validation loss is {not_finite[0]}", precision)
-        losses[name] = numbers
-    return losses
+        return numbers
+
+    losses = images.world.map(losses_of, len(images.names), before_each)
+    return dict(zip(images.names, list(losses), strict=True))
+
+
+VALIDATE = "validate"
+"""The order to measure the validation loss together."""
 
 
 @dataclass(frozen=True)
@@ -205,6 +214,15 @@ class ImageEvaluation:
     def measure(self, step: int, before_each: Callable[[int], None]) -> None:
         if self.files.by_step.get(step, {}).keys() >= set(self.weights):
             return
+        with self.images.world.shared(VALIDATE, step):
+            measured = self._measure(step, before_each)
+        self.files.add(step, measured)
+
+    def take_part(self, step: int) -> None:
+        """Do this process's part of a measurement of rank 0's, in evaluation mode."""
+        self._measure(step, lambda _: None)
+
+    def _measure(self, step: int, before_each: Callable[[int], None]) -> dict[Weights, Measurement]:
         forms = {
             "sampling": self.exported.for_samples,
             "without_ema": self.exported.without_ema,
@@ -228,7 +246,7 @@ class ImageEvaluation:
                         precision=self.precision,
                     )
                 measured[weights] = Measurement(step, losses, self.grid.noises)
-        self.files.add(step, measured)
+        return measured
 
     def events(self) -> list[Event]:
         concepts = self.images.concepts

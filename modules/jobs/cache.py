@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import nn
 
-from modules.assembly.dataset import Images, digests_for, prepare_images
+from modules.assembly.dataset import Caching, Images, digests_for, prepare_images
 from modules.assembly.lengths import plan_of
 from modules.assembly.placement import HOST, quantize
 from modules.jobs.base_model import load_base, local_model, use_hardware
@@ -52,10 +52,8 @@ def cache(request: CacheRequest, report: Report) -> Finished:
         images = prepare_images(
             config,
             family,
+            Caching(place, events, lambda: False),
             digests=digests_for(config, family),
-            cache=place,
-            events=events,
-            should_stop=lambda: False,
             past_warnings=(),
         )
         images.batches.close()

@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic_core import to_json
 
-from modules.assembly.inputs import Inputs, encoder_digests_of, prepare_inputs
+from modules.assembly.inputs import Inputs, prepare_inputs
 from modules.assembly.lengths import (
     LengthsChanged,
     confirm_lengths,
@@ -22,17 +22,7 @@ from modules.assembly.lengths import (
     report_lengths,
     with_decided_lengths,
 )
-from modules.assembly.method import attach
-from modules.assembly.optimizer import require_training_to_the_end
-from modules.assembly.placement import (
-    manage,
-    offload_device_of,
-    quantize,
-    residency_of,
-)
-from modules.assembly.rewards import load_rewards
 from modules.assembly.run_context import Run
-from modules.assembly.start_files import with_start_files_copied
 from modules.assembly.trainer import Assembled, assemble
 from modules.broken_steps.response import NothingTrained, WentBack
 from modules.data.cache import CachingStopped
@@ -40,11 +30,11 @@ from modules.data.encoded_items import EntryLost
 from modules.forecast.forecast import Planner, target_of
 from modules.jobs.base_model import (
     BASE_MODEL,
-    load_base,
     local_model,
     recorded_revision,
     use_hardware,
 )
+from modules.jobs.loading import START, Start, load
 from modules.memory.precision import (
     choose_device,
     device_notes,
@@ -52,7 +42,6 @@ from modules.memory.precision import (
     prefer_attention,
 )
 from modules.memory.residency import Residency
-from modules.methods.model_source import ModelSource
 from modules.training.checkpoint_record import CheckpointRecord, find_restore_point
 from modules.training.disk_space import FolderGone, require_room
 from modules.training.evaluate_task import export_best
@@ -60,6 +49,8 @@ from modules.training.failures import SAMPLING, TENSORBOARD, Failures
 from modules.training.inbox import Inbox
 from modules.training.tasks import SampleTask
 from modules.training.tensorboard import open_board
+from modules.world.world import World, alone
+from onetrainer.checks.preflight import require_startable
 from onetrainer.config.migrate import migrate
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, StateLost, UserError
@@ -68,6 +59,7 @@ from onetrainer.messages.memory import checkpointing_label
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.presets.presets import resolve
 from onetrainer.rules.changes import changes_since
+from onetrainer.rules.processes import step_problems
 from onetrainer.run.commands import Leaving
 from onetrainer.run.event_log import EventWriter, read_all, rewind
 from onetrainer.run.events import Checkpoint, Finished, Phase, Sample, Started, Stopped, Warned
@@ -83,21 +75,23 @@ _MAY_HAVE_TRAINED = (
 )
 
 
-def train(folder: RunFolder, inbox: Inbox | None = None) -> int:
+def train(folder: RunFolder, inbox: Inbox | None = None, world: World | None = None) -> int:
     """Train a run folder's config from its newest checkpoint; return the exit code.
 
     If cache entries are lost during training, the run saves a checkpoint and restarts, which
     encodes them again, with the same results. If a broken step makes it go back, or its length in
     steps turns out, it restarts too.
 
-    inbox: The worker's; None for one of its own.
+    inbox: The worker's; None for one of its own. world: The processes of the run; None for one.
     """
     note, last_lost_step = "", -1
+    world = world or alone()
+    world.join()
     with ExitStack() as stack:
         inbox = inbox or stack.enter_context(closing(Inbox(folder.commands)))
         while True:
             try:
-                return _start(folder, inbox, note)
+                return _start(folder, inbox, world, note)
             except EntryLost as lost:
                 step = max((step for step, _ in folder.complete_checkpoints()), default=0)
                 if step == last_lost_step:
@@ -110,7 +104,7 @@ def train(folder: RunFolder, inbox: Inbox | None = None) -> int:
             free_cached_memory()
 
 
-def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
+def _start(folder: RunFolder, inbox: Inbox, world: World, note: str) -> int:
     """Start the run once.
 
     note: Why the start before failed. Raises EntryLost.
@@ -121,6 +115,8 @@ def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
     digest = hashlib.sha256(written.model_dump_json().encode()).hexdigest()
     config = with_decided_lengths(written, folder)
     use_hardware(config.hardware)
+    if not world.is_alone:  # as many as another program may have started
+        require_startable(list(step_problems(config, world.size)), source=str(folder.config))
     clean(folder)
     # Reading gigabytes takes minutes on a hard disk.
     restore_point = find_restore_point(folder, verifying=inbox.while_loading)
@@ -147,7 +143,7 @@ def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
         stack.enter_context(prefer_attention(config.hardware.attention))
         events = EventWriter(folder.events, also=also)
         stack.callback(events.close)
-        device = choose_device(config.hardware.device)
+        device = choose_device(config.hardware.device, world.place.local_rank)
         run = Run(
             folder,
             config,
@@ -160,6 +156,7 @@ def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
             last,
             past_events,
             failures,
+            world=world,
         )
         _report_start(run)
         if not lengths(config):
@@ -195,35 +192,19 @@ def _prepare_and_train(run: Run) -> int:
         run.warn(note)
     with run.inbox.while_loading(run.report_stop):
         run, path = _locate_model(_resolve_checkpointing(run))
-        offload = offload_device_of(run.config.hardware.offload_device, run.device)
-        family, model = load_base(
-            run.config, path, run.events.write, device=run.device, components_device=offload
-        )
-        if run.config.hardware.quantization != "none":
-            run.events.write(Phase("loading", detail="quantizing"))
-        for note in quantize(run.config, family, device=run.device):
-            run.warn(note)
-        digests = encoder_digests_of(run, family)
-        # Before images are encoded, so that errors show early.
-        source = ModelSource.of(model)
-        attached = attach(with_start_files_copied(run.config, run.folder), family, source)
-        require_training_to_the_end(run.config, attached.method.parameter_groups())
-        for note in attached.notes:
-            run.warn(note)
-        rewards = load_rewards(run)
-        layers = manage(run.config, attached.family, device=run.device)
-        networks = None if rewards is None else rewards.networks
-        residency = residency_of(run.config, attached, layers, device=run.device, rewards=networks)
+        run.world.call(START, Start.of(run))
+        loaded = load(run, path)
+    residency = loaded.residency
     try:
         with residency.phase("caching"):
-            inputs = prepare_inputs(run, family, digests)
+            inputs = prepare_inputs(run, loaded.family, loaded.digests)
     except CachingStopped:
         return _report_stop(run)
     with closing(inputs), residency.phase("training"):
         if inputs.images is not None and inputs.prompts is None:
             confirm_lengths(run, inputs.images.batches)
         with run.inbox.while_loading(run.report_stop):
-            assembled = assemble(run, attached, inputs, rewards, residency)
+            assembled = assemble(run, loaded.attached, inputs, loaded.rewards, residency)
         with closing(assembled):
             if run.undecided is not None:
                 measure_speed(run, assembled)
@@ -302,6 +283,7 @@ def _finish(
     run: Run, ending: Literal["done"] | Leaving, assembled: Assembled, inputs: Inputs
 ) -> int:
     """Save, write the output files, and report the end; return the exit code."""
+    run.world.leave()
     step, tasks = assembled.trainer.state.step, assembled.tasks
     is_final = ending == "done"
     if ending != "discard":
@@ -334,6 +316,7 @@ def _ensure_checkpoint(run: Run, assembled: Assembled) -> None:
 
 def _save_last_step(run: Run, assembled: Assembled, error: Exception) -> None:
     """Save a checkpoint of the last step before an error ends the run, if that is possible."""
+    run.world.leave()
     if (
         isinstance(error, StateLost | WentBack | NothingTrained | FolderGone)
         or not assembled.trainer.state.is_whole

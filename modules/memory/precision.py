@@ -14,10 +14,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from modules.devices import has_bf16
 from onetrainer.config.run.hardware import (
     AttentionKernel,
-    Device,
     Hardware,
     Precision,
     VaePrecision,
+    device_names,
 )
 from onetrainer.errors import UserError
 
@@ -50,15 +50,23 @@ def storage_dtype(
     return compute_dtype(precision)
 
 
-def choose_device(name: Device) -> torch.device:
+def choose_device(name: str, process: int = 0) -> torch.device:
     """Return the device; "auto" is the GPU if torch can use one, except an Apple GPU.
 
     A numbered GPU becomes this thread's current one: that is where libraries' kernels run.
 
+    Args:
+        name: Of a device, or of several, of which each process uses its own.
+        process: Number of this process among those of this computer.
+
     Raises:
         UserError: The name is a GPU's, and torch cannot use it.
     """
+    if len(names := device_names(name)) > 1:
+        name = names[process % len(names)]
     available = torch.backends.mps.is_available() if name == "mps" else torch.cuda.is_available()
+    if process and available and name in ("auto", "cuda"):
+        name = f"cuda:{process}"
     if name == "cpu" or (name == "auto" and not available):
         return torch.device("cpu")
     device = torch.device("cuda" if name == "auto" else name)

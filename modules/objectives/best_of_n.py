@@ -75,7 +75,11 @@ class BestOfN:
     def _round_at(self, number: int, *, seed: int, step: int) -> Round:
         """Return the round of a step, generating it if needed."""
         if self._round is None or self._number != number:
-            current = self.rounds.get(number) if self.rounds else None
+            # Rank 0 alone stores rounds.
+            stored = self.candidates.world.agree(
+                lambda: self.rounds.get(number) if self.rounds else None
+            )
+            current = stored[0]
             if current is not None:
                 self._require_match(current, number)
             else:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import torch
@@ -15,6 +15,7 @@ from modules.memory.to_device import to_device
 from modules.objectives.candidate_files import Round
 from modules.rewards.mixer import Mixer
 from modules.sampling.rollout import Rollout, untrained
+from modules.world.world import World, alone
 from onetrainer.config.rewards.algorithms import BestOfN as Section
 from onetrainer.errors import UserError
 
@@ -33,7 +34,7 @@ class Candidates:
     mixer: the rewards. prompts: the run's; a round takes the next prompts in
     their order, and generates as many images at once as a microbatch has. merged: of the method.
     report: called with the coming step, how many of a round's images are generated, and their
-    number; may raise, to end the run.
+    number; may raise, to end the run. world: shares them out.
     """
 
     family: Family
@@ -43,6 +44,7 @@ class Candidates:
     prompts: PromptBatches
     merged: Callable[[], AbstractContextManager[None]] = nullcontext
     report: Callable[[int, int, int], None] = lambda *_: None
+    world: World = field(default_factory=alone)
 
     def prompts_of(self, number: int) -> tuple[str, ...]:
         """Return the prompts of a round."""
@@ -67,22 +69,28 @@ class Candidates:
         """
         prompts, each = self.prompts_of(number), self.section.candidates_per_prompt
         candidates = list(product(range(len(prompts)), range(each)))
-        latents: list[Tensor] = []
-        scores: dict[str, list[Tensor]] = {}
+        size = self.prompts.batch_size
+        batches = [candidates[at : at + size] for at in range(0, len(candidates), size)]
         with self.merged():
             texts, empty = self._texts(prompts)
-            for start in range(0, len(candidates), self.prompts.batch_size):
-                self.report(step, start, len(candidates))
-                batch = candidates[start : start + self.prompts.batch_size]
-                rows = [prompt for prompt, _ in batch]
+
+            def generate(place: int) -> tuple[Tensor, dict[str, Tensor]]:
+                rows = [prompt for prompt, _ in batches[place]]
                 indices = to_device(torch.tensor(rows), texts.hidden.device)
-                finished = self._latents(batch, texts.rows(indices), empty, (seed, number))
+                finished = self._latents(batches[place], texts.rows(indices), empty, (seed, number))
                 images = self.rollout.decode(finished)
-                batch_scores = self.mixer.score(images, [prompts[row] for row in rows])
-                latents.append(finished)
-                scores.setdefault(REWARD, []).append(batch_scores.total)
-                for name, values in batch_scores.by_name.items():
-                    scores.setdefault(REWARD_PREFIX + name, []).append(values)
+                scored = self.mixer.score(images, [prompts[row] for row in rows])
+                named = {REWARD_PREFIX + name: each for name, each in scored.by_name.items()}
+                return self._sent(finished), {
+                    name: self._sent(each) for name, each in {REWARD: scored.total, **named}.items()
+                }
+
+            def before_each(place: int) -> None:
+                self.report(step, place * size, len(candidates))
+
+            made = list(self.world.map(generate, len(batches), before_each))
+        latents = [finished for finished, _ in made]
+        scores = {name: [each[name] for _, each in made] for name in made[0][1]}
         self.report(step, len(candidates), len(candidates))
         by_name = {name: torch.cat(all_).view(len(prompts), each) for name, all_ in scores.items()}
         best = self._best(by_name[REWARD], prompts)
@@ -91,6 +99,10 @@ class Candidates:
         return Round(
             step, prompts, selected, {name: each.float().cpu() for name, each in by_name.items()}
         )
+
+    def _sent(self, tensor: Tensor) -> Tensor:
+        """Return a result for the other processes; on the CPU, if there are any."""
+        return tensor if self.world.is_alone else tensor.cpu()
 
     def _best(self, totals: Tensor, prompts: Sequence[str]) -> Tensor:
         """Return the indices of each prompt's best images, (P, kept), the best first.

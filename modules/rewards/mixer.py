@@ -59,6 +59,10 @@ class Mixer:
         if len(set(names)) < len(names):
             raise ValueError(f"two rewards have the same name: {', '.join(names)}")
 
+    def set_base(self, base: Mapping[str, tuple[float, float]]) -> None:
+        """Set the mean and standard deviation of the base model's scores, by name."""
+        self.base = base
+
     def trained(self) -> "Mixer":
         """Return a mixer of the trained rewards only."""
         return Mixer([member for member in self.members if member.is_trained], self.base)

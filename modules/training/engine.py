@@ -6,7 +6,7 @@ reads once per step, whether its gradients have overflown. A broken step, whose 
 not finite, updates nothing: that is decided on the device, and read later with the losses.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.utils import GradientAccumulationPlugin
-from torch import Tensor
+from torch import Tensor, nn
 
 from modules.memory.precision import autocast
 from modules.memory.scaling import LossScale
@@ -81,6 +81,11 @@ class Engine:
         """Whether the backward pass updates the weights."""
         return self._fused_backward is not None
 
+    @property
+    def weights(self) -> list[nn.Parameter]:
+        """Every trained weight, in the optimizer's order."""
+        return self._updater.parameters
+
     def autocast(self) -> AbstractContextManager[object]:
         """Return the context of every forward pass."""
         return autocast(self.device, self._precision)
@@ -106,6 +111,12 @@ class Engine:
         if self._fused_backward is not None:
             self._fused_backward.begin(value)
         self._accelerator.backward(self._scale.scaled(loss) if self._scale else loss)
+
+    def set_loss(self, values: Sequence[Tensor]) -> None:
+        """Set the losses of all microbatches of the step, where other processes have a part."""
+        self._loss = None
+        for value in values:
+            self._loss = value if self._loss is None else self._loss + value
 
     def clip_gradients(self) -> None:
         """Unscale the step's gradients (fp16), check them, and clip their norm.

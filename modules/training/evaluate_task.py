@@ -96,6 +96,18 @@ class EvaluateTask:
         """Measure and report; neither if the run is to end before its last step."""
         self._evaluate(step, ())
 
+    def in_evaluation_mode(self, take_part: Callable[..., None]) -> Callable[..., None]:
+        """Return how a process takes part in what rank 0 measures."""
+
+        def measure(*arguments: int) -> None:
+            self.method.train(False)
+            try:
+                take_part(*arguments)
+            finally:
+                self.method.train(True)
+
+        return measure
+
     def _evaluate(self, step: int, reported: Sequence[Event]) -> None:
         progress = TaskProgress(self.inbox, self.log, step=step, steps=self.steps)
         name, count = self.evaluation.phase_name, self.evaluation.count

@@ -20,7 +20,7 @@ class Inbox:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | None,
         *,
         leave: Callable[[], None] | None = None,
         report: Callable[[Leaving], None] | None = None,
@@ -28,7 +28,7 @@ class Inbox:
         """Follow the file of commands.
 
         Args:
-            path: The file.
+            path: The file; None receives nothing, in a process that follows another one's orders.
             leave: Ends the process; None if `while_loading` may not do that.
             report: Writes the last event of a run that has written none yet.
         """
@@ -45,7 +45,8 @@ class Inbox:
         # sent while torch is loading count too.
         self._offset, self._rest = 0, b""
         self._thread = threading.Thread(target=self._follow, name="commands", daemon=True)
-        self._thread.start()
+        if path is not None:
+            self._thread.start()
 
     @property
     def leaving(self) -> Leaving | None:
@@ -100,7 +101,8 @@ class Inbox:
     def close(self) -> None:
         """Stop the thread."""
         self._done.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def _follow(self) -> None:
         while not self._done.wait(POLL_SECONDS):
@@ -120,6 +122,7 @@ class Inbox:
     def _read(self) -> list[CommandName | None]:
         """Return the commands of the complete lines that were added since the last call."""
         chunk = b""
+        assert self._path is not None
         # Without the file or its disk for a while, signals are still obeyed.
         with suppress(OSError), self._path.open("rb") as handle:
             if handle.seek(0, os.SEEK_END) < self._offset:

@@ -46,6 +46,18 @@ def pausing_at_signals(inbox: Inbox) -> Iterator[None]:
             inbox.listen(None)
 
 
+@contextmanager
+def ignoring_signals() -> Iterator[None]:
+    """Ignore them, in a process that ends when the run's first process does, which obeys them."""
+    numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
 class _Requests:
     """Requests to end: the numbers of signals, as `signal.set_wakeup_fd` writes them."""
 

@@ -2,14 +2,16 @@
 
 import math
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 from pydantic import TypeAdapter
+from torch import Tensor
 
 from modules.interfaces import ExportOptions, Family, Method
 from modules.memory.precision import compute_dtype
@@ -22,6 +24,7 @@ from modules.training.checkpoints import Checkpoints
 from modules.training.engine import Engine
 from modules.training.failures import OUTPUT, Failures
 from modules.training.inbox import Inbox
+from modules.world.world import World, alone
 from onetrainer.captions.sample_prompts import Shot
 from onetrainer.config.base.amount import known
 from onetrainer.config.run.output import Output
@@ -35,6 +38,8 @@ from onetrainer.schedules.amounts import Plan, is_due
 
 _EXPORTS = TypeAdapter(dict[int, list[str]])
 _SECONDS_PER_PHASE = 1.0
+SAMPLE = "sample"
+"""The order to generate samples together."""
 LAST_WEIGHTS = " (without EMA)"
 """Appended to the prompt of a sample from the weights of the last step."""
 
@@ -75,6 +80,7 @@ class SampleTask:
         model: Name of the base model in the images' metadata.
         clip_skip: 0 for the family's own.
         phase: Places the model's components for a phase.
+        world: Shares the samples out.
     """
 
     section: Sampling
@@ -93,6 +99,7 @@ class SampleTask:
     model: str
     clip_skip: int
     phase: Enter
+    world: World = field(default_factory=alone)
 
     def is_due(self, step: int) -> bool:
         return self.inbox.has("sample") or self.is_planned(step)
@@ -121,21 +128,30 @@ class SampleTask:
 
         without: Indices of samples to leave out.
         """
-        weight_forms = [(self.exported.for_samples, "")]
-        if self.samples_last_weights:
-            weight_forms.append((self.exported.without_ema, LAST_WEIGHTS))
+        total = len(self.shots) * (2 if self.samples_last_weights else 1)
+        indices = [index for index in range(total) if index not in without]
+        with self.world.shared(SAMPLE, step, indices):
+            self._sample(step, indices, self._save)
+
+    def take_part(self, step: int, indices: Sequence[int]) -> None:
+        """Generate this process's part of the samples that rank 0 asks for and saves."""
+        self._sample(step, indices, lambda *_: None)
+
+    def _sample(
+        self, step: int, indices: Sequence[int], save: Callable[[int, int, Tensor], None]
+    ) -> None:
+        weight_forms = [self.exported.for_samples, self.exported.without_ema]
         self.method.train(False)
         try:
-            for number, (weights, suffix) in enumerate(weight_forms):
-                first = number * len(self.shots)
-                missing = [
-                    (index, shot)
-                    for index, shot in enumerate(self.shots, start=first)
-                    if index not in without
-                ]
-                with weights() if missing else nullcontext():
-                    for index, shot in missing:
-                        self._sample_prompt(step, index, shot, suffix)
+            for number, weights in enumerate(weight_forms):
+                own = [index for index in indices if index // len(self.shots) == number]
+                compute = partial(self._generate, step, own)
+                with (
+                    weights() if own else nullcontext(),
+                    closing(self.world.map(compute, len(own), lambda _: None)) as generated,
+                ):
+                    for index, pixels in zip(own, generated, strict=True):
+                        save(step, index, pixels)
         except TaskStopped:
             return
         finally:
@@ -154,11 +170,10 @@ class SampleTask:
     def _path(self, step: int, index: int) -> Path:
         return self.folder.samples / f"step-{step:06d}-{index:02d}.png"
 
-    def _sample_prompt(self, step: int, index: int, shot: Shot, suffix: str) -> None:
-        """Write the image, then its event.
-
-        suffix: Appended to the prompt in the event.
-        """
+    def _generate(self, step: int, indices: Sequence[int], place: int) -> Tensor:
+        """Return the pixels of one of some samples, on the CPU."""
+        index = indices[place]
+        shot = self.shots[index % len(self.shots)]
         total = len(self.shots) * (2 if self.samples_last_weights else 1)
         progress = TaskProgress(self.inbox, self.events, step=step, steps=self.steps)
 
@@ -177,6 +192,11 @@ class SampleTask:
                 on_step=on_step,
                 contexts=SamplingContexts(self.engine.autocast, self.phase),
             )
+        return pixels.cpu()
+
+    def _save(self, step: int, index: int, pixels: Tensor) -> None:
+        """Write an image, then its event."""
+        shot = self.shots[index % len(self.shots)]
         path = self._path(step, index)
         settings = Settings(
             shot.prompt,
@@ -196,7 +216,8 @@ class SampleTask:
         except OSError as error:
             raise cannot_write(path, error) from error
         relative = path.relative_to(self.folder.path).as_posix()
-        self.events.write(Sample(step, index, relative, shot.title + suffix, shot.prompt.seed))
+        title = shot.title + (LAST_WEIGHTS if index >= len(self.shots) else "")
+        self.events.write(Sample(step, index, relative, title, shot.prompt.seed))
 
 
 @dataclass(frozen=True)

@@ -1,26 +1,35 @@
 """The commands `train`, `fork`, `resume`, `stop` and `pause`."""
 
 import argparse
+import json
 from pathlib import Path
 
 from onetrainer.cli.configs import startable
 from onetrainer.cli.follow import ended_text, follow, resume_command
 from onetrainer.cli.screen import print_lines
+from onetrainer.config.migrate import migrate
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, UserError
-from onetrainer.json_file import Document
+from onetrainer.files.atomic import write_atomic
+from onetrainer.json_file import Document, read_json
 from onetrainer.presets import presets
 from onetrainer.rules.changes import changes_since
 from onetrainer.run import client
 from onetrainer.run.client import Run
 from onetrainer.run.commands import Leaving
 from onetrainer.run.fork import copy_history, state_at
-from onetrainer.run.run_folder import RunFolder, create_run, fill_run, open_run
+from onetrainer.run.run_folder import RunFolder, cannot_write, create_run, fill_run, open_run
+
+_PROCESSES = "hardware.processes"
 
 
 def train(options: argparse.Namespace) -> int:
     """Resolve and check a config, then train it to the end in a worker."""
+    if client.is_follower():
+        return client.follow_first()
     document = presets.load(options.config, options.set)
+    if options.processes is not None:
+        document = presets.with_value(document, _PROCESSES, options.processes)
     config = _checked(document, options.run_folder, source=options.config)
     folder = _new_folder(config, options.run_folder)
     print_lines([f"Run folder: {folder.path}"])
@@ -44,10 +53,14 @@ def fork(options: argparse.Namespace) -> int:
 
 def resume(options: argparse.Namespace) -> int:
     """Resume a run from its newest checkpoint, or follow it if it is running."""
+    if client.is_follower():
+        return client.follow_first()
     folder = open_run(options.run_folder)
     if folder.is_busy():
         print_lines([f"{folder.name} is already being trained; following it."])
         return follow(lambda: client.attach(folder))
+    if options.processes is not None:
+        _set_processes(folder, options.processes)
     return follow(lambda: client.start(folder))
 
 
@@ -75,6 +88,16 @@ def _running(path: Path) -> Run:
             f"To continue it: {resume_command(folder)}",
         )
     return client.attach(folder)
+
+
+def _set_processes(folder: RunFolder, count: int) -> None:
+    """Change how many processes train a run, in its config."""
+    document = presets.with_value(read_json(folder.config), _PROCESSES, count)
+    presets.resolve(migrate(document, source=str(folder.config)), source=str(folder.config))
+    try:
+        write_atomic(folder.config, (json.dumps(document, indent=2) + "\n").encode())
+    except OSError as error:
+        raise cannot_write(folder.config, error) from error
 
 
 def _leave(path: Path, leaving: Leaving) -> int:

@@ -150,7 +150,7 @@ class EpochPermutation:
 class BatchPlan:
     """The steps of a run, each of one bucket. Thread-safe.
 
-    A step takes batch_size × accumulation × world images of one bucket, or what remains of it. Each
+    A step takes batch_size × accumulation images of one bucket, or what remains of it. Each
     concept slice goes through its images in permutations: all of them, then all again. An epoch
     takes its number of images and the next one continues where it ended, so that no image is used
     two times more often than another.
@@ -165,7 +165,6 @@ class BatchPlan:
         batch_size: int,
         accumulation: int,
         seed: int,
-        world: int = 1,
     ) -> None:
         used = [one for one in slices if one.count and one.per_epoch]
         if not used:
@@ -174,7 +173,7 @@ class BatchPlan:
         self._permutations = [EpochPermutation(one) for one in used]
         self._firsts = [one.first for one in used]
         self._batch_size = batch_size
-        self._images_per_step = batch_size * accumulation * world
+        self._images_per_step = batch_size * accumulation
         self._seed = seed
         # First step of each epoch planned so far. Not multiples: epochs may have different images,
         # of different buckets, and then take different numbers of steps.

@@ -16,6 +16,7 @@ from onetrainer.rules import (
     method,
     objective,
     optimizer,
+    processes,
     rewards,
     sampling,
     schedule,
@@ -24,7 +25,7 @@ from onetrainer.rules import (
 
 _RULES = (
     *(data, method, full, embedding, objective, optimizer, schedule, memory, rewards),
-    *(sampling, slider),
+    *(processes, sampling, slider),
 )
 
 

@@ -18,6 +18,8 @@ from onetrainer.run.oom_kills import oom_kills
 from onetrainer.run.run_folder import RunFolder, busy, cannot_write
 
 WORKER = "modules.worker"
+FOLLOW = "--follow"
+"""The worker's option in all processes of a run but the first one."""
 _LOG_TAIL_BYTES = 16 * 1024
 _LOG_TAIL_LINES = 20
 _NOTE_TIMEOUT = 5.0
@@ -169,6 +171,19 @@ def start(folder: RunFolder) -> Run:
     except OSError as error:
         raise cannot_write(folder.path, error) from error
     return Run(folder, process, not_file=before)
+
+
+def is_follower() -> bool:
+    """Return whether a launcher, such as `accelerate launch`, has started others before this."""
+    return os.environ.get("WORLD_SIZE", "1") != "1" and os.environ.get("RANK", "0") != "0"
+
+
+def follow_first() -> int:
+    """Take part in the run that the first of these processes starts; return the exit code."""
+    command = [sys.executable, "-m", WORKER, FOLLOW]
+    return subprocess.run(
+        command, env=environment(), stdin=subprocess.DEVNULL, check=False
+    ).returncode
 
 
 def attach(folder: RunFolder) -> Run:

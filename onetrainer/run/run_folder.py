@@ -58,6 +58,20 @@ class RunFolder:
         """The run's name, which is that of its folder."""
         return self.path.name
 
+    def log_of(self, rank: int) -> Path:
+        """Return the log of one of the run's processes; the first one's is the worker's."""
+        return self.path / f"worker-{rank}.log" if rank else self.log
+
+    def without_writing(self, scratch: Path) -> "RunFolder":
+        """Return the folder for a process that only reads: what it would write is elsewhere.
+
+        scratch: A folder that need not exist.
+        """
+        folder = RunFolder(self.path)
+        folder.samples, folder.output = scratch / "samples", scratch / "output"
+        folder.validation, folder.rewards = scratch / "validation", scratch / "rewards"
+        return folder
+
     def is_run(self) -> bool:
         """Return whether a run was started here; not if this may not be looked up."""
         try:

@@ -26,10 +26,12 @@ from modules.optim.build import build_optimizer
 from modules.optim.freeze_schedule import FreezeSchedule
 from modules.optim.update import WeightUpdater
 from modules.trainer import Trainer
+from modules.training.accumulation import Accumulation
 from modules.training.checkpoints import TrainState
 from modules.training.engine import Engine
 from modules.training.inbox import Inbox
 from modules.training.reporter import Reporter
+from modules.world.world import alone
 from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.optimizers.adam import AdamW
@@ -90,6 +92,16 @@ class _Bare:
         return process_time() - start
 
 
+def _engine_of(optimizer: torch.optim.Optimizer) -> Engine:
+    return Engine(
+        device=CPU,
+        precision="fp32",
+        updater=WeightUpdater(optimizer, rounding_seed=None, updates_independently=True),
+        freeze_schedule=FreezeSchedule([]),
+        gradient_clipping=1.0,
+    )
+
+
 class _Ours:
     def __init__(self, folder: Path, batch_size: int) -> None:
         family = tiny.family()
@@ -128,6 +140,7 @@ class _Ours:
         objective = Denoising(family, section=DenoisingSection(), device=CPU)
         draw = partial(objective.draw, seed=0)
         loader = Loader(batches, lambda each, step: draw(each, step=step), threads=2, steps=10**9)
+        engine = _engine_of(optimizer)
         self.events = EventWriter(folder / "events.jsonl")
         self.inbox = Inbox(folder / "commands.jsonl")
         self.state = TrainState()
@@ -138,13 +151,9 @@ class _Ours:
             "plan": batches,
             "objective": objective,
             "method": method,
-            "engine": Engine(
-                device=CPU,
-                precision="fp32",
-                updater=WeightUpdater(optimizer, rounding_seed=None, updates_independently=True),
-                freeze_schedule=FreezeSchedule([]),
-                gradient_clipping=1.0,
-            ),
+            "engine": engine,
+            "accumulate": Accumulation(alone(), loader, engine),
+            "world": alone(),
             "optimizer": optimizer,
             "ema": None,
             "lr_multiplier": lambda _step: 1.0,

@@ -1,8 +1,9 @@
 """Settings of the device, the precision, and what trades memory for time."""
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from onetrainer.config.base.section import Section, Ui
 
@@ -17,6 +18,37 @@ Checkpointing = Literal["off", "selective", "block", "auto"]
 Quantization = Literal["none", "int8", "fp8", "nf4"]
 AttentionKernel = Literal["auto", "flash", "efficient", "cudnn"]
 OffloadDevice = Literal["cpu", "same"]
+_SEVERAL_GPUS = {
+    "cuda:0,cuda:1": "GPUs 0 and 1",
+    "cuda:0,cuda:1,cuda:2,cuda:3": "GPUs 0 to 3",
+    ",".join(f"cuda:{index}" for index in range(8)): "GPUs 0 to 7",
+}
+_DEVICES = re.compile(r"auto|mps|cpu|cuda|cuda:\d{1,3}(,cuda:\d{1,3})*")
+
+
+def device_names(device: str) -> list[str]:
+    """Return the single devices of the setting "hardware.device"."""
+    return device.split(",")
+
+
+def process_count(device: str, processes: int) -> int:
+    """Return how many processes of this computer train a run, by the settings of these names."""
+    return processes or len(device_names(device))
+
+
+def _joined(device: object) -> object:
+    """Return a list of devices as one text, and anything else as it is."""
+    return ",".join(map(str, device)) if isinstance(device, list) else device
+
+
+def _checked_devices(device: str) -> str:
+    names = device_names(device.replace(" ", ""))
+    if not _DEVICES.fullmatch(",".join(names)) or len({*names}) < len(names):
+        raise ValueError(
+            '"auto", "cuda", "mps", "cpu", a GPU such as "cuda:1", or a list of several GPUs such'
+            ' as "cuda:0,cuda:1"'
+        )
+    return ",".join(names)
 
 
 class QuantizedLayers(Section):
@@ -35,23 +67,42 @@ class Hardware(Section):
     """The device, its precision, and what trades memory for time."""
 
     device: Annotated[
-        Device,
+        str,
+        BeforeValidator(_joined),
+        AfterValidator(_checked_devices),
         Ui(
             "Device",
             level="advanced",
-            search="gpu card cuda nvidia amd rocm apple mac metal",
+            search="gpu card cuda nvidia amd rocm apple mac metal multi several gpus",
             choices={
                 "auto": "automatic",
                 "cuda": "GPU",
                 **{f"cuda:{index}": f"GPU {index}" for index in range(8)},
+                **_SEVERAL_GPUS,
                 "mps": "Apple GPU",
                 "cpu": "CPU",
             },
         ),
     ] = "auto"
     """Where training runs. "auto" uses the GPU of NVIDIA or AMD if there is one, and the first of
-    several, which is "cuda:0". A run uses one device; several runs can train at once, each on a GPU
-    of its own. "mps" has not been tested yet."""
+    several, which is "cuda:0". A list such as cuda:0,cuda:2 trains one run on several GPUs, which
+    share the microbatches of each step; several runs can also train at once, each on a GPU of its
+    own. "mps" has not been tested yet."""
+
+    processes: Annotated[
+        int,
+        Field(ge=0, le=1024),
+        Ui(
+            "Processes",
+            level="advanced",
+            zero="one for each device",
+            search="multi several gpus distributed ddp accelerate torchrun parallel",
+        ),
+    ] = 0
+    """How many processes of this computer train the run together, each on a device of its own; 0,
+    the usual value, means one for each device above. They share the microbatches of each step, so
+    "Accumulation" should be a multiple of it: more of them make a step faster, with the result of
+    one process."""
 
     threads: Annotated[
         int,

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from modules.assembly import dataset
-from modules.assembly.dataset import digests_for, prepare_images
+from modules.assembly.dataset import Caching, digests_for, prepare_images
 from modules.data.cache import CachingStopped
 from onetrainer.cache.store import cache_report
 from onetrainer.dataset import items
@@ -35,10 +35,8 @@ class Project:
         made = prepare_images(
             config,
             self.family,
+            Caching(self.folder / "cache", events, should_stop),
             digests=digests_for(config, self.family),
-            cache=self.folder / "cache",
-            events=events,
-            should_stop=should_stop,
             past_warnings=(),
         )
         self.made.append(made)

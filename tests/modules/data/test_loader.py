@@ -26,9 +26,9 @@ def content(batch):
     return plain, [None if one is None else one.tolist() for one in tensors]
 
 
-def loader_of(batch_source, *, threads, with_pixels=False, draw=lambda batch, _: batch):
+def loader_of(batch_source, *, threads, with_pixels=False, draw=lambda batch, _: batch, **place):
     batches = Batches(batch_source, planned(batch_source, 1, 2), with_pixels=with_pixels)
-    return Loader(batches, draw, threads=threads, steps=STEPS)
+    return Loader(batches, draw, threads=threads, steps=STEPS, **place)
 
 
 def run(loader, steps=range(STEPS)):
@@ -59,6 +59,21 @@ def test_any_step_can_be_asked_for_in_any_order(bench, threads):
     whole = run(loader_of(batch_source, threads=0))
     order = [3, 4, 2, 5, 0, 1, 1]
     assert run(loader_of(batch_source, threads=threads), order) == [whole[step] for step in order]
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_processes_read_the_microbatches_of_a_step_in_turns(bench, threads):
+    batch_source = bench.encode()
+    whole = run(loader_of(batch_source, threads=0))
+    for size in (2, 3):
+        read = [[None] * len(batches) for batches in whole]
+        for rank in range(size):
+            loader = loader_of(batch_source, threads=threads, rank=rank, size=size)
+            for step in range(STEPS):
+                read[step][rank::size] = [content(batch) for batch in loader.at(step)]
+                assert loader.microbatches_at(step) == len(whole[step])
+            loader.close()
+        assert read == whole
 
 
 @pytest.mark.parametrize("threads", [0, 2])

@@ -295,14 +295,14 @@ def test_a_stop_during_sampling_is_quick_and_resume_makes_the_rest(config, strai
     prompts = [{"prompt": f"picture {n}", "width": 64, "height": 64} for n in range(4)]
     folder = runs.new_run(config, sampling={"prompts": prompts})
 
-    def stop_after_the_second(self, step, index, prompt, *rest):
-        original(self, step, index, prompt, *rest)
+    def stop_after_the_second(self, step, index, pixels):
+        original(self, step, index, pixels)
         if (step, index) == (4, 1):
             client.attach(folder).send("stop")
             runs.wait_until(self.inbox.is_leaving)
 
-    original = SampleTask._sample_prompt
-    monkeypatch.setattr(SampleTask, "_sample_prompt", stop_after_the_second)
+    original = SampleTask._save
+    monkeypatch.setattr(SampleTask, "_save", stop_after_the_second)
     assert train(folder) == 3
     monkeypatch.undo()
     folder.commands.write_bytes(b"")

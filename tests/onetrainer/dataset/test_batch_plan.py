@@ -35,7 +35,7 @@ def random_plan(case):
         shown = sum((one.per_epoch for one in slices), Fraction(0))
         slices.append(_slice_of(dice, first, dice.randint(1, 30), shown))
     sizes = {"batch_size": dice.choice([1, 2, 3, 4, 7, 64]), "accumulation": dice.randint(1, 3)}
-    return slices, sizes | {"seed": dice.randrange(2**32), "world": dice.randint(1, 4)}
+    return slices, sizes | {"seed": dice.randrange(2**32)}
 
 
 def _slice_of(dice, first, count, per_epoch=None):
@@ -99,7 +99,7 @@ def test_an_images_repeats_are_counted_one_by_one(case):
 @RANDOM
 def test_a_step_holds_one_bucket_and_leaves_only_what_is_left_of_it(case):
     slices, sizes = random_plan(case)
-    full = sizes["batch_size"] * sizes["accumulation"] * sizes["world"]
+    full = sizes["batch_size"] * sizes["accumulation"]
     for epoch, steps in enumerate(epochs(plan(case))):
         shown = Counter()
         for step in steps:
@@ -127,38 +127,11 @@ def test_a_plan_asked_anywhere_equals_one_asked_from_the_start(case):
     assert [restless.at(step) for step in picked] == [whole[step] for step in picked]
 
 
-def of_rank(step, rank, world):
-    """Return the microbatches of one process, each with the position of its first image.
-
-    A process computes every world-th microbatch. In a step that is not full, the last ranks may
-    have none.
-    """
-    position, result = 0, []
-    for number, microbatch in enumerate(step.microbatches):
-        if number % world == rank:
-            result.append((position, microbatch))
-        position += len(microbatch)
-    return result
-
-
-@RANDOM
-def test_ranks_divide_a_step_without_repeating_an_image(case):
-    world = random_plan(case)[1]["world"]
-    for step in [one for steps in epochs(plan(case), 2) for one in steps]:
-        placed = [
-            (position + offset, shown)
-            for rank in range(world)
-            for position, microbatch in of_rank(step, rank, world)
-            for offset, shown in enumerate(microbatch)
-        ]
-        assert sorted(placed) == list(enumerate(step.images))
-
-
-@each("cut", [(12, 1, 1), (1, 12, 1), (3, 2, 2), (1, 3, 4), (4, 1, 3)])
+@each("cut", [(12, 1), (1, 12), (3, 4), (4, 3)])
 def test_the_order_is_the_same_however_a_step_is_cut(cut):
-    batch_size, accumulation, world = cut
-    one = plan(3, batch_size=batch_size, accumulation=accumulation, world=world)
-    whole = plan(3, batch_size=6, accumulation=2, world=1)
+    batch_size, accumulation = cut
+    one = plan(3, batch_size=batch_size, accumulation=accumulation)
+    whole = plan(3, batch_size=6, accumulation=2)
     assert [one.at(step).images for step in range(20)] == [
         whole.at(step).images for step in range(20)
     ]
@@ -270,7 +243,6 @@ def made(case, root):
     config = settings(dice, root)
     dataset = read_dataset(config)
     sizes = {"batch_size": dice.randint(1, 5), "accumulation": dice.randint(1, 2)}
-    sizes["world"] = dice.randint(1, 4)
 
     def plan():
         slices = concept_slices(dataset, is_cached=config.data.cache_latents)
@@ -308,15 +280,12 @@ def test_every_image_is_shown_as_often_as_its_folder_asks(case, tmp_path):
 
 
 @OF_FOLDERS
-def test_a_run_of_folders_goes_on_anywhere_on_any_number_of_ranks(case, tmp_path):
+def test_a_run_of_folders_goes_on_anywhere(case, tmp_path):
     _, _, plan = made(case, tmp_path)
     one = plan()
     whole = [one.at(step) for step in range(one.first_step(FOLDER_EPOCHS))]
     for step in random.Random(case).choices(range(len(whole)), k=6):
         assert plan().at(step) == whole[step]
-        of_ranks = [shown for rank in range(4) for _, some in of_rank(whole[step], rank, 4)
-                    for shown in some]  # fmt: skip
-        assert Counter(of_ranks) == Counter(whole[step].images)
 
 
 def test_images_that_could_not_be_encoded_leave_the_others_in_place(tmp_path):

@@ -27,6 +27,9 @@ FULL = {"method.kind": "full", "optimizer.lr": 1e-5}
 VELOCITY, NOISE = ({"model.prediction": name} for name in ("v_prediction", "epsilon"))
 
 
+TWO = {"training.accumulation": 2}
+
+
 def kinds(trait):
     """Return the kinds of the optimizers that have a trait."""
     return [section().kind for section in SECTIONS if getattr(section, trait)]
@@ -326,6 +329,16 @@ TOKEN = {"embeddings.tokens": [{"token": "cat"}]}
           for name in OFFLOADS],
         # Devices.
         (hardware(device="cuda:7"),),
+        (hardware(device="cuda:0,cuda:1") | TWO,),
+        (hardware(device="cpu", processes=2) | TWO,),
+        (hardware(processes=2), "error training.accumulation | share the microbatches"),
+        (hardware(device="cuda:0,cuda:2"), "error training.accumulation | 2 processes"),
+        (hardware(processes=2) | {"training.accumulation": 3},
+         "warning training.accumulation | evenly"),
+        (hardware(device="cuda:0,cuda:1", processes=3) | {"training.accumulation": 3},
+         "error hardware.processes | 3 processes do not fit"),
+        (hardware(device="mps", processes=2) | TWO, "error hardware.processes | one Apple GPU",
+         "warning hardware.device"),
         (hardware(device="mps", quantization="int8"), "warning hardware.device | been tested"),
         (hardware(device="mps", offload_layers=0.5, prefetch=True), "warning hardware.device",
          "warning hardware.offload_layers | on Apple's GPUs", "warning hardware.prefetch"),

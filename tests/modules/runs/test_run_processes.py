@@ -1,0 +1,259 @@
+"""Runs that several processes share: the bits of one process, and one end for all of them."""
+
+import json
+import os
+import signal
+
+import psutil
+import pytest
+from accelerate.state import AcceleratorState
+from PIL import Image
+from safetensors.torch import load_file
+
+from modules import worker
+from modules.jobs.train import train
+from modules.training.engine import Engine
+from modules.training.inbox import Inbox
+from modules.training.reporter import Reporter
+from modules.world import launch
+from onetrainer.errors import EXIT_STOPPED, EXIT_USER, UserError
+from onetrainer.run import client
+from onetrainer.run.commands import encode_command
+from onetrainer.run.events import Failed, Progress, Stopped, Validated
+from onetrainer.run.run_folder import RunFolder
+from tests import runs
+from tests.cases import cases
+from tests.forked import Forking
+
+pytestmark = pytest.mark.slow
+
+STEPS = 2
+SHARED = {
+    "training": {"steps": STEPS, "accumulation": 3, "batch_size": 1, "gradient_clipping": 1.0},
+    "sampling": {"every": 0, "at_start": False, "steps": 1},
+    "output": {"save_every": 2},
+    "validation": {"use": False},
+}
+PROMPTS = [{"prompt": prompt, "width": 64, "height": 64} for prompt in ("a", "b", "c")]
+REWARDED = {
+    "kind": "alignprop",
+    "rewards": [{"reward": "color"}],
+    "prompts": {"text": "a cat\na dog\na red square\na green hen"},
+    "rollout": {"steps": 2, "guidance": 2.0, "width": 64, "height": 64},
+    "evaluation": {"prompts": "a fox\na boat", "every": 2, "seeds": 2, "guard": "warn"},
+}
+BEST = {"kind": "best_of_n", "prompts_per_round": 2, "candidates_per_prompt": 3}
+BEST |= {"kept_per_prompt": 2, "steps_per_round": 2}
+WAYS = {
+    "lora": {
+        "method": {"rank": 4, "dropout": 0.2, "module_dropout": 0.3},
+        "ema": {"use": True},
+        "sampling": {"prompts": PROMPTS},
+        "validation": {"use": True, "split": 0.5, "every": 2},
+    },
+    "full": {
+        "method": {"kind": "full", "weights": "bf16", "stochastic_rounding": True},
+        "optimizer": {"kind": "adamw", "lr": 1e-3},
+    },
+    "embedding": {
+        "method": {"kind": "embedding"},
+        "embeddings": {"tokens": [{"token": "<my-token>", "initial_text": "red"}]},
+        "data": {"trigger": "<my-token>"},
+    },
+    "rewards": {"objective": REWARDED, "data": {"folder": ""}},
+    "best of n": {"objective": {**REWARDED, "algorithm": BEST}, "data": {"folder": ""}},
+}
+ALWAYS = [("lora", 2), ("full", 2), ("rewards", 2)]
+
+
+def main(arguments: list[str]) -> int:
+    """The worker, in a fork of a process that may have trained alone before."""
+    AcceleratorState._reset_state(reset_partial_state=True)
+    return worker.main(arguments)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    path = runs.write_project(tmp_path_factory.mktemp("processes"))
+    document = json.loads(path.read_text())
+    del document["method"]
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.fixture
+def processes(monkeypatch):
+    """Runs a folder in as many processes, forked from this one; the exit code."""
+    forkings = []
+
+    def finish(folder, main=main):
+        forkings.append(Forking(main))
+        for place in (client, launch):
+            monkeypatch.setattr(place, "subprocess", forkings[-1])
+        return runs.finish(folder)
+
+    yield finish
+    for forking in forkings:
+        forking.end()
+
+
+def new_run(config, way, count):
+    sections = dict(SHARED)
+    for section, values in WAYS[way].items():
+        sections[section] = {**sections.get(section, {}), **values}
+    return runs.new_run(config, **sections, hardware={"device": "cpu", "processes": count})
+
+
+def reported(folder, kind):
+    return [event for event in runs.events_of(folder) if isinstance(event, kind)]
+
+
+def results(folder):
+    """What a run has left: the files of its last checkpoint, its samples, and what it reported."""
+    checkpoint = folder.checkpoint(STEPS)
+    files = [checkpoint / f"{name}.safetensors" for name in ("weights", "optimizer", "ema")]
+    files += [*folder.validation.glob("*.json"), *folder.rewards.rglob("*.jp*g")]
+    content = {path.name: path.read_bytes() for path in files if path.is_file()}
+    # Without metadata, which name the config.
+    content |= {path.name: Image.open(path).tobytes() for path in folder.samples.glob("*.png")}
+    content |= {path.name: load_file(path) for path in folder.rewards.glob("round*")}
+    told = [
+        (event.step, event.loss, event.gradient_norm, event.lr)
+        for event in reported(folder, Progress)
+    ]
+    return content, told, reported(folder, Validated)
+
+
+def require_same(one, other):
+    assert one[1:] == other[1:]
+    assert one[0].keys() == other[0].keys()
+    for name, content in one[0].items():
+        if isinstance(content, dict):
+            content, expected = (
+                {k: v.tolist() for k, v in r[0][name].items()} for r in (one, other)
+            )
+            assert content == expected, name
+        else:
+            assert content == other[0][name], name
+
+
+@pytest.fixture(scope="module")
+def alone(config):
+    """The results of runs in this process, made once each."""
+    made = {}
+
+    def of(way):
+        if way not in made:
+            folder = new_run(config, way, 1)
+            assert train(folder) == 0
+            made[way] = results(folder)
+        return made[way]
+
+    return of
+
+
+@pytest.mark.parametrize(("way", "count"), cases([(w, c) for w in WAYS for c in (2, 3)], ALWAYS))
+def test_several_processes_give_the_bits_of_one(config, processes, alone, way, count):
+    folder = new_run(config, way, count)
+    assert processes(folder) == 0
+    require_same(results(folder), alone(way))
+    assert {path.name for path in folder.path.glob("worker-*.log")} == {
+        f"worker-{rank}.log" for rank in range(1, count)
+    }
+
+
+def dying(rank, step):
+    """The worker, one of whose processes is killed before a step."""
+
+    def begin(self, number):
+        if number == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        original(self, number)
+
+    def main_of_one(arguments):
+        if os.environ.get("RANK", "0") == str(rank):
+            Engine.begin = begin
+        return main(arguments)
+
+    original = Engine.begin
+    return main_of_one
+
+
+def with_processes(folder, count):
+    document = json.loads(folder.config.read_text())
+    document["hardware"]["processes"] = count
+    folder.config.write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize("count", cases([1, 2, 3], [1]))
+def test_a_killed_process_ends_the_run_which_resumes_in_any_number(config, processes, alone, count):
+    folder = new_run(config, "lora", 2)
+    assert processes(folder, dying(1, 1)) == EXIT_USER
+    (failed,) = reported(folder, Failed)
+    assert "process 1 of 2" in failed.what
+    assert "SIGKILL" in failed.what
+    assert str(folder.log_of(1)) in failed.remedy
+    # What was trained until then is saved.
+    assert folder.newest_step() == 1
+    with_processes(folder, count)
+    assert (processes(folder) if count > 1 else train(folder)) == 0
+    require_same(results(folder), alone("lora"))
+
+
+def test_the_end_of_the_first_process_ends_the_others(config, processes):
+    folder = new_run(config, "embedding", 2)
+    assert processes(folder, dying(0, 1)) == -signal.SIGKILL
+    pid = int(folder.log_of(1).read_text().splitlines()[0].rpartition(" ")[2])
+    runs.wait_until(lambda: not psutil.pid_exists(pid), timeout=10)
+    assert not folder.is_busy()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_paused_run_goes_on_in_another_number_of_processes(config, processes, alone, count):
+    def pausing(arguments):
+        if os.environ.get("RANK", "0") == "0":
+            Reporter.progress = pause
+        return main(arguments)
+
+    def pause(self, **arguments):
+        original(self, **arguments)
+        RunFolder(folder.path).commands.write_text(encode_command("pause"))
+        runs.wait_until(lambda: inboxes[0].is_leaving())
+
+    original, inboxes = Reporter.progress, []
+    remember = Inbox.__init__
+
+    def init(self, *arguments, **named):
+        remember(self, *arguments, **named)
+        inboxes.append(self)
+
+    folder = new_run(config, "lora", 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Inbox, "__init__", init)
+        assert processes(folder, pausing) == EXIT_STOPPED
+    assert reported(folder, Stopped)[0].step == 1
+    with_processes(folder, count)
+    assert processes(folder) == 0
+    require_same(results(folder), alone("lora"))
+
+
+def test_an_error_in_one_process_is_the_runs_and_names_what_is_wrong(config, processes):
+    def failing(arguments):
+        if os.environ.get("RANK") == "1":
+            Engine.backward = fail
+        return main(arguments)
+
+    def fail(self, loss):
+        raise UserError("x.png: gone", "Expected an image", "Restore it.")
+
+    folder = new_run(config, "embedding", 2)
+    assert processes(folder, failing) == EXIT_USER
+    (failed,) = reported(folder, Failed)
+    assert (failed.what, failed.expected) == ("x.png: gone", "Expected an image")
+
+
+def test_more_processes_than_microbatches_are_refused(config, processes):
+    folder = new_run(config, "lora", 4)
+    assert processes(folder) == EXIT_USER
+    assert "training.accumulation" in reported(folder, Failed)[0].what
