@@ -126,7 +126,7 @@ def _parts(
     ]
     texts += [
         (path.name, "what libraries have printed", partial(_log, path, private))
-        for path in sorted(folder.path.glob(f"{folder.log.name}*"))
+        for path in sorted(folder.path.glob("worker*.log*"))
     ]
     for name, about, make in texts:
         try:

@@ -78,6 +78,18 @@ def test_a_numbered_gpu_is_chosen_or_those_that_are_there_are_named(monkeypatch)
         assert precision.choose_device("auto") == torch.device("cuda")
 
 
+def test_each_process_of_a_computer_chooses_a_gpu_of_its_own(monkeypatch):
+    with pretend.accelerator(name="cuda:1"):
+        monkeypatch.setattr(torch.cuda, "set_device", lambda _device: None)
+        for name, gpus in {"auto": (0, 1), "cuda": (0, 1), "cuda:1,cuda:0": (1, 0)}.items():
+            chosen = [precision.choose_device(name, process) for process in (0, 1)]
+            assert tuple(device.index or 0 for device in chosen) == gpus
+        for name in ("auto", "cuda:0,cuda:1,cuda:2"):
+            with pytest.raises(UserError, match="finds no GPU 2"):
+                precision.choose_device(name, 2)
+    assert precision.choose_device("cpu", 1) == torch.device("cpu")
+
+
 def test_a_gpu_is_asked_for_bf16_and_apples_is_used_by_name_only(monkeypatch):
     def notes(on, **settings):
         return " ".join(precision.device_notes(Hardware(**settings), torch.device(on)))

@@ -11,6 +11,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from modules import worker
+from modules.data.encoded_items import EntryLost
 from modules.jobs.train import train
 from modules.training.engine import Engine
 from modules.training.inbox import Inbox
@@ -19,7 +20,7 @@ from modules.world import launch
 from onetrainer.errors import EXIT_STOPPED, EXIT_USER, UserError
 from onetrainer.run import client
 from onetrainer.run.commands import encode_command
-from onetrainer.run.events import Failed, Progress, Stopped, Validated
+from onetrainer.run.events import Failed, Progress, Stopped, Validated, Warned
 from onetrainer.run.run_folder import RunFolder
 from tests import runs
 from tests.cases import cases
@@ -257,3 +258,35 @@ def test_more_processes_than_microbatches_are_refused(config, processes):
     folder = new_run(config, "lora", 4)
     assert processes(folder) == EXIT_USER
     assert "training.accumulation" in reported(folder, Failed)[0].what
+
+
+def losing_an_entry(arguments):
+    """The worker, whose process 1 finds one cache entry damaged."""
+
+    def backward(self, loss):
+        if not lost:
+            lost.append(1)
+            raise EntryLost("a cache entry was damaged")
+        original(self, loss)
+
+    original, lost = Engine.backward, []
+    if os.environ.get("RANK") == "1":
+        Engine.backward = backward
+    return main(arguments)
+
+
+def test_what_starts_a_run_again_in_one_process_does_so_in_all(config, processes, alone):
+    folder = new_run(config, "full", 2)
+    assert processes(folder, losing_an_entry) == 0
+    assert "encoded again" in reported(folder, Warned)[-1].text
+    require_same(results(folder), alone("full"))
+
+
+@pytest.mark.long
+def test_a_length_in_minutes_is_decided_by_all_together(config, processes):
+    folder = new_run(config, "lora", 2)
+    document = json.loads(folder.config.read_text())
+    document["training"]["steps"] = "0.02 minutes"
+    folder.config.write_text(json.dumps(document))
+    assert processes(folder) == 0
+    assert reported(folder, Progress)
