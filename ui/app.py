@@ -32,6 +32,7 @@ from ui.model.draft import Draft
 from ui.model.form_fields import find_setting, page_of, pages
 from ui.model.window_state import read_state, write_state
 from ui.pages.registry import PAGES, PASSING_PAGES, SETTINGS_PAGES, make_view
+from ui.shell.geometry import visible_geometry
 from ui.shell.shell import Shell
 from ui.theme.theme import SCALES, Theme, pair
 from ui.widgets.scroller import bind_wheel
@@ -284,6 +285,7 @@ class App:
             help=self.help,
             leave_page=self.leave_page,
             start=lambda: self.runs.start(),
+            enqueue=lambda sweeps=(): self.runs.enqueue(sweeps),
             start_blocked_reason=lambda: self.runs.start_blocked_reason(),
             send=lambda command: self.runs.send(command),
             kill=lambda: self.runs.kill(),
@@ -351,7 +353,7 @@ class App:
         root = self.root
         root.title("OneTrainer")
         root.minsize(*self._fitting(_MIN_SIZE))
-        root.geometry(_visible_geometry(self.window_state.geometry, root) or self._default_size())
+        root.geometry(visible_geometry(self.window_state.geometry, root) or self._default_size())
         root.deiconify()
 
     def _default_size(self) -> str:
@@ -384,17 +386,3 @@ def _end_timers(root: tk.Tk) -> None:
         name = split(split(call("after", "info", timer))[0])[0]
         if not call("info", "commands", name):
             call("after", "cancel", timer)
-
-
-def _visible_geometry(geometry: str, root: tk.Tk) -> str:
-    """Return the last geometry; "" if it is no longer on the screen."""
-    size, *offsets = geometry.replace("-", "+").split("+")
-    width, _, height = size.partition("x")
-    if not (width.isdecimal() and height.isdecimal() and len(offsets) == 2):
-        return ""
-    fits = int(width) <= root.winfo_screenwidth() and int(height) <= root.winfo_screenheight()
-    is_on = all(offset.isdecimal() for offset in offsets) and (
-        int(offsets[0]) < root.winfo_screenwidth() - 100
-        and int(offsets[1]) < root.winfo_screenheight() - 100
-    )
-    return geometry if fits and is_on else ""

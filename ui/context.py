@@ -52,6 +52,8 @@ class Actions:
         help: Explains the focused setting, or shows the page of keys.
         leave_page: Goes back from a page that is not in the navigation to the page before it.
         start: Checks the draft and starts a run with it.
+        enqueue: Checks the draft and adds a run with it to the queue, or one for each value of
+            "key.path=value,value".
         start_blocked_reason: Returns why no run can be started now; "" if one can.
         resume: Resumes the displayed run, with changed settings if there are any.
         fork: Asks for a checkpoint of the displayed run, and starts a new run from there.
@@ -79,6 +81,7 @@ class Actions:
     help: Callable[[], None]
     leave_page: Callable[[], None]
     start: Callable[[], None]
+    enqueue: Callable[..., None]
     start_blocked_reason: Callable[[], str]
     send: Callable[[CommandName], None]
     kill: Callable[[], None]

@@ -2,6 +2,7 @@
 
 import argparse
 import time
+from functools import partial
 from pathlib import Path
 
 from onetrainer.cli.configs import startable
@@ -12,13 +13,13 @@ from onetrainer.jobs.plan_request import PlanRequest
 from onetrainer.messages.formatting import counted, table
 from onetrainer.presets import presets
 from onetrainer.presets.presets import with_absolute_paths, with_overrides
+from onetrainer.queue.freeze import freeze
 from onetrainer.queue.queue import Entry, Queue, QueueState
 from onetrainer.queue.serve import is_served, serve
-from onetrainer.queue.sweep import swept
 from onetrainer.queue.times import seconds_to_end
 from onetrainer.run.events import Forecast
 from onetrainer.run.history import summary
-from onetrainer.run.run_folder import create_run, open_run
+from onetrainer.run.run_folder import open_run
 
 _TAKING_A_RUN = ("now", "move", "remove")
 
@@ -56,20 +57,12 @@ def _add(found: Queue, options: argparse.Namespace) -> int:
     document = presets.load(options.target, options.set, may_be_run=True)
     if options.device:
         document = with_overrides(document, [f"hardware.device={options.device}"])
-    configs = [
-        with_absolute_paths(startable(each, source=options.target))
-        for each in swept(document, options.sweep)
-    ]
-    seconds = 0.0 if options.no_forecast else _forecast_seconds(PlanRequest(config=configs[0]))
-    folders = [
-        create_run(
-            Path(config.output.folder),
-            name=config.output.name,
-            config=config.model_dump(mode="json"),
-        )
-        for config in configs
-    ]
-    found.add(folders, seconds)
+    check = partial(startable, source=options.target)
+    config = check(document)
+    seconds = 0.0
+    if not options.no_forecast:
+        seconds = _forecast_seconds(PlanRequest(config=with_absolute_paths(config)))
+    found.add(freeze(config, options.sweep, check=check), seconds)
     return _list(found, is_json=options.json)
 
 

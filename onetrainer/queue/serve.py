@@ -1,6 +1,8 @@
 """Serving of the queue: one run after the other has its turn."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import sleep
@@ -9,8 +11,9 @@ from onetrainer.errors import UserError
 from onetrainer.files.locks import locked, try_lock, unlock
 from onetrainer.queue.queue import Entry, Queue, QueueState
 from onetrainer.run import client
-from onetrainer.run.client import Run
+from onetrainer.run.client import OWN_GROUP, Run, environment
 from onetrainer.run.history import summary
+from onetrainer.run.run_folder import cannot_write
 
 POLL_SECONDS = 0.5
 MOST_STARTS = 20
@@ -122,6 +125,29 @@ def is_served(queue: Queue) -> bool:
             return True
         unlock(handle)
     return False
+
+
+def start_server(queue: Queue) -> None:
+    """Start a process that serves the queue until no run waits; none if there is one.
+
+    It outlives this process, the window or terminal. Raises UserError if it cannot be started.
+    """
+    if is_served(queue):
+        return
+    try:
+        queue.folder.mkdir(parents=True, exist_ok=True)
+        with (queue.folder / "serve.log").open("wb") as log:
+            subprocess.Popen(
+                [sys.executable, "-m", "onetrainer", "queue", "serve"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment(),
+                start_new_session=True,
+                creationflags=OWN_GROUP,
+            )
+    except OSError as error:
+        raise cannot_write(queue.folder, error) from error
 
 
 def serve(queue: Queue, report: Callable[[str], object], *, keeps: bool) -> None:

@@ -20,6 +20,7 @@ from ui.forms.editors import EntryEditor
 from ui.model.preset_origin import PresetOrigin
 from ui.pages.presets.page import PresetsPage
 from ui.pages.preview.page import PreviewPage
+from ui.pages.queue.page import QueuePage
 from ui.pages.run.page import RunPage
 from ui.pages.runs.page import RunsPage
 from ui.pages.samples.page import SamplesPage
@@ -170,6 +171,8 @@ def _state(app: App, timing: Timing) -> Answer:
         "errors": app.error_log.tracebacks,
         "checking": app.runs.is_checking,
         "runs": [run.name for run in page._runs.values()] if isinstance(page, RunsPage) else [],
+        "queue": page.rows if isinstance(page, QueuePage) else [],
+        "queue_folders": list(page._entries) if isinstance(page, QueuePage) else [],
         "unmade": [plan.name for plan in app.plans if plan.name not in app._views],
     }
 

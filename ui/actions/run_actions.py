@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +18,8 @@ from onetrainer.presets.presets import (
     with_absolute_paths,
     with_value,
 )
+from onetrainer.queue.freeze import freeze
+from onetrainer.queue.queue import Queue
 from onetrainer.rules.changes import changes_since, may_change
 from onetrainer.run.commands import LEAVING, CommandName, Leaving
 from onetrainer.run.fork import copy_history, state_at
@@ -51,19 +53,34 @@ class RunActions:
 
     def start(self) -> None:
         """Check everything, then start a run or list the errors."""
-        context = self._context
-        context.act.commit()
+        self._context.act.commit()
         if self.start_blocked_reason():
-            context.act.show_message(self.start_blocked_reason())
-            return
-        context.draft.leave()
-        # Files may have been fixed since their last check; they are checked again below.
-        errors = context.draft.value_errors
+            self._context.act.show_message(self.start_blocked_reason())
+        elif self._has_no_value_errors() and not (
+            self._context.session.state.status == "paused" and not self._confirm_new_run()
+        ):
+            self._check(self._start)
+
+    def enqueue(self, sweeps: Sequence[str] = ()) -> None:
+        """Check everything, then add a run to the queue, or one for each value; or list errors."""
+        self._context.act.commit()
+        if not self.is_checking and self._has_no_value_errors():
+            self._check(partial(self._enqueue, sweeps))
+
+    def _has_no_value_errors(self) -> bool:
+        """Return whether every value is allowed; show the problems if one is not.
+
+        Files may have been fixed since their last check; they are checked again.
+        """
+        self._context.draft.leave()
+        errors = self._context.draft.value_errors
         if errors:
-            show_problems(context, errors)
-            return
-        if context.session.state.status == "paused" and not self._confirm_new_run():
-            return
+            show_problems(self._context, errors)
+        return not errors
+
+    def _check(self, then: Callable[[TrainConfig], None]) -> None:
+        """Check the draft's files and code in a thread, then do something with it."""
+        context = self._context
         config, file_settings = context.draft.config(), context.draft.file_settings
         if not confirm_functions(context, config):
             context.act.show_message("Training was not started, and none of this code was run.")
@@ -72,7 +89,7 @@ class RunActions:
         context.act.refresh()
         context.widgets.jobs.run(
             lambda: check_files(config),
-            lambda found: self._checked(config, file_settings, found),
+            lambda found: self._checked(config, file_settings, found, then),
             self._check_failed,
         )
 
@@ -261,7 +278,11 @@ class RunActions:
         return answer == "new"
 
     def _checked(
-        self, config: TrainConfig, file_settings: FileSettings, found: list[Problem]
+        self,
+        config: TrainConfig,
+        file_settings: FileSettings,
+        found: list[Problem],
+        then: Callable[[TrainConfig], None],
     ) -> None:
         self.is_checking = False
         context = self._context
@@ -272,14 +293,26 @@ class RunActions:
             show_problems(context, errors)
             return
         try:
-            context.session.start(config)
+            then(config)
         except UserError as error:
             context.act.refresh()
             show_error(context, error)
             return
         context.window_state.remember_model(context.draft.value("model.path"))
-        context.act.show_page("run")
         context.act.save_state_soon()
+
+    def _start(self, config: TrainConfig) -> None:
+        self._context.session.start(config)
+        self._context.act.show_page("run")
+
+    def _enqueue(self, sweeps: Sequence[str], config: TrainConfig) -> None:
+        """Add runs of a config to the queue, whose forecast is the form's."""
+        forecasts = self._context.forecasts
+        answer = None if forecasts.is_outdated else forecasts.answer
+        folders = freeze(config, sweeps)
+        seconds = answer.time.get("run_seconds", 0.0) if answer else 0.0
+        Queue().add(folders, seconds)
+        self._context.act.show_page("queue")
 
     def _forked(self, folder: RunFolder) -> None:
         self.is_checking = False

@@ -8,6 +8,7 @@ from ui.model.form_fields import pages
 from ui.pages.keys.page import KeysPage
 from ui.pages.presets.page import PresetsPage
 from ui.pages.preview.page import PreviewPage
+from ui.pages.queue.page import QueuePage
 from ui.pages.run.page import RunPage
 from ui.pages.runs.page import RunsPage
 from ui.pages.samples.page import SamplesPage
@@ -31,6 +32,7 @@ PAGES = (
     Page("run", "Run", RunPage, _TRAINING, key="F2"),
     Page("samples", "Samples", SamplesPage, _TRAINING, key="F3"),
     Page("runs", "Runs", RunsPage, _TRAINING, key="F4"),
+    Page("queue", "Queue", QueuePage, _TRAINING, key="F7"),
     Page("presets", "Presets", PresetsPage),
     Page("keys", "Help", KeysPage),
     Page("welcome", "Welcome", WelcomePage),

@@ -10,6 +10,7 @@ from typing import Literal
 
 from onetrainer.run.history import RunSummary, find_runs
 from ui.context import Context, View
+from ui.messages.run_standing import standing_text
 from ui.progress.rewards import format_score
 
 _COLUMNS: tuple[tuple[str, str, int, Literal["w", "e"]], ...] = (
@@ -21,11 +22,6 @@ _COLUMNS: tuple[tuple[str, str, int, Literal["w", "e"]], ...] = (
     ("changed", "Last change", 140, "e"),
 )
 _CHOOSE = "Choose a run first."
-
-
-def in_words(run: RunSummary) -> str:
-    """Return the state of a run as the run page words it."""
-    return "Stopped unexpectedly" if run.standing == "broken off" else run.standing.capitalize()
 
 
 class RunsPage(View):
@@ -106,7 +102,7 @@ class RunsPage(View):
             if run.reward is not None:  # the loss of reward training says nothing more
                 loss = f"reward {format_score(run.reward)}"
             when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.changed))
-            values = (run.name, str(run.path.parent), in_words(run), steps, loss, when)
+            values = (run.name, str(run.path.parent), standing_text(run), steps, loss, when)
             self._tree.insert("", "end", iid=key, values=values)
         selected = [key for key in chosen if key in self._runs]
         if selected:

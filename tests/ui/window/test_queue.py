@@ -1,0 +1,57 @@
+"""The page of the queue as a person uses it; nothing serves the queue here."""
+
+import json
+from pathlib import Path
+
+from tests.ui.desk import Desk
+
+
+def rows(desk: Desk) -> list[list[str]]:
+    return desk.state["queue"]
+
+
+def wait_rows(desk: Desk, *wanted: str) -> None:
+    desk.wait(lambda: [name for name, _ in rows(desk)] == [*wanted], f"the rows {wanted}")
+
+
+def choose(desk: Desk, number: int) -> None:
+    place = desk.widget("queue table")
+    desk.click_at(place["x"] + 80, place["y"] + 15 + 30 * number)
+
+
+def test_runs_are_frozen_swept_ordered_and_removed(desk):
+    desk.key("F7")
+    desk.wait_state(page="queue")
+    desk.click("enqueue")
+    wait_rows(desk, "paper-001")
+    desk.click("enqueue sweep")
+    desk.wait_question("answer values")
+    desk.type("1e-4, 2e-4")
+    desk.key("Return")
+    wait_rows(desk, "paper-001", "paper-lr-1e-4-001", "paper-lr-2e-4-001")
+    frozen = Path(desk.state["queue_folders"][2]) / "config.json"
+    assert json.loads(frozen.read_text())["optimizer"]["lr"] == 2e-4
+    assert {state for _, state in rows(desk)} == {"Waits"}
+
+    choose(desk, 3)
+    desk.wait(lambda: desk.widget("up queued")["enabled"], "the third run is chosen")
+    desk.click("up queued")
+    wait_rows(desk, "paper-001", "paper-lr-2e-4-001", "paper-lr-1e-4-001")
+    desk.click("queue table")
+    desk.key("Home", "alt+Down")
+    desk.key("Delete")
+    desk.wait(lambda: len(rows(desk)) == 2, "one run is removed")
+    assert frozen.is_file()
+
+
+def test_a_run_with_a_wrong_value_is_not_added(desk):
+    desk.page("training")
+    desk.replace("training.batch_size", "none")
+    desk.key("F7")
+    desk.wait_state(page="queue")
+    before = rows(desk)
+    desk.click("enqueue")
+    desk.wait_question("answer problem 0")
+    desk.key("Escape")
+    desk.wait_end_of_question("answer problem 0")
+    assert rows(desk) == before
