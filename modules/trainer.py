@@ -1,23 +1,19 @@
 """The training loop. Start reading here."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 
-from modules import seeds
 from modules.data.loader import Loader, Readable
-from modules.interfaces import Loss, Method, Microbatch
-from modules.memory.tensors import on_device
-from modules.objectives.inputs import Inputs, Objective
+from modules.interfaces import Microbatch
 from modules.optim.learning_rate import effective_lr, set_lr
 from onetrainer.schedules.amounts import Plan
 
 if TYPE_CHECKING:
     from modules.optim.ema import Ema
-    from modules.training.accumulation import Accumulation
+    from modules.stepping.eager import Step
     from modules.training.checkpoints import TrainState
     from modules.training.engine import Engine
     from modules.training.inbox import Inbox
@@ -62,9 +58,8 @@ class Trainer:
 
     Attributes:
         seed_of: Maps a step to the seed of its random draws.
-        inputs: Of the step's microbatches, drawn by the seed of the step.
-        accumulate: Computes the gradients of all of them.
-        plan: Of the same steps.
+        plan: Of the run's steps.
+        compute: Computes a step's losses and updates the weights.
         lr_multiplier: Maps a step to a fraction of the full learning rate.
         ema: None if the run keeps no EMA.
         tasks: Run in this order after a step; saving comes last, so that the checkpoint of a step
@@ -76,11 +71,8 @@ class Trainer:
     state: "TrainState"
     steps: int
     seed_of: Callable[[int], int]
-    inputs: Loader[Inputs]
-    accumulate: "Accumulation[Inputs]"
     plan: Plan
-    objective: Objective
-    method: Method
+    compute: "Step"
     engine: "Engine"
     optimizer: torch.optim.Optimizer
     lr_multiplier: Callable[[int], float]
@@ -112,37 +104,19 @@ class Trainer:
             StepAbandoned: If the run is to end in the middle of it.
         """
         step = self.state.step
-        seed = self.seed_of(step)
         set_lr(self.optimizer, self.lr_multiplier(step))
         lr = effective_lr(self.optimizer)
         self.engine.begin(step)
-        losses = self.accumulate(step, partial(self._compute, seed, step))
-        self.state.is_whole = False
-        self.engine.clip_gradients()
-        check = self.engine.step()
-        self.method.after_step()
+        done = self.compute(step, seed=self.seed_of(step))
         self.state.step += 1
         if self.ema is not None:
             self.ema.update(self.state.step)
         self.state.is_whole = True
-        if losses:  # in rank 0, which reports for all
+        if done.losses:  # in rank 0, which reports for all
             epoch = self.plan.epoch_of(step)
             self.report.progress(
-                step=self.state.step, epoch=epoch, lr=lr, losses=losses, check=check
+                step=self.state.step, epoch=epoch, lr=lr, losses=done.losses, check=done.check
             )
-
-    def _compute(self, seed: int, step: int, number: int, drawn: Inputs) -> Loss:
-        """Add a microbatch's gradients to those of the step; return its loss, detached."""
-        inputs = on_device(drawn, self.engine.device)
-        # Only dropout draws from torch's global generator. Seeded for each microbatch, it is the
-        # only thing that depends on how a step is divided.
-        torch.manual_seed(seeds.derive(seed, "dropout", step, number))
-        with self.engine.autocast():
-            loss = self.objective.compute(inputs)
-        self.state.is_whole = not self.engine.updates_in_backward
-        with loss.recomputation():
-            self.engine.backward(loss.value)
-        return replace(loss, value=loss.value.detach())
 
     def _is_done(self) -> bool:
         return self.state.step >= self.steps or self.should_stop_early()

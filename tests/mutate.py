@@ -93,8 +93,8 @@ FAULTS = (
     ),
     Fault(
         "a step that fails while it updates weights is saved",
-        "modules/trainer.py",
-        "            self.state.is_whole = False\n",
+        "modules/stepping/eager.py",
+        "        self.state.is_whole = False\n",
         "",
         ("tests/modules/runs/test_run_failures.py",),
     ),

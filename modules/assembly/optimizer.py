@@ -28,6 +28,7 @@ class Optimization:
     """What updates, saves and exports the trained weights; ema: None without an EMA."""
 
     optimizer: torch.optim.Optimizer
+    updater: WeightUpdater
     engine: Engine
     ema: Ema | None
     checkpoints: Checkpoints
@@ -58,7 +59,7 @@ def optimization_of(
         keep=config.output.keep_checkpoints,
     )
     exported = ExportedWeights(updater, ema, method.after_step)
-    return Optimization(optimizer, engine, ema, checkpoints, exported)
+    return Optimization(optimizer, updater, engine, ema, checkpoints, exported)
 
 
 def weight_updater_of(config: TrainConfig, optimizer: torch.optim.Optimizer) -> WeightUpdater:

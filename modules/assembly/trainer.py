@@ -17,6 +17,7 @@ from modules.assembly.rewards import (
 )
 from modules.assembly.run_context import Run
 from modules.assembly.sliders import slider_evaluation_of, slider_loss_source
+from modules.assembly.stepping import step_of
 from modules.assembly.validation_set import grid_of, validation_files, validation_record
 from modules.broken_steps.cause import Investigator
 from modules.broken_steps.response import BrokenSteps
@@ -33,7 +34,6 @@ from modules.objectives.slider import Slider as SliderObjective
 from modules.optim.custom import lr_curve
 from modules.sampling.image_files import base_name
 from modules.trainer import STEP, Task, Trainer
-from modules.training.accumulation import Accumulation
 from modules.training.checkpoints import TrainState
 from modules.training.disk_space import DiskSpaceTask
 from modules.training.evaluate_task import EvaluateTask, Evaluation, KeepBestTask
@@ -117,10 +117,11 @@ class Assembled:
     trainer: Trainer
     tasks: Tasks
     orders: Mapping[str, Callable[..., None]]
+    inputs: Loader[Inputs]
 
     def close(self) -> None:
         """End reading ahead."""
-        self.trainer.inputs.close()
+        self.inputs.close()
 
 
 def assemble(
@@ -161,17 +162,14 @@ def assemble(
     def multiplier(step: int) -> float:
         return factor * scheduled(step) * retries.lr_factor(step)
 
-    loader, engine = _loader_of(run, source, retries), optimization.engine
+    state, loader = TrainState(run.first_step), _loader_of(run, source, retries)
     trainer = Trainer(
-        state=TrainState(run.first_step),
+        state=state,
         steps=training.total_steps,
         seed_of=lambda step: retries.seed(training.seed, step),
-        inputs=loader,
-        accumulate=Accumulation(run.world, loader, engine),
         plan=source.batches,
-        objective=source.objective,
-        method=attached.method,
-        engine=engine,
+        compute=step_of(run, attached, source.objective, optimization, state, loader),
+        engine=optimization.engine,
         optimizer=parts.optimization.optimizer,
         lr_multiplier=multiplier,
         ema=parts.optimization.ema,
@@ -181,7 +179,7 @@ def assemble(
         world=run.world,
         should_stop_early=tasks.should_stop_early,
     )
-    return Assembled(trainer, tasks, {STEP: trainer.step, **_orders(tasks, rewards)})
+    return Assembled(trainer, tasks, {STEP: trainer.step, **_orders(tasks, rewards)}, loader)
 
 
 def _orders(tasks: Tasks, rewards: LoadedRewards | None) -> dict[str, Callable[..., None]]:

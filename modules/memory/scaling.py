@@ -28,11 +28,17 @@ class LossScale:
 
     def __init__(self) -> None:
         self.scale = INITIAL_SCALE
+        self._factors: dict[torch.device, Tensor] = {}
         self._good_steps = 0
 
     def scaled(self, loss: Tensor) -> Tensor:
-        """Return the scaled loss, from which the backward pass starts."""
-        return loss * self.scale
+        """Return the scaled loss, from which the backward pass starts.
+
+        The scale lies in memory that stays, so that a recorded step reads the one of its time.
+        """
+        if loss.device not in self._factors:
+            self._factors[loss.device] = loss.new_full((), self.scale)
+        return loss * self._factors[loss.device]
 
     def unscale(self, gradients: Sequence[Tensor]) -> Tensor:
         """Divide gradients by the scale, in place, and return whether any has overflowed.
@@ -55,14 +61,19 @@ class LossScale:
     def update(self, has_overflown: bool) -> None:
         """Set the scale for the next step."""
         if has_overflown:
-            self.scale *= BACKOFF
+            self._set(self.scale * BACKOFF)
             self._good_steps = 0
             return
         self._good_steps += 1
         if self._good_steps == GROWTH_INTERVAL:
             self._good_steps = 0
             if self.scale * GROWTH <= MAX_SCALE:
-                self.scale *= GROWTH
+                self._set(self.scale * GROWTH)
+
+    def _set(self, scale: float) -> None:
+        self.scale = scale
+        for factor in self._factors.values():
+            factor.fill_(scale)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint, with the keys of torch's GradScaler."""
@@ -76,7 +87,7 @@ class LossScale:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the scale. Raises KeyError if the state is not that of a loss scale."""
-        self.scale = float(state["scale"])
+        self._set(float(state["scale"]))
         self._good_steps = int(state["_growth_tracker"])
 
     def _unscale_batch(self, gradients: list[Tensor], device: torch.device) -> Tensor:

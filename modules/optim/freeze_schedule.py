@@ -18,6 +18,10 @@ class FreezeSchedule:
         ends = [group.stop_after for group in self.groups]
         return 0 if 0 in ends else max(ends, default=0)
 
+    def count(self, step: int) -> int:
+        """Return how many groups are frozen in a step, numbered from 0."""
+        return sum(0 < group.stop_after <= step for group in self.groups)
+
     def apply(self, step: int) -> None:
         """Freeze what is due before a step, numbered from 0.
 

@@ -15,6 +15,17 @@ def set_lr(optimizer: torch.optim.Optimizer, multiplier: float) -> None:
             group["lr"] = lr
 
 
+def keep_lr_in_memory(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+    """Make every group's learning rate a tensor, which `set_lr` fills and recorded steps read.
+
+    On a GPU a float32, as its kernels read it; on the CPU a float64, the same number as a float's.
+    """
+    dtype = torch.float64 if device.type == "cpu" else torch.float32
+    for group in optimizer.param_groups:
+        group["lr"] = torch.tensor(float(group["lr"]), dtype=dtype, device=device)
+        group["capturable"] = device.type == "cuda"
+
+
 def effective_lr(optimizer: torch.optim.Optimizer) -> float | Tensor:
     """Return the learning rate of the first group's coming step, a scalar.
 

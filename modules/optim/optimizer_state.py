@@ -175,6 +175,7 @@ class OptimizerProgress:
             for weight in group["params"]:
                 old = before.get(names[weight])
                 if old is not None:
+                    old = {key: each for key, each in old.items() if key not in EXTERNAL_KEYS}
                     keys = old.keys() | now
                     changed |= {k for k in keys if old.get(k, OTHER) != now.get(k, OTHER)}
         return sorted(changed)

@@ -11,7 +11,7 @@ from modules.optim.snapshot import WeightSnapshot
 from modules.optim.stochastic_rounding import in_float32, stochastic_rounding
 
 HOST = torch.device("cpu")
-EXTERNAL_KEYS = frozenset({"params", "lr", "base_lr", "initial_lr", "part"})
+EXTERNAL_KEYS = frozenset({"params", "lr", "base_lr", "initial_lr", "part", "capturable"})
 """Keys of groups that no optimizer writes to: set at construction, and before steps."""
 MAX_FLOAT32_WEIGHTS = 1 << 26
 """bfloat16 weights that are float32 at once while they are updated: a quarter of a gigabyte."""
@@ -92,6 +92,20 @@ class WeightUpdater:
         for index, group in enumerate(self.optimizer.param_groups):
             for chunk in chunked(group["params"]):
                 self._update(chunk, index, broken)
+
+    @property
+    def reads(self) -> str:
+        """What a step reads on the host, in words; empty if nothing, by `update_unread`."""
+        if self._seed is not None:
+            return "stochastic rounding is drawn for each step"
+        if not self._obeys_flags or self._skips_zero_rates:
+            return "this optimizer computes a part on the host; a fused AdamW or Adam does not"
+        return ""
+
+    def update_unread(self, broken: Tensor) -> None:
+        """Update every weight that has a gradient, unless the step is broken; read nothing."""
+        with self._flagged(broken):
+            self.optimizer.step()
 
     def update_one(self, weight: nn.Parameter, broken: Tensor | None = None) -> None:
         """Update a single weight; call `finish` after all of them.

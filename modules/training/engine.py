@@ -32,7 +32,11 @@ MAX_OVERFLOWS_IN_A_ROW = 40
 
 
 class Engine:
-    """Steps of training: `begin`, `backward` per microbatch, `clip_gradients`, `step`."""
+    """Steps of training: `begin`, `backward` per microbatch, `clip_gradients`, `step`.
+
+    Attributes:
+        frozen: Number of groups of weights that are frozen in this step.
+    """
 
     def __init__(
         self,
@@ -60,6 +64,7 @@ class Engine:
         self._clipping = gradient_clipping
         self._scale = LossScale() if precision == "fp16" else None
         self._overflow: Tensor | None = None
+        self.frozen = 0
         self._loss: Tensor | None = None
         self._check: StepCheck | None = None
         self._sample: UpdateSample | None = None
@@ -97,6 +102,7 @@ class Engine:
             UserError: If no weight is trained any more.
         """
         self._freeze_schedule.apply(step)
+        self.frozen = self._freeze_schedule.count(step)
         self._updater.begin(step)
         self._microbatches, self._loss, self._check = 0, None, None
         weights = self._updater.parameters if self._updater.rounds_to_nearest else []
@@ -107,16 +113,29 @@ class Engine:
         self._microbatches += 1
         assert self._microbatches == 1 or self._fused_backward is None
         value = loss.detach()
-        self._loss = value if self._loss is None else self._loss + value
+        self.add_loss(value)
         if self._fused_backward is not None:
             self._fused_backward.begin(value)
+        self.differentiate(loss)
+
+    def differentiate(self, loss: Tensor) -> None:
+        """Add a loss's gradients to those of the step, as `backward` does, and note nothing."""
         self._accelerator.backward(self._scale.scaled(loss) if self._scale else loss)
 
     def set_loss(self, values: Sequence[Tensor]) -> None:
         """Set the losses of all microbatches of the step, where other processes have a part."""
         self._loss = None
         for value in values:
-            self._loss = value if self._loss is None else self._loss + value
+            self.add_loss(value)
+
+    def add_loss(self, value: Tensor) -> None:
+        """Note a microbatch's loss, without its graph, in the sum of the step."""
+        self._loss = value if self._loss is None else self._loss + value
+
+    def exchange_loss(self, memory: Tensor) -> None:
+        """Keep the step's loss in other memory."""
+        assert self._loss is not None, "backward comes first"
+        self._loss = memory.copy_(self._loss)
 
     def clip_gradients(self) -> None:
         """Unscale the step's gradients (fp16), check them, and clip their norm.
@@ -166,9 +185,24 @@ class Engine:
                 "Such steps train nothing",
                 "Train in bf16 or fp32 (hardware.precision), or lower the learning rate.",
             )
+        return self.sampled(self._check)
+
+    def sampled(self, check: StepCheck) -> StepCheck:
+        """Return the check of a step that is over with what its sample shows, if it has one."""
         if self._sample is None:
-            return self._check
-        return replace(self._check, unchanged=self._sample.unchanged())
+            return check
+        return replace(check, unchanged=self._sample.unchanged())
+
+    def update_unread(self) -> StepCheck:
+        """Do the same as `clip_gradients` and `step`, and read nothing, so that it can be recorded.
+
+        Only if `WeightUpdater.reads` is empty, in bf16 and fp32, and without `sampled`.
+        """
+        self.clip_gradients()
+        assert self._check is not None and self._scale is None
+        self._updater.update_unread(self._check.broken)
+        self._updater.optimizer.zero_grad(set_to_none=True)
+        return self._check
 
     def state_dict(self) -> dict[str, Any]:
         """Return what checkpoints store: the loss scale and its history; empty without one."""

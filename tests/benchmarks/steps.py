@@ -25,6 +25,7 @@ from modules.objectives.denoising import Denoising
 from modules.optim.build import build_optimizer
 from modules.optim.freeze_schedule import FreezeSchedule
 from modules.optim.update import WeightUpdater
+from modules.stepping.eager import EagerStep
 from modules.trainer import Trainer
 from modules.training.accumulation import Accumulation
 from modules.training.checkpoints import TrainState
@@ -144,15 +145,21 @@ class _Ours:
         self.events = EventWriter(folder / "events.jsonl")
         self.inbox = Inbox(folder / "commands.jsonl")
         self.state = TrainState()
+        engine = Engine(
+            device=CPU,
+            precision="fp32",
+            updater=WeightUpdater(optimizer, rounding_seed=None, updates_independently=True),
+            freeze_schedule=FreezeSchedule([]),
+            gradient_clipping=1.0,
+        )
         self.parts = {
             "state": self.state,
             "seed_of": lambda _step: 0,
-            "inputs": loader,
             "plan": batches,
-            "objective": objective,
-            "method": method,
+            "compute": EagerStep(
+                self.state, objective, method, engine, Accumulation(alone(), loader, engine)
+            ),
             "engine": engine,
-            "accumulate": Accumulation(alone(), loader, engine),
             "world": alone(),
             "optimizer": optimizer,
             "ema": None,

@@ -151,6 +151,19 @@ class Hardware(Section):
     another one does. "auto" is torch's own choice and usually the fastest; speed differs by GPU,
     memory hardly, and results by rounding. No effect on the CPU."""
 
+    capture: Annotated[
+        bool,
+        Ui(
+            "Capture steps (experimental)",
+            level="advanced",
+            search="cuda graph graphs capture record replay launch overhead fast small batch",
+        ),
+    ] = False
+    """Records a step's work on a GPU once for each shape of its batches, and replays it: as fast as
+    the GPU computes, however slow the processor is. Helps most with small batches; takes some more
+    memory. Experimental: not yet tested on GPUs. What cannot be recorded runs as usual, and the run
+    says what and why."""
+
     gradient_checkpointing: Annotated[
         Checkpointing,
         Ui(

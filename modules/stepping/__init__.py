@@ -1,0 +1,1 @@
+"""Compute a step: operation by operation, or as a recording that is replayed."""
