@@ -1,13 +1,11 @@
 """The training loop. Start reading here."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 
-from modules.data.loader import Loader, Readable
-from modules.interfaces import Microbatch
 from modules.optim.learning_rate import effective_lr, set_lr
 from onetrainer.schedules.amounts import Plan
 
@@ -34,15 +32,6 @@ class Task(Protocol):
         ...
 
     def run(self, step: int) -> None: ...
-
-
-class StepBatches(Plan, Readable, Protocol):
-    """The microbatches of each step, a function of the step alone."""
-
-    def at(self, step: int) -> Iterable[Microbatch]: ...
-    def names_at(self, step: int) -> Mapping[str, Sequence[str]]:
-        """Return what each image of a step is made from: paths as "images", or "prompts"."""
-        ...
 
 
 class StepAbandoned(Exception):

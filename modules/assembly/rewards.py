@@ -13,6 +13,7 @@ from modules.assembly.method import Attached
 from modules.assembly.placement import offload_device_of
 from modules.assembly.prompts import MixedBatches, denoising_fraction
 from modules.assembly.run_context import Run
+from modules.data.loader import StepBatches
 from modules.data.prompts import PromptBatches
 from modules.evaluation.prompts import Evaluator
 from modules.evaluation.scores import PromptEvaluation
@@ -29,7 +30,7 @@ from modules.rewards.load import make_rewards
 from modules.rewards.measures import Reward
 from modules.rewards.mixer import Mixer, NamedReward
 from modules.sampling.rollout import Rollout
-from modules.trainer import StepAbandoned, StepBatches
+from modules.trainer import StepAbandoned
 from modules.training.engine import Engine
 from modules.world.world import World, alone
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection

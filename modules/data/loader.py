@@ -1,11 +1,12 @@
 """The microbatches of each step, read and drawn ahead of the step by threads."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from modules.interfaces import Microbatch
 from onetrainer.dataset.prefetch import prefetch
+from onetrainer.schedules.amounts import Plan
 
 Drawn = TypeVar("Drawn")
 
@@ -14,11 +15,16 @@ Reading = Callable[[], Microbatch | Callable[[], Microbatch]]
 asks for it, such as on a device."""
 
 
-class Readable(Protocol):
-    """Data whose microbatches are a function of the step alone."""
+class StepBatches(Plan, Protocol):
+    """The microbatches of each step, a function of the step alone."""
 
+    def at(self, step: int) -> Iterable[Microbatch]: ...
     def readings_at(self, step: int) -> Sequence[Reading]:
         """Return how to read each microbatch of a step; called in the thread that asks for it."""
+        ...
+
+    def names_at(self, step: int) -> Mapping[str, Sequence[str]]:
+        """Return what each image of a step is made from: paths as "images", or "prompts"."""
         ...
 
 
@@ -46,7 +52,7 @@ class Loader(Generic[Drawn]):
 
     def __init__(
         self,
-        data: Readable,
+        data: StepBatches,
         draw: Callable[[Microbatch, int], Drawn],
         *,
         threads: int,

@@ -145,20 +145,12 @@ class _Ours:
         self.events = EventWriter(folder / "events.jsonl")
         self.inbox = Inbox(folder / "commands.jsonl")
         self.state = TrainState()
-        engine = Engine(
-            device=CPU,
-            precision="fp32",
-            updater=WeightUpdater(optimizer, rounding_seed=None, updates_independently=True),
-            freeze_schedule=FreezeSchedule([]),
-            gradient_clipping=1.0,
-        )
+        accumulate = Accumulation(alone(), loader, engine)
         self.parts = {
             "state": self.state,
             "seed_of": lambda _step: 0,
             "plan": batches,
-            "compute": EagerStep(
-                self.state, objective, method, engine, Accumulation(alone(), loader, engine)
-            ),
+            "compute": EagerStep(self.state, objective, method, engine, accumulate),
             "engine": engine,
             "world": alone(),
             "optimizer": optimizer,

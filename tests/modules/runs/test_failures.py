@@ -133,11 +133,11 @@ def without_a_network(_):
 
 
 def lose_the_loss(_):
-    def loss(*arguments, **named):
-        found = original(*arguments, **named)
+    def compute(*arguments):
+        found = original(*arguments)
         return Loss(found.value * math.nan, found.per_item * math.nan)
 
-    original, Denoising.loss = Denoising.loss, loss
+    original, Denoising.compute = Denoising.compute, compute
 
 
 def damage_the_cache(_):

@@ -2,12 +2,12 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from modules.interfaces import Loss
 from modules.jobs.train import train
 from modules.objectives.denoising import Denoising
 from modules.training import reporter
@@ -31,16 +31,17 @@ def breaking(monkeypatch):
     """Makes the losses of steps NaN, from 1, as long as their noise is that of the first try."""
 
     def steps(*numbers, always=False):
-        def loss(self, batch, *, seed, step):
+        def draw(self, batch, *, seed, step):
             found = original(self, batch, seed=seed, step=step)
             if step + 1 not in numbers or (
                 seed != runs.SETTINGS["training"]["seed"] and not always
             ):
                 return found
-            return Loss(found.value * NAN, found.per_item * NAN)
+            # The latents of the batch itself, where the cause is looked for, are numbers.
+            return replace(found, latents=found.latents * NAN)
 
-        original = Denoising.loss
-        monkeypatch.setattr(Denoising, "loss", loss)
+        original = Denoising.draw
+        monkeypatch.setattr(Denoising, "draw", draw)
 
     return steps
 

@@ -198,9 +198,9 @@ def test_an_error_in_a_step_saves_the_steps_before_it(config, straight, monkeypa
             raise RuntimeError("CUDA out of memory")
         return original(self, batch, seed=seed, step=step)
 
-    original, folder = Denoising.loss, runs.new_run(config)
+    original, folder = Denoising.draw, runs.new_run(config)
     with monkeypatch.context() as patch:
-        patch.setattr(Denoising, "loss", broken)
+        patch.setattr(Denoising, "draw", broken)
         with pytest.raises(RuntimeError, match="out of memory"):
             train(folder)
     assert steps_of(folder) == [3, 4]
@@ -319,7 +319,7 @@ def test_what_a_worker_killed_in_an_export_has_left_is_removed_at_the_next_start
     (half,) = folder.output.iterdir()
     assert half.name.startswith(".onetrainer-my-lora")
     with monkeypatch.context() as patch:
-        patch.setattr(job, "load_base", fail(errno.EIO))
+        patch.setattr("modules.jobs.loading.load_base", fail(errno.EIO))
         with pytest.raises(OSError, match="Input/output"):
             train(folder)
     assert not list(folder.output.iterdir())
