@@ -34,6 +34,7 @@ from onetrainer.run.run_folder import RunFolder
 from onetrainer.run.wire import encode_event
 from tests.ui.fake_paint import paint
 from tests.ui.fake_rewards import Evaluations, rewarded
+from tests.ui.fake_sampling import sample
 
 MODES = {  # seconds a step, steps at most
     "ok": (0.004, 60),
@@ -362,7 +363,7 @@ FIXES = (
 def main(arguments: list[str]) -> int:
     mode = os.environ.get("FAKE_WORKER", "ok")
     if "--job" in arguments:
-        return plan(mode)
+        return sample(mode) if "sample" in arguments else plan(mode)
     return FakeWorker(RunFolder(Path(arguments[0])), mode).run()
 
 

@@ -28,6 +28,7 @@ from ui.pages.settings.cost_card import CostCard
 from ui.pages.settings.memory_card import MemoryCard
 from ui.pages.settings.page import SettingsPage
 from ui.pages.settings.summary_card import SummaryCard
+from ui.pages.trial.page import TrialPage
 from ui.widgets import button as buttons
 from ui.widgets.button import Button
 from ui.widgets.widgets import focused
@@ -171,6 +172,7 @@ def _state(app: App, timing: Timing) -> Answer:
         "errors": app.error_log.tracebacks,
         "checking": app.runs.is_checking,
         "runs": [run.name for run in page._runs.values()] if isinstance(page, RunsPage) else [],
+        "trial": page.shown if isinstance(page, TrialPage) else {},
         "queue": page.rows if isinstance(page, QueuePage) else [],
         "queue_folders": list(page._entries) if isinstance(page, QueuePage) else [],
         "unmade": [plan.name for plan in app.plans if plan.name not in app._views],
