@@ -46,6 +46,8 @@ REWARDED = {
 }
 BEST = {"kind": "best_of_n", "prompts_per_round": 2, "candidates_per_prompt": 3}
 BEST |= {"kept_per_prompt": 2, "steps_per_round": 2}
+SLIDER = {"kind": "slider", "width": 64, "height": 64, "steps": 2}
+SLIDER |= {"directions": [{"target": "a person", "positive": "old", "negative": "young"}]}
 WAYS = {
     "lora": {
         "method": {"rank": 4, "dropout": 0.2, "module_dropout": 0.3},
@@ -63,6 +65,15 @@ WAYS = {
         "data": {"trigger": "<my-token>"},
     },
     "rewards": {"objective": REWARDED, "data": {"folder": ""}},
+    "rewards and images": {
+        "objective": {
+            **REWARDED,
+            "algorithm": {"kind": "draft_lv"},
+            "keep": {"denoising_fraction": 0.5, "anchor": 0.1},
+        },
+    },
+    "slider": {"objective": SLIDER, "data": {"folder": ""}},
+    "fp16": {"hardware": {"precision": "fp16"}, "method": {"rank": 4}},
     "best of n": {"objective": {**REWARDED, "algorithm": BEST}, "data": {"folder": ""}},
 }
 ALWAYS = [("lora", 2), ("full", 2), ("rewards", 2)]
@@ -103,7 +114,8 @@ def new_run(config, way, count):
     sections = dict(SHARED)
     for section, values in WAYS[way].items():
         sections[section] = {**sections.get(section, {}), **values}
-    return runs.new_run(config, **sections, hardware={"device": "cpu", "processes": count})
+    sections["hardware"] = sections.get("hardware", {}) | {"device": "cpu", "processes": count}
+    return runs.new_run(config, **sections)
 
 
 def reported(folder, kind):
