@@ -80,18 +80,22 @@ def _follow() -> int:
     place = place_in(os.environ)
     with _logging(), ignoring_signals():
         _print_and_return(f"process {place.rank} of {place.size}: {os.getpid()}", 0)
-        line = None
+        link: Hub | Line | None = None
         try:
-            line = Line(place.address, place.rank) if place.address else None
+            link = Line(place.address, place.rank) if place.address else None
             _set_environment([], is_offline=os.environ.get("HF_HUB_OFFLINE") == "1")
             with _importing():
                 from modules.jobs.follow import follow
                 from modules.world.world import World
-            return follow(World(place, line))
+            world = World(place, link)
+            try:
+                return follow(world)
+            finally:
+                link = world.link
         except Exception as error:  # noqa: BLE001 - the edge: every failure is reported
             traceback.print_exc()
-            if line is not None:
-                line.report(failed(error))
+            if isinstance(link, Line):
+                link.report(failed(error))
             return EXIT_PROGRAM
 
 

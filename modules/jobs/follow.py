@@ -59,7 +59,7 @@ def _take_part(world: World, start: Start) -> Order:
             start.versions,
             events,
             Inbox(None),
-            choose_device(hardware.device, world.place.local_rank),
+            choose_device(*world.place.device_of(hardware.device)),
             start.last,
             [],
             Failures(lambda _: None),

@@ -143,7 +143,7 @@ def _start(folder: RunFolder, inbox: Inbox, world: World, note: str) -> int:
         stack.enter_context(prefer_attention(config.hardware.attention))
         events = EventWriter(folder.events, also=also)
         stack.callback(events.close)
-        device = choose_device(config.hardware.device, world.place.local_rank)
+        device = choose_device(*world.place.device_of(config.hardware.device))
         run = Run(
             folder,
             config,

@@ -44,6 +44,13 @@ class Place:
     address: str = ""
     is_on_cpu: bool = False
 
+    def device_of(self, configured: str) -> tuple[str, int]:
+        """Return which device the process uses, and its number among those that choose by it.
+
+        configured: The setting "hardware.device", over which a launcher's choice of the CPU goes.
+        """
+        return "cpu" if self.is_on_cpu else configured, self.local_rank
+
 
 def place_in(variables: Mapping[str, str]) -> Place:
     """Return the place that environment variables tell."""

@@ -5,6 +5,7 @@ wait for an order, carry it out together with rank 0, and wait for the next one.
 in one of them while the others wait is carried out by `agree`, and fails in all of them.
 """
 
+import os
 import pickle
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -70,7 +71,11 @@ class World:
         if self.is_alone or self._host is not None:
             return
         from accelerate import PartialState  # which a run of one process does not load for this
+        from accelerate.utils import check_cuda_p2p_ib_support
 
+        if torch.cuda.is_available() and not check_cuda_p2p_ib_support():
+            # As `accelerate launch` does for cards that cannot reach each other: it refuses others.
+            os.environ |= {"NCCL_P2P_DISABLE": "1", "NCCL_IB_DISABLE": "1"}
         PartialState(cpu=self.place.is_on_cpu or not torch.cuda.is_available())
         # Orders and errors travel between hosts: they never wait for a GPU.
         self._host = dist.new_group(backend="gloo", timeout=_PATIENCE)
