@@ -151,7 +151,8 @@ class Training:
         self, folder: RunFolder, step: int, *, best_step: int | None = None, **reported: str
     ) -> Path:
         record = CheckpointRecord(step, "digest", 0, {}, self.engine.state_dict(), **reported)
-        return self.checkpoints(folder).save(record, best_step=best_step)
+        checkpoints = self.checkpoints(folder)
+        return checkpoints.write(checkpoints.content(record), best_step=best_step)
 
 
 def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:

@@ -34,6 +34,7 @@ from modules.objectives.slider import Slider as SliderObjective
 from modules.optim.custom import lr_curve
 from modules.sampling.image_files import base_name
 from modules.trainer import STEP, Task, Trainer
+from modules.training.checkpoint_writer import CheckpointWriter
 from modules.training.checkpoints import TrainState
 from modules.training.disk_space import DiskSpaceTask
 from modules.training.evaluate_task import EvaluateTask, Evaluation, KeepBestTask
@@ -120,8 +121,9 @@ class Assembled:
     inputs: Loader[Inputs]
 
     def close(self) -> None:
-        """End reading ahead."""
+        """End reading ahead, and the writing of a checkpoint."""
         self.inputs.close()
+        self.tasks.save.writer.close()
 
 
 def assemble(
@@ -173,7 +175,7 @@ def assemble(
         optimizer=parts.optimization.optimizer,
         lr_multiplier=multiplier,
         ema=parts.optimization.ema,
-        report=_reporter(parts, source, retries, multiplier),
+        report=_reporter(parts, source, retries, multiplier, tasks.save.writer),
         inbox=run.inbox,
         tasks=tasks.in_order(),
         world=run.world,
@@ -215,7 +217,11 @@ def _loader_of(run: Run, source: LossSource, retries: Retries) -> Loader[Inputs]
 
 
 def _reporter(
-    parts: _Parts, source: LossSource, retries: Retries, multiplier: Callable[[int], float]
+    parts: _Parts,
+    source: LossSource,
+    retries: Retries,
+    multiplier: Callable[[int], float],
+    writer: CheckpointWriter,
 ) -> Reporter:
     run, config = parts.run, parts.run.config
     base_lr = parts.optimization.optimizer.param_groups[0]["base_lr"]
@@ -229,12 +235,14 @@ def _reporter(
         run.events,
         device=run.device,
         total_steps=config.training.total_steps,
-        on_broken=_broken_steps(parts, source, retries).report,
+        on_broken=_broken_steps(parts, source, retries, writer).report,
         watch=watch,
     )
 
 
-def _broken_steps(parts: _Parts, source: LossSource, retries: Retries) -> BrokenSteps:
+def _broken_steps(
+    parts: _Parts, source: LossSource, retries: Retries, writer: CheckpointWriter
+) -> BrokenSteps:
     run, attached, images = parts.run, parts.attached, parts.inputs.images
     config, family, objective = run.config, parts.attached.family, source.objective
 
@@ -264,6 +272,7 @@ def _broken_steps(parts: _Parts, source: LossSource, retries: Retries) -> Broken
         events=run.events,
         past={event.step for event in broken if not event.went_back},
         first_step=run.first_step,
+        finish_saving=writer.wait,
     )
 
 
@@ -315,8 +324,8 @@ def _tasks(parts: _Parts, source: LossSource, rewards: LoadedRewards | None) -> 
         world=run.world,
     )
     steps = run.config.training.total_steps
-    disk_space = DiskSpaceTask(run.folder, made.checkpoints, run.inbox, steps)
     save = _save_task(parts, source, sample, deciding)
+    disk_space = DiskSpaceTask(run.folder, save.writer, run.inbox, steps)
     return Tasks(evaluate, sample, save, ExportTask(save, steps), deciding, disk_space)
 
 
@@ -333,7 +342,7 @@ def _save_task(
         method=attached.method,
         engine=made.engine,
         exported=made.exported,
-        checkpoints=made.checkpoints,
+        writer=CheckpointWriter(made.checkpoints, run.events),
         events=run.events,
         inbox=run.inbox,
         failures=run.failures,

@@ -1,7 +1,7 @@
 """What a run does after broken steps: skip them, go back to a checkpoint, or stop."""
 
 import logging
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import replace
 
 from modules.broken_steps.cause import Investigator, StepFacts
@@ -53,10 +53,12 @@ class BrokenSteps:
         events: EventWriter,
         past: Container[int],
         first_step: int,
+        finish_saving: Callable[[], None],
     ) -> None:
         """Set up the decisions of a run.
 
         past: Broken steps before this start of the run. first_step: Steps made before it.
+        finish_saving: Waits until the newest checkpoint is complete.
         """
         self._section = section
         self._investigator = investigator
@@ -65,6 +67,7 @@ class BrokenSteps:
         self._events = events
         self._past = past
         self._first_step = first_step
+        self._finish_saving = finish_saving
         self._broken: set[int] = set()
 
     def report(self, facts: StepFacts) -> None:
@@ -100,6 +103,7 @@ class BrokenSteps:
             raise _ended(problem, f"{steps} broken")
 
     def _go_back(self, event: BrokenStep) -> None:
+        self._finish_saving()
         checkpoints = self._folder.complete_checkpoints()
         since = checkpoints[-1][0] if checkpoints else 0
         kept = replace(event, went_back=True)

@@ -285,6 +285,7 @@ def _finish(
     """Save, write the output files, and report the end; return the exit code."""
     run.world.leave()
     step, tasks = assembled.trainer.state.step, assembled.tasks
+    tasks.save.writer.wait()
     is_final = ending == "done"
     if ending != "discard":
         _ensure_checkpoint(run, assembled)
@@ -309,9 +310,11 @@ def _finish(
 
 def _ensure_checkpoint(run: Run, assembled: Assembled) -> None:
     """Save a checkpoint of the last step if there is none."""
-    step = assembled.trainer.state.step
+    step, save = assembled.trainer.state.step, assembled.tasks.save
+    save.writer.wait()
     if step > 0 and step not in [number for number, _ in run.folder.complete_checkpoints()]:
-        assembled.tasks.save.checkpoint(step)
+        save.checkpoint(step)
+        save.writer.wait()
 
 
 def _save_last_step(run: Run, assembled: Assembled, error: Exception) -> None:

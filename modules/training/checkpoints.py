@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -57,8 +57,38 @@ class TrainState:
 
 
 @dataclass(frozen=True)
+class CheckpointContent:
+    """What a checkpoint holds.
+
+    Attributes:
+        record: What `state.json` says.
+        tensors: By file and name.
+        optimizer_values: What the optimizer keeps besides tensors, as JSON.
+    """
+
+    record: CheckpointRecord
+    tensors: Mapping[str, Mapping[str, Tensor]]
+    optimizer_values: bytes
+
+    def byte_count(self) -> int:
+        """Return the bytes of the tensors."""
+        return sum(tensor.nbytes for file in self.tensors.values() for tensor in file.values())
+
+    def copied(self) -> "CheckpointContent":
+        """Return the same with copies in RAM, which further steps do not change.
+
+        Not in pinned memory: torch rounds that up to powers of two, and keeps it.
+        """
+        copies = {
+            file: {name: value.detach().to("cpu", copy=True) for name, value in tensors.items()}
+            for file, tensors in self.tensors.items()
+        }
+        return replace(self, tensors=copies)
+
+
+@dataclass(frozen=True)
 class Checkpoints:
-    """Saves and restores checkpoints.
+    """Writes and restores checkpoints.
 
     Attributes:
         ema: None if the run keeps no EMA.
@@ -72,7 +102,21 @@ class Checkpoints:
     engine: Engine
     keep: int
 
-    def save(self, record: CheckpointRecord, *, best_step: int | None = None) -> Path:
+    def content(self, record: CheckpointRecord) -> CheckpointContent:
+        """Return what a checkpoint of this moment holds; the tensors are those that train.
+
+        Raises:
+            StateLost: If trained weights are not finite.
+        """
+        weights = {name: value.contiguous() for name, value in self.method.state_dict().items()}
+        _require_finite(weights)
+        state, values = self.optimizer.save()
+        tensors = {WEIGHTS_FILE: weights, OPTIMIZER_FILE: state}
+        if self.ema is not None:
+            tensors[EMA_FILE] = self.ema.state_dict()
+        return CheckpointContent(record, tensors, json.dumps(values).encode())
+
+    def write(self, content: CheckpointContent, *, best_step: int | None = None) -> Path:
         """Write a checkpoint, complete or not at all, then delete the oldest ones.
 
         Before any is deleted, the new one is read back and compared with what was written.
@@ -82,12 +126,13 @@ class Checkpoints:
         Raises:
             UserError: If the disk is full or cannot be written to, or reads back something else.
         """
+        record = content.record
         final = self.folder.checkpoint(record.step)
         part = final.with_name(final.name + PART_SUFFIX)
         try:
             remove_checkpoint(part)
             part.mkdir(parents=True)
-            digests = self._write_tensors(part)
+            digests = _write_files(part, content)
             # Last, so that a folder with a state file is a complete checkpoint.
             write_atomic(part / STATE_FILE, state_content(asdict(record), digests))
             sync_folder(part)
@@ -176,21 +221,15 @@ class Checkpoints:
             "the checkpoint has no EMA of the weights (ema.use): it starts from the current weights"
         ]
 
-    def _write_tensors(self, folder: Path) -> dict[str, str]:
-        """Write all files but the state; return their digests by name."""
-        weights = {name: value.contiguous() for name, value in self.method.state_dict().items()}
-        _require_finite(weights)
-        state, values = self.optimizer.save()
-        tensors = {WEIGHTS_FILE: weights, OPTIMIZER_FILE: state}
-        if self.ema is not None:
-            tensors[EMA_FILE] = self.ema.state_dict()
-        digests = {
-            name: _write(folder / name, safetensors_pieces(content, {}))
-            for name, content in tensors.items()
-        }
-        values_content = json.dumps(values).encode()
-        digests[OPTIMIZER_VALUES_FILE] = _write(folder / OPTIMIZER_VALUES_FILE, [values_content])
-        return digests
+
+def _write_files(folder: Path, content: CheckpointContent) -> dict[str, str]:
+    """Write all files but the state; return their digests by name."""
+    digests = {
+        name: _write(folder / name, safetensors_pieces(tensors, {}))
+        for name, tensors in content.tensors.items()
+    }
+    values = content.optimizer_values
+    return digests | {OPTIMIZER_VALUES_FILE: _write(folder / OPTIMIZER_VALUES_FILE, [values])}
 
 
 def _write(path: Path, pieces: Iterable[bytes | memoryview]) -> str:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
-from modules.training.checkpoints import Checkpoints
+from modules.training.checkpoint_writer import CheckpointWriter
 from modules.training.inbox import Inbox
 from onetrainer.errors import EndsRun, UserError
 from onetrainer.messages.formatting import format_size
@@ -34,7 +34,7 @@ class DiskSpaceTask:
     """
 
     folder: RunFolder
-    checkpoints: Checkpoints
+    writer: CheckpointWriter
     inbox: Inbox
     steps: int
     finding: str = field(default="", init=False)
@@ -55,8 +55,10 @@ class DiskSpaceTask:
                 "Expected it to stay until the run has ended",
                 "Resume the run from where the folder is now, or start a new one.",
             )
+        if self.writer.is_writing:  # and will have deleted the oldest one when it is done
+            return False
         with suppress(OSError):  # a drive that does not say it; saving will tell
-            self.finding = shortage(self.folder, self.checkpoints.byte_count())
+            self.finding = shortage(self.folder, self.writer.checkpoints.byte_count())
         return bool(self.finding)
 
     def run(self, _step: int) -> None:

@@ -11,7 +11,6 @@ from modules.training.tasks import SaveTask, TaskProgress, TaskStopped
 from onetrainer.run.checkpoint_files import DamagedCheckpoint
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Event, Phase, PhaseName, Warned
-from onetrainer.run.run_folder import RunFolder
 
 
 class Evaluation(Protocol):
@@ -135,7 +134,7 @@ class KeepBestTask:
 
     def run(self, step: int) -> None:
         """Save the step, after all other tasks, because a checkpoint includes their events."""
-        if self.evaluation.best_step() == step and not _has_checkpoint(self.save_task.folder, step):
+        if self.evaluation.best_step() == step and not self.save_task.has_checkpoint(step):
             self.save_task.checkpoint(step)
 
 
@@ -147,7 +146,7 @@ def export_best(
     Loads the weights of that step: nothing else may be done with them afterwards.
     """
     best = evaluation.best_step()
-    if best is None or best >= step or not _has_checkpoint(save_task.folder, best):
+    if best is None or best >= step or not save_task.has_checkpoint(best):
         return []
     try:
         save_task.restore_for_export(best)
@@ -156,7 +155,3 @@ def export_best(
         save_task.events.write(Warned(text))
         return []
     return save_task.export(best, is_final=is_final, suffix="-best")
-
-
-def _has_checkpoint(folder: RunFolder, step: int) -> bool:
-    return step in [made for made, _ in folder.complete_checkpoints()]

@@ -20,7 +20,7 @@ from modules.optim.exported_weights import ExportedWeights
 from modules.sampling.image_files import Settings, save_image, thumbnail_of
 from modules.sampling.sampler import SamplingContexts, sample
 from modules.training.checkpoint_record import CheckpointRecord, read_record
-from modules.training.checkpoints import Checkpoints
+from modules.training.checkpoint_writer import CheckpointWriter
 from modules.training.engine import Engine
 from modules.training.failures import OUTPUT, Failures
 from modules.training.inbox import Inbox
@@ -32,7 +32,7 @@ from onetrainer.config.run.sampling import Sampling
 from onetrainer.files.atomic import write_atomic
 from onetrainer.run.checkpoint_files import verify
 from onetrainer.run.event_log import EventWriter
-from onetrainer.run.events import Checkpoint, Phase, Sample
+from onetrainer.run.events import Phase, Sample
 from onetrainer.run.run_folder import RunFolder, cannot_write
 from onetrainer.schedules.amounts import Plan, is_due
 
@@ -240,7 +240,7 @@ class SaveTask:
     method: Method
     engine: Engine
     exported: ExportedWeights
-    checkpoints: Checkpoints
+    writer: CheckpointWriter
     events: EventWriter
     inbox: Inbox
     failures: Failures
@@ -257,17 +257,24 @@ class SaveTask:
 
     def is_due(self, step: int) -> bool:
         periodic = is_due(self.section.save_every, step, self.plan)
-        return periodic or self.inbox.has("save")
+        # A checkpoint that could not be written ends the run as soon as that is known.
+        return periodic or self.inbox.has("save") or self.writer.has_failed
+
+    def has_checkpoint(self, step: int) -> bool:
+        """Return whether a step's checkpoint is complete or being written."""
+        complete = [number for number, _ in self.folder.complete_checkpoints()]
+        return step in (self.writer.newest_step, *complete)
 
     def run(self, step: int) -> None:
-        """Write a checkpoint; on command, also the output files as trained so far."""
+        """Save a checkpoint; on command, also the output files as trained so far."""
         self.checkpoint(step)
         if self.inbox.take("save"):
             with self.failures.tolerated(OUTPUT):
                 self.export(step, is_final=False)
 
     def checkpoint(self, step: int) -> None:
-        """Write a checkpoint, to which all events so far belong."""
+        """Save a checkpoint, to which all events so far belong."""
+        self.writer.wait()  # the event of the one before belongs to this one
         size = self.events.size
         self.events.write(Phase("saving"))
         record = CheckpointRecord(
@@ -283,8 +290,7 @@ class SaveTask:
             metadata=self.metadata(step, None),
         )
         with self.phase("saving"):
-            path = self.checkpoints.save(record, best_step=self.best_step())
-        self.events.write(Checkpoint(step, path.relative_to(self.folder.path).as_posix()))
+            self.writer.save(record, best_step=self.best_step())
 
     def restore_for_export(self, step: int) -> None:
         """Load an earlier checkpoint in order to export it; no training may follow.
@@ -293,7 +299,7 @@ class SaveTask:
             DamagedCheckpoint: Before anything is loaded.
         """
         verify(self.folder.checkpoint(step), step)
-        self.checkpoints.restore(read_record(self.folder, step))
+        self.writer.checkpoints.restore(read_record(self.folder, step))
 
     def export(self, step: int, *, is_final: bool, suffix: str = "") -> list[Path]:
         """Write the output files of a step.

@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from modules import worker
 from modules.jobs.train import train
 from modules.methods.adapters.adapters import Adapters
+from modules.training import checkpoint_writer
 from modules.training.inbox import Inbox
 from modules.training.reporter import Reporter
 from modules.training.tasks import SampleTask
@@ -113,7 +114,11 @@ def test_a_run_that_dies_before_a_checkpoint_begins_again(config, straight, cras
     assert essence(folder) == essence(straight)
 
 
-def test_a_run_killed_while_it_saves_resumes_to_the_same_weights(config, straight, at_a_moment):
+@pytest.mark.parametrize("background_bytes", [checkpoint_writer.BACKGROUND_BYTES, 0])
+def test_a_run_killed_while_it_saves_resumes_to_the_same_weights(
+    config, straight, at_a_moment, monkeypatch, background_bytes
+):
+    monkeypatch.setattr(checkpoint_writer, "BACKGROUND_BYTES", background_bytes)
     folder = runs.new_run(config, output={"save_every": 1})
     assert at_a_moment("kill-saving 4", folder) == -signal.SIGKILL
     assert [path.name for path in folder.checkpoints.glob("*.part")] == ["step-000004.part"]
