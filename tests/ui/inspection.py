@@ -28,6 +28,7 @@ from ui.pages.settings.cost_card import CostCard
 from ui.pages.settings.memory_card import MemoryCard
 from ui.pages.settings.page import SettingsPage
 from ui.pages.settings.summary_card import SummaryCard
+from ui.pages.tools.page import ToolsPage
 from ui.pages.trial.page import TrialPage
 from ui.widgets import button as buttons
 from ui.widgets.button import Button
@@ -171,11 +172,19 @@ def _state(app: App, timing: Timing) -> Answer:
         ],
         "errors": app.error_log.tracebacks,
         "checking": app.runs.is_checking,
+        **_lists(page),
+        "unmade": [plan.name for plan in app.plans if plan.name not in app._views],
+    }
+
+
+def _lists(page: Any) -> Answer:
+    """What the pages of runs, of the queue, of trials and of tools show."""
+    return {
         "runs": [run.name for run in page._runs.values()] if isinstance(page, RunsPage) else [],
+        "tool": page.report.text if isinstance(page, ToolsPage) else "",
         "trial": page.shown if isinstance(page, TrialPage) else {},
         "queue": page.rows if isinstance(page, QueuePage) else [],
         "queue_folders": list(page._entries) if isinstance(page, QueuePage) else [],
-        "unmade": [plan.name for plan in app.plans if plan.name not in app._views],
     }
 
 

@@ -4,13 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from onetrainer.config.fields import settings
-from onetrainer.config.problems import problems_of
 from onetrainer.errors import UserError
 from onetrainer.jobs.sample_request import SampleRequest
 from ui.model.draft import Draft
+from ui.model.labeled_request import labeled_request
 
 MOST_IMAGES = 64
 _FROM_MODEL = ("vae", "clip_skip", "prediction", "zero_terminal_snr", "circular_padding", "offline")
@@ -62,15 +59,7 @@ def trial_request(
         **{name: typed[name] for name in ("width", "height", "steps", "guidance", "sampler")},
         **{name: draft.value(f"model.{name}") for name in _FROM_MODEL},
     }
-    try:
-        return SampleRequest.model_validate(values)
-    except ValidationError as error:
-        problem = problems_of(error, SampleRequest)[0]
-        labels = {setting.path: setting.ui.label for setting in settings(SampleRequest)}
-        name = problem.path.partition(".")[0]
-        raise UserError(
-            f"{labels.get(name, name)}: {problem.what}", problem.expected, problem.remedy
-        ) from error
+    return labeled_request(SampleRequest, values)
 
 
 def trial_folder(draft: Draft) -> Path:

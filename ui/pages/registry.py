@@ -13,6 +13,7 @@ from ui.pages.run.page import RunPage
 from ui.pages.runs.page import RunsPage
 from ui.pages.samples.page import SamplesPage
 from ui.pages.settings.page import SettingsPage
+from ui.pages.tools.page import ToolsPage
 from ui.pages.trial.page import TrialPage
 from ui.pages.welcome.page import WelcomePage
 
@@ -35,6 +36,7 @@ PAGES = (
     Page("runs", "Runs", RunsPage, _TRAINING, key="F4"),
     Page("queue", "Queue", QueuePage, _TRAINING, key="F7"),
     Page("trial", "Try model", TrialPage, _TRAINING, key="F9"),
+    Page("tools", "Model tools", ToolsPage, _TRAINING, key="F11"),
     Page("presets", "Presets", PresetsPage),
     Page("keys", "Help", KeysPage),
     Page("welcome", "Welcome", WelcomePage),

@@ -13,8 +13,9 @@ from onetrainer.jobs.sample_request import SampleRequest
 from onetrainer.queue.queue import Queue
 from onetrainer.run.events import Event, Failed, Finished, Phase, Sample, Stopped
 from ui.context import Context, View
+from ui.forms.lora_rows import LoraRows
+from ui.messages.memory import failure_text
 from ui.model.trial import trial_folder, trial_request
-from ui.pages.trial.lora_rows import LoraRows
 from ui.progress.run_state import phase_text
 from ui.widgets.drawing import Drawing
 from ui.widgets.placing import place_two
@@ -56,6 +57,7 @@ class TrialPage(View):
         self._values: dict[str, tk.StringVar] = {}
         self._prompt = self._text(form, "Prompt", "trial prompt", height=4)
         self._negative = self._text(form, "Negative prompt", "trial negative", height=2)
+        widgets.label(form, "LoRAs").pack(anchor="w")
         self._loras = LoraRows(context, form)
         self._make_numbers(form)
         line = widgets.frame(form)
@@ -200,8 +202,8 @@ class TrialPage(View):
                 self._add([Path(p) for p in event.outputs if p.endswith("grid.png")])
                 self._end("Done.")
             case Failed():
-                parts = filter(None, (event.what, event.expected, event.remedy))
-                self._end(". ".join(part.rstrip(".") for part in parts) + ".", "Danger")
+                error = UserError(event.what, event.expected, event.remedy)
+                self._end(failure_text(error), "Danger")
             case Stopped():
                 self._end("Stopped.")
 

@@ -1,4 +1,4 @@
-"""List of LoRAs with their strengths, on the page that tries a model."""
+"""List of LoRAs with their strengths, as a person chooses them."""
 
 import tkinter as tk
 from dataclasses import dataclass
@@ -24,7 +24,6 @@ class LoraRows:
         self._context = context
         self._rows: list[_Row] = []
         widgets, px = context.widgets, context.widgets.px
-        widgets.label(parent, "LoRAs").pack(anchor="w")
         self._list = widgets.frame(parent)
         self._list.pack(fill="x")
         line = widgets.frame(parent)

@@ -1,0 +1,30 @@
+"""Requests of jobs from what a person typed. No Tk."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from onetrainer.config.base.section import Section
+from onetrainer.config.fields import settings
+from onetrainer.config.problems import problems_of
+from onetrainer.errors import UserError
+
+Request = TypeVar("Request", bound=Section)
+
+
+def labeled_request(request: type[Request], values: Mapping[str, object]) -> Request:
+    """Return the request with these values.
+
+    Raises:
+        UserError: For the first value that is not allowed, named by its field's label.
+    """
+    try:
+        return request.model_validate(values)
+    except ValidationError as error:
+        problem = problems_of(error, request)[0]
+        labels = {setting.path: setting.ui.label for setting in settings(request)}
+        name = problem.path.partition(".")[0]
+        raise UserError(
+            f"{labels.get(name, name)}: {problem.what}", problem.expected, problem.remedy
+        ) from error

@@ -1,0 +1,1 @@
+"""The page of tools around model files."""

@@ -1,0 +1,204 @@
+"""Page of tools around model files: merge, resize, extract and convert."""
+
+import re
+import tkinter as tk
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from tkinter import ttk
+
+from onetrainer.config.base.section import Section
+from onetrainer.config.fields import settings
+from onetrainer.errors import UserError
+from onetrainer.jobs.convert_request import ConvertRequest, examine, source_run
+from onetrainer.jobs.job import Job, JobName
+from onetrainer.jobs.lora_requests import (
+    ExtractRequest,
+    MergeRequest,
+    ResizeRequest,
+    examine_extract,
+    examine_merge,
+    merge_of_resize,
+)
+from onetrainer.jobs.options import option_of
+from onetrainer.run.events import Event, Failed, Finished, Phase, Stopped, Warned
+from ui.context import Context, View
+from ui.messages.memory import failure_text
+from ui.model.labeled_request import labeled_request
+from ui.model.trial import TrialLora
+from ui.pages.tools.request_form import RequestForm
+from ui.progress.run_state import phase_text
+from ui.widgets.placing import show
+from ui.widgets.scroller import Scroller
+
+_LEAD = "No source is ever changed, and no existing file is replaced unless you say so."
+_WIDTH = 760
+
+
+@dataclass(frozen=True)
+class _Tool:
+    """A tool: what it is called and does, and the job that its request becomes.
+
+    job: Checks the request by the headers of its files, and returns the job's name and request.
+    """
+
+    title: str
+    text: str
+    request: type[Section]
+    job: Callable[[Section], tuple[JobName, Section]]
+
+
+def _merge_job(request: Section) -> tuple[JobName, Section]:
+    merging = merge_of_resize(request) if isinstance(request, ResizeRequest) else request
+    assert isinstance(merging, MergeRequest)
+    examine_merge(merging)
+    return "merge", merging
+
+
+def _extract_job(request: Section) -> tuple[JobName, Section]:
+    assert isinstance(request, ExtractRequest)
+    examine_extract(request)
+    return "extract", request
+
+
+def _convert_job(request: Section) -> tuple[JobName, Section]:
+    assert isinstance(request, ConvertRequest)
+    if source_run(request) is None:
+        examine(request)
+    return "convert", request
+
+
+_TOOLS = (
+    _Tool("Merge", "LoRAs into one LoRA, or into a base model.", MergeRequest, _merge_job),
+    _Tool("Resize", "Another rank for a LoRA.", ResizeRequest, _merge_job),
+    _Tool("Extract", "The difference of two models as a LoRA.", ExtractRequest, _extract_job),
+    _Tool(
+        "Convert",
+        "A model, LoRA, embedding or a run's checkpoint in another format.",
+        ConvertRequest,
+        _convert_job,
+    ),
+)
+
+
+class ToolsPage(View):
+    """One tool at a time: its fields, and what it reports."""
+
+    name = "tools"
+
+    def __init__(self, context: Context, parent: tk.Misc) -> None:
+        self._context = context
+        self._job: Job | None = None
+        self._tool = _TOOLS[0]
+        widgets, px = context.widgets, context.widgets.px
+        scroller = Scroller(widgets, parent)
+        self.outer: tk.Widget = scroller.outer
+        page = widgets.frame(scroller.inner, ground="window")
+        page.grid(sticky="nw", padx=px(28), pady=px(21))
+        head, _, _ = widgets.heading(page, "Model tools", _LEAD)
+        head.pack(anchor="w", pady=(0, px(12)))
+        line = widgets.frame(page, ground="window")
+        line.pack(anchor="w", pady=(0, px(12)))
+        self._choices = {
+            tool.title: widgets.button(
+                line, tool.title, partial(self._choose, tool), ground="window",
+                name=f"tool {tool.title}",
+            )
+            for tool in _TOOLS
+        }  # fmt: skip
+        for button in self._choices.values():
+            button.widget.pack(side="left", padx=(0, px(8)))
+        outer, self._card = widgets.card(page)
+        outer.pack(anchor="w")
+        spacer = widgets.frame(self._card)
+        spacer.configure(width=px(_WIDTH), height=1)
+        spacer.pack()
+        self._text = widgets.label(self._card, "", style="Dim")
+        self._text.pack(anchor="w", pady=(0, px(10)))
+        self._forms: dict[str, tuple[ttk.Frame, RequestForm]] = {}
+        self._foot = widgets.frame(self._card)
+        self._foot.pack(side="bottom", fill="x", pady=(px(14), 0))
+        self._button = widgets.button(
+            self._foot, "Merge", self._press, kind="primary", name="run tool", width=110
+        )
+        self._button.widget.pack(anchor="w")
+        self.report = widgets.label(self._foot, "", style="Dim", wrap=_WIDTH)
+        self.report.pack(anchor="w", pady=(px(10), 0))
+        self._choose(self._tool)
+
+    def _choose(self, tool: _Tool) -> None:
+        self._tool = tool
+        if tool.title not in self._forms:
+            box = self._context.widgets.frame(self._card)
+            self._forms[tool.title] = box, RequestForm(self._context, box, tool.request)
+        for title, (box, _) in self._forms.items():
+            show(box, title == tool.title, fill="x")
+        for title, button in self._choices.items():
+            button.set_kind("primary" if title == tool.title else "plain")
+        self._text.say(tool.text, "Dim")
+        self.report.say("", "Dim")
+        if self._job is None:
+            self._button.set_text(tool.title)
+
+    def _press(self) -> None:
+        """Run the tool, or stop it."""
+        if self._job is not None:
+            self._job.stop()
+            return
+        try:
+            self._start(*self._tool.job(self._request()))
+        except UserError as error:
+            self._fail(error)
+
+    def _request(self) -> Section:
+        values = dict(self._forms[self._tool.title][1].values())
+        loras = values.pop("loras", ())
+        assert isinstance(loras, list | tuple)
+        if loras:
+            values["loras"] = [_lora(lora) for lora in loras]
+        return labeled_request(self._tool.request, values)
+
+    def _start(self, name: JobName, request: Section) -> None:
+        jobs = self._context.widgets.jobs
+        job = self._job = Job(name, request)
+        jobs.on_close.append(job.stop)
+        self._button.set_text("Stop")
+        self.report.say("Loading …", "Dim")
+        lines: list[str] = []
+
+        def follow() -> None:
+            for event in job.events():
+                jobs.post(partial(self._take, event, lines))
+
+        jobs.run(follow, lambda _: None)
+
+    def _take(self, event: Event, lines: list[str]) -> None:
+        match event:
+            case Phase():
+                self.report.say(phase_text(event), "Dim")
+            case Warned():
+                lines.append(event.text)
+            case Finished():
+                self._end("\n".join([*lines, *event.summary, *event.outputs]), "")
+            case Failed():
+                self._end("", "Dim")
+                self._fail(UserError(event.what, event.expected, event.remedy))
+            case Stopped():
+                self._end("Stopped. Nothing was written.", "Dim")
+
+    def _fail(self, error: UserError) -> None:
+        """Say what is wrong, with the labels of fields in place of the terminal's options."""
+        text = failure_text(error)
+        for setting in settings(self._tool.request):
+            text = re.sub(rf"{option_of(setting.path)}\b", f"“{setting.ui.label}”", text)
+        self.report.say(text, "Danger")
+
+    def _end(self, text: str, style: str) -> None:
+        self._job = None
+        self._button.set_text(self._tool.title)
+        self.report.say(text, style)
+
+
+def _lora(lora: object) -> Mapping[str, object]:
+    assert isinstance(lora, TrialLora)
+    return {"path": lora.path, "strength": lora.strength.replace(",", ".")}

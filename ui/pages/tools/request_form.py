@@ -1,0 +1,88 @@
+"""Fields of a job's request, made from its section as the options of the terminal are."""
+
+import tkinter as tk
+from collections.abc import Callable, Mapping
+from functools import partial
+from tkinter import ttk
+
+from onetrainer.config.base.section import Section
+from onetrainer.config.fields import Setting, settings
+from ui.context import Context
+from ui.forms.lora_rows import LoraRows
+from ui.widgets.tooltip import Tooltip
+
+_PATHS = ("IN", "OUT", "MODEL", "BASE", "TRAINED", "FILE")
+"""Units of fields that are files or folders."""
+_LORAS = "loras"
+_RESULT = ("to", "precision", "family", "overwrite", "device")
+
+
+class RequestForm:
+    """A row for each field of a request; lists of anything but LoRAs are left out."""
+
+    def __init__(self, context: Context, parent: tk.Misc, request: type[Section]) -> None:
+        self._context = context
+        self._typed: dict[str, Callable[[], object]] = {}
+        shown = [each for each in settings(request) if each.kind != "list" or each.path == _LORAS]
+        required = {name for name, field in request.model_fields.items() if field.is_required()}
+        # What must be given comes first, how it is written last.
+        shown.sort(key=lambda each: (each.path not in required, each.path in _RESULT))
+        for row, setting in enumerate(shown):
+            default = "" if setting.path in required or setting.default is None else setting.default
+            self._add(parent, row, setting, str(default))
+        parent.grid_columnconfigure(1, weight=1)
+
+    def values(self) -> Mapping[str, object]:
+        """Return what was filled in, by field; empty fields are left out."""
+        filled = {name: get() for name, get in self._typed.items()}
+        return {name: value for name, value in filled.items() if value not in ("", [])}
+
+    def _add(self, parent: tk.Misc, row: int, setting: Setting, default: str) -> None:
+        widgets, px = self._context.widgets, self._context.widgets.px
+        label = widgets.label(parent, setting.ui.label)
+        label.grid(row=row, column=0, sticky="nw", padx=(0, px(16)), pady=px(5))
+        Tooltip(label, widgets.theme, lambda: setting.help)
+        box = widgets.frame(parent)
+        box.grid(row=row, column=1, sticky="ew", pady=px(3))
+        name = f"tool {setting.path}"
+        if setting.path == _LORAS:
+            rows = LoraRows(self._context, box)
+            self._typed[setting.path] = rows.listed
+            return
+        if setting.kind == "yes-no":
+            switch = widgets.switch(box, lambda: None)
+            switch.widget.pack(anchor="w")
+            widgets.name(switch.widget, name)
+            self._typed[setting.path] = lambda: switch.is_on
+            return
+        self._typed[setting.path] = self._add_value(box, setting, name, default)
+
+    def _add_value(
+        self, box: ttk.Frame, setting: Setting, name: str, default: str
+    ) -> Callable[[], object]:
+        """Create an entry or a choice; return what reads it."""
+        widgets = self._context.widgets
+        value = tk.StringVar(box, default)
+        if setting.choices:
+            labels = {setting.ui.choices.get(each, each): each for each in setting.choices}
+            if setting.is_optional:
+                labels = {"": "", **labels}
+            value.set(next((label for label, each in labels.items() if each == default), ""))
+            chosen = ttk.Combobox(box, textvariable=value, values=list(labels), state="readonly")
+            chosen.configure(font="OneTrainerBody", width=24)
+            chosen.pack(anchor="w")
+            widgets.name(chosen, name)
+            return lambda: labels[value.get()]
+        is_path = setting.ui.unit in _PATHS
+        entry = ttk.Entry(box, textvariable=value, font="OneTrainerBody", width=10)
+        if is_path and setting.ui.unit != "OUT":
+            choose = widgets.button(box, "Choose…", partial(self._choose, value), name=f"{name} …")
+            choose.widget.pack(side="right", padx=(widgets.px(8), 0))
+        entry.pack(side="left", fill="x" if is_path else "none", expand=is_path)
+        widgets.name(entry, name)
+        return lambda: value.get().strip()
+
+    def _choose(self, value: tk.StringVar) -> None:
+        path = self._context.act.choose_path("model", value.get())
+        if path:
+            value.set(path)
