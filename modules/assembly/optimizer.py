@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
+from modules.assembly.placement import autocast_of
 from modules.interfaces import Method, ParameterGroup, named_parameters
 from modules.optim.build import build_optimizer
 from modules.optim.ema import Ema
@@ -48,6 +50,7 @@ def optimization_of(
         updater=updater,
         freeze_schedule=FreezeSchedule(groups),
         gradient_clipping=config.training.gradient_clipping,
+        autocast=partial(autocast_of, config, device),
     )
     ema = ema_of(config, groups)
     checkpoints = Checkpoints(

@@ -1,6 +1,7 @@
 """Placement of a run's components, and memory settings of their layers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import nn
@@ -9,7 +10,7 @@ from modules.assembly.method import Attached, trained_component_dtypes
 from modules.families.layers import VAE
 from modules.interfaces import Family
 from modules.memory.layers.layers import LayerSettings, ManagedLayers, manage_layers
-from modules.memory.precision import storage_dtype
+from modules.memory.precision import autocast, compute_dtype, storage_dtype
 from modules.memory.residency import (
     METHOD,
     REWARDS,
@@ -18,6 +19,7 @@ from modules.memory.residency import (
     placement_table,
 )
 from modules.methods.quantized import quantize_family, unquantized_components
+from onetrainer.config.methods.adapter_section import AdapterSection
 from onetrainer.config.methods.full import Vae
 from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.rewards.alignprop import AlignProp
@@ -64,6 +66,21 @@ def storage_dtypes(config: TrainConfig) -> dict[str, torch.dtype]:
     }
 
 
+def autocast_of(config: TrainConfig, device: torch.device) -> AbstractContextManager[object]:
+    """Return the context that UNet and text encoders run in, new for each use.
+
+    Autocast only where the trained weights of one have another dtype than the compute dtype.
+    Everywhere else nothing is left for it to cast, as adapters and token embeddings cast their own:
+    it would only cast norms up on a GPU, and their results down again, which is a third of a
+    step's operations.
+    """
+    precision = config.hardware.precision
+    dtypes = {name: dtype for name, dtype in storage_dtypes(config).items() if name != VAE}
+    if set(dtypes.values()) == {compute_dtype(precision)}:
+        return nullcontext()
+    return autocast(device, precision)
+
+
 def quantize(config: TrainConfig, family: Family, *, device: torch.device) -> tuple[str, ...]:
     """Quantize frozen layers, if the config asks for it; return notes for people.
 
@@ -95,6 +112,7 @@ def manage(config: TrainConfig, family: Family, *, device: torch.device) -> Mana
             offload=hardware.offload_layers,
             activations=hardware.offload_activations,
             prefetch=hardware.prefetch,
+            draws=uses_dropout(config, layers.values()),
         ),
         train_device=device,
         offload_device=offload_device,
@@ -110,6 +128,22 @@ def manage(config: TrainConfig, family: Family, *, device: torch.device) -> Mana
         offload_device=offload_device,
     )
     return ManagedLayers(managed.offloaded, managed.layers + decoding.layers)
+
+
+def uses_dropout(config: TrainConfig, components: Iterable[Sequence[nn.Module]]) -> bool:
+    """Return whether dropout draws random numbers: of adapters, or of the model's own layers."""
+    method = config.method
+    if isinstance(method, AdapterSection) and any(
+        getattr(method, name, 0) for name in ("dropout", "rank_dropout", "module_dropout")
+    ):
+        return True
+    modules = (part for layers in components for layer in layers for part in layer.modules())
+    # CLIP's attention has its probability as a number.
+    chances = (
+        part.p if isinstance(part, nn.Dropout) else vars(part).get("dropout", 0.0)
+        for part in modules
+    )
+    return any(chance > 0 for chance in chances)
 
 
 def residency_of(

@@ -8,6 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from modules.assembly.placement import autocast_of
 from modules.assembly.prompts import denoising_fraction
 from modules.assembly.validation_set import grid_of
 from modules.evaluation.validation import ValidationImages, measure
@@ -20,7 +21,6 @@ from modules.forecast.rewards import (
 )
 from modules.forecast.step_memory import StepMemory
 from modules.interfaces import Batch, LatentMoments, Microbatch
-from modules.memory.precision import autocast
 from modules.memory.residency import PHASES, Phase
 from modules.meta_device.device import DEVICE, HOST
 from modules.sampling.sampler import SamplingContexts, sample
@@ -212,7 +212,7 @@ def _pixels(stage: Stage, count: int) -> Tensor:
 
 
 def _autocast(stage: Stage) -> AbstractContextManager[object]:
-    return autocast(DEVICE, stage.config.hardware.precision)
+    return autocast_of(stage.config, DEVICE)
 
 
 @contextmanager

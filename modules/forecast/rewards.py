@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 from modules.assembly.method import Attached, objective_of
+from modules.assembly.placement import autocast_of
 from modules.assembly.prompts import slider_batches
 from modules.assembly.rewards import mixer_of, reward_objective
 from modules.assembly.sliders import slider_objective
 from modules.data.prompts import EMPTY, EncodedPrompts, PromptBatches
 from modules.interfaces import PromptBatch
-from modules.memory.precision import autocast, storage_dtype
+from modules.memory.precision import storage_dtype
 from modules.meta_device.device import DEVICE, META
 from modules.objectives.inputs import Objective
 from modules.objectives.slider import prompts_of as slider_prompts
@@ -129,7 +130,7 @@ def _texts(
 ) -> EncodedPrompts | None:
     if encodes_text_each_step(config):
         return None
-    with autocast(DEVICE, config.hardware.precision):
+    with autocast_of(config, DEVICE):
         return EncodedPrompts.of(attached.family, prompts)
 
 

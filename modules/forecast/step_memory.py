@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from modules.assembly.optimizer import ema_of, weight_updater_of
+from modules.assembly.placement import autocast_of
 from modules.forecast.model import Stage
 from modules.interfaces import Microbatch
-from modules.memory.precision import autocast
 from modules.memory.scaling import LossScale
 from modules.meta_device.device import DEVICE
 from modules.meta_device.meter import tensors_in
@@ -34,7 +34,8 @@ class StepMemory:
         self._meter = stage.model.meter
         self._objective = objective
         self._batch = batch
-        config, method = stage.config, stage.model.attached.method
+        config = stage.config
+        self._method = method = stage.model.attached.method
         groups = method.parameter_groups()
         self._weights = [weight for group in groups for weight in group.parameters.values()]
         self._hooks = [
@@ -84,6 +85,7 @@ class StepMemory:
         self._compute()
         for weight in self._weights:
             weight.grad = None
+        self._method.after_step()
         return self._meter.peak.get("activations", 0)
 
     def _with_all_gradients(self) -> list[dict[str, int]]:
@@ -99,6 +101,7 @@ class StepMemory:
         self._update(is_flagged=self._is_flagged)
         move = dict(self._meter.peak)
         self._updater.optimizer.zero_grad(set_to_none=True)
+        self._method.after_step()
         statistics = self._meter.alive().get("optimizer", 0)
         return [backward | {"optimizer": statistics}, move]
 
@@ -110,11 +113,13 @@ class StepMemory:
             self._updater.begin(step)
             self._compute(is_flagged=self._is_flagged and step > 0)
             self._fused_backward.finish()
+            self._method.after_step()
             self._assign_optimizer_state()
         return [dict(self._meter.peak)]
 
     def _compute(self, *, is_flagged: bool = False) -> None:
-        with autocast(DEVICE, self._stage.config.hardware.precision):
+        self._method.begin_microbatch()
+        with autocast_of(self._stage.config, DEVICE):
             loss = loss_of(self._objective, self._batch(), seed=0, step=0, device=DEVICE)
         if is_flagged and self._fused_backward is not None:
             self._fused_backward.begin(loss.value.detach())
@@ -129,8 +134,9 @@ class StepMemory:
             if self._scale is not None:
                 self._scale.unscale(gradients)
             norm = torch.linalg.vector_norm(gradient_norms(gradients))
-            if self._stage.config.training.gradient_clipping > 0:
-                clip(gradients, norm, self._stage.config.training.gradient_clipping)
+            largest = self._stage.config.training.gradient_clipping
+            if largest > 0 and not self._updater.takes_divisor(norm.device):
+                clip(gradients, norm, largest)
             self._updater.update_all(not_finite(norm) if is_flagged else None)
         self._assign_optimizer_state()
         for weight in self._weights:

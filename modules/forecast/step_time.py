@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from modules.assembly.placement import autocast_of
 from modules.assembly.rewards import rollout_of
 from modules.data.prompts import time_ids_of
 from modules.forecast.model import Stage
 from modules.forecast.operator_costs import DeviceSpeed, OperatorCounter
-from modules.memory.precision import autocast
 from modules.meta_device.device import DEVICE
 from modules.sampling.rollout import Rollout
 from onetrainer.config.objectives.slider import Slider
@@ -177,4 +177,4 @@ class _Passes:
         return torch.zeros(1, *shape, device=DEVICE)
 
     def _autocast(self) -> AbstractContextManager[object]:
-        return autocast(DEVICE, self._stage.config.hardware.precision)
+        return autocast_of(self._stage.config, DEVICE)

@@ -20,7 +20,7 @@ from modules.formats.files.files import require_space
 from modules.formats.lora.lora_file import LoraFile, read_lora
 from modules.interfaces import Family
 from modules.jobs.base_model import local_model
-from modules.memory.precision import autocast, choose_device, compute_dtype, usual_precision
+from modules.memory.precision import choose_device, compute_dtype, usual_precision
 from modules.methods.layers.layer_presets import layer_names
 from modules.methods.merge import merge_loras
 from modules.sampling import sampler
@@ -63,7 +63,7 @@ def sample(request: SampleRequest, report: Report) -> Finished:
     number = next_number(folder)
     grid_rows: list[list[Image.Image]] = [[] for _ in rows]
     outputs: list[str] = []
-    contexts = sampler.SamplingContexts(autocast=partial(autocast, device, precision))
+    contexts = sampler.SamplingContexts()  # all weights are in the compute dtype
     for image, (row, shot) in _sample_all(request, family, shots, contexts, report):
         prompt = shot.prompt
         if request.grid:

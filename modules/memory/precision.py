@@ -164,6 +164,12 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
     return torch.autocast(device.type, dtype=compute_dtype(precision))
 
 
+def is_autocasting(device: torch.device) -> bool:
+    """Return whether operands on a device are cast by autocast now."""
+    kind = device.type
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+
+
 def uncached_autocast(device: torch.device) -> AbstractContextManager[object]:
     """Return the current autocast without its cache, for computing with the base model's weights.
 

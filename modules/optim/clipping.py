@@ -12,33 +12,30 @@ EPSILON = 1e-6  # as torch's clip_grad_norm_ adds it to the norm
 
 @torch.no_grad()
 def gradient_norms(gradients: Sequence[Tensor]) -> Tensor:
-    """Return the norm of each gradient, (n,), on a GPU if one of them is there.
+    """Return the norm of each gradient, (n,), float32, on a GPU if one of them is there.
 
     Not torch's clip_grad_norm_: that sums norms device by device, so that the result would depend
     in its last bit on which weights are offloaded. Does not wait for the GPU.
     """
-    norms: list[Tensor] = list(gradients)
-    for device in {gradient.device: None for gradient in gradients}:
-        indices = [index for index, each in enumerate(gradients) if each.device == device]
-        device_norms = torch._foreach_norm([gradients[index] for index in indices])
-        for index, norm in zip(indices, device_norms, strict=True):
-            norms[index] = norm
-    return stacked(norms)
-
-
-def stacked(scalars: Sequence[Tensor]) -> Tensor:
-    """Return scalars of any devices as one tensor, (n,), on a GPU if one of them is there."""
-    if not scalars:
+    if not gradients:
         return torch.zeros(0)
-    devices = {scalar.device: None for scalar in scalars}
-    target = next((device for device in devices if device.type != "cpu"), scalars[0].device)
-    placed: list[Tensor] = list(scalars)
-    for device in devices:
-        indices = [index for index, each in enumerate(scalars) if each.device == device]
-        together = to_device(torch.stack([scalars[index] for index in indices]), target)
-        for index, scalar in zip(indices, together, strict=True):
-            placed[index] = scalar
-    return torch.stack(placed)
+    indices: dict[torch.device, list[int]] = {}
+    for index, gradient in enumerate(gradients):
+        indices.setdefault(gradient.device, []).append(index)
+    by_device = {
+        device: torch.stack(
+            torch._foreach_norm([gradients[index] for index in own], dtype=torch.float32)
+        )
+        for device, own in indices.items()
+    }
+    if len(by_device) == 1:
+        return next(iter(by_device.values()))
+    target = next(device for device in by_device if device.type != "cpu")
+    norms = list(gradients)
+    for device, own in indices.items():
+        for index, norm in zip(own, to_device(by_device[device], target).unbind(), strict=True):
+            norms[index] = norm
+    return torch.stack(norms)
 
 
 @torch.no_grad()
@@ -52,6 +49,15 @@ def clip(gradients: Sequence[Tensor], norm: Tensor, max_norm: float) -> None:
     factor = torch.clamp(max_norm / (norm + EPSILON), max=1.0)
     for device in {gradient.device: None for gradient in gradients}:
         torch._foreach_mul_([g for g in gradients if g.device == device], factor.to(device))
+
+
+@torch.no_grad()
+def clip_divisor(norm: Tensor, max_norm: float) -> Tensor:
+    """Return the scalar by which kernels divide gradients that they clip themselves.
+
+    The inverse of the factor of `clip`, so that clipped gradients differ by rounding alone.
+    """
+    return torch.clamp((norm + EPSILON) / max_norm, min=1.0)
 
 
 def not_finite(scalar: Tensor) -> Tensor:

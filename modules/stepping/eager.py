@@ -3,8 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import torch
-
 from modules import seeds
 from modules.interfaces import Loss, Method
 from modules.memory.tensors import on_device
@@ -54,6 +52,7 @@ class EagerStep:
     def microbatch(self, drawn: Inputs) -> Loss:
         """Add a microbatch's gradients to those of the step."""
         inputs = on_device(drawn, self.engine.device)
+        self.method.begin_microbatch()
         with self.engine.autocast():
             loss = self.objective.compute(inputs)
         self.state.is_whole = not self.engine.updates_in_backward
@@ -76,4 +75,4 @@ def seed_dropout(seed: int, step: int, number: int) -> None:
 
     It is the only thing that depends on how a step is divided.
     """
-    torch.manual_seed(seeds.derive(seed, "dropout", step, number))
+    seeds.seed_global_generators(seeds.derive(seed, "dropout", step, number))

@@ -6,8 +6,8 @@ reads once per step, whether its gradients have overflown. A broken step, whose 
 not finite, updates nothing: that is decided on the device, and read later with the losses.
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +16,8 @@ from accelerate import Accelerator
 from accelerate.utils import GradientAccumulationPlugin
 from torch import Tensor, nn
 
-from modules.memory.precision import autocast
 from modules.memory.scaling import LossScale
-from modules.optim.clipping import clip, gradient_norms
+from modules.optim.clipping import clip, clip_divisor, gradient_norms
 from modules.optim.exported_weights import enter_training_form
 from modules.optim.freeze_schedule import FreezeSchedule
 from modules.optim.fused_backward import FusedBackward
@@ -46,9 +45,11 @@ class Engine:
         updater: WeightUpdater,
         freeze_schedule: FreezeSchedule,
         gradient_clipping: float,
+        autocast: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """Create the engine of a run.
 
+        autocast: Returns the context of every forward pass, new for each use.
         gradient_clipping: Largest norm of a step's whole gradient; 0 disables clipping.
         """
         self._accelerator = Accelerator(
@@ -58,12 +59,13 @@ class Engine:
             gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
         )
         self.device = device
-        self._precision = precision
         self._updater = updater
         self._freeze_schedule = freeze_schedule
         self._clipping = gradient_clipping
+        self.autocast = autocast
         self._scale = LossScale() if precision == "fp16" else None
         self._overflow: Tensor | None = None
+        self._divisor: Tensor | None = None
         self.frozen = 0
         self._loss: Tensor | None = None
         self._check: StepCheck | None = None
@@ -90,10 +92,6 @@ class Engine:
     def weights(self) -> list[nn.Parameter]:
         """Every trained weight, in the optimizer's order."""
         return self._updater.parameters
-
-    def autocast(self) -> AbstractContextManager[object]:
-        """Return the context of every forward pass."""
-        return autocast(self.device, self._precision)
 
     def begin(self, step: int) -> None:
         """Begin a step, from 0, after the learning rates are set.
@@ -140,7 +138,8 @@ class Engine:
     def clip_gradients(self) -> None:
         """Unscale the step's gradients (fp16), check them, and clip their norm.
 
-        A fused backward pass has unscaled, checked and freed each gradient by now.
+        Optimizers whose kernels can divide gradients do it as they read them, in `step`. A fused
+        backward pass has unscaled, checked and freed each gradient by now.
         """
         assert self._loss is not None, "backward comes first"
         gradients: list[Tensor] = []
@@ -153,8 +152,12 @@ class Engine:
             norms = gradient_norms(gradients)
         may_overflow = self._scale is not None
         self._check = StepCheck.of(self._loss, norms, weights, may_overflow=may_overflow)
-        if self._clipping > 0:
-            clip(gradients, self._check.norm, self._clipping)
+        self._divisor = None
+        norm = self._check.norm
+        if self._clipping > 0 and self._updater.takes_divisor(norm.device):
+            self._divisor = clip_divisor(norm, self._clipping)
+        elif self._clipping > 0:
+            clip(gradients, norm, self._clipping)
 
     def step(self) -> StepCheck:
         """Update the weights and clear the gradients, after `clip_gradients`; return the check.
@@ -173,7 +176,7 @@ class Engine:
             # The step's only read from the device, and only with fp16.
             has_overflown = self._overflow is not None and bool(self._overflow.item())
             if not has_overflown:
-                self._updater.update_all(self._check.broken)
+                self._updater.update_all(self._check.broken, self._divisor)
             self._updater.optimizer.zero_grad(set_to_none=True)
             self._overflow = None
         if self._scale is not None:
@@ -200,7 +203,7 @@ class Engine:
         """
         self.clip_gradients()
         assert self._check is not None and self._scale is None
-        self._updater.update_unread(self._check.broken)
+        self._updater.update_unread(self._check.broken, self._divisor)
         self._updater.optimizer.zero_grad(set_to_none=True)
         return self._check
 

@@ -50,7 +50,9 @@ def test_fp16_steps_are_those_of_torchs_own_loss_scale(microbatches, clipping, w
     weights, scale = reference(
         3, microbatches=microbatches, clipping=clipping, wrong_step=wrong_step
     )
-    assert equal(made.snapshot(), weights)
+    # Clipping divides here, and multiplies in torch: the last bit of a gradient may differ.
+    tolerance = 1e-6 if clipping else 0.0
+    torch.testing.assert_close(made.snapshot(), weights, rtol=tolerance, atol=tolerance / 100)
     assert made.engine.state_dict() == scale
 
 

@@ -25,3 +25,11 @@ def test_every_part_of_the_key_matters():
 def test_a_derived_seed_is_the_same_in_every_version_of_this_program():
     # A changed value would break the resume of every run that people have.
     assert seeds.derive(0, "noise", 1, 2) == 7495714938645952443
+
+
+def test_global_generators_are_seeded_as_torch_seeds_them():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        expected = torch.rand(5)
+        seeds.seed_global_generators(7)
+        assert torch.equal(torch.rand(5), expected)

@@ -29,11 +29,12 @@ def create_checkpointed_forward(
     *,
     policy: Policy = "block",
     saved: SavedInputs | None = None,
+    draws: bool = True,
 ) -> Callable[P, T]:
     """Return a forward that saves little for the backward pass and recomputes the rest.
 
     Takes any arguments that `forward` takes. Without gradient recording `forward` is called
-    directly. The recomputation restores random state and autocast, so that dropout drops the same
+    directly. The recomputation restores autocast and random state, so that dropout drops the same
     numbers. Gradients reach all parameters that `forward` uses, even where no input requires one.
 
     Args:
@@ -43,6 +44,7 @@ def create_checkpointed_forward(
         policy: "block" saves nothing but the inputs; "selective" also what is costly to compute.
         saved: Offloads the inputs that are on the train device; None leaves them there, as does
             an offload device that is the train device.
+        draws: Whether `forward` may draw random numbers; keeping random state takes time otherwise.
 
     Raises:
         TypeError: `forward` is not callable, or a device is not a torch.device.
@@ -71,7 +73,13 @@ def create_checkpointed_forward(
         tensors = [leaves[position] for position in positions]
         del leaves
         with nullcontext() if offload is None else offload.hooks(device):
-            output: T = checkpoint(run, *tensors, use_reentrant=False, context_fn=_CONTEXTS[policy])
+            output: T = checkpoint(
+                run,
+                *tensors,
+                use_reentrant=False,
+                context_fn=_CONTEXTS[policy],
+                preserve_rng_state=draws,
+            )
             return output
 
     return checkpointed

@@ -22,13 +22,14 @@ class LayerSettings:
     checkpointing: which layers are recomputed in backward, and what of them is saved. offload:
     the fraction of each component's bytes in offloaded layers. activations: the fraction of each
     component's layers whose saved inputs are offloaded. prefetch: whether copies are made ahead
-    of time, on streams of their own.
+    of time, on streams of their own. draws: whether a layer may draw random numbers.
     """
 
     checkpointing: Literal["off", "selective", "block"] = "off"
     offload: float = 0.0
     activations: float = 0.0
     prefetch: bool = False
+    draws: bool = True
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,7 @@ def _manage_component(
             *devices,
             policy=policy,
             saved=saved_inputs if is_saved else None,
+            draws=settings.draws,
         )
         is_own = "forward" in vars(layer)
         layer.forward = _ManagedForward(checkpointed, original, is_own=is_own)
