@@ -10,6 +10,7 @@ from transformers import CLIPTokenizer
 
 from modules.diffusion.ddpm import ddpm
 from modules.diffusion.schedule import ScheduleSettings
+from modules.families.attention import use_plain_attention
 from modules.families.components import (
     Components,
     build_empty_components,
@@ -139,6 +140,7 @@ def assemble(
     Raises:
         UserError: If the model lacks the layer of `clip_skip`.
     """
+    use_plain_attention(components.unet)
     encoders = tuple(
         ClipEncoder(
             name=encoder.name,
