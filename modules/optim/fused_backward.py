@@ -1,7 +1,8 @@
-"""Fused backward pass: each weight is updated, and its gradient freed, as soon as it is known.
+"""Fused backward pass: weights are updated, and their gradients freed, as soon as they are known.
 
-Only one gradient is in memory at a time. Incompatible with what needs all of them at once:
-clipping by the global norm, and gradient accumulation.
+They are updated together, as many as have gradients of 64 MB: one by one a GPU would wait for the
+launches of each. Incompatible with what needs all gradients at once: clipping by the global norm,
+and gradient accumulation.
 
 With fp16 each weight is updated as if its gradient were finite, and restored if it has overflowed:
 on the device, from which all flags are read at once when the step is over. As long as nothing
@@ -15,9 +16,11 @@ from the normal one, which updates nothing at all:
 
 An overflow spreads to everything that the backward pass computes after it: as a rule most weights
 are unchanged, and those near the output may be updated. The same holds of a broken step in other
-precisions, whose gradients are NaN; nothing is read then, and counters in host memory may count it.
+precisions, whose gradients are NaN: the weights that are updated together with a broken gradient
+are unchanged. Nothing is read then, and counters in host memory may count it.
 """
 
+from collections.abc import Sequence
 from threading import Lock
 
 import torch
@@ -25,13 +28,16 @@ from torch import Tensor, nn
 
 from modules.memory.scaling import LossScale
 from modules.memory.to_device import to_device
-from modules.optim.clipping import not_finite
+from modules.optim.clipping import gradient_norms, not_finite
 from modules.optim.snapshot import WeightSnapshot
 from modules.optim.update import WeightUpdater
 
+BUCKET_BYTES = 1 << 26
+"""Gradients that wait for each other, so that their weights are updated at once."""
+
 
 class FusedBackward:
-    """Hooks that update each weight during every backward pass, from construction on.
+    """Hooks that update weights during every backward pass, from construction on.
 
     Construct it after restoring a checkpoint. The hooks read their parameter group at each call:
     a reference from before a restore would silently keep the old learning rate.
@@ -45,32 +51,38 @@ class FusedBackward:
         # Of this step: the snapshot of each updated weight, and whether its gradient overflowed.
         self._updated: list[tuple[WeightSnapshot, Tensor]] = []
         self._loss: Tensor | None = None
-        # Of this step: the norm of each weight's gradient, whether it is broken, (n,) each, and a
-        # 1, by the device they are on.
-        self._checks: dict[torch.device, tuple[Tensor, Tensor, Tensor]] = {}
+        # Of this step, by device: weights that wait for their update; norms of gradients, with
+        # their weights; whether the loss is broken, and a 1.
+        self._waiting: dict[torch.device, list[nn.Parameter]] = {}
+        self._norms: dict[torch.device, list[tuple[Sequence[nn.Parameter], Tensor]]] = {}
+        self._flags: dict[torch.device, tuple[Tensor, Tensor]] = {}
         self._numbers = {weight: number for number, weight in enumerate(updater.parameters)}
         # Hooks of weights on a GPU run in a thread of autograd's own, those of weights in host
         # memory in the thread that called backward; both narrow the optimizer's groups meanwhile.
         self._lock = Lock()
         for weight in updater.parameters:
-            weight.register_post_accumulate_grad_hook(self._update)  # type: ignore[no-untyped-call] # torch's
+            weight.register_post_accumulate_grad_hook(self._take)  # type: ignore[no-untyped-call] # torch's
 
     def begin(self, loss: Tensor) -> None:
         """Begin a step's backward pass, in which broken gradients update nothing.
 
         loss: Scalar; if it is not finite, the whole step is broken.
         """
-        self._loss, self._checks = loss, {}
+        self._loss, self._waiting, self._norms, self._flags = loss, {}, {}, {}
 
     def norms(self, device: torch.device) -> Tensor:
-        """Return the norms of this step's gradients, (n,), on a device; 0 for no gradient."""
+        """Update what waits; return the norms of this step's gradients, (n,), 0 for no gradient."""
+        self._update_waiting()
         total = torch.zeros(len(self._numbers), device=device)
-        for norms, *_ in self._checks.values():
-            total += to_device(norms, device)
+        for found in self._norms.values():
+            numbers = torch.tensor([self._numbers[w] for weights, _ in found for w in weights])
+            norms = torch.cat([norms for _, norms in found])
+            total.index_copy_(0, to_device(numbers, device), to_device(norms, device))
         return total
 
     def finish(self) -> bool:
         """End a step; return whether a gradient has overflowed. Reads once if scaled."""
+        self._update_waiting()
         self._updater.finish()
         if not self._updated:
             return False
@@ -91,45 +103,61 @@ class FusedBackward:
         return bool(restored)
 
     @torch.no_grad()
-    def _update(self, weight: Tensor) -> None:
-        assert isinstance(weight, nn.Parameter)
+    def _take(self, weight: Tensor) -> None:
+        """Take a weight whose gradient is known, and update it with those that wait, if enough."""
+        assert isinstance(weight, nn.Parameter) and weight.grad is not None
         with self._lock:
-            if self._scale is None:
-                self._updater.update_one(weight, self._broken(weight))
-            else:
+            if self._scale is not None:
                 self._update_if_finite(weight, self._scale)
-        weight.grad = None
+                weight.grad = None
+                return
+            waiting = self._waiting.setdefault(weight.grad.device, [])
+            waiting.append(weight)
+            if sum(each.nbytes for each in waiting) >= BUCKET_BYTES:
+                self._update(waiting)
 
-    def _broken(self, weight: nn.Parameter) -> Tensor | None:
-        """Return whether the step is broken for a weight, on its device: 1 or 0."""
+    @torch.no_grad()
+    def _update_waiting(self) -> None:
+        with self._lock:
+            for waiting in self._waiting.values():
+                if waiting:
+                    self._update(waiting)
+
+    def _update(self, weights: list[nn.Parameter]) -> None:
+        """Update weights on one device together, free their gradients, and empty the list."""
+        self._updater.update_some(weights, self._broken(weights))
+        for weight in weights:
+            weight.grad = None
+        weights.clear()
+
+    def _broken(self, weights: Sequence[nn.Parameter]) -> Tensor | None:
+        """Return whether the step is broken for these weights, on their device: 1 or 0."""
         if self._loss is None:
             return None
-        norm, flag, one = self._note_norm(weight)
-        # Sets the flag if the norm is not finite: one operation instead of four.
-        torch._amp_foreach_non_finite_check_and_unscale_([norm], flag, one)
+        norms = self._note_norms(weights)
+        device = norms.device
+        if device not in self._flags:
+            # Elsewhere the gradients alone decide, for which nothing has to be copied.
+            is_here = self._loss.device == device
+            flag = not_finite(self._loss) if is_here else torch.zeros((), device=device)
+            self._flags[device] = flag, torch.ones((), device=device)
+        flag, one = self._flags[device]
+        flag = flag.clone()
+        # Sets the flag if a norm is not finite: one operation instead of four.
+        torch._amp_foreach_non_finite_check_and_unscale_([norms], flag, one)
         return flag
 
-    def _note_norm(self, weight: nn.Parameter) -> tuple[Tensor, Tensor, Tensor]:
-        """Keep the norm of a weight's gradient; return it with the weight's flag, and a 1."""
-        assert weight.grad is not None
-        device, number = weight.grad.device, self._numbers[weight]
-        if device not in self._checks:
-            # One tensor for all, because each one takes at least 512 bytes on a GPU.
-            norms, flags = torch.zeros(2, len(self._numbers), device=device)
-            one = torch.ones((), device=device)
-            # Elsewhere the gradients alone decide, for which nothing has to be copied.
-            if self._loss is not None and self._loss.device == device:
-                flags += not_finite(self._loss)
-            self._checks[device] = norms, flags, one
-        norms, flags, one = self._checks[device]
-        torch.linalg.vector_norm(weight.grad, dtype=norms.dtype, out=norms[number])
-        return norms[number], flags[number], one
+    def _note_norms(self, weights: Sequence[nn.Parameter]) -> Tensor:
+        """Keep the norms of weights' gradients on one device, and return them, (n,)."""
+        norms = gradient_norms([weight.grad for weight in weights if weight.grad is not None])
+        self._norms.setdefault(norms.device, []).append((tuple(weights), norms))
+        return norms
 
     def _update_if_finite(self, weight: nn.Parameter, scale: LossScale) -> None:
         assert weight.grad is not None
         overflows = scale.unscale([weight.grad])
-        self._note_norm(weight)
+        self._note_norms([weight])
         snapshot = WeightSnapshot.take(weight, self._updater.optimizer)
-        self._updater.update_one(weight)
+        self._updater.update_some([weight])
         snapshot.restore_where(overflows > 0)
         self._updated.append((snapshot.without_copies(), overflows))

@@ -1,4 +1,4 @@
-"""Optimizer steps: all weights together, in chunks, or one by one."""
+"""Optimizer steps: all weights together, in chunks, or some at a time."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -7,14 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from modules.optim.rounding_noise import RoundingNoise
 from modules.optim.snapshot import WeightSnapshot
 from modules.optim.stochastic_rounding import in_float32, stochastic_rounding
 
 HOST = torch.device("cpu")
 EXTERNAL_KEYS = frozenset({"params", "lr", "base_lr", "initial_lr", "part", "capturable"})
 """Keys of groups that no optimizer writes to: set at construction, and before steps."""
-MAX_FLOAT32_WEIGHTS = 1 << 26
-"""bfloat16 weights that are float32 at once while they are updated: a quarter of a gigabyte."""
+MAX_FLOAT32_WEIGHTS = 1 << 27
+"""bfloat16 weights that are float32 at once while they are updated: half a gigabyte."""
 
 
 class WeightUpdater:
@@ -42,12 +43,14 @@ class WeightUpdater:
         self.updates_independently = updates_independently
         self._seed = rounding_seed
         self._step = 0
+        self._noise: RoundingNoise | None = None
         self._numbers: dict[nn.Parameter, int] = {}
         self._groups: dict[nn.Parameter, int] = {}
         for index, group in enumerate(optimizer.param_groups):
             for weight in group["params"]:
                 self._numbers[weight] = len(self._numbers)
                 self._groups[weight] = index
+        self._parameters = list(self._numbers)
         # Of this step: each group's values before and after it.
         self._before: dict[int, dict[str, Any]] = {}
         self._after: dict[int, dict[str, Any]] = {}
@@ -55,7 +58,7 @@ class WeightUpdater:
     @property
     def parameters(self) -> list[nn.Parameter]:
         """Every weight, in the optimizer's order."""
-        return list(self._numbers)
+        return self._parameters
 
     @property
     def rounds_to_nearest(self) -> bool:
@@ -65,9 +68,17 @@ class WeightUpdater:
     def begin(self, step: int) -> None:
         """Set the number of the next step, from 0, after the learning rates are set."""
         self._step = step
+        self._noise = None
         self._before, self._after = {}, {}
 
-    def update_all(self, broken: Tensor | None = None) -> None:
+    def takes_divisor(self, device: torch.device) -> bool:
+        """Return whether the optimizer's kernels divide gradients by a scalar on a device.
+
+        Not those of weights on another device: they would not wait for the scalar.
+        """
+        return self._has_fused_kernels and all(w.device == device for w in self._parameters)
+
+    def update_all(self, broken: Tensor | None = None, divisor: Tensor | None = None) -> None:
         """Update every weight that has a gradient, unless the step is broken.
 
         A broken step changes neither weights nor their state on the device. Counters in host memory
@@ -76,6 +87,7 @@ class WeightUpdater:
         broken: A float32 scalar, 1 if the step is broken, otherwise 0; None if it is known not to
             be. It is read where reading costs nothing, or the step waits for the GPU anyway: on the
             CPU, of weights in host memory, and of optimizers whose steps depend on all gradients.
+        divisor: Scalar that gradients are divided by, for optimizers that can; None for 1.
         """
         if self._skips_zero_rates and all(not g["lr"] for g in self.optimizer.param_groups):
             return
@@ -83,46 +95,52 @@ class WeightUpdater:
             if broken.item():
                 return
             broken = None
-        needs_chunks = self._seed is not None or not (broken is None or self._obeys_flags)
+        needs_chunks = self._seed is not None or not (broken is None or self._has_fused_kernels)
         if not (needs_chunks and self.updates_independently):
-            with self._rounding(self.parameters), self._flagged(broken):
+            with self._rounding(self.parameters), self._flagged(broken, divisor):
                 self.optimizer.step()
-            return
-        # In chunks, so that not all weights are float32, or copied, at once.
-        for index, group in enumerate(self.optimizer.param_groups):
-            for chunk in chunked(group["params"]):
-                self._update(chunk, index, broken)
+        else:
+            # In chunks, so that not all weights are float32, or copied, at once.
+            for index, group in enumerate(self.optimizer.param_groups):
+                for chunk in chunked(group["params"]):
+                    self._update(chunk, index, broken, divisor)
+        self._noise = None  # frees its memory
 
     @property
     def reads(self) -> str:
         """What a step reads on the host, in words; empty if nothing, by `update_unread`."""
         if self._seed is not None:
             return "stochastic rounding is drawn for each step"
-        if not self._obeys_flags or self._skips_zero_rates:
+        if not self._has_fused_kernels or self._skips_zero_rates:
             return "this optimizer computes a part on the host; a fused AdamW or Adam does not"
         return ""
 
-    def update_unread(self, broken: Tensor) -> None:
+    def update_unread(self, broken: Tensor, divisor: Tensor | None = None) -> None:
         """Update every weight that has a gradient, unless the step is broken; read nothing."""
-        with self._flagged(broken):
+        with self._flagged(broken, divisor):
             self.optimizer.step()
 
-    def update_one(self, weight: nn.Parameter, broken: Tensor | None = None) -> None:
-        """Update a single weight; call `finish` after all of them.
+    def update_some(self, weights: Sequence[nn.Parameter], broken: Tensor | None = None) -> None:
+        """Update some weights on one device; call `finish` after all of them.
 
-        broken: As in `update_all`, on the weight's device.
+        broken: As in `update_all`, on the weights' device.
         """
-        if broken is not None and self._reads_first([weight]):
+        if broken is not None and self._reads_first(weights):
             if broken.item():
                 return
             broken = None
-        self._update([weight], self._groups[weight], broken)
+        by_group: dict[int, list[nn.Parameter]] = {}
+        for weight in weights:
+            by_group.setdefault(self._groups[weight], []).append(weight)
+        for index, own in by_group.items():
+            self._update(own, index, broken)
 
     def finish(self) -> None:
         """Run the step of groups without an updated weight: some count their steps."""
         for index, group in enumerate(self.optimizer.param_groups):
             if index not in self._after:
                 self._update(group["params"], index)
+        self._noise = None
 
     def rewind_counters(
         self, *, updated: Collection[nn.Parameter], restored: Collection[nn.Parameter]
@@ -144,14 +162,13 @@ class WeightUpdater:
     def _rounding(self, weights: Sequence[nn.Parameter]) -> AbstractContextManager[None]:
         if self._seed is None:
             return nullcontext()
+        if self._noise is None:
+            sizes = [weight.numel() for weight in self._numbers]
+            self._noise = RoundingNoise(
+                self._seed, self._step, weights=sum(sizes), largest=max(sizes)
+            )
         numbered = {self._numbers[weight]: weight for weight in weights}
-        return stochastic_rounding(numbered, seed=self._seed, step=self._step)
-
-    @property
-    def _obeys_flags(self) -> bool:
-        """Whether the optimizer's kernels skip a broken step themselves, given `found_inf`."""
-        does_if_fused = isinstance(self.optimizer, torch.optim.Adam | torch.optim.SGD)
-        return does_if_fused and all(group.get("fused") for group in self.optimizer.param_groups)
+        return stochastic_rounding(numbered, self._noise)
 
     def _reads_first(self, weights: Sequence[nn.Parameter]) -> bool:
         """Return whether the flag of a broken step is read before weights are updated."""
@@ -159,26 +176,38 @@ class WeightUpdater:
             return True
         optimizer = self.optimizer
         is_sgd = isinstance(optimizer, torch.optim.SGD)
-        if (self._obeys_flags and not is_sgd) or (is_sgd and not optimizer.defaults["momentum"]):
+        if (self._has_fused_kernels and not is_sgd) or (
+            is_sgd and not optimizer.defaults["momentum"]
+        ):
             return False
         # The first update creates a weight's state, which no snapshot can restore; SGD's momentum
         # would stay uninitialized memory.
         return any(w.grad is not None and not optimizer.state.get(w) for w in weights)
 
+    @property
+    def _has_fused_kernels(self) -> bool:
+        """Whether kernels skip a broken step and divide gradients: fused Adam's and SGD's."""
+        has_kernels = isinstance(self.optimizer, torch.optim.Adam | torch.optim.SGD)
+        return has_kernels and all(group.get("fused") for group in self.optimizer.param_groups)
+
     @contextmanager
-    def _flagged(self, broken: Tensor | None) -> Iterator[None]:
-        """Make kernels that obey flags skip a broken step; GradScaler does it by this name too."""
-        if broken is None or not self._obeys_flags:
-            yield
-            return
-        self.optimizer.found_inf = broken  # type: ignore[attr-defined] # torch's protocol
+    def _flagged(self, broken: Tensor | None, divisor: Tensor | None) -> Iterator[None]:
+        """Hand both to kernels that take them, by the names that GradScaler uses, too."""
+        given = {"found_inf": broken, "grad_scale": divisor} if self._has_fused_kernels else {}
+        given = {name: value for name, value in given.items() if value is not None}
+        vars(self.optimizer).update(given)
         try:
             yield
         finally:
-            del self.optimizer.found_inf  # type: ignore[attr-defined] # as above
+            for name in given:
+                del vars(self.optimizer)[name]
 
     def _update(
-        self, weights: Sequence[nn.Parameter], index: int, broken: Tensor | None = None
+        self,
+        weights: Sequence[nn.Parameter],
+        index: int,
+        broken: Tensor | None = None,
+        divisor: Tensor | None = None,
     ) -> None:
         """Run the optimizer's step as if a group had no weights but these.
 
@@ -186,7 +215,7 @@ class WeightUpdater:
         call, and have counted once after the last.
         """
         snapshots = []
-        if broken is not None and not self._obeys_flags:
+        if broken is not None and not self._has_fused_kernels:
             updated = [weight for weight in weights if weight.grad is not None]
             snapshots = [WeightSnapshot.take(weight, self.optimizer) for weight in updated]
         groups = self.optimizer.param_groups
@@ -196,7 +225,7 @@ class WeightUpdater:
         group["params"] = list(weights)
         self.optimizer.param_groups = [group]
         try:
-            with self._rounding(weights), self._flagged(broken):
+            with self._rounding(weights), self._flagged(broken, divisor):
                 self.optimizer.step()
         finally:
             group["params"] = all_weights

@@ -7,6 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from modules.formats.files.optimizer_state import Packer
+from modules.optim import fused_backward
 from modules.optim.clipping import clip, gradient_norms
 from onetrainer.config.optimizers.adam import AdamW, Sgd
 from tests import pretend
@@ -118,7 +119,10 @@ def test_flags_change_no_number_of_a_run_without_a_broken_step(section):
 
 @each("section", ON_GPU)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_in_a_fused_backward_pass_only_the_weight_with_a_broken_gradient_stays(section, device):
+def test_in_a_fused_backward_pass_only_weights_beside_a_broken_gradient_stay(
+    section, device, monkeypatch
+):
+    monkeypatch.setattr(fused_backward, "BUCKET_BYTES", 1)  # each weight is alone
     with pretend.accelerator() as gpu:
         made, other = (
             Training(section, in_backward=True, device=torch.device(device)).run(0, 3)
@@ -135,6 +139,14 @@ def test_in_a_fused_backward_pass_only_the_weight_with_a_broken_gradient_stays(s
         assert check.broken.item() == 1
         expected = other.snapshot() | {"middle.weight": before}
         assert equal(made.snapshot(), expected)
+
+
+def test_weights_that_are_updated_together_with_a_broken_gradient_stay():
+    made = Training(AdamW(), in_backward=True).run(0, 3)
+    before, state = made.snapshot(), statistics(made)
+    assert broken_step(made, 3).broken.item() == 1
+    assert equal(made.snapshot(), before)
+    assert equal(statistics(made), state)
 
 
 def test_the_weights_whose_gradients_are_broken_are_known():

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from modules.formats.files.optimizer_state import Packer
+from modules.optim import fused_backward
 from modules.seeds import derive
 from onetrainer.config.optimizers.adam import AdamW, Sgd
 from tests import pretend
@@ -32,17 +33,20 @@ def test_it_gives_the_weights_of_the_normal_step(section, rounds):
     assert equal(normal.snapshot(), other.snapshot())
 
 
-def test_only_one_gradient_is_there_at_a_time():
+@each("size", [1, 1000, 1 << 26])
+def test_no_more_gradients_wait_than_a_bucket_holds(size, monkeypatch):
+    monkeypatch.setattr(fused_backward, "BUCKET_BYTES", size)
     made = Training(AdamW(), in_backward=True)
     weights = made.updater.parameters
     alive = []
 
-    def count(*_):
-        alive.append(sum(weight.grad is not None for weight in weights))
+    def note(*_):
+        alive.append([weight.nbytes for weight in weights if weight.grad is not None])
 
-    made.optimizer.register_step_pre_hook(count)
+    made.optimizer.register_step_pre_hook(note)
     made.run(0, 1)
-    assert alive == [1] * len(weights)
+    assert all(sum(sizes) - max(sizes) < size for sizes in alive)
+    assert (len(alive) == len(weights)) == (size == 1)
     assert all(weight.grad is None for weight in weights)
 
 

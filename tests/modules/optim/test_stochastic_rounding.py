@@ -6,15 +6,30 @@ import pytest
 import torch
 from torch import nn
 
+from modules.optim.rounding_noise import RoundingNoise, uniform_bits
 from modules.optim.stochastic_rounding import in_float32, round_stochastically, stochastic_rounding
 from tests.each import each
 
 BF16_STEP = 2.0**-7  # between 1 and 2
+CPU = torch.device("cpu")
 
 
-def rounded(value, count=20_000, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return round_stochastically(torch.full((count,), value), generator)
+def rounded_all(values, seed=0):
+    """Values rounded once each, as bfloat16 without any further rounding."""
+    exact = values.clone()
+    parts, noise = [exact.view(torch.int32)], [uniform_bits(seed, len(exact), CPU)]
+    round_stochastically(exact, parts, noise)
+    result = exact.to(torch.bfloat16)
+    torch.testing.assert_close(result.float(), exact, rtol=0, atol=0, equal_nan=True)
+    return result
+
+
+def rounded(value, count=20_000):
+    return rounded_all(torch.full((count,), value))
+
+
+def noise_of(seed=0, step=0, *, weights=1000, largest=1000):
+    return RoundingNoise(seed, step, weights=weights, largest=largest)
 
 
 def neighbors(value):
@@ -45,9 +60,7 @@ def test_what_bfloat16_can_represent_is_kept(value):
 
 def test_nan_stays_nan_for_all_of_its_bits():
     bits = torch.tensor([0x7FFFFFFF, 0x7FC00000, 0x7F800001, -1], dtype=torch.int32)
-    samples = round_stochastically(
-        bits.view(torch.float32).repeat(1000), torch.Generator().manual_seed(0)
-    )
+    samples = rounded_all(bits.view(torch.float32).repeat(1000))
     assert bool(torch.isnan(samples).all())
 
 
@@ -55,7 +68,7 @@ def test_every_weight_and_step_and_seed_has_other_chances_and_each_the_same_agai
     def result(number, step, seed):
         weight = nn.Parameter(torch.ones(1000, dtype=torch.bfloat16))
         weight.grad = torch.zeros_like(weight)
-        with stochastic_rounding({number: weight}, seed=seed, step=step):
+        with stochastic_rounding({number: weight}, noise_of(seed, step)):
             weight.data += BF16_STEP / 2
         return weight.detach()
 
@@ -68,7 +81,7 @@ def test_within_weight_and_gradient_are_float32_and_autograd_sees_the_change():
     weight, still = (nn.Parameter(torch.ones(4, dtype=torch.bfloat16)) for _ in range(2))
     weight.grad = torch.full_like(weight, 0.5)
     version = weight._version
-    with stochastic_rounding({0: weight, 1: still}, seed=0, step=0):
+    with stochastic_rounding({0: weight, 1: still}, noise_of()):
         assert (weight.dtype, weight.grad.dtype) == (torch.float32, torch.float32)
         assert still.dtype == torch.bfloat16  # it has no gradient and does not move
         weight.data += 1.0
@@ -78,7 +91,7 @@ def test_within_weight_and_gradient_are_float32_and_autograd_sees_the_change():
 
 
 @pytest.mark.parametrize(
-    "context", [lambda w: stochastic_rounding({0: w}, seed=0, step=0), lambda w: in_float32({0: w})]
+    "context", [lambda w: stochastic_rounding({0: w}, noise_of()), lambda w: in_float32({0: w})]
 )
 def test_a_step_that_fails_leaves_the_weights_as_they_were(context):
     weight = nn.Parameter(torch.ones(4, dtype=torch.bfloat16))
@@ -97,7 +110,7 @@ def test_small_steps_add_up_with_it_and_are_lost_without():
         for step in range(200):
             weight.grad = -torch.ones_like(weight)
             if rounds:
-                with stochastic_rounding({0: weight}, seed=0, step=step):
+                with stochastic_rounding({0: weight}, noise_of(step=step)):
                     optimizer.step()
             else:
                 optimizer.step()
@@ -106,3 +119,46 @@ def test_small_steps_add_up_with_it_and_are_lost_without():
     assert end(rounds=False) == 1.0
     # 200 steps of 1e-4; each weight strays by at most sqrt(200 * p) steps of 2**-7, p = 0.0128.
     assert end(rounds=True) == pytest.approx(1.02, abs=5 * math.sqrt(2.6 / 1000) * BF16_STEP)
+
+
+def test_noise_is_uniform_and_independent_of_its_neighbors():
+    """By chi-squared tests, which a right hash fails once in a million: 4.9 standard deviations."""
+    bits = uniform_bits(12345678901, 1 << 20, CPU)
+    assert int(bits.min()) >= 0 and int(bits.max()) < 1 << 16
+    for distance in (1, 2, 64, 320, 1280):
+        # The upper 4 bits of a number beside those of another one: 256 kinds of pairs.
+        pairs = (bits[:-distance] >> 12) * 16 + (bits[distance:] >> 12)
+        counts = torch.bincount(pairs, minlength=256).double()
+        expected = len(pairs) / 256
+        squares = float(((counts - expected) ** 2 / expected).sum())
+        assert abs(squares - 255) < 4.9 * math.sqrt(2 * 255), distance
+    lower = torch.bincount(bits & 255, minlength=256).double()
+    squares = float(((lower - len(bits) / 256) ** 2 / (len(bits) / 256)).sum())
+    assert abs(squares - 255) < 4.9 * math.sqrt(2 * 255)
+
+
+def test_noise_does_not_depend_on_the_chunk_and_weights_keep_their_layout():
+    def results(chunks, layout):
+        weights = {
+            number: nn.Parameter(
+                torch.ones(2, 8, 5, 5, dtype=torch.bfloat16).to(memory_format=layout)
+            )
+            for number in range(4)
+        }
+        noise = noise_of(weights=1600, largest=400)
+        for chunk in chunks:
+            own = {number: weights[number] for number in chunk}
+            for weight in own.values():
+                weight.grad = torch.zeros_like(weight)
+            with stochastic_rounding(own, noise):
+                for weight in own.values():
+                    weight.data += BF16_STEP / 2
+        return [weight.detach() for weight in weights.values()]
+
+    one, other = (
+        results(chunks, torch.contiguous_format) for chunks in ([range(4)], [(3,), (1, 2), (0,)])
+    )
+    torch.testing.assert_close(one, other, rtol=0, atol=0)
+    assert len({tuple(weight.flatten().tolist()) for weight in one}) == 4  # each has its own
+    channels_last = results([range(4)], torch.channels_last)
+    assert all(each.is_contiguous(memory_format=torch.channels_last) for each in channels_last)
