@@ -342,6 +342,13 @@ class Method(Protocol):
         """
         ...
 
+    def begin_microbatch(self) -> None:
+        """Prepare for a forward and backward pass, such as by casting weights once for all uses.
+
+        `after_step` ends it, before anything else reads the weights.
+        """
+        return
+
     def after_step(self) -> None:
         """Constrain the weights after an optimizer step, such as to their norm, if needed."""
         return

@@ -41,7 +41,7 @@ def follow(world: World) -> int:
 
 def _take_part(world: World, start: Start) -> Order:
     """Load what rank 0 loads, and carry out its orders up to the next start."""
-    folder = visible_folder(world, start)
+    folder = _visible_folder(world, start)
     if not world.place.address:
         _log_to(folder.log_of(world.rank))
     hardware = start.config.hardware
@@ -78,7 +78,7 @@ def _take_part(world: World, start: Start) -> Order:
                 return world.follow(assembled.orders)
 
 
-def visible_folder(world: World, start: Start) -> RunFolder:
+def _visible_folder(world: World, start: Start) -> RunFolder:
     """Return the run folder. Raises UserError if this computer sees another one, or none."""
     folder = RunFolder(start.folder)
     needed = [folder.config]

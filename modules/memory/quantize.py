@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 from torch.nn import functional as F
 
+from modules.memory.precision import is_autocasting
+
 Kind = Literal["int8", "fp8", "nf4"]
 NF4_BLOCK = 64  # weights that share a scale, as in the paper
 
@@ -67,9 +69,8 @@ class QuantizedLinear(nn.Linear):
     def product(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """Multiply x, (…, in), by the weight as `forward` does, and add a bias if there is one."""
         # As torch's own linear layer chooses its dtype.
-        device = x.device.type
-        casts = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-        dtype = torch.get_autocast_dtype(device) if casts else x.dtype
+        casts = is_autocasting(x.device)
+        dtype = torch.get_autocast_dtype(x.device.type) if casts else x.dtype
         bias = None if bias is None else bias.to(dtype)
         output: Tensor = _Product.apply(  # type: ignore[no-untyped-call] # torch's
             x.to(dtype), self.packed, self.scales, bias, self.kind, self._shape
@@ -122,6 +123,14 @@ def stored_weight(layer: nn.Module) -> StoredWeight:
         return layer.stored
     assert isinstance(layer, nn.Linear | nn.Conv2d)
     return StoredWeight((layer.weight,), lambda weight: weight)
+
+
+def weight_dtype(layer: nn.Module) -> torch.dtype:
+    """Return the dtype of a layer's weight, of a quantized one before it was."""
+    if isinstance(layer, QuantizedLinear):
+        return layer.dtype
+    assert isinstance(layer, nn.Linear | nn.Conv2d)
+    return layer.weight.dtype
 
 
 def product_without_bias(layer: nn.Module, x: Tensor) -> Tensor:

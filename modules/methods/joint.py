@@ -48,6 +48,10 @@ class Joint(Method):
         with self.main.merged(), self.embeddings.merged():
             yield
 
+    def begin_microbatch(self) -> None:
+        self.main.begin_microbatch()
+        self.embeddings.begin_microbatch()
+
     def after_step(self) -> None:
         self.main.after_step()
         self.embeddings.after_step()

@@ -104,6 +104,7 @@ class CapturedStep:
         return loss
 
     def _differentiate(self, inputs: Inputs) -> Loss:
+        self._eager.method.begin_microbatch()
         with self._engine.autocast():
             loss = self._eager.objective.compute(inputs)
         self._engine.differentiate(loss.value)

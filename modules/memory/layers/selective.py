@@ -4,7 +4,9 @@ The outputs of matrix products, convolutions and attention are saved; norms, act
 casts are recomputed.
 """
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor
@@ -34,10 +36,28 @@ _ATTENTION = frozenset(
 )
 
 
+_IS_SAVING = ContextVar("whether outputs of products are saved", default=False)
+
+
+def saves_outputs() -> bool:
+    """Return whether a selective checkpoint saves outputs now, which must not change then."""
+    return _IS_SAVING.get()
+
+
 def selective_contexts() -> tuple[AbstractContextManager[object], AbstractContextManager[object]]:
     """Return the contexts of a checkpoint's forward and recomputation, new for each forward."""
     forward, recomputation = create_selective_checkpoint_contexts(_policy)  # type: ignore[no-untyped-call] # torch's
-    return forward, recomputation
+    return _saving(forward), _saving(recomputation)
+
+
+@contextmanager
+def _saving(context: AbstractContextManager[object]) -> Iterator[None]:
+    token = _IS_SAVING.set(True)
+    try:
+        with context:
+            yield
+    finally:
+        _IS_SAVING.reset(token)
 
 
 def _policy(

@@ -21,6 +21,7 @@ from modules.memory.residency import move_module
 from modules.methods.adapters.export import adapter_metadata, with_alpha_folded
 from modules.methods.adapters.kind import AdapterKind, AdapterModule, AdapterPlan
 from modules.methods.adapters.layer_settings import plan_adapters
+from modules.methods.adapters.lean_product import MatrixCopies
 from modules.methods.adapters.merged import merged, tensors_of
 from modules.methods.adapters.registry import kind_of
 from modules.methods.adapters.start_file import load_start_file, without_layers
@@ -47,6 +48,7 @@ class Adapters(Method):
         adapters: By component ("unet", "te" …), then by `adapter_name`; float32.
         plans: The layer and settings of each adapter, by its name.
         components: The networks they are attached to.
+        copies: The matrices in their layers' dtype, while a step is made.
         notes: Notes for people on the adapters and their start file.
         unread: Beginnings of names in checkpoints of earlier versions, which also trained layers
             that nothing reads.
@@ -58,6 +60,7 @@ class Adapters(Method):
     names: LayerNames
     prediction: Prediction
     kind: AdapterKind
+    copies: MatrixCopies
     notes: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
 
@@ -99,7 +102,15 @@ class Adapters(Method):
         prediction = family.process.prediction
         left_out = tuple(f"{adapter_name(layer)}." for layer in unread)
         return Adapters(
-            trained, plans_by_name, components, names, prediction, kind, notes, left_out
+            trained,
+            plans_by_name,
+            components,
+            names,
+            prediction,
+            kind,
+            MatrixCopies(by_name.values()),
+            notes,
+            left_out,
         )
 
     def parameter_groups(self) -> list[ParameterGroup]:
@@ -148,9 +159,13 @@ class Adapters(Method):
             for adapter, multiplier in zip(adapters, before, strict=True):
                 adapter.multiplier = multiplier
 
+    def begin_microbatch(self) -> None:
+        self.copies.make()
+
     @torch.no_grad()
     def after_step(self) -> None:
         """Scale adapters down whose change is larger than `max_norm`."""
+        self.copies.drop()
         section = self.kind.section
         if not isinstance(section, Lora | LoHa | LoKr) or not section.max_norm:
             return

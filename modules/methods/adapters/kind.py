@@ -48,7 +48,25 @@ class AdapterModule(LycorisBaseModule):  # type: ignore[misc] # LyCORIS has no t
 
     LyCORIS chooses a kernel at every call. On a GPU that compiles for seconds in the first steps,
     and may choose another kernel after a resume, which gives other bits.
+
+    Attributes:
+        reads_copies: Whether it reads its matrices by `cast`.
+        copies: Of this microbatch, by parameter, in half precision; see `MatrixCopies`.
     """
+
+    reads_copies: ClassVar[bool] = False
+    copies: dict[str, Tensor]
+
+    def __init__(self, *args: object, **options: object) -> None:
+        super().__init__(*args, **options)
+        self.copies = {}
+
+    def cast(self, name: str, matrix: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return a parameter in a dtype: this microbatch's copy, if there is one."""
+        copy = self.copies.get(name)
+        if copy is not None and copy.dtype == dtype:
+            return copy
+        return matrix.to(dtype)
 
     def initialize(self, generator: torch.Generator) -> None:
         """Set initial values, by LyCORIS' distributions, with which the adapter has no effect."""

@@ -24,6 +24,8 @@ class LokrAdapter(LowRankModule, LokrModule):  # type: ignore[misc] # LyCORIS ha
     has no effect if both are whole.
     """
 
+    reads_copies = True
+
     def __init__(self, name: str, plan: AdapterPlan, section: LoKr) -> None:
         super().__init__(
             name,
@@ -49,7 +51,7 @@ class LokrAdapter(LowRankModule, LokrModule):  # type: ignore[misc] # LyCORIS ha
                 nn.init.kaiming_uniform_(matrices[key], a=math.sqrt(5), generator=generator)
 
     def change(self, x: Tensor, output: Tensor) -> Tensor:
-        matrices = dict(self.named_parameters())
+        matrices = {name: self.cast(name, own, x.dtype) for name, own in self.named_parameters()}
         ranks = "lokr_w1_a" if self.use_w2 else "lokr_w2_a"
         if ranks in matrices:
             matrices[ranks] = self.drop_ranks(matrices[ranks])
@@ -58,7 +60,7 @@ class LokrAdapter(LowRankModule, LokrModule):  # type: ignore[misc] # LyCORIS ha
             inputs = matrices["lokr_w2_b"]
             matrices["lokr_w2_b"] = inputs.view(len(inputs), -1, *kernel)
         w1, w1_a, w1_b, w2, w2_a, w2_b = (
-            matrices[key].to(x.dtype) if key in matrices else None
+            matrices.get(key)
             for key in ("lokr_w1", "lokr_w1_a", "lokr_w1_b", "lokr_w2", "lokr_w2_a", "lokr_w2_b")
         )
         added: Tensor = kron_bypass(

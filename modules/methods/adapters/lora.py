@@ -12,8 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 
+from modules.memory.precision import is_autocasting
 from modules.memory.quantize import StoredWeight, product_without_bias, stored_weight
 from modules.methods.adapters.kind import AdapterKind, AdapterPlan, LowRankModule
+from modules.methods.adapters.lean_product import low_rank_linear
 from modules.methods.adapters.lycoris_modules import LoConModule, bypass_forward_diff
 from onetrainer.config.methods.low_rank import Dora, Lora
 from onetrainer.model_files.adapter_keys import DORA, DOWN, UP
@@ -22,12 +24,44 @@ from onetrainer.model_files.adapter_keys import DORA, DOWN, UP
 class LoraAdapter(LowRankModule, LoConModule):  # type: ignore[misc] # LyCORIS has no types
     """One layer's LoRA, with dropout of its inputs, as in the paper and peft."""
 
+    reads_copies = True
+
+    def __init__(
+        self, name: str, plan: AdapterPlan, section: Lora | Dora, **options: object
+    ) -> None:
+        super().__init__(name, plan, section, **options)
+        # Asked for in every forward, where a module's attributes are slow.
+        self._is_linear = type(plan.module) is nn.Linear
+        self._drops_inputs = bool(section.dropout or section.module_dropout)
+
     def initialize(self, generator: torch.Generator) -> None:
         nn.init.kaiming_uniform_(self.lora_down.weight, a=math.sqrt(5), generator=generator)
         nn.init.zeros_(self.lora_up.weight)
 
+    def forward(self, x: Tensor) -> Tensor:
+        layer = self.org_module[0]
+        if not self._is_lean(x, layer):
+            return super().forward(x)
+        down = self.cast(DOWN, self.lora_down.weight, x.dtype)
+        scale = self.scale * self.multiplier
+        return low_rank_linear(x, layer.weight, layer.bias, down, self._up(x.dtype), scale)
+
     def change(self, x: Tensor, output: Tensor) -> Tensor:
-        return self.product(x, self.drop_ranks(self.lora_up.weight))
+        return self.product(x, self._up(x.dtype))
+
+    def _is_lean(self, x: Tensor, layer: nn.Linear) -> bool:
+        """Return whether layer and adapter can be computed as one, in x's dtype."""
+        return (
+            self._is_linear
+            and self.multiplier != 0
+            and not (self._drops_inputs and self.training)
+            and layer.weight.dtype == x.dtype
+            # Operands in half precision are those that autocast wants.
+            and not (x.dtype == torch.float32 and is_autocasting(x.device))
+        )
+
+    def _up(self, dtype: torch.dtype) -> Tensor:
+        return self.drop_ranks(self.cast(UP, self.lora_up.weight, dtype))
 
     def product(self, x: Tensor, up: Tensor) -> Tensor:
         """Return alpha / rank * B(A(x)), in x's dtype, with dropout on x."""
@@ -36,7 +70,7 @@ class LoraAdapter(LowRankModule, LoConModule):  # type: ignore[misc] # LyCORIS h
         added: Tensor = bypass_forward_diff(
             self.dropout(x),
             None,
-            down.weight.to(x.dtype),
+            self.cast(DOWN, down.weight, x.dtype),
             up.to(x.dtype),
             None,
             gamma=self.scale,
@@ -61,6 +95,9 @@ class DoraAdapter(LoraAdapter):
     def __init__(self, name: str, plan: AdapterPlan, section: Dora) -> None:
         self._axis = 0 if section.norms == "outputs" else 1
         super().__init__(name, plan, section, weight_decompose=True, wd_on_out=not self._axis)
+
+    def _is_lean(self, x: Tensor, layer: nn.Linear) -> bool:
+        return False
 
     def change(self, x: Tensor, output: Tensor) -> Tensor:
         layer, up = self.org_module[0], self.drop_ranks(self.lora_up.weight)
