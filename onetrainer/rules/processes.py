@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from onetrainer.config.run.hardware import device_names, process_count
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Fix, Offer, Problem, warning
+from onetrainer.errors import Fix, Problem, warning
 
 _PATH, _ACCUMULATION = "hardware.processes", "training.accumulation"
 
@@ -50,7 +50,7 @@ def step_problems(config: TrainConfig, count: int) -> Iterator[Problem]:
             f"{count} processes share the microbatches of a step, and a step has {accumulation}",
             "Expected at least one for each process",
             f"Set it to {count}; a smaller training.batch_size keeps the images of a step.",
-            choices=(Fix(_ACCUMULATION, count), *_same_steps(config, count)),
+            fix=Fix(_ACCUMULATION, count),
         )
     elif accumulation % count:
         yield warning(
@@ -60,12 +60,3 @@ def step_problems(config: TrainConfig, count: int) -> Iterator[Problem]:
             f"Choose a multiple of {count}.",
             to=-(-accumulation // count) * count,
         )
-
-
-def _same_steps(config: TrainConfig, count: int) -> Iterator[Fix]:
-    """Yield the fix that keeps the images of a step, if they can be divided so."""
-    images = config.training.batch_size * config.training.accumulation
-    size, rest = divmod(images, count)
-    if not rest:
-        also = (Fix("training.batch_size", size),)
-        yield Offer(_ACCUMULATION, count, label=f"Use {count}, and batch size {size}", also=also)

@@ -11,6 +11,7 @@ import argparse
 import gc
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -21,7 +22,7 @@ from modules.assembly.optimizer import (
     ema_of,
     weight_updater_of,
 )
-from modules.assembly.placement import manage, residency_of, storage_dtypes
+from modules.assembly.placement import autocast_of, manage, residency_of, storage_dtypes
 from modules.assembly.validation_set import grid_of
 from modules.evaluation.validation import ValidationImages, measure
 from modules.families.load import empty
@@ -183,6 +184,7 @@ def train(config: TrainConfig, *, after_first_step, is_real: bool = False, at_en
             updater=weight_updater_of(config, optimizer),
             freeze_schedule=FreezeSchedule(groups),
             gradient_clipping=config.training.gradient_clipping,
+            autocast=partial(autocast_of, config, device),
         )
         ema = ema_of(config, groups)
         if config.optimizer.is_fused:
@@ -190,6 +192,7 @@ def train(config: TrainConfig, *, after_first_step, is_real: bool = False, at_en
         method.train(True)
         for step in range(2):
             engine.begin(step)
+            method.begin_microbatch()
             with engine.autocast():
                 loss = loss_of(
                     objective, batch(config, family), seed=0, step=step, device=engine.device
@@ -198,6 +201,7 @@ def train(config: TrainConfig, *, after_first_step, is_real: bool = False, at_en
             del loss
             engine.clip_gradients()
             engine.step()
+            method.after_step()
             method.after_step()
             if ema is not None:
                 ema.update(step + 1)

@@ -5,7 +5,7 @@ Source: Chen et al. 2016, arXiv:1604.06174; in torch's non-reentrant form.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Literal, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -53,6 +53,11 @@ def create_checkpointed_forward(
     _check(forward, train_device, offload_device, policy)
     device = resolve_device(train_device)
     offload = None if saved is None or device == resolve_device(offload_device) else saved
+    options: dict[str, Any] = {
+        "context_fn": _CONTEXTS[policy],
+        "preserve_rng_state": draws,
+        "use_reentrant": False,
+    }
 
     def checkpointed(*args: P.args, **kwargs: P.kwargs) -> T:
         if not torch.is_grad_enabled():
@@ -73,13 +78,7 @@ def create_checkpointed_forward(
         tensors = [leaves[position] for position in positions]
         del leaves
         with nullcontext() if offload is None else offload.hooks(device):
-            output: T = checkpoint(
-                run,
-                *tensors,
-                use_reentrant=False,
-                context_fn=_CONTEXTS[policy],
-                preserve_rng_state=draws,
-            )
+            output: T = checkpoint(run, *tensors, **options)
             return output
 
     return checkpointed

@@ -101,8 +101,8 @@ class Hardware(Section):
     ] = 0
     """How many processes of this computer train the run together, each on a device of its own; 0,
     the usual value, means one for each device above. They share the microbatches of each step, so
-    gradient accumulation should be a multiple of it: more of them make a step faster, with the
-    result of one process."""
+    "Accumulation" should be a multiple of it: more of them make a step faster, with the result of
+    one process."""
 
     threads: Annotated[
         int,

@@ -162,7 +162,7 @@ def waits_with_layers_offloaded(monkeypatch, project, method, *, prefetch):
         found.append(placement.manage(*args, **kwargs))
         return found[-1]
 
-    monkeypatch.setattr("modules.jobs.train.manage", managing)
+    monkeypatch.setattr("modules.jobs.loading.manage", managing)
     case = table.Case("sd15", method, "plain", "bf16")
     hardware = {"precision": "bf16", "offload_layers": 0.5, "prefetch": prefetch}
     folder = new_run(project, case, "cuda", **QUIET, hardware=hardware)

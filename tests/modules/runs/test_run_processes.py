@@ -11,7 +11,6 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from modules import worker
-from modules.assembly import inputs
 from modules.data.encoded_items import EntryLost
 from modules.jobs.train import train
 from modules.training.engine import Engine
@@ -303,20 +302,3 @@ def test_a_length_in_minutes_is_decided_by_all_together(config, processes):
     folder.config.write_text(json.dumps(document))
     assert processes(folder) == 0
     assert reported(folder, Progress)
-
-
-@pytest.mark.long
-def test_computers_may_have_caches_of_their_own(config, processes, alone, tmp_path):
-    def elsewhere(arguments):
-        if os.environ.get("RANK") == "1":
-            inputs.cache_folder = lambda *_: tmp_path / "cache"
-        return main(arguments)
-
-    folder = new_run(config, "lora", 2)
-    document = json.loads(folder.config.read_text())
-    document["data"]["cache_folder"] = str(tmp_path / "another cache")
-    folder.config.write_text(json.dumps(document))
-    assert processes(folder, elsewhere) == 0
-    require_same(results(folder), alone("lora"))
-    for cache in ("cache", "another cache"):
-        assert list((tmp_path / cache / "latents").glob("*.safetensors"))

@@ -15,7 +15,6 @@ from onetrainer.config.optimizers.optimizer import (
     missing_package,
 )
 from onetrainer.presets.presets import resolve, with_variant
-from onetrainer.rules import processes
 from tests.each import each
 from tests.onetrainer.rules.rule_cases import check, document_of, reported
 
@@ -350,20 +349,3 @@ TOKEN = {"embeddings.tokens": [{"token": "cat"}]}
 )  # fmt: skip
 def test_precision_quantization_and_offload_are_checked(case):
     check(*case)
-
-
-def test_a_step_is_divided_among_processes_as_it_is_or_with_the_same_images():
-    config = resolve(
-        document_of({**hardware(processes=2), "training.batch_size": 6}), source="test"
-    )
-    (problem,) = processes.step_problems(config, 2)
-    more, same = problem.choices
-    assert (more.path, more.value) == ("training.accumulation", 2)
-    assert (same.value, [(fix.path, fix.value) for fix in same.also]) == (
-        2,
-        [("training.batch_size", 3)],
-    )
-    odd = config.model_copy(
-        update={"training": config.training.model_copy(update={"batch_size": 5})}
-    )
-    assert len(next(processes.step_problems(odd, 2)).choices) == 1
