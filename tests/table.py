@@ -215,7 +215,12 @@ def document_of(case: Case, device: str = "cpu") -> dict[str, Any]:
             "steps": 1,
         },
         "output": {"name": "made", "save_every": HALF, "keep_checkpoints": 9, "precision": "fp32"},
-        "hardware": {"precision": case.precision, "device": device, "threads": 1},
+        "hardware": {
+            "precision": case.precision,
+            "device": device,
+            "threads": 1,
+            "deterministic": "on" if device == "cuda" else "auto",
+        },
         **OBJECTIVES[case.objective],
         **METHODS[case.method],
     }

@@ -12,6 +12,7 @@ from modules.assembly.run_context import Run
 from modules.assembly.trainer import assemble
 from modules.jobs.base_model import local_model, recorded_revision, use_hardware
 from modules.jobs.loading import START, Start, load
+from modules.memory.determinism import determinism
 from modules.memory.precision import choose_device, free_cached_memory, prefer_attention
 from modules.training.failures import Failures
 from modules.training.inbox import Inbox
@@ -46,10 +47,12 @@ def _take_part(world: World, start: Start) -> Order:
         _log_to(folder.log_of(world.rank))
     hardware = start.config.hardware
     use_hardware(hardware)
+    device = choose_device(*world.place.device_of(hardware.device))
     scratch = Path(tempfile.gettempdir()) / f"onetrainer-process-{os.getpid()}"
     with (
         closing(EventWriter(Path(os.devnull))) as events,
         prefer_attention(hardware.attention),
+        determinism(hardware.deterministic, device),
     ):
         run = Run(
             folder.without_writing(scratch),
@@ -59,7 +62,7 @@ def _take_part(world: World, start: Start) -> Order:
             start.versions,
             events,
             Inbox(None),
-            choose_device(*world.place.device_of(hardware.device)),
+            device,
             start.last,
             [],
             Failures(lambda _: None),

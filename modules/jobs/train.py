@@ -35,6 +35,7 @@ from modules.jobs.base_model import (
     use_hardware,
 )
 from modules.jobs.loading import START, Start, load
+from modules.memory.determinism import determinism
 from modules.memory.precision import (
     choose_device,
     device_notes,
@@ -141,9 +142,9 @@ def _start(folder: RunFolder, inbox: Inbox, world: World, note: str) -> int:
             stack.callback(board.close)
             also = failures.tolerating(TENSORBOARD, board.take)
         stack.enter_context(prefer_attention(config.hardware.attention))
-        events = EventWriter(folder.events, also=also)
-        stack.callback(events.close)
+        events = stack.enter_context(closing(EventWriter(folder.events, also=also)))
         device = choose_device(*world.place.device_of(config.hardware.device))
+        stack.enter_context(determinism(config.hardware.deterministic, device))
         run = Run(
             folder,
             config,

@@ -28,6 +28,14 @@ def problems(config: TrainConfig) -> Iterator[Problem]:
             "Turn one of them off.",
             choices=(Fix("hardware.vae_tiling", False), Fix("model.circular_padding", False)),
         )
+    if config.hardware.deterministic == "on" and config.hardware.attention == "cudnn":
+        yield Problem(
+            "hardware.attention",
+            "cuDNN's attention does not compute the same bits each time",
+            "hardware.deterministic asks for that",
+            "Choose another kernel, or turn that off.",
+            choices=(Fix("hardware.attention", "auto"), Fix("hardware.deterministic", "auto")),
+        )
     yield from _offload(config)
     yield from _prefetch(config)
 

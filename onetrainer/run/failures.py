@@ -110,6 +110,14 @@ FAILURES: Mapping[str, Failure] = {
         "setting",
         "hardware.device",
     ),
+    "not deterministic": Failure(
+        "an operation of these settings has no algorithm that computes the same bits each time",
+        "Expected one for all of them, as hardware.deterministic is on",
+        "Set hardware.deterministic to auto, then resume.",
+        "setting",
+        "hardware.deterministic",
+        {"hardware.deterministic": "auto"},
+    ),
     "device lost": Failure(
         "the GPU has failed",
         "Its driver reported an error that no program can recover from",
@@ -228,6 +236,7 @@ _BY_TEXT: Mapping[str, str] = {
     "not currently implemented for the mps device": "operation",
     "mps framework doesn't support": "operation",
     "does not have support for that dtype": "operation",
+    "does not have a deterministic implementation": "not deterministic",
 }
 
 

@@ -1,4 +1,4 @@
-"""The ways of training on a GPU: trained, sampled, resumed bit for bit."""
+"""The ways of training on a GPU: trained, sampled, resumed bit for bit if deterministic."""
 
 import pytest
 

@@ -17,6 +17,7 @@ VaePrecision = Literal["auto", "fp32", "bf16", "fp16"]
 Checkpointing = Literal["off", "selective", "block", "auto"]
 Quantization = Literal["none", "int8", "fp8", "nf4"]
 AttentionKernel = Literal["auto", "flash", "efficient", "cudnn"]
+Deterministic = Literal["auto", "on", "off"]
 OffloadDevice = Literal["cpu", "same"]
 _SEVERAL_GPUS = {
     "cuda:0,cuda:1": "GPUs 0 and 1",
@@ -150,6 +151,20 @@ class Hardware(Section):
     """Which of torch's attention kernels a GPU tries first; where it cannot compute a layer,
     another one does. "auto" is torch's own choice and usually the fastest; speed differs by GPU,
     memory hardly, and results by rounding. No effect on the CPU."""
+
+    deterministic: Annotated[
+        Deterministic,
+        Ui(
+            "Deterministic",
+            level="advanced",
+            search="reproducible repeatable same bits resume exact cudnn benchmark seed",
+            choices={"auto": "automatic", "on": "on", "off": "fastest"},
+        ),
+    ] = "auto"
+    """Whether a GPU computes the same bits each time, so that a resumed run is the run that never
+    stopped; the CPU always does. "on" allows only such algorithms, and ends the run where there is
+    none; "off" lets the GPU try which convolutions are fastest; "auto" is torch's usual choice,
+    between the two. Not yet tested on GPUs."""
 
     capture: Annotated[
         bool,

@@ -327,6 +327,8 @@ TOKEN = {"embeddings.tokens": [{"token": "cat"}]}
         (hardware(prefetch=True), "warning hardware.prefetch | nothing is offloaded"),
         *[(hardware(prefetch=True, **{name: 0.5}), "warning hardware.prefetch | experimental")
           for name in OFFLOADS],
+        (hardware(deterministic="on", attention="flash"),),
+        (hardware(deterministic="on", attention="cudnn"), "error hardware.attention | same bits"),
         # Devices.
         (hardware(device="cuda:7"),),
         (hardware(device="cuda:0,cuda:1") | TWO,),
