@@ -16,6 +16,7 @@ from onetrainer.presets.presets import with_absolute_paths, with_overrides
 from onetrainer.queue.freeze import freeze
 from onetrainer.queue.queue import Entry, Queue, QueueState
 from onetrainer.queue.serve import is_served, serve
+from onetrainer.queue.sweep import swept
 from onetrainer.queue.times import seconds_to_end
 from onetrainer.run.events import Forecast
 from onetrainer.run.history import summary
@@ -59,6 +60,7 @@ def _add(found: Queue, options: argparse.Namespace) -> int:
         document = with_overrides(document, [f"hardware.device={options.device}"])
     check = partial(startable, source=options.target)
     config = check(document)
+    swept(document, options.sweep)  # before the forecast, which takes a while
     seconds = 0.0
     if not options.no_forecast:
         seconds = _forecast_seconds(PlanRequest(config=with_absolute_paths(config)))
