@@ -9,10 +9,10 @@ from onetrainer.run.history import RunSummary
 from onetrainer.run.run_folder import create_run
 from ui.actions.preset_actions import name_error, suggested_name
 from ui.messages.problems import fix_label, problem_text
+from ui.messages.run_standing import standing_text
 from ui.model.draft import PENDING, Draft
 from ui.model.preset_origin import PresetOrigin
 from ui.pages.run.banner_message import stopped_message
-from ui.pages.runs.page import in_words as standing_in_words
 from ui.pages.samples.page import extent
 from ui.pages.settings.summary_card import how_often
 from ui.progress.run_state import RunState
@@ -169,7 +169,7 @@ def test_the_pages_run_and_runs_say_the_same_of_a_dead_worker():
     state = RunState()
     run = RunSummary(Path("paper-001"), "broken off", 3, 9, None, 0.0)
     state.unexpected_exit = object()
-    assert standing_in_words(run) == state.status_text() == "Stopped unexpectedly"
+    assert standing_text(run) == state.status_text() == "Stopped unexpectedly"
 
 
 def test_a_new_preset_begins_with_a_name_of_its_own():
