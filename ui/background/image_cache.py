@@ -28,6 +28,8 @@ class ImageCache:
         self._jobs = jobs
         self._cache: OrderedDict[Hashable, Image | None] = OrderedDict()
         self._waiting: dict[Hashable, list[Ready]] = {}
+        # Its thread goes on, but those who waited for an image are gone with their widgets.
+        jobs.on_close.append(self._waiting.clear)
         self._queue: LifoQueue[tuple[Hashable, Make]] = LifoQueue()
         self._thread: threading.Thread | None = None
 
