@@ -8,11 +8,12 @@ from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.concepts.folder_listing import FolderListing, list_folder
 from onetrainer.dataset.items import DatasetIndex, Item, index_concept
 from onetrainer.errors import UserError, some_of
+from onetrainer.guide.prompts import first_captioned
 from onetrainer.images.image_index import recent_facts
 
 FEW = 5
 """Fewer images teach little more than themselves."""
-_SHOWN, _NAMED, _PROPOSED = 12, 2, 3
+_SHOWN, _NAMED = 12, 2
 _CHOOSE = "choose a folder of images"
 
 
@@ -80,15 +81,13 @@ def _listed(concept: ConceptSettings) -> tuple[ConceptSettings, FolderListing]:
 
 def _known(concept: ConceptSettings, index: DatasetIndex) -> ImageFolder:
     items = index.items
-    different = {item.caption.strip(): item for item in reversed(items) if item.caption.strip()}
-    captioned = sorted(different.values(), key=items.index)[:_PROPOSED]
     return ImageFolder(
         concept,
         len(items),
         len(items),
         len(items) - index.uncaptioned,
         tuple(item.path for item in items[:_SHOWN]),
-        tuple(captioned),
+        first_captioned(items),
         warnings=tuple(_warnings(index)),
         is_complete=True,
     )

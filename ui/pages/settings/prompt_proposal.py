@@ -1,8 +1,11 @@
 """Sample prompts from the first captions."""
 
-from onetrainer.concepts.concepts import concepts_of
-from onetrainer.config.run.sampling import Prompt
-from ui.background.first_captions import first_captions
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from onetrainer.concepts.concepts import ConceptSettings, concepts_of
+from onetrainer.errors import UserError
 from ui.context import Context
 
 PROMPTS = "sampling.prompts"
@@ -18,24 +21,34 @@ class PromptProposal:
 
     def propose(self) -> None:
         """Read the captions of the first folder, and use some of them."""
-        config = self._context.draft.section_alone("data")
+        draft = self._context.draft
+        config = draft.section_alone("data")
         concepts = concepts_of(config) if config is not None else ()
         concept = next((each for each in concepts if each.role == "train"), None)
         if concept is None:
             self._context.act.show_message("There are no images yet. Choose their folder in Data.")
             return
-        self._context.widgets.jobs.run(lambda: first_captions(concept), self._fill)
+        is_wrong = any(problem.path == _SIDE for problem in draft.value_errors)
+        side = 0 if is_wrong else draft.value(_SIDE)
+        side = side if isinstance(side, int) else 0
+        self._context.widgets.jobs.run(lambda: _proposed(concept, side), self._fill)
 
-    def _fill(self, captions: tuple[str, ...]) -> None:
+    def _fill(self, prompts: list[Any]) -> None:
         draft, act = self._context.draft, self._context.act
-        if not captions:
+        if not prompts:
             act.show_message("The images have no captions yet. Write a prompt with “Add”.")
         elif not draft.value(PROMPTS):  # nothing was added meanwhile
-            is_wrong = any(problem.path == _SIDE for problem in draft.value_errors)
-            side = None if is_wrong else draft.value(_SIDE)
-            size = {"width": side, "height": side} if isinstance(side, int) else {}
-            prompts = [
-                Prompt(prompt=text, seed=seed, **size)
-                for seed, text in enumerate(captions, start=1)
-            ]
-            draft.set(PROMPTS, [prompt.model_dump(mode="json") for prompt in prompts])
+            draft.set(PROMPTS, prompts)
+
+
+def _proposed(concept: ConceptSettings, side: int) -> list[Any]:
+    # Imported late to keep the start of the window fast.
+    from onetrainer.dataset.items import Item, index_concept
+    from onetrainer.guide.prompts import first_captioned, prompts_of
+    from onetrainer.images.image_index import recent_facts
+
+    concept = replace(concept, require_captions=False)
+    captioned: tuple[Item, ...] = ()
+    with suppress(UserError):  # no usable image, which the setting reports as a problem
+        captioned = first_captioned(index_concept(concept, headers=recent_facts()).items)
+    return prompts_of(captioned, concept, side)
