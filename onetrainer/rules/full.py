@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from onetrainer.config.base.numbers import number_text
 from onetrainer.config.methods.components import settings_path, trained_components
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.train import TrainConfig
@@ -42,7 +43,7 @@ def _precision_problems(config: TrainConfig, method: Full | Vae) -> Iterator[Pro
             "method.stochastic_rounding",
             "bf16 weights without stochastic rounding lose small updates: less than"
             f" 1/{2 ** (BF16_BITS + 1)} of a weight is rounded away",
-            f"At a learning rate of {config.optimizer.lr:g} this affects most updates",
+            f"At a learning rate of {number_text(config.optimizer.lr)} this affects most updates",
             "Turn it on, or use fp32 weights.",
             to=True,
         )
@@ -80,7 +81,7 @@ def _rate_problems(config: TrainConfig, method: Full) -> Iterator[Problem]:
         if lr is not None and lr > HIGH_LR:
             yield warning(
                 path,
-                f"{lr:g} is a very high learning rate for full fine-tuning",
+                f"{number_text(lr)} is a very high learning rate for full fine-tuning",
                 "Rates between 1e-6 and 1e-5 usually work well",
                 "Lower it, or the model forgets what it knows.",
             )
@@ -100,7 +101,7 @@ def _vae_problems(config: TrainConfig) -> Iterator[Problem]:
     if not section.is_adaptive and HIGH_VAE_LR < section.lr <= section.high_lr:
         yield warning(
             "optimizer.lr",
-            f"{section.lr:g} is a very high learning rate for a VAE decoder",
+            f"{number_text(section.lr)} is a very high learning rate for a VAE decoder",
             "Rates between 1e-6 and 1e-4 usually work well",
             "Lower it, or images lose their colors.",
         )

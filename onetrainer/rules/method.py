@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from onetrainer.config.base.amount import Steps, known
 from onetrainer.config.base.components import TextEncoderAdapter, UnetAdapter
 from onetrainer.config.base.encoders import encoder_key, encoders_by_key
+from onetrainer.config.base.numbers import number_text
 from onetrainer.config.methods.adapter_section import AdapterSection
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.components import settings_path, trained_components
@@ -147,7 +148,8 @@ def _alpha_problems(config: TrainConfig, method: Adapter) -> dict[str, Problem]:
         if path not in found and rank and alpha > HIGH_SCALE * rank:
             found[path] = warning(
                 path,
-                f"alpha {alpha:g} with rank {rank} scales the adapter by {alpha / rank:g}",
+                f"alpha {number_text(alpha)} with rank {rank} scales the adapter by"
+                f" {number_text(alpha / rank)}",
                 "Alpha is usually between 1 and the rank",
                 "Lower alpha, or lower the learning rate with it.",
                 fix=Fix(fixed, float(rank)) if fixed else None,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from onetrainer.concepts.concepts import concepts_of, has_masks
+from onetrainer.config.base.numbers import number_text
 from onetrainer.config.objectives.denoising import Denoising
 from onetrainer.config.objectives.noise import Noise
 from onetrainer.config.objectives.prior import OwnPrediction
@@ -31,8 +32,8 @@ def problems(config: TrainConfig) -> Iterator[Problem]:
     if timesteps.lowest >= timesteps.highest:
         yield Problem(
             "objective.timesteps.lowest",
-            f"no timesteps are left between min noising strength {timesteps.lowest:g} and max"
-            f" {timesteps.highest:g}",
+            f"no timesteps are left between min noising strength {number_text(timesteps.lowest)}"
+            f" and max {number_text(timesteps.highest)}",
             "Expected the minimum below the maximum",
             "Lower the minimum or raise the maximum.",
         )
@@ -80,7 +81,7 @@ def _noise_problems(noise: Noise, model: Model) -> Iterator[Problem]:
     elif noise.offset > HIGH_OFFSET:
         yield warning(
             "objective.noise.offset",
-            f"{noise.offset:g} is a strong offset",
+            f"{number_text(noise.offset)} is a strong offset",
             "0.03 to 0.1 is usual; more makes colors drift",
             "Lower it.",
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from onetrainer.config.base.numbers import number_text
 from onetrainer.config.base.section import Section
 from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.methods.full import Full
@@ -39,7 +40,8 @@ def _rate_problems(config: TrainConfig) -> Iterator[Problem]:
         if not MIN_MULTIPLIER <= section.lr <= MAX_MULTIPLIER:
             yield warning(
                 "optimizer.lr",
-                f"{section.title} finds its own learning rate, and {section.lr:g} multiplies it",
+                f"{section.title} finds its own learning rate, and {number_text(section.lr)}"
+                " multiplies it",
                 "Expected a value near 1",
                 "Set it to 1.",
                 to=1.0,
@@ -52,8 +54,8 @@ def _rate_problems(config: TrainConfig) -> Iterator[Problem]:
         usual = type(section).model_fields["lr"].default * factor
         yield warning(
             "optimizer.lr",
-            f"{section.lr:g} is a very high learning rate for {section.title}",
-            f"About {usual:g} is usual",
+            f"{number_text(section.lr)} is a very high learning rate for {section.title}",
+            f"About {number_text(usual)} is usual",
             "Lower it if the loss jumps or samples turn to noise.",
         )
 
@@ -76,14 +78,16 @@ def _component_rate_problems(config: TrainConfig) -> Iterator[Problem]:
         elif section.has_one_rate:
             yield Problem(
                 path,
-                f"{section.title} uses a single rate for everything and would ignore {rate:g}",
+                f"{section.title} uses a single rate for everything and would ignore"
+                f" {number_text(rate)}",
                 "Expected no learning rates of components with it",
                 'Remove it, or choose another optimizer; "prodigy_schedulefree" supports them.',
             )
         elif section.is_adaptive and not MIN_MULTIPLIER <= rate <= MAX_MULTIPLIER:
             yield warning(
                 path,
-                f"{section.title} finds its own learning rate, and {rate:g} multiplies it",
+                f"{section.title} finds its own learning rate, and {number_text(rate)} multiplies"
+                " it",
                 "Expected a value near 1",
                 "Set it to 1, or remove it.",
             )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from onetrainer.concepts.concepts import concepts_of
+from onetrainer.config.base.numbers import number_text
 from onetrainer.config.methods.full import Vae
 from onetrainer.config.rewards.algorithms import (
     Algorithm,
@@ -150,8 +151,8 @@ def _step_problems(section: AlignProp) -> Iterator[Problem]:
         ):
             yield Problem(
                 "objective.algorithm.min_fraction",
-                f"the min fraction {chosen.min_fraction:g} is above the max fraction"
-                f" {chosen.max_fraction:g}",
+                f"the min fraction {number_text(chosen.min_fraction)} is above the max fraction"
+                f" {number_text(chosen.max_fraction)}",
                 "Expected the minimum not above the maximum",
                 "Lower the minimum or raise the maximum.",
             )
@@ -166,7 +167,8 @@ def _step_problems(section: AlignProp) -> Iterator[Problem]:
         case ReFL() as chosen if chosen.earliest >= chosen.latest:
             yield Problem(
                 "objective.algorithm.earliest",
-                f"the earliest step {chosen.earliest:g} is not before the latest {chosen.latest:g}",
+                f"the earliest step {number_text(chosen.earliest)} is not before the latest"
+                f" {number_text(chosen.latest)}",
                 "Expected the earliest step before the latest",
                 "Lower the earliest step or raise the latest.",
             )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from onetrainer.config.base.arguments import parse_arguments
+from onetrainer.config.base.numbers import number_text
 from onetrainer.config.optimizers.custom import CustomOptimizer
 from onetrainer.config.run.schedule import (
     CosineRestarts,
@@ -67,7 +68,7 @@ def _curve_problems(schedule: Schedule, steps: int) -> Iterator[Problem]:
         yield Problem(
             "schedule.warmup_fraction",
             f"the warm-up is set twice: {schedule.warmup_steps} steps, and a fraction of"
-            f" {schedule.warmup_fraction:g}",
+            f" {number_text(schedule.warmup_fraction)}",
             "Expected one of the two",
             "Set schedule.warmup_fraction or schedule.warmup_steps to 0.",
             fix=Fix("schedule.warmup_fraction", 0),
@@ -85,8 +86,8 @@ def _curve_problems(schedule: Schedule, steps: int) -> Iterator[Problem]:
     ):
         yield Problem(
             "schedule.cycles",
-            f"{schedule.cycles:g} cycles are too many for the {steps - warmup} steps after the"
-            " warm-up",
+            f"{number_text(schedule.cycles)} cycles are too many for the {steps - warmup} steps"
+            " after the warm-up",
             f"Expected at least {MIN_STEPS_PER_CYCLE} steps for each",
             "Lower schedule.cycles, or raise training.steps.",
         )
@@ -109,7 +110,7 @@ def _point_problems(schedule: Points, steps: int) -> Iterator[Problem]:
             is_ordered = False
             yield Problem(
                 f"schedule.points.{index}.at",
-                f"{point.at:g} comes before the point above it, {above.at:g}",
+                f"{number_text(point.at)} comes before the point above it, {number_text(above.at)}",
                 "Expected points in ascending order",
                 "Sort them.",
             )

@@ -39,9 +39,16 @@ def test_the_plot_of_the_rate_scales_it_with_the_batch():
     changed = {"optimizer.lr": 1e-3, "training.batch_size": 3, "training.accumulation": 3}
     for path, value in (changed | {"training.lr_scaling": "sqrt"}).items():
         draft.set(path, value)
-    curve = rate_curve(draft)
+    curve = rate_curve(draft, {})
     assert isinstance(curve, PlotCurve) and curve.title.endswith("up to 0.003")
     assert draft.value("training") != Draft().value("training")
+
+
+def test_the_plot_of_the_rate_counts_epochs_by_the_images():
+    draft = Draft()
+    draft.set("training.steps", "7 epochs")
+    assert rate_curve(draft, {}).ends[1] == "last step"
+    assert rate_curve(draft, {"7 epochs": 42}).ends[1] == "step 42"
 
 
 def test_the_title_of_the_rate_plot_names_its_quantity():

@@ -1,5 +1,7 @@
 """Plot of the learning rate over the run."""
 
+from collections.abc import Mapping
+
 from onetrainer.config.optimizers.optimizer_section import OptimizerSection
 from onetrainer.config.run.schedule import Curve, CustomSchedule
 from onetrainer.schedules.amounts import estimated
@@ -14,14 +16,18 @@ WIDTH = 236
 _POINTS = 118  # one every two pixels
 
 
-def rate_curve(draft: Draft) -> PlotCurve | str:
-    """Return the learning rate over the run, or a message while the settings are wrong."""
+def rate_curve(draft: Draft, known: Mapping[str, int]) -> PlotCurve | str:
+    """Return the learning rate over the run, or a message while the settings are wrong.
+
+    known: Steps of lengths in other units, by their text; those of others are guessed.
+    """
     if draft.setting("optimizer.lr") is None:
         return f"{_name(draft)} chooses its learning rate, without a schedule."
     config, run = draft.section_alone("schedule"), draft.section_alone("training")
     if config is None or run is None:
         return "Fix the numbers to see the learning rate over the run."
-    steps, schedule = estimated(run).training.total_steps, estimated(config).schedule
+    steps = estimated(run, known).training.total_steps
+    schedule = estimated(config, known).schedule
     if isinstance(schedule, CustomSchedule):
         return "Your function is run by training only, so that its curve is not shown here."
     points = rate_points(schedule, steps=steps)
@@ -29,7 +35,8 @@ def rate_curve(draft: Draft) -> PlotCurve | str:
     rate, highest = draft.value("optimizer.lr"), max(1.0, most)
     full = rate * most * run.training.lr_factor if isinstance(rate, int | float) else None
     curve = [(x, factor / highest) for x, factor in points]
-    last = f"step {steps:,}" if run.training.steps == steps else "last step"
+    is_known = run.training.steps == steps or str(run.training.steps) in known
+    last = f"step {steps:,}" if is_known else "last step"
     return PlotCurve(rate_title(draft, full), curve, ("first step", last))
 
 

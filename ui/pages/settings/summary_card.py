@@ -2,7 +2,6 @@
 
 import tkinter as tk
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from onetrainer.captions.sample_prompts import shots_of
@@ -65,8 +64,8 @@ class SummaryCard:
             self._plot = SmallPlot(
                 widgets,
                 inner,
-                lambda: [context.draft.value(path) for path in INPUTS],
-                partial(rate_curve, context.draft),
+                lambda: [*(context.draft.value(path) for path in INPUTS), self._known_steps()],
+                lambda: rate_curve(context.draft, self._known_steps()),
                 name="plot of the rate",
                 width=WIDTH,
             )
@@ -131,6 +130,10 @@ class SummaryCard:
     def _run_lines(self, data: PreviewData | None) -> list[str]:
         draft = self._context.draft
         return run_lines(draft, data, forecast_seconds(self._context.forecasts, draft))
+
+    def _known_steps(self) -> Mapping[str, int]:
+        data = self._context.preview.get()
+        return data.preview.known_steps if data is not None else {}
 
     def _draw(self) -> None:
         data = self._context.preview.get()
