@@ -20,7 +20,7 @@ customtkinter.CTkBaseClass._apply_argument_scaling = lambda _, options: options
 _DPI = 96
 SCALES = (0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5)
 """Sizes that can be chosen; 1 is 96 dots per inch."""
-# Pixels at 96 dpi that the window needs; the desktop's own scale is not followed beyond it.
+# Pixels at 96 dpi that the window needs: nothing is enlarged until this does not fit the screen.
 _NEEDED = (960, 600)
 _FAMILIES = ("Inter", "Segoe UI", "SF Pro Text", "Roboto", "Noto Sans", "DejaVu Sans")
 _MEDIUM = "Roboto"
@@ -52,14 +52,15 @@ def pair(role: Role) -> tuple[str, str]:
 class Theme:
     """Appearance of one window.
 
-    scale: the size of everything; chosen: by the user, 0 if it follows the desktop.
+    scale: the size of everything; chosen: by the user, 0 if it follows the desktop. largest: The
+    size at which the window still fits the screen.
     """
 
     def __init__(self, root: tk.Tk, chosen: float = 0.0) -> None:
         self.root = root
         self.mode: Mode = "dark"
         self._painted: WeakKeyDictionary[tk.Misc, dict[str, Role]] = WeakKeyDictionary()
-        self.scale = 1.0
+        self.scale = self.largest = 1.0
         families = set(tkinter.font.families(root))
         self.family = _first(_FAMILIES, families)
         self.mono = _first(_MONO_FAMILIES, families)
@@ -71,12 +72,11 @@ class Theme:
     def rescale(self, chosen: float) -> None:
         """Change the size of what is built from now on; 0 follows the desktop."""
         root, screen = self.root, (self.root.winfo_screenwidth(), self.root.winfo_screenheight())
+        fitting = min(size / needed for size, needed in zip(screen, _NEEDED, strict=True))
+        self.largest = max([scale for scale in SCALES if scale <= fitting] or SCALES[:1])
         # Tk and customtkinter ignore the screen density on Linux; both use this factor.
-        quarters = min(
-            round(root.winfo_fpixels("1i") / _DPI * 4),
-            *(size * 4 // needed for size, needed in zip(screen, _NEEDED, strict=True)),
-        )
-        before, self.scale = self.scale, chosen or max(1.0, quarters / 4)
+        quarters = min(round(root.winfo_fpixels("1i") / _DPI * 4), int(fitting * 4))
+        before, self.scale = self.scale, min(chosen, self.largest) or max(1.0, quarters / 4)
         if self.scale != before:
             customtkinter.set_widget_scaling(self.scale)
             # It also fixes the size of the window for a second.
@@ -86,6 +86,12 @@ class Theme:
         self._arrow = smooth.make(root, self.px(_ARROW_ROOM), self.px(_ARROW_ROOM))
         icon = self.px(_ICON)
         self.undo_images = smooth.make(root, icon, icon), smooth.make(root, icon, icon)
+
+    def next_scale(self, by: int) -> float:
+        """Return the size that is so many sizes above this one, as far as there are any."""
+        sizes = [scale for scale in SCALES if scale <= self.largest]
+        place = sizes.index(min(sizes, key=lambda each: abs(each - self.scale))) + by
+        return sizes[min(max(place, 0), len(sizes) - 1)]
 
     @property
     def palette(self) -> Palette:
