@@ -13,6 +13,7 @@ from ui.actions.closing import Closing
 from ui.actions.dropping import Dropping
 from ui.actions.keys import bind_keys
 from ui.actions.preset_actions import PresetActions
+from ui.actions.queue_offer import offer_queue
 from ui.actions.run_actions import RunActions
 from ui.actions.support_actions import SupportActions
 from ui.background.current_preview import CurrentPreview
@@ -34,7 +35,7 @@ from ui.model.window_state import read_state, write_state
 from ui.pages.registry import PAGES, PASSING_PAGES, SETTINGS_PAGES, make_view
 from ui.shell.geometry import visible_geometry
 from ui.shell.shell import Shell
-from ui.theme.theme import SCALES, Theme, pair
+from ui.theme.theme import Theme, pair
 from ui.widgets.scroller import bind_wheel
 from ui.widgets.widgets import Widgets, focused
 
@@ -95,6 +96,7 @@ class App:
         self._open(opening)
         self._place_window()
         self.pump.start()
+        offer_queue(self.context)
         self.root.after(_BUILD_AFTER_MS, self._build_next_page)
 
     def _build(self) -> None:
@@ -183,9 +185,7 @@ class App:
             return  # a start that is being checked would be lost
         scales = self.window_state.scales
         if by:
-            nearest = min(SCALES, key=lambda each: abs(each - self._theme.scale))
-            place = SCALES.index(nearest) + by
-            scales[self._screen] = SCALES[min(max(place, 0), len(SCALES) - 1)]
+            scales[self._screen] = self._theme.next_scale(by)
         else:
             scales.pop(self._screen, None)
         self.commit()
@@ -199,7 +199,9 @@ class App:
         self.root.minsize(*self._fitting(_MIN_SIZE))
         page, self.page = self.page, ""
         self.show_page(page)
-        self.show_message(f"Size: {self._theme.scale:.0%}. Ctrl+0 is the desktop's.")
+        is_largest = self._theme.scale == self._theme.largest
+        limit = ", the largest that this screen has room for" if is_largest else ""
+        self.show_message(f"Size: {self._theme.scale:.0%}{limit}. Ctrl+0 is the desktop's.")
         self.root.after(_BUILD_AFTER_MS, self._build_next_page)
         self.save_state_soon()
 

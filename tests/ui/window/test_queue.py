@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from onetrainer.queue.queue import Queue
+from onetrainer.run.run_folder import RunFolder
 from tests.ui.desk import Desk
 
 
@@ -55,3 +57,20 @@ def test_a_run_with_a_wrong_value_is_not_added(desk):
     desk.key("Escape")
     desk.wait_end_of_question("answer problem 0")
     assert rows(desk) == before
+
+
+def test_a_window_offers_to_start_a_queue_that_nothing_serves(open_desk, tmp_path):
+    run = tmp_path / "runs" / "paper-001"
+    run.mkdir(parents=True)
+    queue = Queue(tmp_path / "home" / "config" / "onetrainer" / "queue")
+    queue.add([RunFolder(run)])
+    desk = open_desk()
+    desk.wait(lambda: "1 run waits" in desk.state["message"], "the offer")
+    assert desk.widget("start queue")["shown"]
+    desk.ask_to_close()
+    assert desk.wait_end() == 0
+    queue.hold(True)
+    desk = open_desk()
+    desk.wait_state(page="welcome")
+    desk.rest()
+    assert desk.state["message"] == ""

@@ -1,0 +1,36 @@
+"""Offer to go on with runs that wait in the queue while nothing trains them."""
+
+from onetrainer.errors import UserError
+from onetrainer.queue.queue import Queue
+from onetrainer.queue.serve import is_served, start_server
+from ui.context import Context, Offer
+from ui.dialogs.dialogs import show_error
+
+
+def offer_queue(context: Context) -> None:
+    """Say how many runs wait, with a button that starts the queue; nothing if it is held."""
+    queue = Queue()
+
+    def begin() -> None:
+        try:
+            start_server(queue)
+        except UserError as error:
+            show_error(context, error)
+        context.act.show_page("queue")
+
+    def show(count: int) -> None:
+        if count:
+            what = "1 run waits" if count == 1 else f"{count:,} runs wait"
+            offer = Offer("Start the queue", "start queue", begin, lambda: True)
+            context.act.show_message(f"{what} in the queue, and nothing serves it.", offer)
+
+    def failed(error: Exception) -> None:
+        if not isinstance(error, UserError | OSError):  # the page of the queue reports them
+            raise error
+
+    context.widgets.jobs.run(lambda: _waiting(queue), show, failed)
+
+
+def _waiting(queue: Queue) -> int:
+    state = queue.read()
+    return 0 if state.is_held or is_served(queue) else len(state.waiting)
