@@ -123,6 +123,7 @@ class FamilySpec:
         has_convolution_projections: Whether projections around its transformers are 1x1
             convolutions, not linear layers.
         series: Of embeddings, for people: "SD 1.x".
+        hub: Name of its published model on the Hugging Face Hub; "" where there is none any more.
         models: Folder of component configs; None for that of the base in configs/models.
         marks: Beginnings of tensor names, all of which only its single files have; empty for UNets,
             which `model_files` tells apart by what is said here of their layers.
@@ -165,6 +166,7 @@ class FamilySpec:
     has_original_layer_names: bool = False
     has_convolution_projections: bool = False
     series: str = ""
+    hub: str = ""
     models: Path | None = None
     marks: tuple[str, ...] = ()
     own_layers: str = ""

@@ -1,8 +1,10 @@
 """What a model can be made to learn, the preset for each, and the settings that follow."""
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,18 +12,19 @@ from typing import Literal
 
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.config.methods.embedding import EmbeddingToken
-from onetrainer.config.run.sampling import Prompt
-from onetrainer.dataset.caption_sampling import plain_caption
 from onetrainer.families.registry import base_of
 from onetrainer.files.names import name_problem
 from onetrainer.guide.base_model import BaseModel
 from onetrainer.guide.images import ImageFolder
+from onetrainer.guide.prompts import prompts_of
 from onetrainer.presets.find import BUILT_IN
 from onetrainer.presets.presets import load_document, value_at
 
 Asks = Literal["trigger", "token", ""]
 _FITS = re.compile(r"fine-tune-(\d+)gb")
 _MIB_PER_GIB = 1024
+# Of the drivers: NVIDIA's, AMD's, and that of Windows' subsystem for Linux.
+_GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 # A card of "8 GB" reports a little less.
 _NEARLY = 0.9
 
@@ -119,7 +122,7 @@ def preset_of(aim: Aim, family: str, *, gpu_gib: float = 0.0) -> Path:
     return next(path for path in found if path is not None)
 
 
-def settings_of(answers: Answers, preset: Path) -> Mapping[str, object]:
+def settings_of(answers: Answers, preset: Path, *, has_gpu: bool = True) -> Mapping[str, object]:
     """Return the settings that follow from the answers, by path; the preset has all others."""
     images, model, word = answers.images, answers.model, answers.word.strip()
     asks, document = asked(answers.aim, images), load_document(preset)
@@ -136,6 +139,9 @@ def settings_of(answers: Answers, preset: Path) -> Mapping[str, object]:
     }
     if side:
         values["data.resolution"] = side
+    if not has_gpu:
+        # Most processors compute in bf16, which presets are made for, many times slower.
+        values["hardware.precision"] = "fp32"
     if not images.captions:
         # Trigger words alone are then the caption of every image.
         values["data.caption_source"] = "text"
@@ -145,20 +151,14 @@ def settings_of(answers: Answers, preset: Path) -> Mapping[str, object]:
         shows = answers.shows.strip() or token.initial_text
         token = token.model_copy(update={"initial_text": shows})
         values["embeddings.tokens"] = [token.model_dump(mode="json")]
-    texts = prompts_of(images, trigger)
-    size = {"width": side, "height": side} if side else {}
-    values["sampling.prompts"] = [
-        Prompt(prompt=text, seed=seed, **size).model_dump(mode="json")
-        for seed, text in enumerate(texts, start=1)
-    ]
+    concept: ConceptSettings = replace(images.concept, trigger=trigger)
+    values["sampling.prompts"] = prompts_of(images.captioned, concept, side)
     return values
 
 
-def prompts_of(images: ImageFolder, trigger: str) -> list[str]:
-    """Return proposed sample prompts: the first captions as they are trained."""
-    concept: ConceptSettings = replace(images.concept, trigger=trigger)
-    texts = [plain_caption(item, concept) for item in images.captioned]
-    return texts or [trigger]
+def may_have_gpu() -> bool:
+    """Return whether torch may find a GPU here; on Linux it is known without torch."""
+    return sys.platform != "linux" or any(map(os.path.exists, _GPU_DEVICES))
 
 
 def gpu_memory() -> float:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onetrainer.errors import UserError
-from onetrainer.families.registry import FAMILY_LABELS, any_base, family_spec
+from onetrainer.families.registry import FAMILIES, FAMILY_LABELS, any_base, family_spec
 from onetrainer.model_files import (
     NAMES,
     ModelFile,
@@ -53,12 +53,17 @@ def look_at_model(text: str) -> BaseModel:
             return _judged(text, inspect_model(path), str(path.absolute().parent))
         folder = cached_folder(text)
         if folder is None:
-            return BaseModel(text, where="The Hugging Face Hub")
+            return BaseModel(text, _published(text), where="The Hugging Face Hub")
         return _judged(text, inspect_model(folder), "Downloaded from the Hugging Face Hub")
     except UserError as error:
         return BaseModel(text, problem=_in_one(error.what, error.remedy))
     except OSError as error:  # a name that is too long
         return BaseModel(text, problem=f"{text}: this cannot be read ({error.strerror})")
+
+
+def _published(name: str) -> str:
+    """Return the family of a model that is published on the Hub; "" for others."""
+    return next((spec.name for spec in FAMILIES if spec.hub == name), "")
 
 
 def _judged(text: str, model: ModelFile, where: str) -> BaseModel:

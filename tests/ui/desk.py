@@ -218,6 +218,14 @@ class Desk:
         self._hands.click()
         self._settle()
 
+    def click_and_type(self, name: str, text: str) -> None:
+        """Types at once after a click, before the window has taken it in."""
+        place = self._scroll_to(name)
+        self._hands.point(place["x"] + 10, place["y"] + 10)
+        self._hands.click()
+        self._hands.type(text)
+        self._settle()
+
     def drag(
         self, start: tuple[int, int], end: tuple[int, int], until: Callable[[], object]
     ) -> None:

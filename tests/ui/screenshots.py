@@ -67,7 +67,9 @@ class Studio:
         self.take_memory()
         self.make_light_work()
         self.take_welcome()
+        self.take_guide()
         desk.wait_state(message="")
+        self.take_presets()
         for page in SETTINGS_PAGES:
             desk.page(page)
             self.prepare(page)
@@ -86,6 +88,8 @@ class Studio:
         desk.key("Escape")
         desk.page("runs")
         self.shoot("runs")
+        desk.page("queue")
+        self.shoot("queue")
         desk.key("ctrl+f")
         desk.type("learn")
         self.shoot("search")
@@ -158,6 +162,33 @@ class Studio:
         self.desk.click("home")
         self.desk.wait_state(page="welcome")
         self.shoot("welcome")
+
+    def take_guide(self) -> None:
+        """The guided start on the demo's images; undone, so that the demo is trained."""
+        desk, demo = self.desk, self.folder / "demo"
+        desk.click("welcome train on my images")
+        desk.wait_state(focus="start images")
+        for step, answer in (("images", demo / "pictures"), ("model", demo / "base")):
+            desk.type(str(answer))
+            desk.wait(lambda: desk.widget("start next")["enabled"], "the answer")
+            self.shoot(f"start-{step}")
+            desk.click("start next")
+        desk.click("start aim person")
+        desk.wait_state(focus="start word")
+        desk.type("mika-k")
+        self.shoot("start-aim")
+        desk.click("start next")
+        desk.wait_state(focus="start now")
+        desk.wait(lambda: desk.state["forecast"], "the forecast", LONG)
+        self.shoot("start")
+        desk.key("ctrl+z")
+        desk.wait_state(preset="demo")
+
+    def take_presets(self) -> None:
+        self.desk.key("ctrl+o")
+        self.desk.wait_state(page="presets")
+        self.shoot("presets")
+        self.desk.key("Escape")
 
     def prepare(self, page: str) -> None:
         desk = self.desk

@@ -130,7 +130,14 @@ class PresetActions:
     def _demo_written(self, config: Path) -> None:
         self._is_making_demo = False
         if not self.load(config):
-            self._context.act.show_message("The demo is ready. Press Start to train it.")
+            act = self._context.act
+            guide = Offer(
+                "Train on my images",
+                "offer guide",
+                lambda: act.show_page("start"),
+                lambda: not act.start_blocked_reason(),
+            )
+            act.show_message("The demo is ready: Start trains it. Or begin with your own:", guide)
 
     def _demo_failed(self, error: Exception) -> None:
         self._is_making_demo = False

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onetrainer.families.registry import FAMILIES
 from ui.background.threads import Jobs
 from ui.model.window_state import WindowState
 
@@ -23,6 +24,7 @@ class KnownModel:
         family: "" if it is not known before the model is downloaded.
         size: In bytes; 0 if it is not on this computer.
         was_used: Whether it was used before.
+        is_proposed: Whether it is a published model, listed because there is no other.
     """
 
     text: str
@@ -30,6 +32,7 @@ class KnownModel:
     precision: str = ""
     size: int = 0
     was_used: bool = False
+    is_proposed: bool = False
 
 
 class KnownModels:
@@ -89,6 +92,9 @@ class KnownModels:
                 if model.text not in seen:
                     seen.add(model.text)
                     self._jobs.post(partial(self._take, stopped, model))
+            for spec in [] if seen else [spec for spec in FAMILIES if spec.hub and not spec.base]:
+                model = KnownModel(spec.hub, spec.name, is_proposed=True)
+                self._jobs.post(partial(self._take, stopped, model))
 
         self._jobs.run(work, lambda _: self._take(stopped, None))
         self._notify()

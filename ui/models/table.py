@@ -20,8 +20,12 @@ _COLUMNS = {
     "size": ("Size", 76),
     "place": ("Folder", 160),
 }
-_NONE = "No models are listed yet. Add the folder that you keep them in."
-_NO_NEW = "No base models were found there."
+_NONE = (
+    "These are published models, which are downloaded when training starts. Add the folder that "
+    "you keep your own in."
+)
+_NO_NEW = f"No base models were found there. {_NONE}"
+_HUB = "Hugging Face Hub"
 _PROGRAMS = "Your own folder, or that of ComfyUI or A1111: their models are found in it."
 _MOST_FOLDERS_SHOWN = 4
 
@@ -61,8 +65,8 @@ class ModelTable:
         bar.pack(side="left", fill="y")
         table.bind("<<TreeviewSelect>>", lambda _: self._selected())
         table.bind("<Down>", lambda _: self._begin())
-        table.bind("<Return>", lambda _: take())
-        table.bind("<Double-Button-1>", lambda _: take())
+        for sequence in ("<Return>", "<Double-Button-1>"):
+            table.bind(sequence, lambda _: self._take(take))
         widgets.on_wheel[table] = lambda steps: table.yview_scroll(steps, "units")
         widgets.name(table, "answer models")
         self._note = widgets.label(self.outer, style="SmallDim", wrap=560)
@@ -94,7 +98,7 @@ class ModelTable:
         if kept and self.table.exists(kept[0]):
             self.table.selection_set(kept[0])
         note = "Reading …" if models.is_working else ""
-        if not wanted and not models.is_working:
+        if any(model.is_proposed for model in models.models):
             note = _NO_NEW if self._context.window_state.model_folders else _NONE
         self._note.say(note)
         show(self._note, bool(note), anchor="w", pady=(self._context.widgets.px(6), 0))
@@ -103,6 +107,11 @@ class ModelTable:
     def _selected(self) -> None:
         for row in self.table.selection():
             self._chosen(self._texts[row])
+
+    def _take(self, take: Callable[[], None]) -> None:
+        """Take the selected model; Tk reports a selection after the next key only."""
+        self._selected()
+        take()
 
     def _begin(self) -> str | None:
         """Select the first model; Tk's own keys go on from there."""
@@ -146,7 +155,9 @@ class ModelTable:
 def _values(model: KnownModel) -> tuple[str, ...]:
     path = Path(model.text)
     if not model.family:
-        return (model.text, "", "", "", "Hugging Face Hub")
+        return (path.name, "", "", "", _HUB)
+    if model.is_proposed:
+        return (path.name, FAMILY_LABELS[model.family], "", "", _HUB)
     family = FAMILY_LABELS[model.family]
     place = path.parent.name or str(path.parent)
     return (path.name, family, model.precision, format_bytes(model.size), place)

@@ -16,7 +16,7 @@ from ui.widgets.widgets import Widgets
 WIDTH = 196
 # Height of an entry, space between entries, and above and below the title of a group: the first
 # that fit into the window.
-_SIZES = ((34, 1, 18, 4), (27, 1, 18, 4), (21, 0, 2, 1))
+_SIZES = ((34, 1, 18, 4), (31, 1, 18, 4), (27, 1, 18, 4), (21, 0, 2, 1))
 _Size = tuple[int, int, int, int]
 
 

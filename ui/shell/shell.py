@@ -11,11 +11,15 @@ from ui.shell.footer import Footer
 from ui.shell.header import Header
 from ui.shell.nav import Nav
 from ui.widgets.placing import show
+from ui.widgets.tooltip import Tooltip
 from ui.widgets.widgets import focused
 
 _MESSAGE_MS = 9000
 _OFFER_MS = 30_000
 _MESSAGE_MARGIN = 180
+_GUIDE = "Train on my images: three questions, and all settings are filled in"
+# Pages that lead on themselves: the header's Start would train what was set before.
+_OWN_LEAD = ("welcome", "start")
 
 
 class Shell:
@@ -55,7 +59,7 @@ class Shell:
             draft,
             start_blocked_reason=self._context.act.start_blocked_reason(),
             is_checking=is_checking,
-            is_main=page != "run" or not session.can_resume,
+            is_main=page not in _OWN_LEAD and (page != "run" or not session.can_resume),
         )
         self.footer.show_problems(draft.problems)
         self.footer.show_run(session)
@@ -127,8 +131,12 @@ class Shell:
         mode = ttk.Button(foot, style="QuietSide.TButton", command=act.switch_mode)
         keys = ttk.Button(foot, style="QuietSide.TButton", text="Help")
         keys.configure(command=lambda: act.show_page("keys"))
-        mode.pack(side="left")
-        keys.pack(side="left", padx=widgets.px(4))
+        guide = ttk.Button(foot, style="QuietSide.TButton", text="Guide")
+        guide.configure(command=lambda: act.show_page("start"))
+        Tooltip(guide, widgets.theme, lambda: _GUIDE)
+        for button in (guide, mode, keys):
+            button.pack(side="left", padx=(0, widgets.px(2)))
+        widgets.name(guide, "guide")
         widgets.name(mode, "mode")
         widgets.name(keys, "keys")
         return mode

@@ -2,6 +2,7 @@
 
 import json
 
+from onetrainer.demo.write import write_demo
 from tests.ui.project import SDXL_PARTS, write_images, write_model
 
 
@@ -48,11 +49,10 @@ def test_three_questions_lead_from_the_first_page_to_a_run_and_are_undone_at_onc
     desk.click_at(row["x"] + 60, row["y"] + 45)
     wait_next(desk)
     desk.click("start next")
-    desk.click("start aim person")
+    assert "what to make" in desk.widget("start next")["reason"]
+    desk.click_and_type("start aim person", "mika-k")
     desk.wait_state(focus="start word")
-    assert "trigger word" in desk.widget("start next")["reason"]
-    desk.type("mika-k")
-    desk.click("start next")
+    desk.key("Return")
     desk.wait_state(preset="sd15/lora-character", changed=[], focus="start now")
     prompts = [entry["prompt"] for entry in desk.value("sampling.prompts")]
     assert prompts == ["mika-k, a paper thing, watercolor", "mika-k, a red paper boat"]
@@ -158,3 +158,29 @@ def test_the_form_offers_the_models_of_named_folders_too(begin, project):
     desk.key("Down", "Return")
     desk.wait_end_of_question("answer models")
     desk.wait(lambda: desk.value("model.path") == str(models / "larger.safetensors"), "the model")
+
+
+def test_the_guide_leaves_the_demo_behind_and_lists_published_models(open_desk, tmp_path):
+    home = tmp_path / "home"
+    images, _ = prepare(home)
+    demo = write_demo(tmp_path / "demo")
+    desk = open_desk(demo)
+    desk.wait_state(page="model", preset="demo")
+    assert desk.widget("start")["kind"] == "primary"
+    desk.click("guide")
+    desk.wait_state(page="start", focus="start images")
+    assert desk.widget("start")["kind"] == "plain"
+    desk.type(str(images))
+    wait_next(desk)
+    desk.key("Return")
+    desk.wait_state(focus="start model")
+    desk.wait(lambda: len(desk.ask("models")["models"]) == 2, "the published models")
+    desk.type(desk.ask("models")["models"][0])
+    wait_next(desk)
+    desk.key("Return")
+    desk.wait_state(focus="start aim person")
+    desk.key("Down", "space")
+    desk.wait(lambda: desk.widget("start next")["enabled"], "the aim")
+    desk.click("start next")
+    desk.wait_state(preset="sd15/lora-style")
+    assert desk.value("output.folder") == "runs"

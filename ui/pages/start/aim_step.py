@@ -42,6 +42,7 @@ class AimStep:
             0, self._word, "start word"
         )
         self._shown = self._add_word(1, self._shows, "start shows")
+        self.entries = (self._word_entry, self._shown[1])
         self._shown[0].say("What it shows")
         self._shown[2].say(_SHOWS)
         self._preset = widgets.label(self.outer, style="SmallDim", wrap=640)
@@ -116,6 +117,8 @@ class AimStep:
         self._choices.aim = self._aims[index]
         self._context.act.refresh()
         if self._words.winfo_manager() and not self._word.get():
+            # Tk gives a field the focus once it is on the screen; keys would be lost till then.
+            self._words.update_idletasks()
             self._word_entry.focus_set()
 
     def _move(self, index: int, _: "tk.Event[tk.Misc]") -> str:

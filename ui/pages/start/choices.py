@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ui.model.draft import Draft
+from ui.model.preset_origin import without_demo_value
 
 if TYPE_CHECKING:
     from onetrainer.guide.aims import Aim, Answers
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from onetrainer.guide.images import ImageFolder
 
 _KEPT = ("output.folder", "data.cache_folder", "model.offline", "metadata.author")
-"""Where files go, and who made them, outlives a new beginning."""
+"""Where files go, unless it is the demo's folder, and who made them outlive a new beginning."""
 
 
 @dataclass
@@ -89,7 +90,7 @@ class Choices:
 
     def apply(self, draft: Draft) -> None:
         """Fill in all settings, as one step to undo; the same answers are not filled in twice."""
-        from onetrainer.guide.aims import preset_of, settings_of
+        from onetrainer.guide.aims import may_have_gpu, preset_of, settings_of
         from onetrainer.presets.find import Preset
 
         answers = self.answers
@@ -97,5 +98,7 @@ class Choices:
             return
         preset = preset_of(answers.aim, answers.model.family, gpu_gib=self.gpu_gib)
         chosen = Preset(self.preset_name, preset, "", "built in")
-        draft.begin(chosen, settings_of(answers, preset), kept=_KEPT)
+        settings = settings_of(answers, preset, has_gpu=may_have_gpu())
+        kept = [path for path in _KEPT if without_demo_value(draft.value(path)) is not None]
+        draft.begin(chosen, settings, kept=kept)
         self.applied = answers

@@ -41,6 +41,7 @@ class ImagesStep:
         self.field = PathField(
             context, self.outer, {"folder": "Choose a folder…"}, self._named, name="start images"
         )
+        self.entries = (self.field.entry,)
         self.field.outer.pack(fill="x", pady=(px(10), 0))
         self._found = widgets.label(self.outer, style="Bold", wrap=640)
         self._about = widgets.label(self.outer, style="SmallDim", wrap=640)

@@ -45,6 +45,7 @@ class ModelStep:
             lambda _: context.act.refresh(),
             name="start model",
         )
+        self.entries = (self.field.entry,)
         self.field.outer.pack(fill="x", pady=(px(10), 0))
         self._problem = widgets.label(self.outer, style="Danger", wrap=640)
         widgets.name(self._problem, "start model problem")

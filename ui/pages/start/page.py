@@ -16,7 +16,7 @@ from ui.widgets.placing import show
 from ui.widgets.scroller import Scroller
 
 _WIDTH, _MARGIN = 720, 28
-_TITLES = ("1  Images", "2  Base model", "3  What to make of it")
+_TITLES = ("1  Images", "2  Base model", "3  What to make of them")
 _READY = len(_TITLES)
 
 
@@ -75,7 +75,9 @@ class StartPage(View):
             mark.say(_TITLES[index], "Accent" if is_here else "" if index < self._at else "Dim")
 
     def take_focus(self) -> None:
-        """Take the keyboard when the page is opened."""
+        """Take the keyboard when the page is opened, before the next key comes."""
+        # Tk gives a field the focus once it is on the screen; keys would be lost till then.
+        self.outer.update_idletasks()
         if self._at == _READY:
             self._start.take_focus()
         else:
@@ -87,7 +89,9 @@ class StartPage(View):
 
     def _step(self, index: int) -> Step:
         if index not in self._steps:
-            self._steps[index] = self._makers[index]()
+            step = self._steps[index] = self._makers[index]()
+            for entry in step.entries:
+                entry.bind("<Return>", lambda _: self._go_on())
         return self._steps[index]
 
     def _make_foot(self) -> None:

@@ -28,6 +28,7 @@ class ReadyStep:
         self._choices = choices
         widgets, px = context.widgets, context.widgets.px
         self.outer: tk.Widget = widgets.frame(parent)
+        self.entries: tuple[ttk.Entry, ...] = ()
         widgets.label(self.outer, _LEAD, wrap=640).pack(anchor="w", pady=(0, px(8)))
         self._lines = widgets.frame(self.outer)
         self._lines.grid_columnconfigure(0, minsize=px(_LABEL))

@@ -1,6 +1,8 @@
 """What the page of the guided start asks of each of its steps."""
 
 import tkinter as tk
+from collections.abc import Sequence
+from tkinter import ttk
 from typing import Protocol
 
 
@@ -8,6 +10,10 @@ class Step(Protocol):
     """One step. outer: to be placed."""
 
     outer: tk.Widget
+
+    @property
+    def entries(self) -> Sequence[ttk.Entry]:
+        """Fields in which Enter goes on."""
 
     def refresh(self) -> None:
         """Show what is known now."""
