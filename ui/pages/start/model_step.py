@@ -109,7 +109,9 @@ def _facts(choices: Choices) -> Sequence[Fact]:
         return []
     if model.is_remote:
         text = "Not on this computer yet. It is downloaded when training starts."
-        return [Fact("Where", f"{model.where}. {text}")]
+        family = FAMILY_LABELS.get(model.family)
+        known = [Fact("Family", family)] if family else []
+        return [*known, Fact("Where", f"{model.where}. {text}")]
     return [
         Fact("Family", f"{FAMILY_LABELS[model.family]}, made for {model.side} × {model.side} px"),
         Fact("Precision", model.precision or "not known"),
