@@ -4,6 +4,7 @@ import tkinter as tk
 from functools import partial
 
 from onetrainer.messages.formatting import counted
+from ui.actions.use_step import StepFiles
 from ui.context import Context, View
 from ui.progress.samples import SampleBook, thumbnail
 from ui.widgets.image_table import Cell, Head, ImageTable, TableLook
@@ -38,16 +39,23 @@ class SamplesPage(View):
         self._step = -1
         self._count = -1
         self._generation = -1
-        head, _, self._lead = widgets.heading(self.outer, "Samples")
-        head.pack(fill="x", padx=widgets.px(28), pady=(widgets.px(21), widgets.px(12)))
-        self._empty, line = widgets.empty_card(
+        line = widgets.frame(self.outer, ground="window")
+        line.pack(fill="x", padx=widgets.px(28), pady=(widgets.px(21), widgets.px(12)))
+        self._files = StepFiles(context, self._show_use)
+        self._use = widgets.button(
+            line, "Use this one", self._use_step, name="use step", ground="window"
+        ).describe("Writes the LoRA, or whatever the run trains, as it was at this step")
+        self._use.widget.pack(side="right", anchor="s")
+        head, _, self._lead = widgets.heading(line, "Samples")
+        head.pack(side="left")
+        self._empty, below = widgets.empty_card(
             self.outer,
             "No samples yet",
             "A run generates samples of its prompts at the start, at regular steps and at the "
             "end. They appear here during training.",
         )
         edit = partial(context.act.show_page, "sampling")
-        widgets.button(line, "Edit the sample prompts", edit).widget.pack(anchor="w")
+        widgets.button(below, "Edit the sample prompts", edit).widget.pack(anchor="w")
         self._split = widgets.frame(self.outer, ground="window")
         self._split.grid_rowconfigure(0, weight=1)
         self._split.grid_columnconfigure(0, weight=_VIEWER_WEIGHT, uniform="split")
@@ -77,6 +85,7 @@ class SamplesPage(View):
         self._count = len(samples)
         self._book = book
         self._arrange(bool(samples))
+        self._show_use()
         if not samples:
             return
         if self._prompt not in book.prompts:
@@ -91,6 +100,20 @@ class SamplesPage(View):
         self.refresh()
         self._moved(prompt, step)
 
+    def _use_step(self) -> None:
+        folder = self._context.session.folder
+        if folder is not None:
+            self._files.use(folder, self._step)
+
+    def _show_use(self) -> None:
+        reason = "" if self._step > 0 else "At step 0 nothing is trained yet."
+        if not self._book.steps:
+            reason = "There are no samples yet."
+        if self._files.writing:
+            reason = f"The file of {self._files.writing} is being written."
+        self._use.set_text("Writing…" if self._files.writing else "Use this one")
+        self._use.enable(reason)
+
     def _moved(self, prompt: int, step: int) -> None:
         sample = self._book.nearest(prompt, step)
         if sample is not None:
@@ -103,6 +126,7 @@ class SamplesPage(View):
             return
         steps = self._book.steps_of(self._prompt)
         self._is_newest = bool(steps) and self._step == steps[-1]
+        self._show_use()
         self._lead.say(f"{folder.name}  ·  {extent(self._book)}")
         self.viewer.show(folder.path, self._book, self._prompt, self._step)
         book, places = self._book, [(prompt, self._step) for prompt in self._book.prompts]

@@ -1,0 +1,83 @@
+"""Writing the file of a sample's step, to be used in other programs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from onetrainer.errors import UserError
+from onetrainer.jobs.convert_request import ConvertRequest
+from onetrainer.jobs.job import Job
+from onetrainer.run.events import Failed, Finished
+from onetrainer.run.run_folder import RunFolder
+from ui.context import Context, Offer
+from ui.dialogs.dialogs import Choice, ask, show_error
+
+_KEEP = "output.keep_checkpoints"
+_MOST_STEPS = 12
+
+
+@dataclass
+class StepFiles:
+    """Writes the file of one step at a time. changed: Called when it begins and ends."""
+
+    context: Context
+    changed: Callable[[], None]
+    writing: str = ""
+    """What is being written: "step 40"; "" for nothing."""
+
+    def use(self, folder: RunFolder, step: int) -> None:
+        """Write the file of a step; where no checkpoint of it is kept, say which are, and ask."""
+        kept = [number for number, _ in folder.complete_checkpoints()]
+        if step not in kept:
+            step = self._ask_other(folder, step, kept)
+        if step:
+            self.writing = f"step {step:,}"
+            self.context.widgets.jobs.run(
+                partial(_write, folder, step), self._written, self._failed
+            )
+            self.changed()
+
+    def _ask_other(self, folder: RunFolder, step: int, kept: list[int]) -> int:
+        """Return the nearest kept step if the user wants it; 0 otherwise."""
+        nearest = min(kept, key=lambda other: (abs(other - step), -other), default=0)
+        listed = ", ".join(f"{one:,}" for one in kept[-_MOST_STEPS:])
+        has = f"“{folder.name}” keeps those of step {listed}." if kept else "No other is kept."
+        choices = [Choice("keep", "Keep more"), Choice("", "Cancel")]
+        if nearest:
+            choices.insert(0, Choice("use", f"Use step {nearest:,}", "primary"))
+        answer = ask(
+            self.context,
+            f"No checkpoint of step {step:,} is kept",
+            f"Its file is made of a checkpoint. {has} To keep more in the next run, raise “Keep "
+            "checkpoints”, and set “Checkpoint every” to what samples have.",
+            choices,
+        )
+        if answer == "keep":
+            self.context.act.jump(_KEEP)
+        return nearest if answer == "use" else 0
+
+    def _written(self, ending: Finished | Failed) -> None:
+        self.writing = ""
+        self.changed()
+        if isinstance(ending, Failed):
+            show_error(self.context, UserError(ending.what, ending.expected, ending.remedy))
+            return
+        path = Path(ending.outputs[0])
+        show = partial(self.context.act.open_path, path.parent)
+        self.context.act.show_message(
+            f"Written: {path}", Offer("Open folder", "open written", show, path.exists, lasts=True)
+        )
+
+    def _failed(self, error: Exception) -> None:
+        self.writing = ""
+        self.changed()
+        raise error
+
+
+def _write(folder: RunFolder, step: int) -> Finished | Failed:
+    """Run the job, and return how it ended."""
+    request = ConvertRequest(source=str(folder.path), step=step)
+    *_, ending = Job("convert", request).events()
+    assert isinstance(ending, Finished | Failed), "nobody stops it"
+    return ending
