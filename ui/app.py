@@ -213,8 +213,8 @@ class App:
             self.show_page("keys")
 
     def leave_page(self) -> None:
-        """Go back from a page that is not in the navigation to the page before it."""
-        if self.page in PASSING_PAGES:
+        """Go back within a page, or from one that is not in the navigation to the one before."""
+        if not self.view(self.page).leave() and self.page in PASSING_PAGES:
             self.show_page(self._page_before or "model")
 
     def _explain(self, path: str) -> bool:

@@ -50,7 +50,8 @@ class Actions:
         show_sample: Shows the sample of a prompt at a step.
         check_images: Goes to what examines images.
         help: Explains the focused setting, or shows the page of keys.
-        leave_page: Goes back from a page that is not in the navigation to the page before it.
+        leave_page: Goes back within a page, or from one that is not in the navigation to the page
+            before it.
         start: Checks the draft and starts a run with it.
         enqueue: Checks the draft and adds a run with it to the queue, or one for each value of
             "key.path=value,value".
@@ -145,6 +146,10 @@ class View:
 
     def open(self, *place: int) -> None:
         """Go to a place within the page, such as the prompt and the step of a sample."""
+
+    def leave(self) -> bool:
+        """Go back within the page on Esc; return whether there was somewhere to go back to."""
+        return False
 
     def take_focus(self) -> None:
         """Take the keyboard when the page is opened, so that no hidden field keeps it."""

@@ -34,6 +34,9 @@ RunStatus = Literal[
 # The last events show how a run ended; a long run's file has megabytes before them.
 _TAIL_BYTES = 64 * 1024
 _MOST_RUNS = 500
+# How the lines of steps begin.
+_REWARDED = '{"type": "Rewarded"'
+_STEPS = ('{"type": "Progress"', _REWARDED)
 
 
 @dataclass(frozen=True)
@@ -60,14 +63,14 @@ class RunSummary:
         return self.path.name
 
 
-def find_runs(*parents: Path) -> list[RunSummary]:
-    """Return the runs in some folders, most recently active first; none of a missing folder."""
+def run_folders(*parents: Path) -> list[RunFolder]:
+    """Return the runs in some folders, the latest of each; none of a missing folder."""
     folders: list[Path] = []
     for parent in dict.fromkeys(parents):
         with suppress(OSError):
             inside = [path for path in parent.iterdir() if (path / "config.json").is_file()]
             folders += sorted(inside, key=lambda path: -path.stat().st_mtime)[:_MOST_RUNS]
-    return sorted((summary(RunFolder(path)) for path in folders), key=lambda run: -run.changed)
+    return [RunFolder(path) for path in folders]
 
 
 def summary(folder: RunFolder) -> RunSummary:
@@ -121,6 +124,9 @@ def _last_events(path: Path) -> Iterable[Event]:
             lines = handle.read().decode(errors="replace").splitlines()
     except OSError:
         return []
+    # Of hundreds of steps only the last one counts, and decoding is what takes time.
+    last = {line.startswith(_REWARDED): line for line in lines if line.startswith(_STEPS)}
+    wanted = (line for line in lines if not line.startswith(_STEPS) or line in last.values())
     # The first line may be cut; it does not decode then.
-    decoded = (decode_event(line) for line in lines if line)
+    decoded = (decode_event(line) for line in wanted if line)
     return [event for event in decoded if event is not None]

@@ -50,6 +50,7 @@ class RunFolder:
         self.retries = self.path / "retries.json"
         self.lengths = self.path / "lengths.json"
         self.exports = self.path / "exports.json"
+        self.notes = self.path / "notes.json"
         self.start_files = self.path / "start"
         self.lock = self.path / "lock"
 

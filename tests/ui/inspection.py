@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.ui.inspected_lists import lists
 from ui.app import App
 from ui.background.dataset_preview import format_bucket
 from ui.background.pump import Pump
@@ -20,16 +21,12 @@ from ui.forms.editors import EntryEditor
 from ui.model.preset_origin import PresetOrigin
 from ui.pages.presets.page import PresetsPage
 from ui.pages.preview.page import PreviewPage
-from ui.pages.queue.page import QueuePage
 from ui.pages.run.page import RunPage
-from ui.pages.runs.page import RunsPage
 from ui.pages.samples.page import SamplesPage
 from ui.pages.settings.cost_card import CostCard
 from ui.pages.settings.memory_card import MemoryCard
 from ui.pages.settings.page import SettingsPage
 from ui.pages.settings.summary_card import SummaryCard
-from ui.pages.tools.page import ToolsPage
-from ui.pages.trial.page import TrialPage
 from ui.widgets import button as buttons
 from ui.widgets.button import Button
 from ui.widgets.widgets import focused
@@ -172,19 +169,8 @@ def _state(app: App, timing: Timing) -> Answer:
         ],
         "errors": app.error_log.tracebacks,
         "checking": app.runs.is_checking,
-        **_lists(page),
+        **lists(page),
         "unmade": [plan.name for plan in app.plans if plan.name not in app._views],
-    }
-
-
-def _lists(page: Any) -> Answer:
-    """What the pages of runs, of the queue, of trials and of tools show."""
-    return {
-        "runs": [run.name for run in page._runs.values()] if isinstance(page, RunsPage) else [],
-        "tool": page.report.text if isinstance(page, ToolsPage) else "",
-        "trial": page.shown if isinstance(page, TrialPage) else {},
-        "queue": page.rows if isinstance(page, QueuePage) else [],
-        "queue_folders": list(page._entries) if isinstance(page, QueuePage) else [],
     }
 
 
@@ -366,6 +352,7 @@ def _begin(app: App, path: str, mode: str) -> Answer:
     app.window_state.advanced.clear()
     app.window_state.models.clear()
     app.window_state.model_folders.clear()
+    app.window_state.run_folders.clear()
     for view in app._views.values():
         if isinstance(view, SettingsPage):
             view.form._revealed.clear()

@@ -95,6 +95,11 @@ class Session:
         """
         self._follow(client.attach(open_run(path)))
 
+    def leave(self) -> None:
+        """Show no run, since that of before is gone."""
+        self.run, self.pending_command, self._is_finished = None, None, True
+        self._show(RunState())
+
     def send(self, name: CommandName) -> None:
         """Send a command to the worker.
 

@@ -122,13 +122,19 @@ def _row(preset: Preset, kind: RowKind) -> PresetRow:
         document = load_document(preset.path)
     except UserError as error:
         return replace(row, problem=str(error))
+    family, method = family_text(document), method_text(document)
+    return replace(row, family=family, method=method, digest=settings_digest(document))
+
+
+def method_text(document: Document) -> str:
+    """Return what a config trains, and for what if that is special: "LoRA · AlignProp"."""
     method, objective = _label(document, "method.kind"), _label(document, "objective.kind")
     if value_at(document, "objective.kind") not in _PLAIN_OBJECTIVES:
         method = f"{method} · {objective.partition(' (')[0]}"
-    return replace(row, family=_family(document), method=method, digest=settings_digest(document))
+    return method
 
 
-def _family(document: Document) -> str:
+def family_text(document: Document) -> str:
     """Return the label of the base model's family, without its specialization."""
     label = _label(document, "model.family")
     spec = next((spec for spec in FAMILIES if spec.label == label), None)

@@ -143,6 +143,7 @@ def _tables(style: ttk.Style, palette: Palette, px: Px) -> None:
     style.configure(
         "Treeview", **_flat(card), fieldbackground=card, foreground=text, rowheight=px(32)
     )
+    style.configure("Tall.Treeview", rowheight=px(46))  # with an image at the left
     style.map(
         "Treeview",
         background=[("selected", palette["selected"])],

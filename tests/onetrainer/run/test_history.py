@@ -2,7 +2,7 @@ import json
 
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Evaluated, Finished, Progress, Rewarded, Started, Stopped
-from onetrainer.run.history import find_runs
+from onetrainer.run.history import run_folders, summary
 from onetrainer.run.run_folder import create_run
 
 
@@ -14,6 +14,10 @@ def make_run(parent, name, *events):
             writer.write(event)
         writer.close()
     return folder
+
+
+def find_runs(*parents):
+    return [summary(folder) for folder in run_folders(*parents)]
 
 
 def progress(step):

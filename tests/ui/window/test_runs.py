@@ -48,7 +48,7 @@ def test_a_run_is_started_followed_listed_and_its_samples_viewed(desk):
     desk.click_at(place["x"] + place["width"] - 17, place["y"] + 15)
     assert desk.state["sample_place"] == [1, 60]
     desk.page("runs")
-    desk.wait(lambda: len(desk.state["runs"]) == 1, "the run in the table")
+    desk.wait(lambda: len(desk.state["runs"]["names"]) == 1, "the run in the table")
     place = desk.widget("runs table")
     desk.click_at(place["x"] + 80, place["y"] + 45)
     desk.wait(lambda: desk.widget("show run")["enabled"], "the run is chosen")
@@ -66,7 +66,7 @@ def test_a_run_is_started_followed_listed_and_its_samples_viewed(desk):
     desk.page("output")
     desk.replace("output.folder", str(desk.home / "elsewhere"))
     desk.page("runs")
-    desk.wait(lambda: len(desk.state["runs"]) == 2, "both runs in the table")
+    desk.wait(lambda: len(desk.state["runs"]["names"]) == 2, "both runs in the table")
 
 
 def test_a_run_is_paused_resumed_and_stopped_while_settings_are_edited(begin, long_project):

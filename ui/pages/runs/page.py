@@ -1,128 +1,330 @@
-"""Page of all runs: those in the runs folder, and in folders of runs shown before."""
+"""Page of all runs on this computer: find, compare, go on with, note, tidy."""
 
-import time
 import tkinter as tk
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tkinter import ttk
-from typing import Literal
+from typing import Any
 
-from onetrainer.run.history import RunSummary, find_runs
+from onetrainer.errors import UserError
+from onetrainer.messages.formatting import counted
+from onetrainer.queue.queue import Queue
+from onetrainer.run.own_notes import change_notes
+from onetrainer.run.record import read_record
+from onetrainer.run.run_folder import RunFolder
+from ui.actions.own_runs import ask_label, continue_run, delete_runs, fork_run, queue_again
 from ui.context import Context, View
-from ui.messages.run_standing import standing_text
-from ui.progress.rewards import format_score
-
-_COLUMNS: tuple[tuple[str, str, int, Literal["w", "e"]], ...] = (
-    ("name", "Name", 150, "w"),
-    ("folder", "Folder", 150, "w"),
-    ("standing", "State", 140, "w"),
-    ("steps", "Steps", 120, "e"),
-    ("loss", "Loss or reward", 120, "e"),
-    ("changed", "Last change", 140, "e"),
+from ui.messages.run_rows import (
+    EVERYTHING,
+    SORT_KEYS,
+    RunRow,
+    filtered,
+    filters,
+    list_runs,
+    with_record,
 )
+from ui.pages.runs.comparison import ComparedRun, Comparison, read_compared
+from ui.pages.runs.details import RunDetails
+from ui.pages.runs.table import RunTable
+from ui.widgets.button import Button
+from ui.widgets.placing import show
+
 _CHOOSE = "Choose a run first."
+_ALONE = "Choose one run alone."
+_MOST_COMPARED = 12
 
 
 class RunsPage(View):
-    """Table of runs, with buttons to show, reuse and open one."""
+    """Table of runs with search and filter; what can be done with them; their comparison."""
 
     name = "runs"
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
-        widgets = context.widgets
-        self._runs: dict[str, RunSummary] = {}
+        self.rows: list[RunRow] = []
+        self._order, self._is_reversed = "when", False
         self._state: tuple[object, ...] = ()
+        self._is_reading = self._is_outdated = False
+        widgets, px = context.widgets, context.widgets.px
         self.outer: tk.Widget = widgets.frame(parent, ground="window")
-        head, _, self._lead = widgets.heading(self.outer, "Runs")
-        head.pack(fill="x", padx=widgets.px(28), pady=(widgets.px(21), widgets.px(12)))
-        card, inner = widgets.card(self.outer)
-        card.pack(fill="both", expand=True, padx=widgets.px(28), pady=(0, widgets.px(20)))
-        buttons = widgets.frame(inner)
-        buttons.pack(fill="x", pady=(0, widgets.px(10)))
-        open_path, load_file = context.act.open_path, context.act.load_file
-        self._buttons = [
-            widgets.button(buttons, label, partial(self._do, action), name=name)
-            for label, action, name in (
-                ("Show", context.act.attach, "show run"),
-                ("Use settings", lambda path: load_file(path / "config.json"), "use settings"),
-                ("Open folder", open_path, "open run folder"),
-                ("Make report", context.act.report, "report run"),
-            )
-        ]
-        for button in self._buttons:
-            button.widget.pack(side="left", padx=(0, widgets.px(8)))
-        again = widgets.button(buttons, "Refresh", self._refresh, kind="quiet")
-        again.widget.pack(side="right")
-        self._tree = self._make_table(inner)
-        self._empty = widgets.label(inner, "No runs yet. Each start creates one.", style="Dim")
-        self._enable()
+        self._search = tk.StringVar(self.outer)
+        self._filter = tk.StringVar(self.outer, EVERYTHING)
+        self._entry = self._make_head()
+        self._list = widgets.frame(self.outer, ground="window")
+        self._inside: dict[str, Any] = {
+            "fill": "both",
+            "expand": True,
+            "padx": px(28),
+            "pady": (0, px(20)),
+        }
+        card, inner = widgets.card(self._list)
+        self._buttons = self._make_buttons(inner)
+        self.table = RunTable(
+            widgets,
+            inner,
+            context.images,
+            chosen=self._chosen,
+            opened=lambda: self._with_one(lambda row: context.act.attach(row.path)),
+            order_by=self._order_by,
+        )
+        self.table.outer.pack(fill="both", expand=True)
+        self._empty = widgets.label(inner, style="Dim")
+        one = self._with_one
+        self.details = RunDetails(
+            widgets,
+            self._list,
+            {
+                "star": self._star,
+                "rename": lambda: one(self._rename),
+                "delete": self._delete,
+                "folder": lambda: one(lambda row: context.act.open_path(row.path)),
+                "report": lambda: one(lambda row: context.act.report(row.path)),
+            },
+            self._change,
+        )
+        # Below first: of a low window the table gives way.
+        self.details.outer.pack(side="bottom", fill="x", pady=(px(14), 0))
+        card.pack(fill="both", expand=True)
+        self.table.tree.bind("<Delete>", lambda _: self._delete())
+        self.comparison = Comparison(context, self.outer, self._leave_comparison)
+        self._list.pack(**self._inside)
+        self._search.trace_add("write", lambda *_: self._show())
+        self._chosen()
 
     def refresh(self) -> None:
-        """Read the folder again if it may have changed."""
+        """Read the runs again if they may have changed."""
         session = self._context.session
-        key = (self._folder(), session.generation, session.is_running, session.state.status)
+        folder = str(self._context.draft.value("output.folder"))
+        key = (folder, session.generation, session.is_running, session.state.status)
         if key != self._state:
             self._state = key
-            self._refresh()
+            self._read()
+        self._enable()
 
-    def _folder(self) -> Path:
+    def take_focus(self) -> None:
+        """Begin with the search, and read the runs again: other programs add some."""
+        if self._list.winfo_manager():
+            self._entry.focus_set()
+        else:
+            self.comparison.take_focus()
+        self._read()
+
+    def leave(self) -> bool:
+        """Go back from a comparison to the list."""
+        is_compared = not self._list.winfo_manager()
+        if is_compared:
+            self._leave_comparison()
+        return is_compared
+
+    def commit(self) -> None:
+        """Save notes that were changed."""
+        self.details.commit()
+
+    def _make_head(self) -> ttk.Entry:
+        widgets, px = self._context.widgets, self._context.widgets.px
+        line = widgets.frame(self.outer, ground="window")
+        line.pack(fill="x", padx=px(28), pady=(px(21), px(12)))
+        self._find = find = widgets.frame(line, ground="window")
+        find.pack(side="right", anchor="s")
+        again = widgets.button(find, "Refresh", self._read, kind="quiet", ground="window")
+        again.widget.pack(side="right", anchor="s")
+        self._choice = ttk.Combobox(
+            find, textvariable=self._filter, state="readonly", width=14, font="OneTrainerBody"
+        )
+        self._choice.bind("<<ComboboxSelected>>", lambda _: self._show())
+        self._choice.pack(side="right", anchor="s", padx=px(8))
+        widgets.name(self._choice, "filter runs")
+        entry = ttk.Entry(find, textvariable=self._search, font="OneTrainerBody", width=26)
+        entry.pack(side="right", anchor="s")
+        entry.bind("<Down>", lambda _: self._into_table())
+        entry.bind("<Escape>", lambda _: self._search.set(""))
+        widgets.name(entry, "find runs")
+        widgets.label(find, "Search", style="Dim", ground="window").pack(
+            side="right", anchor="s", padx=(0, px(8)), pady=(0, px(5))
+        )
+        head, _, self._lead = widgets.heading(line, "Runs", "All runs on this computer.")
+        head.pack(side="left")
+        return entry
+
+    def _make_buttons(self, parent: tk.Misc) -> dict[str, Button]:
+        context, one = self._context, self._with_one
+        widgets, px = context.widgets, context.widgets.px
+        line = widgets.frame(parent)
+        line.pack(fill="x", pady=(0, px(10)))
+        load_file = context.act.load_file
+        actions: tuple[tuple[str, str, Callable[[], object], str], ...] = (
+            ("show run", "Show", lambda: one(lambda row: context.act.attach(row.path)), ""),
+            (
+                "continue run",
+                "Continue",
+                lambda: one(lambda row: continue_run(context, row.path)),
+                "Trains the remaining steps",
+            ),
+            (
+                "fork run",
+                "Fork…",
+                lambda: one(lambda row: fork_run(context, row.path)),
+                "Starts a new run that goes on from a checkpoint of this one",
+            ),
+            (
+                "use settings",
+                "Use settings",
+                lambda: one(lambda row: load_file(row.path / "config.json")),
+                "Puts the settings of this run into the form",
+            ),
+            (
+                "queue run",
+                "Queue again",
+                lambda: one(lambda row: queue_again(context, row.record)),
+                "A run that has ended is repeated as a new one; any other goes on where it is",
+            ),
+            (
+                "compare runs",
+                "Compare",
+                self._compare,
+                "Settings, curves and samples of the selected runs next to each other",
+            ),
+        )
+        made = {}
+        for name, label, action, about in actions:
+            made[name] = widgets.button(line, label, action, name=name).describe(about)
+            made[name].widget.pack(side="left", padx=(0, px(8)))
+        self._count = widgets.label(line, style="SmallDim")
+        self._count.pack(side="right")
+        return made
+
+    def _folders(self) -> list[Path]:
+        """Return the folders that runs are known to be in."""
         value = self._context.draft.value("output.folder")
-        return Path(str(value or "runs")).expanduser().absolute()
+        folders = [Path(str(value or "runs")).expanduser().absolute()]
+        folders += map(Path, self._context.window_state.run_folders)
+        with suppress(UserError):  # the page of the queue says it
+            folders += [Path(entry.run).parent for entry in Queue().read().entries]
+        return folders
 
-    def _refresh(self) -> None:
-        current, known = self._folder(), self._context.window_state.run_folders
-        others = [folder for folder in map(Path, known) if folder != current]
-        self._lead.say(f"In {current}, and in other folders that runs were in.")
-        self._context.widgets.jobs.run(lambda: find_runs(current, *others), self._fill)
+    def _read(self) -> None:
+        """Read the runs in a thread, one reading at a time."""
+        if self._is_reading:
+            self._is_outdated = True
+            return
+        self._is_reading, self._is_outdated = True, False
+        folders, known = self._folders(), {row.path: row for row in self.rows}
+        jobs = self._context.widgets.jobs
+        jobs.run(lambda: list_runs(folders, known), self._take, self._not_read)
 
-    def _make_table(self, parent: tk.Misc) -> ttk.Treeview:
-        px = self._context.widgets.px
-        names = [name for name, *_ in _COLUMNS]
-        tree = ttk.Treeview(parent, columns=names, selectmode="browse", show="headings")
-        for name, label, width, anchor in _COLUMNS:
-            tree.heading(name, text=label, anchor=anchor)
-            tree.column(name, width=px(width), anchor=anchor, stretch=name in ("name", "folder"))
-        tree.pack(fill="both", expand=True)
-        tree.bind("<<TreeviewSelect>>", lambda _: self._enable())
-        for sequence in ("<Double-Button-1>", "<Return>"):
-            tree.bind(sequence, lambda _: self._do(self._context.act.attach))
-        self._context.widgets.name(tree, "runs table")
-        self._context.widgets.on_wheel[tree] = lambda steps: tree.yview_scroll(steps, "units")
-        return tree
+    def _take(self, rows: list[RunRow]) -> None:
+        self._is_reading = False
+        self.rows = rows
+        self._show()
+        if self._is_outdated:
+            self._read()
 
-    def _fill(self, runs: list[RunSummary]) -> None:
-        chosen = self._tree.selection()
-        self._runs = {str(run.path): run for run in runs}
-        self._tree.delete(*self._tree.get_children())
-        for key, run in self._runs.items():
-            steps = f"{run.step:,} of {run.total_steps:,}" if run.total_steps else "—"
-            loss = f"{run.loss:.4f}" if run.loss is not None else "—"
-            if run.reward is not None:  # the loss of reward training says nothing more
-                loss = f"reward {format_score(run.reward)}"
-            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.changed))
-            values = (run.name, str(run.path.parent), standing_text(run), steps, loss, when)
-            self._tree.insert("", "end", iid=key, values=values)
-        selected = [key for key in chosen if key in self._runs]
-        if selected:
-            self._tree.selection_set(selected)
-        if runs:
+    def _not_read(self, error: Exception) -> None:
+        self._is_reading = False
+        raise error
+
+    def _show(self) -> None:
+        """Show the rows that match the search, in the chosen order."""
+        self._choice.configure(values=filters(self.rows))
+        if self._filter.get() not in filters(self.rows):
+            self._filter.set(EVERYTHING)
+        found = filtered(self.rows, self._search.get(), self._filter.get())
+        found.sort(key=SORT_KEYS[self._order], reverse=self._is_reversed)
+        self.table.show(self.rows, found)
+        of = f" of {len(self.rows):,}" if len(found) < len(self.rows) else ""
+        self._count.say(f"{counted(len(found), 'run')}{of}" if self.rows else "")
+        self._empty.say("No run matches." if self.rows else "No runs yet. Each start creates one.")
+        if found:
             self._empty.place_forget()
         else:
             self._empty.place(relx=0.5, rely=0.5, anchor="center")
+        self._chosen()
+
+    def _order_by(self, column: str) -> None:
+        self._is_reversed = column == self._order and not self._is_reversed
+        self._order = column
+        self._show()
+
+    def _into_table(self) -> str:
+        shown = self.table.shown
+        if shown:
+            self.table.select(shown[0])
+            self.table.tree.focus_set()
+        return "break"
+
+    def _chosen(self) -> None:
+        self.details.show(self.table.chosen)
         self._enable()
 
-    def _chosen(self) -> RunSummary | None:
-        chosen = self._tree.selection()
-        return self._runs.get(chosen[0]) if chosen else None
-
     def _enable(self) -> None:
-        for button in self._buttons:
-            button.enable("" if self._chosen() else _CHOOSE)
+        chosen = self.table.chosen
+        one = "" if len(chosen) == 1 else (_ALONE if chosen else _CHOOSE)
+        standing = chosen[0].record.summary.standing if chosen else ""
+        blocked = one or self._context.act.start_blocked_reason()
+        running = "This run is running." if standing == "running" else ""
+        over = "This run has finished all its steps." if standing == "finished" else ""
+        kept = not one and not RunFolder(chosen[0].path).newest_step()
+        several = "" if 1 < len(chosen) <= _MOST_COMPARED else f"Choose 2 to {_MOST_COMPARED} runs."
+        reasons = {
+            "show run": one,
+            "continue run": running or blocked or over,
+            "fork run": blocked or ("This run has no checkpoint." if kept else ""),
+            "use settings": one,
+            "queue run": one or running,
+            "compare runs": several,
+        }
+        for name, button in self._buttons.items():
+            button.enable(reasons[name])
 
-    def _do(self, action: Callable[[Path], object]) -> None:
-        """Do something with the folder of the chosen run."""
-        run = self._chosen()
-        if run is not None:
-            action(run.path)
+    def _with_one(self, do: Callable[[RunRow], object]) -> None:
+        """Do something with the run that is selected alone."""
+        chosen = self.table.chosen
+        if len(chosen) == 1:
+            do(chosen[0])
+
+    def _star(self) -> None:
+        chosen = self.table.chosen
+        is_starred = all(row.record.notes.is_starred for row in chosen)
+        for row in chosen:
+            self._change(row, {"is_starred": not is_starred})
+
+    def _rename(self, row: RunRow) -> None:
+        label = ask_label(self._context, row.record)
+        if label is not None:
+            self._change(row, {"label": label})
+
+    def _delete(self) -> None:
+        chosen = [row.record for row in self.table.chosen]
+        if chosen:
+            delete_runs(self._context, chosen, self._read)
+
+    def _change(self, row: RunRow, changes: dict[str, Any]) -> None:
+        """Write a person's notes on a run, and show them."""
+        folder = RunFolder(row.path)
+        try:
+            change_notes(folder, **changes)
+        except UserError as error:
+            self._context.act.show_message(f"Not saved: {error}")
+            return
+        self.rows = with_record(self.rows, read_record(folder))
+        self._show()
+
+    def _compare(self) -> None:
+        chosen = self.table.chosen[:_MOST_COMPARED]
+        chosen.sort(key=lambda row: row.record.began)
+        self._context.widgets.jobs.run(partial(read_compared, chosen), self._show_comparison)
+
+    def _show_comparison(self, runs: list[ComparedRun]) -> None:
+        self.comparison.show(runs)
+        show(self._list, False)
+        show(self._find, False)
+        show(self.comparison.outer, True, **self._inside)
+        self.comparison.take_focus()
+
+    def _leave_comparison(self) -> None:
+        show(self.comparison.outer, False)
+        show(self._list, True, **self._inside)
+        show(self._find, True, side="right", anchor="s")
+        self.table.tree.focus_set()

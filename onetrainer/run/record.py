@@ -1,0 +1,132 @@
+"""All that a list of runs says about one: its summary, settings, results, and a person's notes."""
+
+import json
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onetrainer.run.events import Validated
+from onetrainer.run.history import RunSummary, run_folders, summary
+from onetrainer.run.own_notes import OwnNotes, read_notes
+from onetrainer.run.run_folder import RunFolder
+from onetrainer.run.wire import decode_event
+
+_VALIDATED = b'{"type": "Validated"'
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run.
+
+    Attributes:
+        settings: Its config as the file has it; empty if it cannot be read.
+        began: When its first worker started, or its folder was made, in seconds since the epoch.
+        best: Its validation of the lowest loss; None if there is none.
+        sample: Its newest sample, small if there is a small one; None if there is none.
+        version: Of the files it was read from; another one means that something has changed.
+    """
+
+    summary: RunSummary
+    settings: Mapping[str, Any]
+    began: float
+    best: Validated | None
+    sample: Path | None
+    notes: OwnNotes
+    version: tuple[object, ...]
+
+    @property
+    def path(self) -> Path:
+        """The run's folder."""
+        return self.summary.path
+
+    @property
+    def name(self) -> str:
+        """The name that a person gave it, or else that of its folder."""
+        return self.notes.label or self.path.name
+
+
+def find_runs(*parents: Path, known: Mapping[Path, RunRecord]) -> list[RunRecord]:
+    """Return the runs in some folders, the one that began last first.
+
+    known: Records read before; those whose files are still the same are not read again.
+    """
+    found = []
+    for folder in run_folders(*parents):
+        with suppress(OSError):  # it was deleted a moment ago
+            version, before = _version(folder), known.get(folder.path)
+            is_same = before is not None and before.version == version
+            found.append(before if before and is_same else read_record(folder, version))
+    return sorted(found, key=lambda run: (-run.began, run.path.name))
+
+
+def read_record(folder: RunFolder, version: tuple[object, ...] = ()) -> RunRecord:
+    """Return the record of one run. Raises OSError if it is gone."""
+    events = folder.events.read_bytes() if folder.events.exists() else b""
+    try:
+        settings = json.loads(folder.config.read_bytes())
+    except ValueError:
+        settings = {}
+    return RunRecord(
+        summary(folder),
+        settings if isinstance(settings, dict) else {},
+        _began(events) or folder.config.stat().st_mtime,
+        _best(events),
+        _newest_sample(folder.samples),
+        read_notes(folder),
+        version,
+    )
+
+
+def _version(folder: RunFolder) -> tuple[object, ...]:
+    files = (folder.events, folder.config, folder.notes, folder.samples)
+    known = [path.stat() for path in files if path.exists()]
+    return (folder.is_busy(), *((status.st_mtime_ns, status.st_size) for status in known))
+
+
+def _began(events: bytes) -> float:
+    """Return the time of the first event; 0 if there is none."""
+    try:
+        return float(json.loads(events[: events.index(b"\n")])["time"])
+    except (ValueError, LookupError, TypeError):
+        return 0.0
+
+
+def _best(events: bytes) -> Validated | None:
+    """Return the validation with the lowest loss among those that can be compared.
+
+    The file is searched as bytes, since a long run's has tens of thousands of other lines.
+    """
+    found: list[Validated] = []
+    at = events.find(_VALIDATED)
+    while at >= 0:
+        end = events.find(b"\n", at)
+        event = decode_event(events[at : end if end >= 0 else None].decode(errors="replace"))
+        if isinstance(event, Validated) and event.weights == "sampling":
+            # A first one starts over: those before it measured other images, or other noise.
+            found = [event] if event.verdict == "first" else [*found, event]
+        at = events.find(_VALIDATED, at + 1)
+    finite = [event for event in found if math.isfinite(event.loss)]
+    return min(finite, key=lambda event: event.loss, default=None)
+
+
+def _newest_sample(folder: Path) -> Path | None:
+    """Return the first prompt's sample of the newest step."""
+    try:
+        names = [path.name for path in folder.iterdir() if path.name.startswith("step-")]
+    except OSError:
+        return None
+    images = [name for name in names if name.endswith((".png", ".thumb.jpg"))]
+    steps = {name: _step(name) for name in images}
+    newest = max(steps.values(), default=0)
+    # "step-000060-00.png" comes before its "step-000060-00.thumb.jpg".
+    first = sorted(name for name in images if steps[name] == newest)[:2]
+    small = [name for name in first if name == f"{Path(first[0]).stem}.thumb.jpg"]
+    return folder / (small or first)[0] if first else None
+
+
+def _step(name: str) -> int:
+    number = name.split("-")[1]
+    return int(number) if number.isdecimal() else -1

@@ -1,0 +1,198 @@
+"""Rows of the table of runs: texts, search, order, and what differs from the run before."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from onetrainer.config.fields import Setting
+from onetrainer.json_file import Document
+from onetrainer.run.record import RunRecord, find_runs
+from ui.messages.run_standing import standing_text
+from ui.model.form_fields import display_text, find_setting
+from ui.model.preset_changes import changes_between
+from ui.model.preset_rows import family_text, method_text
+
+STARRED, EVERYTHING = "Starred", "All runs"
+TAG = "Tag: "
+_NOTHING = "—"
+# They differ between any two runs, or only describe one.
+_IGNORED = ("version", "description", "notes", "output.name", "output.folder")
+_MOST_OF_VALUE = 24
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run as it is listed.
+
+    Attributes:
+        kind: Family and method: "SD 1.5 · LoRA".
+        before: The run of the same name before it, with which it is compared; None if there is
+            none.
+        difference: The settings that differ from it: "Learning rate 1e-4 → 3e-4".
+        search: Everything that a search looks at, in lower case.
+    """
+
+    record: RunRecord
+    kind: str
+    state: str
+    before: str | None
+    difference: str
+    search: str
+
+    @property
+    def path(self) -> Path:
+        """The run's folder."""
+        return self.record.path
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The texts of the columns."""
+        record, run = self.record, self.record.summary
+        star = "★ " if record.notes.is_starred else ""
+        return {
+            "name": f"{star}{record.name}",
+            "kind": self.kind,
+            "state": self.state,
+            "length": f"{run.step:,} of {run.total_steps:,}" if run.total_steps else _NOTHING,
+            "best": f"{record.best.loss:.4g}" if record.best else _NOTHING,
+            "reward": f"{run.reward:.4g}" if run.reward is not None else _NOTHING,
+            "when": time.strftime("%Y-%m-%d %H:%M", time.localtime(record.began)),
+            "difference": self.difference,
+            "tags": ", ".join(record.notes.tags),
+        }
+
+
+# What a click on a heading orders by; runs without a value come last.
+SORT_KEYS: Mapping[str, Callable[[RunRow], Any]] = {
+    "name": lambda row: row.record.name.casefold(),
+    "kind": lambda row: row.kind,
+    "state": lambda row: row.state,
+    "length": lambda row: -row.record.summary.step,
+    "best": lambda row: row.record.best.loss if row.record.best else float("inf"),
+    "reward": lambda row: -(row.record.summary.reward or float("-inf")),
+    "when": lambda row: -row.record.began,
+    "difference": lambda row: row.difference or "~",
+    "tags": lambda row: row.record.notes.tags or ("~",),
+}
+
+
+def list_runs(parents: Sequence[Path], known: Mapping[Path, RunRow]) -> list[RunRow]:
+    """Return the rows of all runs in some folders, the last one first.
+
+    known: Rows of before; of runs that have not changed since, little is done again.
+    """
+    records = find_runs(*parents, known={path: row.record for path, row in known.items()})
+    latest: dict[tuple[Path, str], RunRecord] = {}
+    rows = []
+    for record in reversed(records):
+        group = record.path.parent, _base_name(record)
+        before, latest[group] = latest.get(group), record
+        rows.append(_row(record, before, known.get(record.path)))
+    return rows[::-1]
+
+
+def with_record(rows: Sequence[RunRow], changed: RunRecord) -> list[RunRow]:
+    """Return the rows after a person's notes on one of the runs have changed."""
+    return [
+        _finished(changed, row.kind, row.before, row.difference)
+        if row.path == changed.path
+        else row
+        for row in rows
+    ]
+
+
+def filtered(rows: Sequence[RunRow], text: str, choice: str) -> list[RunRow]:
+    """Return the rows that contain every word; choice: STARRED, EVERYTHING, or TAG and a tag."""
+    words = text.lower().split()
+    return [
+        row
+        for row in rows
+        if (choice != STARRED or row.record.notes.is_starred)
+        and (not choice.startswith(TAG) or choice.removeprefix(TAG) in row.record.notes.tags)
+        and all(word in row.search for word in words)
+    ]
+
+
+def filters(rows: Sequence[RunRow]) -> list[str]:
+    """Return what rows can be filtered by."""
+    tags = chain.from_iterable(row.record.notes.tags for row in rows)
+    return [EVERYTHING, STARRED, *(f"{TAG}{tag}" for tag in sorted(set(tags), key=str.casefold))]
+
+
+def setting_table(documents: Sequence[Document]) -> list[tuple[str, str, list[str]]]:
+    """Return page, label and each config's value of the settings in which several differ."""
+    first, *others = documents
+    found = [{c.path: c for c in changes_between(first, other)} for other in others]
+    rows = []
+    for path, change in chain.from_iterable(each.items() for each in found):
+        values = [each[path].new if path in each else change.old for each in found]
+        rows.append((change.page, change.label, [change.old, *values], path))
+    unique = {path: (page, label, values) for page, label, values, path in rows}
+    pages = list(dict.fromkeys(page for page, *_ in unique.values()))
+    return sorted(unique.values(), key=lambda row: pages.index(row[0]))
+
+
+def _base_name(record: RunRecord) -> str:
+    output = record.settings.get("output")
+    name = output.get("name") if isinstance(output, dict) else None
+    return name if isinstance(name, str) else record.path.name.rpartition("-")[0]
+
+
+def _row(record: RunRecord, before: RunRecord | None, known: RunRow | None) -> RunRow:
+    name = before.name if before else None
+    if known is not None and known.record is record and known.before == name:
+        return known
+    difference = _difference(before.settings, record.settings) if before else ""
+    document = dict(record.settings)
+    try:
+        kind = f"{family_text(document)} · {method_text(document)}"
+    except (TypeError, AttributeError):  # a file that is no config of ours
+        kind = _NOTHING
+    return _finished(record, kind, name, difference)
+
+
+def _finished(record: RunRecord, kind: str, before: str | None, difference: str) -> RunRow:
+    notes, state = record.notes, standing_text(record.summary)
+    own = (record.path.name, notes.label, notes.notes, *notes.tags)
+    texts = (*own, str(record.path.parent), kind, state, difference)
+    return RunRow(record, kind, state, before, difference, " ".join(texts).lower())
+
+
+def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return the settings that differ, by their labels.
+
+    Values that only one of the two has follow from a choice, which is listed.
+    """
+    old, new = dict(_leaves(before)), dict(_leaves(now))
+    parts = []
+    for path, value in new.items():
+        if path in old and old[path] != value and path not in _IGNORED:
+            setting = _setting(path)
+            if setting is not None and setting.ui.level != "hidden":
+                parts.append(_change(setting, old[path], value))
+    return "; ".join(parts) if parts or old != new else "same settings"
+
+
+def _change(setting: Setting, old: object, new: object) -> str:
+    if isinstance(new, list) or setting.ui.is_path:
+        return f"{setting.ui.label} changed"
+    texts = [display_text(value, setting)[:_MOST_OF_VALUE] or "empty" for value in (old, new)]
+    return f"{setting.ui.label} {texts[0]} → {texts[1]}"
+
+
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the values of a document by path; a list is one value."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+@cache
+def _setting(path: str) -> Setting | None:
+    return find_setting(path)
