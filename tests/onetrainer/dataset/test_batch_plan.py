@@ -170,7 +170,8 @@ def test_a_long_run_takes_no_more_memory_than_a_short_one():
         tracemalloc.stop()
         return size
 
-    assert kept(5000) < 1.5 * kept(500)
+    # A step that was kept would take some 200 bytes; what Python reuses is not counted.
+    assert kept(5000) - kept(500) < 20 * 4500
 
 
 def test_epochs_that_show_nothing_have_no_steps():
