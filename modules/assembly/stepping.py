@@ -1,9 +1,12 @@
-"""How a run computes its steps: as recordings, or operation by operation."""
+"""How a run computes its steps: as recordings or operation by operation, compiled or not."""
+
+import importlib.util
 
 from modules.assembly.method import Attached
 from modules.assembly.optimizer import Optimization
 from modules.assembly.run_context import Run
 from modules.data.loader import Loader
+from modules.memory.compiled import compile_blocks
 from modules.objectives.inputs import Inputs, Objective
 from modules.optim.learning_rate import keep_lr_in_memory
 from modules.stepping.captured import CapturedStep
@@ -69,3 +72,23 @@ def capture_refusal(config: TrainConfig) -> str:
     if drops and hardware.gradient_checkpointing != "off":
         return "gradient checkpointing restores the random state of dropout on the host"
     return ""
+
+
+def compile_unet(run: Run, attached: Attached) -> None:
+    """Compile the UNet's blocks if the config asks for it; call it before layers are managed."""
+    hardware = run.config.hardware
+    if not hardware.compile:
+        return
+    reason = ""
+    if hardware.gradient_checkpointing != "off":
+        reason = "checkpointed blocks are computed in another thread, too"
+    elif hardware.offload_layers or hardware.offload_activations:
+        reason = "offloaded blocks change their memory"
+    elif hardware.quantization != "none":
+        reason = "quantized layers are computed by other libraries"
+    elif run.device.type != "cuda" or importlib.util.find_spec("triton") is None:
+        reason = f"it needs a GPU with Triton, and this is {run.device}"
+    if reason:
+        run.warn(f"blocks are not compiled (hardware.compile): {reason}")
+    else:
+        compile_blocks(attached.family.layers()["unet"])

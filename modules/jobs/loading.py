@@ -11,6 +11,7 @@ from modules.assembly.placement import manage, offload_device_of, quantize, resi
 from modules.assembly.rewards import LoadedRewards, load_rewards
 from modules.assembly.run_context import Run
 from modules.assembly.start_files import with_start_files_copied
+from modules.assembly.stepping import compile_unet
 from modules.data.cache import EncoderDigests
 from modules.interfaces import Family
 from modules.jobs.base_model import load_base
@@ -88,6 +89,7 @@ def load(run: Run, path: Path) -> Loaded:
     for note in attached.notes:
         run.warn(note)
     rewards = load_rewards(run)
+    compile_unet(run, attached)
     layers = manage(run.config, attached.family, device=run.device)
     networks = None if rewards is None else rewards.networks
     residency = residency_of(run.config, attached, layers, device=run.device, rewards=networks)

@@ -111,7 +111,8 @@ class WeightUpdater:
         """What a step reads on the host, in words; empty if nothing, by `update_unread`."""
         if self._seed is not None:
             return "stochastic rounding is drawn for each step"
-        if not self._has_fused_kernels or self._skips_zero_rates:
+        # SGD's momentum would begin as uninitialized memory in a broken first step.
+        if not (self._has_fused_kernels and isinstance(self.optimizer, torch.optim.Adam)):
             return "this optimizer computes a part on the host; a fused AdamW or Adam does not"
         return ""
 

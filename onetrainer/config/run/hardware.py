@@ -179,6 +179,18 @@ class Hardware(Section):
     memory. Experimental: not yet tested on GPUs. What cannot be recorded runs as usual, and the run
     says what and why."""
 
+    compile: Annotated[
+        bool,
+        Ui(
+            "Compile blocks (experimental)",
+            level="advanced",
+            search="torch compile inductor triton fuse kernels fast",
+        ),
+    ] = False
+    """Compiles each block of the UNet with torch.compile, which joins small operations. The first
+    steps take minutes; results differ by rounding. Experimental: not yet tested on GPUs. Needs a
+    GPU with Triton; not for blocks that are checkpointed, offloaded or quantized."""
+
     gradient_checkpointing: Annotated[
         Checkpointing,
         Ui(
