@@ -19,9 +19,11 @@ from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from io import FileIO, TextIOWrapper
 from pathlib import Path
 from time import strftime, time
+from types import ModuleType
 from typing import Any, TextIO
 
 from modules.training.inbox import Inbox
@@ -246,16 +248,33 @@ def _run_job(name: str, text: str, report: Report) -> Finished:
 
 @contextmanager
 def _importing() -> Iterator[None]:
-    """Pause garbage collection during imports, which makes them faster by a quarter.
+    """Import faster: without garbage collection, and without a scan of all of transformers' models.
 
     Afterwards the imported modules are excluded from collection: they stay until the end.
     """
     gc.disable()
+    _skip_scan_of_models()
     try:
         yield
     finally:
         gc.enable()
         gc.freeze()
+
+
+def _skip_scan_of_models() -> None:
+    """Put a plain package in the place of `transformers.models`, unless that is loaded.
+
+    Its own `__init__` parses the 3,300 files of all models, as that of transformers has just done,
+    to offer their classes under its own name, too: a second of each start (transformers 5.23).
+    Nothing asks for a class there; modules are imported by their paths, as always.
+    """
+    name = "transformers.models"
+    found = find_spec("transformers")
+    if name in sys.modules or found is None or not found.submodule_search_locations:
+        return
+    package = ModuleType(name, "The models of transformers, each imported when it is named.")
+    package.__path__ = [str(Path(found.submodule_search_locations[0]) / "models")]
+    sys.modules[name] = package
 
 
 def _model_names(config: Mapping[str, Any]) -> tuple[list[str], bool]:

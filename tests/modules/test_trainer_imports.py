@@ -1,4 +1,4 @@
-"""What importing the training loop loads of this program."""
+"""What importing the training loop, and the engine in a worker, loads."""
 
 import subprocess
 import sys
@@ -15,3 +15,22 @@ def test_the_training_loop_imports_few_of_our_files():
     loaded = ran.stdout.split()
     assert "modules.trainer" in loaded
     assert len(loaded) <= MOST, loaded
+
+
+LIGHTLY = """
+from modules.worker import _importing
+with _importing():
+    from transformers import AutoConfig, CLIPTextModel
+    from transformers.models.clip import modeling_clip
+import sys, types
+assert CLIPTextModel is modeling_clip.CLIPTextModel
+assert AutoConfig.for_model("clip").model_type == "clip"
+print(type(sys.modules["transformers.models"]) is types.ModuleType)
+"""
+
+
+def test_a_worker_loads_text_encoders_without_a_scan_of_all_models():
+    ran = subprocess.run(
+        [sys.executable, "-c", LIGHTLY], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.split() == ["True"]
