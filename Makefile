@@ -54,7 +54,7 @@ test-gpu: setup ## the tests that need an NVIDIA graphics card
 	@$(RUN) pytest -m cuda
 
 bench: setup ## measure speed and memory; prints figures, judges nothing
-	@for benchmark in steps start_up inspection exchange shards caching image_checks; do $(RUN) tests.benchmarks.$$benchmark || exit 1; done
+	@$(RUN) tests.benchmarks.cpu
 
 screenshots: setup packages ## regenerate the screenshots in docs/images
 	@$(RUN) tests.ui.screenshots
