@@ -13,18 +13,12 @@ from ui.pages.run.page import RunPage
 from ui.pages.runs.page import RunsPage
 from ui.pages.samples.page import SamplesPage
 from ui.pages.settings.page import SettingsPage
+from ui.pages.start.page import StartPage
 from ui.pages.tools.page import ToolsPage
 from ui.pages.trial.page import TrialPage
 from ui.pages.welcome.page import WelcomePage
 
 _SETTINGS, _TRAINING = "SET UP", "TRAINING"
-
-
-def _start_page(context: Context, parent: tk.Misc) -> View:
-    # Imported late to keep the start of the window fast.
-    from ui.pages.start.page import StartPage
-
-    return StartPage(context, parent)
 
 
 # In the order of the navigation, which Alt+1 to Alt+0 follow.
@@ -40,7 +34,7 @@ PAGES = (
     Page("presets", "Presets", PresetsPage),
     Page("keys", "Help", KeysPage),
     Page("welcome", "Welcome", WelcomePage),
-    Page("start", "Train on my images", _start_page),
+    Page("start", "Train on my images", StartPage),
 )
 # Esc leaves them.
 PASSING_PAGES = ("presets", "keys")
