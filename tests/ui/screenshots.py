@@ -64,6 +64,7 @@ class Studio:
     def take_all(self) -> None:
         desk = self.desk
         desk.wait_state(preset="demo")
+        desk.wait_state(message="")
         self.take_memory()
         self.make_light_work()
         self.take_welcome()

@@ -104,7 +104,7 @@ class ReadyStep:
             self._time.say("")
         elif forecast is not None:
             summary = verdict(forecast)
-            self._memory.say(f"Memory: {summary.text}", toned(summary.tone, "Heading"))
+            self._memory.say(f"{summary.text} memory", toned(summary.tone, "Heading"))
             self._time.say(duration_text(forecast))
             is_much = summary.tone in ("danger", "warning")
             pad = (self._context.widgets.px(8), 0)
