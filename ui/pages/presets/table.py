@@ -119,10 +119,18 @@ class PresetTable:
         if key:
             self.tree.selection_set(key)
             self.tree.focus(key)
-            self.tree.see(key)
-            if key == next(iter(self._rows)):
-                self.tree.yview_moveto(0)  # with its heading
         self._set(self._rows.get(key))
+        self._see()
+        # Rows that were just listed are counted when Tk is idle.
+        self.tree.after_idle(self._see)
+
+    def _see(self) -> None:
+        key = str(self._chosen.path) if self._chosen else ""
+        if not (self.tree.winfo_exists() and self.tree.exists(key) and key):
+            return
+        self.tree.see(key)
+        if key == next(iter(self._rows)):
+            self.tree.yview_moveto(0)  # with its heading
 
     def move(self, by: int, _: object = None) -> str:
         """Select a row further down, or up."""
@@ -174,6 +182,7 @@ class PresetTable:
         for name, _, width, _ in shown:
             self.tree.column(name, width=px(width) + int(spare * stretched.get(name, 0.0)))
         self._shorten()
+        self.tree.after_idle(self._see)
 
     def _shorten(self) -> None:
         """Shorten what rows are for to the width of its column, which Tk would cut anywhere."""
