@@ -272,7 +272,8 @@ def test_all_pages_can_be_gone_to_in_the_lowest_window_of_a_dense_screen(root, w
     nav = Nav(widgets, root, PAGES, print)
     widgets.label(nav.foot, "Help").pack()
     nav.outer.pack(fill="y", expand=True)
-    for height in (400, 700, 400):
+    # 600 below the largest size, less the desktop's panel, the header and the status line.
+    for height in (450, 700, 450):
         resize(root, 960, height)
         root.update()
         last = max(child.winfo_y() + child.winfo_height() for child in nav.outer.winfo_children())
