@@ -133,8 +133,12 @@ def delete_runs(
         context.act.show_message(f"Deleted {what}. Kept in {places[0][0].parent}.", offer)
         changed()
 
+    def measured_in_thread(size: int) -> None:
+        # Asked outside of what delivers results, which would stand still until the answer.
+        context.root.after_idle(measured, size)
+
     jobs = context.widgets.jobs
-    jobs.run(lambda: sum(map(size_of_run, paths)), measured)
+    jobs.run(lambda: sum(map(size_of_run, paths)), measured_in_thread)
 
 
 def _leave_queue(paths: Sequence[Path]) -> None:
@@ -149,4 +153,4 @@ def _leave_queue(paths: Sequence[Path]) -> None:
 def _failed(context: Context, error: Exception) -> None:
     if not isinstance(error, UserError):
         raise error
-    show_error(context, error)
+    context.root.after_idle(show_error, context, error)

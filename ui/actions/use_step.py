@@ -61,7 +61,8 @@ class StepFiles:
         self.writing = ""
         self.changed()
         if isinstance(ending, Failed):
-            show_error(self.context, UserError(ending.what, ending.expected, ending.remedy))
+            error = UserError(ending.what, ending.expected, ending.remedy)
+            self.context.root.after_idle(show_error, self.context, error)
             return
         path = Path(ending.outputs[0])
         show = partial(self.context.act.open_path, path.parent)

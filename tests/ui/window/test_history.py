@@ -102,6 +102,7 @@ def test_a_run_is_queued_again_deleted_and_brought_back(two_runs):
     queue.remove(folder.parent / "paper-003")  # the window is also that of other tests
     desk.click("delete run")
     desk.wait_question("answer delete")
+    desk.rest(2)  # the window goes on meanwhile
     desk.key("Return")
     desk.wait(lambda: not folder.exists(), "the run away")
     desk.wait_state(folder="")

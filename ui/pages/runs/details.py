@@ -7,10 +7,11 @@ from typing import Any
 
 from onetrainer.run.own_notes import split_tags
 from ui.messages.run_rows import RunRow
-from ui.widgets.placing import give_focus, show_in_grid, wrap_within
+from ui.widgets.placing import give_focus, show_in_grid
 from ui.widgets.widgets import Widgets
 
 _NOTES_LINES = 3
+_TEXT_WIDTH = 460  # that of the buttons below it
 _CHOOSE = "Choose a run first."
 
 
@@ -34,12 +35,11 @@ class RunDetails:
         self._row: RunRow | None = None
         self._saved: tuple[str, tuple[str, ...]] = ("", ())
         self.outer, box = widgets.card(parent)
-        box.grid_columnconfigure(0, weight=1, uniform="half")
-        box.grid_columnconfigure(1, weight=1, uniform="half")
+        box.grid_columnconfigure(1, weight=1)  # the notes take what the buttons leave
         left = widgets.frame(box)
         left.grid(row=0, column=0, sticky="nsew", padx=(0, px(20)))
-        self._name = widgets.label(left, style="Heading")
-        self._about = widgets.label(left, style="SmallDim")
+        self._name = widgets.label(left, style="Heading", wrap=_TEXT_WIDTH)
+        self._about = widgets.label(left, style="SmallDim", wrap=_TEXT_WIDTH)
         self._name.pack(anchor="w")
         self._about.pack(anchor="w", pady=(px(2), px(8)))
         line = widgets.frame(left)
@@ -68,9 +68,8 @@ class RunDetails:
             field.bind("<FocusOut>", lambda _: self.commit())
         self._tags.bind("<Return>", lambda _: self.commit())
         self._notes.bind("<Tab>", lambda _: give_focus(self._notes.tk_focusNext()))
-        hint = widgets.label(self._own, "Tags are divided by commas.", style="SmallDim")
+        hint = widgets.label(self._own, "Commas divide tags.", style="SmallDim")
         hint.grid(row=2, column=1, sticky="w")
-        wrap_within(left, self._name, self._about)
         widgets.name(self._tags, "run tags")
         widgets.name(self._notes, "run notes")
         self.show([])

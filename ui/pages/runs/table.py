@@ -7,6 +7,7 @@ from tkinter import ttk
 from typing import Literal
 
 from ui.background.image_cache import ImageCache
+from ui.messages.line_breaks import shorten
 from ui.messages.run_rows import RunRow
 from ui.widgets.widgets import Widgets
 
@@ -24,7 +25,7 @@ _COLUMNS: tuple[tuple[str, str, int, Literal["w", "e"]], ...] = (
 _STRETCHED = "difference"
 # Left out where the table is too narrow for all, the first one first.
 _SPARED = ("tags", "kind", "difference", "reward", "best")
-_IMAGE, _IMAGE_COLUMN = 38, 58
+_IMAGE, _IMAGE_COLUMN, _CELL_PAD = 38, 58, 10
 
 
 class RunTable:
@@ -110,14 +111,14 @@ class RunTable:
 
     def _scrolled(self, follow: str, *ends: str) -> None:
         self.tree.tk.call(follow, *ends)
-        self._show_images_soon()
+        self._show_visible_soon()
 
-    def _show_images_soon(self) -> None:
+    def _show_visible_soon(self) -> None:
         if not self._timer:
-            self._timer = self.tree.after_idle(self._show_images)
+            self._timer = self.tree.after_idle(self._show_visible)
 
-    def _show_images(self) -> None:
-        """Give the visible rows their images; others have none, however many runs there are."""
+    def _show_visible(self) -> None:
+        """Give the visible rows their images and differences, however many others there are."""
         self._timer = ""
         side, tree = self._widgets.px(_IMAGE), self.tree
         first = next((y for y in range(0, 60) if tree.identify_row(y)), None)
@@ -130,14 +131,19 @@ class RunTable:
             if tree.exists(key):
                 tree.item(key, image="")
             del self._photos[key]
+        room = tree.column(_STRETCHED, "width") - self._widgets.px(_CELL_PAD)
         for key in keys:
             self._show_image(key, side)
+            # To the width of the column, where Tk would cut a letter.
+            text = shorten(self._rows[key].difference, room, self._widgets.theme.measure)
+            if tree.set(key, _STRETCHED) != text:
+                tree.set(key, _STRETCHED, text)
 
     def _show_image(self, key: str, side: int) -> None:
         record = self._rows[key].record
         if record.sample is None:
             return
-        image = self._images.get(record.sample, side, side, self._show_images_soon)
+        image = self._images.get(record.sample, side, side, self._show_visible_soon)
         if image is not None and self._photos.get(key, (None, None))[0] is not image:
             from PIL.ImageTk import PhotoImage
 
@@ -159,4 +165,4 @@ class RunTable:
         spare = room - sum(widths[each] for each in shown)
         for name in shown:
             self.tree.column(name, width=widths[name] + (max(0, spare) if name == last else 0))
-        self._show_images_soon()
+        self._show_visible_soon()
