@@ -362,6 +362,8 @@ def _begin(app: App, path: str, mode: str) -> Answer:
         if isinstance(view, PreviewPage):
             view.check.check.answer = view.plan.query.answer = None
             view.check._groups, view.check._shown, view.plan._shown = [], None, None
+            view.check._group_list.show(0, -1)  # what is hidden is drawn, too
+            view.check._list.show(0, -1)
     app.draft.restore({}, {}, PresetOrigin())
     app.draft.load(Path(path))
     app.shell._hide_bar()
