@@ -46,17 +46,15 @@ def clip(gradients: Sequence[Tensor], norm: Tensor, max_norm: float) -> None:
 
     norm: Scalar, the global norm of the gradients.
     """
-    factor = torch.clamp(max_norm / (norm + EPSILON), max=1.0)
+    # The quotient that kernels compute which clip by themselves: the same bits with either.
+    divisor = clip_divisor(norm, max_norm)
     for device in {gradient.device: None for gradient in gradients}:
-        torch._foreach_mul_([g for g in gradients if g.device == device], factor.to(device))
+        torch._foreach_div_([g for g in gradients if g.device == device], divisor.to(device))
 
 
 @torch.no_grad()
 def clip_divisor(norm: Tensor, max_norm: float) -> Tensor:
-    """Return the scalar by which kernels divide gradients that they clip themselves.
-
-    The inverse of the factor of `clip`, so that clipped gradients differ by rounding alone.
-    """
+    """Return the scalar by which gradients are divided, by `clip` or by the optimizer's kernels."""
     return torch.clamp((norm + EPSILON) / max_norm, min=1.0)
 
 

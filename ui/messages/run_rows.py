@@ -52,7 +52,7 @@ class RunRow:
     def values(self) -> dict[str, str]:
         """The texts of the columns."""
         record, run = self.record, self.record.summary
-        star = "★ " if record.notes.is_starred else ""
+        star = "* " if record.notes.is_starred else ""
         return {
             "name": f"{star}{record.name}",
             "kind": self.kind,
@@ -181,7 +181,7 @@ def _change(setting: Setting, old: object, new: object) -> str:
     if isinstance(new, list) or setting.ui.is_path:
         return f"{setting.ui.label} changed"
     texts = [display_text(value, setting)[:_MOST_OF_VALUE] or "empty" for value in (old, new)]
-    return f"{setting.ui.label} {texts[0]} → {texts[1]}"
+    return f"{setting.ui.label} {texts[1]} (was {texts[0]})"
 
 
 def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -34,6 +34,8 @@ def trained(backend=None):
 
 # torch's compiler asks every tensor for its gradient, and torch warns of that.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+# It also makes an instance of the LoRA's autograd function, of which torch warns as well.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 def test_a_block_with_its_adapters_is_one_graph_with_the_numbers_of_the_plain_one():
     counter = CompileCounterWithBackend("eager")
     plain, _ = trained()

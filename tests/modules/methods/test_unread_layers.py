@@ -47,15 +47,17 @@ def test_exactly_the_weights_without_a_gradient_are_unread(family):
         assert (weight.grad is None) == (module in unread), (component, path)
 
 
-def test_every_trained_weight_has_a_gradient(family):
+@pytest.mark.parametrize(("family_name", "clip_skip"), FAMILIES)
+def test_every_trained_weight_has_a_gradient(family_name, clip_skip):
     trained = {key: {"train": True} for key in ("te1", "te2")}
     wanted = section("lora", text=True, targets="full")
     full = FullSection(weights="fp32", text_encoders=trained)
     for attach in (
-        lambda: Adapters.attach(family, wanted, seed=0),
-        lambda: Full.attach(family, full, source=None),
+        lambda family: Adapters.attach(family, wanted, seed=0),
+        lambda family: Full.attach(family, full, source=None),
     ):
-        method = attach()
+        family = tiny.family(family_name, clip_skip=clip_skip)
+        method = attach(family)
         encoded = family.encode_text(["a cat"])
         pooled = 0 if encoded.pooled is None else encoded.pooled.square().sum()
         (encoded.hidden.square().sum() + pooled).backward()
@@ -94,7 +96,7 @@ def test_a_run_of_an_earlier_version_goes_on_without_the_layers(tmp_path, monkey
     folder = create_run(tmp_path, name="run", config={})
     for former in former_family(monkeypatch):
         before, old = checkpoints(folder, Adapters.attach(former, wanted, seed=0))
-    before.save(CheckpointRecord(1, "digest", 0, {}, {}), best_step=None)
+    before.write(before.content(CheckpointRecord(1, "digest", 0, {}, {})))
     after, new = checkpoints(folder, Adapters.attach(tiny.family("sdxl"), wanted, seed=3))
     assert after.restore(find_restore_point(folder).record) == []
     assert 0 < len(new.state) < len(old.state)

@@ -205,6 +205,8 @@ WORDS = {
     "Trying to convert Float8_e4m3fn to the MPS backend but it does not have support for that"
     " dtype.": "operation",
     "MPS backend out of memory (MPS allocated: 9.0 GB, max allowed: 9.1 GB).": "device memory",
+    "adaptive_avg_pool2d_backward_cuda does not have a deterministic implementation, but you set"
+    " 'torch.use_deterministic_algorithms(True)'.": "not deterministic",
     "HIP out of memory. Tried to allocate 20.00 MiB.": "device memory",
     "HIP error: unspecified launch failure": "device lost",
 }

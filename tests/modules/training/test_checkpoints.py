@@ -90,7 +90,9 @@ def test_gradients_are_clipped_by_their_common_norm(precision):
     made, norms = Training(AdamW(), precision=precision, clipping=1e-3), []
 
     def count(*_):
-        each = [weight.grad.norm() for weight in made.weights.values()]
+        # What a fused kernel divides by, which spares the gradients a pass of their own.
+        divisor = vars(made.optimizer).get("grad_scale", 1.0)
+        each = [(weight.grad / divisor).norm() for weight in made.weights.values()]
         norms.append(float(torch.stack(each).norm()))
 
     made.optimizer.register_step_pre_hook(count)

@@ -36,7 +36,7 @@ def test_each_run_names_the_settings_that_differ_from_the_one_of_its_name_before
     assert [(row.path.name, row.before, row.difference) for row in rows] == [
         ("paper-004", "paper-003", "same settings"),
         ("paper-003", "paper-002", "Images changed"),
-        ("paper-002", "paper-001", "Learning rate 1e-4 → 5e-4; Use EMA off → on"),
+        ("paper-002", "paper-001", "Learning rate 5e-4 (was 1e-4); Use EMA on (was off)"),
         ("other-001", None, ""),
         ("paper-001", None, ""),
     ]
