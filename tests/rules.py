@@ -32,7 +32,7 @@ RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
             *("config/data", "config/methods", "config/optimizers"),
             *("images", "json_file", "run", "tensor_files"),
         ),
-        ("config/run", "demo", "trust"),
+        ("config/run", "demo", "edits", "trust"),
         ("config/rewards", "model_files"),
         ("config/objectives", "metrics"),
         ("config", "schedules"),

@@ -39,17 +39,8 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path.parent)
-    temporary = temporary_path(path)
-    try:
-        with temporary.open("xb") as file:
-            yield file
-            file.flush()
-            _copy_permissions(path, temporary)
-            os.fsync(file.fileno())
-        _replace(temporary, path)
-    finally:
-        with suppress(OSError):  # the disk may be gone, which the first error says
-            temporary.unlink(missing_ok=True)
+    with _replacement(path) as file:
+        yield file
     with suppress(OSError):  # not on every network drive; the file is there
         sync_folder(path.parent)
 
@@ -84,6 +75,12 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 def write_atomic(path: Path, content: bytes) -> None:
     """Write a file completely or not at all, and sync it to disk."""
     with atomic_file(path) as file:
+        file.write(content)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write one of many files of a folder, for a caller that cleans and syncs the folder once."""
+    with _replacement(path) as file:
         file.write(content)
 
 
@@ -138,6 +135,22 @@ def remove_leftovers(folder: Path, *, is_locked: bool = False) -> None:
 def is_taken(path: Path) -> bool:
     """Return whether the path exists, also as a broken link."""
     return path.is_symlink() or path.exists()
+
+
+@contextmanager
+def _replacement(path: Path) -> Iterator[BinaryIO]:
+    """Open a temporary file that replaces the path when the block ends without an error."""
+    temporary = temporary_path(path)
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            _copy_permissions(path, temporary)
+            os.fsync(file.fileno())
+        _replace(temporary, path)
+    finally:
+        with suppress(OSError):  # the disk may be gone, which the first error says
+            temporary.unlink(missing_ok=True)
 
 
 def _replace(source: Path, target: Path) -> None:

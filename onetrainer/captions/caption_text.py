@@ -1,0 +1,68 @@
+"""The text of a caption file as people write it, and the change that another text makes of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from onetrainer.captions.caption_file import MAX_BYTES, CaptionError, decode_text
+from onetrainer.concepts.folder_listing import stem
+from onetrainer.edits.saving import Change, read_content
+
+NEW_SUFFIX = ".txt"
+"""Extension of a new caption file: of several files of an image, this one is read."""
+
+
+@dataclass(frozen=True)
+class CaptionText:
+    """A caption file as it was read.
+
+    Attributes:
+        path: The file.
+        content: What it held; None if there is no such file.
+        lines: Its lines without those that are empty, each without blanks around it.
+    """
+
+    path: Path
+    content: bytes | None = None
+    lines: tuple[str, ...] = ()
+
+
+def new_caption_path(image: Path) -> Path:
+    """Return the path of the caption file of an image that has none."""
+    return image.with_name(stem(image.name) + NEW_SUFFIX)
+
+
+def read_caption_text(path: Path) -> CaptionText:
+    """Read a caption file, which may be missing. Raises CaptionError if it is no readable text."""
+    try:
+        content = read_content(path)
+    except OSError as error:
+        raise CaptionError(path, f"cannot be read ({error.strerror})") from error
+    return caption_text(path, content)
+
+
+def caption_text(path: Path, content: bytes | None) -> CaptionText:
+    """Return a caption file's text from its content. Raises CaptionError if that is no text."""
+    if content is None:
+        return CaptionText(path)
+    decoded = decode_text(content) if len(content) <= MAX_BYTES else None
+    if decoded is None or "\0" in decoded[0]:
+        raise CaptionError(path, "no text of up to 1 MB in a known encoding; save it as UTF-8")
+    lines = (line.strip() for line in decoded[0].splitlines())
+    return CaptionText(path, content, tuple(line for line in lines if line))
+
+
+def caption_change(text: CaptionText, lines: Sequence[str]) -> Change:
+    """Return the change that gives a caption file other lines, as UTF-8.
+
+    Line ends stay what they are, and so does whether the last line has one; a new file has one.
+    Without any line the file becomes empty; one that is missing stays missing.
+    """
+    clean = [line for each in lines if (line := " ".join(each.split()))]
+    content = text.content
+    if tuple(clean) == text.lines or (content is None and not clean):
+        return Change(text.path, content, content)
+    end = "\r\n" if content and b"\r\n" in content else "\n"
+    has_last_end = content is None or not content or content.endswith((b"\n", b"\r"))
+    body = end.join(clean) + (end if clean and has_last_end else "")
+    return Change(text.path, content, body.encode())
