@@ -32,6 +32,7 @@ from modules.objectives.denoising import Denoising
 from modules.objectives.inputs import Inputs
 from modules.objectives.slider import Slider as SliderObjective
 from modules.optim.custom import lr_curve
+from modules.optim.learning_rate import effective_lrs
 from modules.sampling.image_files import base_name
 from modules.trainer import STEP, Task, Trainer
 from modules.training.checkpoint_writer import CheckpointWriter
@@ -237,6 +238,7 @@ def _reporter(
         total_steps=config.training.total_steps,
         on_broken=_broken_steps(parts, source, retries, writer).report,
         watch=watch,
+        rates=partial(effective_lrs, parts.optimization.optimizer),
     )
 
 

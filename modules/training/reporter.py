@@ -14,14 +14,18 @@ from modules.broken_steps.cause import StepFacts
 from modules.interfaces import ANCHOR, LAST_STEPS, REWARD, REWARD_PREFIX, Loss
 from modules.memory.to_device import LateNumbers
 from modules.optim.step_check import StepCheck
+from modules.training.gpu_health import GpuHealthReader
 from onetrainer.metrics.watch import Watch
 from onetrainer.run.event_log import EventWriter
-from onetrainer.run.events import Phase, Progress, Rewarded
+from onetrainer.run.events import Measured, Phase, Progress, Rewarded
 
 # The host waits for the GPU if more steps are queued than this.
 _MAX_UNREAD_STEPS = 8
 _SPEED_STEPS = 20
 _MAX_UNREAD_SECONDS = 0.5
+# Between two Measured: at least so many, and a part of the run's time so far, so that a day of
+# training makes some thousands of them.
+_MEASURE_SECONDS, _MEASURE_PART = 5.0, 1 / 500
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,9 @@ class _UnreadStep:
         losses: (n,), of the step's images.
         check: Whether the step is broken, and the gradient's norm.
         scores: (B,), per image, by name; on any device.
-        numbers: Those of `_scalars`.
+        numbers: Those of `_scalars`, then the rates of `groups`.
+        groups: Names of the parameter groups whose learning rates are read; None if nothing else
+            is measured of this step.
     """
 
     progress: Progress
@@ -40,6 +46,7 @@ class _UnreadStep:
     check: StepCheck
     scores: dict[str, Tensor]
     numbers: LateNumbers
+    groups: Sequence[str] | None = None
 
     def facts(self) -> StepFacts:
         """Read what is known of a broken step."""
@@ -59,9 +66,8 @@ def _scalars(
     Loss, whether the step is broken, gradient norm, learning rate, the fraction of an update that
     is lost (NaN if it was not measured), and of each score its mean and deviation.
     """
-    rate = lr if isinstance(lr, Tensor) else torch.tensor(lr, dtype=torch.double)
     lost = torch.tensor(math.nan) if check.unchanged is None else check.unchanged
-    scalars = [losses.mean(), check.broken, check.norm, rate, lost]
+    scalars = [losses.mean(), check.broken, check.norm, _scalar(lr), lost]
     for score in scores.values():
         values = score.float()
         # One image has no standard deviation.
@@ -70,8 +76,12 @@ def _scalars(
     return scalars
 
 
+def _scalar(rate: float | Tensor) -> Tensor:
+    return rate if isinstance(rate, Tensor) else torch.tensor(rate, dtype=torch.double)
+
+
 class Reporter:
-    """Writes Progress and Rewarded events."""
+    """Writes Progress, Measured and Rewarded events."""
 
     def __init__(
         self,
@@ -81,24 +91,28 @@ class Reporter:
         total_steps: int,
         on_broken: Callable[[StepFacts], None],
         watch: Watch | None = None,
+        rates: Callable[[], Mapping[str, float | Tensor]] = dict,
     ) -> None:
         """Create the reporter of a run.
 
         on_broken: Called for each broken step once it has been read; may raise.
         watch: Looks at the other steps.
+        rates: Returns the learning rates of several parameter groups; called in few steps.
         """
         self._events = events
         self._device = device
         self._total = total_steps
         self._on_broken = on_broken
         self._watch = watch
+        self._rates = rates
         self._pending: deque[_UnreadStep] = deque()
         self._times: deque[float] = deque(maxlen=_SPEED_STEPS + 1)
         # Of this process: steps, and seconds of the tasks between them, such as samples.
         self._steps = 0
         self._task_rounds: list[float] = []
         self._process = psutil.Process()
-        self._read_at = monotonic()
+        self._read_at = self._began_at = self._measure_at = monotonic()
+        self._health = GpuHealthReader(device)
 
     def start_clock(self, step: int) -> None:
         """Report that training goes on, and restart the measurement of its speed."""
@@ -141,12 +155,24 @@ class Reporter:
             name: torch.cat([loss.scores[name] for loss in losses]) for name in losses[0].scores
         }
         per_item = torch.cat([loss.per_item for loss in losses])
-        numbers = LateNumbers(_scalars(per_item, check, lr, joined))
-        self._pending.append(_UnreadStep(progress, per_item, check, joined, numbers))
+        scalars = _scalars(per_item, check, lr, joined)
+        groups = None
+        if self._is_measured(self._times[-1]):
+            rates = self._rates()
+            groups, scalars = [*rates], [*scalars, *map(_scalar, rates.values())]
+        numbers = LateNumbers(scalars)
+        self._pending.append(_UnreadStep(progress, per_item, check, joined, numbers, groups))
         self._report(self._arrived())
         # Slow steps are read at once, or the window would seem to hang.
         if monotonic() - self._read_at > _MAX_UNREAD_SECONDS:
             self.flush()
+
+    def _is_measured(self, now: float) -> bool:
+        """Return whether more is measured of the step that is over now."""
+        if now < self._measure_at:
+            return False
+        self._measure_at = now + max(_MEASURE_SECONDS, _MEASURE_PART * (now - self._began_at))
+        return True
 
     def _seconds_left(self, steps: int, speed: float) -> float:
         """Return the seconds to the end of the run, with tasks as long and often as so far.
@@ -189,8 +215,9 @@ class Reporter:
     def _write(self, step: _UnreadStep) -> bool:
         """Read a step and write its events; return whether it is broken."""
         # The one place in training where the host may wait for the device.
-        loss, is_broken, norm, rate, lost, *scores = step.numbers.read()
+        loss, is_broken, norm, rate, lost, *more = step.numbers.read()
         self._read_at = monotonic()
+        scores, rates = more[: 2 * len(step.scores)], more[2 * len(step.scores) :]
         if step.scores:
             self._events.write(_rewarded(step, scores))
         values = {
@@ -201,17 +228,38 @@ class Reporter:
         }
         progress = Progress(**(vars(step.progress) | values))
         self._events.write(progress)
+        if step.groups is not None:
+            self._events.write(self._measured(step, dict(zip(step.groups, rates, strict=True))))
         if is_broken or not math.isfinite(loss):
             return True
         if self._watch is not None:
             self._watch.take(progress, unchanged=None if math.isnan(lost) else lost)
         return False
 
+    def _measured(self, step: _UnreadStep, rates: dict[str, float]) -> Measured:
+        health, held = self._health.newest(), 0
+        if self._device.type == "cuda":
+            held = torch.cuda.memory_reserved(self._device)
+        elif self._device.type == "mps":
+            held = torch.mps.driver_allocated_memory()
+        return Measured(
+            step=step.progress.step,
+            images=len(step.losses),
+            host_bytes=self._host_memory(),
+            device_bytes=held,
+            learning_rates=rates,
+            temperature=health.temperature,
+            power_watts=health.power_watts,
+        )
+
     def _memory(self) -> int:
         if self._device.type == "cuda":
             return torch.cuda.memory_allocated(self._device)
         if self._device.type == "mps":
             return torch.mps.current_allocated_memory()
+        return self._host_memory()
+
+    def _host_memory(self) -> int:
         return int(self._process.memory_info().rss)
 
 

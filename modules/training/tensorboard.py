@@ -18,7 +18,7 @@ from PIL import Image
 from onetrainer.checks.packages import missing_board
 from onetrainer.config.run.output import BOARD_PACKAGE
 from onetrainer.errors import UserError
-from onetrainer.run.events import Evaluated, Event, Progress, Rewarded, Sample, Validated
+from onetrainer.run.events import Evaluated, Event, Measured, Progress, Rewarded, Sample, Validated
 from onetrainer.run.run_folder import cannot_write
 
 FOLDER = "tensorboard"
@@ -78,6 +78,8 @@ class Board:
         match event:
             case Progress():
                 self._write_progress(event)
+            case Measured():
+                self._write_measured(event)
             case Validated():
                 which = "loss" if event.weights == "sampling" else "loss of the last weights"
                 self._point(f"validation/{which}", event.loss, event.step)
@@ -97,6 +99,21 @@ class Board:
             points["gradient norm"] = event.gradient_norm
         if event.memory_bytes:
             points["memory in GiB"] = event.memory_bytes / _BYTES_PER_GIB
+        for name, value in points.items():
+            self._point(f"training/{name}", value, event.step)
+
+    def _write_measured(self, event: Measured) -> None:
+        points = {"host memory in GiB": event.host_bytes / _BYTES_PER_GIB}
+        if event.device_bytes:
+            points["held GPU memory in GiB"] = event.device_bytes / _BYTES_PER_GIB
+        for name, rate in event.learning_rates.items():
+            points[f"learning rate of {name}"] = rate
+        for name, value in (
+            ("GPU temperature", event.temperature),
+            ("GPU power in W", event.power_watts),
+        ):
+            if value is not None:
+                points[name] = value
         for name, value in points.items():
             self._point(f"training/{name}", value, event.step)
 

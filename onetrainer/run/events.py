@@ -56,6 +56,25 @@ class Progress:
     gradient_norm: float | None = None
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What is measured every few seconds. Sent after the Progress of its step.
+
+    images: Of the step. learning_rates: By parameter group, if there are several: its component, as
+    in "unet", with a number from the component's second group on. host_bytes: Of the worker's
+    process. device_bytes: That torch holds of the GPU's memory, with what it keeps for later; 0
+    without a GPU. temperature, power_watts: Of the GPU, in °C and W; None where no driver tells.
+    """
+
+    step: int
+    images: int
+    host_bytes: int
+    device_bytes: int = 0
+    learning_rates: dict[str, float] = field(default_factory=dict)
+    temperature: float | None = None
+    power_watts: float | None = None
+
+
 Cause = Literal["model", "weights", "data", "loss", "gradient"]
 
 
@@ -276,6 +295,7 @@ Event = (
     Started
     | Phase
     | Progress
+    | Measured
     | BrokenStep
     | Sample
     | Checkpoint

@@ -8,7 +8,7 @@ from modules.optim.step_check import StepCheck
 from modules.training import reporter as metrics
 from modules.training.reporter import Reporter
 from onetrainer.run.event_log import EventWriter, read_all
-from onetrainer.run.events import Progress, Rewarded
+from onetrainer.run.events import Measured, Progress, Rewarded
 from tests import pretend
 
 REWARDS = torch.tensor([1.0, 2.0, 6.0])
@@ -57,7 +57,7 @@ def reported(path, device, steps, **settings):
 
 
 def test_each_rewarded_step_is_reported_with_means_and_spreads(tmp_path):
-    (rewarded, progress) = reported(tmp_path / "events.jsonl", "cpu", 1)
+    (rewarded, progress, _) = reported(tmp_path / "events.jsonl", "cpu", 1)
     assert isinstance(rewarded, Rewarded)
     assert isinstance(progress, Progress)
     assert (rewarded.step, rewarded.images, rewarded.last_steps, rewarded.anchor) == (1, 3, 2, 1)
@@ -74,7 +74,7 @@ def test_all_figures_of_many_steps_are_read_from_a_gpu_at_once(tmp_path, monkeyp
         events = reported(tmp_path / "events.jsonl", "cuda", 4, on_host=on_host)
         reads = [sync.where.partition(":")[0] for sync in gpu.syncs]
     assert [place for place in reads if "tests" not in place] == ["modules/memory/to_device.py"]
-    assert [event.step for event in events] == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert [event.step for event in events] == [1, 1, 1, 2, 2, 3, 3, 4, 4]
     assert [event.lr for event in events if isinstance(event, Progress)] == [0.25, 1e-4] * 2
     assert all(event.reward == 3 for event in events if isinstance(event, Rewarded))
 
@@ -96,6 +96,41 @@ def test_a_gpu_stays_a_few_steps_behind_and_only_the_oldest_is_waited_for(tmp_pa
         assert len(gpu.syncs) == 5
         events.close()
     assert [event.step for event in read_all(path)][-1] == 12
+
+
+def test_more_is_measured_every_few_seconds_and_read_with_the_losses(tmp_path, monkeypatch):
+    """Steps of 2 s in the first minute, later of 100 s after an hour: 1/500 of it is 7 s."""
+    now = 0.0
+    monkeypatch.setattr(metrics, "monotonic", lambda: now)
+    monkeypatch.setattr(metrics, "_MAX_UNREAD_SECONDS", float("inf"))
+    asked = []
+    with pretend.accelerator() as gpu:
+        device = torch.device("cuda")
+        estimated = torch.tensor(2e-4, device=device)
+
+        def rates():
+            asked.append(now)
+            return {"unet": 1e-4, "unet 2": estimated}
+
+        events = EventWriter(tmp_path / "events.jsonl")
+        reporter = Reporter(
+            events, device=device, total_steps=9, on_broken=pytest.fail, rates=rates
+        )
+        step_losses, check = losses(device), checked(device)
+        gpu.syncs.clear()
+        for step, seconds in enumerate((2, 2, 2, 2, 3600, 4, 4), start=1):
+            now += seconds
+            reporter.progress(step=step, epoch=0, lr=1e-4, losses=step_losses, check=check)
+        reporter.flush()
+        assert len(gpu.syncs) == 1
+        events.close()
+    measured = [event for event in read_all(tmp_path / "events.jsonl") if type(event) is Measured]
+    assert [event.step for event in measured] == [1, 4, 5, 7]
+    assert asked == [2, 8, 3608, 3616]
+    one = measured[-1]
+    assert one.learning_rates == pytest.approx({"unet": 1e-4, "unet 2": 2e-4})
+    assert (one.images, one.temperature, one.power_watts) == (3, None, None)
+    assert one.host_bytes > 1 << 20
 
 
 def test_the_time_left_counts_what_is_done_between_steps_and_at_the_end(tmp_path, monkeypatch):

@@ -1,0 +1,75 @@
+"""Temperature and power of a GPU, as its driver tells them, read beside the training."""
+
+import shutil
+import subprocess
+import threading
+from dataclasses import dataclass
+
+import torch
+
+_QUERY = "--query-gpu=temperature.gpu,power.draw"
+_SECONDS = 10.0  # a driver that hangs
+
+
+@dataclass(frozen=True)
+class GpuHealth:
+    """In °C and W; None for what the driver does not tell."""
+
+    temperature: float | None = None
+    power_watts: float | None = None
+
+
+def read_gpu_health(device: torch.device) -> GpuHealth | None:
+    """Ask the driver of an NVIDIA GPU, which takes some tenths of a second; None without one."""
+    program = shutil.which("nvidia-smi")
+    if program is None or device.type != "cuda" or torch.version.hip:
+        return None
+    # By its id, since the driver counts GPUs that CUDA_VISIBLE_DEVICES hides.
+    gpu = f"--id=GPU-{torch.cuda.get_device_properties(device).uuid}"
+    try:
+        told = subprocess.run(
+            [program, gpu, _QUERY, "--format=csv,noheader,nounits"],
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return parse_gpu_health(told)
+
+
+def parse_gpu_health(told: str) -> GpuHealth | None:
+    """Return what a line says: "61, 214.32", or "61, [N/A]"; None if it is no such line."""
+    parts = [part.strip() for part in told.strip().split(",")]
+    return GpuHealth(*map(_number, parts)) if len(parts) == 2 else None
+
+
+class GpuHealthReader:
+    """Reads in a thread, so that no step waits; stops asking once there is nothing to read."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._thread: threading.Thread | None = None
+        self._has_any = device.type == "cuda"
+        self._newest = GpuHealth()
+
+    def newest(self) -> GpuHealth:
+        """Return what was read last, and begin to read again."""
+        is_reading = self._thread is not None and self._thread.is_alive()
+        if self._has_any and not is_reading:
+            self._thread = threading.Thread(target=self._read, daemon=True)
+            self._thread.start()
+        return self._newest
+
+    def _read(self) -> None:
+        found = read_gpu_health(self._device)
+        self._has_any = found is not None
+        self._newest = found or GpuHealth()
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
