@@ -1,0 +1,30 @@
+"""Tokens are counted as the tokenizer of transformers does."""
+
+from transformers import CLIPTokenizer
+
+from onetrainer.captions.token_count import chunks, token_counter
+from onetrainer.families.spec import CLIP_TOKENIZER
+
+TEXTS = (
+    *("", "a cat", "A  CAT,\n on the sofa's edge!!", "1girl, 1980s, 4k", "naïve Käse — “x”"),
+    *(
+        "日本語のテキスト",
+        "🙂🙃",
+        "<|endoftext|> x",
+        "masterpiece, (best quality:1.2), [bad]",
+        "it's we'll they're",
+    ),
+    *("supercalifragilisticexpialidocious" * 3, "a\u0308 e\u0301", "word " * 100),
+)
+
+
+def test_counts_are_those_of_the_tokenizer_that_trains():
+    tokenizer = CLIPTokenizer.from_pretrained(CLIP_TOKENIZER)
+    count = token_counter()
+    for text in TEXTS:
+        ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        assert count(text) == len(ids), text
+
+
+def test_chunks_are_of_75_tokens():
+    assert [chunks(tokens) for tokens in (0, 1, 75, 76, 150, 151)] == [1, 1, 1, 2, 2, 3]
