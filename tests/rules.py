@@ -66,6 +66,7 @@ RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("theme",),
         ("model", "progress"),
         ("background",),
+        ("editing",),
         ("messages",),
         ("widgets",),
         ("charts", "context"),

@@ -47,15 +47,16 @@ def tags_of(caption: str, form: TagFormat) -> list[str]:
     return [tag for part in _parts(caption, form) for tag in part]
 
 
-def count_tags(captions: Iterable[str], form: TagFormat) -> list[tuple[str, int]]:
+def count_tags(captions: Iterable[Sequence[str]]) -> list[tuple[str, int]]:
     """Return each tag with the number of captions that have it, the most frequent first.
 
-    Case and repeated blanks are ignored; the most frequent spelling stands for all.
+    captions: The tags of each. Case and repeated blanks are ignored; the most frequent spelling
+    stands for all.
     """
     counts: Counter[str] = Counter()
     spellings: dict[str, Counter[str]] = {}
-    for caption in captions:
-        found = {token_key(tag): tag for tag in tags_of(caption, form)}
+    for tags in captions:
+        found = {token_key(tag): tag for tag in tags}
         counts.update(found.keys())
         for key, tag in found.items():
             spellings.setdefault(key, Counter())[tag] += 1
@@ -148,7 +149,7 @@ def replacing(search: TextSearch) -> Callable[[str], str]:
         import regex
 
         try:
-            return compiled.sub(replacement, text, timeout=TIMEOUT_SECONDS)
+            return str(compiled.sub(replacement, text, timeout=TIMEOUT_SECONDS))
         except TimeoutError as error:
             raise UserError(
                 f'the pattern "{search.text}" takes too long',

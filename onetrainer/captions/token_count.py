@@ -29,7 +29,8 @@ def token_counter() -> Callable[[str], int]:
 
     vocabulary = json.loads((CLIP_TOKENIZER / "vocab.json").read_text("utf-8"))
     lines = (CLIP_TOKENIZER / "merges.txt").read_text("utf-8").splitlines()
-    merges = [tuple(line.split()) for line in lines if line and not line.startswith("#version")]
+    pairs = (line.partition(" ") for line in lines if line and not line.startswith("#version"))
+    merges = [(first, second) for first, _, second in pairs]
     tokenizer = Tokenizer(
         models.BPE(
             vocab=vocabulary,

@@ -21,7 +21,7 @@ _FORMAT = 1
 _WAIT = 10.0  # seconds, for another window that saves
 _TABLES = """
 CREATE TABLE batches (number INTEGER PRIMARY KEY AUTOINCREMENT, time REAL, about TEXT,
-    undoes INTEGER);
+    undoes INTEGER, redoes INTEGER);
 CREATE TABLE changes (batch INTEGER, path BLOB, before BLOB, after BLOB,
     PRIMARY KEY (batch, path)) WITHOUT ROWID;
 CREATE INDEX paths ON changes (path);
@@ -82,12 +82,17 @@ class EditHistory:
         except OSError as error:
             raise _unusable(self._file, error) from error
 
-    def add(self, about: str, contents: Collection[Content], *, undoes: int | None = None) -> int:
-        """Add a batch, forget the oldest ones if there is too much, and return its number."""
+    def add(self, about: str, contents: Collection[Content], *, of: Batch | None = None) -> int:
+        """Add a batch, forget the oldest ones if there is too much, and return its number.
+
+        of: The batch that it takes back; to take back a taking back is to redo.
+        """
+        undoes = of.number if of is not None and of.undoes is None else None
+        redoes = of.number if of is not None and of.undoes is not None else None
         with self._open() as connection:
             found = connection.execute(
-                "INSERT INTO batches (time, about, undoes) VALUES (?, ?, ?)",
-                (time.time(), about, undoes),
+                "INSERT INTO batches (time, about, undoes, redoes) VALUES (?, ?, ?, ?)",
+                (time.time(), about, undoes, redoes),
             )
             number = found.lastrowid
             assert number is not None, "a row was inserted"
@@ -118,6 +123,16 @@ class EditHistory:
         """Return the newest batch that can be taken back and is no taking back itself."""
         query = f"SELECT {_COLUMNS} FROM batches WHERE undoes IS NULL AND {_LEFT} > 0"
         return next(iter(self._batches(f"{query} ORDER BY number DESC LIMIT 1", ())), None)
+
+    def last_undone(self) -> Batch | None:
+        """Return the last taking back that can be redone; None after anything new was saved."""
+        query = (
+            f"SELECT {_COLUMNS} FROM batches WHERE undoes IS NOT NULL"
+            " AND number NOT IN (SELECT redoes FROM batches WHERE redoes IS NOT NULL)"
+            " AND number > (SELECT coalesce(max(number), 0) FROM batches"
+            " WHERE undoes IS NULL AND redoes IS NULL) ORDER BY number DESC LIMIT 1"
+        )
+        return next(iter(self._batches(query, ())), None)
 
     def changes(self, number: int) -> list[Content]:
         """Return the files of a batch, with what they held before and after it."""

@@ -16,6 +16,7 @@ Progress = Callable[[int, int], None]
 """Called with (files done, total)."""
 
 READ_ONLY = "it is read-only"
+_TAKE_BACK = "Take back: "
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,8 @@ def take_back(
 ) -> Saved:
     """Give the files of a batch the contents from before it: all of them, or some.
 
-    Files that have changed since are conflicts. It is a batch of its own, which can be taken back
-    as well. Raises UserError as `save`.
+    Files that have changed since are conflicts. It is a batch of its own; taking that back is to
+    redo what was done. Raises UserError as `save`.
     """
     changes, conflicts = [], []
     for path, before, after in history.changes(batch.number):
@@ -104,8 +105,9 @@ def take_back(
             changes.append(change)
         elif now != before:
             conflicts.append(change)
-    about = f"Take back: {batch.about}"
-    saved = _save(changes, about, history, undoes=batch.number, progress=progress)
+    is_redo = batch.undoes is not None
+    about = batch.about.removeprefix(_TAKE_BACK) if is_redo else f"{_TAKE_BACK}{batch.about}"
+    saved = _save(changes, about, history, of=batch, progress=progress)
     return replace(saved, conflicts=(*conflicts, *saved.conflicts))
 
 
@@ -114,7 +116,7 @@ def _save(
     about: str,
     history: EditHistory,
     *,
-    undoes: int | None = None,
+    of: Batch | None = None,
     progress: Progress | None = None,
 ) -> Saved:
     with history.locked():
@@ -122,7 +124,7 @@ def _save(
         if not ready:
             return Saved(None, (), tuple(conflicts), tuple(failures))
         contents = [(change.path, change.before, change.after) for change in ready]
-        number = history.add(about, contents, undoes=undoes)
+        number = history.add(about, contents, of=of)
         folders = {change.path.parent for change in ready}
         for folder in folders:
             remove_leftovers(folder)

@@ -48,12 +48,19 @@ def test_a_batch_is_taken_back_whole_by_file_and_again_after_a_restart(place, tm
     take_back(batch, history)
     assert _contents(folder) == dict.fromkeys("abc", b"a cat")
     assert history.last() is None
-    # A taking back is a batch too.
-    newest = history.batches()[0]
-    assert newest.undoes == batch.number and newest.about == "Take back: Replace cat by dog"
-    take_back(newest, history)
+    # Taking back a taking back is to redo, one after the other, until something new is saved.
+    undone = history.last_undone()
+    assert undone.undoes == batch.number and undone.about == "Take back: Replace cat by dog"
+    take_back(undone, history)
     assert _contents(folder) == {"a": b"a dog", "b": b"a cat", "c": b"a dog", "d": b"new"}
-    assert [each.number for each in history.batches_of(folder / "b.txt")] == [2, 1]
+    assert history.last().about == "Replace cat by dog"
+    take_back(history.last_undone(), history)
+    assert _contents(folder)["b"] == b"a dog" and history.last_undone() is None
+    assert [each.number for each in history.batches_of(folder / "b.txt")] == [5, 2, 1]
+    take_back(history.last(), history)
+    assert history.last_undone() is not None
+    save(_changes(folder, b"a bird"), "New", history)
+    assert history.last_undone() is None
 
 
 def test_what_another_program_has_written_is_kept_until_it_is_asked_about(place):

@@ -1,0 +1,210 @@
+"""The images of all folders with their captions and masks, as the page of images lists them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+from onetrainer.cache.run_entries import open_image_index
+from onetrainer.captions.caption_file import CaptionError, read_captions
+from onetrainer.captions.caption_text import new_caption_path
+from onetrainer.captions.tag_edits import TagFormat, tag_format
+from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.concepts.folder_listing import MASK_SUFFIX, NAMELESS, FolderImage, list_folder
+from onetrainer.config.train import TrainConfig
+from onetrainer.dataset.batch_plan import all_buckets
+from onetrainer.dataset.buckets import Bucket
+from onetrainer.dataset.dataset import reads_image_folders, used_concepts
+from onetrainer.dataset.items import DatasetIndex, Item, index_concept
+from onetrainer.errors import UserError
+from onetrainer.images.image_index import recent_facts
+from ui.background.background_query import CancelToken
+
+DEPENDS_ON = ("data", "model.family", "validation", "training.seed", "objective", "method.kind")
+"""Settings that the list depends on; output.folder only decides what is known already."""
+
+_SOURCES = {
+    "list": "Its caption is in a caption list; edit that file, or choose caption files.",
+    "names": "Its caption is its file name; choose caption files to write one.",
+    "folders": "Its caption is the name of its folder; choose caption files to write one.",
+    "text": "Its folder has one caption for all images; choose caption files to write one.",
+}
+"""Why captions of other sources cannot be edited here."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRow:
+    """One image.
+
+    Attributes:
+        name: Path below its folder, with "/".
+        concept: Index of its folder.
+        item: As training reads it; None while unknown, and if it cannot be used.
+        reason: Why it cannot be used; "" if it can.
+        caption: Its caption file; None if it has none.
+        mask: Its mask file; None if it has none.
+        buckets: At each resolution.
+    """
+
+    path: Path
+    name: str
+    concept: int
+    item: Item | None = None
+    reason: str = ""
+    caption: Path | None = None
+    mask: Path | None = None
+    buckets: tuple[Bucket, ...] = ()
+
+    @property
+    def captions(self) -> tuple[str, ...]:
+        """Its captions; ("",) without one."""
+        return self.item.captions if self.item is not None else ("",)
+
+    @property
+    def has_caption(self) -> bool:
+        """Whether any caption is not empty."""
+        return any(self.captions)
+
+    @property
+    def caption_path(self) -> Path:
+        """Its caption file, which may not exist yet."""
+        return self.caption or new_caption_path(self.path)
+
+
+@dataclass
+class ImageList:
+    """All images. is_complete: Whether they have been read, and not only listed."""
+
+    concepts: tuple[ConceptSettings, ...]
+    rows: list[ImageRow]
+    is_complete: bool = True
+    formats: tuple[TagFormat, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.formats = tuple(tag_format(concept.captions) for concept in self.concepts)
+
+    def concept_of(self, row: ImageRow) -> ConceptSettings:
+        """Return the settings of an image's folder."""
+        return self.concepts[row.concept]
+
+    def format_of(self, row: ImageRow) -> TagFormat:
+        """Return how tags are separated in an image's folder."""
+        return self.formats[row.concept]
+
+    def caption_locked(self, row: ImageRow) -> str:
+        """Return why the caption of an image cannot be edited; "" if it can."""
+        if row.reason == NAMELESS:
+            return row.reason
+        return _SOURCES.get(self.concept_of(row).caption_source, "")
+
+    def mask_locked(self, row: ImageRow) -> str:
+        """Return why the mask of an image cannot be painted; "" if it can."""
+        if row.item is None:
+            return row.reason or "Its size is not known yet."
+        if self.concept_of(row).masks == "alpha":
+            return "Its mask is its own transparency, and images are never changed."
+        return ""
+
+    def mask_path(self, row: ImageRow) -> Path:
+        """Return the mask file of an image, which may not exist yet."""
+        if row.mask is not None:
+            return row.mask
+        folder, image = self.concept_of(row).mask_folder, FolderImage(row.path, row.name)
+        if folder is not None:
+            return folder / image.group / f"{image.stem}.png"
+        return row.path.with_name(f"{image.stem}{MASK_SUFFIX}")
+
+    def updated(self, paths: Iterable[Path]) -> dict[int, ImageRow]:
+        """Return the rows anew whose captions or masks are among changed files; reads these."""
+        # By folder without links, as in the history; links to single files are known as given.
+        changed, real = set(paths), cache(Path.resolve)
+
+        def is_changed(path: Path) -> bool:
+            return path in changed or real(path.parent) / path.name in changed
+
+        return {
+            index: self._reread(row)
+            for index, row in enumerate(self.rows)
+            if is_changed(row.caption_path) or is_changed(self.mask_path(row))
+        }
+
+    def _reread(self, row: ImageRow) -> ImageRow:
+        concept, caption, mask = self.concept_of(row), row.caption_path, self.mask_path(row)
+        has_caption, has_mask = caption.exists(), mask.exists()
+        row = replace(
+            row, caption=caption if has_caption else None, mask=mask if has_mask else None
+        )
+        if row.item is None:
+            return row
+        captions = row.item.captions
+        if concept.caption_source == "files":
+            with suppress(CaptionError):  # no text any more: the next reading of all says so
+                lines = concept.captions.lines
+                captions = read_captions(caption, lines=lines)[0] if has_caption else ("",)
+        own = row.mask if concept.masks == "files" else row.item.mask
+        return replace(row, item=replace(row.item, captions=captions, mask=own))
+
+
+def read_images(config: TrainConfig, token: CancelToken[ImageList]) -> ImageList:
+    """List the images of all folders at once, then read their captions and sizes.
+
+    Raises:
+        UserError: There is no image.
+        QueryCancelledError: The query was canceled.
+    """
+    if not reads_image_folders(config):
+        raise UserError("this run trains on prompts alone and uses no images")
+    # Images without captions are what a person comes here for.
+    data = config.data.model_copy(update={"require_captions": False})
+    concepts = used_concepts(config.model_copy(update={"data": data}))
+    if not concepts:
+        raise UserError("no image folder is selected")
+    listings = []
+    for concept in concepts:
+        token.raise_if_cancelled()
+        images = list_folder(concept.folder, recursive=concept.recursive).images
+        listings.append(images)
+    rows = list(_rows(listings, {}))
+    token.answer(ImageList(concepts, rows, is_complete=False))
+    known: dict[tuple[int, Path], Item | str] = {}
+    errors = []
+    done, total = 0, len(rows)
+
+    def watch(count: int, _: int) -> None:
+        token.raise_if_cancelled()
+        token.progress(done + count, total)
+
+    with open_image_index(config) as index:
+        for number, concept in enumerate(concepts):
+            try:
+                found = index_concept(
+                    concept, number=number, headers=index or recent_facts(), watch=watch
+                )
+            except UserError as error:
+                errors.append(error)
+                found = DatasetIndex((), (), 0)
+            known |= {(number, item.path): item for item in found.items}
+            known |= {(number, each.path): each.reason for each in found.skipped}
+            done += len(listings[number])
+    if errors and not any(isinstance(each, Item) for each in known.values()):
+        raise errors[0]
+    return ImageList(concepts, _with_buckets(list(_rows(listings, known)), concepts))
+
+
+def _rows(
+    listings: Sequence[Sequence[FolderImage]], known: Mapping[tuple[int, Path], Item | str]
+) -> Iterator[ImageRow]:
+    for number, images in enumerate(listings):
+        for image in images:
+            found = known.get((number, image.path))
+            item = found if isinstance(found, Item) else None
+            reason = found if isinstance(found, str) else image.reason
+            mask = item.mask if item and item.mask and item.mask != image.path else image.mask
+            yield ImageRow(image.path, image.name, number, item, reason, image.caption, mask)
+
+
+def _with_buckets(rows: Sequence[ImageRow], concepts: Sequence[ConceptSettings]) -> list[ImageRow]:
+    items = [row.item for row in rows if row.item is not None]
+    buckets = iter(all_buckets(items, concepts))
+    return [row if row.item is None else replace(row, buckets=next(buckets)) for row in rows]
