@@ -10,9 +10,9 @@ from torch import Size, Tensor
 
 from modules.formats.embeddings.modelspec import PREFIX, ModelSpec
 from modules.formats.files.component_configs import MODELS
-from modules.formats.files.tensor_source import PRECISIONS, as_lazy
-from modules.formats.lora.convert_lora import open_lora
-from modules.formats.lora.lora_file import LoraFile, read_lora, write_lora
+from modules.formats.files.tensor_source import as_lazy
+from modules.formats.lora.convert_lora import open_lora, write_described
+from modules.formats.lora.lora_file import LoraFile, read_lora
 from modules.formats.lora.lora_metadata import ALPHA, ARGUMENTS, DIM, layout_of
 from modules.formats.lora.lora_names import Layer, LayerNames
 from modules.formats.lora.standard_names import standard_shapes
@@ -35,7 +35,6 @@ from onetrainer.jobs.lora_requests import (
     examine_merge,
     require_model,
 )
-from onetrainer.messages.formatting import format_size
 from onetrainer.model_files import inspect_model
 from onetrainer.model_files.adapter_keys import UP
 from onetrainer.run.events import Finished, Phase, Report
@@ -167,19 +166,12 @@ def save_lora(
     target = Path(request.target)
     naming = naming_of(request.to)
     try:
-        write_lora(
-            target,
-            file,
-            names,
-            naming=naming,
-            dtype=PRECISIONS[precision],
-            overwrite=request.overwrite,
-            hashes=True,
+        summary = write_described(
+            target, file, names, naming=naming, precision=precision, overwrite=request.overwrite
         )
     except OSError as error:
         raise cannot_write(target, error, "OUT") from error
-    size = format_size(target.stat().st_size)
-    return [f"Wrote {target.name}: a LoRA, {naming} naming, {precision}, {size}."]
+    return [f"Wrote {target.name}: {summary}."]
 
 
 def lora_metadata(

@@ -1,8 +1,6 @@
 """Serving of the queue: one run after the other has its turn."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import sleep
@@ -11,7 +9,7 @@ from onetrainer.errors import UserError
 from onetrainer.files.locks import locked, try_lock, unlock
 from onetrainer.queue.queue import Entry, Queue, QueueState
 from onetrainer.run import client
-from onetrainer.run.client import OWN_GROUP, Run, environment
+from onetrainer.run.client import Run
 from onetrainer.run.history import summary
 from onetrainer.run.run_folder import cannot_write
 
@@ -137,15 +135,7 @@ def start_server(queue: Queue) -> None:
     try:
         queue.folder.mkdir(parents=True, exist_ok=True)
         with (queue.folder / "serve.log").open("wb") as log:
-            subprocess.Popen(
-                [sys.executable, "-m", "onetrainer", "queue", "serve"],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment(),
-                start_new_session=True,
-                creationflags=OWN_GROUP,
-            )
+            client.start_detached("onetrainer", "queue", "serve", log=log)
     except OSError as error:
         raise cannot_write(queue.folder, error) from error
 

@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from onetrainer import ROOT
 from onetrainer.run.commands import CommandName, encode_command
@@ -159,18 +160,26 @@ def start(folder: RunFolder) -> Run:
         folder.commands.write_bytes(b"")
         rotate_log(folder.log)
         with folder.log.open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", WORKER, str(folder.path)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment(),
-                start_new_session=True,
-                creationflags=OWN_GROUP,
-            )
+            process = start_detached(WORKER, str(folder.path), log=log)
     except OSError as error:
         raise cannot_write(folder.path, error) from error
     return Run(folder, process, not_file=before)
+
+
+def start_detached(module: str, *arguments: str, log: IO[bytes]) -> "subprocess.Popen[bytes]":
+    """Start a Python module as a process that outlives this one and its terminal.
+
+    log: Gets all that it prints.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env=environment(),
+        start_new_session=True,
+        creationflags=OWN_GROUP,
+    )
 
 
 def is_follower() -> bool:

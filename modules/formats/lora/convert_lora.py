@@ -62,6 +62,22 @@ def convert_lora(
     names, file = open_lora(source, family)
     base = names.base
     file, notes = _with_bundle(file, base, bundle)
+    summary = write_described(
+        target, file, names, naming=naming, precision=precision, overwrite=overwrite
+    )
+    return [summary, *_unknown_notes(file, base), *notes]
+
+
+def write_described(
+    target: Path,
+    file: LoraFile,
+    names: LayerNames,
+    *,
+    naming: Naming,
+    precision: Precision,
+    overwrite: bool,
+) -> str:
+    """Write a LoRA with the hashes of its tensors, and return a line about the file."""
     write_lora(
         target,
         file,
@@ -71,7 +87,7 @@ def convert_lora(
         overwrite=overwrite,
         hashes=True,
     )
-    return [_summary(target, file, naming), *_unknown_notes(file, base), *notes]
+    return _summary(target, file, naming)
 
 
 def open_lora(source: Path, family: FamilyName | None) -> tuple[LayerNames, LoraFile]:

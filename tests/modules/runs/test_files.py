@@ -11,7 +11,6 @@ from modules.jobs.train import train
 from modules.training.checkpoints import EMA_FILE, WEIGHTS_FILE
 from onetrainer.presets.presets import load_document, resolve, with_absolute_paths
 from onetrainer.run.run_folder import create_run
-from tests import runs
 
 pytestmark = pytest.mark.slow
 
@@ -23,11 +22,6 @@ SHORT = {
 }
 WORDS = {"embeddings": {"tokens": [{"token": "<w>", "initial_text": "red"}]}}
 LOW_RANK = {"rank": 4, "alpha": 2.0}
-
-
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    return runs.write_project(tmp_path_factory.mktemp("files"))
 
 
 def finished(config, changes):

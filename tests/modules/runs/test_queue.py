@@ -6,31 +6,12 @@ import signal
 
 import pytest
 
-from modules import worker
 from onetrainer.queue.queue import Queue
 from onetrainer.queue.serve import Server
-from onetrainer.run import client
 from onetrainer.run.history import summary
 from tests import runs
-from tests.forked import Forking
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forked_workers")]
-
-
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    return runs.write_project(tmp_path_factory.mktemp("a project"))
-
-
-@pytest.fixture(scope="module")
-def straight(config):
-    """The file of a run that nothing has interrupted."""
-    folder, forking = runs.new_run(config), Forking(worker.main)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(client, "subprocess", forking)
-        assert runs.finish(folder) == 0
-    forking.end()
-    return lora(folder)
 
 
 @pytest.fixture
@@ -61,7 +42,7 @@ def test_runs_follow_each_other_and_a_failure_ends_none_but_its_own(config, queu
     finish(Server(queue, said.append))
     assert standings(queue) == ["finished", "failed", "finished"]
     assert {entry.turn for entry in queue.read().entries} == {"over"}
-    assert [lora(folder) for folder in (folders[0], folders[2])] == [straight, straight]
+    assert [lora(folder) for folder in (folders[0], folders[2])] == [lora(straight)] * 2
     assert said[:3] == [
         f"{folders[0].name} starts.",
         f"{folders[0].name}: finished.",
@@ -79,7 +60,7 @@ def test_a_run_lets_another_one_pass_and_ends_with_the_same_bytes(config, queue,
     assert summary(long).standing == "paused"
     finish(server)
     assert standings(queue) == ["finished", "finished"]
-    assert lora(long) == lora(urgent) == straight
+    assert lora(long) == lora(urgent) == lora(straight)
     assert {entry.folder.name: entry.starts for entry in queue.read().entries} == {
         long.name: 2,
         urgent.name: 1,
@@ -99,7 +80,7 @@ def test_a_queue_that_was_killed_with_its_run_goes_on(config, queue, straight, s
     os.kill(victim.worker_pid(), signal.SIGKILL)
     runs.wait_until(lambda: not victim.is_busy())
     finish(Server(queue, lambda _: None))
-    assert [lora(folder) for folder in folders] == [straight, straight]
+    assert [lora(folder) for folder in folders] == [lora(straight)] * 2
 
 
 def test_a_run_that_crashes_while_it_is_watched_is_not_tried_again(config, queue):

@@ -36,11 +36,6 @@ CHANGES = {
 }
 
 
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    return runs.write_project(tmp_path_factory.mktemp("reference"))
-
-
 @torch.no_grad()
 def encoded(base, items):
     """Each image's posterior and each caption's hidden states, by diffusers and transformers."""

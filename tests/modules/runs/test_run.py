@@ -15,7 +15,6 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from modules import worker
 from modules.jobs.train import train
 from modules.methods.adapters.adapters import Adapters
 from modules.training import checkpoint_writer
@@ -35,25 +34,8 @@ from onetrainer.run.events import (
     Warned,
 )
 from tests import runs, tiny
-from tests.forked import Forking
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forked_workers")]
-
-
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    return runs.write_project(tmp_path_factory.mktemp("a project"))
-
-
-@pytest.fixture(scope="module")
-def straight(config):
-    """A run that nothing has interrupted."""
-    folder, forking = runs.new_run(config), Forking(worker.main)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(client, "subprocess", forking)
-        assert runs.finish(folder) == 0
-    forking.end()
-    return folder
 
 
 def lora(folder):

@@ -21,11 +21,6 @@ QUIET = {"sampling": {"prompts": [], "every": 0, "at_start": False, "at_end": Fa
 NAN = float("nan")
 
 
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    return runs.write_project(tmp_path_factory.mktemp("broken"))
-
-
 @pytest.fixture
 def breaking(monkeypatch):
     """Makes the losses of steps NaN, from 1, as long as their noise is that of the first try."""

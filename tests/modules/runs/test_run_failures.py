@@ -43,11 +43,6 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    return runs.write_project(tmp_path_factory.mktemp("failing"))
-
-
-@pytest.fixture(scope="module")
 def straight(config):
     """A run to which nothing happens."""
     folder = runs.new_run(config)

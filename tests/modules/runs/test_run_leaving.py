@@ -21,11 +21,6 @@ from tests.forked import Forked
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forked_workers")]
 
 
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    return runs.write_project(tmp_path_factory.mktemp("leaving"))
-
-
 def reported(folder, kind):
     return [event for event in runs.events_of(folder) if isinstance(event, kind)]
 

@@ -19,11 +19,6 @@ DATA = {"loader_threads": 0}
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    return runs.write_project(tmp_path_factory.mktemp("lost"))
-
-
-@pytest.fixture(scope="module")
 def straight(config):
     folder = new_run(config)
     assert train(folder) == 0

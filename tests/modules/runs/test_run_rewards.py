@@ -41,11 +41,6 @@ REWARDED = {
 NO_IMAGES = {"folder": ""}
 
 
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    return runs.write_project(tmp_path_factory.mktemp("rewards"))
-
-
 def reward_run(config, objective=None, **changes):
     """A run folder of reward training, without images unless some are asked for."""
     document = load_document(config)

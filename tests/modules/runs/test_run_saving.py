@@ -17,11 +17,6 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    return runs.write_project(tmp_path_factory.mktemp("saving"))
-
-
-@pytest.fixture(scope="module")
 def straight(config):
     """A run whose checkpoints are small, and so written between its steps."""
     folder = runs.new_run(config)

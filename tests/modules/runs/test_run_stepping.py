@@ -28,11 +28,6 @@ FULL = {
 NO_SAMPLES = {"sampling": {"prompts": [], "every": 0, "at_start": False, "at_end": False}}
 
 
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    return runs.write_project(tmp_path_factory.mktemp("stepping"))
-
-
 def new_run(config, changes):
     """A run of the project whose sections are replaced, not merged, where their kind changes."""
     document = load_document(config) | changes

@@ -1,6 +1,5 @@
 """Runs that keep no latents and no captions train the same, encoding again in every step."""
 
-import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -13,11 +12,6 @@ SETTINGS = {
     "sampling": {"every": 2},
     "hardware": {"precision": "fp32", "threads": 1},
 }
-
-
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    return runs.write_project(tmp_path_factory.mktemp("uncached"))
 
 
 def weights(config, **data):
