@@ -26,6 +26,7 @@ from time import strftime, time
 from types import ModuleType
 from typing import Any, TextIO
 
+from modules.training.device_turn import owning_device, report_early_end
 from modules.training.inbox import Inbox
 from modules.training.signals import ignoring_signals, pausing_at_signals
 from modules.world.launch import ADDRESS, Place, place_in, start_others, variables_of
@@ -36,9 +37,8 @@ from onetrainer.errors import EXIT_DONE, EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, 
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.redaction import without_tokens
 from onetrainer.run.client import FOLLOW
-from onetrainer.run.commands import Leaving
-from onetrainer.run.event_log import EventWriter, rewind
-from onetrainer.run.events import Event, Failed, Finished, Report, Started, Stopped, exit_code_for
+from onetrainer.run.event_log import EventWriter
+from onetrainer.run.events import Event, Failed, Finished, Report, exit_code_for
 from onetrainer.run.failures import OUT_OF_MEMORY, failed
 from onetrainer.run.log_file import keep_log_bounded
 from onetrainer.run.run_folder import RunFolder, open_run
@@ -69,9 +69,14 @@ def _run(path: Path) -> int:
         try:
             folder = open_run(path)
             leave = partial(os._exit, EXIT_STOPPED)
-            report = partial(_report_early_end, folder)
+            report = partial(report_early_end, folder)
             inbox = Inbox(folder.commands, leave=leave, report=report)
-            with closing(inbox), pausing_at_signals(inbox), folder.locked():
+            with (
+                closing(inbox),
+                pausing_at_signals(inbox),
+                folder.locked(),
+                owning_device(folder, inbox),
+            ):
                 return _train(folder, inbox)
         except UserError as error:
             return _print_and_return(str(error), EXIT_USER)
@@ -188,19 +193,6 @@ def _train(folder: RunFolder, inbox: Inbox) -> int:
         failure = _explain_out_of_memory(folder, failure)
     _write(folder, failure)
     return _print_and_return(failure.what, exit_code_for(failure) or EXIT_PROGRAM)
-
-
-def _report_early_end(folder: RunFolder, reason: Leaving) -> None:
-    """Report the end of a run that has written nothing yet; what it was before stays."""
-    step = folder.newest_step()
-    total = _section(_parse_object(_read(folder.config)), "training").get("steps", step)
-    # Its events are in a new file, by which readers know a new worker.
-    known = folder.events.read_bytes() if folder.events.exists() else b""
-    rewind(folder.events, known.rfind(b"\n") + 1)
-    events = EventWriter(folder.events)
-    events.write(Started(os.getpid(), step, total))
-    events.write(Stopped(step, reason))
-    events.close()
 
 
 def _explain_out_of_memory(folder: RunFolder, failure: Failed) -> Failed:

@@ -41,6 +41,14 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def own_user_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Presets, queue and owners of devices are not those of whoever tests, nor other processes'."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("user")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def no_waiting_for_the_disk() -> Iterator[None]:
     """Nothing that tests write has to outlive a power failure: they read what the system holds."""
 

@@ -193,7 +193,7 @@ class _Follower:
                 write_line(f'"{folder.name}" {_start_message(event)}')
             case Phase():
                 if event.name != "training":
-                    self._screen.update_status(phase_text(event))
+                    self._screen.update_status(phase_text(event), always=event.name == "waiting")
             case Rewarded():  # precedes the Progress of its step
                 self._rewarded = event
             case Progress():

@@ -14,7 +14,7 @@ from onetrainer.messages.formatting import counted, table
 from onetrainer.presets import presets
 from onetrainer.presets.presets import with_absolute_paths, with_overrides
 from onetrainer.queue.freeze import freeze
-from onetrainer.queue.queue import Entry, Queue, QueueState
+from onetrainer.queue.queue import Entry, Queue, QueueState, other_owners
 from onetrainer.queue.serve import is_served, serve
 from onetrainer.queue.sweep import swept
 from onetrainer.queue.times import seconds_to_end
@@ -84,8 +84,7 @@ def _serve(found: Queue, *, keeps: bool) -> int:
             found, lambda text: print_lines([f"{time.strftime('%H:%M:%S')}  {text}"]), keeps=keeps
         )
     except KeyboardInterrupt:
-        running = found.read().running
-        if running is not None:
+        for running in found.read().running:
             print_lines([f"{running.folder.name} goes on; to pause it: pause {running.run}"])
         return EXIT_STOPPED
     return EXIT_DONE
@@ -108,6 +107,8 @@ def _lines(found: Queue, state: QueueState, ends: dict[str, float | None]) -> li
     numbers = {entry.run: str(n) for n, entry in enumerate(state.waiting, start=1)}
     rows = [_row(entry, numbers.get(entry.run, ""), ends.get(entry.run)) for entry in state.entries]
     lines = table(rows, left=(0, 1, 2))
+    for other in other_owners(state):
+        lines.append(f"{other.name}, which the queue did not start, uses the device.")
     waiting = counted(len(state.waiting), "run")
     if state.is_held:
         lines.append(f"The queue is held: {waiting} waiting. To go on: queue go")

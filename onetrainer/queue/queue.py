@@ -15,6 +15,7 @@ from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
 from onetrainer.files.locks import locked
 from onetrainer.json_file import read_json
+from onetrainer.run.device_owner import Owner, owner_of, places_of
 from onetrainer.run.run_folder import RunFolder, cannot_write
 from onetrainer.run.user_folder import user_folder
 
@@ -33,6 +34,7 @@ class Entry:
         passes: Whether it is to pause, so that another run passes.
         starts: How often it was started; more than once after a pause or a restart.
         error: Why it could not be started.
+        device: The devices that it trains on, as the setting names them.
     """
 
     run: str
@@ -41,6 +43,12 @@ class Entry:
     passes: bool = False
     starts: int = 0
     error: str = ""
+    device: str = "auto"
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """What its devices are called among owners."""
+        return places_of(self.device)
 
     @property
     def folder(self) -> RunFolder:
@@ -56,9 +64,9 @@ class QueueState:
     is_held: bool = False
 
     @property
-    def running(self) -> Entry | None:
-        """The run that has its turn."""
-        return next((entry for entry in self.entries if entry.turn == "running"), None)
+    def running(self) -> list[Entry]:
+        """The runs that have their turn, each on devices of its own."""
+        return [entry for entry in self.entries if entry.turn == "running"]
 
     @property
     def waiting(self) -> list[Entry]:
@@ -129,7 +137,7 @@ class Queue:
         seconds: The forecast of each; 0 if unknown.
         """
         with self.changing() as change:
-            new = {str(run.path): Entry(str(run.path), seconds=seconds) for run in runs}
+            new = {str(run.path): _new_entry(run, seconds) for run in runs}
             kept = [e for e in change.state.entries if e.turn != "over" or e.run not in new]
             known = {entry.run for entry in kept}
             entries = (*kept, *(entry for run, entry in new.items() if run not in known))
@@ -158,15 +166,16 @@ class Queue:
             change.state = change.state.with_waiting_at(entry.run, max(0, place))
 
     def run_now(self, run: Path) -> None:
-        """Move a waiting run to the front; a running one pauses exactly, and goes on after it.
+        """Move a waiting run to the front; one on its device pauses exactly, and goes on after it.
 
         Raises UserError if it does not wait.
         """
         with self.changing() as change:
             entry = _waiting(change.state, run)
             state = change.state.with_waiting_at(entry.run, 0)
-            if state.running is not None:
-                state = state.with_entry(state.running.run, passes=True)
+            for other in state.running:
+                if {*other.places} & {*entry.places}:
+                    state = state.with_entry(other.run, passes=True)
             change.state = replace(state, is_held=False)
 
     def hold(self, is_held: bool) -> None:
@@ -195,6 +204,27 @@ class Queue:
 @dataclass
 class _Change:
     state: QueueState
+
+
+def other_owners(state: QueueState) -> list[Owner]:
+    """Return the runs that the queue did not start, and that its waiting runs wait for."""
+    own = {entry.run for entry in state.running}
+    places = sorted({place for entry in state.waiting for place in entry.places})
+    found = filter(None, (owner_of([place]) for place in places))
+    return [each for each in dict.fromkeys(found) if each.run not in own and not each.yields]
+
+
+def _new_entry(run: RunFolder, seconds: float) -> Entry:
+    """Return the entry of a run that waits, with the devices that its config names."""
+    try:
+        document = read_json(run.config)
+        section = document.get("hardware") or document.get("request") or {}
+        device, count = str(section.get("device", "auto")), int(section.get("processes") or 0)
+    except (UserError, AttributeError, TypeError, ValueError):  # which the run itself reports
+        device, count = "auto", 0
+    if count > 1 and device in ("auto", "cuda"):
+        device = ",".join(f"cuda:{index}" for index in range(count))
+    return Entry(str(run.path), seconds=seconds, device=device)
 
 
 def _entry(values: Mapping[str, Any]) -> Entry:

@@ -1,4 +1,4 @@
-"""Serving of the queue: one run after the other has its turn."""
+"""Serving of the queue: on each device one run after the other has its turn."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -10,6 +10,7 @@ from onetrainer.files.locks import locked, try_lock, unlock
 from onetrainer.queue.queue import Entry, Queue, QueueState
 from onetrainer.run import client
 from onetrainer.run.client import Run
+from onetrainer.run.device_owner import Owner, owner_of
 from onetrainer.run.history import summary
 from onetrainer.run.run_folder import cannot_write
 
@@ -19,7 +20,7 @@ MOST_STARTS = 20
 
 
 class Server:
-    """Gives the device to one run of the queue at a time.
+    """Gives each device to one run of the queue at a time.
 
     report: Called with a sentence about what happens.
     """
@@ -27,39 +28,41 @@ class Server:
     def __init__(self, queue: Queue, report: Callable[[str], object]) -> None:
         self._queue = queue
         self._report = report
-        self._run: Run | None = None
-        self._is_asked_to_pass = False
+        self._runs: dict[str, Run] = {}
+        self._asked_to_pass: set[str] = set()
+        self._waited_for: set[Owner] = set()
 
     def poll(self) -> bool:
         """Do what is to be done now; return whether a run is running or waits for its turn."""
-        state = self._queue.read()
-        entry = state.running
-        if entry is not None:
+        for entry in self._queue.read().running:
             if self._is_alive(entry):
                 self._let_pass(entry)
-                return True
-            self._end(entry)
-            state = self._queue.read()
-        return self._start_next(state)
+            else:
+                self._end(entry)
+        state = self._queue.read()
+        if not state.is_held:
+            self._start_free(state)
+        return bool(state.waiting or state.running)
 
     def _is_alive(self, entry: Entry) -> bool:
-        if self._run is not None and self._run.folder.path == entry.folder.path:
-            return self._run.is_alive
+        if entry.run in self._runs:
+            return self._runs[entry.run].is_alive
         if not entry.folder.is_busy():
             return False
-        self._run = client.attach(entry.folder)  # an earlier server has started it
+        self._runs[entry.run] = client.attach(entry.folder)  # an earlier server has started it
         return True
 
     def _let_pass(self, entry: Entry) -> None:
-        """Ask the running run to pause if another one is to pass."""
-        if entry.passes and not self._is_asked_to_pass and self._run is not None:
-            self._is_asked_to_pass = True
-            self._run.send("pause")
+        """Ask a running run to pause if another one is to pass."""
+        if entry.passes and entry.run not in self._asked_to_pass:
+            self._asked_to_pass.add(entry.run)
+            self._runs[entry.run].send("pause")
             self._report(f"{entry.folder.name} pauses to let another run pass.")
 
     def _end(self, entry: Entry) -> None:
         """Note how the turn of a run ended: it is over, or the run waits for another one."""
-        was_watched, self._run, self._is_asked_to_pass = self._run is not None, None, False
+        was_watched = self._runs.pop(entry.run, None) is not None
+        self._asked_to_pass.discard(entry.run)
         standing = summary(entry.folder).standing
         let_pass = entry.passes and standing == "paused"
         # The computer or this program ended with it: it goes on from its newest checkpoint.
@@ -71,13 +74,26 @@ class Server:
             change.state = state.with_waiting_at(entry.run, 1 if let_pass else 0)
         self._report(f"{entry.folder.name}: {standing}.")
 
-    def _start_next(self, state: QueueState) -> bool:
-        if state.is_held or not state.waiting:
-            return bool(state.waiting)
-        entry = state.waiting[0]
+    def _start_free(self, state: QueueState) -> None:
+        """Start the first run that waits for each device, if that is free."""
+        taken = {place for entry in state.running for place in entry.places}
+        owners = set[Owner]()
+        for entry in state.waiting:
+            # An earlier run's device is not taken from it by a later one.
+            is_free, taken = taken.isdisjoint(entry.places), taken | {*entry.places}
+            other = owner_of(entry.places) if is_free else None
+            if other is not None and not other.yields:
+                owners.add(other)
+            elif is_free:
+                self._start(entry)
+        for owner in owners - self._waited_for:
+            self._report(f"{owner.name} uses the device; the queue waits for it.")
+        self._waited_for = owners
+
+    def _start(self, entry: Entry) -> None:
         error = ""
         try:
-            self._run = client.start(entry.folder)
+            self._runs[entry.run] = client.start(entry.folder)
             self._report(f"{entry.folder.name} starts.")
         except UserError as refused:
             error = str(refused)
@@ -89,7 +105,6 @@ class Server:
                 starts=entry.starts + 1,
                 error=error,
             )
-        return True
 
 
 @contextmanager

@@ -7,16 +7,19 @@ from onetrainer.run.history import summary
 def seconds_to_end(state: QueueState) -> dict[str, float | None]:
     """Return the seconds until each run that is running or waits is done, by its folder.
 
-    None from the first run on whose duration is not known.
+    None from the first run of a device on whose duration is not known.
     """
-    total: float | None = 0.0
-    ends = {}
+    ends: dict[str, float | None] = {}
+    totals: dict[str, float | None] = {}
     for entry in sorted(state.entries, key=lambda each: each.turn != "running"):
         if entry.turn == "over":
             continue
         left = _seconds_left(entry)
-        total = None if left is None or total is None else total + left
-        ends[entry.run] = total
+        before = [totals.get(place, 0.0) for place in entry.places]
+        known = [seconds for seconds in before if seconds is not None]
+        is_known = left is not None and len(known) == len(before)
+        ends[entry.run] = max(known) + left if is_known and left is not None else None
+        totals |= dict.fromkeys(entry.places, ends[entry.run])
     return ends
 
 

@@ -28,6 +28,7 @@ Status = Literal["starting", "running", "finished", "stopped", "paused", "failed
 
 _MAX_WARNINGS = 20
 _PHASE_LABELS = {
+    "waiting": "Waiting",
     "loading": "Loading the model",
     "caching": "Encoding images and captions",
     "training": "Training",

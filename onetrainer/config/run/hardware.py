@@ -105,6 +105,13 @@ class Hardware(Section):
     "Accumulation" should be a multiple of it: more of them make a step faster, with the result of
     one process."""
 
+    share_device: Annotated[
+        bool,
+        Ui("Share the device", level="advanced", search="parallel several runs at once beside"),
+    ] = False
+    """Trains beside whatever else uses the device, for several small runs on a large GPU. Off, the
+    usual, waits until the device is free, and lets others wait."""
+
     threads: Annotated[
         int,
         Field(ge=0, le=1024),

@@ -6,8 +6,12 @@ import signal
 
 import pytest
 
+from onetrainer.errors import EXIT_STOPPED
 from onetrainer.queue.queue import Queue
 from onetrainer.queue.serve import Server
+from onetrainer.run import client
+from onetrainer.run.device_owner import Owner, owner_of, places_of
+from onetrainer.run.events import Phase, Stopped
 from onetrainer.run.history import summary
 from tests import runs
 
@@ -92,3 +96,20 @@ def test_a_run_that_crashes_while_it_is_watched_is_not_tried_again(config, queue
     finish(server)
     assert [entry.turn for entry in queue.read().entries] == ["over"]
     assert not (folder.output / "my-lora.safetensors").exists()
+
+
+def test_a_run_waits_for_its_device_unless_it_shares_it_and_its_wait_can_be_ended(config, straight):
+    first = client.start(runs.new_run(config, training={"steps": 100_000}))
+    name = first.folder.name
+    runs.wait_until(lambda: owner_of(places_of("auto")) == Owner(name, str(first.folder.path)))
+    patient, leaving = (client.start(runs.new_run(config)) for _ in range(2))
+    for run in (patient, leaving):
+        waits = Phase("waiting", detail=f"{name} uses the device")
+        runs.wait_until(lambda run=run, waits=waits: waits in runs.events_of(run.folder))
+    leaving.send("stop")
+    assert leaving.wait(runs.DEADLINE) == EXIT_STOPPED
+    assert runs.events_of(leaving.folder)[-1] == Stopped(0, "stop")
+    assert runs.finish(runs.new_run(config, hardware={"share_device": True})) == 0
+    first.kill()
+    assert patient.wait(runs.DEADLINE) == 0
+    assert lora(patient.folder) == lora(straight)

@@ -6,11 +6,12 @@ import pytest
 
 from onetrainer.errors import UserError
 from onetrainer.presets.presets import resolve
-from onetrainer.queue.queue import Entry, Queue, QueueState
+from onetrainer.queue.queue import Entry, Queue, QueueState, other_owners
 from onetrainer.queue.serve import Server, is_served, serving
 from onetrainer.queue.sweep import swept
 from onetrainer.queue.times import seconds_to_end
 from onetrainer.run.client import environment
+from onetrainer.run.device_owner import Owner, owning
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Progress, Started
 from onetrainer.run.run_folder import create_run
@@ -41,7 +42,7 @@ def test_order_changes_and_what_runs_or_is_over_stays_first(queue, runs):
         change.state = change.state.with_entry(str(runs[0].path), turn="running")
     queue.run_now(runs[1].path)
     assert names(queue) == ["a", "b", "c"]
-    assert queue.read().running.passes
+    assert [entry.passes for entry in queue.read().running] == [True]
     with pytest.raises(UserError, match="is running"):
         queue.remove(runs[0].path)
     queue.remove(runs[1].path)
@@ -109,7 +110,7 @@ def test_a_held_queue_starts_nothing_and_an_empty_one_is_done(queue, runs):
     queue.hold(True)
     server = Server(queue, print)
     assert server.poll()
-    assert queue.read().running is None
+    assert queue.read().running == []
     for run in runs:
         queue.remove(run.path)
     assert not server.poll()
@@ -149,3 +150,38 @@ def test_the_file_is_json_that_later_versions_may_extend(queue, runs):
     assert queue.read() == QueueState(
         tuple(Entry(str(run.path), seconds=100.0) for run in runs), is_held=False
     )
+
+
+def test_each_device_has_its_own_turn_and_waits_for_what_the_queue_did_not_start(queue, tmp_path):
+    """Runs are started, which is refused here because they are running elsewhere."""
+    folders = [
+        create_run(tmp_path / "runs", name=name, config={"hardware": {"device": device}})
+        for name, device in {"a": "cuda:0", "b": "auto", "c": "cuda:1"}.items()
+    ]
+    queue.add(folders)
+    said: list[str] = []
+    server = Server(queue, said.append)
+    other, trial = Owner("x-001", "/runs/x-001"), Owner("Try model", yields=True)
+    with folders[0].locked(), folders[1].locked(), folders[2].locked():
+        with owning(["gpu-0"], other), owning(["gpu-1"], trial):
+            assert other_owners(queue.read()) == [other]
+            assert server.poll()
+        turns = {entry.folder.name: entry.turn for entry in queue.read().entries}
+        assert turns == {"a-001": "waiting", "b-001": "waiting", "c-001": "over"}
+        assert said[1:] == ["x-001 uses the device; the queue waits for it."]
+        assert server.poll()
+        assert [entry.folder.name for entry in queue.read().waiting] == ["b-001"]
+
+
+def test_only_a_run_on_the_same_device_lets_another_one_pass(queue, tmp_path):
+    folders = [
+        create_run(tmp_path / "runs", name="run", config={"hardware": {"device": device}})
+        for device in ("cuda:0", "cuda:1", "cuda:1")
+    ]
+    queue.add(folders, seconds=100.0)
+    with queue.changing() as change:
+        for folder in folders[:2]:
+            change.state = change.state.with_entry(str(folder.path), turn="running")
+    queue.run_now(folders[2].path)
+    assert [entry.passes for entry in queue.read().running] == [False, True]
+    assert [*seconds_to_end(queue.read()).values()] == [100.0, 100.0, 200.0]

@@ -10,7 +10,7 @@ from typing import Literal
 
 from onetrainer.errors import UserError
 from onetrainer.messages.formatting import counted
-from onetrainer.queue.queue import Entry, Queue, QueueState
+from onetrainer.queue.queue import Entry, Queue, QueueState, other_owners
 from onetrainer.queue.serve import is_served, start_server
 from onetrainer.queue.times import seconds_to_end
 from onetrainer.run.history import RunSummary, summary
@@ -29,6 +29,7 @@ _COLUMNS: tuple[tuple[str, str, int, Literal["w", "e"]], ...] = (
 _POLL_MS = 1000
 _LEAD = "Runs train one after the other, also after a failure, and while this window is closed."
 _CHOOSE = "Choose a run first."
+_NOT_QUEUED = "The queue did not start this run."
 _NOT_WAITING = "This run does not wait."
 _RUNNING = "This run is training. Stop or pause it on the page Run."
 
@@ -42,6 +43,7 @@ class _Listed:
         self.runs = {entry.run: _summary(entry) for entry in self.state.entries}
         present = tuple(each for each in self.state.entries if self.runs[each.run] is not None)
         self.ends = seconds_to_end(QueueState(present, self.state.is_held))
+        self.others = [each for each in other_owners(self.state) if each.run]
 
 
 class QueuePage(View):
@@ -149,6 +151,9 @@ class QueuePage(View):
         self._entries = {entry.run: entry for entry in state.entries}
         places = {entry.run: n for n, entry in enumerate(state.waiting, start=1)}
         rows = {
+            other.run: ("", other.name, "Training, not of the queue", "", "")
+            for other in listed.others
+        } | {
             run: _row(entry, listed.runs[run], places.get(run), listed.ends.get(run))
             for run, entry in self._entries.items()
         }
@@ -173,14 +178,15 @@ class QueuePage(View):
         return self._entries.get(chosen[0]) if chosen else None
 
     def _enable(self) -> None:
-        entry = self._chosen()
+        entry, is_chosen = self._chosen(), bool(self._tree.selection())
         turn = entry.turn if entry else None
-        waiting = _CHOOSE if turn is None else "" if turn == "waiting" else _NOT_WAITING
+        missing = _NOT_QUEUED if is_chosen else _CHOOSE
+        waiting = missing if turn is None else "" if turn == "waiting" else _NOT_WAITING
         reasons = {
             **dict.fromkeys(("now", "up", "down"), waiting),
-            "again": _CHOOSE if turn is None else "" if turn == "over" else "It has its turn yet.",
-            "remove": _CHOOSE if turn is None else _RUNNING if turn == "running" else "",
-            "show": _CHOOSE if turn is None else "",
+            "again": missing if turn is None else "" if turn == "over" else "It has its turn yet.",
+            "remove": missing if turn is None else _RUNNING if turn == "running" else "",
+            "show": "" if is_chosen else _CHOOSE,
         }
         for name, button in self._buttons.items():
             button.enable(reasons[name])
@@ -218,9 +224,8 @@ class QueuePage(View):
         self._change(lambda queue, run: queue.add([Entry(str(run)).folder]))
 
     def _show_run(self) -> None:
-        entry = self._chosen()
-        if entry is not None:
-            self._context.act.attach(Path(entry.run))
+        for run in self._tree.selection():
+            self._context.act.attach(Path(run))
 
     def _clear(self) -> None:
         self._do(self._queue.forget_past)
@@ -266,6 +271,8 @@ def _status_text(listed: _Listed) -> str:
         return "No run is queued yet. Adding one freezes its settings: the form is free again."
     if state.is_held:
         return f"Held: {waiting} waiting. A run that is training goes on to its end."
+    if listed.others:
+        return f"{waiting} waiting for {listed.others[0].name}, which the queue did not start."
     if not listed.is_served:
         return f"{waiting} waiting." if state.waiting else "Nothing waits."
     return f"{waiting} waiting." if state.waiting else "The last run is training."

@@ -277,10 +277,8 @@ class TrialPage(View):
 
 def _queue_reason() -> str:
     """Return why the queue has the device; "" if it has not."""
-    running = Queue().read().running
-    if running is None or not running.folder.is_busy():
-        return ""
-    return f"“{running.folder.name}” of the queue is training. Hold or pause it first."
+    busy = [entry.folder.name for entry in Queue().read().running if entry.folder.is_busy()]
+    return f"“{busy[0]}” of the queue is training. Hold or pause it first." if busy else ""
 
 
 def _leave(event: "tk.Event[tk.Text]") -> str:
