@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from onetrainer.config.base.field_help import field_help
 from onetrainer.config.base.section import Section, Ui, without_source
 from onetrainer.config.fields import settings
 from onetrainer.config.train import TrainConfig
@@ -39,7 +40,7 @@ def violations(section: type[BaseModel]) -> Iterator[str]:
             yield f"{place} has no Ui mark"
         if ui is not None and not ui.label.strip():
             yield f"{place} has no label"
-        if ui is not None and not (field.description or "").strip().endswith((".", "!", "?")):
+        if ui is not None and not field_help(section, name).endswith((".", "!", "?")):
             yield f"{place} has no sentence under it"
 
 

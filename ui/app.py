@@ -32,6 +32,7 @@ from ui.messages.problems import implied_change_message
 from ui.model.draft import Draft
 from ui.model.form_fields import find_setting, page_of, pages
 from ui.model.window_state import read_state, write_state
+from ui.pages.preparations import Preparations
 from ui.pages.registry import PAGES, PASSING_PAGES, SETTINGS_PAGES, make_view
 from ui.shell.geometry import visible_geometry
 from ui.shell.shell import Shell
@@ -44,8 +45,6 @@ _MIN_SIZE = (960, 640)
 # Of the screen, for the frame of the window and the panel of the desktop.
 _SPARED = (16, 60)
 _SAVE_AFTER_MS = 1000
-_BUILD_AFTER_MS = 400
-_BUILD_INTERVAL_MS = 30
 # Interval in which customtkinter checks the desktop's appearance and scaling. The window sets
 # both itself, so the checks would only cost time.
 _DAY_MS = 24 * 3600 * 1000
@@ -91,13 +90,13 @@ class App:
         self._save_timer = ""
         self._problem_index = -1
         self._demo = opening.demo
+        self._place_window()
         self._build()
         self.pump = Pump(self.root, self.jobs, self.session, self.refresh)
         self._open(opening)
-        self._place_window()
+        self.root.deiconify()
         self.pump.start()
         offer_queue(self.context)
-        self.root.after(_BUILD_AFTER_MS, self._build_next_page)
 
     def _build(self) -> None:
         """Create the widgets, and whatever holds some of them."""
@@ -110,6 +109,8 @@ class App:
         self.support = SupportActions(self.context)
         self.closing = Closing(self.context, self._close)
         self.shell = Shell(self.context, self.plans)
+        self.preparations = Preparations(self.root, self._views, self.view)
+        self.shell.stage.bind("<Map>", lambda _: self.preparations.begin())
         self.dropping = Dropping(self.context)
         self._bind()
 
@@ -202,7 +203,6 @@ class App:
         is_largest = self._theme.scale == self._theme.largest
         limit = ", the largest that this screen has room for" if is_largest else ""
         self.show_message(f"Size: {self._theme.scale:.0%}{limit}. Ctrl+0 is the desktop's.")
-        self.root.after(_BUILD_AFTER_MS, self._build_next_page)
         self.save_state_soon()
 
     def help(self) -> None:
@@ -356,23 +356,15 @@ class App:
         root.title("OneTrainer")
         root.minsize(*self._fitting(_MIN_SIZE))
         root.geometry(visible_geometry(self.window_state.geometry, root) or self._default_size())
-        root.deiconify()
 
     def _default_size(self) -> str:
         return "x".join(map(str, self._fitting(_SIZE)))
 
     def _fitting(self, size: tuple[int, int]) -> tuple[int, int]:
         """Return a size in pixels of this screen, reduced to what the screen has room for."""
-        px, (width, height) = self.widgets.px, size
+        px, (width, height) = self._theme.px, size
         room = self.root.winfo_screenwidth(), self.root.winfo_screenheight()
         return min(px(width), room[0] - px(_SPARED[0])), min(px(height), room[1] - px(_SPARED[1]))
-
-    def _build_next_page(self) -> None:
-        """Create the next unvisited page while the window is idle."""
-        missing = [plan.name for plan in self.plans if plan.name not in self._views]
-        if missing:
-            self.view(missing[0])
-            self.root.after(_BUILD_INTERVAL_MS, self._build_next_page)
 
     def _close(self) -> None:
         self.save_state()

@@ -1,7 +1,7 @@
 """What pages receive: widgets, draft, run, and actions."""
 
 import tkinter as tk
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -140,6 +140,10 @@ class View:
 
     name: str
     outer: tk.Widget
+
+    def prepare(self) -> Iterator[None]:
+        """Do in pieces, while the window is idle, what the first visit would wait for."""
+        yield from ()
 
     def refresh(self) -> None:
         """Update the page; called only while it is displayed."""

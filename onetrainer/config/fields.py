@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 
 from onetrainer.config.base.amount import Amount, InSteps
 from onetrainer.config.base.encoders import FAMILY, encoder_label, encoders_by_key
+from onetrainer.config.base.field_help import field_help, owner_of
 from onetrainer.config.base.section import Section, Ui, source_of, without_source
 from onetrainer.config.base.variants import (
     KIND,
@@ -32,11 +33,13 @@ class Setting:
     Attributes:
         path: Dotted, as in `--set` ("optimizer.lr").
         kind: The type of its value.
+        defined_at: The class that defines it, and the name of the field there.
         choices: The values of a "choice".
         item: The section of each entry of a "list".
         is_optional: Whether empty (null) is a value.
         needs: If it exists only in some variants of sections: each section's path, and the variants
             that have it.
+        encoder: The text encoder that it belongs to, if it exists for each of them.
         lowest: The lower end of the range; excluded if `above_lowest`.
         highest: The upper end of the range; excluded if `below_highest`.
     """
@@ -44,7 +47,7 @@ class Setting:
     path: str
     kind: Kind
     ui: Ui
-    help: str
+    defined_at: tuple[type[BaseModel], str]
     default: Any
     choices: tuple[str, ...] = ()
     item: type[Section] | None = None
@@ -56,6 +59,13 @@ class Setting:
     multiple_of: float | None = None
     max_length: int | None = None
     needs: tuple[tuple[str, frozenset[str]], ...] = ()
+    encoder: str = ""
+
+    @property
+    def help(self) -> str:
+        """What it does, a usual value, what more and less of it do; and the source, if any."""
+        text = field_help(*self.defined_at)
+        return _about_encoder(text, self.encoder) if self.encoder else text
 
     @property
     def expected(self) -> str:
@@ -146,15 +156,17 @@ def encoder_settings(section: type[BaseModel], path: str, family: str = "") -> I
     """
     for key, families in encoders_by_key().items():
         name = encoder_label(key, family)
-        title = name[:1].upper() + name[1:]
         only_with = {FAMILY: tuple(families)} if len(families) < len(FAMILY_LABELS) else {}
         for setting in _walk(section, f"{path}.{key}.", None, ()):
-            label, text = (
-                words.replace("text encoder", name).replace("Text encoder", title)
-                for words in (setting.ui.label, setting.help)
-            )
+            label = _about_encoder(setting.ui.label, name)
             ui = replace(setting.ui, label=label, only_with=only_with)
-            yield replace(setting, ui=ui, help=text)
+            yield replace(setting, ui=ui, encoder=name)
+
+
+def _about_encoder(text: str, name: str) -> str:
+    """Return a text about any text encoder as one about that with a name."""
+    title = name[:1].upper() + name[1:]
+    return text.replace("text encoder", name).replace("Text encoder", title)
 
 
 def is_available(setting: Setting, selected: Mapping[str, str]) -> bool:
@@ -203,7 +215,7 @@ def _walk(
         path = f"{prefix}{key}"
         inner, by_name = as_section(field.annotation), variants(field)
         if by_name:
-            yield _variant_setting(path, field, by_name, needs)
+            yield _variant_setting(path, section, by_name, needs)
             for name in _selected(path, field, selected):
                 more = (*needs, (path, frozenset([name])))
                 yield from _walk(by_name[name], f"{path}.", selected, more)
@@ -213,7 +225,7 @@ def _walk(
             for setting in encoder_settings(each, path, (selected or {}).get(FAMILY, "")):
                 yield replace(setting, needs=needs)
         elif key != KIND and any(isinstance(mark, Ui) for mark in field.metadata):
-            yield _setting(path, field, needs)
+            yield _setting(path, section, needs)
 
 
 def _selected(path: str, field: FieldInfo, selected: Mapping[str, str] | None) -> list[str]:
@@ -239,25 +251,31 @@ def _merged(found: Iterator[Setting]) -> Iterator[Setting]:
 
 def _variant_setting(
     path: str,
-    field: FieldInfo,
+    section: type[BaseModel],
     by_name: Mapping[str, type[BaseModel]],
     needs: tuple[tuple[str, frozenset[str]], ...],
 ) -> Setting:
     """Return the setting that selects a section's variant; its labels are the variants' titles."""
+    key = path.rpartition(".")[2]
+    field = section.model_fields[key]
     ui = next(mark for mark in field.metadata if isinstance(mark, Ui))
     titles = {name: getattr(variant, "title", name) for name, variant in by_name.items()}
     return Setting(
         path=f"{path}.{KIND}",
         kind="choice",
         ui=replace(ui, choices=titles),
-        help=" ".join((field.description or "").split()),
+        defined_at=(owner_of(section, key), key),
         default=default_variant(field),
         choices=tuple(by_name),
         needs=needs,
     )
 
 
-def _setting(path: str, field: FieldInfo, needs: tuple[tuple[str, frozenset[str]], ...]) -> Setting:
+def _setting(
+    path: str, section: type[BaseModel], needs: tuple[tuple[str, frozenset[str]], ...]
+) -> Setting:
+    key = path.rpartition(".")[2]
+    field = section.model_fields[key]
     ui = next(mark for mark in field.metadata if isinstance(mark, Ui))
     annotation, is_optional = _without_none(field.annotation)
     marks = list(field.metadata)
@@ -272,7 +290,7 @@ def _setting(path: str, field: FieldInfo, needs: tuple[tuple[str, frozenset[str]
         path=path,
         kind=kind,
         ui=ui,
-        help=" ".join((field.description or "").split()),
+        defined_at=(owner_of(section, key), key),
         default=field.get_default(call_default_factory=True),
         choices=choices,
         item=item,

@@ -14,7 +14,7 @@ from onetrainer.config.base.variants import (
     encoder_section,
     variants,
 )
-from onetrainer.config.fields import Setting, encoder_settings, settings
+from onetrainer.config.fields import Setting, encoder_settings, setting_at, settings
 from onetrainer.config.problems import format_value
 from onetrainer.config.train import TrainConfig
 
@@ -89,7 +89,8 @@ def _union(
     path: str, field: FieldInfo, found: Mapping[str, type[BaseModel]], *, depth: int
 ) -> Iterator[str]:
     """Yield the lines of a section with variants: their list, shared settings, own settings."""
-    yield from (f"{'#' * depth} {path}", "", " ".join((field.description or "").split()), "")
+    choice = setting_at(f"{path}.{KIND}")
+    yield from (f"{'#' * depth} {path}", "", choice.help if choice is not None else "", "")
     yield f"Selected by `{path}.{KIND}`; `{default_variant(field)}` by default."
     yield from ("", "| Variant | Name | Description |", "|---|---|---|")
     chapters = {kind: _rows(path, section) for kind, section in found.items()}

@@ -24,7 +24,7 @@ from ui.background.threads import Jobs
 SHORT_WAITS = {
     "ui.app._SAVE_AFTER_MS": 100,
     "ui.dialogs.desktop_dialog._PROGRAMS": (),
-    "ui.app._BUILD_AFTER_MS": 3_600_000,
+    "ui.pages.preparations.AFTER_MS": 3_600_000,
     "ui.actions.dropping._ENABLE_AFTER_MS": 3_600_000,
     "ui.actions.file_check.CHECK_AFTER_MS": 50,
     "ui.background.pump.TICK_MS": 10,

@@ -170,7 +170,7 @@ def _state(app: App, timing: Timing) -> Answer:
         "errors": app.error_log.tracebacks,
         "checking": app.runs.is_checking,
         **lists(page),
-        "unmade": [plan.name for plan in app.plans if plan.name not in app._views],
+        "is_prepared": app.preparations.is_done,
     }
 
 

@@ -7,7 +7,6 @@ from onetrainer.errors import UserError
 from onetrainer.support.doctor import examine
 from onetrainer.support.findings import Finding
 from onetrainer.support.report import Report, write_report
-from onetrainer.support.self_test import run_self_test
 from ui.context import Context
 from ui.dialogs.dialogs import show_error
 from ui.dialogs.support_dialogs import ask_report, show_findings
@@ -38,6 +37,9 @@ class SupportActions:
 
     def _show_findings(self, findings: list[Finding]) -> None:
         if show_findings(self._context, findings):
+            # Late, as its jobs take a while to import.
+            from onetrainer.support.self_test import run_self_test
+
             self._context.act.show_message("Training five steps, which takes about ten seconds …")
             self._context.widgets.jobs.run(
                 partial(run_self_test, device="auto", precision="auto"),

@@ -8,7 +8,7 @@ from onetrainer.config.base.variants import KIND
 from ui.forms.card import GroupCard
 from ui.forms.lists import ListCard
 from ui.forms.row import FormContext, Row
-from ui.model.form_fields import PagePlan, groups_in
+from ui.model.form_fields import Group, PagePlan, groups_in
 from ui.model.variants import Variants, section_of
 from ui.model.visible_settings import Visibility, sibling_path, switch_path
 from ui.widgets.placing import show_in_grid
@@ -35,7 +35,15 @@ class Form:
         self._columns = 1
         self._boxes: list[ttk.Frame] = []
         self._placed: tuple[object, ...] = ()
-        self.refresh()
+
+    def prepare(self) -> Iterator[None]:
+        """Create the cards and the rows that `refresh` will show, and yield after each piece."""
+        for group in groups_in(self._plan, self._context.draft.variants):
+            card = self._card(group)
+            card.arrange(group)
+            yield
+            card.refresh(Visibility(self.with_advanced, self._revealed))
+            yield
 
     def refresh(self) -> None:
         """Show the current draft."""
@@ -102,11 +110,7 @@ class Form:
         groups = groups_in(self._plan, variants)
         before, self._cards = self._cards, []
         for group in groups:
-            card = self._made.get(group.key)
-            if card is None:
-                titled = self._plan.is_titled and not group.is_one_list
-                card = GroupCard(self._context, self._parent, has_title=titled)
-                self._made[group.key] = card
+            card = self._card(group)
             card.arrange(group)
             self._cards.append(card)
             for outer in card.outers:
@@ -115,6 +119,12 @@ class Form:
         for card in before:
             if card not in self._cards:
                 card.detach()
+
+    def _card(self, group: Group) -> GroupCard:
+        if group.key not in self._made:
+            titled = self._plan.is_titled and not group.is_one_list
+            self._made[group.key] = GroupCard(self._context, self._parent, has_title=titled)
+        return self._made[group.key]
 
     def _shown(self) -> list[tk.Widget]:
         """Return the visible cards in reading order."""

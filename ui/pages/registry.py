@@ -1,40 +1,53 @@
 """The pages of the window: add a page by one folder below `ui/pages` and one line here."""
 
+import sys
 import tkinter as tk
+from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 
 from ui.context import Context, Page, View
 from ui.model.form_fields import pages
-from ui.pages.keys.page import KeysPage
-from ui.pages.presets.page import PresetsPage
-from ui.pages.preview.page import PreviewPage
-from ui.pages.queue.page import QueuePage
-from ui.pages.run.page import RunPage
-from ui.pages.runs.page import RunsPage
-from ui.pages.samples.page import SamplesPage
 from ui.pages.settings.page import SettingsPage
-from ui.pages.start.page import StartPage
-from ui.pages.tools.page import ToolsPage
-from ui.pages.trial.page import TrialPage
-from ui.pages.welcome.page import WelcomePage
 
 _SETTINGS, _TRAINING = "SET UP", "TRAINING"
+
+
+class _In:
+    """Builds the page of a folder, whose modules are imported when it is first needed."""
+
+    def __init__(self, folder: str, view: str) -> None:
+        self._module, self._view = f"ui.pages.{folder}.page", view
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the modules have been imported."""
+        return self._module in sys.modules
+
+    def load(self) -> Callable[[Context, tk.Misc], View]:
+        """Import the modules and return the page's class."""
+        found: Callable[[Context, tk.Misc], View] = vars(import_module(self._module))[self._view]
+        return found
+
+    def __call__(self, context: Context, parent: tk.Misc) -> View:
+        """Build the page."""
+        return self.load()(context, parent)
 
 
 # In the order of the navigation, which Alt+1 to Alt+0 follow.
 PAGES = (
     *(Page(plan.name, plan.title, partial(SettingsPage, plan=plan), _SETTINGS) for plan in pages()),
-    Page("preview", "Preview", PreviewPage, _TRAINING, key="F6"),
-    Page("run", "Run", RunPage, _TRAINING, key="F2"),
-    Page("samples", "Samples", SamplesPage, _TRAINING, key="F3"),
-    Page("runs", "Runs", RunsPage, _TRAINING, key="F4"),
-    Page("queue", "Queue", QueuePage, _TRAINING, key="F7"),
-    Page("trial", "Try model", TrialPage, _TRAINING, key="F9"),
-    Page("tools", "Model tools", ToolsPage, _TRAINING, key="F11"),
-    Page("presets", "Presets", PresetsPage),
-    Page("keys", "Help", KeysPage),
-    Page("welcome", "Welcome", WelcomePage),
-    Page("start", "Train on my images", StartPage),
+    Page("preview", "Preview", _In("preview", "PreviewPage"), _TRAINING, key="F6"),
+    Page("run", "Run", _In("run", "RunPage"), _TRAINING, key="F2"),
+    Page("samples", "Samples", _In("samples", "SamplesPage"), _TRAINING, key="F3"),
+    Page("runs", "Runs", _In("runs", "RunsPage"), _TRAINING, key="F4"),
+    Page("queue", "Queue", _In("queue", "QueuePage"), _TRAINING, key="F7"),
+    Page("trial", "Try model", _In("trial", "TrialPage"), _TRAINING, key="F9"),
+    Page("tools", "Model tools", _In("tools", "ToolsPage"), _TRAINING, key="F11"),
+    Page("presets", "Presets", _In("presets", "PresetsPage")),
+    Page("keys", "Help", _In("keys", "KeysPage")),
+    Page("welcome", "Welcome", _In("welcome", "WelcomePage")),
+    Page("start", "Train on my images", _In("start", "StartPage")),
 )
 # Esc leaves them.
 PASSING_PAGES = ("presets", "keys")
@@ -44,3 +57,13 @@ SETTINGS_PAGES = tuple(page.name for page in PAGES if page.group == _SETTINGS)
 def make_view(context: Context, parent: tk.Misc, name: str) -> View:
     """Build the page with a name."""
     return next(page for page in PAGES if page.name == name).make(context, parent)
+
+
+def load_next() -> bool:
+    """Import the modules of one page that was not shown yet; return whether there was one."""
+    makers = (page.make for page in PAGES)
+    missing = (make for make in makers if isinstance(make, _In) and not make.is_loaded)
+    found = next(missing, None)
+    if found is not None:
+        found.load()
+    return found is not None

@@ -9,7 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from onetrainer.config.base.field_help import field_help
 
 _SOURCE = re.compile(r"\s+Sources?:\s+")
 
@@ -70,12 +74,29 @@ def source_of(text: str) -> str:
 
 
 class Section(BaseModel):
-    """A frozen group of settings; unknown keys, NaN and infinities are refused."""
+    """A frozen group of settings; unknown keys, NaN and infinities are refused.
+
+    A section within another is by default `Inner()`: the same as `Inner()`, without
+    building the schema of the inner section alone, which takes some milliseconds each.
+    """
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
         allow_inf_nan=False,
-        use_attribute_docstrings=True,
         validate_default=False,
+        # The schemas of most sections are never needed by themselves.
+        defer_build=True,
     )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the JSON Schema of the section, whose settings are described by their help."""
+        made = handler(schema)
+        described = handler.resolve_ref_schema(made).get("properties", {})
+        for name, definition in described.items():
+            text = field_help(cls, name)
+            definition.update({"description": text} if text else {})
+        return made

@@ -8,7 +8,7 @@ from ui.pages.registry import PAGES, SETTINGS_PAGES
 
 
 def folder_of(page):
-    make = page.make.func if isinstance(page.make, partial) else page.make
+    make = page.make.func if isinstance(page.make, partial) else page.make.load()
     return make.__module__.split(".")[2]
 
 

@@ -9,7 +9,7 @@ from tests.ui.screenshots import SETTINGS_PAGES
 
 MOST_TURN_FRACTION = 0.02
 """Of the time that a flood of events takes: the longest turn of the window's heartbeat."""
-MADE_AHEAD = {"ui.app._BUILD_AFTER_MS": 1}
+MADE_AHEAD = {"ui.pages.preparations.AFTER_MS": 1}
 """Pages that have not been visited are made as soon as the window is open."""
 PAGES = (*SETTINGS_PAGES, "run", "samples", "runs")
 
@@ -34,7 +34,7 @@ def test_a_flood_of_events_leaves_the_window_fluid(begin, project):
 def test_a_window_at_rest_computes_next_to_nothing(open_desk, project):
     constants = {"ui.background.pump.TICK_MS": 50, **MADE_AHEAD}
     desk = open_desk(project, constants=constants)
-    desk.wait_state(unmade=[])
+    desk.wait_state(is_prepared=True)
     desk.rest()
 
     def seconds_at_rest():

@@ -1,6 +1,7 @@
 """Page of settings: cards of rows, with help, summary and forecast next to them."""
 
 import tkinter as tk
+from collections.abc import Iterator
 from functools import partial
 
 from onetrainer.config.fields import Setting
@@ -85,6 +86,10 @@ class SettingsPage(View):
         self._scroller.canvas.bind("<Configure>", self._arrange, add="+")
         if self.form.with_advanced:
             self._switch.show(True)
+
+    def prepare(self) -> Iterator[None]:
+        """Create the rows that the first visit would wait for, a card at a time."""
+        yield from self.form.prepare()
 
     def refresh(self) -> None:
         """Show the current draft."""

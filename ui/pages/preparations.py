@@ -1,0 +1,50 @@
+"""What the window does while it is idle, so that the first visit of another page is quick."""
+
+import tkinter as tk
+from collections.abc import Callable, Iterator, Mapping
+
+from onetrainer.config.base.field_help import field_help
+from ui.context import View
+from ui.model.form_fields import pages, settings_on
+from ui.pages.registry import load_next
+
+AFTER_MS = 400
+_INTERVAL_MS = 30
+
+
+class Preparations:
+    """Creates the pages of settings and imports the others, in pieces that delay no key.
+
+    views: the pages that exist. view: creates one of a name.
+    """
+
+    def __init__(self, root: tk.Tk, views: Mapping[str, View], view: Callable[[str], View]) -> None:
+        self._root = root
+        self._views = views
+        self._view = view
+        self.is_done = False
+
+    def begin(self) -> None:
+        """Begin a while after the first page is on the screen."""
+        self._root.after(AFTER_MS, self._go_on, self._pieces())
+
+    def _go_on(self, pieces: Iterator[None]) -> None:
+        for _ in pieces:
+            self._root.after(_INTERVAL_MS, self._go_on, pieces)
+            return
+        self.is_done = True
+
+    def _pieces(self) -> Iterator[None]:
+        """Yield after each piece."""
+        plans = pages()
+        for plan in plans:
+            if plan.name not in self._views:
+                view = self._view(plan.name)
+                yield
+                yield from view.prepare()
+        while load_next():
+            yield
+        for plan in plans:  # for the search, which looks into every help
+            for setting in settings_on(plan):
+                field_help(*setting.defined_at)
+            yield
