@@ -7,7 +7,6 @@ the log and an exit code.
 """
 
 import faulthandler
-import gc
 import json
 import os
 import signal
@@ -19,14 +18,13 @@ from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
 from io import FileIO, TextIOWrapper
 from pathlib import Path
 from time import strftime, time
-from types import ModuleType
 from typing import Any, TextIO
 
 from modules.training.device_turn import owning_device, report_early_end
+from modules.training.importing import importing
 from modules.training.inbox import Inbox
 from modules.training.signals import ignoring_signals, pausing_at_signals
 from modules.world.launch import ADDRESS, Place, place_in, start_others, variables_of
@@ -37,8 +35,17 @@ from onetrainer.errors import EXIT_DONE, EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, 
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.redaction import without_tokens
 from onetrainer.run.client import FOLLOW
-from onetrainer.run.event_log import EventWriter
-from onetrainer.run.events import Event, Failed, Finished, Report, exit_code_for
+from onetrainer.run.event_log import EventWriter, rewind
+from onetrainer.run.events import (
+    Event,
+    Failed,
+    Finished,
+    Phase,
+    Report,
+    Started,
+    Stopped,
+    exit_code_for,
+)
 from onetrainer.run.failures import OUT_OF_MEMORY, failed
 from onetrainer.run.log_file import keep_log_bounded
 from onetrainer.run.run_folder import RunFolder, open_run
@@ -77,6 +84,9 @@ def _run(path: Path) -> int:
                 folder.locked(),
                 owning_device(folder, inbox),
             ):
+                document = _parse_object(_read(folder.config))
+                if isinstance(name := document.get("job"), str):
+                    return _job_in(folder, inbox, name, document)
                 return _train(folder, inbox)
         except UserError as error:
             return _print_and_return(str(error), EXIT_USER)
@@ -91,7 +101,7 @@ def _follow() -> int:
         try:
             link = Line(place.address, place.rank) if place.address else None
             _set_environment([], is_offline=os.environ.get("HF_HUB_OFFLINE") == "1")
-            with _importing():
+            with importing():
                 from modules.jobs.follow import follow
                 from modules.world.world import World
             world = World(place, link)
@@ -177,7 +187,7 @@ def _train(folder: RunFolder, inbox: Inbox) -> int:
         names, is_offline = _model_names(_parse_object(_read(folder.config)))
         _set_environment(names, is_offline=is_offline)
         with _other_processes(folder) as (place, hub):
-            with inbox.while_loading(), _importing():
+            with inbox.while_loading(), importing():
                 from modules.jobs.train import train
                 from modules.world.world import World
             return train(folder, inbox, World(place, hub))
@@ -206,12 +216,45 @@ def _explain_out_of_memory(folder: RunFolder, failure: Failed) -> Failed:
         return failure
 
 
+def _job_in(folder: RunFolder, inbox: Inbox, name: str, document: Mapping[str, Any]) -> int:
+    """Run a job whose request is in a folder, as the queue starts it.
+
+    Asked to end, it does so at once: such jobs keep what they have done so far.
+    """
+    rewind(folder.events, 0)
+    events = EventWriter(folder.events)
+    events.write(Started(os.getpid(), 0, 0))
+    done = 0
+
+    def report(event: Event) -> None:
+        nonlocal done
+        done = event.done if isinstance(event, Phase) else done
+        events.write(event)
+
+    request = _section(document, "request")
+    _set_environment([str(request.get("model", ""))], is_offline=bool(request.get("offline")))
+    try:
+        with inbox.while_loading(lambda reason: events.write_last(Stopped(done, reason))):
+            finished = _run_job(name, json.dumps(request), report, is_interrupted=False)
+        events.write(finished)
+        return EXIT_DONE
+    except Exception as error:  # noqa: BLE001 - the edge: every failure is reported
+        if not isinstance(error, UserError):
+            traceback.print_exc()
+        failure = failed(error, otherwise=f"Details are in {folder.log}")
+        events.write(failure)
+        return _print_and_return(str(error), exit_code_for(failure) or EXIT_PROGRAM)
+    finally:
+        events.close()
+
+
 def _job(name: str) -> int:
     report = _reporter_to(_take_stdout())
     try:
         text = sys.stdin.buffer.read().decode()
         settings = _parse_object(text)
-        _set_environment([str(settings.get("base", ""))], is_offline=bool(settings.get("offline")))
+        models = [str(settings.get(key, "")) for key in ("base", "model")]
+        _set_environment(models, is_offline=bool(settings.get("offline")))
         report(_run_job(name, text, report))
         return EXIT_DONE
     except KeyboardInterrupt:
@@ -223,9 +266,12 @@ def _job(name: str) -> int:
         return _report_failure(report, failed(error))
 
 
-def _run_job(name: str, text: str, report: Report) -> Finished:
-    """Import a job, after the environment is set, and run it."""
-    with _importing():
+def _run_job(name: str, text: str, report: Report, *, is_interrupted: bool = True) -> Finished:
+    """Import a job, after the environment is set, and run it.
+
+    is_interrupted: Signals that ask this process to end interrupt the job.
+    """
+    with importing():
         from onetrainer.jobs.job import REQUESTS
 
         request = REQUESTS[name].model_validate_json(text)
@@ -233,40 +279,9 @@ def _run_job(name: str, text: str, report: Report) -> Finished:
     job: Callable[[Section, Report], Finished] = jobs[name]
     # Only now: until here SIGTERM ends the process at once, also in the middle of a library.
     # SIGINT also where the parent ignored it, as in the background of a shell.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM) if is_interrupted else ():
         signal.signal(number, signal.default_int_handler)
     return job(request, report)
-
-
-@contextmanager
-def _importing() -> Iterator[None]:
-    """Import faster: without garbage collection, and without a scan of all of transformers' models.
-
-    Afterwards the imported modules are excluded from collection: they stay until the end.
-    """
-    gc.disable()
-    _skip_scan_of_models()
-    try:
-        yield
-    finally:
-        gc.enable()
-        gc.freeze()
-
-
-def _skip_scan_of_models() -> None:
-    """Put a plain package in the place of `transformers.models`, unless that is loaded.
-
-    Its own `__init__` parses the 3,300 files of all models, as that of transformers has just done,
-    to offer their classes under its own name, too: a second of each start (transformers 5.23).
-    Nothing asks for a class there; modules are imported by their paths, as always.
-    """
-    name = "transformers.models"
-    found = find_spec("transformers")
-    if name in sys.modules or found is None or not found.submodule_search_locations:
-        return
-    package = ModuleType(name, "The models of transformers, each imported when it is named.")
-    package.__path__ = [str(Path(found.submodule_search_locations[0]) / "models")]
-    sys.modules[name] = package
 
 
 def _model_names(config: Mapping[str, Any]) -> tuple[list[str], bool]:

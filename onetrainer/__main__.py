@@ -47,6 +47,11 @@ _PRECISIONS = ("auto", "fp32", "bf16", "fp16")
 _DEMO = "create and load the demo: at the first start, or at every start with a FOLDER"
 _SWEEP = "add a run for each value; can be repeated, for every combination"
 _QUEUE_ACTIONS = ("list", "add", "serve", "now", "move", "remove", "hold", "go", "clear")
+_WRITES: Options = {
+    "--write": _flag("write what was found; otherwise it is only shown"),
+    "--queue": _flag("let the queue run the model, instead of doing so now"),
+    "--take-back": _flag("give files back what they held before they were last written"),
+}
 _OTHER = {"help": "a config file, a preset or a run's folder"}
 
 # Each command's file in `onetrainer/cli`, which has a function of its name; what it does; and its
@@ -164,6 +169,12 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
     "merge": ("jobs", "merge LoRAs into a base model, or into one LoRA", {}),
     "resize": ("jobs", "change the rank of a LoRA", {}),
     "extract": ("jobs", "extract the difference of two models as a LoRA", {}),
+    "caption": (
+        "caption",
+        "describe images with a tagger or captioner, and write their captions",
+        _WRITES,
+    ),
+    "mask": ("caption", "find the subject of images with a model, and write their masks", _WRITES),
     "show": (
         "show",
         "describe a model file, a run or an image",
@@ -201,13 +212,19 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
     ),
 }
 
-# Of commands whose options are their request's fields: its module and class, and the argument that
-# may be left out.
-_REQUESTS = {
-    "convert": ("onetrainer.jobs.convert_request", "ConvertRequest", "target"),
-    "merge": ("onetrainer.jobs.lora_requests", "MergeRequest", ""),
-    "resize": ("onetrainer.jobs.lora_requests", "ResizeRequest", ""),
-    "extract": ("onetrainer.jobs.lora_requests", "ExtractRequest", ""),
+# Of commands whose options are their requests' fields: the module and classes of these, and the
+# argument that may be left out.
+_REQUESTS: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "convert": ("onetrainer.jobs.convert_request", ("ConvertRequest",), "target"),
+    "merge": ("onetrainer.jobs.lora_requests", ("MergeRequest",), ""),
+    "resize": ("onetrainer.jobs.lora_requests", ("ResizeRequest",), ""),
+    "extract": ("onetrainer.jobs.lora_requests", ("ExtractRequest",), ""),
+    "caption": (
+        "onetrainer.jobs.caption_request",
+        ("CaptionRequest", "CaptionWriting"),
+        "model",
+    ),
+    "mask": ("onetrainer.jobs.caption_request", ("CaptionRequest", "MaskWriting"), "model"),
 }
 
 
@@ -291,8 +308,9 @@ def make_parser(command: str) -> argparse.ArgumentParser:
         elif name == command and name in _REQUESTS:
             from onetrainer.jobs.options import add_options
 
-            place, request, optional = _REQUESTS[name]
-            add_options(added, vars(import_module(place))[request], optional=optional)
+            place, requests, optional = _REQUESTS[name]
+            for request in requests:
+                add_options(added, vars(import_module(place))[request], optional=optional)
     return parser
 
 

@@ -14,7 +14,16 @@ MAX_NESTING = 4
 # R1: a library, and the one wing that may load it.
 HOMES = {
     **dict.fromkeys(
-        ("torch", "torchvision", "diffusers", "transformers", "peft", "accelerate", "lycoris"),
+        (
+            "torch",
+            "torchvision",
+            "diffusers",
+            "transformers",
+            "peft",
+            "accelerate",
+            "lycoris",
+            "onnxruntime",
+        ),
         "modules",
     ),
     **dict.fromkeys(("tkinter", "_tkinter", "customtkinter", "tkinterdnd2"), "ui"),
@@ -40,7 +49,7 @@ RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("captions",),
         ("dataset",),
         ("cache", "jobs", "rewards", "rules"),
-        ("checks", "guide", "preview", "queue", "support"),
+        ("captioning", "checks", "guide", "preview", "queue", "support"),
         ("messages",),
         ("cli",),
         ("__main__",),
@@ -54,7 +63,7 @@ RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("formats", "formats/models", "interfaces", "rewards/networks"),
         ("data", "families/prompts", "formats/lora", "optim", "rewards", "sampling"),
         ("broken_steps", "families", "methods/layers", "objectives"),
-        ("demo", "evaluation", "methods/adapters", "training"),
+        ("captioning", "demo", "evaluation", "methods/adapters", "training"),
         ("methods", "stepping"),
         ("trainer",),
         ("assembly", "lora_tools"),

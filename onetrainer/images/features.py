@@ -90,7 +90,7 @@ def image_features(path: Path, image_index: ImageIndex | None = None) -> Feature
             with io.BytesIO(data) as file, open_image(file, path) as opened_file:
                 exif_orientation = orientation(opened_file, file)
                 memory.enter_context(decoding(opened_file, path))
-                image = _as_rgb(opened_file)
+                image = as_rgb(opened_file)
         except ImageError as error:
             # Too little memory is not the image's fault.
             if image_index and not isinstance(error.__cause__, MemoryError):
@@ -115,7 +115,8 @@ def _features(image: "Image", exif_orientation: int) -> Features:
     return Features(first, second, upright.tobytes(), detail_of(gray))
 
 
-def _as_rgb(image: "Image") -> "Image":
+def as_rgb(image: "Image") -> "Image":
+    """Return an image as RGB of 8 bits, with transparency as white; of 16 bits the upper ones."""
     import numpy as np
     from PIL import Image
 

@@ -16,6 +16,7 @@ from typing import Literal
 
 from onetrainer.config.base.section import Section
 from onetrainer.errors import EXIT_STOPPED
+from onetrainer.jobs.caption_request import CaptionRequest
 from onetrainer.jobs.convert_request import ConvertRequest
 from onetrainer.jobs.lora_requests import ExtractRequest, MergeRequest
 from onetrainer.jobs.plan_request import CacheRequest, PlanRequest
@@ -26,7 +27,7 @@ from onetrainer.run.events import ENDINGS, Event, Failed, Finished, Stopped
 from onetrainer.run.failures import exit_failure
 from onetrainer.run.wire import decode_event
 
-JobName = Literal["convert", "merge", "extract", "sample", "plan", "cache", "self_test"]
+JobName = Literal["convert", "merge", "extract", "sample", "plan", "cache", "caption", "self_test"]
 REQUESTS: Mapping[str, type[Section]] = {
     "convert": ConvertRequest,
     "merge": MergeRequest,
@@ -34,6 +35,7 @@ REQUESTS: Mapping[str, type[Section]] = {
     "sample": SampleRequest,
     "plan": PlanRequest,
     "cache": CacheRequest,
+    "caption": CaptionRequest,
     "self_test": SelfTestRequest,
 }
 """What each job is asked for; the function of its name in `modules/jobs` takes it."""

@@ -8,7 +8,15 @@ from onetrainer.errors import EXIT_DONE, EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER
 from onetrainer.run.commands import Leaving
 
 PhaseName = Literal[
-    "waiting", "loading", "caching", "training", "validating", "evaluating", "sampling", "saving"
+    "waiting",
+    "loading",
+    "caching",
+    "training",
+    "validating",
+    "evaluating",
+    "sampling",
+    "saving",
+    "captioning",
 ]
 
 

@@ -11,6 +11,7 @@ from onetrainer.run.events import (
     Event,
     Failed,
     Finished,
+    Phase,
     Progress,
     Rewarded,
     Started,
@@ -85,6 +86,8 @@ def summary(folder: RunFolder) -> RunSummary:
             case Progress():
                 step, total, loss = event.step, event.total_steps, event.loss
                 eta = event.eta_seconds
+            case Phase(name="captioning"):
+                step, total = event.done, event.total
             case Rewarded():
                 reward = event.reward
             case Evaluated():

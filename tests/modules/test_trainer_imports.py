@@ -18,8 +18,8 @@ def test_the_training_loop_imports_few_of_our_files():
 
 
 LIGHTLY = """
-from modules.worker import _importing
-with _importing():
+from modules.training.importing import importing
+with importing():
     from transformers import AutoConfig, CLIPTextModel
     from transformers.models.clip import modeling_clip
 import sys, types

@@ -37,7 +37,7 @@ def test_only_a_name_of_the_hub_opens_the_network(model, rewards, is_offline):
 
 def test_garbage_is_collected_again_once_the_engine_is_loaded():
     before = gc.get_freeze_count()
-    with worker._importing():
+    with worker.importing():
         assert not gc.isenabled()
         kept = [[] for _ in range(1000)]
     assert gc.isenabled()

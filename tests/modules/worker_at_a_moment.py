@@ -103,7 +103,7 @@ def main(folder: Path, what: str, steps: int) -> int:
         case "verify":
             checkpoint_record.verify = load
         case "import":
-            worker._importing = importing
+            worker.importing = importing
         case "log-out":
             once_reported(steps, log_out)
         case _:

@@ -36,6 +36,7 @@ _PHASE_LABELS = {
     "evaluating": "Evaluating prompts",
     "sampling": "Generating samples",
     "saving": "Saving",
+    "captioning": "Describing images",
 }
 
 

@@ -175,7 +175,7 @@ def test_too_little_memory_is_no_damage_of_an_image(tmp_path, settled, monkeypat
         raise MemoryError
 
     item = Item(saved(tmp_path, leaves(1)), ("",), 384, 384)
-    monkeypatch.setattr("onetrainer.images.features._as_rgb", refuse)
+    monkeypatch.setattr("onetrainer.images.features.as_rgb", refuse)
     with closing(ImageIndex(tmp_path / "cache")) as memory:
         near_duplicate_groups([item], memory)
         assert damaged([item], memory) == []

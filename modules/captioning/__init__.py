@@ -1,0 +1,1 @@
+"""Models that describe images: taggers, captioners, masks."""

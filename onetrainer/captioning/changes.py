@@ -1,0 +1,138 @@
+"""What writing the results of a job would change, before anything is written.
+
+A caption or mask is this program's own if it holds what was last written there; anything else is a
+person's, and stays unless they ask otherwise.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from onetrainer.captioning.masks import mask_bytes
+from onetrainer.captioning.own_files import OwnFile, OwnFiles, digest
+from onetrainer.captioning.results import JobFolder, Result
+from onetrainer.captioning.texts import beside_existing, caption_text
+from onetrainer.captions.caption_file import decode_text
+from onetrainer.concepts.folder_listing import MASK_SUFFIX, FolderImage, stem
+from onetrainer.edits.saving import read_content
+from onetrainer.images.image_file import ImageError
+from onetrainer.jobs.caption_request import CaptionWriting, MaskWriting
+
+Fate = Literal["new", "changed", "same", "kept", "empty", "failed"]
+"""new: there is no file yet. changed: this program's own text is replaced, or a person's as they
+asked for. same: it holds the same already. kept: a person's. empty: the model found nothing.
+failed: the image or the file cannot be read."""
+WRITTEN: tuple[Fate, ...] = ("new", "changed")
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What becomes of one image's caption or mask.
+
+    Attributes:
+        image: The image.
+        fate: What becomes of it.
+        path: The caption or mask.
+        before: What it holds; None if there is no such file.
+        after: What it would hold.
+        text: The caption that it would hold, or why it cannot.
+        own: What is to be noted before it is written.
+    """
+
+    image: FolderImage
+    fate: Fate
+    path: Path
+    before: bytes | None = None
+    after: bytes | None = None
+    text: str = ""
+    own: OwnFile | None = None
+
+    @property
+    def text_before(self) -> str:
+        """The caption as it is; "" for a mask, and for a file that is no text."""
+        return _text(self.before) or ""
+
+
+def propose(
+    job: JobFolder, own: OwnFiles, writing: CaptionWriting | MaskWriting
+) -> Iterator[Proposal]:
+    """Yield what becomes of each image of a job that has a result, in their order.
+
+    own: The files that this program wrote.
+    """
+    results, taken = job.read(), dict[Path, str]()
+    for image in job.listed():
+        result = results.get(image.name)
+        if result is None:
+            continue
+        is_mask = isinstance(writing, MaskWriting)
+        path = _mask_path(image) if is_mask else image.caption or image.path.with_suffix(".txt")
+        try:
+            if result.error:
+                raise ImageError(image.path, result.error)
+            if path in taken:
+                raise ImageError(image.path, f"{taken[path]} has the same name, and so this file")
+            taken[path] = image.path.name
+            before = read_content(path)
+            known = own.get((path, digest(before))) if before is not None else None
+            if isinstance(writing, CaptionWriting):
+                yield _caption(image, path, before, known, result, writing)
+            else:
+                yield _mask(image, path, before, known, job.masks / result.mask, writing)
+        except ImageError as error:
+            yield Proposal(image, "failed", path, text=error.reason)
+        except OSError as error:
+            yield Proposal(image, "failed", path, text=error.strerror or str(error))
+
+
+def _caption(
+    image: FolderImage,
+    path: Path,
+    before: bytes | None,
+    known: OwnFile | None,
+    result: Result,
+    writing: CaptionWriting,
+) -> Proposal:
+    text = caption_text(result, writing)
+    theirs = known.theirs if known else _text(before)
+    if theirs is None:
+        raise ImageError(image.path, f"{path.name} is no text; save it as UTF-8")
+    if theirs and writing.existing == "keep":
+        return Proposal(image, "kept", path, before, text=text)
+    if not text:
+        return Proposal(image, "empty", path, before)
+    after = beside_existing(text, theirs, writing.existing) if theirs else text
+    content = f"{after}\n".encode()
+    fate: Fate = "new" if before is None else "changed"
+    if before is not None and _text(before) == after:
+        fate, content = "same", before
+    left = "" if writing.existing == "replace" else theirs
+    own = OwnFile(path, digest(content), left)
+    return Proposal(image, fate, path, before, content, after, own)
+
+
+def _mask(
+    image: FolderImage,
+    path: Path,
+    before: bytes | None,
+    known: OwnFile | None,
+    found: Path,
+    writing: MaskWriting,
+) -> Proposal:
+    if before is not None and known is None and writing.existing == "keep":
+        return Proposal(image, "kept", path, before)
+    after = mask_bytes(found, image.path, writing)
+    fate: Fate = "new" if before is None else "same" if before == after else "changed"
+    own = OwnFile(path, digest(after))
+    return Proposal(image, fate, path, before, after, own=own)
+
+
+def _mask_path(image: FolderImage) -> Path:
+    return image.mask or image.path.with_name(stem(image.path.name) + MASK_SUFFIX)
+
+
+def _text(content: bytes | None) -> str | None:
+    """Return a caption as it was written; None if it is no text."""
+    decoded = decode_text(content or b"")
+    return None if decoded is None or "\0" in decoded[0] else decoded[0].strip()

@@ -1,0 +1,118 @@
+"""Writing of captions and masks, with a way back."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from onetrainer.captioning.changes import WRITTEN, Fate, Proposal
+from onetrainer.captioning.own_files import notes_of, remember
+from onetrainer.edits.history import Batch, EditHistory
+from onetrainer.edits.saving import Change, Saved, save, take_back
+from onetrainer.files.atomic import write_atomic
+from onetrainer.run.run_folder import cannot_write
+
+_MOST_WRITINGS = 50
+_AT_ONCE = 2000
+"""Files of one batch: masks are held in memory until theirs is written."""
+
+
+@dataclass
+class Written:
+    """What became of the images: how many share each fate, and those that were not written.
+
+    conflicts: Files that another program changed at the same moment. failures: Refused by the
+    system, with its reason.
+    """
+
+    fates: Counter[Fate] = field(default_factory=Counter)
+    files: int = 0
+    conflicts: list[Path] = field(default_factory=list)
+    failures: list[tuple[Path, str]] = field(default_factory=list)
+
+    def add(self, saved: Saved) -> None:
+        """Count a batch."""
+        self.files += len(saved.written)
+        self.conflicts += [change.path for change in saved.conflicts]
+        self.failures += saved.failures
+
+
+def write(
+    proposals: Iterable[Proposal],
+    images: Path,
+    about: str,
+    history: EditHistory,
+    *,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Written:
+    """Write what is new or changed.
+
+    Args:
+        proposals: Of the images of a folder.
+        images: That folder.
+        about: What is done, for the history: "Captions by wd-swinv2-tagger-v3".
+        history: The way back.
+        progress: Called with the number of images that are done.
+
+    Raises:
+        UserError: If there can be no way back; nothing more is written then.
+    """
+    written, batches, waiting = Written(), list[int](), iter(proposals)
+    before = _batches(images)
+    while chunk := list(islice(waiting, _AT_ONCE)):
+        written.fates.update(proposal.fate for proposal in chunk)
+        chosen = [proposal for proposal in chunk if proposal.fate in WRITTEN]
+        # Before: what this leaves half done is told by its content.
+        remember(images, [proposal.own for proposal in chosen if proposal.own])
+        changes = [Change(each.path, each.before, each.after) for each in chosen]
+        saved = save(changes, about, history)
+        written.add(saved)
+        if saved.batch is not None:
+            batches.append(saved.batch)
+            _note_batches(images, [*before[-_MOST_WRITINGS:], batches])
+        progress(written.fates.total())
+    return written
+
+
+def can_take_back(images: Path, history: EditHistory) -> int:
+    """Return how many files of the last writing for a folder can be taken back."""
+    return sum(batch.left for batch in _last(images, history))
+
+
+def take_back_last(images: Path, history: EditHistory) -> Written:
+    """Give the files of the last writing what they held before; those changed since stay.
+
+    Called again, it goes on with the one before.
+    """
+    result = Written()
+    for batch in _last(images, history):
+        result.add(take_back(batch, history))
+    return result
+
+
+def _last(images: Path, history: EditHistory) -> list[Batch]:
+    """Return the batches of the last writing that has files to take back, the newest first."""
+    left = {batch.number: batch for batch in history.batches() if batch.left}
+    for numbers in reversed(_batches(images)):
+        if found := [left[number] for number in reversed(numbers) if number in left]:
+            return found
+    return []
+
+
+def _batches(images: Path) -> list[list[int]]:
+    """Return the batches of each writing."""
+    with suppress(OSError, ValueError):
+        found = json.loads(notes_of(images, "batches").read_bytes())
+        return [numbers for numbers in found if isinstance(numbers, list)]
+    return []
+
+
+def _note_batches(images: Path, writings: list[list[int]]) -> None:
+    place = notes_of(images, "batches")
+    try:
+        write_atomic(place, json.dumps(writings).encode())
+    except OSError as error:
+        raise cannot_write(place, error) from error
