@@ -282,6 +282,7 @@ class App:
             mend=lambda path: self.runs.mend(path),
             jump_to_problem=self.jump_to_problem,
             show_sample=self.show_sample,
+            show_log=lambda: self.show_page("monitor").open(1),
             check_images=lambda: self.show_page("preview").open(),
             find=lambda: self.shell.finder.open(),
             help=self.help,

@@ -48,6 +48,7 @@ class Actions:
         mend: Goes to the setting that a run failed from; offers to apply it and resume the run.
         jump_to_problem: Goes to the next problem, or to the previous one for -1.
         show_sample: Shows the sample of a prompt at a step.
+        show_log: Shows the log of the displayed run.
         check_images: Goes to what examines images.
         help: Explains the focused setting, or shows the page of keys.
         leave_page: Goes back within a page, or from one that is not in the navigation to the page
@@ -77,6 +78,7 @@ class Actions:
     mend: Callable[[str], None]
     jump_to_problem: Callable[[int], None]
     show_sample: Callable[[int, int], None]
+    show_log: Callable[[], None]
     check_images: Callable[[], None]
     find: Callable[[], None]
     help: Callable[[], None]

@@ -51,6 +51,7 @@ class RunFolder:
         self.lengths = self.path / "lengths.json"
         self.exports = self.path / "exports.json"
         self.notes = self.path / "notes.json"
+        self.exported = self.path / "exported"
         self.start_files = self.path / "start"
         self.lock = self.path / "lock"
 
@@ -62,6 +63,18 @@ class RunFolder:
     def log_of(self, rank: int) -> Path:
         """Return the log of one of the run's processes; the first one's is the worker's."""
         return self.path / f"worker-{rank}.log" if rank else self.log
+
+    def next_exported(self, name: str, suffix: str) -> Path:
+        """Return the path of a new file for a person, in a folder that is made: "charts-001.png".
+
+        Raises UserError if the folder cannot be made.
+        """
+        try:
+            self.exported.mkdir(exist_ok=True)
+        except OSError as error:
+            raise cannot_write(self.exported, error) from error
+        paths = (self.exported / f"{name}-{n:03d}{suffix}" for n in range(1, _MOST_RUNS))
+        return next(path for path in paths if not path.exists())
 
     def without_writing(self, scratch: Path) -> "RunFolder":
         """Return the folder for a process that only reads: what it would write is elsewhere.

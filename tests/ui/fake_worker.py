@@ -22,6 +22,7 @@ from onetrainer.run.events import (
     Failed,
     Finished,
     Forecast,
+    Measured,
     Phase,
     Progress,
     Sample,
@@ -131,6 +132,9 @@ class FakeWorker:
         if self.mode in REWARDED:
             self.say(rewarded(step, self.total, self.random))
         self.say(self.progress(step))
+        if step % 10 == 1:
+            heat = {"temperature": 61.0, "power_watts": 250.0}
+            self.say(Measured(step, 4, 3 * GIB, device_bytes=6 * GIB, **heat))
         if self.mode == "segv" and step == 20:
             print("fake worker: about to touch a null pointer", file=sys.stderr, flush=True)
             signal.signal(signal.SIGSEGV, signal.SIG_DFL)

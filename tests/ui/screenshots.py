@@ -81,6 +81,8 @@ class Studio:
         desk.wait(lambda: desk.state["step"] >= most, "the run under way", LONG)
         desk.page("run")
         self.shoot("run")
+        desk.page("monitor")
+        self.shoot("monitor")
         desk.page("samples")
         self.shoot("samples")
         desk.ask_to_close()

@@ -13,6 +13,7 @@ from onetrainer.run.commands import CommandName, Leaving
 from onetrainer.run.event_log import News
 from onetrainer.run.run_folder import RunFolder, create_run, open_run
 from ui.progress.run_state import RunState, phase_text
+from ui.progress.stall import Stall, stall_of
 from ui.progress.worker_log import worker_log_tail
 
 SILENT_AFTER = 60.0
@@ -142,6 +143,13 @@ class Session:
         """Seconds since the last event of a running worker; 0 while that is usual."""
         quiet = self._clock() - self._last_event_at
         return quiet if self.is_running and quiet > SILENT_AFTER else 0.0
+
+    @property
+    def stall(self) -> Stall | None:
+        """The stall of a run that trains but makes no steps; None otherwise."""
+        if not self.is_running or self.pending_command is not None:
+            return None
+        return stall_of(self.state, self._clock() - self._last_event_at)
 
     def poll(self) -> bool:
         """Read news of the run and return whether there are any. Terminal events come last."""

@@ -5,18 +5,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ui.charts.pen import Pen
 from ui.progress.curve import ticks
 from ui.theme.palette import Role
-from ui.theme.theme import SMALL
-from ui.widgets.drawing import Drawing
 
 DOT = 3
 # Dots closer together than this overlap and are left out.
 _DOT_GAP = 7
+_TICK = 6
+# A log scale that spans less has ordinary round values.
+_DECADES = 30.0
 _MOST_DIGITS = 6  # after the point; more do not fit beside an axis
 _COLUMN_GAP = 90
 # Between a label and the frame, and between a label and the edge of the chart.
 _BESIDE, _EDGE = 8, 2
+# How far a legend may reach over the frame.
+_RIGHT = 16
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Frame:
 
     def ticks(self, most: int) -> tuple[list[float], list[str]]:
         """Return about `most` round values between the edges, and their labels."""
-        if self.is_log:
+        if self.is_log and self.highest > _DECADES * self.lowest:
             ends = self._scaled(self.lowest), self._scaled(self.highest)
             values = [10**power for power in ticks(*ends, most)]
             return values, [f"{value:.3g}" for value in values]
@@ -92,11 +96,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Mark:
-    """A point with a meaning of its own. A triangle stands on the lower edge."""
+    """A point with a meaning of its own.
+
+    A triangle stands on the lower edge, a tick hangs from the upper one.
+    """
 
     step: float
     value: float
-    shape: Literal["ring", "diamond", "triangle"]
+    shape: Literal["ring", "diamond", "triangle", "tick"]
 
 
 @dataclass(frozen=True)
@@ -107,6 +114,7 @@ class Panel:
         base: Value of a horizontal line; None for none.
         legend: Texts with their colors, above the frame from `legend_left` on.
         row_gap: Pixels between grid lines, at least.
+        edge: The x coordinate from which there is room for the values of grid lines.
     """
 
     frame: Frame
@@ -116,6 +124,7 @@ class Panel:
     legend: tuple[tuple[str, Role], ...] = ()
     legend_left: float = 0.0
     row_gap: int = 24
+    edge: float = 0.0
 
 
 def padded_range(values: Sequence[float], fraction: float) -> tuple[float, float]:
@@ -136,121 +145,105 @@ def tick_labels(values: list[float]) -> list[str]:
     return [f"{value:.{digits}f}" for value in values]
 
 
-def draw_panel(drawing: Drawing, panel: Panel) -> None:
+def draw_panel(pen: Pen, panel: Panel) -> None:
     """Draw a panel with its grid and legend, without the steps below it."""
-    frame, px = panel.frame, drawing.widgets.px
-    for value, label in zip(*_rows(drawing, panel), strict=True):
+    frame, px = panel.frame, pen.px
+    for value, label in zip(*_rows(pen, panel), strict=True):
         y = frame.y(value)
-        drawing.line((frame.left, y, frame.right, y), "line")
-        drawing.text(frame.left - px(_BESIDE), y, label, "dim", anchor="e")
-    draw_lines(drawing, frame, panel.lines, panel.base)
+        pen.line((frame.left, y, frame.right, y), "line")
+        pen.text(frame.left - px(_BESIDE), y, label, "dim", anchor="e")
+    draw_lines(pen, frame, panel.lines, panel.base)
     for mark in panel.marks:
-        _draw_mark(drawing, frame, mark)
+        _draw_mark(pen, frame, mark)
     x = panel.legend_left
     for text, role in panel.legend:
-        item = drawing.text(x, frame.top - px(6), text, role, anchor="sw")
-        x = drawing.canvas.bbox(item)[2] + px(12)
-        if x - px(12) > drawing.width:
-            drawing.canvas.delete(item)
+        end = x + pen.measure(text)
+        if end > min(pen.width, frame.right + px(_RIGHT)):
+            break
+        pen.text(x, frame.top - px(6), text, role, anchor="sw")
+        x = end + px(12)
 
 
-def with_room_for_labels(drawing: Drawing, panels: Sequence[Panel]) -> list[Panel]:
+def with_room_for_labels(pen: Pen, panels: Sequence[Panel]) -> list[Panel]:
     """Return panels of one left edge that leave enough room for the widest value next to it."""
-    widgets = drawing.widgets
-    labels = [label for panel in panels for label in _rows(drawing, panel)[1]]
-    widest = max((widgets.theme.measure(label, SMALL) for label in labels), default=0)
+    labels = [label for panel in panels for label in _rows(pen, panel)[1]]
+    widest = max(map(pen.measure, labels), default=0)
     found = []
     for panel in panels:
         frame = panel.frame
-        shift = max(0, widest + widgets.px(_BESIDE + _EDGE) - frame.left)
+        shift = max(0, widest + pen.px(_BESIDE + _EDGE) - round(frame.left - panel.edge))
         above = shift if panel.legend_left == frame.left else 0
         moved = replace(frame, left=frame.left + shift)
         found.append(replace(panel, frame=moved, legend_left=panel.legend_left + above))
     return found
 
 
-def _rows(drawing: Drawing, panel: Panel) -> tuple[list[float], list[str]]:
+def _rows(pen: Pen, panel: Panel) -> tuple[list[float], list[str]]:
     """Return the values of a panel's grid lines and their labels."""
     height = panel.frame.bottom - panel.frame.top
     # A low chart would otherwise have a single grid line.
-    return panel.frame.ticks(max(3, int(height / drawing.widgets.px(panel.row_gap))))
+    return panel.frame.ticks(max(3, int(height / pen.px(panel.row_gap))))
 
 
-def draw_steps(drawing: Drawing, frame: Frame) -> None:
+def draw_steps(pen: Pen, frame: Frame) -> None:
     """Write the steps below a frame."""
-    px = drawing.widgets.px
+    px = pen.px
     most = max(2, int((frame.right - frame.left) / px(_COLUMN_GAP)))
     for step in ticks(frame.first_step, frame.last_step, most):
         if step == int(step):
             label = f"{int(step):,}"
-            half = drawing.widgets.theme.measure(label, SMALL) / 2
-            x = min(frame.x(step), drawing.width - half - px(_EDGE))
-            drawing.text(x, frame.bottom + px(6), label, "dim", anchor="n")
+            x = min(frame.x(step), pen.width - pen.measure(label) / 2 - px(_EDGE))
+            pen.text(x, frame.bottom + px(6), label, "dim", anchor="n")
 
 
-def draw_lines(
-    drawing: Drawing, frame: Frame, lines: Sequence[Line], base: float | None = None
-) -> None:
+def draw_lines(pen: Pen, frame: Frame, lines: Sequence[Line], base: float | None = None) -> None:
     """Draw bands, then the line of the base, then lines."""
     for line in lines:
         if line.halves and line.points:
-            _draw_band(drawing, frame, line)
+            _draw_band(pen, frame, line)
     if base is not None:
         ends = (frame.left, frame.y(base), frame.right, frame.y(base))
-        drawing.line(ends, "border", dash=(2, 4))
+        pen.line(ends, "border", dash=(2, 4))
     for line in lines:
-        _draw_line(drawing, frame, line)
+        _draw_line(pen, frame, line)
 
 
-def _draw_band(drawing: Drawing, frame: Frame, line: Line) -> None:
+def _draw_band(pen: Pen, frame: Frame, line: Line) -> None:
     upper, lower = [], []
     for (step, value), half in zip(line.points, line.halves, strict=True):
         top, bottom = frame.y(value + half), frame.y(value - half)
         thin = 0.0 if bottom - top >= 1 else 0.5  # visible in any case
         upper.append((frame.x(step), top - thin))
         lower.append((frame.x(step), bottom + thin))
-    if len(upper) > 1:
-        color = drawing.widgets.theme.palette[line.band_color]
-        drawing.canvas.create_polygon(*upper, *reversed(lower), fill=color, outline="")
-    else:
-        (x, top), (_, bottom), half = upper[0], lower[0], drawing.widgets.px(DOT)
-        drawing.box(x - half, top, x + half, bottom, line.band_color)
+    if len(upper) == 1:
+        (x, top), (_, bottom), half = upper[0], lower[0], pen.px(DOT)
+        upper, lower = [(x - half, top), (x + half, top)], [(x - half, bottom), (x + half, bottom)]
+    pen.area([*upper, *reversed(lower)], line.band_color)
 
 
-def _draw_line(drawing: Drawing, frame: Frame, line: Line) -> None:
-    px, points = (
-        drawing.widgets.px,
-        [(frame.x(step), frame.y(value)) for step, value in line.points],
-    )
+def _draw_line(pen: Pen, frame: Frame, line: Line) -> None:
+    px, points = pen.px, [(frame.x(step), frame.y(value)) for step, value in line.points]
     is_thin = line.width == 1
     if len(points) > 1:
-        drawing.canvas.create_line(
-            points,
-            fill=drawing.widgets.theme.palette[line.color],
-            width=1 if is_thin else px(line.width),
-            joinstyle="bevel" if is_thin else "round",
-            dash=line.dash,
-        )
+        pen.path(points, line.color, width=1 if is_thin else px(line.width), dash=line.dash)
     is_dense = len(points) > 1 and points[-1][0] - points[0][0] < px(_DOT_GAP) * len(points)
     is_all = line.dots == "all" and not is_dense
     marked = points if is_all or (len(points) == 1 and not is_thin) else []
     for x, y in points[-1:] if line.dots == "last" else marked:
-        drawing.dot(x, y, px(DOT), line.color)
+        pen.dot(x, y, px(DOT), line.color)
 
 
-def _draw_mark(drawing: Drawing, frame: Frame, mark: Mark) -> None:
-    x, y, px = frame.x(mark.step), frame.y(mark.value), drawing.widgets.px
-    canvas, palette = drawing.canvas, drawing.widgets.theme.palette
+def _draw_mark(pen: Pen, frame: Frame, mark: Mark) -> None:
+    x, y, px = frame.x(mark.step), frame.y(mark.value), pen.px
+    foot, size = frame.bottom, px(DOT)
     match mark.shape:
         case "ring":
-            size = px(DOT + 3)
-            box = (x - size, y - size, x + size, y + size)
-            canvas.create_oval(box, outline=palette["good"], width=px(2))
+            pen.ring(x, y, px(DOT + 3), "good", width=px(2))
         case "diamond":
             size = px(DOT + 2)
-            corners = (x - size, y, x, y - size, x + size, y, x, y + size)
-            canvas.create_polygon(corners, fill=palette["warning"], outline=palette["card"])
+            corners = [(x - size, y), (x, y - size), (x + size, y), (x, y + size)]
+            pen.area(corners, "warning", outline="card")
         case "triangle":
-            size, foot = px(DOT), frame.bottom
-            triangle = (x - size, foot, x, foot - 2 * size, x + size, foot)
-            canvas.create_polygon(triangle, fill=palette["good"])
+            pen.area([(x - size, foot), (x, foot - 2 * size), (x + size, foot)], "good")
+        case "tick":
+            pen.line((x, frame.top, x, frame.top + px(_TICK)), "dim")

@@ -39,6 +39,7 @@ PAGES = (
     *(Page(plan.name, plan.title, partial(SettingsPage, plan=plan), _SETTINGS) for plan in pages()),
     Page("preview", "Preview", _In("preview", "PreviewPage"), _TRAINING, key="F6"),
     Page("run", "Run", _In("run", "RunPage"), _TRAINING, key="F2"),
+    Page("monitor", "Monitor", _In("monitor", "MonitorPage"), _TRAINING, key="F12"),
     Page("samples", "Samples", _In("samples", "SamplesPage"), _TRAINING, key="F3"),
     Page("runs", "Runs", _In("runs", "RunsPage"), _TRAINING, key="F4"),
     Page("queue", "Queue", _In("queue", "QueuePage"), _TRAINING, key="F7"),

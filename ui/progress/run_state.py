@@ -11,6 +11,7 @@ from onetrainer.run.events import (
     Event,
     Failed,
     Finished,
+    Measured,
     Phase,
     Progress,
     Rewarded,
@@ -21,6 +22,7 @@ from onetrainer.run.events import (
     Warned,
 )
 from ui.progress.curve import Curve
+from ui.progress.figures import Figures
 from ui.progress.rewards import Rewards
 from ui.progress.validation import Validation
 
@@ -48,6 +50,7 @@ class RunState:
     phase: Phase | None = None
     progress: Progress | None = None
     curve: Curve = field(default_factory=Curve)
+    figures: Figures = field(default_factory=Figures)
     validation: Validation = field(default_factory=Validation)
     rewards: Rewards = field(default_factory=Rewards)
     samples: list[Sample] = field(default_factory=list)
@@ -66,6 +69,9 @@ class RunState:
             case Progress():
                 self.progress = event
                 self.curve.append(event.step, event.loss)
+                self.figures.add_step(event)
+            case Measured():
+                self.figures.add_measured(event)
             case Validated():
                 self.validation.add(event)
             case Rewarded():

@@ -73,7 +73,10 @@ def run_line(session: Session) -> str:
     parts = [session.folder.name if session.folder else "", session.activity]
     if state.total_steps:
         parts.append(f"step {state.step:,} of {state.total_steps:,}")
-    if progress is not None and state.status == "running" and not session.pending_command:
+    stall = session.stall
+    if stall is not None:
+        parts.append(stall.text)
+    elif progress is not None and state.status == "running" and not session.pending_command:
         parts.append(format_speed(progress.steps_per_second))
         if progress.eta_seconds >= 0:
             parts.append(f"{format_time(progress.eta_seconds)} left")

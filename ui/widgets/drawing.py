@@ -1,7 +1,7 @@
 """Canvas that is drawn again when its size or the theme changes."""
 
 import tkinter as tk
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ui.messages.line_breaks import shorten
@@ -139,6 +139,39 @@ class Drawing:
         """Draw a line from a point to another: x, y, x, y."""
         color = self._color(role)
         self.canvas.create_line(points, fill=color, width=width, dash=dash, capstyle=cap, tags=tags)
+
+    def px(self, length: float) -> int:
+        """Convert pixels at 96 dpi to pixels of this screen."""
+        return self.widgets.px(length)
+
+    def measure(self, text: str) -> int:
+        """Return the width of a text."""
+        return self.widgets.theme.measure(text, SMALL)
+
+    def path(
+        self,
+        points: Sequence[tuple[float, float]],
+        role: Role,
+        *,
+        width: int = 1,
+        dash: tuple[int, ...] = (),
+    ) -> None:
+        """Draw a line through at least two points; round corners if it is wider than 1."""
+        joint: Literal["bevel", "round"] = "bevel" if width == 1 else "round"
+        color = self._color(role)
+        self.canvas.create_line(list(points), fill=color, width=width, joinstyle=joint, dash=dash)
+
+    def area(
+        self, points: Sequence[tuple[float, float]], role: Role, *, outline: Role | None = None
+    ) -> None:
+        """Fill a polygon."""
+        color, edge = self._color(role), self._color(outline)
+        self.canvas.create_polygon(list(points), fill=color, outline=edge)
+
+    def ring(self, x: float, y: float, radius: float, role: Role, *, width: int) -> None:
+        """Draw a circle."""
+        box = (x - radius, y - radius, x + radius, y + radius)
+        self.canvas.create_oval(box, outline=self._color(role), width=width)
 
     def image(self, key: Hashable, image: "Image | None", x: int, y: int, side: int) -> bool:
         """Draw an image centered at a point; return whether there was one.

@@ -54,6 +54,11 @@ class Scroller:
         self._fit()
         self._move(steps * self._widgets.px(_STEP))
 
+    def scroll_if_needed(self, steps: int) -> bool:
+        """Scroll as `scroll_by` does if there is more than is visible; return whether there is."""
+        self.scroll_by(steps)
+        return self.inner.winfo_reqheight() > self.canvas.winfo_height()
+
     def _key(self, steps: int, _: "tk.Event[tk.Misc]") -> None:
         self.scroll_by(steps)
 
@@ -126,7 +131,8 @@ class Scroller:
 
     def _bar_set(self, first: float, last: float) -> None:
         # Tk passes strings despite the annotation.
-        is_needed = float(last) - float(first) < 0.999
+        has_size = self.canvas.winfo_height() > 1  # Tk would leave a bar on the screen otherwise
+        is_needed = float(last) - float(first) < 0.999 and has_size
         if is_needed != self._bar_shown:
             self._bar_shown = is_needed
             show(self._bar, is_needed, side="right", fill="y", before=self.canvas)

@@ -144,7 +144,11 @@ def test_a_quiet_worker_is_noticed(config, monkeypatch):
     start(session, config, monkeypatch, "slow")
     until(session, lambda: session.state.step >= 1)
     assert session.silent_seconds == 0
+    assert session.stall is None
     now[0] += 100
     assert session.silent_seconds >= 100
+    assert session.stall.text == "no step for 1 min 40 s"
+    session.send("stop")
+    assert session.stall is None  # it is said to be stopping
     session.kill()
     until(session, lambda: not session.has_worker)

@@ -75,6 +75,8 @@ def message_of(context: Context) -> Message | None:
             has_log=True,
             can_end=True,
         )
+    if (stall := session.stall) is not None:
+        return Message("warning", stall.title, stall.advice, has_log=True)
     return warnings_message(context, state)
 
 

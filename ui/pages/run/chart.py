@@ -5,13 +5,11 @@ from functools import partial
 from tkinter import ttk
 from typing import Literal
 
-import customtkinter
-
 from ui.charts.run_charts import LossChart, RewardChart
 from ui.context import Context
-from ui.theme.theme import pair
-from ui.widgets.button import Button, focusable
+from ui.widgets.button import Button
 from ui.widgets.placing import show
+from ui.widgets.slider import Slider
 
 _MIN_SMOOTH, _MAX_SMOOTH = 0.0, 0.99
 _DRAW_EVERY_MS = 100
@@ -127,39 +125,12 @@ class RunChart:
         widgets = self._context.widgets
         box = widgets.frame(self._head)
         widgets.label(box, "smoothing", style="SmallDim").pack(side="left")
-        slider = customtkinter.CTkSlider(
-            box,
-            from_=_MIN_SMOOTH,
-            to=_MAX_SMOOTH,
-            width=110,
-            height=16,
-            command=self._set_strength,
-            fg_color=pair("raised"),
-            progress_color=pair("fill"),
-            button_color=pair("text"),
-            button_hover_color=pair("accent"),
-            border_color="transparent",
-            bg_color=pair("card"),
+        self._slider = Slider(
+            widgets, box, self._set_strength, name="smoothing", ends=(_MIN_SMOOTH, _MAX_SMOOTH)
         )
-        slider.set(self.loss.strength)
-        self._slider = slider
-        focusable(
-            slider,
-            lambda: None,
-            lambda has: slider.configure(button_color=pair("accent" if has else "text")),
-        )
-        canvas = next(c for c in slider.winfo_children() if isinstance(c, tk.Canvas))
-        for wheel in ("<MouseWheel>", "<Button-4>", "<Button-5>"):
-            canvas.unbind(wheel)
-        for key, by in (("<Left>", -0.05), ("<Right>", 0.05)):
-            canvas.bind(key, partial(self._nudge, slider, by))
-        slider.pack(side="left", padx=(widgets.px(6), 0))
-        widgets.name(slider, "smoothing")
+        self._slider.set(self.loss.strength)
+        self._slider.widget.pack(side="left", padx=(widgets.px(6), 0))
         return box
-
-    def _nudge(self, slider: customtkinter.CTkSlider, by: float, _: object) -> None:
-        slider.set(min(max(slider.get() + by, _MIN_SMOOTH), _MAX_SMOOTH))
-        self._set_strength(slider.get())
 
     def _set_strength(self, strength: float) -> None:
         chart = self.reward if self._chart_name == "reward" else self.loss

@@ -59,7 +59,9 @@ def activity(session: Session) -> str:
     """Describe what the run is doing, in a line."""
     if session.pending_command is not None:
         return _LEAVING[session.pending_command.name]
-    quiet = session.silent_seconds
+    stall, quiet = session.stall, session.silent_seconds
+    if stall is not None:
+        return f"{session.activity} · {stall.text}"
     if quiet:
         return f"{session.activity} · no message for {format_time(quiet)}"
     return session.activity

@@ -12,7 +12,7 @@ _NOTHING = "The log holds nothing but messages of libraries."
 
 
 class LogFold:
-    """Lines of the log to scroll in and copy from, and a button that opens the whole file."""
+    """Lines of the log to scroll in and copy from, and a button that shows the whole log."""
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
@@ -23,7 +23,7 @@ class LogFold:
         self._bar = widgets.scrollbar(self._frame, self._box.yview)
         self._bar.configure(height=1)  # no higher than the lines
         self._box.configure(yscrollcommand=self._bar.set)
-        whole = widgets.button(self._frame, "Open the whole log", self._open, name="open log")
+        whole = widgets.button(self._frame, "Whole log", context.act.show_log, name="open log")
         whole.widget.pack(side="bottom", anchor="w", pady=(widgets.px(8), 0))
         self._box.pack(side="left", fill="x", expand=True)
         self._box.bind("<Tab>", lambda _: give_focus(self._box.tk_focusNext()))
@@ -58,8 +58,3 @@ class LogFold:
         self._box.see("end")
         show(self._bar, len(lines) > _HEIGHT, side="right", fill="y", before=self._box)
         show(self._frame, True, fill="x", pady=(self._context.widgets.px(10), 0))
-
-    def _open(self) -> None:
-        folder = self._context.session.folder
-        if folder is not None:
-            self._context.act.open_path(folder.log)

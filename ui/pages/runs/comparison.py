@@ -13,7 +13,10 @@ from onetrainer.json_file import Document
 from onetrainer.presets.presets import load_document
 from onetrainer.run.event_log import read_all
 from onetrainer.run.events import Sample
-from ui.charts.compared_curves import ComparedCurves, role_of
+from onetrainer.run.run_folder import RunFolder
+from ui.actions.figure_files import FigureFiles
+from ui.charts.figure_panels import role_of
+from ui.charts.figure_view import FigureView
 from ui.context import Context
 from ui.messages.line_breaks import shorten
 from ui.messages.run_rows import RunRow, setting_table
@@ -107,11 +110,19 @@ class Comparison:
         self._tree.bind("<<ThemeChanged>>", lambda _: self._paint())
         widgets.on_wheel[self._tree] = lambda steps: self._tree.yview_scroll(steps, "units")
         widgets.name(self._tree, "compared settings")
-        self.curves = ComparedCurves(widgets, body)
+        self._files = FigureFiles(context)
+        curves = FigureView(
+            widgets,
+            body,
+            name="comparison",
+            save_picture=self._save_picture,
+            save_table=self._save_table,
+        )
+        self.curves = curves.charts
         self._samples = ImageTable(widgets, body, context.images, self._open_sample, _LOOK)
         self._tabs: dict[str, tk.Widget] = {
             "settings": self._settings,
-            "curves": self.curves.canvas,
+            "curves": curves.outer,
             "samples": self._samples.outer,
         }
         self._keyboards: dict[str, tk.Misc] = {
@@ -125,6 +136,7 @@ class Comparison:
     def show(self, runs: list[ComparedRun]) -> None:
         """Compare runs."""
         self._runs = runs
+        self.curves.set_look(span=None, only="")
         self.curves.show([(run.row.record.name, run.state) for run in runs])
         steps = sorted({s.step for run in runs for s in run.state.samples}, reverse=True)
         self._steps.configure(values=[_NEWEST, *(f"Step {step:,}" for step in steps)])
@@ -147,6 +159,16 @@ class Comparison:
     def take_focus(self) -> None:
         """Give the keyboard to what is shown."""
         self._keyboards[self.shown].focus_set()
+
+    def _save_picture(self) -> None:
+        self._files.save_picture(self._folders[0], self.curves.data, self.curves.look)
+
+    def _save_table(self) -> None:
+        self._files.save_table(self._folders)
+
+    @property
+    def _folders(self) -> list[RunFolder]:
+        return [RunFolder(run.row.path) for run in self._runs]
 
     @property
     def setting_rows(self) -> list[list[str]]:

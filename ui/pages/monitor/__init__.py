@@ -1,0 +1,1 @@
+"""Page of a run's charts and log."""
