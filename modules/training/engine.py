@@ -1,9 +1,9 @@
-"""Device, precision, backward pass, clipping and optimizer step, on accelerate and torch.amp.
+"""Device, precision, backward pass, clipping and optimizer step, on torch.amp.
 
-Autocast is torch's own, because accelerate refuses fp16 on the CPU. The loss scale is ours, because
-torch's reads from the device in every step: here fp32 and bf16 never read from the device, and fp16
-reads once per step, whether its gradients have overflown. A broken step, whose loss or gradient is
-not finite, updates nothing: that is decided on the device, and read later with the losses.
+The loss scale is ours, because torch's reads from the device in every step: here fp32 and bf16
+never read from the device, and fp16 reads once per step, whether its gradients have overflown. A
+broken step, whose loss or gradient is not finite, updates nothing: that is decided on the device,
+and read later with the losses.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from accelerate import Accelerator
-from accelerate.utils import GradientAccumulationPlugin
 from torch import Tensor, nn
 
 from modules.memory.scaling import LossScale
@@ -52,12 +50,6 @@ class Engine:
         autocast: Returns the context of every forward pass, new for each use.
         gradient_clipping: Largest norm of a step's whole gradient; 0 disables clipping.
         """
-        self._accelerator = Accelerator(
-            cpu=device.type == "cpu",
-            mixed_precision="no",
-            # Explicit, or an environment variable would divide every gradient.
-            gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
-        )
         self.device = device
         self._updater = updater
         self._freeze_schedule = freeze_schedule
@@ -118,7 +110,8 @@ class Engine:
 
     def differentiate(self, loss: Tensor) -> None:
         """Add a loss's gradients to those of the step, as `backward` does, and note nothing."""
-        self._accelerator.backward(self._scale.scaled(loss) if self._scale else loss)
+        scaled = self._scale.scaled(loss) if self._scale else loss
+        scaled.backward()  # type: ignore[no-untyped-call] # torch's
 
     def set_loss(self, values: Sequence[Tensor]) -> None:
         """Set the losses of all microbatches of the step, where other processes have a part."""
