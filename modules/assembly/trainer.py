@@ -22,7 +22,7 @@ from modules.assembly.validation_set import grid_of, validation_files, validatio
 from modules.broken_steps.cause import Investigator
 from modules.broken_steps.response import BrokenSteps
 from modules.broken_steps.retries import Retries
-from modules.data.loader import Loader
+from modules.data.loader import Loader, reading_threads
 from modules.evaluation.scores import EVALUATE, PromptEvaluation
 from modules.evaluation.validation import VALIDATE, ImageEvaluation, ValidationImages
 from modules.interfaces import Microbatch, named_parameters
@@ -43,6 +43,7 @@ from modules.training.failures import SAMPLING, Failures
 from modules.training.reporter import Reporter
 from modules.training.tasks import SAMPLE, ExportTask, SampleTask, SaveTask
 from onetrainer.captions.sample_prompts import all_shots
+from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.objectives.slider import Slider
 from onetrainer.config.optimizers.adaptive import AdaptiveSection
 from onetrainer.metrics.watch import Watch
@@ -201,6 +202,9 @@ def _orders(tasks: Tasks, rewards: LoadedRewards | None) -> dict[str, Callable[.
 
 def _loader_of(run: Run, source: LossSource, retries: Retries) -> Loader[Inputs]:
     """Return what reads and draws for each step, into pinned memory if there is a GPU."""
+    data = run.config.data
+    needs_pixels = isinstance(run.config.objective, Reconstruction)
+    decodes_images = needs_pixels or not data.cache_latents
 
     def draw(batch: Microbatch, step: int) -> Inputs:
         seed = retries.seed(run.config.training.seed, step)
@@ -210,7 +214,7 @@ def _loader_of(run: Run, source: LossSource, retries: Retries) -> Loader[Inputs]
     return Loader(
         source.batches,
         draw,
-        threads=run.config.data.loader_threads,
+        threads=reading_threads(data.loader_threads, run.device, decodes_images=decodes_images),
         steps=run.config.training.total_steps,
         rank=run.world.rank,
         size=run.world.size,

@@ -4,6 +4,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+import torch
+
 from modules.interfaces import Microbatch
 from onetrainer.dataset.prefetch import prefetch
 from onetrainer.schedules.amounts import Plan
@@ -42,6 +44,15 @@ class _Read(Generic[Drawn]):
 
     task: _Task
     complete: Callable[[], Drawn]
+
+
+def reading_threads(wanted: int, device: torch.device, *, decodes_images: bool) -> int:
+    """Return how many threads read ahead on a device: none on the CPU, unless they decode images.
+
+    Reading from the cache takes less than a thread there takes away from the step: each of its
+    operations has the two hand Python over to each other.
+    """
+    return 0 if device.type == "cpu" and not decodes_images else wanted
 
 
 class Loader(Generic[Drawn]):

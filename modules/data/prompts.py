@@ -22,8 +22,9 @@ def padded(
     encoded in chunks of one length, 77 tokens for CLIP, and padded with that of the empty prompt:
     models know it as the end of the text, whereas zeros would be unknown to them.
     """
-    empty = encoded(EMPTY)
-    tokens = max(encoded(text).hidden.shape[1] for text in among)
+    known = {text: encoded(text) for text in {EMPTY, *texts, *among}}
+    empty = known[EMPTY]
+    tokens = max(known[text].hidden.shape[1] for text in among)
 
     def pad(one: Conditioning) -> Conditioning:
         if not (missing := tokens - one.hidden.shape[1]):
@@ -31,7 +32,7 @@ def padded(
         padding = empty.hidden.repeat(1, missing // empty.hidden.shape[1], 1)
         return Conditioning(torch.cat([one.hidden, padding], dim=1), one.pooled)
 
-    return Conditioning.joined([pad(encoded(text)) for text in texts]), pad(empty)
+    return Conditioning.joined([pad(known[text]) for text in texts]), pad(empty)
 
 
 @dataclass(frozen=True)

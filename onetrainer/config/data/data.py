@@ -227,4 +227,5 @@ class Data(Section):
         Ui("Data loader threads", level="advanced", search="dataloader workers threads loading"),
     ] = 2
     """How many threads load images in advance. The order of the images does not depend on it. 0
-    loads them within the steps. 2 is usual; more helps with a fast GPU and large images."""
+    loads them within the steps, as training on the CPU does with cached images. 2 is usual; more
+    helps with a fast GPU and large images."""

@@ -7,7 +7,7 @@ import torch
 
 from modules.data import batches as loading
 from modules.data.batches import Batches
-from modules.data.loader import Loader
+from modules.data.loader import Loader, reading_threads
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.config.data.captions import Captions
 from onetrainer.dataset.prefetch import prefetch
@@ -182,3 +182,10 @@ def test_tensors_of_a_batch_are_its_own(bench):
     batch.moments.mean.add_(1)
     batch.moments.std.add_(1)
     assert torch.equal(batch_source.images.moments(0, 0).mean, before)
+
+
+def test_the_cpu_reads_ahead_only_what_it_has_to_decode():
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    assert reading_threads(2, cpu, decodes_images=False) == 0
+    assert reading_threads(2, cpu, decodes_images=True) == 2
+    assert reading_threads(3, gpu, decodes_images=False) == 3
