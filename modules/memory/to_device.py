@@ -31,19 +31,24 @@ class LateNumbers:
     the next ones, so that few pieces of it go round.
     """
 
-    def __init__(self, scalars: Sequence[Tensor]) -> None:
-        """Queue the copies."""
-        self._count = len(scalars)
+    def __init__(self, scalars: Sequence[Tensor | float]) -> None:
+        """Queue the copies; what is in host memory is read at once."""
+        self._values: dict[int, float] = {}
         self._copies: list[tuple[list[int], Tensor]] = []
         self._arrivals: list[torch.cuda.Event] = []
-        for device in dict.fromkeys(scalar.device for scalar in scalars):
-            indices = [index for index, scalar in enumerate(scalars) if scalar.device == device]
-            together = torch.stack([scalars[index] for index in indices])
+        on_devices: dict[torch.device, dict[int, Tensor]] = {}
+        for index, scalar in enumerate(scalars):
+            if isinstance(scalar, Tensor) and scalar.device.type != "cpu":
+                on_devices.setdefault(scalar.device, {})[index] = scalar
+            else:
+                self._values[index] = float(scalar)
+        for device, found in on_devices.items():
+            together = torch.stack([*found.values()])
             if device.type == "cuda":
                 pinned = torch.empty_like(together, device="cpu", pin_memory=True)
                 together = pinned.copy_(together, non_blocking=True)
                 self._arrivals.append(torch.cuda.current_stream(device).record_event())
-            self._copies.append((indices, together))
+            self._copies.append(([*found], together))
 
     def have_arrived(self) -> bool:
         """Return whether reading does not wait for a GPU."""
@@ -54,10 +59,10 @@ class LateNumbers:
         for arrival in self._arrivals:
             if not _has_happened(arrival):
                 arrival.synchronize()
-        values: dict[int, float] = {}
-        for indices, together in self._copies:
-            values |= zip(indices, together.tolist(), strict=True)
-        return [float(values[index]) for index in range(self._count)]
+        while self._copies:
+            indices, together = self._copies.pop()
+            self._values |= zip(indices, map(float, together.tolist()), strict=True)
+        return [self._values[index] for index in range(len(self._values))]
 
 
 def load_tensors(tensors: Mapping[str, Tensor], state: Mapping[str, Tensor], what: str) -> None:

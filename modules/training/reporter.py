@@ -60,24 +60,20 @@ class _UnreadStep:
 
 def _scalars(
     losses: Tensor, check: StepCheck, lr: float | Tensor, scores: Mapping[str, Tensor]
-) -> list[Tensor]:
+) -> list[Tensor | float]:
     """Return what is read of a step.
 
     Loss, whether the step is broken, gradient norm, learning rate, the fraction of an update that
     is lost (NaN if it was not measured), and of each score its mean and deviation.
     """
-    lost = torch.tensor(math.nan) if check.unchanged is None else check.unchanged
-    scalars = [losses.mean(), check.broken, check.norm, _scalar(lr), lost]
+    lost = math.nan if check.unchanged is None else check.unchanged
+    scalars: list[Tensor | float] = [losses.mean(), check.broken, check.norm, lr, lost]
     for score in scores.values():
         values = score.float()
         # One image has no standard deviation.
         spread = values.std() if len(values) > 1 else values.new_zeros(())
         scalars += [values.mean(), spread]
     return scalars
-
-
-def _scalar(rate: float | Tensor) -> Tensor:
-    return rate if isinstance(rate, Tensor) else torch.tensor(rate, dtype=torch.double)
 
 
 class Reporter:
@@ -159,7 +155,7 @@ class Reporter:
         groups = None
         if self._is_measured(self._times[-1]):
             rates = self._rates()
-            groups, scalars = [*rates], [*scalars, *map(_scalar, rates.values())]
+            groups, scalars = [*rates], [*scalars, *rates.values()]
         numbers = LateNumbers(scalars)
         self._pending.append(_UnreadStep(progress, per_item, check, joined, numbers, groups))
         self._report(self._arrived())

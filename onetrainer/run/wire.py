@@ -16,15 +16,20 @@ _FORMER_INSIDE: Mapping[str, Mapping[str, str]] = {
     **dict.fromkeys(("phases", "peak_phase", "fixes", "time"), _FORMER_IN_FORECASTS),
     "weights": {"shown": "sampling", "last": "without_ema"},
 }
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=True)
 _KEYS = {event: frozenset(item.name for item in fields(event)) for event in get_args(Event)}
 
 
 def encode_event(event: Event, *, time: float) -> str:
     """Return an event as one line with its newline. time: Seconds since the epoch."""
-    body = {"type": type(event).__name__, "time": round(time, 3), **vars(event)}
-    line = json.dumps(body, ensure_ascii=False, allow_nan=True)
-    if without_tokens(line) != line:  # text by text: a replacement may not cut an escape sequence
-        line = json.dumps(_without_tokens(body), ensure_ascii=False, allow_nan=True)
+    values = vars(event)
+    body = {"type": type(event).__name__, "time": round(time, 3), **values}
+    line = _ENCODER.encode(body)
+    # Those of every step are numbers alone, among which the search would take most of the time.
+    has_texts = not all(isinstance(value, int | float | None) for value in values.values())
+    if has_texts and without_tokens(line) != line:
+        # Text by text: a replacement may not cut an escape sequence.
+        line = _ENCODER.encode(_without_tokens(body))
     return f"{line}\n"
 
 
