@@ -37,12 +37,12 @@ from ui.pages.registry import PAGES, PASSING_PAGES, SETTINGS_PAGES, make_view
 from ui.shell.geometry import visible_geometry
 from ui.shell.shell import Shell
 from ui.theme.theme import Theme, pair
-from ui.widgets.scroller import bind_wheel
+from ui.widgets.scroller import bind_focus, bind_wheel
 from ui.widgets.widgets import Widgets, focused
 
 _SIZE = (1280, 800)
-_MIN_SIZE = (960, 640)
-# Of the screen, for the frame of the window and the panel of the desktop.
+_MIN_SIZE = (620, 370)
+# Pixels of the screen for the frame of the window and the panel of the desktop.
 _SPARED = (16, 60)
 _SAVE_AFTER_MS = 1000
 # Interval in which customtkinter checks the desktop's appearance and scaling. The window sets
@@ -128,6 +128,7 @@ class App:
     def show_page(self, name: str) -> View:
         """Show a page and return it; it is created at its first visit."""
         is_other = name != self.page
+        self.shell.drawer.close()
         if is_other:
             self.commit()
             # Tk gives a page the focus once it is on the screen; the field would keep it till then.
@@ -214,6 +215,8 @@ class App:
 
     def leave_page(self) -> None:
         """Go back within a page, or from one that is not in the navigation to the one before."""
+        if self.shell.drawer.close():
+            return
         if not self.view(self.page).leave() and self.page in PASSING_PAGES:
             self.show_page(self._page_before or "model")
 
@@ -311,6 +314,7 @@ class App:
     def _bind(self) -> None:
         bind_select_all(self.root)
         bind_wheel(self.root, self.widgets)
+        bind_focus(self.root, self.widgets)
         bind_keys(self.context)
         self.root.protocol("WM_DELETE_WINDOW", self.closing.ask)
         self.draft.listen(self._draft_changed)
@@ -365,7 +369,7 @@ class App:
         """Return a size in pixels of this screen, reduced to what the screen has room for."""
         px, (width, height) = self._theme.px, size
         room = self.root.winfo_screenwidth(), self.root.winfo_screenheight()
-        return min(px(width), room[0] - px(_SPARED[0])), min(px(height), room[1] - px(_SPARED[1]))
+        return min(px(width), room[0] - _SPARED[0]), min(px(height), room[1] - _SPARED[1])
 
     def _close(self) -> None:
         self.save_state()

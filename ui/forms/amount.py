@@ -42,13 +42,21 @@ class AmountEditor:
         self._gap = widgets.px(6)
         entry.grid(row=0, column=0, sticky="ew")
         self.unit.grid(row=0, column=1, padx=(self._gap, 0))
-        self._label.grid(row=0, column=2, padx=(widgets.px(8), 0))
+        self._apart = widgets.px(8)
+        self.place_note(is_below=False)
         self._frame = frame
         self.unit.bind("<<ComboboxSelected>>", lambda _: self._unit_chosen(), add="+")
         entry.bind("<FocusOut>", lambda _: self._normalize(), add="+")
         self.widget: tk.Widget = frame
         self.focus: tk.Misc = entry
         self._entry = entry
+
+    def place_note(self, *, is_below: bool) -> None:
+        """Put what the amount is in other units beside the unit, or below the number."""
+        if is_below:
+            self._label.grid(row=1, column=0, columnspan=2, sticky="w", padx=0)
+        else:
+            self._label.grid(row=0, column=2, columnspan=1, padx=(self._apart, 0))
 
     def show(self, value: object) -> None:
         """Show a value; text being typed that means the same is left alone."""

@@ -7,7 +7,16 @@ from dataclasses import replace
 
 from onetrainer.config.fields import Setting
 from ui.forms.lists import ListCard
-from ui.forms.row import COLUMNS, LABEL_WIDTH, LINES, FormContext, Plot, Row, make_columns
+from ui.forms.row import (
+    COLUMNS,
+    LABEL_WIDTH,
+    LINES,
+    NARROW_LABEL_WIDTH,
+    FormContext,
+    Plot,
+    Row,
+    make_columns,
+)
 from ui.forms.rows import Rows, Slot
 from ui.model.form_fields import Group
 from ui.model.variants import entries_of, is_variant_choice, section_of
@@ -33,13 +42,12 @@ class GroupCard:
         self._has_title = has_title
         self.outer, self._frame = widgets.card(parent)
         self._title = widgets.label(self._frame, style="Heading")
-        self._help = widgets.label(self._frame, style="SmallDim", wrap=_WRAP)
+        self._help = widgets.label(self._frame, style="SmallDim")
         if has_title:
             self._title.grid(row=0, column=0, columnspan=COLUMNS, sticky="w")
             self._help.grid(
                 row=1, column=0, columnspan=COLUMNS, sticky="w", pady=(widgets.px(2), widgets.px(8))
             )
-        make_columns(widgets, self._frame, label_width=LABEL_WIDTH)
         self._rows = Rows(context)
         # Rows and lists by setting, also of variants that are not chosen.
         self._made_rows: dict[Setting, Row] = {}
@@ -47,6 +55,7 @@ class GroupCard:
         self._titles: dict[str, Label] = {}
         self.lists: list[ListCard] = []
         self._plot: Plot | None = None
+        self.fit()
 
     @property
     def outers(self) -> list[tk.Widget]:
@@ -98,6 +107,16 @@ class GroupCard:
         if self._plot is not None:
             below = line + len(self.lists)
             self._plot.widget.grid(row=below, column=2, columnspan=3, sticky="w")
+
+    def fit(self) -> None:
+        """Fit texts and rows to the room that the form has now."""
+        label_width = NARROW_LABEL_WIDTH if self._context.is_narrow else LABEL_WIDTH
+        make_columns(self._context.widgets, self._frame, label_width=label_width)
+        self._help.configure(wraplength=self._context.fitting(_WRAP))
+        for row in (*self._rows, *self._made_rows.values()):
+            row.line = -1  # placed anew when it is shown
+        for list_card in self._made_lists.values():
+            list_card.fit()
 
     def detach(self) -> None:
         """Remove the card from the page, because its section no longer exists."""

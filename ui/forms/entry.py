@@ -17,10 +17,11 @@ from ui.widgets.placing import show
 from ui.widgets.widgets import Label
 
 # Number of settings side by side; entries with nested sections have wider ones.
-_MAX_COLUMNS, _OF_LONG = 4, 3
+_MAX_COLUMNS, _OF_LONG, _OF_NARROW = 4, 3, 2
 _NARROW = 120
 _WRAP = 600
-_TITLE_ROOM = 390
+_TITLE_ROOM, _BUTTONS_ROOM = 390, 280
+_INDENT = 34
 _OPEN, _FOLDED = "–", "+"
 
 
@@ -47,7 +48,7 @@ class Entry:
         self.frame = widgets.frame(parent)
         widgets.divider(self.frame).pack(fill="x", pady=(0, widgets.px(8)))
         self._title = self._make_head()
-        self._summary = widgets.label(self.frame, style="SmallDim", wrap=_WRAP)
+        self._summary = widgets.label(self.frame, style="SmallDim")
         self._body = widgets.frame(self.frame)
         self._body.pack(fill="x")
         self.rows = Rows(context)
@@ -71,7 +72,8 @@ class Entry:
             if slot.is_stacked and slot.parent not in stacked:
                 slot.parent.tk.call("grid", "remove", str(slot.parent))
         for index, box in enumerate(stacked):
-            line, column = divmod(index, _OF_LONG if self._fold else _MAX_COLUMNS)
+            columns = _OF_LONG if self._fold else _MAX_COLUMNS
+            line, column = divmod(index, _OF_NARROW if self._context.is_narrow else columns)
             if isinstance(box, ttk.Frame):
                 box.grid(row=line, column=column, sticky="nw", padx=(0, self._widgets.px(10)))
 
@@ -118,10 +120,17 @@ class Entry:
         name = entry_title(self._setting, values)
         full_title = f"{title} · {name}" if name else title
         in_bold = partial(self._widgets.theme.measure, font="OneTrainerBold")
-        self._title.say(shorten(full_title, self._widgets.px(_TITLE_ROOM), in_bold))
+        room = self._context.fitting(_TITLE_ROOM, beside=_BUTTONS_ROOM)
+        self._title.say(shorten(full_title, room, in_bold))
         self._fold.configure(text=_OPEN if is_open else _FOLDED)
         gap = self._widgets.px(8)
-        show(self._summary, not is_open, anchor="w", padx=(self._widgets.px(34), 0), pady=(0, gap))
+        show(
+            self._summary,
+            not is_open,
+            anchor="w",
+            padx=(self._widgets.px(_INDENT), 0),
+            pady=(0, gap),
+        )
         if is_open:
             return
         problems = [p for p in self._context.draft.problems if p.path.startswith(f"{self._path}.")]
@@ -131,7 +140,8 @@ class Entry:
             lines = [f"{len(problems)} to check"]
         lines += entry_summary(self._setting, values) or ["Not filled in yet."]
         style = "SmallDanger" if error_count else "SmallWarning" if problems else "SmallDim"
-        room, measure = self._widgets.px(_WRAP), self._widgets.theme.measure
+        room, measure = self._context.fitting(_WRAP, beside=_INDENT), self._widgets.theme.measure
+        self._summary.configure(wraplength=room)
         self._summary.say(break_at_dots("  ·  ".join(lines), room, measure), style)
 
     def _make_slots(self) -> list[Slot]:

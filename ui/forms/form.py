@@ -71,6 +71,14 @@ class Form:
             self._columns = count
             self._place()
 
+    def set_width(self, width: int) -> None:
+        """Fit the cards to a width in pixels."""
+        if width != self._context.room.width:
+            self._context.room.width = width
+            for card in self._made.values():
+                card.fit()
+            self.refresh()
+
     @property
     def has_cards(self) -> bool:
         """Whether the page has settings with the chosen variants."""

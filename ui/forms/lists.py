@@ -51,7 +51,7 @@ class ListCard:
         title.pack(side="left")
         self.add_button = widgets.button(head, "+ Add", self.add, name=f"add {setting.path}")
         self.add_button.widget.pack(side="right")
-        self._help = widgets.label(self._inner, setting.help_text, style="SmallDim", wrap=_WRAP)
+        self._help = widgets.label(self._inner, setting.help_text, style="SmallDim")
         self._help.pack(anchor="w", pady=(widgets.px(2), widgets.px(8)))
         self._empty = widgets.label(
             self._inner,
@@ -63,9 +63,18 @@ class ListCard:
             label, propose = context.proposals[setting.path]
             name = f"propose {setting.path}"
             self._proposal = widgets.button(self._inner, label, propose, name=name)
-        self._message = widgets.label(self._inner, style="SmallDanger", wrap=_WRAP)
+        self._message = widgets.label(self._inner, style="SmallDanger")
         self._entries: list[Entry] = []
         self._shown = 0
+        self.fit()
+
+    def fit(self) -> None:
+        """Fit texts and rows to the room that the form has now."""
+        for label in (self._help, self._message):
+            label.configure(wraplength=self._context.fitting(_WRAP))
+        for entry in self._entries:
+            for row in entry.rows:
+                row.line = -1  # placed anew when it is shown
 
     @property
     def is_shown(self) -> bool:

@@ -18,10 +18,10 @@ from ui.model.form_fields import display_text
 from ui.widgets.button import Button
 from ui.widgets.placing import show_in_grid
 from ui.widgets.tooltip import Tooltip
-from ui.widgets.widgets import Label, Widgets, focused
+from ui.widgets.widgets import CARD_PAD, Label, Widgets, focused
 
 CHECK_AFTER_MS = 150
-LABEL_WIDTH = 206
+LABEL_WIDTH, NARROW_LABEL_WIDTH = 206, 150
 # Room for the longest choice, in characters and in pixels for what is around them.
 _FIELD_CHARACTERS, _FIELD_PADDING = 28, 42
 _RESET_WIDTH = 34
@@ -30,7 +30,9 @@ _BELOW_ALL = 99
 LINES = 6
 _FIXES_IN_ROW = 2
 _FLASH_MS = 1200
-_LEAD_WRAP = 620
+_LEAD_WRAP, _MESSAGE_WRAP = 620, 420
+_DOT_WIDTH = 10
+_NARROW = 640
 
 
 class Plot(Protocol):
@@ -42,6 +44,13 @@ class Plot(Protocol):
         """Draw the current draft."""
 
 
+@dataclass
+class Room:
+    """Width of the cards of a form in pixels of the screen; 0 while it is not known."""
+
+    width: int = 0
+
+
 @dataclass(frozen=True)
 class FormContext:
     """Services that every row needs.
@@ -50,7 +59,7 @@ class FormContext:
     plot at the foot of a card, by the path of its section. show: scrolls the page to a widget.
     note: returns what an amount is in other units. choose_path: lets the user choose one.
     proposals: by the path of a list, what a button does that fills it while it is empty, after the
-    button's label.
+    button's label. room: What the cards have.
     """
 
     widgets: Widgets
@@ -61,12 +70,27 @@ class FormContext:
     note: Callable[[object], str] = lambda _: ""
     choose_path: Callable[[PathKind, str], str] = lambda _, current: current
     proposals: Mapping[str, tuple[str, Callable[[], None]]] = field(default_factory=dict)
+    room: Room = field(default_factory=Room)
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether labels of paths and texts stand above them, as there is no room beside."""
+        return 0 < self.room.width < self.widgets.px(_NARROW)
+
+    def fitting(self, length: int, *, beside: int = 0) -> int:
+        """Return a length of 96 dpi in pixels, at most what a card has beside other things."""
+        if not self.room.width:
+            return self.widgets.px(length)
+        room = self.room.width - self.widgets.px(2 * CARD_PAD + beside)
+        return min(self.widgets.px(length), room)
 
 
 def make_columns(widgets: Widgets, grid: tk.Misc, *, label_width: int) -> None:
     """Set the columns of rows: mark, label, field, the rest of the width, and reset."""
     px, field_width = widgets.px, _field_width(widgets)
-    for column, width in enumerate((px(10), px(label_width), field_width, 0, px(_RESET_WIDTH))):
+    for column, width in enumerate(
+        (px(_DOT_WIDTH), px(label_width), field_width, 0, px(_RESET_WIDTH))
+    ):
         grid.grid_columnconfigure(column, minsize=width, weight=int(not width))
 
 
@@ -97,7 +121,7 @@ class Row:
         widgets = context.widgets
         self._lead: Label | None = None
         if setting.ui.lead:
-            self._lead = widgets.label(parent, setting.ui.lead, style="SmallDim", wrap=_LEAD_WRAP)
+            self._lead = widgets.label(parent, setting.ui.lead, style="SmallDim")
         self._parent = parent
         self._dot = widgets.label(parent, style="Accent")
         self._label = widgets.label(parent, setting.ui.label)
@@ -108,7 +132,7 @@ class Row:
         self._reset = ttk.Button(parent, style="QuietCard.TButton", command=self._reset_value)
         self._reset.configure(image=" active ".join(widgets.theme.undo_images))
         widgets.name(self._reset, f"reset {self.path}")
-        self._message = widgets.label(parent, wrap=420)
+        self._message = widgets.label(parent)
         Tooltip(self._reset, widgets.theme, self._reset_tooltip)
         for widget in (self._label, self.editor.focus):
             add_help_tooltip(widgets, widget, setting)
@@ -145,19 +169,21 @@ class Row:
     def place(self, line: int, *, is_stacked: bool = False) -> None:
         """Place the widgets in the grid from a line on; they take up to `LINES` lines."""
         self.line, self._is_stacked = line, is_stacked
-        px = self._context.widgets.px
+        context, px = self._context, self._context.widgets.px
+        is_above = is_stacked or (context.is_narrow and self.editor.is_wide)
         if self._lead is not None:
+            self._lead.configure(wraplength=context.fitting(_LEAD_WRAP))
             self._lead.grid(
                 row=line, column=0, columnspan=COLUMNS, sticky="w", pady=(px(14), px(4))
             )
         if self._fix_line is not None:
-            self._fix_line.grid(row=line + 4)
+            self._fix_line.grid(row=line + 4, column=2 - context.is_narrow)
         gap = px(4)
         # Next to multi-line text the label is aligned with the first line.
-        is_tall = self.setting.ui.editor == "text"
+        is_tall = self.setting.ui.editor == "text" and not is_above
         north, above = ("n", gap + px(6)) if is_tall else ("", gap)
         self._dot.grid(row=line + 1, column=0, sticky=f"{north}w", pady=(above, gap))
-        if is_stacked:
+        if is_above:
             self._label.grid(row=line + 1, column=1, columnspan=3, sticky="w", pady=gap)
             self.editor.widget.grid(row=line + 2, column=1, columnspan=3, sticky="ew")
         else:
@@ -168,11 +194,15 @@ class Row:
             self.editor.widget.grid(
                 row=line + 1, column=2, columnspan=span, sticky=sticky, pady=gap
             )
+            if isinstance(self.editor, AmountEditor):
+                self.editor.place_note(is_below=context.is_narrow)
             self.editor.fill(_field_width(self._context.widgets))
         self._reset.grid(row=line + 1, column=4, sticky=f"{north}e", padx=(px(4), 0))
-        self._message.grid(
-            row=line + 3, column=1 if is_stacked else 2, columnspan=3, sticky="w", pady=(0, px(4))
-        )
+        is_first = is_stacked or context.is_narrow
+        beside = _DOT_WIDTH if is_first else _DOT_WIDTH + LABEL_WIDTH
+        self._message.configure(wraplength=context.fitting(_MESSAGE_WRAP, beside=beside))
+        column = 1 if is_first else 2
+        self._message.grid(row=line + 3, column=column, columnspan=3, sticky="w", pady=(0, px(4)))
         self.refresh()
 
     @property
@@ -284,9 +314,9 @@ class Row:
         widgets, gap = self._context.widgets, self._context.widgets.px(8)
         if self._fix_line is None:  # created late, because most rows never need it
             line = self._fix_line = widgets.frame(self._parent)
-            line.grid(
-                row=self.line + 4, column=2, columnspan=2, sticky="w", pady=(widgets.px(2), gap)
-            )
+            column = 2 - self._context.is_narrow
+            line.grid(row=self.line + 4, column=column, columnspan=3 - self._context.is_narrow)
+            line.grid(sticky="w", pady=(widgets.px(2), gap))
             # The stacking order is the Tab order.
             line.lift(self._message)
         while len(self._fix_buttons) < len(fixes):

@@ -13,7 +13,7 @@ from ui.widgets.widgets import Widgets, focused
 
 _WIDTH = 540
 _MAX_VALUE_LENGTH = 40
-_HINT = "Find a setting   Ctrl+F"
+_HINT = "Find   Ctrl+F"
 
 
 class Finder:
@@ -106,9 +106,9 @@ class Finder:
             self._list.insert("end", line)
         self._list.configure(height=len(lines))
         self._list.selection_set(0)
-        width = self._widgets.px(_WIDTH)
+        width = min(self._widgets.px(_WIDTH), self._root.winfo_width())
         left = self.entry.winfo_rootx() - self._root.winfo_rootx()
-        left = min(left, self._root.winfo_width() - width - self._widgets.px(12))
+        left = max(0, min(left, self._root.winfo_width() - width - self._widgets.px(12)))
         top = self.entry.winfo_rooty() - self._root.winfo_rooty() + self.entry.winfo_height() + 2
         self._list.place(x=left, y=top, width=width)
         self._list.lift()

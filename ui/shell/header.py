@@ -1,6 +1,6 @@
 """Header with the preset, its changes, the search box and Start."""
 
-import tkinter as tk
+from collections.abc import Callable
 from tkinter import ttk
 
 from onetrainer.messages.formatting import counted
@@ -11,6 +11,10 @@ from ui.widgets.placing import show
 
 _MAX_NAME_LENGTH = 34
 _MARGIN = 28
+_SEARCH = 24
+_START_WIDTH = 90
+# In a window that has no room for more.
+_COMPACT_NAME_LENGTH, _COMPACT_SEARCH, _COMPACT_CORNER = 14, 12, 92
 _START = "Check the settings and start training (F5)"
 _NOT_YET = "Something is to be filled in or put right first; a click lists it (F5)"
 
@@ -18,7 +22,8 @@ _NOT_YET = "Something is to be filled in or put right first; a click lists it (F
 class Header:
     """Shows the name of the preset and the number of changes."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, open_pages: Callable[[], None]) -> None:
+        """open_pages: shows the navigation where it is folded."""
         widgets, act = context.widgets, context.act
         self.outer = widgets.frame(context.root, ground="side")
         px = widgets.px
@@ -31,6 +36,9 @@ class Header:
         logo.configure(command=lambda: act.show_page("welcome"))
         logo.pack(side="left", padx=px(9))
         widgets.name(logo, "home")
+        self.pages = widgets.button(corner, "Pages", open_pages, name="pages", ground="side")
+        self.pages.describe("All pages")
+        self._corner, self._logo, self._is_compact = corner, logo, False
         self.presets = widgets.button(
             self.outer, "No preset …", act.choose_preset, name="presets", ground="side"
         )
@@ -53,15 +61,25 @@ class Header:
             name="start",
             kind="primary",
             ground="side",
-            width=110,
+            width=_START_WIDTH,
         )
-        self._right = px(16)
+        self._px, self._right = px, px(16)
 
-    def finish(self, search: tk.Widget) -> None:
+    def finish(self, search: ttk.Entry) -> None:
         """Place the search box before Start, in the tab order."""
+        self._search = search
         self.start.widget.pack(side="right", padx=(0, self._right))
         search.pack(side="right", padx=(0, self._right))
         self.start.widget.lift()
+
+    def fold(self, is_compact: bool) -> None:
+        """Take less room, with a button for the folded navigation, or as much as is usual."""
+        self._is_compact = is_compact
+        px = self._px
+        self._corner.configure(width=px(_COMPACT_CORNER if is_compact else WIDTH + _MARGIN))
+        show(self._logo, not is_compact, side="left", padx=px(9))
+        show(self.pages.widget, is_compact, side="left", padx=px(12))
+        self._search.configure(width=_COMPACT_SEARCH if is_compact else _SEARCH)
 
     def refresh(
         self, draft: Draft, *, start_blocked_reason: str, is_checking: bool, is_main: bool
@@ -71,11 +89,14 @@ class Header:
         is_main: Whether it is what most people want next, and not to resume the displayed run.
         """
         name = draft.origin.name or "No preset"
-        if len(name) > _MAX_NAME_LENGTH:
-            name = "…" + name[-_MAX_NAME_LENGTH:]
+        longest = _COMPACT_NAME_LENGTH if self._is_compact else _MAX_NAME_LENGTH
+        if len(name) > longest:
+            name = "…" + name[-longest:]
         self.presets.set_text(f"{name} …")
         changes = len(draft.changed())
-        self._changes.configure(text=f"• {counted(changes, 'change')}")
+        self._changes.configure(
+            text=f"• {changes if self._is_compact else counted(changes, 'change')}"
+        )
         pad = (self._gap, 0)
         show(self._changes, bool(changes), side="left", padx=pad, before=self.save.widget)
         is_saved = bool(draft.origin.name) and not draft.is_dirty

@@ -4,6 +4,7 @@ import tkinter as tk
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
+from tkinter import ttk
 
 import customtkinter
 
@@ -11,12 +12,12 @@ from ui.context import Page
 from ui.theme.palette import Role
 from ui.theme.theme import pair
 from ui.widgets.button import focusable
-from ui.widgets.widgets import Widgets
+from ui.widgets.widgets import Label, Widgets
 
 WIDTH = 196
 # Height of an entry, space between entries, and above and below the title of a group: the first
 # that fit into the window.
-_SIZES = ((34, 1, 18, 4), (31, 1, 18, 4), (27, 1, 18, 4), (21, 0, 2, 1))
+_SIZES = ((34, 1, 18, 4), (31, 1, 18, 4), (27, 1, 18, 4), (25, 0, 2, 1))
 _Size = tuple[int, int, int, int]
 
 
@@ -27,7 +28,7 @@ class NavItem:
         self, widgets: Widgets, parent: tk.Misc, name: str, title: str, go: Callable[[], object]
     ) -> None:
         self._widgets = widgets
-        self._is_current = False
+        self.is_current = False
         self.mark = ("", "")
         self.button = customtkinter.CTkButton(
             parent,
@@ -49,13 +50,13 @@ class NavItem:
         self._label = widgets.label(self.button, style="SmallDim", ground="side")
         widgets.theme.paint(self._label, background="side")
         widgets.name(self.button, f"page {name}")
-        focusable(self.button, go, self._show_focus)
+        self._canvas = focusable(self.button, go, self._show_focus)
 
     def set_current(self, is_current: bool) -> None:
         """Show whether this is the current page."""
-        if is_current == self._is_current:
+        if is_current == self.is_current:
             return
-        self._is_current = is_current
+        self.is_current = is_current
         face = pair(self._face)
         hover = face if is_current else pair("raised")
         self.button.configure(fg_color=face, border_color=face, hover_color=hover)
@@ -74,7 +75,11 @@ class NavItem:
 
     @property
     def _face(self) -> Role:
-        return "selected" if self._is_current else "side"
+        return "selected" if self.is_current else "side"
+
+    def take_focus(self) -> None:
+        """Move the keyboard to the entry."""
+        self._canvas.focus_set()
 
     def _show_focus(self, has_focus: bool) -> None:
         self.button.configure(border_color=pair("accent" if has_focus else self._face))
@@ -92,25 +97,60 @@ class Nav:
     ) -> None:
         self._widgets = widgets
         self.outer = widgets.frame(parent, ground="side")
-        self.outer.configure(width=widgets.px(WIDTH))
         self.outer.pack_propagate(False)
+        # The button that shows the navigation where it is folded.
+        self.opener: tk.Misc | None = None
         self._items: dict[str, NavItem] = {}
-        self._titles: list[tk.Widget] = []
+        self._groups: list[tuple[ttk.Frame, Label, list[NavItem]]] = []
+        self.foot = widgets.frame(self.outer, ground="side")
         listed = (page for page in pages if page.group)
         for title, members in groupby(listed, key=lambda page: page.group):
-            label = widgets.label(self.outer, title, style="SmallDim", ground="side")
+            box = widgets.frame(self.outer, ground="side")
+            label = widgets.label(box, title, style="SmallDim", ground="side")
             label.pack(anchor="w", padx=widgets.px(18))
-            self._titles.append(label)
-            for page in members:
-                item = NavItem(widgets, self.outer, page.name, page.title, partial(go, page.name))
-                self._items[page.name] = item
-        self.foot = widgets.frame(self.outer, ground="side")
-        # Before the entries, so that it is not the part that is cut off.
-        self.foot.pack(side="bottom", fill="x", before=self._titles[0])
-        self.foot.pack(padx=widgets.px(8), pady=widgets.px(8))
+            items = {
+                page.name: NavItem(widgets, box, page.name, page.title, partial(go, page.name))
+                for page in members
+            }
+            self._items |= items
+            self._groups.append((box, label, [*items.values()]))
+        self.foot.lift()  # the last in the Tab order
         self._size: _Size = (0, 0, 0, 0)
+        self._columns = 0
+        self.spread(False)
         self._set_size(_SIZES[0])
         self.outer.bind("<Configure>", self._fit)
+
+    def spread(self, is_spread: bool) -> None:
+        """Put the groups side by side, or one below the other."""
+        columns = len(self._groups) if is_spread else 1
+        if columns == self._columns:
+            return
+        self._columns = columns
+        width, pad = self._widgets.px(WIDTH), self._widgets.px(8)
+        for box, _, __ in self._groups:
+            box.configure(width=width)
+            box.pack(side="left" if is_spread else "top", fill="both" if is_spread else "x")
+            box.pack(expand=is_spread)
+        if is_spread:  # in the last column
+            self.foot.pack_forget()
+            self.foot.place(relx=1, rely=1, x=-pad, y=-pad, width=width - 2 * pad, anchor="se")
+        else:
+            # Before the entries, so that it is not the part that is cut off.
+            self.foot.place_forget()
+            self.foot.pack(side="bottom", fill="x", before=self._groups[0][0], padx=pad, pady=pad)
+        self.outer.configure(width=width * columns)
+
+    @property
+    def least_height(self) -> int:
+        """Pixels that all groups need one below the other."""
+        return self._needed(*_SIZES[-1], columns=1)
+
+    def take_focus(self) -> None:
+        """Move the keyboard to the current page's entry."""
+        items = [*self._items.values()]
+        current = next((item for item in items if item.is_current), items[0])
+        current.take_focus()
 
     def show_current(self, name: str) -> None:
         """Highlight the current page."""
@@ -124,22 +164,30 @@ class Nav:
 
     def _fit(self, event: "tk.Event[tk.Misc]") -> None:
         """Reduce the entries and the space between groups if the window is too low for them."""
-        fitting = (size for size in _SIZES if self._needed(*size) <= event.height)
+        fitting = (
+            size for size in _SIZES if self._needed(*size, columns=self._columns) <= event.height
+        )
         self._set_size(next(fitting, _SIZES[-1]))
 
-    def _needed(self, height: int, gap: int, above: int, below: int) -> int:
+    def _needed(self, height: int, gap: int, above: int, below: int, *, columns: int) -> int:
         px = self._widgets.px
-        entries = len(self._items) * (px(height) + 2 * px(gap))
-        titles = sum(px(above) + title.winfo_reqheight() + px(below) for title in self._titles)
-        return entries + titles + self.foot.winfo_reqheight() + 2 * px(8)
+        heights = [
+            px(above)
+            + title.winfo_reqheight()
+            + px(below)
+            + len(items) * (px(height) + 2 * px(gap))
+            for _, title, items in self._groups
+        ]
+        foot = self.foot.winfo_reqheight() + 2 * px(8)
+        return sum(heights) + foot if columns == 1 else max(*heights, heights[-1] + foot)
 
     def _set_size(self, size: _Size) -> None:
         if size == self._size:
             return
         self._size = size
         px, (height, gap, above, below) = self._widgets.px, size
-        for item in self._items.values():
-            item.button.configure(height=height)
-            item.button.pack(pady=px(gap))
-        for title in self._titles:
+        for _, title, items in self._groups:
             title.pack(pady=(px(above), px(below)))
+            for item in items:
+                item.button.configure(height=height)
+                item.button.pack(pady=px(gap))

@@ -6,6 +6,7 @@ from tkinter import ttk
 
 from ui.context import Context, Offer
 from ui.model.form_fields import PagePlan, page_of
+from ui.shell.drawer import Drawer
 from ui.shell.finder import Finder
 from ui.shell.footer import Footer
 from ui.shell.header import Header
@@ -28,14 +29,13 @@ class Shell:
     def __init__(self, context: Context, plans: tuple[PagePlan, ...]) -> None:
         self._context = context
         widgets, root, act = context.widgets, context.root, context.act
-        self.header = Header(context)
+        self.header = Header(context, lambda: self.drawer.toggle())
         self.finder = Finder(widgets, root, self.header.outer, plans, context.draft, act.jump)
         self.header.finish(self.finder.entry)
         self.header.outer.pack(fill="x")
         widgets.divider(root).pack(fill="x")
         middle = widgets.frame(root, ground="window")
         self.nav = Nav(widgets, middle, context.pages, act.show_page)
-        self.nav.outer.pack(side="left", fill="y")
         self._mode: ttk.Button = self._make_foot()
         self.footer = Footer(context)
         # Packed before the page, which would push it out of a low window.
@@ -44,6 +44,8 @@ class Shell:
         middle.pack(fill="both", expand=True)
         right = widgets.frame(middle, ground="window")
         right.pack(side="left", fill="both", expand=True)
+        self.nav.opener = self.header.pages.widget
+        self.drawer = Drawer(widgets, self.nav, right, self._fold)
         self._bar, self._message, self._accept = self._make_bar(right)
         self._offer: Offer | None = None
         self._hiding = ""
@@ -67,6 +69,10 @@ class Shell:
         self._set_title()
         if self._offer is not None and not self._offer.holds():
             self._hide_bar()
+
+    def _fold(self, is_folded: bool) -> None:
+        self.header.fold(is_folded)
+        self._context.act.refresh()
 
     def show_message(self, text: str, offer: Offer | None = None) -> None:
         """Show a message for a while, longer if it offers an action."""

@@ -21,7 +21,7 @@ _DPI = 96
 SCALES = (0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5)
 """Sizes that can be chosen; 1 is 96 dots per inch."""
 # Pixels at 96 dpi that the window needs: nothing is enlarged until this does not fit the screen.
-_NEEDED = (960, 600)
+_NEEDED = (620, 370)
 _FAMILIES = ("Inter", "Segoe UI", "SF Pro Text", "Roboto", "Noto Sans", "DejaVu Sans")
 _MEDIUM = "Roboto"
 _MONO_FAMILIES = ("JetBrains Mono", "Cascadia Mono", "Menlo", "DejaVu Sans Mono", "Noto Sans Mono")

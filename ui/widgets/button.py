@@ -129,8 +129,8 @@ class Button:
             self.widget.configure(border_color=pair(ring))
 
 
-def focusable(widget: tk.Misc, press: Command, show: Callable[[bool], None]) -> None:
-    """Let Tab reach a customtkinter widget, and Space and Return press it.
+def focusable(widget: tk.Misc, press: Command, show: Callable[[bool], None]) -> tk.Canvas:
+    """Let Tab reach a customtkinter widget, and Space and Return press it; return what has focus.
 
     customtkinter draws on an inner canvas, which it keeps out of the Tab order.
     `show` is called with whether the widget has the focus.
@@ -146,6 +146,7 @@ def focusable(widget: tk.Misc, press: Command, show: Callable[[bool], None]) -> 
         canvas.bind(key, pressed)
     canvas.bind("<FocusIn>", lambda _: show(True))
     canvas.bind("<FocusOut>", lambda _: show(False))
+    return canvas
 
 
 def _canvas_of(widget: tk.Misc) -> tk.Canvas:

@@ -28,12 +28,13 @@ def toned(tone: Role, font: str = "") -> str:
     return font if tone == "text" else f"{font}{tone.capitalize()}"
 
 
-def wrap_within(box: tk.Misc, *labels: ttk.Label, margin: int = 8) -> None:
-    """Keep labels wrapped to the width of a widget."""
+def wrap_within(box: tk.Misc, *labels: ttk.Label, margin: int = 8, most: int = 0) -> None:
+    """Keep labels wrapped to the width of a widget, and to at most so many pixels."""
 
     def wrap(event: "tk.Event[tk.Misc]") -> None:
         for label in labels:
-            label.configure(wraplength=max(200, event.width - margin))
+            room = max(200, event.width - margin)
+            label.configure(wraplength=min(room, most) if most else room)
 
     box.bind("<Configure>", wrap, add="+")
 

@@ -11,6 +11,7 @@ from ui.widgets.widgets import Widgets
 
 _STEP = 60
 _PAGE = 8
+_FOCUS_MARGIN = 8
 
 
 class Scroller:
@@ -21,13 +22,21 @@ class Scroller:
     Args:
         fills: Make the content at least as tall as the visible area. All of it must then be in one
             widget at row 0 and column 0 of the grid of `inner`.
+        least: Height of the content in pixels at 96 dpi from which on it is scrolled.
     """
 
     def __init__(
-        self, widgets: Widgets, parent: tk.Misc, *, ground: Role = "window", fills: bool = False
+        self,
+        widgets: Widgets,
+        parent: tk.Misc,
+        *,
+        ground: Role = "window",
+        fills: bool = False,
+        least: int = 0,
     ) -> None:
         self._widgets = widgets
         self._fills = fills
+        self._least = widgets.px(least)
         self.on_view: list[Callable[[], None]] = []
         self.outer = widgets.frame(parent, ground=ground)
         self.canvas = tk.Canvas(self.outer, highlightthickness=0, borderwidth=0, takefocus=0)
@@ -45,6 +54,8 @@ class Scroller:
         self.canvas.bind("<Map>", self._fit)
         self.inner.bind("<Unmap>", self._fit)
         widgets.on_wheel[self.canvas] = self.scroll_by
+        if fills:
+            widgets.on_focus[self.canvas] = self._follow
         # A page has the keyboard itself until one of its controls takes it.
         for key, by in (("<Next>", _PAGE), ("<Prior>", -_PAGE), ("<Down>", 1), ("<Up>", -1)):
             self.outer.bind(key, partial(self._key, by))
@@ -61,6 +72,13 @@ class Scroller:
 
     def _key(self, steps: int, _: "tk.Event[tk.Misc]") -> None:
         self.scroll_by(steps)
+
+    def _follow(self, widget: tk.Misc) -> None:
+        """Scroll to a control that has come by the keyboard, if it is not seen as a whole."""
+        above = widget.winfo_rooty() - self.canvas.winfo_rooty()
+        below = above + widget.winfo_height() - self.canvas.winfo_height()
+        if above < 0 or (below > 0 and above > 0):
+            self.show(widget, margin=_FOCUS_MARGIN)
 
     def to_top(self) -> None:
         """Scroll to the top of the page."""
@@ -120,7 +138,7 @@ class Scroller:
         room = self.canvas.winfo_height()
         if self._fills:
             # Setting the item's height instead would stop it from following its content.
-            self.inner.grid_rowconfigure(0, weight=1, minsize=room)
+            self.inner.grid_rowconfigure(0, weight=1, minsize=max(room, self._least))
             self.inner.grid_columnconfigure(0, weight=1)
         self.canvas.itemconfigure(self._item, width=width)
         self.canvas.configure(scrollregion=(0, 0, width, max(height, room)))
@@ -159,3 +177,20 @@ def bind_wheel(root: tk.Tk, widgets: Widgets) -> None:
 
     for sequence in ("<MouseWheel>", "<Button-4>", "<Button-5>"):
         root.bind_all(sequence, scroll)
+
+
+def bind_focus(root: tk.Tk, widgets: Widgets) -> None:
+    """Scroll filled pages to the control that Tab has given the keyboard to."""
+
+    def follow(event: "tk.Event[tk.Misc]") -> None:
+        focus: tk.Misc | None = event.widget if isinstance(event.widget, tk.Misc) else None
+        below_pointer = root.winfo_containing(*root.winfo_pointerxy())
+        if focus is None or below_pointer is focus:
+            return  # nothing moves below a pointer that clicks
+        widget: tk.Misc | None = focus.master
+        while widget is not None and widget not in widgets.on_focus:
+            widget = widget.master
+        if widget is not None:
+            widgets.on_focus[widget](focus)
+
+    root.bind_all("<FocusIn>", follow)

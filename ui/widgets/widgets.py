@@ -15,9 +15,11 @@ from ui.background.threads import Jobs
 from ui.theme.palette import Role
 from ui.theme.theme import BODY, Theme, pair
 from ui.widgets.button import Button, ButtonKind, Command
+from ui.widgets.placing import wrap_within
 from ui.widgets.switch import Switch, Switches
 
-_CARD_PAD = 18
+CARD_PAD = 18
+_PAGE_MARGIN = 28
 
 
 class Label(ttk.Label):
@@ -52,6 +54,7 @@ class Widgets:
         self._named: dict[str, list[tk.Misc]] = {}
         self._buttons: WeakValueDictionary[str, Button] = WeakValueDictionary()
         self.with_problem: WeakSet[tk.Misc] = WeakSet()
+        self.on_focus: WeakKeyDictionary[tk.Misc, Callable[[tk.Misc], None]] = WeakKeyDictionary()
         self.on_wheel: WeakKeyDictionary[tk.Misc, Callable[[int], None]] = WeakKeyDictionary()
 
     def px(self, length: float) -> int:
@@ -138,6 +141,7 @@ class Widgets:
         lead_label = self.label(frame, lead, style="Dim", ground=ground)
         title_label.pack(anchor="w")
         lead_label.pack(anchor="w")
+        wrap_within(parent, lead_label, margin=2 * self.px(_PAGE_MARGIN))
         return frame, title_label, lead_label
 
     def divider(self, parent: tk.Misc) -> tk.Frame:
@@ -158,7 +162,7 @@ class Widgets:
             parent, corner_radius=10, fg_color=pair("card"), bg_color=pair(on), border_width=0
         )
         inner = self.frame(outer)
-        inner.pack(fill="both", expand=True, padx=self.px(_CARD_PAD), pady=self.px(14))
+        inner.pack(fill="both", expand=True, padx=self.px(CARD_PAD), pady=self.px(14))
         return outer, inner
 
     def wrap_in_card(self, box: tk.Misc, width: int) -> None:
@@ -168,7 +172,7 @@ class Widgets:
         """
         for widget in box.winfo_children():
             if isinstance(widget, Label) and widget.wraps:
-                room = max(120, width - 2 * self.px(_CARD_PAD))
+                room = max(120, width - 2 * self.px(CARD_PAD))
                 widget.configure(wraplength=room - widget.inset)
             self.wrap_in_card(widget, width)
 
@@ -189,7 +193,10 @@ class Widgets:
         outer, inner = self.card(parent)
         self.label(inner, title, style="Heading").pack(anchor="w")
         pad = (self.px(6), self.px(12))
-        self.label(inner, text, wrap=520).pack(anchor="w", pady=pad)
+        label = self.label(inner, text)
+        label.pack(anchor="w", pady=pad)
+        margin = 2 * self.px(_PAGE_MARGIN + CARD_PAD)
+        wrap_within(parent, label, margin=margin, most=self.px(520))
         line = self.frame(inner)
         line.pack(anchor="w")
         return outer, line

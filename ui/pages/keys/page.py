@@ -4,7 +4,11 @@ import tkinter as tk
 
 from ui.actions.keys import SHORTCUTS
 from ui.context import Context, View
+from ui.widgets.placing import wrap_within
 from ui.widgets.scroller import Scroller
+from ui.widgets.widgets import CARD_PAD
+
+_MARGIN, _KEYS, _WRAP = 28, 220, 520
 
 
 class KeysPage(View):
@@ -19,20 +23,21 @@ class KeysPage(View):
         box, _, _ = widgets.heading(
             scroller.inner, "Help", "The whole program can be used without a mouse."
         )
-        box.pack(anchor="nw", padx=widgets.px(28), pady=widgets.px(21))
+        box.pack(anchor="nw", padx=widgets.px(_MARGIN), pady=widgets.px(21))
         self._session, self._report_run = context.session, context.act.report
         self._make_support(context, box)
         outer, inner = widgets.card(box)
         outer.pack(fill="x", pady=(widgets.px(14), 0))
-        inner.grid_columnconfigure(0, minsize=widgets.px(220))
-        inner.grid_columnconfigure(1, minsize=widgets.px(380))
+        inner.grid_columnconfigure(0, minsize=widgets.px(_KEYS))
+        inner.grid_columnconfigure(1, minsize=widgets.px(260))
         listed = [(keys, description) for keys, description, _ in SHORTCUTS]
         pages = [(page.key, f"Go to {page.title}") for page in context.pages if page.key]
         for line, (keys, description) in enumerate((*listed, *pages)):
             widgets.label(inner, keys, style="Mono").grid(row=line, column=0, sticky="w")
-            widgets.label(inner, description).grid(
-                row=line, column=1, sticky="w", pady=widgets.px(4)
-            )
+            about = widgets.label(inner, description)
+            about.grid(row=line, column=1, sticky="w", pady=widgets.px(4))
+            margin = widgets.px(2 * (_MARGIN + CARD_PAD) + _KEYS)
+            wrap_within(scroller.canvas, about, margin=margin, most=widgets.px(_WRAP))
 
     def refresh(self) -> None:
         """Enable the report of the displayed run."""

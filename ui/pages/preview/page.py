@@ -8,8 +8,10 @@ from ui.context import Context, View
 from ui.pages.preview.check import CheckTab
 from ui.pages.preview.plan import PlanTab
 from ui.widgets.button import Button
+from ui.widgets.scroller import Scroller
 
 _LEAD = "What training will do with your images. The files are never changed."
+_LEAST = 540
 
 
 class Tab(Protocol):
@@ -29,14 +31,17 @@ class PreviewPage(View):
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
         widgets = context.widgets
-        self.outer: tk.Widget = widgets.frame(parent, ground="window")
-        head = widgets.frame(self.outer, ground="window")
+        scroller = Scroller(widgets, parent, fills=True, least=_LEAST)
+        self.outer: tk.Widget = scroller.outer
+        page = widgets.frame(scroller.inner, ground="window")
+        page.grid(sticky="nsew")
+        head = widgets.frame(page, ground="window")
         head.pack(fill="x", padx=widgets.px(28), pady=(widgets.px(21), widgets.px(12)))
         heading, _, _ = widgets.heading(head, "Preview", _LEAD)
         heading.pack(side="left")
         choice = widgets.frame(head, ground="window")
         choice.pack(side="right", anchor="s")
-        body = widgets.frame(self.outer, ground="window")
+        body = widgets.frame(page, ground="window")
         body.pack(fill="both", expand=True, padx=widgets.px(28), pady=(0, widgets.px(20)))
         self.plan, self.check = PlanTab(context, body), CheckTab(context, body)
         self._tabs: dict[str, Tab] = {"plan": self.plan, "check": self.check}

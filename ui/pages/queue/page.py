@@ -18,6 +18,8 @@ from ui.context import Context, View
 from ui.dialogs.dialogs import show_error
 from ui.dialogs.sweep_dialog import ask_sweep
 from ui.messages.run_standing import standing_text
+from ui.widgets.flow import Flow
+from ui.widgets.scroller import Scroller
 
 _COLUMNS: tuple[tuple[str, str, int, Literal["w", "e"]], ...] = (
     ("place", "", 40, "e"),
@@ -58,10 +60,13 @@ class QueuePage(View):
         self._is_working = False
         self._timer = ""
         widgets, px = context.widgets, context.widgets.px
-        self.outer: tk.Widget = widgets.frame(parent, ground="window")
-        head, _, self._lead = widgets.heading(self.outer, "Queue", _LEAD)
+        scroller = Scroller(widgets, parent, fills=True)
+        self.outer: tk.Widget = scroller.outer
+        page = widgets.frame(scroller.inner, ground="window")
+        page.grid(sticky="nsew")
+        head, _, self._lead = widgets.heading(page, "Queue", _LEAD)
         head.pack(fill="x", padx=px(28), pady=(px(21), px(12)))
-        card, inner = widgets.card(self.outer)
+        card, inner = widgets.card(page)
         card.pack(fill="both", expand=True, padx=px(28), pady=(0, px(20)))
         top = widgets.frame(inner)
         top.pack(fill="x", pady=(0, px(10)))
@@ -90,12 +95,21 @@ class QueuePage(View):
                 ("show", "Show", self._show_run),
             )
         }
-        for button in self._buttons.values():
-            button.widget.pack(side="left", padx=(0, px(8)))
         clear = widgets.button(line, "Clear what is over", self._clear, kind="quiet", name="clear")
-        clear.widget.pack(side="right")
+        flow = Flow(widgets, line)
+        for button in (*self._buttons.values(), clear):
+            flow.add(button.widget)
         self._buttons["now"].describe("A run that is training pauses, and goes on afterwards")
         self._enable()
+
+    def _fit_columns(self, event: "tk.Event[tk.Misc]") -> None:
+        """Leave out columns that the table has no room for, the last one first."""
+        left, shown = event.width, []
+        for name, _, width, _ in _COLUMNS:
+            left -= self._context.widgets.px(width)
+            if left >= 0:
+                shown.append(name)
+        self._tree.configure(displaycolumns=shown)
 
     @property
     def rows(self) -> list[tuple[str, str]]:
@@ -133,6 +147,7 @@ class QueuePage(View):
             tree.heading(name, text=label, anchor=anchor)
             tree.column(name, width=px(width), anchor=anchor, stretch=name == "name")
         tree.pack(fill="both", expand=True)
+        tree.bind("<Configure>", self._fit_columns)
         tree.bind("<<TreeviewSelect>>", lambda _: self._enable())
         tree.bind("<Double-Button-1>", lambda _: self._show_run())
         tree.bind("<Return>", lambda _: self._show_run())

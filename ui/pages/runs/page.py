@@ -29,11 +29,14 @@ from ui.pages.runs.comparison import ComparedRun, Comparison, read_compared
 from ui.pages.runs.details import RunDetails
 from ui.pages.runs.table import RunTable
 from ui.widgets.button import Button
+from ui.widgets.flow import Flow
 from ui.widgets.placing import show
+from ui.widgets.scroller import Scroller
 
 _CHOOSE = "Choose a run first."
 _ALONE = "Choose one run alone."
 _MOST_COMPARED = 12
+_LEAST, _NARROW = 600, 640
 
 
 class RunsPage(View):
@@ -48,11 +51,14 @@ class RunsPage(View):
         self._state: tuple[object, ...] = ()
         self._is_reading = self._is_outdated = False
         widgets, px = context.widgets, context.widgets.px
-        self.outer: tk.Widget = widgets.frame(parent, ground="window")
+        scroller = Scroller(widgets, parent, fills=True, least=_LEAST)
+        self.outer: tk.Widget = scroller.outer
+        self._page = widgets.frame(scroller.inner, ground="window")
+        self._page.grid(sticky="nsew")
         self._search = tk.StringVar(self.outer)
         self._filter = tk.StringVar(self.outer, EVERYTHING)
         self._entry = self._make_head()
-        self._list = widgets.frame(self.outer, ground="window")
+        self._list = widgets.frame(self._page, ground="window")
         self._inside: dict[str, Any] = {
             "fill": "both",
             "expand": True,
@@ -88,7 +94,7 @@ class RunsPage(View):
         self.details.outer.pack(side="bottom", fill="x", pady=(px(14), 0))
         card.pack(fill="both", expand=True)
         self.table.tree.bind("<Delete>", lambda _: self._delete())
-        self.comparison = Comparison(context, self.outer, self._leave_comparison)
+        self.comparison = Comparison(context, self._page, self._leave_comparison)
         self._list.pack(**self._inside)
         self._search.trace_add("write", lambda *_: self._show())
         self._chosen()
@@ -124,7 +130,7 @@ class RunsPage(View):
 
     def _make_head(self) -> ttk.Entry:
         widgets, px = self._context.widgets, self._context.widgets.px
-        line = widgets.frame(self.outer, ground="window")
+        line = widgets.frame(self._page, ground="window")
         line.pack(fill="x", padx=px(28), pady=(px(21), px(12)))
         self._find = find = widgets.frame(line, ground="window")
         find.pack(side="right", anchor="s")
@@ -146,7 +152,16 @@ class RunsPage(View):
         )
         head, _, self._lead = widgets.heading(line, "Runs", "All runs on this computer.")
         head.pack(side="left")
+        line.bind("<Configure>", self._arrange_head)
         return entry
+
+    def _arrange_head(self, event: "tk.Event[tk.Misc]") -> None:
+        """Put the search beside the title, or below it where there is no room."""
+        px = self._context.widgets.px
+        if event.width < px(_NARROW):
+            self._find.pack(side="bottom", anchor="w", pady=(px(8), 0))
+        else:
+            self._find.pack(side="right", anchor="s", pady=0)
 
     def _make_buttons(self, parent: tk.Misc) -> dict[str, Button]:
         context, one = self._context, self._with_one
@@ -187,12 +202,12 @@ class RunsPage(View):
                 "Settings, curves and samples of the selected runs next to each other",
             ),
         )
-        made = {}
+        made, flow = {}, Flow(widgets, line)
         for name, label, action, about in actions:
             made[name] = widgets.button(line, label, action, name=name).describe(about)
-            made[name].widget.pack(side="left", padx=(0, px(8)))
+            flow.add(made[name].widget)
         self._count = widgets.label(line, style="SmallDim")
-        self._count.pack(side="right")
+        flow.add(self._count)
         return made
 
     def _folders(self) -> list[Path]:

@@ -24,7 +24,7 @@ _COLUMNS: tuple[tuple[str, str, int, Literal["w", "e"]], ...] = (
 )
 _STRETCHED = "difference"
 # Left out where the table is too narrow for all, the first one first.
-_SPARED = ("tags", "kind", "difference", "reward", "best")
+_SPARED = ("tags", "kind", "difference", "reward", "best", "length")
 _IMAGE, _IMAGE_COLUMN, _CELL_PAD = 38, 58, 10
 
 

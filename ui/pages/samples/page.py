@@ -9,9 +9,11 @@ from ui.context import Context, View
 from ui.progress.samples import SampleBook, thumbnail
 from ui.widgets.image_table import Cell, Head, ImageTable, TableLook
 from ui.widgets.placing import show
+from ui.widgets.scroller import Scroller
 from ui.widgets.viewer import Viewer
 from ui.widgets.widgets import focused
 
+_LEAST = 480
 _GRID_WEIGHT = 5
 _VIEWER_WEIGHT = 7
 _GALLERY = TableLook("gallery", 84, 6, 20)
@@ -32,14 +34,17 @@ class SamplesPage(View):
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
         widgets = context.widgets
-        self.outer: tk.Widget = widgets.frame(parent, ground="window")
+        scroller = Scroller(widgets, parent, fills=True, least=_LEAST)
+        self.outer: tk.Widget = scroller.outer
+        self._page = page = widgets.frame(scroller.inner, ground="window")
+        page.grid(sticky="nsew")
         self._book = SampleBook()
         self._is_newest = True
         self._prompt = 0
         self._step = -1
         self._count = -1
         self._generation = -1
-        line = widgets.frame(self.outer, ground="window")
+        line = widgets.frame(page, ground="window")
         line.pack(fill="x", padx=widgets.px(28), pady=(widgets.px(21), widgets.px(12)))
         self._files = StepFiles(context, self._show_use)
         self._use = widgets.button(
@@ -49,14 +54,14 @@ class SamplesPage(View):
         head, _, self._lead = widgets.heading(line, "Samples")
         head.pack(side="left")
         self._empty, below = widgets.empty_card(
-            self.outer,
+            page,
             "No samples yet",
             "A run generates samples of its prompts at the start, at regular steps and at the "
             "end. They appear here during training.",
         )
         edit = partial(context.act.show_page, "sampling")
         widgets.button(below, "Edit the sample prompts", edit).widget.pack(anchor="w")
-        self._split = widgets.frame(self.outer, ground="window")
+        self._split = widgets.frame(page, ground="window")
         self._split.grid_rowconfigure(0, weight=1)
         self._split.grid_columnconfigure(0, weight=_VIEWER_WEIGHT, uniform="split")
         self._split.grid_columnconfigure(1, weight=_GRID_WEIGHT, uniform="split")

@@ -48,7 +48,6 @@ class SettingsPage(View):
         margin = widgets.px(_MARGIN)
         self._column = widgets.frame(self._body, ground="window")
         self._column.grid(row=0, column=0, sticky="nw", padx=(margin, 0), pady=margin * 3 // 4)
-        self._column.grid_columnconfigure(0, minsize=widgets.px(_COLUMN))
         self._has_advanced = _has_advanced(plan)
         self._switch = self._make_head(plan)
         plots = {SECTION: self._make_plot}
@@ -251,6 +250,7 @@ class SettingsPage(View):
             return
         self._laid_out = (columns, column, width, is_wide)
         self._card_width = column
+        self.form.set_width(column)
         for index in range(_MAX_COLUMNS):
             is_used = index < columns
             self._column.grid_columnconfigure(

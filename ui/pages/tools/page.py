@@ -30,9 +30,10 @@ from ui.pages.tools.request_form import RequestForm
 from ui.progress.run_state import phase_text
 from ui.widgets.placing import show
 from ui.widgets.scroller import Scroller
+from ui.widgets.widgets import CARD_PAD
 
 _LEAD = "No source is ever changed, and no existing file is replaced unless you say so."
-_WIDTH = 760
+_WIDTH, _MARGIN = 760, 28
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ class ToolsPage(View):
         scroller = Scroller(widgets, parent)
         self.outer: tk.Widget = scroller.outer
         page = widgets.frame(scroller.inner, ground="window")
-        page.grid(sticky="nw", padx=px(28), pady=px(21))
+        page.grid(sticky="nw", padx=px(_MARGIN), pady=px(21))
+        scroller.canvas.bind("<Configure>", self._fit, add="+")
         head, _, _ = widgets.heading(page, "Model tools", _LEAD)
         head.pack(anchor="w", pady=(0, px(12)))
         line = widgets.frame(page, ground="window")
@@ -110,9 +112,9 @@ class ToolsPage(View):
             button.widget.pack(side="left", padx=(0, px(8)))
         outer, self._card = widgets.card(page)
         outer.pack(anchor="w")
-        spacer = widgets.frame(self._card)
-        spacer.configure(width=px(_WIDTH), height=1)
-        spacer.pack()
+        self._spacer = widgets.frame(self._card)
+        self._spacer.configure(width=px(_WIDTH), height=1)
+        self._spacer.pack()
         self._text = widgets.label(self._card, "", style="Dim")
         self._text.pack(anchor="w", pady=(0, px(10)))
         self._forms: dict[str, tuple[ttk.Frame, RequestForm]] = {}
@@ -122,9 +124,16 @@ class ToolsPage(View):
             self._foot, "Merge", self._press, kind="primary", name="run tool", width=110
         )
         self._button.widget.pack(anchor="w")
-        self.report = widgets.label(self._foot, "", style="Dim", wrap=_WIDTH)
+        self.report = widgets.label(self._foot, "", style="Dim")
         self.report.pack(anchor="w", pady=(px(10), 0))
         self._choose(self._tool)
+
+    def _fit(self, event: "tk.Event[tk.Misc]") -> None:
+        """Make the card as wide as a large window needs it, or as a small one has room for."""
+        px = self._context.widgets.px
+        width = min(px(_WIDTH), event.width - px(2 * (_MARGIN + CARD_PAD)))
+        self._spacer.configure(width=width)
+        self.report.configure(wraplength=width)
 
     def _choose(self, tool: _Tool) -> None:
         self._tool = tool

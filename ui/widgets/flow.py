@@ -1,0 +1,48 @@
+"""Widgets in a line that goes on in the next one where there is no room."""
+
+import tkinter as tk
+from tkinter import ttk
+
+from ui.widgets.widgets import Widgets
+
+_GAP = 8
+
+
+class Flow:
+    """Places widgets of a box, in the order of `add`; the box must fill its own place."""
+
+    def __init__(self, widgets: Widgets, box: ttk.Frame) -> None:
+        self._widgets, self._box = widgets, box
+        self._parts: list[tk.Widget] = []
+        self._lines: list[ttk.Frame] = []
+        self._placed: list[int] = []
+        box.bind("<Configure>", lambda event: self._fit(event.width))
+
+    def add(self, widget: tk.Widget) -> None:
+        """Add a widget of the box at the end."""
+        self._parts.append(widget)
+        widget.bind("<Configure>", lambda _: self._fit(self._box.winfo_width()), add="+")
+        self._fit(self._box.winfo_width())
+
+    def _fit(self, room: int) -> None:
+        gap, left, line = self._widgets.px(_GAP), 0, 0
+        placed = []
+        for part in self._parts:
+            width = part.winfo_reqwidth()
+            if left and left + width > room > 1:
+                left, line = 0, line + 1
+            placed.append(line)
+            left += width + gap
+        if placed == self._placed:
+            return
+        self._placed = placed
+        while len(self._lines) <= line:
+            self._lines.append(self._widgets.frame(self._box))
+            self._lines[-1].lower()  # below what is placed in it
+        for index, frame in enumerate(self._lines):
+            if index <= line:
+                frame.pack(anchor="w", pady=(gap if index else 0, 0))
+            else:
+                frame.pack_forget()
+        for part, index in zip(self._parts, placed, strict=True):
+            part.pack(in_=self._lines[index], side="left", padx=(0, gap))
