@@ -12,6 +12,7 @@ from onetrainer.presets.find import locate
 from ui.actions.closing import Closing
 from ui.actions.dropping import Dropping
 from ui.actions.keys import bind_keys
+from ui.actions.look_again import LookAgain
 from ui.actions.preset_actions import PresetActions
 from ui.actions.queue_offer import offer_queue
 from ui.actions.run_actions import RunActions
@@ -112,6 +113,7 @@ class App:
         self.preparations = Preparations(self.root, self._views, self.view)
         self.shell.stage.bind("<Map>", lambda _: self.preparations.begin())
         self.dropping = Dropping(self.context)
+        self.look_again = LookAgain(self.context, self.runs.files)
         self._bind()
 
     def run(self) -> None:
@@ -145,6 +147,7 @@ class App:
         self.refresh()
         view = self.view(name)
         if is_other:
+            self.look_again()
             view.take_focus()
         return view
 

@@ -17,6 +17,7 @@ class FileCheck:
         self._context = context
         self._waiting = ""
         self._scheduled: FileSettings | None = None
+        self._found: list[Problem] = []
         context.draft.listen(self._schedule)
         self._schedule()
 
@@ -33,9 +34,16 @@ class FileCheck:
     def _check(self) -> None:
         self._waiting = ""
         self._scheduled = None
+        if self._context.draft.needs_file_check:
+            self._run()
+
+    def look_again(self) -> None:
+        """Check what is checked already once more: the files may have changed meanwhile."""
+        if not self._context.draft.needs_file_check:
+            self._run()
+
+    def _run(self) -> None:
         draft = self._context.draft
-        if not draft.needs_file_check:
-            return
         self._scheduled = file_settings = draft.file_settings
         config = draft.files_config()
         self._context.widgets.jobs.run(
@@ -47,8 +55,10 @@ class FileCheck:
     def _store(self, file_settings: FileSettings, found: list[Problem]) -> None:
         draft = self._context.draft
         self._scheduled = None
+        is_news = draft.needs_file_check or found != self._found
         # Drop the result of outdated settings; the next check is scheduled.
-        if file_settings == draft.file_settings:
+        if file_settings == draft.file_settings and is_news:
+            self._found = found
             draft.set_file_problems(found, file_settings)
 
     def _failed(self, file_settings: FileSettings, error: Exception) -> None:

@@ -40,7 +40,7 @@ class RunActions:
     def __init__(self, context: Context) -> None:
         self._context = context
         self.is_checking = False
-        self._files = FileCheck(context)
+        self.files = FileCheck(context)
 
     def start_blocked_reason(self) -> str:
         """Return why no run can be started now; "" if one can."""

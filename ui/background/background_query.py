@@ -174,6 +174,12 @@ class BackgroundQuery(Generic[Answer]):
         )
         self._notify()
 
+    def forget(self) -> None:
+        """Take the answer as outdated: what it was made of has changed, other than the settings."""
+        self._cancel()
+        self._inputs, self.inputs_of_answer = {}, {}
+        self._notify()
+
     def stop(self) -> None:
         """Cancel the query; an earlier answer stays."""
         if self._token is not None:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from onetrainer.errors import Fix
+from tests.ui.desk import deliver_until
 from tests.ui.project import MARKERS, PARTS, SDXL_PARTS, errors_of, write_model
 from ui.actions.file_check import CHECK_AFTER_MS, FileCheck
 from ui.background.threads import Jobs
@@ -39,9 +40,9 @@ class Root:
 @pytest.fixture
 def window(home, project):
     draft, root, jobs = Draft(), Root(), Jobs()
-    FileCheck(SimpleNamespace(draft=draft, root=root, widgets=SimpleNamespace(jobs=jobs)))
+    files = FileCheck(SimpleNamespace(draft=draft, root=root, widgets=SimpleNamespace(jobs=jobs)))
     draft.load(project)
-    return SimpleNamespace(draft=draft, root=root, jobs=jobs)
+    return SimpleNamespace(draft=draft, root=root, jobs=jobs, files=files)
 
 
 def check_files(window):
@@ -61,6 +62,20 @@ def test_a_missing_or_truncated_model_is_reported_without_start(window, project,
     window.draft.set("model.path", str(model))
     check_files(window)
     assert [problem.path for problem in errors_of(window.draft)] == ["model.path"]
+
+
+def test_a_model_that_arrives_later_is_found_and_nothing_is_told_again(window, tmp_path):
+    late = tmp_path / "late.safetensors"
+    window.draft.set("model.path", str(late))
+    check_files(window)
+    assert errors_of(window.draft)
+    told = []
+    window.draft.listen(lambda: told.append(errors_of(window.draft)))
+    window.files.look_again()
+    write_model(late)
+    window.files.look_again()
+    deliver_until(window.jobs, lambda: told)
+    assert told == [[]]
 
 
 def test_a_model_of_another_family_can_be_put_right_and_is_not_by_itself(window, tmp_path):

@@ -61,6 +61,15 @@ def test_sizes_and_images_are_chosen_by_pointer_and_keys(images, desk):
     desk.click("count caching")
     desk.wait(lambda: "Caching: about 12 s" in plan_of(desk)["facts"], "the time")
     desk.wait(lambda: not desk.widget("count caching")["shown"], "no need to count again")
+    # Another program adds one meanwhile, and takes it away.
+    for count in (13, 12):
+        desk.page("data")
+        if count > 12:
+            paint(12, 1.0, size=96).save(images / "more.png")
+        else:
+            (images / "more.png").unlink()
+        go_to_preview(desk)
+        desk.wait(lambda: f"Images: {count} training" in plan_of(desk)["facts"], "its count")  # noqa: B023
 
 
 def test_cards_and_preview_tell_the_same_numbers_and_leave_out_a_cut_image(images, begin, project):

@@ -1,0 +1,23 @@
+"""What a person changes in other programs is seen when they come back."""
+
+from ui.actions.file_check import FileCheck
+from ui.context import Context
+
+
+class LookAgain:
+    """Looks at files and folders again whenever a person returns to the window or turns a page.
+
+    Images come and go, a download ends, a disk is connected: the numbers and problems on the
+    screen would stay those of before until a setting changes.
+    """
+
+    def __init__(self, context: Context, files: FileCheck) -> None:
+        self._context, self._files = context, files
+        root = context.root
+        # Fields of the window get the event too, from each other.
+        root.bind("<FocusIn>", lambda event: self() if event.widget is root else None)
+
+    def __call__(self) -> None:
+        """Look again, in threads; nothing is shown anew unless something is other than before."""
+        self._files.look_again()
+        self._context.preview.look_again(self._context.act.refresh)
