@@ -21,6 +21,7 @@ from ui.background.current_preview import CurrentPreview
 from ui.background.error_log import ErrorLog
 from ui.background.forecaster import make_forecasts
 from ui.background.image_cache import ImageCache
+from ui.background.image_check import make_check
 from ui.background.known_models import KnownModels
 from ui.background.pump import Pump
 from ui.background.session import Session
@@ -266,6 +267,7 @@ class App:
             self.session,
             make_forecasts(self.draft, self.jobs),
             CurrentPreview(self.draft, self.jobs, self.root.after),
+            make_check(self.draft, self.jobs),
             ImageCache(self.jobs),
             KnownModels(self.jobs, self.window_state),
             self.window_state,

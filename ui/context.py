@@ -4,9 +4,10 @@ import tkinter as tk
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from onetrainer.run.commands import CommandName
+from ui.background.background_query import BackgroundQuery
 from ui.background.current_preview import CurrentPreview
 from ui.background.forecaster import Forecasts
 from ui.background.image_cache import ImageCache
@@ -15,6 +16,9 @@ from ui.background.session import Session
 from ui.model.draft import Draft
 from ui.model.window_state import WindowState
 from ui.widgets.widgets import Widgets
+
+if TYPE_CHECKING:
+    from onetrainer.checks.image_check import CheckResult
 
 PathKind = Literal["folder", "file", "model", "known-model", "preset"]
 
@@ -129,6 +133,7 @@ class Context:
     session: Session
     forecasts: Forecasts
     preview: CurrentPreview
+    check: "BackgroundQuery[CheckResult]"
     images: ImageCache
     models: KnownModels
     window_state: WindowState

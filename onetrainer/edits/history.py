@@ -147,13 +147,17 @@ class EditHistory:
             rows = connection.execute(query, (number,)).fetchall()
         return [(Path(os.fsdecode(path)), before, after) for path, before, after in rows]
 
-    def batches_of(self, path: Path) -> list[Batch]:
-        """Return the batches that changed a file, the newest first."""
+    def versions(self, path: Path, most: int = 12) -> list[tuple[Batch, bytes | None]]:
+        """Return the last batches that changed a file, each with what it held before them."""
         query = (
-            f"SELECT {_COLUMNS} FROM batches WHERE number IN"
-            " (SELECT batch FROM changes WHERE path = ?) ORDER BY number DESC"
+            f"SELECT {_COLUMNS}, data FROM batches JOIN changes ON batch = number AND path = ?"
+            " LEFT JOIN contents ON digest = before ORDER BY number DESC LIMIT ?"
         )
-        return self._batches(query, (os.fsencode(path.resolve()),))
+        if not self._file.exists():
+            return []
+        with self._open() as connection:
+            rows = connection.execute(query, (os.fsencode(path.resolve()), most)).fetchall()
+        return [(Batch(*batch), before) for *batch, before in rows]
 
     def _batches(self, query: str, values: tuple[object, ...]) -> list[Batch]:
         if not self._file.exists():

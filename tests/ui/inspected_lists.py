@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ui.pages.images.page import ImagesPage
 from ui.pages.monitor.page import MonitorPage
 from ui.pages.queue.page import QueuePage
 from ui.pages.runs.page import RunsPage
@@ -14,6 +15,7 @@ def lists(page: Any) -> dict[str, object]:
     return {
         "runs": _runs(page) if isinstance(page, RunsPage) else {"names": []},
         "monitor": _monitor(page) if isinstance(page, MonitorPage) else {},
+        "images": _images(page) if isinstance(page, ImagesPage) else {"shown": []},
         "tool": page.report.text if isinstance(page, ToolsPage) else "",
         "trial": page.shown if isinstance(page, TrialPage) else {},
         "queue": page.rows if isinstance(page, QueuePage) else [],
@@ -35,6 +37,30 @@ def _monitor(page: MonitorPage) -> dict[str, object]:
         "built": log.list.built,
         "follows": log._follow.is_on,
         "count": log.count_text,
+    }
+
+
+def _images(page: ImagesPage) -> dict[str, object]:
+    rows, caption, mask = page.images.rows, page.caption, page.mask
+    return {
+        "shown": [rows[index].name for index in page.indices],
+        "marked": [rows[index].name for index in page.thumbnails.marked],
+        "is_read": page.images.is_complete and not page.query.is_working,
+        "message": page._message.text,
+        "count": page.filter_bar._count.text,
+        "name": caption._name.text,
+        "about": caption._about.text,
+        "caption": caption.box.get("1.0", "end").rstrip("\n"),
+        "tokens": caption._tokens.text,
+        "note": caption._note.text,
+        "tags": [f"{tag}: {count}" for tag, count in page.tags.counts],
+        "scope": page._scope.text,
+        "undo": page.writing.steps.undo.about if page.writing.steps.undo else "",
+        "redo": page.writing.steps.redo.about if page.writing.steps.redo else "",
+        "mask": mask._note.text if mask is not None and mask.outer.winfo_manager() else "",
+        "is_painted": bool(mask and mask.painting and mask.painting.is_changed),
+        "ready": mask is not None and mask._masked is not None,
+        "kinds": list(page.filter_bar._show.cget("values")),
     }
 
 

@@ -13,7 +13,11 @@ from ui.background.threads import Jobs
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_MAX_CACHED = 240
+_MAX_BYTES = 48_000_000
+"""Of all images: 1,700 thumbnails of 96 pixels, or a dozen of the size of a page."""
+_MAX_WAITING = 1000
+"""Requests that wait: of those that were scrolled past the oldest are dropped."""
+_THREADS = 2
 # Images up to this size are enlarged without smoothing.
 PIXEL_ART = 64
 
@@ -27,11 +31,12 @@ class ImageCache:
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
         self._cache: OrderedDict[Hashable, Image | None] = OrderedDict()
-        self._waiting: dict[Hashable, list[Ready]] = {}
-        # Its thread goes on, but those who waited for an image are gone with their widgets.
+        self._bytes = 0
+        self._waiting: OrderedDict[Hashable, list[Ready]] = OrderedDict()
+        # Its threads go on, but those who waited for an image are gone with their widgets.
         jobs.on_close.append(self._waiting.clear)
         self._queue: LifoQueue[tuple[Hashable, Make]] = LifoQueue()
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
 
     def get(self, path: Path, width: int, height: int, ready: Ready) -> "Image | None":
         """Return the image scaled to fit, or None and call `ready` when it is decoded.
@@ -58,26 +63,31 @@ class ImageCache:
                 self._waiting[key].append(ready)
             return None
         self._waiting[key] = [ready]
+        if len(self._waiting) > _MAX_WAITING:
+            self._waiting.popitem(last=False)
         self._queue.put((key, make))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._decode, daemon=True)
-            self._thread.start()
+        if len(self._threads) < _THREADS:
+            self._threads.append(threading.Thread(target=self._decode, daemon=True))
+            self._threads[-1].start()
         return None
 
     def clear(self) -> None:
         """Forget all images, whose files may have changed."""
         self._cache.clear()
+        self._bytes = 0
 
     def _decode(self) -> None:
         while True:
             key, make = self._queue.get()
-            image = make()
-            self._jobs.post(partial(self._store, key, image))
+            if key in self._waiting:  # nobody waits for what was dropped
+                image = make()
+                self._jobs.post(partial(self._store, key, image))
 
     def _store(self, key: Hashable, image: "Image | None") -> None:
+        self._bytes += _size(image) - _size(self._cache.get(key))
         self._cache[key] = image
-        while len(self._cache) > _MAX_CACHED:
-            self._cache.popitem(last=False)
+        while self._bytes > _MAX_BYTES and len(self._cache) > 1:
+            self._bytes -= _size(self._cache.popitem(last=False)[1])
         for ready in self._waiting.pop(key, []):
             ready()
 
@@ -86,15 +96,32 @@ def load_fitting(path: Path, width: int, height: int) -> "Image | None":
     """Load an image scaled to fit into a box; None if it cannot be read."""
     # Imported late to keep the start of the window fast.
     from onetrainer.images.decoding import decoding
-    from onetrainer.images.image_file import ImageError, open_image
+    from onetrainer.images.image_file import (
+        DEEP_MODES,
+        TRANSPOSED_ORIENTATIONS,
+        ImageError,
+        apply_orientation,
+        opaque,
+        open_image,
+        orientation,
+    )
 
     try:
         with path.open("rb") as file, open_image(file, path) as opened:
-            opened.draft("RGB", (width, height))
+            turned = orientation(opened, file)
+            opened.draft("RGB", (max(width, height),) * 2)
             with decoding(opened, path):
-                return _fitted(opened.convert("RGB"), width, height)
+                plain = opened.convert("RGB") if opened.mode in DEEP_MODES else opaque(opened)
+                is_turned = turned in TRANSPOSED_ORIENTATIONS
+                box = (height, width) if is_turned else (width, height)
+                return apply_orientation(_fitted(plain, *box), turned)
     except (OSError, ImageError):
         return None
+
+
+def _size(image: "Image | None") -> int:
+    """Return the bytes of an image; Pillow keeps RGB in four each."""
+    return 0 if image is None else image.width * image.height * 4
 
 
 def _fitted(image: "Image", width: int, height: int) -> "Image":

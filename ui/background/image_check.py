@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onetrainer.config.train import TrainConfig
-from ui.background.background_query import CancelToken, QueryCancelledError
+from ui.background.background_query import BackgroundQuery, CancelToken, QueryCancelledError
+from ui.background.threads import Jobs
+from ui.model.draft import Draft
 
 if TYPE_CHECKING:
     from onetrainer.checks.image_check import CheckResult
@@ -14,6 +16,11 @@ if TYPE_CHECKING:
 
 DEPENDS_ON = ("data", "model.family", "validation", "training.seed", "objective", "method.kind")
 """Settings that the check depends on."""
+
+
+def make_check(draft: Draft, jobs: Jobs) -> "BackgroundQuery[CheckResult]":
+    """Create the check that all pages share which show findings; it begins on request."""
+    return BackgroundQuery(draft, jobs, check_images, depends_on=DEPENDS_ON)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,9 @@ from onetrainer.edits.saving import Change, Saved, save, take_back
 from onetrainer.errors import UserError
 from ui.background.threads import Jobs
 
+Version = tuple[Batch, bytes | None]
+"""A batch, and what a file held before it; None is no file."""
+
 Done = Callable[[Saved], None]
 
 
@@ -61,13 +64,9 @@ class Saver:
         """Take back the last undoing."""
         self._take_back(self.steps.redo, done)
 
-    def restore(self, batch: Batch, path: Path, done: Done) -> None:
-        """Give one file of a batch what it held before."""
-        self._start(lambda: take_back(batch, self._history, [path.resolve()]), done)
-
-    def batches_of(self, path: Path, take: Callable[[list[Batch]], None]) -> None:
-        """Find the batches that changed a file."""
-        self._jobs.run(lambda: self._history.batches_of(path), take, self._fail)
+    def versions(self, path: Path, take: Callable[[list[Version]], None]) -> None:
+        """Find what a file held before each batch that changed it."""
+        self._jobs.run(lambda: self._history.versions(path), take, self._fail)
 
     def refresh(self) -> None:
         """Read what can be undone, which other windows change too."""

@@ -37,6 +37,7 @@ class _In:
 # In the order of the navigation, which Alt+1 to Alt+0 follow.
 PAGES = (
     *(Page(plan.name, plan.title, partial(SettingsPage, plan=plan), _SETTINGS) for plan in pages()),
+    Page("images", "Images", _In("images", "ImagesPage"), _TRAINING, key="Shift-F6"),
     Page("preview", "Preview", _In("preview", "PreviewPage"), _TRAINING, key="F6"),
     Page("run", "Run", _In("run", "RunPage"), _TRAINING, key="F2"),
     Page("monitor", "Monitor", _In("monitor", "MonitorPage"), _TRAINING, key="F12"),

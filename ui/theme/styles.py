@@ -168,6 +168,10 @@ def _tables(style: ttk.Style, palette: Palette, px: Px) -> None:
             gripcount=0,
         )
         style.map(f"{way}.TScrollbar", background=[("disabled", card)])
+    knob, edge = palette["fill"], palette["accent"]
+    style.configure("Horizontal.TScale", **_flat(knob), troughcolor=palette["raised"], gripcount=0)
+    focus = [("focus", edge)]
+    style.map("Horizontal.TScale", bordercolor=focus, lightcolor=focus, darkcolor=focus)
 
 
 def _edges(color: str) -> dict[str, str]:

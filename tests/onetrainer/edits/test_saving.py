@@ -56,7 +56,12 @@ def test_a_batch_is_taken_back_whole_by_file_and_again_after_a_restart(place, tm
     assert history.last().about == "Replace cat by dog"
     take_back(history.last_undone(), history)
     assert _contents(folder)["b"] == b"a dog" and history.last_undone() is None
-    assert [each.number for each in history.batches_of(folder / "b.txt")] == [5, 2, 1]
+    versions = history.versions(folder / "b.txt")
+    assert [(each.number, before) for each, before in versions] == [
+        (5, b"a cat"),
+        (2, b"a dog"),
+        (1, b"a cat"),
+    ]
     take_back(history.last(), history)
     assert history.last_undone() is not None
     save(_changes(folder, b"a bird"), "New", history)

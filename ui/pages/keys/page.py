@@ -31,7 +31,11 @@ class KeysPage(View):
         inner.grid_columnconfigure(0, minsize=widgets.px(_KEYS))
         inner.grid_columnconfigure(1, minsize=widgets.px(260))
         listed = [(keys, description) for keys, description, _ in SHORTCUTS]
-        pages = [(page.key, f"Go to {page.title}") for page in context.pages if page.key]
+        pages = [
+            (page.key.replace("-", "+"), f"Go to {page.title}")
+            for page in context.pages
+            if page.key
+        ]
         for line, (keys, description) in enumerate((*listed, *pages)):
             widgets.label(inner, keys, style="Mono").grid(row=line, column=0, sticky="w")
             about = widgets.label(inner, description)

@@ -5,14 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from onetrainer.errors import Problem, sentence
-from ui.background.background_query import BackgroundQuery
-from ui.background.image_check import (
-    DEPENDS_ON,
-    FindingGroup,
-    check_images,
-    finding_groups,
-    result_text,
-)
+from ui.background.image_check import FindingGroup, finding_groups, result_text
 from ui.context import Context
 from ui.messages.line_breaks import shorten, shorten_start
 from ui.messages.problems import capitalized, problem_text
@@ -49,9 +42,7 @@ class CheckTab:
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
         widgets = context.widgets
-        self.check: BackgroundQuery[CheckResult] = BackgroundQuery(
-            context.draft, widgets.jobs, check_images, depends_on=DEPENDS_ON
-        )
+        self.check = context.check
         self._shown: CheckResult | None = None
         self._groups: list[FindingGroup] = []
         self._group = 0

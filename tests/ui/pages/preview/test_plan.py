@@ -11,6 +11,7 @@ from tests.ui.fake_paint import paint
 from ui.background.current_preview import CurrentPreview
 from ui.background.dataset_preview import compute_preview
 from ui.background.image_cache import ImageCache
+from ui.background.image_check import make_check
 from ui.pages.preview.check import CheckTab
 from ui.pages.preview.plan import PlanTab
 
@@ -37,6 +38,7 @@ def context(root, widgets, draft):
         images=ImageCache(widgets.jobs),
         forecasts=forecasts,
         preview=CurrentPreview(draft, widgets.jobs, root.after),
+        check=make_check(draft, widgets.jobs),
         act=SimpleNamespace(commit=nothing, jump=nothing, open_path=nothing),
     )
 

@@ -1,0 +1,1 @@
+"""Page of all images with their captions and masks."""

@@ -1,0 +1,339 @@
+"""Painting of an image's mask, in place of the grid of images."""
+
+import tkinter as tk
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from tkinter import ttk
+from typing import Literal
+
+from onetrainer.edits.saving import Change, read_content
+from onetrainer.images.image_file import ImageError
+from ui.background.mask_images import MaskedImage, MaskShown, load_masked
+from ui.context import Context
+from ui.editing.image_rows import ImageList, ImageRow
+from ui.editing.mask_painting import IGNORED, TRAINED, MaskPainting
+from ui.widgets.button import Button
+from ui.widgets.drawing import Drawing
+
+Tool = Literal["brush", "erase", "fill"]
+_TOOLS: tuple[tuple[Tool, str, str], ...] = (
+    ("brush", "Brush", "Marks what is trained (B)"),
+    ("erase", "Erase", "Marks what is not trained (E)"),
+    ("fill", "Fill", "Fills an area as trained; with Shift as not trained (F)"),
+)
+_SHOWN: tuple[tuple[MaskShown, str], ...] = (
+    ("over", "Image and mask"),
+    ("mask", "Mask"),
+    ("image", "Image"),
+)
+_SIZES = 1.0, 200.0  # thousandths of the longer side
+_HINT = "White is trained; what is tinted is not.  [ and ]: size  ·  Esc: back"
+_NOTHING = "Nothing to undo."
+_NO_MASK = "This image has no mask file; all of it is trained."
+
+
+class MaskView:
+    """The mask of one image with tools; place `outer`.
+
+    Args:
+        save: Called with the change of a mask file.
+        move: Called with 1 or -1 to go to the next or previous image.
+        leave: Called to go back to the grid.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        parent: tk.Misc,
+        *,
+        save: Callable[[Change], None],
+        move: Callable[[int], None],
+        leave: Callable[[], object],
+    ) -> None:
+        self._context, self._save_change, self._move, self._leave = context, save, move, leave
+        self._row: ImageRow | None = None
+        self._path: Path | None = None
+        self._content: bytes | None = None
+        self.painting: MaskPainting | None = None
+        self._masked: MaskedImage | None = None
+        self._loaded: tuple[object, ...] = ()
+        self.tool: Tool = "brush"
+        self._is_drawing = False
+        widgets = context.widgets
+        self.outer, inner = widgets.card(parent)
+        self._size, self._opacity = tk.DoubleVar(self.outer, 40), tk.DoubleVar(self.outer, 100)
+        self._buttons: dict[str, Button] = {}
+        self._make_tools(inner)
+        self._note = widgets.label(inner, style="SmallDim")
+        self._note.pack(side="bottom", anchor="w")
+        self._view = Drawing(widgets, inner, self._draw, name="mask", takes_keys=True)
+        self.canvas = self._view.canvas
+        self.canvas.configure(highlightthickness=2, cursor="crosshair")
+        widgets.theme.paint(self.canvas, highlightbackground="card", highlightcolor="accent")
+        self.canvas.pack(fill="both", expand=True, pady=widgets.px(8))
+        self._bind()
+
+    @property
+    def row(self) -> ImageRow | None:
+        """The image whose mask is shown."""
+        return self._row
+
+    def show(self, images: ImageList, row: ImageRow) -> None:
+        """Show an image with its mask; that of another one is saved before."""
+        self.save()
+        self._row, self.painting, self._masked = row, None, None
+        path, note = images.mask_path(row), images.mask_locked(row)
+        self._path, self._content = path, None
+        if not note and row.item is not None:
+            try:
+                self._content = read_content(path)
+                size = (row.item.width, row.item.height)
+                self.painting = MaskPainting(path, size, self._content)
+                if images.concept_of(row).masks == "off":
+                    note = "Masks are turned off in the settings (Data › Masks), so it is not used."
+            except OSError as error:
+                note = f"{path.name} cannot be read ({error.strerror})."
+            except ImageError as error:
+                note = f"{path.name}: {error.reason}."
+        self._note.say(f"{row.name}  ·  {note or _HINT}", "SmallWarning" if note else "SmallDim")
+        self._draw()
+        self._enable()
+
+    def save(self) -> None:
+        """Save the mask if it was changed."""
+        change = self.pending()
+        if change is not None:
+            self._save_change(change)
+
+    def pending(self) -> Change | None:
+        """Return the change that is not saved yet, and take it as saved; None if there is none."""
+        if self.painting is None or not self.painting.is_changed or self._path is None:
+            return None
+        change = Change(self._path, self._content, self.painting.png())
+        self._content = change.after
+        return change
+
+    def choose(self, tool: Tool) -> str:
+        """Choose a tool."""
+        self.tool = tool
+        for name, *_ in _TOOLS:
+            self._buttons[f"mask {name}"].set_kind("plain" if name == tool else "quiet")
+        return "break"
+
+    def _make_tools(self, parent: tk.Misc) -> None:
+        widgets, px = self._context.widgets, self._context.widgets.px
+        lines = [widgets.frame(parent) for _ in range(2)]
+        for line in lines:
+            line.pack(fill="x", pady=(0, px(6)))
+        first, second = lines
+        for tool, text, about in _TOOLS:
+            self._button(first, f"mask {tool}", text, partial(self.choose, tool), about)
+        self._scale(first, "Size", self._size, *_SIZES, name="mask size")
+        self._scale(first, "Opacity", self._opacity, 5, 100, name="mask opacity")
+        shown = self._shown = ttk.Combobox(
+            first, values=[text for _, text in _SHOWN], state="readonly", width=14
+        )
+        shown.configure(font="OneTrainerBody")
+        shown.set(_SHOWN[0][1])
+        shown.bind("<<ComboboxSelected>>", lambda _: self._draw())
+        shown.pack(side="right")
+        widgets.name(shown, "mask shown")
+        do = self._do
+        for name, text, action, about in (
+            ("mask undo", "Undo", lambda: do(MaskPainting.undo), "Undoes a stroke (Ctrl+Z)"),
+            ("mask redo", "Redo", lambda: do(MaskPainting.redo), "(Ctrl+Shift+Z)"),
+            ("mask clear", "Clear", lambda: do(_clear), "Marks all of it as not trained"),
+            ("mask all", "Train all", lambda: do(_fill), "Marks all of it as trained"),
+            ("mask invert", "Invert", lambda: do(MaskPainting.invert), ""),
+            ("mask remove", "Remove mask", self._remove, "Removes the mask file; can be undone"),
+        ):
+            self._button(second, name, text, action, about)
+        ways: tuple[tuple[str, str, Callable[[], object]], ...] = (
+            ("mask done", "Back to the images", self._leave),
+            ("mask next", "Next", partial(self._move, 1)),
+            ("mask previous", "Previous", partial(self._move, -1)),
+        )
+        for name, text, go in ways:
+            made = widgets.button(second, text, go, name=name)
+            made.widget.pack(side="right", padx=(px(6), 0))
+            self._buttons[name] = made
+        self.choose("brush")
+
+    def _button(
+        self, parent: tk.Misc, name: str, text: str, action: Callable[[], object], about: str
+    ) -> None:
+        widgets = self._context.widgets
+        made = widgets.button(parent, text, action, name=name).describe(about)
+        made.widget.pack(side="left", padx=(0, widgets.px(6)))
+        self._buttons[name] = made
+
+    def _scale(
+        self, parent: tk.Misc, text: str, value: tk.DoubleVar, low: float, high: float, *, name: str
+    ) -> None:
+        widgets, px = self._context.widgets, self._context.widgets.px
+        widgets.label(parent, text, style="Dim").pack(side="left", padx=(px(12), px(6)))
+        scale = ttk.Scale(parent, from_=low, to=high, variable=value, length=px(110), takefocus=1)
+        scale.pack(side="left")
+        for key, by in (("<Left>", -0.05), ("<Right>", 0.05)):
+            scale.bind(key, partial(_slide, value, by * (high - low), low, high))
+        widgets.name(scale, name)
+
+    def _bind(self) -> None:
+        canvas = self.canvas
+        canvas.bind("<Button-1>", self._pressed)
+        canvas.bind("<Shift-Button-1>", self._pressed)
+        canvas.bind("<B1-Motion>", self._moved)
+        canvas.bind("<ButtonRelease-1>", lambda _: self._released())
+        canvas.bind("<Motion>", lambda event: self._draw_brush(event.x, event.y))
+        canvas.bind("<Leave>", lambda _: canvas.delete("brush"))
+        for name, *_ in _TOOLS:
+            canvas.bind(f"<Key-{name[0]}>", _key(partial(self.choose, name)))
+        for key, by in (("<bracketleft>", -0.05), ("<bracketright>", 0.05)):
+            reach = _SIZES[1] - _SIZES[0]
+            canvas.bind(key, partial(_slide, self._size, by * reach, *_SIZES))
+        canvas.bind("<Control-z>", lambda _: self._do(MaskPainting.undo))
+        for key in ("<Control-Z>", "<Control-y>"):
+            canvas.bind(key, lambda _: self._do(MaskPainting.redo))
+        for key, step in (("<Left>", -1), ("<Right>", 1)):
+            canvas.bind(key, _key(partial(self._move, step)))
+
+    def _do(self, act: Callable[[MaskPainting], None]) -> str:
+        if self.painting is not None:
+            act(self.painting)
+            self._draw()
+            self._enable()
+        return "break"
+
+    def _remove(self) -> None:
+        if self._content is not None and self._path is not None and self._row is not None:
+            change = Change(self._path, self._content, None)
+            self.painting = self._content = None
+            self._save_change(change)
+
+    def _enable(self) -> None:
+        mask = self.painting
+        locked = "" if mask is not None else "There is no mask to paint."
+        for name, button in self._buttons.items():
+            reason = locked
+            if mask is not None and name == "mask undo":
+                reason = "" if mask.can_undo else _NOTHING
+            elif mask is not None and name == "mask redo":
+                reason = "" if mask.can_redo else "Nothing was undone."
+            elif mask is not None and name == "mask remove":
+                reason = "" if self._content is not None else _NO_MASK
+            elif name in ("mask done", "mask next", "mask previous"):
+                reason = ""
+            button.enable(reason)
+
+    def _place(self, x: float, y: float) -> tuple[float, float, float] | None:
+        """Return the place in the mask of a point of the canvas, and mask pixels for each pixel."""
+        if self._masked is None or self.painting is None:
+            return None
+        width, height = self._masked.size
+        mask = self.painting.image
+        left, top = (self._view.width - width) / 2, (self._view.height - height) / 2
+        return (x - left) * mask.width / width, (y - top) * mask.height / height, mask.width / width
+
+    @property
+    def _radius(self) -> float:
+        """Radius of the brush in pixels of the canvas."""
+        if self._masked is None:
+            return 1.0
+        return max(0.5, self._size.get() / 1000 * max(self._masked.size) / 2)
+
+    def _pressed(self, event: "tk.Event[tk.Canvas]") -> str:
+        self.canvas.focus_set()
+        place = self._place(event.x, event.y)
+        if place is None or self.painting is None:
+            return "break"
+        if self.tool == "fill":
+            is_shifted = bool(int(event.state) & 1)
+            value = IGNORED if is_shifted else TRAINED
+            self.painting.fill(*place[:2], value, self._opacity.get() / 100)
+            self._draw()
+            self._enable()
+        else:
+            self._moved(event)
+        return "break"
+
+    def _moved(self, event: "tk.Event[tk.Canvas]") -> str:
+        place = self._place(event.x, event.y)
+        if place is not None and self.painting is not None and self.tool != "fill":
+            x, y, scale = place
+            value = TRAINED if self.tool == "brush" else IGNORED
+            opacity = self._opacity.get() / 100
+            self.painting.stroke(x, y, self._radius * scale, value, opacity)
+            self._draw_soon()
+        self._draw_brush(event.x, event.y)
+        return "break"
+
+    def _released(self) -> None:
+        if self.painting is not None:
+            self.painting.end_stroke()
+            self._draw()
+            self._enable()
+
+    def _draw_soon(self) -> None:
+        """Draw once for all moves of the pointer that wait."""
+        if not self._is_drawing:
+            self._is_drawing = True
+            self.canvas.after_idle(self._draw)
+
+    def _draw(self) -> None:
+        self._is_drawing = False
+        row, view = self._row, self._view
+        if row is None or min(view.width, view.height) < 40 or not self.outer.winfo_manager():
+            return
+        key = (row.path, view.width, view.height)
+        if self._loaded != key:
+            self._loaded, self._masked = key, None
+            jobs = self._context.widgets.jobs
+            jobs.run(partial(load_masked, *key), partial(self._take, key))
+        view.begin()
+        if self._masked is None:
+            return
+        texts = {text: name for name, text in _SHOWN}
+        image = self._masked.image
+        if self.painting is not None:
+            image = self._masked.under(self.painting.image, texts[self._shown.get()])
+        view.forget()
+        view.image("mask", image, view.width // 2, view.height // 2, 0)
+
+    def _take(self, key: tuple[object, ...], masked: MaskedImage | None) -> None:
+        if key == self._loaded:
+            self._masked = masked
+            self._draw()
+
+    def _draw_brush(self, x: int, y: int) -> None:
+        """Draw the outline of the brush around the pointer, visible on any image."""
+        canvas, radius = self.canvas, self._radius
+        canvas.delete("brush")
+        if self.tool != "fill" and self.painting is not None:
+            for color, more in (("#000000", 1), ("#ffffff", 0)):
+                around = radius + more
+                box = (x - around, y - around, x + around, y + around)
+                canvas.create_oval(box, outline=color, tags="brush")
+
+
+def _key(act: Callable[[], object]) -> Callable[["tk.Event[tk.Canvas]"], str]:
+    """Return a binding that does something as the whole effect of a key."""
+
+    def pressed(_: "tk.Event[tk.Canvas]") -> str:
+        act()
+        return "break"
+
+    return pressed
+
+
+def _clear(mask: MaskPainting) -> None:
+    mask.fill_all(IGNORED)
+
+
+def _fill(mask: MaskPainting) -> None:
+    mask.fill_all(TRAINED)
+
+
+def _slide(value: tk.DoubleVar, by: float, low: float, high: float, _: object = None) -> str:
+    value.set(min(high, max(low, value.get() + by)))
+    return "break"

@@ -1,0 +1,379 @@
+"""Page of all images: find them, edit their captions and tags, paint their masks."""
+
+import tkinter as tk
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onetrainer.dataset.buckets import Bucket
+from onetrainer.errors import Problem, UserError
+from onetrainer.images.findings import Finding
+from onetrainer.messages.formatting import counted
+from ui.background.background_query import BackgroundQuery
+from ui.context import Context, View
+from ui.dialogs.dialogs import show_error
+from ui.dialogs.edit_dialogs import ask_batch
+from ui.editing.caption_batch import BatchPlan, Edit, plan_batch
+from ui.editing.image_filter import bucket_counts, choices, matching, tag_counts
+from ui.editing.image_rows import DEPENDS_ON, ImageList, ImageRow, read_images
+from ui.messages.problems import problem_text
+from ui.pages.images.batch_panel import ReplacePanel, TagsPanel
+from ui.pages.images.caption_panel import CaptionPanel
+from ui.pages.images.filter_bar import FilterBar
+from ui.pages.images.thumbnails import Thumbnails
+from ui.pages.images.writing import Writing
+from ui.widgets.button import Button
+from ui.widgets.placing import show
+
+if TYPE_CHECKING:
+    from ui.pages.images.mask_view import MaskView
+
+_LEAD = "Captions, tags and masks. Images are never changed."
+_RIGHT, _GAP = 350, 14
+_TABS = (("caption", "Caption"), ("tags", "Tags"), ("replace", "Find and replace"))
+_SETTING = "data.folder"
+_READING = "The images are still being read."
+
+
+class ImagesPage(View):
+    """Grid of images with a filter, and at the right the captions of one or of all shown."""
+
+    name = "images"
+
+    def __init__(self, context: Context, parent: tk.Misc) -> None:
+        self._context = context
+        self.images = ImageList((), [], is_complete=False)
+        self.indices: Sequence[int] = ()
+        self._asked: object = None
+        self._findings: Sequence[Finding] | None = None
+        self._bucket_counts: Sequence[tuple[Bucket, int]] = ()
+        self._is_planning = False
+        widgets, px = context.widgets, context.widgets.px
+        self.query: BackgroundQuery[ImageList] = BackgroundQuery(
+            context.draft, widgets.jobs, read_images, depends_on=DEPENDS_ON
+        )
+        self.outer: tk.Widget = widgets.frame(parent, ground="window")
+        for query in (self.query, context.check):
+            query.listen(self._refresh_if_shown)
+        self.writing = Writing(context, self._enable, self._reread_rows)
+        self._buttons = self._make_head()
+        self.filter_bar = FilterBar(context, self.outer, lambda _: self._filter())
+        self._place: dict[str, Any] = {"padx": px(28)}
+        self._message = widgets.label(self.outer, ground="window", wrap=640)
+        self._body = widgets.frame(self.outer, ground="window")
+        self._body.grid_columnconfigure(0, weight=1)
+        self._body.grid_columnconfigure(1, minsize=px(_RIGHT))
+        self._body.grid_rowconfigure(0, weight=1)
+        card, inner = widgets.card(self._body)
+        card.grid(row=0, column=0, sticky="nsew", padx=(0, px(_GAP)))
+        self._cards: list[tk.Widget] = [card]
+        self.thumbnails = Thumbnails(
+            context, inner, chosen=self._chosen, marked=self._enable, opened=self._edit
+        )
+        self.thumbnails.outer.pack(fill="both", expand=True)
+        canvas = self.thumbnails.grid.canvas  # where these keys would undo settings otherwise
+        canvas.bind("<Control-z>", lambda _: self.writing.undo())
+        for keys in ("<Control-Z>", "<Control-y>"):
+            canvas.bind(keys, lambda _: self.writing.redo())
+        self._make_panels()
+        self.mask: MaskView | None = None  # made when it is first needed
+
+    def refresh(self) -> None:
+        """Show what is known of the images, and read them if the settings have changed."""
+        query = self.query
+        blocked = query.blocked_reason()
+        if not blocked and not query.is_requested:
+            query.start()
+        error = UserError(blocked) if blocked else query.failed
+        if error is not None:
+            problem = Problem(_SETTING, error.what, error.expected, error.remedy)
+            self._message.say(problem_text(problem), "")
+        show(self._message, error is not None, anchor="w", **self._place)
+        bottom = (0, self._context.widgets.px(20))
+        gap = (0, self._context.widgets.px(10))
+        is_listed = error is None and not self._is_painting
+        before = {"before": self._body} if self._body.winfo_manager() else {}
+        show(self.filter_bar.outer, is_listed, fill="x", pady=gap, **before, **self._place)
+        show(self._body, error is None, fill="both", expand=True, pady=bottom, **self._place)
+        if error is not None or query.answer is None:
+            return
+        checked = self._context.check.answer
+        findings = checked.findings if checked is not None else ()
+        if query.answer is not self.images or findings is not self._findings:
+            self._take(query.answer, findings)
+        self._say_count()
+
+    def _refresh_if_shown(self) -> None:
+        # Few images are read before the page is on the screen.
+        if self.outer.winfo_manager():
+            self.refresh()
+
+    def open(self, *_: int) -> None:
+        """Read the images again."""
+        self.query.start()
+
+    def take_focus(self) -> None:
+        """Begin in the grid; other windows may have saved something."""
+        self.thumbnails.grid.take_focus()
+        self.writing.refresh()
+
+    def leave(self) -> bool:
+        """Leave the mask, then give up marks, then the tag that is filtered by."""
+        if self._leave_mask():
+            return True
+        if self.thumbnails.clear_marks():
+            return True
+        if self.filter_bar.tag:
+            self.filter_bar.set_tag("")
+            return True
+        return False
+
+    def commit(self) -> None:
+        """Save what was typed, before the page or the window is left."""
+        mask = self.mask.pending() if self.mask is not None else None
+        for change in (self.caption.pending(), mask):
+            if change is not None:
+                self.writing.save_now(change)
+
+    def show_tab(self, name: str) -> None:
+        """Show the caption of one image, or what changes the captions of many."""
+        for other, panel in self._panels.items():
+            show(panel, other == name, fill="both", expand=True)
+            self._buttons[f"images {other}"].set_kind("plain" if other == name else "quiet")
+        self.tab = name
+        if name == "tags":
+            self._count_tags()
+        self._enable()
+
+    def _make_head(self) -> dict[str, Button]:
+        context, widgets, px = self._context, self._context.widgets, self._context.widgets.px
+        head = widgets.frame(self.outer, ground="window")
+        head.pack(fill="x", padx=px(28), pady=(px(21), px(12)))
+        heading, _, _ = widgets.heading(head, "Images", _LEAD)
+        heading.pack(side="left")
+        line = widgets.frame(head, ground="window")
+        line.pack(side="right", anchor="s")
+        made = {}
+        actions: tuple[tuple[str, str, Callable[[], object]], ...] = (
+            ("undo saving", "Undo saving", self.writing.undo),
+            ("redo saving", "Redo", self.writing.redo),
+            ("check all images", "Check images", context.act.check_images),
+            ("reread images", "Refresh", self._reread),
+        )
+        for name, label, action in actions:
+            made[name] = widgets.button(line, label, action, name=name, ground="window")
+            made[name].widget.pack(side="left", padx=(px(6), 0))
+        return made
+
+    def _make_panels(self) -> None:
+        context, widgets, px = self._context, self._context.widgets, self._context.widgets.px
+        card, inner = widgets.card(self._body)
+        card.grid(row=0, column=1, sticky="nsew")
+        self._cards.append(card)
+        line = widgets.frame(inner)
+        line.pack(fill="x", pady=(0, px(8)))
+        for name, text in _TABS:
+            button = widgets.button(line, text, partial(self.show_tab, name), name=f"images {name}")
+            button.widget.pack(side="left", padx=(0, px(5)))
+            self._buttons[f"images {name}"] = button
+        paint = widgets.button(line, "Mask…", self._paint, name="paint mask")
+        paint.describe("Paints what of this image is trained")
+        paint.widget.pack(side="right")
+        self._buttons["paint mask"] = paint
+        self._scope = widgets.label(inner, style="SmallDim", wrap=310)
+        self.caption = CaptionPanel(context, inner, self.writing)
+        self.replace = ReplacePanel(context, inner, self._plan)
+        self.tags = TagsPanel(
+            context, inner, lambda: self.images, self._plan, self.filter_bar.set_tag
+        )
+        self._panels = {
+            "caption": self.caption.outer,
+            "tags": self.tags.outer,
+            "replace": self.replace.outer,
+        }
+        self.tab = ""
+        self._scope.pack(side="bottom", anchor="w", fill="x", pady=(px(8), 0))
+        self.show_tab("caption")
+
+    def _take(self, images: ImageList, findings: Sequence[Finding]) -> None:
+        """Show another list; the selected image stays if it is in it."""
+        is_other = images is not self.images
+        before = self.caption.row  # what the grid shows may be of the list before
+        self.images, self._findings = images, findings
+        jobs = self._context.widgets.jobs
+        if is_other:
+            self.filter_bar.offer(choices(findings), images, ())
+            jobs.run(lambda: bucket_counts(images), partial(self._offer, images))
+            self._filter(before.path if before is not None else None)
+        else:
+            self._offer(images, self._bucket_counts)
+
+    def _offer(self, images: ImageList, buckets: Sequence[tuple[Bucket, int]]) -> None:
+        if images is self.images:
+            self._bucket_counts = buckets
+            self.filter_bar.offer(choices(self._findings or ()), images, buckets)
+
+    def _filter(self, keep: object = None) -> None:
+        """Find the images to show, in a thread; the newest question counts."""
+        images, wanted, findings = self.images, self.filter_bar.wanted, self._findings or ()
+        asked = self._asked = (images, wanted, keep)
+
+        def found(indices: list[int]) -> None:
+            if asked is self._asked:
+                self._show(indices, keep)
+
+        self._context.widgets.jobs.run(lambda: matching(images, wanted, findings), found)
+
+    def _show(self, indices: Sequence[int], keep: object) -> None:
+        current = self.thumbnails.current
+        if keep is not None:
+            rows = self.images.rows
+            current = next((index for index in indices if rows[index].path == keep), -1)
+        self.indices = indices
+        self.thumbnails.show(self.images, indices, current)
+        self.caption.show(self.images, self._current_row)
+        if self.tab == "tags":
+            self._count_tags()
+        self._say_count()
+        self._enable()
+
+    def _say_count(self) -> None:
+        query, count = self.query, len(self.indices)
+        of = f" of {len(self.images.rows):,}" if count < len(self.images.rows) else ""
+        text = f"{counted(count, 'image')}{of}" if self.images.rows else ""
+        if query.is_working:
+            done = f" {query.done / query.total:.0%}" if query.total else ""
+            text = f"Reading …{done}  {text}"
+        self.filter_bar.say(text)
+
+    @property
+    def _current_row(self) -> ImageRow | None:
+        index = self.thumbnails.current
+        return self.images.rows[index] if 0 <= index < len(self.images.rows) else None
+
+    @property
+    def _target(self) -> Sequence[int]:
+        """The images that a batch is about: the marked ones, or all that are shown."""
+        return self.thumbnails.marked or self.indices
+
+    def _chosen(self, index: int) -> None:
+        self.caption.show(self.images, self.images.rows[index])
+        self._enable()
+
+    def _edit(self) -> None:
+        self.show_tab("caption")
+        self.caption.box.focus_set()
+
+    def _paint(self) -> None:
+        """Show the mask of the selected image in place of the grid."""
+        # Imported late, with Pillow, to keep the first visit of the page fast.
+        from ui.pages.images.mask_view import MaskView
+
+        row = self._current_row
+        if row is None:
+            return
+        if self.mask is None:
+            self.mask = MaskView(
+                self._context,
+                self._body,
+                save=self.writing.save,
+                move=self._move_mask,
+                leave=self._leave_mask,
+            )
+        for card in self._cards:
+            card.grid_remove()
+        self.mask.outer.grid(row=0, column=0, columnspan=2, sticky="nsew")
+        show(self.filter_bar.outer, False)
+        self.mask.show(self.images, row)
+        self.mask.canvas.focus_set()
+
+    @property
+    def _is_painting(self) -> bool:
+        return self.mask is not None and bool(self.mask.outer.winfo_manager())
+
+    def _move_mask(self, by: int) -> None:
+        """Go to the next image that is shown, or to the previous one for -1."""
+        grid = self.thumbnails.grid
+        if self.mask is not None and 0 <= grid.current + by < grid.count:
+            self.thumbnails.move(by)
+            row = self._current_row
+            assert row is not None, "there is a next one"
+            self.mask.show(self.images, row)
+
+    def _leave_mask(self) -> bool:
+        """Go back to the grid; return whether the mask was shown."""
+        if self.mask is None or not self._is_painting:
+            return False
+        self.mask.save()
+        self.mask.outer.grid_remove()
+        for card in self._cards:
+            card.grid()
+        self.refresh()
+        self.thumbnails.grid.take_focus()
+        return True
+
+    def _enable(self) -> None:
+        steps, buttons = self.writing.steps, self._buttons
+        buttons["undo saving"].enable("" if steps.undo else "Nothing was saved yet.")
+        buttons["undo saving"].describe(f"Takes back: {steps.undo.about}" if steps.undo else "")
+        buttons["redo saving"].enable("" if steps.redo else "Nothing was undone.")
+        marked = self.thumbnails.marked
+        some = f"{len(marked):,} marked" if marked else f"all {len(self.indices):,} shown"
+        row = self._current_row
+        buttons["paint mask"].enable("" if row else "Select an image first.")
+        is_batch = self.tab != "caption"
+        noun = "image" if len(self._target) == 1 else "images"
+        self._scope.say(f"Applies to {some} {noun}." if is_batch else "")
+
+    def _count_tags(self) -> None:
+        images, indices = self.images, self._target
+        jobs = self._context.widgets.jobs
+        jobs.run(lambda: tag_counts(images, indices), self.tags.show)
+
+    def _plan(self, edit: Edit, about: str) -> None:
+        """Show what an edit of the chosen images would write, and write it if that is wanted."""
+        if self._is_planning or not self.images.is_complete:
+            self._context.act.show_message(_READING)
+            return
+        self.commit()
+        images, indices = self.images, list(self._target)
+        self._is_planning = True
+
+        def planned(plan: BatchPlan) -> None:
+            self._is_planning = False
+            if ask_batch(self._context, about, plan):
+                self.writing.save_all([each.change for each in plan.changes], about)
+
+        def failed(error: Exception) -> None:
+            self._is_planning = False
+            if not isinstance(error, UserError):
+                raise error
+            show_error(self._context, error)
+
+        self._context.widgets.jobs.run(lambda: plan_batch(images, indices, edit), planned, failed)
+
+    def _reread_rows(self, paths: list[Path]) -> None:
+        """Read those images anew whose captions or masks may have changed."""
+        images, jobs = self.images, self._context.widgets.jobs
+        jobs.run(lambda: images.updated(paths), partial(self._update, images))
+
+    def _update(self, images: ImageList, rows: dict[int, ImageRow]) -> None:
+        """Take rows that were read anew."""
+        for index, row in rows.items():
+            images.rows[index] = row
+        if images is not self.images:
+            return
+        self.thumbnails.draw_soon()
+        if self.thumbnails.current in rows and not self.caption.is_changed:
+            self.caption.show(images, self._current_row)
+            self.caption.reload()
+            if self.mask is not None and self._is_painting and self._current_row is not None:
+                self.mask.show(images, self._current_row)
+        if self.tab == "tags":
+            self._count_tags()
+
+    def _reread(self) -> None:
+        self.commit()
+        self._context.images.clear()
+        self.query.start()

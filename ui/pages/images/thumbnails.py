@@ -1,0 +1,128 @@
+"""Grid of all images; only what is visible is drawn and decoded, however many there are."""
+
+import tkinter as tk
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from ui.background.image_cache import load_fitting
+from ui.context import Context
+from ui.editing.image_rows import ImageList, ImageRow
+from ui.theme.palette import Role
+from ui.widgets.grid import Box, Grid
+from ui.widgets.marking import Marking
+from ui.widgets.tooltip import Tooltip
+
+_CELL = (108, 122)
+_THUMB = 96
+_DRAW_AFTER_MS = 30  # images come in groups: each would otherwise be a drawing of its own
+
+
+class Thumbnails:
+    """Grid of the images that a filter shows; place `outer`.
+
+    Args:
+        chosen: Called with the index of the image in the list when another one is selected.
+        marked: Called when other images are marked.
+        opened: Called on Return, Space and double click.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        parent: tk.Misc,
+        *,
+        chosen: Callable[[int], None],
+        marked: Callable[[], None],
+        opened: Callable[[], None],
+    ) -> None:
+        self._context, self._chosen = context, chosen
+        self._images = ImageList((), [])
+        self.shown: Sequence[int] = ()
+        self._timer = ""
+        widgets = context.widgets
+        self.grid = Grid(
+            widgets,
+            parent,
+            self._paint,
+            lambda at: chosen(self.shown[at]),
+            name="images",
+            width=_CELL[0],
+            height=_CELL[1],
+            opened=lambda _: opened(),
+        )
+        self.grid.fills_current = False
+        self.outer = self.grid.outer
+        self._marking = Marking(self.grid, marked)
+        Tooltip(self.grid.canvas, widgets.theme, self._name_below_pointer)
+
+    @property
+    def marked(self) -> list[int]:
+        """Indices of the marked images in the list."""
+        return [self.shown[at] for at in sorted(self._marking.marked)]
+
+    def clear_marks(self) -> bool:
+        """Mark no image; return whether any was."""
+        had_marks = bool(self._marking.marked)
+        self._marking.clear()
+        return had_marks
+
+    def show(self, images: ImageList, shown: Sequence[int], current: int) -> None:
+        """Show some images of a list, and select one by its index in the list."""
+        self._images, self.shown = images, shown
+        self._marking.marked.clear()
+        at = shown.index(current) if current in shown else (0 if shown else -1)
+        self.grid.show(len(shown), at)
+
+    @property
+    def current(self) -> int:
+        """Index of the selected image in the list; -1 for none."""
+        at = self.grid.current
+        return self.shown[at] if 0 <= at < len(self.shown) else -1
+
+    def move(self, by: int) -> None:
+        """Select a later image, or an earlier one."""
+        self.grid.show(self.grid.count, self.grid.current + by)
+        self._chosen(self.current)
+
+    def draw_soon(self) -> None:
+        """Draw once after images have come or changed."""
+        if not self._timer:
+            self._timer = self.grid.canvas.after(_DRAW_AFTER_MS, self._draw_now)
+
+    def _draw_now(self) -> None:
+        self._timer = ""
+        self.grid.draw()
+
+    def _name_below_pointer(self) -> str:
+        at = self.grid.below_pointer
+        if not 0 <= at < len(self.shown):
+            return ""
+        row = self._images.rows[self.shown[at]]
+        return f"{row.path}: {row.reason}" if row.reason else str(row.path)
+
+    def _paint(self, at: int, box: Box, is_current: bool) -> None:
+        row, px = self._images.rows[self.shown[at]], self._context.widgets.px
+        drawing, side = self.grid.drawing, px(_THUMB)
+        make = partial(load_fitting, row.path, side, side)
+        key = ("whole", row.path, side)
+        image = self._context.images.get_or_make(key, make, self.draw_soon)
+        x, y = box.left + box.width // 2, box.top + px(5) + side // 2
+        is_marked = at in self._marking.marked
+        if is_marked:
+            drawing.box(box.left, box.top, box.right, box.bottom, "selected")
+        drawing.image(key, image, x, y, side)
+        if is_current or is_marked:
+            half = side // 2 + px(1)
+            width = px(3) if is_current else px(1)
+            drawing.box(x - half, y - half, x + half, y + half, outline="accent", width=width)
+        text, role = _state(row, is_read=self._images.is_complete)
+        drawing.text(x, box.top + px(6) + side, text, role, anchor="n")
+
+
+def _state(row: ImageRow, *, is_read: bool) -> tuple[str, Role]:
+    """Return what is notable of an image, in a word or two."""
+    if row.reason:
+        return "unusable", "danger"
+    if is_read and not row.has_caption:
+        return "no caption", "warning"
+    return ("mask" if row.mask else ""), "dim"

@@ -1,0 +1,100 @@
+"""Saving of captions and masks from the page, and what is said about it."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from onetrainer.edits.saving import Change, Saved, as_now
+from onetrainer.errors import UserError, some_of
+from onetrainer.messages.formatting import counted
+from ui.context import Context
+from ui.dialogs.dialogs import show_error
+from ui.dialogs.edit_dialogs import ask_overwrite, ask_version
+from ui.editing.saver import Saver, Steps, Version
+
+_EXAMPLES = 3
+
+
+class Writing:
+    """Saves in the background, and asks before it writes over another program's work.
+
+    Args:
+        changed: Called when `steps`, which can be undone and redone, have changed.
+        written: Called with files whose content may be another one now.
+    """
+
+    def __init__(
+        self, context: Context, changed: Callable[[], None], written: Callable[[list[Path]], None]
+    ) -> None:
+        self._context, self._written = context, written
+        self._saver = Saver(context.widgets.jobs, partial(show_error, context), changed)
+
+    @property
+    def steps(self) -> Steps:
+        """What can be undone and redone."""
+        return self._saver.steps
+
+    def refresh(self) -> None:
+        """Read what can be undone; other windows save too."""
+        self._saver.refresh()
+
+    def save(self, change: Change) -> None:
+        """Save one file."""
+        self.save_all([change], f"Save {change.path.name}")
+
+    def save_all(self, changes: Sequence[Change], about: str) -> None:
+        """Save a batch."""
+        self._saver.save(changes, about, self._saved)
+
+    def save_now(self, change: Change) -> None:
+        """Save one file and wait for it, before the page or the window is left."""
+        try:
+            self._saved(self._saver.save_now([change], f"Save {change.path.name}"))
+        except UserError as error:
+            show_error(self._context, error)
+
+    def undo(self) -> str:
+        """Take back the last saving."""
+        self._saver.undo(self._saved)
+        return "break"
+
+    def redo(self) -> str:
+        """Take back the last undoing."""
+        self._saver.redo(self._saved)
+        return "break"
+
+    def choose_version(self, path: Path) -> None:
+        """Let the user choose what a file held earlier, and give it that again."""
+
+        def choose(versions: list[Version]) -> None:
+            chosen = ask_version(self._context, path.name, versions)
+            if chosen is None:
+                return
+            try:
+                change = as_now(Change(path, None, chosen[1]))
+            except OSError as error:
+                self._context.act.show_message(f"Not written: {error}")
+                return
+            self.save_all([change], f"Restore {path.name}")
+
+        self._saver.versions(path, choose)
+
+    def _saved(self, saved: Saved) -> None:
+        """Say what became of a batch; ask about what has changed outside."""
+        act = self._context.act
+        if saved.failures:
+            names = some_of([path.name for path, _ in saved.failures], _EXAMPLES)
+            act.show_message(f"Not written: {names}: {saved.failures[0][1]}.")
+        elif len(saved.written) > 1:
+            act.show_message(f"{counted(len(saved.written), 'file')} written.")
+        paths = [*saved.written, *(change.path for change in saved.conflicts)]
+        paths += [path for path, _ in saved.failures]
+        if paths:
+            self._written(paths)
+        if saved.conflicts and ask_overwrite(self._context, saved):
+            try:
+                changes = [as_now(change) for change in saved.conflicts]
+            except OSError as error:
+                act.show_message(f"Not written: {error}")
+                return
+            self.save_all(changes, "Write over what another program wrote")

@@ -1,0 +1,63 @@
+"""Several cells of a grid selected at once: by Ctrl and Shift with a click, or by keys."""
+
+import tkinter as tk
+from collections.abc import Callable
+
+from ui.widgets.grid import Grid
+
+
+class Marking:
+    """The marked cells of a grid, besides the one that is selected.
+
+    Ctrl+click and Ctrl+Space mark one more or one less, Shift+click all up to the clicked one,
+    Ctrl+A all; a plain click marks none.
+
+    Args:
+        changed: Called when the marks have changed.
+    """
+
+    def __init__(self, grid: Grid, changed: Callable[[], None]) -> None:
+        self._grid = grid
+        self._changed = changed
+        self.marked: set[int] = set()
+        canvas = grid.canvas
+        canvas.bind("<Control-Button-1>", lambda _: self._toggle(grid.below_pointer))
+        canvas.bind("<Shift-Button-1>", lambda _: self._mark_to(grid.below_pointer))
+        canvas.bind("<Control-space>", lambda _: self._toggle(grid.current))
+        canvas.bind("<Control-a>", lambda _: self._set(set(range(grid.count))))
+        canvas.bind("<Button-1>", self._clicked, add="+")
+
+    def clear(self) -> None:
+        """Mark none."""
+        self._set(set())
+
+    @property
+    def chosen(self) -> list[int]:
+        """The marked cells in order; the selected one if none is marked."""
+        one = [self._grid.current] if self._grid.current >= 0 else []
+        return sorted(self.marked) or one
+
+    def _clicked(self, _: "tk.Event[tk.Canvas]") -> None:
+        if self.marked:
+            self.clear()
+
+    def _toggle(self, index: int) -> str:
+        if 0 <= index < self._grid.count:
+            start = self.marked or {self._grid.current} - {-1, index}
+            self._set(start ^ {index})
+        self._grid.take_focus()
+        return "break"
+
+    def _mark_to(self, index: int) -> str:
+        if 0 <= index < self._grid.count:
+            first, last = sorted((max(0, self._grid.current), index))
+            self._set(self.marked | set(range(first, last + 1)))
+        self._grid.take_focus()
+        return "break"
+
+    def _set(self, marked: set[int]) -> str:
+        if marked != self.marked:
+            self.marked = marked
+            self._grid.draw()
+            self._changed()
+        return "break"
