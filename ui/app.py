@@ -195,6 +195,7 @@ class App:
         else:
             scales.pop(self._screen, None)
         self.commit()
+        self.preparations.end()
         self.jobs.forget()
         self.draft.forget_listeners()
         for child in self.root.winfo_children():
@@ -378,6 +379,7 @@ class App:
 
     def _close(self) -> None:
         self.save_state()
+        self.preparations.end()
         self.jobs.forget()
         self.pump.stop()
         self.root.destroy()

@@ -22,15 +22,23 @@ class Preparations:
         self._root = root
         self._views = views
         self._view = view
+        self._timer = ""
         self.is_done = False
 
     def begin(self) -> None:
         """Begin a while after the first page is on the screen."""
-        self._root.after(AFTER_MS, self._go_on, self._pieces())
+        self._timer = self._root.after(AFTER_MS, self._go_on, self._pieces())
+
+    def end(self) -> None:
+        """Leave the rest, since the pages are destroyed."""
+        if self._timer:
+            self._root.after_cancel(self._timer)
+            self._timer = ""
 
     def _go_on(self, pieces: Iterator[None]) -> None:
+        self._timer = ""
         for _ in pieces:
-            self._root.after(_INTERVAL_MS, self._go_on, pieces)
+            self._timer = self._root.after(_INTERVAL_MS, self._go_on, pieces)
             return
         self.is_done = True
 
