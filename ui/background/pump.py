@@ -40,6 +40,8 @@ class Pump:
 
     def _tick(self) -> None:
         self.ticks += 1
+        # First: neither an exception nor a dialog that waits in here for its answer stops it.
+        self._schedule(TICK_MS)
         delay = TICK_MS
         try:
             self._jobs.deliver()
@@ -50,5 +52,6 @@ class Pump:
             if has_news:
                 delay = _BUSY_TICK_MS
         finally:
-            # An exception in one tick must not stop the timer.
-            self._schedule(delay)
+            if self._id:  # not stopped meanwhile
+                self._root.after_cancel(self._id)
+                self._schedule(delay)

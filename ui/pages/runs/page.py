@@ -37,6 +37,7 @@ _CHOOSE = "Choose a run first."
 _ALONE = "Choose one run alone."
 _MOST_COMPARED = 12
 _LEAST, _NARROW = 600, 640
+_TYPING_MS = 80
 
 
 class RunsPage(View):
@@ -50,6 +51,7 @@ class RunsPage(View):
         self._order, self._is_reversed = "when", False
         self._state: tuple[object, ...] = ()
         self._is_reading = self._is_outdated = False
+        self._timer = ""
         widgets, px = context.widgets, context.widgets.px
         scroller = Scroller(widgets, parent, fills=True, least=_LEAST)
         self.outer: tk.Widget = scroller.outer
@@ -96,7 +98,7 @@ class RunsPage(View):
         self.table.tree.bind("<Delete>", lambda _: self._delete())
         self.comparison = Comparison(context, self._page, self._leave_comparison)
         self._list.pack(**self._inside)
-        self._search.trace_add("write", lambda *_: self._show())
+        self._search.trace_add("write", lambda *_: self._show_soon())
         self._chosen()
 
     def refresh(self) -> None:
@@ -111,7 +113,7 @@ class RunsPage(View):
 
     def take_focus(self) -> None:
         """Begin with the search, and read the runs again: other programs add some."""
-        if self._list.winfo_manager():
+        if not self._is_compared:
             self._entry.focus_set()
         else:
             self.comparison.take_focus()
@@ -119,10 +121,14 @@ class RunsPage(View):
 
     def leave(self) -> bool:
         """Go back from a comparison to the list."""
-        is_compared = not self._list.winfo_manager()
-        if is_compared:
+        was_compared = self._is_compared
+        if was_compared:
             self._leave_comparison()
-        return is_compared
+        return was_compared
+
+    @property
+    def _is_compared(self) -> bool:
+        return bool(self.comparison.outer.winfo_manager())
 
     def commit(self) -> None:
         """Save notes that were changed."""
@@ -152,13 +158,15 @@ class RunsPage(View):
         )
         head, _, self._lead = widgets.heading(line, "Runs", "All runs on this computer.")
         head.pack(side="left")
-        line.bind("<Configure>", self._arrange_head)
+        line.bind("<Configure>", lambda _: self._place_search())
         return entry
 
-    def _arrange_head(self, event: "tk.Event[tk.Misc]") -> None:
+    def _place_search(self) -> None:
         """Put the search beside the title, or below it where there is no room."""
-        px = self._context.widgets.px
-        if event.width < px(_NARROW):
+        px, width = self._context.widgets.px, self._find.master.winfo_width()
+        if self._is_compared:
+            self._find.pack_forget()
+        elif 1 < width < px(_NARROW):
             self._find.pack(side="bottom", anchor="w", pady=(px(8), 0))
         else:
             self._find.pack(side="right", anchor="s", pady=0)
@@ -240,8 +248,15 @@ class RunsPage(View):
         self._is_reading = False
         raise error
 
+    def _show_soon(self) -> None:
+        """Show the rows that match once nobody has typed for a moment."""
+        if self._timer:
+            self.outer.after_cancel(self._timer)
+        self._timer = self.outer.after(_TYPING_MS, self._show)
+
     def _show(self) -> None:
         """Show the rows that match the search, in the chosen order."""
+        self._timer = ""
         self._choice.configure(values=filters(self.rows))
         if self._filter.get() not in filters(self.rows):
             self._filter.set(EVERYTHING)
@@ -334,12 +349,12 @@ class RunsPage(View):
     def _show_comparison(self, runs: list[ComparedRun]) -> None:
         self.comparison.show(runs)
         show(self._list, False)
-        show(self._find, False)
         show(self.comparison.outer, True, **self._inside)
+        self._place_search()
         self.comparison.take_focus()
 
     def _leave_comparison(self) -> None:
         show(self.comparison.outer, False)
         show(self._list, True, **self._inside)
-        show(self._find, True, side="right", anchor="s")
+        self._place_search()
         self.table.tree.focus_set()
