@@ -353,6 +353,10 @@ class Method(Protocol):
         """Constrain the weights after an optimizer step, such as to their norm, if needed."""
         return
 
+    def trained_weights(self) -> Mapping[str, Mapping[str, Tensor]]:
+        """Return the model's own weights that are trained, by component and by name there."""
+        return {}
+
     def export(self, path: Path, options: ExportOptions) -> list[Path]:
         """Write files for other programs, each complete or not at all; return the main one first.
 

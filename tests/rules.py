@@ -62,7 +62,7 @@ RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("diffusion", "formats/embeddings", "formats/original", "memory"),
         ("formats", "formats/models", "interfaces", "rewards/networks"),
         ("data", "families/prompts", "formats/lora", "optim", "rewards", "sampling"),
-        ("broken_steps", "families", "methods/layers", "objectives"),
+        ("broken_steps", "families", "methods/layers", "objectives", "sharding"),
         ("captioning", "demo", "evaluation", "methods/adapters", "training"),
         ("methods", "stepping"),
         ("trainer",),

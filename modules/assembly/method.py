@@ -2,8 +2,10 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
 from modules.interfaces import Family, Method
 from modules.methods.adapters.adapters import Adapters
@@ -15,7 +17,7 @@ from modules.methods.vae import VaeDecoder
 from modules.objectives.denoising import Denoising
 from modules.objectives.inputs import Objective
 from modules.objectives.reconstruction import Reconstruction
-from onetrainer.concepts.concepts import concepts_of, has_masks
+from onetrainer.concepts.base_predictions import needs_base_predictions
 from onetrainer.config.base.encoders import encoder_key
 from onetrainer.config.methods.adapter_section import AdapterSection
 from onetrainer.config.methods.embedding import EmbeddingOnly
@@ -23,12 +25,14 @@ from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.config.methods.full import Vae
 from onetrainer.config.methods.method import Method as MethodSection
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
-from onetrainer.config.objectives.prior import OwnPrediction
 from onetrainer.config.objectives.reconstruction import Reconstruction as ReconstructionSection
 from onetrainer.config.objectives.slider import Slider
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.families.registry import base_of
+
+if TYPE_CHECKING:
+    from modules.sharding.sharding import Sharding
 
 # A copy of a whole model is kept in RAM, which is larger, and moved to the device for use.
 _HOST = torch.device("cpu")
@@ -41,11 +45,20 @@ class Attached:
     Attributes:
         family: Knows the placeholder tokens that are trained.
         notes: Warnings for people.
+        sharding: Of the trained networks; None where they are whole.
     """
 
     family: Family
     method: Method
     notes: tuple[str, ...] = ()
+    sharding: "Sharding | None" = None
+
+    def whole_networks(self) -> dict[str, nn.Module]:
+        """Return the model's components that are not sharded."""
+        family = self.family
+        networks = {"unet": family.unet, "vae": family.vae, **family.text_encoders}
+        sharded = {} if self.sharding is None else self.sharding.networks
+        return {name: each for name, each in networks.items() if name not in sharded}
 
 
 def attach(
@@ -139,19 +152,3 @@ def trained_component_dtypes(config: TrainConfig) -> dict[str, torch.dtype]:
             return {"vae": torch.float32}  # the method casts the decoder from the file's dtype
         case AdapterSection() | EmbeddingOnly():
             return {}
-
-
-def needs_base_predictions(config: TrainConfig) -> bool:
-    """Return whether the objective uses the base model's predictions."""
-    match config.objective:
-        case AlignProp(keep=keep, evaluation=evaluation):
-            return keep.anchor > 0 or evaluation.distance
-        case DenoisingSection(prior=prior, mask=mask):
-            roles = {concept.role for concept in concepts_of(config)}
-            if "own_prediction" in roles or ("prior" in roles and isinstance(prior, OwnPrediction)):
-                return True
-            return mask.prior_weight > 0 and has_masks(config)
-        case ReconstructionSection():
-            return False
-        case Slider():
-            return True

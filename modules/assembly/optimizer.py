@@ -1,10 +1,13 @@
 """Weight updates from the config: rounding, fused backward pass, freeze schedule, EMA."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
 from modules.assembly.placement import autocast_of
 from modules.interfaces import Method, ParameterGroup, named_parameters
@@ -13,6 +16,7 @@ from modules.optim.ema import Ema
 from modules.optim.exported_weights import ExportedWeights
 from modules.optim.freeze_schedule import FreezeSchedule
 from modules.optim.optimizer_state import OptimizerProgress
+from modules.optim.rounding_noise import Extent
 from modules.optim.update import WeightUpdater
 from modules.training.checkpoints import Checkpoints
 from modules.training.engine import Engine
@@ -23,6 +27,9 @@ from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.run.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from modules.sharding.sharding import Sharding
 
 
 @dataclass(frozen=True)
@@ -38,12 +45,21 @@ class Optimization:
 
 
 def optimization_of(
-    config: TrainConfig, folder: RunFolder, method: Method, *, device: torch.device
+    config: TrainConfig,
+    folder: RunFolder,
+    method: Method,
+    *,
+    device: torch.device,
+    sharding: "Sharding | None" = None,
 ) -> Optimization:
-    """Build the optimizer of a method and what belongs to it, without backward hooks."""
+    """Build the optimizer of a method and what belongs to it, without backward hooks.
+
+    sharding: Of the method's networks; None where they are whole.
+    """
     groups = method.parameter_groups()
     optimizer = build_optimizer(config.optimizer, groups)
-    updater = weight_updater_of(config, optimizer)
+    extents = sharding.extents if sharding else None
+    updater = weight_updater_of(config, optimizer, extents)
     engine = Engine(
         device=device,
         precision=config.hardware.precision,
@@ -51,22 +67,32 @@ def optimization_of(
         freeze_schedule=FreezeSchedule(groups),
         gradient_clipping=config.training.gradient_clipping,
         autocast=partial(autocast_of, config, device),
+        whole_norms=sharding.norms if sharding else None,
     )
     ema = ema_of(config, groups)
     checkpoints = Checkpoints(
         folder=folder,
         method=method,
-        optimizer=OptimizerProgress(optimizer, named_parameters(groups)),
+        optimizer=OptimizerProgress(optimizer, named_parameters(groups), sharding),
         ema=ema,
         engine=engine,
         keep=config.output.keep_checkpoints,
+        sharding=sharding,
     )
-    exported = ExportedWeights(updater, ema, method.after_step)
+    gathered = sharding.gathered if sharding else nullcontext
+    exported = ExportedWeights(updater, ema, method.after_step, gathered)
     return Optimization(optimizer, updater, engine, ema, checkpoints, exported)
 
 
-def weight_updater_of(config: TrainConfig, optimizer: torch.optim.Optimizer) -> WeightUpdater:
-    """Return how the optimizer updates weights and rounds those in bf16."""
+def weight_updater_of(
+    config: TrainConfig,
+    optimizer: torch.optim.Optimizer,
+    extents: Mapping[nn.Parameter, Extent] | None = None,
+) -> WeightUpdater:
+    """Return how the optimizer updates weights and rounds those in bf16.
+
+    extents: Of parameters that are a part of a weight; None where all are whole.
+    """
     match config.method:
         case Full() | Vae() as method:
             is_rounded = method.weights == "bf16" and method.stochastic_rounding
@@ -77,6 +103,7 @@ def weight_updater_of(config: TrainConfig, optimizer: torch.optim.Optimizer) -> 
         rounding_seed=config.training.seed if is_rounded else None,
         updates_independently=config.optimizer.updates_independently,
         skips_zero_rates=config.optimizer.skips_zero_rates,
+        extents=extents,
     )
 
 

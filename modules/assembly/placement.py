@@ -168,12 +168,12 @@ def residency_of(
 
 
 def components_of(attached: Attached, rewards: nn.Module | None = None) -> Mapping[str, nn.Module]:
-    """Return every component by its name in the placement table."""
-    family = attached.family
+    """Return every component that moves by its name in the placement table.
+
+    Sharded ones stay on the train device: their weights were moved there part by part.
+    """
     return {
-        "unet": family.unet,
-        "vae": family.vae,
-        **family.text_encoders,
+        **attached.whole_networks(),
         METHOD: attached.method.extra_modules(),
         **({} if rewards is None else {REWARDS: rewards}),
     }

@@ -5,6 +5,7 @@ import importlib.util
 from modules.assembly.method import Attached
 from modules.assembly.optimizer import Optimization
 from modules.assembly.run_context import Run
+from modules.assembly.sharding import is_sharded
 from modules.data.loader import Loader
 from modules.memory.compiled import compile_blocks
 from modules.objectives.inputs import Inputs, Objective
@@ -30,7 +31,7 @@ def step_of(
     loader: Loader[Inputs],
 ) -> Step:
     """Return what computes the run's steps; call it after the checkpoint is restored."""
-    accumulate = Accumulation(run.world, loader, made.engine)
+    accumulate = Accumulation(run.world, loader, made.engine, attached.sharding)
     eager = EagerStep(state, objective, attached.method, made.engine, accumulate)
     if not run.config.hardware.capture:
         return eager
@@ -84,6 +85,8 @@ def compile_unet(run: Run, attached: Attached) -> None:
         reason = "checkpointed blocks are computed in another thread, too"
     elif hardware.offload_layers or hardware.offload_activations:
         reason = "offloaded blocks change their memory"
+    elif is_sharded(run):
+        reason = "sharded blocks change their memory"
     elif hardware.quantization != "none":
         reason = "quantized layers are computed by other libraries"
     elif run.device.type != "cuda" or importlib.util.find_spec("triton") is None:

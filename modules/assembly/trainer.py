@@ -119,7 +119,7 @@ class Assembled:
 
     trainer: Trainer
     tasks: Tasks
-    orders: Mapping[str, Callable[..., None]]
+    orders: Mapping[str, Callable[..., object]]
     inputs: Loader[Inputs]
 
     def close(self) -> None:
@@ -137,7 +137,9 @@ def assemble(
 ) -> Assembled:
     """Build the trainer: create, restore, register hooks, in this order."""
     config, training = run.config, run.config.training
-    optimization = optimization_of(config, run.folder, attached.method, device=run.device)
+    optimization = optimization_of(
+        config, run.folder, attached.method, device=run.device, sharding=attached.sharding
+    )
     if run.last is not None:
         for text in optimization.checkpoints.restore(run.last):
             run.warn(text)
@@ -166,7 +168,7 @@ def assemble(
     def multiplier(step: int) -> float:
         return factor * scheduled(step) * retries.lr_factor(step)
 
-    state, loader = TrainState(run.first_step), _loader_of(run, source, retries)
+    state, loader = TrainState(run.first_step), _loader_of(run, attached, source, retries)
     trainer = Trainer(
         state=state,
         steps=training.total_steps,
@@ -186,9 +188,10 @@ def assemble(
     return Assembled(trainer, tasks, {STEP: trainer.step, **_orders(tasks, rewards)}, loader)
 
 
-def _orders(tasks: Tasks, rewards: LoadedRewards | None) -> dict[str, Callable[..., None]]:
+def _orders(tasks: Tasks, rewards: LoadedRewards | None) -> dict[str, Callable[..., object]]:
     """Return what the run's other processes do besides steps."""
-    orders: dict[str, Callable[..., None]] = {SAMPLE: tasks.sample.take_part}
+    orders: dict[str, Callable[..., object]] = {SAMPLE: tasks.sample.take_part}
+    orders |= tasks.save.orders()
     if rewards is not None:
         orders[REWARD_UNITS] = rewards.mixer.set_base
     for task in tasks.evaluate:
@@ -200,7 +203,9 @@ def _orders(tasks: Tasks, rewards: LoadedRewards | None) -> dict[str, Callable[.
     return orders
 
 
-def _loader_of(run: Run, source: LossSource, retries: Retries) -> Loader[Inputs]:
+def _loader_of(
+    run: Run, attached: Attached, source: LossSource, retries: Retries
+) -> Loader[Inputs]:
     """Return what reads and draws for each step, into pinned memory if there is a GPU."""
     data = run.config.data
     needs_pixels = isinstance(run.config.objective, Reconstruction)
@@ -218,6 +223,7 @@ def _loader_of(run: Run, source: LossSource, retries: Retries) -> Loader[Inputs]
         steps=run.config.training.total_steps,
         rank=run.world.rank,
         size=run.world.size,
+        fills_up=attached.sharding is not None,
     )
 
 
@@ -250,7 +256,7 @@ def _broken_steps(
     parts: _Parts, source: LossSource, retries: Retries, writer: CheckpointWriter
 ) -> BrokenSteps:
     run, attached, images = parts.run, parts.attached, parts.inputs.images
-    config, family, objective = run.config, parts.attached.family, source.objective
+    config, objective = run.config, source.objective
 
     def timesteps(step: int) -> Sequence[int]:
         if not isinstance(objective, Denoising):
@@ -260,7 +266,7 @@ def _broken_steps(
         return objective.timesteps(range(count), seed=seed, step=step)
 
     investigator = Investigator(
-        components={"unet": family.unet, "vae": family.vae, **family.text_encoders},
+        components=attached.whole_networks(),
         trained=named_parameters(attached.method.parameter_groups()),
         model=config.model.path,
         precision=config.hardware.precision,
@@ -362,6 +368,7 @@ def _save_task(
         thumbnail=sample.thumbnail,
         best_step=deciding.best_step if deciding else lambda: None,
         phase=parts.residency.phase,
+        sharding=attached.sharding,
     )
 
 

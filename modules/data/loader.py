@@ -70,6 +70,7 @@ class Loader(Generic[Drawn]):
         steps: int,
         rank: int = 0,
         size: int = 1,
+        fills_up: bool = False,
     ) -> None:
         """Set up the loader.
 
@@ -80,12 +81,15 @@ class Loader(Generic[Drawn]):
             steps: Of the run.
             rank: Number of this process, which reads every `size`-th microbatch of a step.
             size: How many processes share the run.
+            fills_up: Whether a process without a microbatch in a round gets the step's last one,
+                which does not count, since the others cannot compute theirs without it.
         """
         self._data = data
         self._draw = draw
         self._threads = threads
         self._steps = steps
         self._rank, self._size = rank, size
+        self._fills_up = fills_up
         self._next = -1
         self._stream: Generator[_Read[Drawn], None, None] | None = None
 
@@ -105,7 +109,7 @@ class Loader(Generic[Drawn]):
             )
         # Restart from here unless this one is iterated to its end.
         self._next = -1
-        for _ in range(self._rank, self.microbatches_at(step), self._size):
+        for _ in self._own_at(step):
             read = next(self._stream)
             assert read.task.step == step
             yield read.complete()
@@ -120,9 +124,16 @@ class Loader(Generic[Drawn]):
     def _from(self, step: int) -> Iterator[_Task]:
         """Iterate over the readings from a step on."""
         while step < self._steps:
-            for reading in self._data.readings_at(step)[self._rank :: self._size]:
+            for reading in self._own_at(step):
                 yield _Task(step, reading)
             step += 1
+
+    def _own_at(self, step: int) -> Sequence[Reading]:
+        """Return the readings of this process."""
+        every = self._data.readings_at(step)
+        own = every[self._rank :: self._size]
+        rounds = -(-len(every) // self._size)
+        return [*own, *every[-1:]][:rounds] if self._fills_up else own
 
     def _read(self, task: _Task) -> _Read[Drawn]:
         made = task.reading()

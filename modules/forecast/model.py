@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from modules.assembly.method import Attached, attach, needs_base_predictions
+from modules.assembly.method import Attached, attach
 from modules.assembly.placement import (
     components_of,
     manage,
@@ -27,6 +27,7 @@ from modules.meta_device.device import DEVICE, HOST, meta_device
 from modules.meta_device.meter import Meter, size_of
 from modules.methods.model_source import ModelSource
 from modules.rewards.mixer import Mixer
+from onetrainer.concepts.base_predictions import needs_base_predictions
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.buckets import Bucket

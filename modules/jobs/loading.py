@@ -10,6 +10,7 @@ from modules.assembly.optimizer import require_training_to_the_end
 from modules.assembly.placement import manage, offload_device_of, quantize, residency_of
 from modules.assembly.rewards import LoadedRewards, load_rewards
 from modules.assembly.run_context import Run
+from modules.assembly.sharding import with_sharding
 from modules.assembly.start_files import with_start_files_copied
 from modules.assembly.stepping import compile_unet
 from modules.data.cache import EncoderDigests
@@ -91,6 +92,7 @@ def load(run: Run, path: Path) -> Loaded:
     rewards = load_rewards(run)
     compile_unet(run, attached)
     layers = manage(run.config, attached.family, device=run.device)
+    attached = with_sharding(run, attached)
     networks = None if rewards is None else rewards.networks
     residency = residency_of(run.config, attached, layers, device=run.device, rewards=networks)
     return Loaded(family, digests, attached, rewards, residency)

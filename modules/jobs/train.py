@@ -23,6 +23,7 @@ from modules.assembly.lengths import (
     with_decided_lengths,
 )
 from modules.assembly.run_context import Run
+from modules.assembly.sharding import is_sharded
 from modules.assembly.trainer import Assembled, assemble
 from modules.broken_steps.response import NothingTrained, WentBack
 from modules.data.cache import CachingStopped
@@ -322,7 +323,8 @@ def _save_last_step(run: Run, assembled: Assembled, error: Exception) -> None:
     """Save a checkpoint of the last step before an error ends the run, if that is possible."""
     run.world.leave()
     if (
-        isinstance(error, StateLost | WentBack | NothingTrained | FolderGone)
+        is_sharded(run)  # the others may be gone, or wait in the step for this process
+        or isinstance(error, StateLost | WentBack | NothingTrained | FolderGone)
         or not assembled.trainer.state.is_whole
     ):
         return

@@ -14,7 +14,7 @@ from modules.interfaces import ExportOptions, Family, Method, ParameterGroup, na
 from modules.memory.eval_mode import inference_mode
 from modules.methods.layers.layer_presets import networks_of, unread_layers
 from modules.methods.layers.layer_rules import layer_name, require_all_used, rule_for
-from modules.methods.model_source import ModelSource
+from modules.methods.model_source import ModelSource, Trained
 from modules.methods.original_weights import OriginalWeights
 from onetrainer.config.base.amount import known
 from onetrainer.config.methods.components import component_settings, trained_components
@@ -142,11 +142,14 @@ class Full(OwnWeights):
 
     def export(self, path: Path, options: ExportOptions) -> list[Path]:
         """Write the whole model; untrained weights are read from its files."""
-        trained = {
+        return self.source.write(path, self.family, self.trained_weights(), options)
+
+    def trained_weights(self) -> Trained:
+        """Return what is trained, by component and by name there."""
+        return {
             diffusers_name: {name: weight.detach() for name, weight in parameters.items()}
             for diffusers_name, parameters in self.weights.items()
         }
-        return self.source.write(path, self.family, trained, options)
 
 
 def component_dtypes(section: FullSection, base: str) -> dict[str, torch.dtype]:

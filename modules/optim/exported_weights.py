@@ -8,7 +8,7 @@ arXiv:2405.15682.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -30,33 +30,43 @@ class ExportedWeights:
     """Context managers that bring weights into a form, and restore them exactly on exit.
 
     ema: None without an EMA. normalize: what the method does after each step; applied to averaged
-    weights as well, since an average of vectors is shorter than each of them.
+    weights as well, since an average of vectors is shorter than each of them. gathered: Makes this
+    process compute with the whole weights, where it has only a part of them.
     """
 
     updater: WeightUpdater
     ema: Ema | None
     normalize: Callable[[], None]
+    gathered: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def for_samples(self) -> AbstractContextManager[None]:
         """Apply the EMA, if there is one."""
-        return self.without_ema() if self.ema is None else _left(self.ema.applied(self.normalize))
+        if self.ema is None:
+            return self.without_ema()
+        return _left(self.ema.applied(self.normalize), self.gathered)
 
     def for_files(self) -> AbstractContextManager[None]:
         """Apply the EMA in full precision, read-only.
 
         It may be on another device than the weights, and is not normalized.
         """
-        return self.without_ema() if self.ema is None else _left(self.ema.applied_float32())
+        if self.ema is None:
+            return _left(evaluation_form(self.updater, self.normalize))
+        return _left(self.ema.applied_float32())
 
     def without_ema(self) -> AbstractContextManager[None]:
         """Use the weights of the last step."""
-        return _left(evaluation_form(self.updater, self.normalize))
+        return _left(evaluation_form(self.updater, self.normalize), self.gathered)
 
 
 @contextmanager
-def _left(form: AbstractContextManager[None]) -> Iterator[None]:
+def _left(
+    form: AbstractContextManager[None],
+    gathered: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(form)
+        stack.enter_context(gathered())
         try:
             yield
         finally:

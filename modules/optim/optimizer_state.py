@@ -32,17 +32,35 @@ class _Paged(Protocol):
         """Return memory for a weight's state, in the weight's shape."""
 
 
+class Division(Protocol):
+    """How weights are divided among processes, by their names."""
+
+    def joined(self, name: str, own: Tensor) -> Tensor:
+        """Return the whole of a tensor that has a weight's rows, in the first process."""
+        ...
+
+    def cut(self, name: str, whole: Tensor) -> Tensor:
+        """Return this process's rows of a whole one."""
+        ...
+
+
 class OptimizerProgress:
     """Saves and restores an optimizer's state; constructed right after the optimizer.
 
-    parameters: every trained weight by its name in checkpoints, in any order.
+    parameters: every trained weight by its name in checkpoints, in any order. division: How they
+    are divided among processes, whose states are then joined and cut; None where they are whole.
     """
 
     def __init__(
-        self, optimizer: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter]
+        self,
+        optimizer: torch.optim.Optimizer,
+        parameters: Mapping[str, nn.Parameter],
+        division: Division | None = None,
     ) -> None:
         self._optimizer = optimizer
         self._parameters = dict(parameters)
+        self._names = {weight: name for name, weight in self._parameters.items()}
+        self._division = division
         self._initial = [
             {key: _copy(value) for key, value in group.items() if key not in EXTERNAL_KEYS}
             for group in optimizer.param_groups
@@ -51,18 +69,19 @@ class OptimizerProgress:
     def save(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the state as named tensors and JSON."""
         packer = Packer()
-        names = {weight: name for name, weight in self._parameters.items()}
         document = {
             "layout": LAYOUT,
             "optimizer": type(self._optimizer).__name__,
             "state": {
-                name: packer.pack(dict(self._optimizer.state[weight]), f"state.{name}")
+                name: packer.pack(
+                    self._joined(name, self._optimizer.state[weight]), f"state.{name}"
+                )
                 for name, weight in self._parameters.items()
                 if weight in self._optimizer.state
             },
             "groups": [
                 {
-                    "parameters": [names[weight] for weight in group["params"]],
+                    "parameters": [self._names[weight] for weight in group["params"]],
                     "switches": _switches(self._initial[number]),
                     "values": packer.pack(self._changed(number), f"groups.{number}"),
                 }
@@ -70,6 +89,16 @@ class OptimizerProgress:
             ],
         }
         return packer.tensors, document
+
+    def _joined(self, name: str, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a weight's state, of the whole weight in the first process."""
+        division = self._division
+        if division is None:
+            return dict(state)
+        return {
+            key: division.joined(name, value) if _has_rows(value) else value
+            for key, value in state.items()
+        }
 
     def byte_count(self) -> int:
         """Return the bytes of the state's tensors; those of the first step do not exist before."""
@@ -105,7 +134,8 @@ class OptimizerProgress:
                 f"the optimizer's settings are no longer those of the checkpoint"
                 f" ({', '.join(changed)}), so its state would differ; it is reset"
             ]
-        if all(weight.device.type == "cpu" for weight in self._parameters.values()):
+        is_on_cpu = all(weight.device.type == "cpu" for weight in self._parameters.values())
+        if is_on_cpu and self._division is None:
             # Into memory of its own: the tensors that were read start anywhere in the file's
             # bytes, and on the CPU a sum depends on where they start in a cache line.
             tensors = {key: tensor.clone() for key, tensor in tensors.items()}
@@ -122,10 +152,9 @@ class OptimizerProgress:
     def _load_groups(self, tensors: Mapping[str, Tensor], saved: list[dict[str, Any]]) -> None:
         """Restore each group's values from the saved group of its first weight."""
         packed = {name: group["values"] for group in saved for name in group["parameters"]}
-        names = {weight: name for name, weight in self._parameters.items()}
         for group in self._optimizer.param_groups:
             first = group["params"][0]
-            values = unpack_entries(packed[names[first]], tensors)
+            values = unpack_entries(packed[self._names[first]], tensors)
             # Copies, since tensors of groups are written to in place, and groups may be split.
             group.update({key: _copy(_to_device(v, first.device)) for key, v in values.items()})
 
@@ -143,6 +172,12 @@ class OptimizerProgress:
 
         torch keeps step counters in host memory, unless its kernel counts them on the device.
         """
+        if (division := self._division) is not None:
+            name = self._names[weight]
+            entries = {
+                key: division.cut(name, value) if _has_rows(value) else value
+                for key, value in entries.items()
+            }
         counts_on_device = bool(group.get("fused") or group.get("capturable"))
         placed: dict[str, Any] = {}
         for name, value in entries.items():
@@ -168,12 +203,11 @@ class OptimizerProgress:
         Checkpoints of early versions have none, and are accepted.
         """
         before = {name: group.get("switches") for group in saved for name in group["parameters"]}
-        names = {weight: name for name, weight in self._parameters.items()}
         changed: set[str] = set()
         for group, initial in zip(self._optimizer.param_groups, self._initial, strict=True):
             now = _switches(initial)
             for weight in group["params"]:
-                old = before.get(names[weight])
+                old = before.get(self._names[weight])
                 if old is not None:
                     old = {key: each for key, each in old.items() if key not in EXTERNAL_KEYS}
                     keys = old.keys() | now
@@ -187,6 +221,14 @@ class OptimizerProgress:
             for key, value in group.items()
             if key not in EXTERNAL_KEYS and not (key in initial and _is_equal(initial[key], value))
         }
+
+
+def _has_rows(value: object) -> bool:
+    """Return whether an entry of a weight's state has the weight's shape: all but counters do.
+
+    So it is with optimizers that update each number by itself; others are never divided.
+    """
+    return isinstance(value, Tensor) and value.ndim > 0
 
 
 def _switches(group: Mapping[str, Any]) -> dict[str, object]:

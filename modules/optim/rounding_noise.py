@@ -4,6 +4,9 @@ They come from a counter and a hash, not from a generator: any part of them can 
 in any order, on any device, with the same bits.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -15,6 +18,19 @@ MAX_POSITIONS = 1 << 22
 _WORD = 1 << 32
 
 
+@dataclass(frozen=True)
+class Extent:
+    """Which numbers of a whole weight a parameter has; another process has the others.
+
+    Attributes:
+        first: Place of the first one in the whole weight.
+        size: How many numbers the whole weight has.
+    """
+
+    first: int
+    size: int
+
+
 class RoundingNoise:
     """The noise of one step.
 
@@ -22,7 +38,15 @@ class RoundingNoise:
     model share their noise in one step of millions, and other two in the next.
     """
 
-    def __init__(self, seed: int, step: int, *, weights: int, largest: int) -> None:
+    def __init__(
+        self,
+        seed: int,
+        step: int,
+        *,
+        weights: int,
+        largest: int,
+        firsts: Mapping[int, int] | None = None,
+    ) -> None:
         """Choose the noise of a step.
 
         Args:
@@ -30,10 +54,13 @@ class RoundingNoise:
             step: The number of the step.
             weights: How many numbers are trained.
             largest: How many numbers the largest weight has.
+            firsts: Where parameters begin in their whole weights, by number; None where all are
+                whole.
         """
         self._key = seeds.derive(seed, "rounding", step)
         self._stride = seeds.derive(seed, "rounding starts", step) | 1
         self._positions = min(MAX_POSITIONS, 1 << max(weights - 1, 1).bit_length())
+        self._firsts = firsts or {}
         self._length = self._positions + largest
         self._tables: dict[torch.device, Tensor] = {}
 
@@ -44,7 +71,7 @@ class RoundingNoise:
         """
         if weight.device not in self._tables:
             self._tables[weight.device] = uniform_bits(self._key, self._length, weight.device)
-        start = (number + 1) * self._stride % self._positions
+        start = (number + 1) * self._stride % self._positions + self._firsts.get(number, 0)
         return self._tables[weight.device][start : start + weight.numel()]
 
 

@@ -30,7 +30,9 @@ class UpdateSample:
         """
         if step % STEPS_PER_SAMPLE:
             return None
-        rounded = [w for w in weights if w.element_size() == 2 and w.ndim and w.requires_grad]
+        rounded = [
+            w for w in weights if w.element_size() == 2 and w.ndim and w.numel() and w.requires_grad
+        ]
         if not rounded:
             return None
         weight = rounded[step // STEPS_PER_SAMPLE % len(rounded)]

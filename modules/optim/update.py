@@ -1,13 +1,13 @@
 """Optimizer steps: all weights together, in chunks, or some at a time."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from modules.optim.rounding_noise import RoundingNoise
+from modules.optim.rounding_noise import Extent, RoundingNoise
 from modules.optim.snapshot import WeightSnapshot
 from modules.optim.stochastic_rounding import in_float32, stochastic_rounding
 
@@ -28,6 +28,7 @@ class WeightUpdater:
             gradient and history only.
         skips_zero_rates: Whether steps whose learning rate is 0 are not made: they move no weight,
             but the optimizer would count them.
+        extents: Of parameters that are a part of a weight; None where all are whole.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class WeightUpdater:
         rounding_seed: int | None,
         updates_independently: bool,
         skips_zero_rates: bool = False,
+        extents: Mapping[nn.Parameter, Extent] | None = None,
     ) -> None:
         self.optimizer = optimizer
         self._skips_zero_rates = skips_zero_rates
@@ -51,6 +53,7 @@ class WeightUpdater:
                 self._numbers[weight] = len(self._numbers)
                 self._groups[weight] = index
         self._parameters = list(self._numbers)
+        self._extents = {w: Extent(0, w.numel()) for w in self._numbers} | dict(extents or {})
         # Of this step: each group's values before and after it.
         self._before: dict[int, dict[str, Any]] = {}
         self._after: dict[int, dict[str, Any]] = {}
@@ -164,9 +167,13 @@ class WeightUpdater:
         if self._seed is None:
             return nullcontext()
         if self._noise is None:
-            sizes = [weight.numel() for weight in self._numbers]
+            sizes = [self._extents[weight].size for weight in self._numbers]
             self._noise = RoundingNoise(
-                self._seed, self._step, weights=sum(sizes), largest=max(sizes)
+                self._seed,
+                self._step,
+                weights=sum(sizes),
+                largest=max(sizes),
+                firsts={n: self._extents[weight].first for weight, n in self._numbers.items()},
             )
         numbered = {self._numbers[weight]: weight for weight in weights}
         return stochastic_rounding(numbered, self._noise)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,9 @@ from modules.interfaces import Loss
 from modules.memory.to_device import to_device
 from modules.training.engine import Engine
 from modules.world.world import World
+
+if TYPE_CHECKING:
+    from modules.sharding.sharding import Sharding
 
 Compute = Callable[[int, Drawn], Loss]
 """Computes a microbatch's gradients, by its number in the step; returns its loss, detached."""
@@ -32,11 +35,17 @@ _BUCKET_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Accumulation(Generic[Drawn]):
-    """Computes the gradients of all microbatches of a step, together with other processes."""
+    """Computes the gradients of all microbatches of a step, together with other processes.
+
+    Attributes:
+        inputs: Fills up where weights are sharded.
+        sharding: None where each process has whole weights.
+    """
 
     world: World
     inputs: Loader[Drawn]
     engine: Engine
+    sharding: "Sharding | None" = None
 
     def __call__(self, step: int, compute: Compute[Drawn]) -> list[Loss]:
         """Leave the step's gradients in the weights; return the losses, in rank 0 alone.
@@ -46,6 +55,8 @@ class Accumulation(Generic[Drawn]):
         """
         if self.world.is_alone:
             return [compute(number, each) for number, each in enumerate(self.inputs.at(step))]
+        if self.sharding is not None:
+            return self._sharded(step, compute, self.sharding)
         rank, size = self.world.rank, self.world.size
         count = self.inputs.microbatches_at(step)
         own = self.inputs.at(step)
@@ -71,6 +82,29 @@ class Accumulation(Generic[Drawn]):
         for number, weight in enumerate(weights):
             if number not in updated:
                 weight.grad = None
+        self.engine.set_loss([loss.value for loss in losses])
+        return losses if self.world.is_first else []
+
+    def _sharded(self, step: int, compute: Compute[Drawn], sharding: "Sharding") -> list[Loss]:
+        """Do the same where all processes compute each block together, which sums its gradients."""
+        rank, size = self.world.rank, self.world.size
+        count, own = self.inputs.microbatches_at(step), self.inputs.at(step)
+        losses: list[Loss] = []
+        drawn: list[Drawn] = []
+
+        def read() -> None:
+            drawn.append(next(own))
+
+        sharding.begin_step()
+        for first in range(0, count, size):
+            self.world.agree(read)  # what fails before computing fails in all
+            sharding.begin_round(count - first)
+            with self.world.computing_together():
+                part = _Part.of(compute(first + rank, drawn.pop()), (), self.engine.device)
+            parts = self.world.agree(part.itself)
+            losses += _gathered_losses(self.world, part, parts)[: count - first]
+        assert next(own, None) is None  # as above
+        sharding.take_gradients()
         self.engine.set_loss([loss.value for loss in losses])
         return losses if self.world.is_first else []
 
@@ -104,6 +138,9 @@ class _Part:
         numbers = torch.cat([to_device(each.float(), device) for each in values])
         gradients = [number for number, each in enumerate(weights) if each.grad is not None]
         return _Part(gradients, tuple(loss.scores), len(loss.per_item), numbers)
+
+    def itself(self) -> "_Part":
+        return self
 
     @property
     def length(self) -> int:

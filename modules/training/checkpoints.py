@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
@@ -36,10 +37,15 @@ from onetrainer.run.checkpoint_files import (
 from onetrainer.run.leftovers import PART_SUFFIX, remove_checkpoint
 from onetrainer.run.run_folder import STATE_FILE, RunFolder, cannot_write
 
+if TYPE_CHECKING:
+    from modules.sharding.sharding import Sharding
+
 WEIGHTS_FILE = "weights.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
 OPTIMIZER_VALUES_FILE = "optimizer.json"
 EMA_FILE = "ema.safetensors"
+GATHER = "gather"
+"""The order to take part in gathering what a checkpoint holds."""
 
 
 @dataclass
@@ -93,6 +99,7 @@ class Checkpoints:
     Attributes:
         ema: None if the run keeps no EMA.
         keep: Number of newest checkpoints to keep.
+        sharding: None where this process has whole weights.
     """
 
     folder: RunFolder
@@ -101,6 +108,7 @@ class Checkpoints:
     ema: Ema | None
     engine: Engine
     keep: int
+    sharding: "Sharding | None" = None
 
     def content(self, record: CheckpointRecord) -> CheckpointContent:
         """Return what a checkpoint of this moment holds; the tensors are those that train.
@@ -108,13 +116,23 @@ class Checkpoints:
         Raises:
             StateLost: If trained weights are not finite.
         """
-        weights = {name: value.contiguous() for name, value in self.method.state_dict().items()}
-        _require_finite(weights)
-        state, values = self.optimizer.save()
-        tensors = {WEIGHTS_FILE: weights, OPTIMIZER_FILE: state}
-        if self.ema is not None:
-            tensors[EMA_FILE] = self.ema.state_dict()
+        if self.sharding is not None:
+            self.sharding.world.call(GATHER)
+        tensors, values = self.gather()
+        _require_finite(tensors[WEIGHTS_FILE])
         return CheckpointContent(record, tensors, json.dumps(values).encode())
+
+    def gather(self) -> tuple[dict[str, Mapping[str, Tensor]], dict[str, Any]]:
+        """Return the tensors by file and name, and what the optimizer keeps besides; in rank 0."""
+        weights: Mapping[str, Tensor] = self.method.state_dict()
+        averages = {} if self.ema is None else self.ema.state_dict()
+        if self.sharding is not None:
+            weights = self.sharding.all_joined(weights)
+            averages = self.sharding.all_joined(averages)
+        state, values = self.optimizer.save()
+        contiguous = {name: value.contiguous() for name, value in weights.items()}
+        files: dict[str, Mapping[str, Tensor]] = {WEIGHTS_FILE: contiguous, OPTIMIZER_FILE: state}
+        return files | ({} if self.ema is None else {EMA_FILE: averages}), values
 
     def write(self, content: CheckpointContent, *, best_step: int | None = None) -> Path:
         """Write a checkpoint, complete or not at all, then delete the oldest ones.
@@ -177,7 +195,9 @@ class Checkpoints:
         weights = self.method.state_dict().values()
         # The EMA is in float32.
         ema = sum(4 * weight.numel() for weight in weights) if self.ema is not None else 0
-        return sum(weight.nbytes for weight in weights) + ema + self.optimizer.byte_count()
+        parts = 1 if self.sharding is None else self.sharding.world.size
+        size = sum(weight.nbytes for weight in weights) + ema + self.optimizer.byte_count()
+        return parts * size
 
     def restore(self, record: CheckpointRecord) -> list[str]:
         """Load a checkpoint; return warnings.
@@ -213,8 +233,11 @@ class Checkpoints:
         if self.ema is None:
             return []
         if path.is_file():
-            averages = load_file(path).items()
-            self.ema.load_state_dict({name: each for name, each in averages if name not in former})
+            read = load_file(path).items()
+            averages = {name: each for name, each in read if name not in former}
+            if self.sharding is not None:
+                averages = {name: self.sharding.cut(name, each) for name, each in averages.items()}
+            self.ema.load_state_dict(averages)
             return []
         self.ema.restart()
         return [

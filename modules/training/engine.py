@@ -44,9 +44,12 @@ class Engine:
         freeze_schedule: FreezeSchedule,
         gradient_clipping: float,
         autocast: Callable[[], AbstractContextManager[object]] = nullcontext,
+        whole_norms: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         """Create the engine of a run.
 
+        whole_norms: Returns the norms of whole weights' gradients, (n,), from those of the parts
+        that this process has; None where it has all.
         autocast: Returns the context of every forward pass, new for each use.
         gradient_clipping: Largest norm of a step's whole gradient; 0 disables clipping.
         """
@@ -55,6 +58,7 @@ class Engine:
         self._freeze_schedule = freeze_schedule
         self._clipping = gradient_clipping
         self.autocast = autocast
+        self._whole_norms = whole_norms
         self._scale = LossScale() if precision == "fp16" else None
         self._overflow: Tensor | None = None
         self._divisor: Tensor | None = None
@@ -143,6 +147,8 @@ class Engine:
             gradients = [weight.grad for weight in weights if weight.grad is not None]
             self._overflow = self._scale.unscale(gradients) if self._scale else None
             norms = gradient_norms(gradients)
+            if self._whole_norms is not None:
+                norms = self._whole_norms(norms)
         may_overflow = self._scale is not None
         self._check = StepCheck.of(self._loss, norms, weights, may_overflow=may_overflow)
         self._divisor = None

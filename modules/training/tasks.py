@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 from torch import Tensor
@@ -21,6 +21,7 @@ from modules.sampling.image_files import Settings, save_image, thumbnail_of
 from modules.sampling.sampler import SamplingContexts, sample
 from modules.training.checkpoint_record import CheckpointRecord, read_record
 from modules.training.checkpoint_writer import CheckpointWriter
+from modules.training.checkpoints import GATHER
 from modules.training.engine import Engine
 from modules.training.failures import OUTPUT, Failures
 from modules.training.inbox import Inbox
@@ -36,10 +37,15 @@ from onetrainer.run.events import Phase, Sample
 from onetrainer.run.run_folder import RunFolder, cannot_write
 from onetrainer.schedules.amounts import Plan, is_due
 
+if TYPE_CHECKING:
+    from modules.sharding.sharding import Sharding
+
 _EXPORTS = TypeAdapter(dict[int, list[str]])
 _SECONDS_PER_PHASE = 1.0
 SAMPLE = "sample"
 """The order to generate samples together."""
+EXPORT, RESTORE = "export", "restore"
+"""The orders to take part in writing output files, and to load a checkpoint for them."""
 LAST_WEIGHTS = " (without EMA)"
 """Appended to the prompt of a sample from the weights of the last step."""
 
@@ -232,6 +238,7 @@ class SaveTask:
         thumbnail: Returns a small JPEG of a sample after a step; None without one.
         best_step: Returns the step whose checkpoint is kept however old it gets; None for none.
         phase: Places the model's components for a phase.
+        sharding: None where this process has whole weights; else the others take part.
     """
 
     section: Output
@@ -254,6 +261,7 @@ class SaveTask:
     thumbnail: Callable[[int], bytes | None]
     best_step: Callable[[], int | None]
     phase: Enter
+    sharding: "Sharding | None" = None
 
     def is_due(self, step: int) -> bool:
         periodic = is_due(self.section.save_every, step, self.plan)
@@ -299,7 +307,25 @@ class SaveTask:
             DamagedCheckpoint: Before anything is loaded.
         """
         verify(self.folder.checkpoint(step), step)
-        self.writer.checkpoints.restore(read_record(self.folder, step))
+        self._call(RESTORE, step)
+        self._restore(step)
+
+    def orders(self) -> dict[str, Callable[..., object]]:
+        """Return what the other processes do where each has a part of the weights."""
+        gather = self.writer.checkpoints.gather
+        return {GATHER: gather, EXPORT: self._take_part_in_export, RESTORE: self._restore}
+
+    def _take_part_in_export(self) -> None:
+        with self.exported.for_files():
+            self.method.trained_weights()
+
+    def _restore(self, step: int) -> None:
+        restore = partial(self.writer.checkpoints.restore, read_record(self.folder, step))
+        restore() if self.sharding is None else self.sharding.world.agree(restore)
+
+    def _call(self, order: str, *arguments: object) -> None:
+        if self.sharding is not None:
+            self.sharding.world.call(order, *arguments)
 
     def export(self, step: int, *, is_final: bool, suffix: str = "") -> list[Path]:
         """Write the output files of a step.
@@ -311,6 +337,7 @@ class SaveTask:
         path = self.folder.output / name
         metadata = self.metadata(step, self.thumbnail(step) if is_final else None)
         try:
+            self._call(EXPORT)
             with self.phase("saving"), self.exported.for_files():
                 return self.method.export(path, export_options(self.section, metadata))
         except OSError as error:

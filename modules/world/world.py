@@ -23,6 +23,8 @@ from onetrainer.errors import EndsRun
 from onetrainer.run.failures import recognize
 
 T = TypeVar("T")
+# Renamed in torch 2.13, where the older name warns.
+gather_into = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 Order = tuple[str, tuple[Any, ...]]
 """What rank 0 asks the others to do: a name, and arguments."""
 # Rank 0 may sample or save for hours: that a process is gone is told by its connection.
@@ -97,7 +99,7 @@ class World:
             with self._watched():
                 self._broadcast((name, arguments))
 
-    def follow(self, handlers: Mapping[str, Callable[..., None]]) -> Order:
+    def follow(self, handlers: Mapping[str, Callable[..., object]]) -> Order:
         """Carry out the orders of rank 0 until there is one without a handler; return that one."""
         while True:
             with self._watched():
@@ -205,9 +207,7 @@ class World:
         """Return tensors of one shape of all processes, (size, ...), by rank."""
         every = own.new_empty((self.size, *own.shape))
         with self._watched():
-            dist.all_gather_single(
-                _as_bytes(every), _as_bytes(own), group=self._group_of(own.device)
-            )
+            gather_into(_as_bytes(every), _as_bytes(own), group=self._group_of(own.device))
         return every
 
     def exchange(self, rows: Tensor) -> Tensor:
@@ -218,6 +218,21 @@ class World:
                 _as_bytes(received), _as_bytes(rows), group=self._group_of(rows.device)
             )
         return received
+
+    @contextmanager
+    def computing_together(self) -> Iterator[None]:
+        """Say why another process is gone, if computing fails because it is.
+
+        An error in here ends the process, and with it the run: the others wait for its part.
+        """
+        try:
+            yield
+        except RuntimeError as error:
+            if isinstance(self.link, Line):
+                self.link.wait_for_the_end()
+            elif isinstance(self.link, Hub) and (cause := self.link.cause()) is not None:
+                raise cause from error
+            raise
 
     def _group_of(self, device: torch.device) -> dist.ProcessGroup | None:
         """Return the group that moves tensors of a device; None is the default one."""

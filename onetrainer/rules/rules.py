@@ -20,12 +20,13 @@ from onetrainer.rules import (
     rewards,
     sampling,
     schedule,
+    sharding,
     slider,
 )  # fmt: skip
 
 _RULES = (
     *(data, method, full, embedding, objective, optimizer, schedule, memory, rewards),
-    *(processes, sampling, slider),
+    *(processes, sharding, sampling, slider),
 )
 
 

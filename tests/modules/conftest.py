@@ -1,6 +1,7 @@
 """Tiny models shared by the engine's tests; nobody writes into what a session fixture gives."""
 
 import json
+import os
 import socket
 from collections.abc import Iterator
 from functools import cache
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from accelerate.state import AcceleratorState
 from torch import nn
 
 from modules import worker
@@ -15,11 +17,14 @@ from modules.families import components
 from modules.families.stable_diffusion import StableDiffusion
 from modules.jobs.train import train
 from modules.training.reporter import Reporter
+from modules.world.launch import ADDRESS, place_in, variables_of
+from modules.world.link import Hub, Line
+from modules.world.world import World
 from onetrainer.families.spec import ComponentSpec
 from onetrainer.run import client
 from tests import runs, tiny
 from tests.copies import Original
-from tests.forked import Forking
+from tests.forked import Forked, Forking
 from tests.modules import worker_at_a_moment
 
 
@@ -146,3 +151,40 @@ def crash_in(monkeypatch):
                 train(folder)
 
     return crash
+
+
+@pytest.fixture
+def together(tmp_path):
+    """Runs rank 0's part in a fork, with others that follow its orders; returns its result."""
+    processes = []
+
+    def run(size, first, orders):
+        hub = Hub(size, host="127.0.0.1", log_of=str, on_lost=lambda _: None)
+        variables = {**variables_of(size, device="cpu", threads=1), ADDRESS: hub.address}
+
+        def main(arguments):
+            os.environ.update(variables | {"RANK": arguments[0], "LOCAL_RANK": arguments[0]})
+            AcceleratorState._reset_state(reset_partial_state=True)
+            place = place_in(os.environ)
+            if place.rank == 0:
+                hub.start({})
+                world = World(place, hub)
+                world.join()
+                (tmp_path / "result").write_text(json.dumps(first(world)))
+                hub.close(is_done=True)
+                return 0
+            world = World(place, Line(place.address, place.rank))
+            world.join()
+            world.follow(orders(world))
+            return 1
+
+        with (tmp_path / "log").open("wb") as log:
+            processes.extend(Forked(main, [str(rank)], log) for rank in range(size))
+        hub.close(is_done=True)  # here; rank 0 has its own
+        assert [each.wait(60) for each in processes] == [0] * size, (tmp_path / "log").read_text()
+        return json.loads((tmp_path / "result").read_text())
+
+    yield run
+    for process in processes:
+        process.kill()
+        process.wait()

@@ -34,6 +34,7 @@ class AdamW(AdamSection):
     title = "AdamW"
     target = "torch.optim:AdamW"
     options = _FUSED
+    updates_elementwise = True
     kind: Literal["adamw"] = "adamw"
 
 
@@ -73,6 +74,7 @@ class Adam(AdamSection):
     title = "Adam"
     target = "torch.optim:Adam"
     options = _FUSED
+    updates_elementwise = True
     kind: Literal["adam"] = "adam"
     weight_decay: shared.L2Decay = 0.0
 
@@ -114,6 +116,7 @@ class Sgd(SgdSection):
     title = "SGD"
     target = "torch.optim:SGD"
     options = _FUSED
+    updates_elementwise = True
     kind: Literal["sgd"] = "sgd"
     momentum: shared.Momentum = 0.9
     """The fraction of the last update that is added to the next; 0 saves its memory. 0.9 is usual;

@@ -180,6 +180,7 @@ class ScheduleFreeAdamW(OptimizerSection):
     title = "Schedule-Free AdamW"
     target = "pytorch_optimizer:ScheduleFreeAdamW"
     is_schedule_free = True
+    updates_elementwise = True
     kind: Literal["schedulefree_adamw"] = "schedulefree_adamw"
     lr: shared.Lr = 3e-4
     """The learning rate after warm-up: one to ten times AdamW's is usual, with the constant
@@ -204,6 +205,7 @@ class ScheduleFreeSgd(OptimizerSection):
     target = "pytorch_optimizer:ScheduleFreeSGD"
     high_lr = 10.0
     is_schedule_free = True
+    updates_elementwise = True
     kind: Literal["schedulefree_sgd"] = "schedulefree_sgd"
     lr: shared.Lr = 0.1
     """The learning rate after warm-up: ten to fifty times SGD's is usual, with the constant

@@ -37,6 +37,7 @@ class Lion(LionSection):
     title = "Lion"
     target = "pytorch_optimizer:Lion"
     options = DECOUPLED
+    updates_elementwise = True
     kind: Literal["lion"] = "lion"
 
 
@@ -111,6 +112,7 @@ class Adopt(AdamSection):
     title = "ADOPT"
     target = "pytorch_optimizer:ADOPT"
     options = DECOUPLED
+    updates_elementwise = True
     kind: Literal["adopt"] = "adopt"
     lr: shared.Lr = 1e-4
     """The learning rate after warm-up. 1e-4 is usual for LoRA, as for AdamW. The first step only
@@ -161,6 +163,7 @@ class AdEMAMix(AdEMAMixSection):
     target = "pytorch_optimizer:AdEMAMix"
     options = DECOUPLED
     names = (("ramp", ("t_alpha_beta3",)),)
+    updates_elementwise = True
     kind: Literal["ademamix"] = "ademamix"
 
 

@@ -21,6 +21,8 @@ class OptimizerSection(Section):
         high_lr: A higher learning rate is probably a mistake.
         updates_independently: A parameter's update depends only on that parameter and the step
             number; exactly these optimizers have a field `fused_backward`.
+        updates_elementwise: A number's update depends only on that number, its own gradients, and
+            the step number, so that a part of a weight is updated as in the whole.
         is_schedule_free: The weights have an evaluation form, and the rate needs no schedule.
         is_adaptive: It finds its own rate, which `lr` multiplies.
         has_one_rate: It uses the first group's rate for all groups.
@@ -36,6 +38,7 @@ class OptimizerSection(Section):
     names: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
     high_lr: ClassVar[float] = 1e-2
     updates_independently: ClassVar[bool]
+    updates_elementwise: ClassVar[bool] = False
     is_schedule_free: ClassVar[bool] = False
     is_adaptive: ClassVar[bool] = False
     has_one_rate: ClassVar[bool] = False

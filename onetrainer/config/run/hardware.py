@@ -19,6 +19,7 @@ Quantization = Literal["none", "int8", "fp8", "nf4"]
 AttentionKernel = Literal["auto", "flash", "efficient", "cudnn"]
 Deterministic = Literal["auto", "on", "off"]
 OffloadDevice = Literal["cpu", "same"]
+Sharding = Literal["none", "full"]
 _SEVERAL_GPUS = {
     "cuda:0,cuda:1": "GPUs 0 and 1",
     "cuda:0,cuda:1,cuda:2,cuda:3": "GPUs 0 to 3",
@@ -111,6 +112,20 @@ class Hardware(Section):
     ] = False
     """Trains beside whatever else uses the device, for several small runs on a large GPU. Off, the
     usual, waits until the device is free, and lets others wait."""
+
+    sharding: Annotated[
+        Sharding,
+        Ui(
+            "Sharding",
+            level="advanced",
+            search="fsdp fsdp2 fully shard zero deepspeed split several gpus memory vram"
+            " distributed too large",
+            choices={"none": "off", "full": "weights, gradients and optimizer state"},
+        ),
+    ] = "none"
+    """Splits a model's trained weights, their gradients and the optimizer state among the processes
+    (FSDP), for fine-tuning a model that no single GPU can hold. Each block is gathered while it is
+    computed, which takes time. Off is usual where the memory is enough. Not yet tested on GPUs."""
 
     threads: Annotated[
         int,

@@ -9,9 +9,11 @@ import pytest
 import pytorch_optimizer as library
 import torch
 import torchao.optim
+from torch import nn
 
 from modules.interfaces import ParameterGroup
 from modules.optim.build import arguments_of, build_optimizer, is_matrix
+from modules.optim.exported_weights import enter_training_form
 from modules.optim.learning_rate import set_lr
 from onetrainer.config.optimizers.adafactor import Adafactor, AdafactorRelative, Came
 from onetrainer.config.optimizers.adam import (
@@ -44,7 +46,15 @@ from onetrainer.config.optimizers.momentum import (
 )
 from onetrainer.errors import UserError
 from tests.each import each
-from tests.optimizer_steps import SECTIONS, UNET, built, gradient, make_steps, warm_up, weights
+from tests.optimizer_steps import (
+    SECTIONS,
+    UNET,
+    built,
+    gradient,
+    make_steps,
+    warm_up,
+    weights,
+)
 
 DECAY = {"weight_decay": 0.1}
 ADAM = {"betas": (0.8, 0.9), "eps": 1e-3, **DECAY}
@@ -271,3 +281,27 @@ def test_a_missing_package_is_reported_with_the_command_that_installs_it(monkeyp
     with pytest.raises(UserError, match="bitsandbytes") as caught:
         built(AdamW8bit(), weights())
     assert "start-ui.py --setup-only --extra bits" in caught.value.remedy
+
+
+@each("section", [section for section in SECTIONS if section.updates_elementwise])
+def test_optimizers_of_single_numbers_update_rows_as_in_the_whole_weight(section):
+    assert rows_differ(section) == []
+
+
+def test_optimizers_of_whole_weights_do_not():
+    assert "matrix" in rows_differ(Adafactor)
+
+
+def rows_differ(section):
+    """The weights whose last rows become others where they are trained alone."""
+    whole = weights()
+    rows = {name: nn.Parameter(w[len(w) // 3 :].detach().clone()) for name, w in whole.items()}
+    for trained in (whole, rows):
+        optimizer = built(section(), trained)
+        enter_training_form(optimizer)
+        for step in range(4):
+            set_lr(optimizer, warm_up(step))
+            for name, weight in trained.items():
+                weight.grad = gradient(name, weights()[name], step)[-len(weight) :]
+            optimizer.step()
+    return [n for n, weight in rows.items() if not torch.equal(weight, whole[n][-len(weight) :])]

@@ -6,6 +6,7 @@ import signal
 
 import psutil
 import pytest
+import torch
 from accelerate.state import AcceleratorState
 from PIL import Image
 from safetensors.torch import load_file
@@ -75,6 +76,23 @@ WAYS = {
     "fp16": {"hardware": {"precision": "fp16"}, "method": {"rank": 4}},
     "best of n": {"objective": {**REWARDED, "algorithm": BEST}, "data": {"folder": ""}},
 }
+SHARDED = {
+    "method": {"kind": "full", "weights": "fp32", "text_encoders": {"te1": {"train": True}}},
+    "optimizer": {"kind": "adamw", "lr": 1e-3},
+    "hardware": {"sharding": "full", "precision": "fp32", "gradient_checkpointing": "block"},
+    "ema": {"use": True},
+    "training": {"gradient_clipping": 0},
+    "sampling": {"prompts": PROMPTS[:1]},
+    "validation": {"use": True, "split": 0.5, "every": 2},
+    "output": {"save_every": 1},
+}
+HALF = SHARDED | {
+    "method": {**SHARDED["method"], "weights": "bf16"},
+    "hardware": {**SHARDED["hardware"], "precision": "bf16"},
+    "training": {"gradient_clipping": 0.5},
+}
+# Where blocks share an input, FSDP adds its gradients in another order: they differ by rounding.
+TOLERANCES = {"sharded": 1e-5, "sharded bf16": 2e-2}
 ALWAYS = [("lora", 2), ("full", 2), ("rewards", 2)]
 
 
@@ -111,7 +129,7 @@ def processes(monkeypatch):
 
 def new_run(config, way, count):
     sections = dict(SHARED)
-    for section, values in WAYS[way].items():
+    for section, values in {**WAYS, "sharded": SHARDED, "sharded bf16": HALF}[way].items():
         sections[section] = {**sections.get(section, {}), **values}
     sections["hardware"] = sections.get("hardware", {}) | {"device": "cpu", "processes": count}
     return runs.new_run(config, **sections)
@@ -173,6 +191,73 @@ def test_several_processes_give_the_bits_of_one(config, processes, alone, way, c
     assert {path.name for path in folder.path.glob("worker-*.log")} == {
         f"worker-{rank}.log" for rank in range(1, count)
     }
+
+
+@pytest.fixture(scope="module")
+def made():
+    return {}
+
+
+@pytest.fixture
+def sharded(config, processes, made):
+    """The results of sharded runs in two processes, and their folders; made once each."""
+
+    def of(way):
+        if way not in made:
+            folder = new_run(config, way, 2)
+            assert processes(folder) == 0
+            made[way] = results(folder), folder
+        return made[way]
+
+    return of
+
+
+def numbers_of(folder, file):
+    """All numbers of a file of the last checkpoint, in one row."""
+    tensors = load_file(folder.checkpoint(STEPS) / f"{file}.safetensors")
+    return torch.cat([tensors[name].flatten().double() for name in sorted(tensors)])
+
+
+@pytest.mark.parametrize("way", cases(TOLERANCES, ["sharded"]))
+def test_a_sharded_run_gives_the_numbers_of_one_process(config, sharded, way):
+    (content, told, validated), folder = sharded(way)
+    one = new_run(config, way, 1)
+    assert train(one) == 0
+    expected, expected_told, expected_validated = results(one)
+    assert content.keys() == expected.keys()
+    tolerance = TOLERANCES[way]
+    for file in ("weights", "optimizer", "ema"):
+        first, second = numbers_of(folder, file), numbers_of(one, file)
+        assert (first - second).norm() < tolerance * second.norm(), file
+    assert torch.tensor(told).allclose(torch.tensor(expected_told), rtol=tolerance)
+    assert told[0][1] == expected_told[0][1]  # of the same weights, to the last bit
+    losses, reference = (torch.tensor(v[0].by_level) for v in (validated, expected_validated))
+    assert losses.allclose(reference, rtol=tolerance)
+    (sample,) = [name for name in content if name.endswith(".png")]
+    pixels, reference = (
+        torch.frombuffer(bytearray(c[sample]), dtype=torch.uint8).float()
+        for c in (content, expected)
+    )
+    assert (pixels - reference).abs().max() <= 255 * tolerance + 1
+    files = [next(each.output.glob("*.safetensors")) for each in (folder, one)]
+    shapes = [{name: each.shape for name, each in load_file(path).items()} for path in files]
+    assert shapes[0] == shapes[1]
+
+
+def test_a_sharded_run_goes_on_after_a_kill_in_another_number_of_processes(
+    config, processes, sharded
+):
+    folder = new_run(config, "sharded", 3)
+    assert processes(folder, dying(1, 1)) == EXIT_USER
+    assert "process 1 of 3" in reported(folder, Failed)[0].what
+    assert folder.newest_step() == 1
+    with_processes(folder, 2)
+    assert processes(folder) == 0
+    (content, told, validated), _ = sharded("sharded")
+    again, told_again, validated_again = results(folder)
+    assert (again, validated_again) == (content, validated)
+    # The norm of the whole gradient is added up from other parts.
+    assert torch.tensor(told_again).allclose(torch.tensor(told), rtol=1e-6)
 
 
 def dying(rank, step):
@@ -251,7 +336,8 @@ def test_a_paused_run_goes_on_in_another_number_of_processes(config, processes, 
     require_same(results(folder), alone("lora"))
 
 
-def test_an_error_in_one_process_is_the_runs_and_names_what_is_wrong(config, processes):
+@pytest.mark.parametrize("way", ["embedding", "sharded"])
+def test_an_error_in_one_process_is_the_runs_and_names_what_is_wrong(config, processes, way):
     def failing(arguments):
         if os.environ.get("RANK") == "1":
             Engine.backward = fail
@@ -260,10 +346,12 @@ def test_an_error_in_one_process_is_the_runs_and_names_what_is_wrong(config, pro
     def fail(self, loss):
         raise UserError("x.png: gone", "Expected an image", "Restore it.")
 
-    folder = new_run(config, "embedding", 2)
+    folder = new_run(config, way, 2)
     assert processes(folder, failing) == EXIT_USER
     (failed,) = reported(folder, Failed)
-    assert (failed.what, failed.expected) == ("x.png: gone", "Expected an image")
+    # Others compute the sharded blocks together with this one, and cannot agree on its error.
+    where = "process 1 of 2: " if way == "sharded" else ""
+    assert (failed.what, failed.expected) == (f"{where}x.png: gone", "Expected an image")
 
 
 def test_more_processes_than_microbatches_are_refused(config, processes):

@@ -351,3 +351,33 @@ TOKEN = {"embeddings.tokens": [{"token": "cat"}]}
 )  # fmt: skip
 def test_precision_quantization_and_offload_are_checked(case):
     check(*case)
+
+
+SHARDED = FULL | TWO | hardware(processes=2, sharding="full")
+
+
+@each(
+    "case",
+    [
+        (SHARDED,),
+        (SHARDED | {"method.text_encoders.te1.train": True, "ema.use": True},),
+        (SHARDED | hardware(gradient_checkpointing="block"),),
+        *[(SHARDED | {"optimizer.kind": kind},) for kind in ("adam", "lion", "schedulefree_adamw")],
+        (SHARDED | hardware(processes=1), "warning hardware.sharding | nothing to share out"),
+        (SHARDED | {"method.kind": "lora"}, "error hardware.sharding | few weights"),
+        (SHARDED | VAE | {"method.weights": "fp32"}, "error hardware.sharding | few weights"),
+        (SHARDED | UNCLIPPED | WARM | {"optimizer.kind": "adafactor"},
+         "error optimizer.kind | whole weights"),
+        (SHARDED | {"optimizer.kind": "adamw8bit"}, "error optimizer.kind | blocks of them"),
+        (SHARDED | {"data.concepts": [{"folder": "x", "role": "own_prediction"}]},
+         "error hardware.sharding | second copy"),
+        (SHARDED | {"embeddings.tokens": [{"token": "<my-token>"}]}, "error embeddings.tokens"),
+        (SHARDED | {"method.weights": "fp32"} | hardware(precision="fp16"),
+         "error hardware.precision | loss scale"),
+        (SHARDED | hardware(offload_layers=0.5, device="cuda"), "error hardware.offload_layers",
+         "warning hardware.offload_layers"),
+        (SHARDED | hardware(offload_activations=0.5), "error hardware.offload_activations"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_sharded_is_refused(case):
+    check(*case)

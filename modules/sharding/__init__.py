@@ -1,0 +1,1 @@
+"""Weights, gradients and optimizer state that the processes of a run share out among them."""
