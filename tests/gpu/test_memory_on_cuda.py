@@ -23,8 +23,8 @@ WAYS = {
     "paged": ("full-bf16", "plain", {"optimizer": {"kind": "paged_adamw8bit"}}),
     "4-bit": ("full-bf16", "plain", {"optimizer": {"kind": "adamw4bit"}}),
     "step in backward": ("full-bf16", "plain", FUSED_BACKWARD),
-    "EMA in host memory": ("full-bf16", "plain", {"ema": {"use": True, "place": "host"}}),
-    "own prediction": ("full-bf16", "rich", {"ema": {"use": True, "place": "host"}}),
+    "EMA in host memory": ("full-bf16", "plain", {"ema": {"use": True, "device": "host"}}),
+    "own prediction": ("full-bf16", "rich", {"ema": {"use": True, "device": "host"}}),
     "vae": ("vae", "plain", {"method": {"kind": "vae", "weights": "bf16"}}),
 }
 

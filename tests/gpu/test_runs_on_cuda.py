@@ -23,7 +23,7 @@ def losses(folder):
 
 def test_the_losses_on_the_gpu_are_those_of_the_cpu(config):
     folders = [
-        runs.new_run(config, hardware={"precision": "fp32", "device": device})
+        runs.new_run(config, hardware={"precision": "fp32", "tf32": False, "device": device})
         for device in ("cpu", "cuda")
     ]
     assert [train(folder) for folder in folders] == [0, 0]
