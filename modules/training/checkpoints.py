@@ -36,6 +36,7 @@ from onetrainer.run.checkpoint_files import (
 )
 from onetrainer.run.leftovers import PART_SUFFIX, remove_checkpoint
 from onetrainer.run.run_folder import STATE_FILE, RunFolder, cannot_write
+from onetrainer.run.starred import starred_steps
 
 if TYPE_CHECKING:
     from modules.sharding.sharding import Sharding
@@ -168,7 +169,8 @@ class Checkpoints:
 
     def _delete_oldest(self, newest: int, best_step: int | None) -> None:
         beyond = self.folder.complete_checkpoints()[: -self.keep]
-        superfluous = [path for step, path in beyond if step != best_step]
+        kept = starred_steps(self.folder) | {best_step}
+        superfluous = [path for step, path in beyond if step not in kept]
         if not superfluous:
             return
         path = self.folder.checkpoint(newest)

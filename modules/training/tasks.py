@@ -35,6 +35,7 @@ from onetrainer.run.checkpoint_files import verify
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Phase, Sample
 from onetrainer.run.run_folder import RunFolder, cannot_write
+from onetrainer.run.starred import starred_steps
 from onetrainer.schedules.amounts import Plan, is_due
 
 if TYPE_CHECKING:
@@ -368,7 +369,8 @@ class ExportTask:
             made = self._recorded() | {step: [path.name for path in files]}
             made_so_far = sorted(number for number in made if number <= step)
             keep = self.save.section.keep_exports or len(made_so_far)
-            for number in {*made_so_far[:-keep]} - {self.save.best_step()}:
+            kept = starred_steps(self.save.folder) | {self.save.best_step()}
+            for number in {*made_so_far[:-keep]} - kept:
                 for name in made.pop(number):
                     self._delete(name)
             write_atomic(self.save.folder.exports, _EXPORTS.dump_json(made))

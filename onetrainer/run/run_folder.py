@@ -52,6 +52,7 @@ class RunFolder:
         self.exports = self.path / "exports.json"
         self.notes = self.path / "notes.json"
         self.exported = self.path / "exported"
+        self.starred = self.path / "starred.json"
         self.start_files = self.path / "start"
         self.lock = self.path / "lock"
 

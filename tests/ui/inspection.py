@@ -133,6 +133,7 @@ def _state(app: App, timing: Timing) -> Answer:
         "step": state.step,
         "points": len(state.curve),
         "samples": len(state.samples),
+        "is_dragging": app.widgets.is_dragging,
         "validation": _validation(run) if isinstance(run, RunPage) else "",
         "rewards": _rewards(run) if isinstance(run, RunPage) else "",
         "sample_place": [samples._prompt, samples._step]

@@ -29,8 +29,9 @@ class Dropping:
         root.after(_ENABLE_AFTER_MS, target.enable)
 
     def _is_open(self) -> bool:
-        """Return whether files are taken: not while a dialog or a menu is open."""
-        return not self._context.root.tk.call("grab", "current", self._context.root)
+        """Return whether files are taken: not while a dialog or a menu is open, nor our own."""
+        root = self._context.root
+        return not (self._context.widgets.is_dragging or root.tk.call("grab", "current", root))
 
     def take(self, paths: list[Path]) -> None:
         """Recognize files in a thread, because a model's header is read, and apply them."""

@@ -67,7 +67,11 @@ SHORTCUTS: tuple[tuple[str, str, Mapping[str, Callable[[Context], object]]], ...
     ("Space", "Press a button, toggle a switch", {}),
     ("Left / Right", "Samples: previous / next step", {}),
     ("Up / Down", "Samples: previous / next prompt", {}),
-    ("Hold Space", "Samples: compare with the first step", {}),
+    ("Hold Space", "Samples: compare with another step", {}),
+    ("S / Ctrl+C", "Samples: star the step / copy the image's path", {}),
+    ("Ctrl+Left / Ctrl+Right", "Samples: move the edge of a wipe", {}),
+    ("+ / - / 0", "Samples and charts: zoom in / out / all of it", {}),
+    ("Shift+arrows", "Samples and charts: move what is zoomed", {}),
     (
         "F1",
         "Help for the current setting, or this page",

@@ -18,6 +18,7 @@ _MAX_BYTES = 48_000_000
 _MAX_WAITING = 1000
 """Requests that wait: of those that were scrolled past the oldest are dropped."""
 _THREADS = 2
+_MOST_SIDE = 2560
 # Images up to this size are enlarged without smoothing.
 PIXEL_ART = 64
 
@@ -92,7 +93,12 @@ class ImageCache:
             ready()
 
 
-def load_fitting(path: Path, width: int, height: int) -> "Image | None":
+def load_whole(path: Path) -> "Image | None":
+    """Load an image in its own size, but no larger than a screen can show; None if unreadable."""
+    return load_fitting(path, _MOST_SIDE, _MOST_SIDE, enlarges=False)
+
+
+def load_fitting(path: Path, width: int, height: int, *, enlarges: bool = True) -> "Image | None":
     """Load an image scaled to fit into a box; None if it cannot be read."""
     # Imported late to keep the start of the window fast.
     from onetrainer.images.decoding import decoding
@@ -114,7 +120,9 @@ def load_fitting(path: Path, width: int, height: int) -> "Image | None":
                 plain = opened.convert("RGB") if opened.mode in DEEP_MODES else opaque(opened)
                 is_turned = turned in TRANSPOSED_ORIENTATIONS
                 box = (height, width) if is_turned else (width, height)
-                return apply_orientation(_fitted(plain, *box), turned)
+                if enlarges or plain.width > box[0] or plain.height > box[1]:
+                    plain = _fitted(plain, *box)
+                return apply_orientation(plain, turned)
     except (OSError, ImageError):
         return None
 

@@ -8,15 +8,13 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import customtkinter
-
+from ui.theme.fonts import label_font
 from ui.theme.palette import Palette, Role
 from ui.widgets.drawing import Anchor
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
 
-_FONT = Path(customtkinter.__file__).parent / "assets/fonts/Roboto/Roboto-Regular.ttf"
 _FONT_SIZE = 12
 # Pixels of the file for one of the drawing, and how many more are painted, since Pillow's lines
 # have no smooth edges.
@@ -32,11 +30,9 @@ class Picture:
     """A pen for an image of a size, with a margin around it, in the colors of a palette."""
 
     def __init__(self, size: tuple[int, int], palette: Palette, *, margin: int = 0) -> None:
-        from PIL import ImageFont
-
         self._size, self._palette, self._margin = size, palette, margin
         self._by = _SCALE * _FINER
-        self._font = ImageFont.truetype(str(_FONT), _FONT_SIZE * self._by)
+        self._font = label_font(_FONT_SIZE * self._by)
         self._noted: list[Callable[[ImageDraw], None]] = []
 
     @property

@@ -1,5 +1,6 @@
 """Samples of a run by prompt and step."""
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,28 +10,30 @@ from onetrainer.run.events import Sample
 
 @dataclass
 class SampleBook:
-    """Samples by prompt and step; a later sample replaces an earlier one."""
+    """Samples by prompt and step; a later sample replaces an earlier one.
+
+    Attributes:
+        prompts: Indexes of the prompts in ascending order.
+        steps: Steps with samples in ascending order.
+    """
 
     _by_place: dict[tuple[int, int], Sample] = field(default_factory=dict)
+    _steps_of: dict[int, list[int]] = field(default_factory=dict)
+    prompts: list[int] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
 
     @classmethod
     def of(cls, samples: Iterable[Sample]) -> "SampleBook":
         """Build a book from samples in the order they were generated."""
-        return cls({(sample.prompt_index, sample.step): sample for sample in samples})
-
-    @property
-    def prompts(self) -> list[int]:
-        """Indexes of the prompts in ascending order."""
-        return sorted({prompt for prompt, _ in self._by_place})
-
-    @property
-    def steps(self) -> list[int]:
-        """Steps with samples in ascending order."""
-        return sorted({step for _, step in self._by_place})
+        by_place = {(sample.prompt_index, sample.step): sample for sample in samples}
+        steps_of: dict[int, list[int]] = {}
+        for prompt, step in sorted(by_place):
+            steps_of.setdefault(prompt, []).append(step)
+        return cls(by_place, steps_of, list(steps_of), sorted({step for _, step in by_place}))
 
     def steps_of(self, prompt: int) -> list[int]:
         """Return the steps with a sample of one prompt."""
-        return sorted(step for number, step in self._by_place if number == prompt)
+        return self._steps_of.get(prompt, [])
 
     def at(self, prompt: int, step: int) -> Sample | None:
         """Return the sample of a prompt and step; None if there is none."""
@@ -41,7 +44,9 @@ class SampleBook:
         steps = self.steps_of(prompt)
         if not steps:
             return None
-        return self._by_place[prompt, min(steps, key=lambda known: abs(known - step))]
+        place = bisect_left(steps, step)
+        near = steps[max(0, place - 1) : place + 1]
+        return self._by_place[prompt, min(near, key=lambda known: abs(known - step))]
 
     def newest(self) -> list[Sample]:
         """Return the last sample of each prompt."""

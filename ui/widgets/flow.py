@@ -3,6 +3,7 @@
 import tkinter as tk
 from tkinter import ttk
 
+from ui.theme.palette import Role
 from ui.widgets.widgets import Widgets
 
 _GAP = 8
@@ -11,12 +12,18 @@ _GAP = 8
 class Flow:
     """Places widgets of a box, in the order of `add`; the box must fill its own place."""
 
-    def __init__(self, widgets: Widgets, box: ttk.Frame) -> None:
-        self._widgets, self._box = widgets, box
+    def __init__(self, widgets: Widgets, box: ttk.Frame, *, ground: Role = "card") -> None:
+        self._widgets, self._box, self._ground = widgets, box, ground
         self._parts: list[tk.Widget] = []
         self._lines: list[ttk.Frame] = []
         self._placed: list[int] = []
         box.bind("<Configure>", lambda event: self._fit(event.width))
+
+    @property
+    def width(self) -> int:
+        """Width that a single line needs."""
+        gap = self._widgets.px(_GAP)
+        return sum(part.winfo_reqwidth() + gap for part in self._parts)
 
     def add(self, widget: tk.Widget) -> None:
         """Add a widget of the box at the end."""
@@ -37,7 +44,7 @@ class Flow:
             return
         self._placed = placed
         while len(self._lines) <= line:
-            self._lines.append(self._widgets.frame(self._box))
+            self._lines.append(self._widgets.frame(self._box, ground=self._ground))
             self._lines[-1].lower()  # below what is placed in it
         for index, frame in enumerate(self._lines):
             if index <= line:

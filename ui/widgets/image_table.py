@@ -88,7 +88,9 @@ class ImageTable:
         self._chosen, self._look = chosen, look
         self._columns: Sequence[Head] = ()
         self._rows: Sequence[Head] = ()
-        self._cells: Sequence[Sequence[Cell | None]] = ()
+        self._cell: Callable[[int, int], Cell | None] = lambda *_: None
+        self._lines = 0
+        self._timer = ""
         self._current = (0, 0)
         self.outer = widgets.frame(parent)
         self._pitch = px(look.side + look.gap)
@@ -127,15 +129,18 @@ class ImageTable:
         self,
         rows: Sequence[Head],
         columns: Sequence[Head],
-        cells: Sequence[Sequence[Cell | None]],
+        cell: Callable[[int, int], Cell | None],
         current: tuple[int, int] | None = None,
+        *,
+        lines: int = 0,
     ) -> None:
         """Show images by row and column, and the last columns if there are more than before.
 
-        current: the marked image; None for the one before.
+        cell: Returns the image of a row and column; called for visible ones only. current: the
+        marked image; None for the one before. lines: Below each image.
         """
         is_longer = len(columns) != len(self._columns)
-        self._rows, self._columns, self._cells = rows, columns, cells
+        self._rows, self._columns, self._cell, self._lines = rows, columns, cell, lines
         self._go(*(current or self._current))
         self._fit()
         if is_longer:
@@ -162,7 +167,7 @@ class ImageTable:
             if head.end:
                 drawing.text(canvas.bbox(item)[2] - 1, y + px(2), head.end, head.role)
             for column in range(first, last):
-                self._draw_cell(self._cells[row][column], *self._corner(row, column))
+                self._draw_cell(self._cell(row, column), *self._corner(row, column))
         if top > 0:
             drawing.box(left, top, left + drawing.width, top + px(look.head), "card")
         for column in range(first, last):
@@ -176,11 +181,20 @@ class ImageTable:
             half = px(look.side) // 2
             drawing.square(x + half, y + half, px(look.side) - 2, outline="accent")
 
+    def _draw_soon(self) -> None:
+        """Draw once for all images that have come meanwhile."""
+        if not self._timer:
+            self._timer = self.canvas.after_idle(self._draw_now)
+
+    def _draw_now(self) -> None:
+        self._timer = ""
+        self.draw()
+
     def _draw_cell(self, cell: Cell | None, x: int, y: int) -> None:
         if cell is None:
             return
         drawing, px, side = self._drawing, self._widgets.px, self._widgets.px(self._look.side)
-        image = self._images.get(cell.path, side, side, self.draw)
+        image = self._images.get(cell.path, side, side, self._draw_soon)
         drawing.image((cell.path, side), image, x + side // 2, y + side // 2, side)
         for line, (name, figure) in enumerate(cell.lines):
             foot = y + side + px(2) + line * px(_LINE)
@@ -190,8 +204,7 @@ class ImageTable:
 
     def _row_height(self) -> int:
         px, look = self._widgets.px, self._look
-        lines = max((len(cell.lines) for row in self._cells for cell in row if cell), default=0)
-        return px(look.head + 2 + look.side + look.gap) + lines * px(_LINE)
+        return px(look.head + 2 + look.side + look.gap) + self._lines * px(_LINE)
 
     def _corner(self, row: int, column: int) -> tuple[int, int]:
         """Return the upper left corner of an image."""

@@ -1,22 +1,27 @@
-"""Large view of one sample, with a slider over the steps."""
+"""Large view of one sample or two, with a slider over the steps."""
 
 import tkinter as tk
 from collections.abc import Callable
 from pathlib import Path
+from tkinter import ttk
 
 from onetrainer.run.events import Sample
 from ui.background.image_cache import ImageCache
 from ui.progress.samples import SampleBook
-from ui.widgets.drawing import Drawing
+from ui.widgets.image_stage import ImageStage, Mode, Staged
 from ui.widgets.timeline import Timeline
 from ui.widgets.widgets import Widgets
 
 # X11 repeats a held key as release and press, so a release only counts after a delay.
 _RELEASE_MS = 80
+_MODES: dict[str, Mode] = {"One image": "one", "Wipe": "wipe", "Side by side": "beside"}
+_FIRST, _BEFORE, _NEWEST = "First step", "Step before", "Newest step"
+_HINT = "Hold Space to compare. Wheel or + and − zoom, a drag or Shift+arrows move."
+_WIPE_HINT = "A drag or Ctrl+arrows move the edge. Wheel or + and − zoom both, Shift+arrows move."
 
 
 class Viewer:
-    """Large sample: Left/Right change the step, Up/Down the prompt, Space compares with the first.
+    """Large sample: Left/Right change the step, Up/Down the prompt, Space compares with another.
 
     Args:
         moved: Called with prompt index and step when the user goes to another sample.
@@ -42,37 +47,69 @@ class Viewer:
         self.shown_step = -1
         self._is_comparing = False
         self._releasing = ""
-        self._drawn_key: tuple[Path, int, int] | None = None
+        self._facts = ""
+        px = widgets.px
         self.outer, inner = widgets.card(parent)
         self._prompt_label = widgets.label(inner, style="Heading", wrap=480)
         self._prompt_label.pack(anchor="w")
-        self._caption = widgets.label(inner, style="SmallDim")
-        self._caption.pack(anchor="w", pady=(widgets.px(1), widgets.px(8)))
+        self._caption = widgets.label(inner, style="SmallDim", wrap=480)
+        self._caption.pack(anchor="w", pady=(px(1), px(6)))
+        line = widgets.frame(inner)
+        line.pack(fill="x", pady=(0, px(8)))
+        self._mode, modes = self._make_choice(widgets, line, f"{name} compare how".strip())
+        modes.configure(values=list(_MODES), width=12)
+        self._mode.set(next(iter(_MODES)))
+        widgets.label(line, "with", style="SmallDim").pack(side="left", padx=px(8))
+        self._other, self._others = self._make_choice(widgets, line, f"{name} compare with".strip())
+        self._other.set(_FIRST)
+        self._hint = widgets.label(inner, _HINT, style="SmallDim", wrap=480)
         self.timeline = Timeline(
             widgets,
             inner,
             lambda step: moved(self._prompt, step),
             name=f"{name} timeline".strip(),
         )
-        self.timeline.canvas.pack(side="bottom", fill="x", pady=(widgets.px(8), 0))
-        self._drawing = Drawing(
-            widgets, inner, self._draw, width=50, height=50, name=f"{name} viewer".strip()
+        self.timeline.canvas.pack(side="bottom", fill="x", pady=(px(4), 0))
+        self._hint.pack(side="bottom", anchor="w", pady=(px(6), 0))
+        self.stage = ImageStage(
+            widgets,
+            inner,
+            images,
+            name=f"{name} viewer".strip(),
+            shown=self._note_shown,
+            held=self._held,
         )
-        self.canvas = self._drawing.canvas
+        self.canvas = self.stage.canvas
         self.canvas.pack(fill="both", expand=True)
-        line = self.timeline.canvas
-        line.bind("<Up>", lambda _: self._change_prompt(-1))
-        line.bind("<Down>", lambda _: self._change_prompt(1))
-        line.bind("<KeyPress-space>", lambda _: self._compare(True))
-        line.bind("<KeyRelease-space>", lambda _: self._compare(False))
-        self.canvas.bind("<ButtonPress-1>", lambda _: self._clicked())
-        self.canvas.bind("<ButtonRelease-1>", lambda _: self._compare(False))
+        self.canvas.bind("<Configure>", self._fit, add="+")
+        keys = self.timeline.canvas
+        keys.bind("<Up>", lambda _: self._change_prompt(-1))
+        keys.bind("<Down>", lambda _: self._change_prompt(1))
+        keys.bind("<KeyPress-space>", lambda _: self._compare(True))
+        keys.bind("<KeyRelease-space>", lambda _: self._compare(False))
+        self.stage.bind_keys(keys)
 
-    def show(self, folder: Path, book: SampleBook, prompt: int, step: int) -> None:
-        """Show one sample of a run."""
+    def _make_choice(
+        self, widgets: Widgets, parent: tk.Misc, name: str
+    ) -> tuple[tk.StringVar, ttk.Combobox]:
+        variable = tk.StringVar(self.outer)
+        box = ttk.Combobox(parent, textvariable=variable, state="readonly", width=14)
+        box.configure(font="OneTrainerBody")
+        box.bind("<<ComboboxSelected>>", lambda _: self._draw())
+        box.pack(side="left")
+        widgets.name(box, name)
+        return variable, box
+
+    def show(
+        self, folder: Path, book: SampleBook, prompt: int, step: int, *, facts: str = ""
+    ) -> None:
+        """Show one sample of a run. facts: What else is said of it."""
         if folder != self._folder:
-            self._drawn_key = None
-        self._folder, self._book = folder, book
+            self.shown_step = -1
+        if book is not self._book or prompt != self._prompt:
+            steps = [f"Step {one:,}" for one in book.steps_of(prompt)]
+            self._others.configure(values=[_FIRST, _BEFORE, _NEWEST, *steps])
+        self._folder, self._book, self._facts = folder, book, facts
         self._prompt, self._step = prompt, step
         self._draw()
 
@@ -83,50 +120,74 @@ class Viewer:
     @property
     def sample(self) -> Sample | None:
         """Sample that is to be shown; None without samples."""
-        if self._is_comparing:
-            steps = self._book.steps_of(self._prompt)
-            return self._book.at(self._prompt, steps[0]) if steps else None
-        return self._book.nearest(self._prompt, self._step)
+        return self.other if self._is_comparing else self._book.nearest(self._prompt, self._step)
 
-    def _clicked(self) -> str:
-        self.take_focus()
-        # "break" also keeps customtkinter from moving the focus to the image.
-        return self._compare(True)
+    @property
+    def other(self) -> Sample | None:
+        """Sample that it is compared with; None without samples."""
+        steps = self._book.steps_of(self._prompt)
+        if not steps:
+            return None
+        chosen = self._other.get()
+        step = {_FIRST: steps[0], _NEWEST: steps[-1]}.get(chosen)
+        if chosen == _BEFORE:
+            step = max((one for one in steps if one < self._step), default=steps[0])
+        if step is None:
+            step = int(chosen.removeprefix("Step ").replace(",", ""))
+        return self._book.nearest(self._prompt, step)
+
+    @property
+    def caption(self) -> str:
+        """What is said of the sample."""
+        return self._caption.text
+
+    def _held(self, is_held: bool) -> None:
+        if is_held:
+            self.take_focus()
+        self._compare(is_held)
 
     def _draw(self) -> None:
-        sample = self.sample
-        if sample is None:
+        sample, other = self.sample, self.other
+        if sample is None or other is None:
             return
         prompt = " ".join(sample.prompt.split()) or "(no prompt)"
-        self._prompt_label.configure(text=prompt, wraplength=max(200, self.canvas.winfo_width()))
+        self._prompt_label.configure(text=prompt)
         caption = f"Step {sample.step:,}  ·  seed {sample.seed}"
-        caption += "  ·  hold Space to compare with the first step"
         if self._is_comparing:
-            caption = f"Step {sample.step:,} · first step, for comparison"
+            caption = f"Step {sample.step:,}, for comparison  ·  seed {sample.seed}"
+        elif self._facts:
+            caption += f"  ·  {self._facts}"
         self._caption.say(caption)
         steps = self._book.steps_of(self._prompt)
         nearest = self._book.nearest(self._prompt, self._step)
         now = nearest.step if nearest else 0
         self.timeline.show(steps, now)
-        width, height = self._drawing.width, self._drawing.height
-        if width >= 60 and height >= 60:
-            self._draw_image(sample, width, height)
-            index = steps.index(now)
-            # Their images are only decoded, for the next key.
-            for near in (*steps[max(0, index - 1) : index], *steps[index + 1 : index + 2]):
-                neighbor = self._book.at(self._prompt, near)
-                if neighbor is not None:
-                    self._images.get(self._folder / neighbor.path, width, height, _nothing)
+        mode = "one" if self._is_comparing else _MODES[self._mode.get()]
+        self._hint.say(_WIPE_HINT if mode == "wipe" else _HINT)
+        two = [sample] if mode == "one" else [sample, other]
+        self.stage.show(
+            [Staged(self._folder / one.path, f"step {one.step:,}") for one in two], mode
+        )
+        if mode == "one" and self.stage.sight.zoom == 1:
+            self._decode_neighbors(steps, steps.index(now))
 
-    def _draw_image(self, sample: Sample, width: int, height: int) -> None:
-        key = (self._folder / sample.path, width, height)
-        # The previous image stays until this one is decoded, which avoids flicker.
-        image = self._images.get(*key, self._draw) if key != self._drawn_key else None
-        if image is not None:
-            self._drawn_key, self.shown_step = key, sample.step
-            self._drawing.forget()
-            self._drawing.begin()
-            self._drawing.image(key, image, width // 2, height // 2, 0)
+    def _decode_neighbors(self, steps: list[int], index: int) -> None:
+        """Decode the images of the steps around, for the next key."""
+        room = self.canvas.winfo_width(), self.canvas.winfo_height()
+        if min(room) < 60:
+            return
+        for near in (*steps[max(0, index - 1) : index], *steps[index + 1 : index + 2]):
+            neighbor = self._book.at(self._prompt, near)
+            if neighbor is not None:
+                self._images.get(self._folder / neighbor.path, *room, _nothing)
+
+    def _note_shown(self) -> None:
+        if self.sample is not None:
+            self.shown_step = self.sample.step
+
+    def _fit(self, event: "tk.Event[tk.Canvas]") -> None:
+        for label in (self._prompt_label, self._caption, self._hint):
+            label.configure(wraplength=max(200, event.width))
 
     def _change_prompt(self, by: int) -> str:
         prompts = self._book.prompts

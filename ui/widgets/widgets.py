@@ -50,6 +50,7 @@ class Widgets:
     def __init__(self, theme: Theme, jobs: Jobs) -> None:
         self.theme = theme
         self.jobs = jobs
+        self.is_dragging = False  # files of this window, which are not to be dropped on it
         self._switches = Switches(theme)
         self._named: dict[str, list[tk.Misc]] = {}
         self._buttons: WeakValueDictionary[str, Button] = WeakValueDictionary()

@@ -14,6 +14,7 @@ from modules.trainer import Trainer
 from onetrainer.errors import UserError
 from onetrainer.jobs.convert_request import ConvertRequest
 from onetrainer.run.events import Validated
+from onetrainer.run.starred import star
 from tests import runs
 from tests.cases import cases
 
@@ -39,7 +40,7 @@ def saved_run(tmp_path, monkeypatch):
             trainer.inbox.put("save")
         run_tasks(trainer, step)
 
-    def made(changes, steps=3, put=()):
+    def made(changes, steps=3, put=(), starred=0):
         config = runs.write_project(tmp_path / "a project")
         config.write_text(json.dumps(runs.SETTINGS | {"sampling": {}} | changes))
         output = {"save_every": 1, "keep_checkpoints": 9, "name": "one"}
@@ -48,6 +49,8 @@ def saved_run(tmp_path, monkeypatch):
         folder.output.mkdir(exist_ok=True)
         for name in put:
             (folder.output / name).write_bytes(b"mine")
+        if starred:
+            star(folder, starred, is_starred=True)
         assert train(folder) == 0
         return folder
 
@@ -99,7 +102,7 @@ EXPORTING = {
 
 def test_files_in_between_are_written_kept_and_those_of_checkpoints(saved_run, tmp_path):
     of_a_person = ("one-000001.bak", "one-000001-best.safetensors", "one-000002.txt")
-    folder = saved_run(EXPORTING, steps=4, put=of_a_person)
+    folder = saved_run(EXPORTING, steps=4, put=of_a_person, starred=1)
     assert all((folder.output / name).read_bytes() == b"mine" for name in of_a_person)
     for name in of_a_person:
         (folder.output / name).unlink()
@@ -107,6 +110,7 @@ def test_files_in_between_are_written_kept_and_those_of_checkpoints(saved_run, t
     assert best[:4] == [0, 0, 2, 2]  # whose file is kept besides the newest
     written = files(folder)
     assert [name for name in sorted(written) if "000" in name] == [
+        *("one-000001-w.safetensors", "one-000001.safetensors"),  # starred
         *("one-000002-w.safetensors", "one-000002.safetensors"),
         *("one-000003-w.safetensors", "one-000003.safetensors"),
     ]

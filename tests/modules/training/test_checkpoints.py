@@ -13,6 +13,7 @@ from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.errors import UserError
 from onetrainer.run.leftovers import clean
 from onetrainer.run.run_folder import STATE_FILE, create_run
+from onetrainer.run.starred import star, starred_steps
 from tests.stepping import Training, equal
 
 
@@ -33,6 +34,13 @@ def test_only_the_newest_are_kept(made, folder):
     made.save(folder, 5, best_step=3)
     made.save(folder, 6, best_step=3)
     assert [number for number, _ in folder.complete_checkpoints()] == [3, 5, 6]
+    assert star(folder, 5, is_starred=True) == {5} == starred_steps(folder)
+    for number in (7, 8):
+        made.save(folder, number)
+    assert [number for number, _ in folder.complete_checkpoints()] == [5, 7, 8]
+    star(folder, 5, is_starred=False)
+    made.save(folder, 9)
+    assert [number for number, _ in folder.complete_checkpoints()] == [8, 9]
 
 
 @pytest.mark.parametrize("where", ["write_atomic", "_write", "sync_folder"])

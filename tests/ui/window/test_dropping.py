@@ -1,5 +1,6 @@
 """Files dragged from another program onto the window, by the pointer and X's own protocol."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 
 from onetrainer import ROOT
 from tests.ui.drag_source import PLACE
+from tests.ui.drop_box import PLACE as BOX
 from tests.ui.project import SDXL_PARTS, write_images, write_model
 
 SOON = {"ui.actions.dropping._ENABLE_AFTER_MS": 1}
@@ -104,3 +106,31 @@ def test_a_run_is_shown_and_what_is_of_no_use_is_refused_with_the_reason(desk, t
     drop(desk, notes)
     desk.wait_question("answer ok")
     desk.key("Return")
+
+
+def test_a_sample_is_dragged_into_another_program_and_never_on_its_own_window(open_desk, project):
+    desk = open_desk(project, constants={"ui.widgets.drag_source._ENABLE_AFTER_MS": 1} | SOON)
+    desk.click("start")
+    desk.wait_state(status="finished")
+    desk.page("samples")
+    place = desk.widget("gallery")
+    start = place["x"] + place["width"] - 40, place["y"] + 80
+    command = [sys.executable, "-m", "tests.ui.drop_box"]
+    how = {"cwd": ROOT, "env": desk.environment, "text": True, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **how) as box:
+        assert box.stdout.readline() == "ready\n"
+        desk._hands.point(*start)
+        desk.drag(start, (500, 400), lambda: desk.state["is_dragging"])
+        assert not desk.widget("drop highlight").get("shown")
+        turns = itertools.count()
+
+        def is_over() -> bool:
+            turn = next(turns)
+            desk._hands.move(BOX[0] + turn % 7, BOX[1])
+            return turn > 20
+
+        desk.wait(is_over, "the drag over the box")
+        desk.let_go()
+        assert box.stdout.readline().endswith("/samples/step-000060-00.png\n")
+        box.terminate()
+    desk.wait(lambda: not desk.state["is_dragging"], "the end of the drag")

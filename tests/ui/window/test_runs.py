@@ -6,6 +6,8 @@ from pathlib import Path
 
 from onetrainer.run.event_log import EventReader
 from onetrainer.run.events import Sample, Started
+from onetrainer.run.run_folder import RunFolder
+from onetrainer.run.starred import starred_steps
 from tests.ui.project import write_project
 
 SAMPLE_BUDGET = 20
@@ -47,6 +49,14 @@ def test_a_run_is_started_followed_listed_and_its_samples_viewed(desk):
     place = desk.widget("timeline")
     desk.click_at(place["x"] + place["width"] - 17, place["y"] + 15)
     assert desk.state["sample_place"] == [1, 60]
+    desk.key("s")
+    desk.wait(lambda: "Step 60 is starred: its checkpoint is kept" in desk.state["message"], "star")
+    assert starred_steps(RunFolder(Path(desk.state["folder"]))) == {60}
+    desk.key("ctrl+c")
+    desk.wait(lambda: desk.state["message"].endswith("/samples/step-000060-01.png"), "the copy")
+    desk.click("save grid")
+    grid = Path(desk.state["folder"]) / "exported" / "samples-001.png"
+    desk.wait(grid.exists, "the grid")
     desk.page("runs")
     desk.wait(lambda: len(desk.state["runs"]["names"]) == 1, "the run in the table")
     place = desk.widget("runs table")

@@ -177,7 +177,8 @@ class RunRewards:
             [cell and Cell(folder / cell[0], cell[1]) for cell in row]
             for row in zip(*(column.cells for column in self._columns), strict=True)
         ]
-        self._grid.show(rows, heads, cells)
+        lines = max((len(cell.lines) for row in cells for cell in row if cell), default=0)
+        self._grid.show(rows, heads, lambda row, column: cells[row][column], lines=lines)
         steps = [evaluation.step for evaluation in rewards.evaluations]
         if len(steps) > 1:
             self._timeline.show(steps, self._columns[-1].step)

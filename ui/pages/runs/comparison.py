@@ -227,7 +227,10 @@ class Comparison:
             for at, run in enumerate(self._runs)
         ]
         rows = [Head(" ".join(text.split()) or "(no prompt)") for text, _ in prompts]
-        self._samples.show(rows, heads if rows else [], self._cells, (0, 0))
+        cells = self._cells
+        self._samples.show(
+            rows, heads if rows else [], lambda row, column: cells[row][column], (0, 0), lines=1
+        )
         self._note_what_is_missing()
 
     def _open_sample(self, row: int, column: int) -> None:

@@ -2,21 +2,37 @@
 
 import tkinter as tk
 from functools import partial
+from pathlib import Path
 
 from onetrainer.messages.formatting import counted
+from onetrainer.run.events import Sample
+from onetrainer.run.run_folder import RunFolder
+from onetrainer.run.starred import starred_steps
+from ui.actions.sample_files import SampleFiles, sample_path
 from ui.actions.use_step import StepFiles
+from ui.background.threads import Latest
 from ui.context import Context, View
+from ui.progress.sample_facts import sample_rewards, sample_settings
 from ui.progress.samples import SampleBook, thumbnail
+from ui.theme.palette import Role
+from ui.widgets.button import Button
+from ui.widgets.drag_source import DragSource
+from ui.widgets.flow import Flow
 from ui.widgets.image_table import Cell, Head, ImageTable, TableLook
-from ui.widgets.placing import show
+from ui.widgets.placing import show, wrap_within
 from ui.widgets.scroller import Scroller
 from ui.widgets.viewer import Viewer
 from ui.widgets.widgets import focused
 
-_LEAST = 480
+_LEAST = 520
 _GRID_WEIGHT = 5
 _VIEWER_WEIGHT = 7
 _GALLERY = TableLook("gallery", 84, 6, 20)
+_GALLERY_LEAD = (
+    "A row for each prompt and strength, a column for each step; * has a star. Drag an image into "
+    "another program."
+)
+_NONE = "There are no samples yet."
 
 
 def extent(book: SampleBook) -> str:
@@ -44,15 +60,11 @@ class SamplesPage(View):
         self._step = -1
         self._count = -1
         self._generation = -1
-        line = widgets.frame(page, ground="window")
-        line.pack(fill="x", padx=widgets.px(28), pady=(widgets.px(21), widgets.px(12)))
-        self._files = StepFiles(context, self._show_use)
-        self._use = widgets.button(
-            line, "Use this one", self._use_step, name="use step", ground="window"
-        ).describe("Writes the LoRA, or whatever the run trains, as it was at this step")
-        self._use.widget.pack(side="right", anchor="s")
-        head, _, self._lead = widgets.heading(line, "Samples")
-        head.pack(side="left")
+        self._stars: frozenset[int] = frozenset()
+        self._settings = Latest(widgets.jobs, sample_settings, self._show)
+        self._files = StepFiles(context, self._show_buttons)
+        self._actions = SampleFiles(context, self._show_buttons)
+        self._make_head()
         self._empty, below = widgets.empty_card(
             page,
             "No samples yet",
@@ -67,14 +79,66 @@ class SamplesPage(View):
         self._split.grid_columnconfigure(1, weight=_GRID_WEIGHT, uniform="split")
         self.viewer = Viewer(widgets, self._split, context.images, self._moved)
         self.viewer.outer.grid(row=0, column=0, sticky="nsew", padx=(0, widgets.px(14)))
+        keys = self.viewer.timeline.canvas
+        keys.bind("<Control-c>", lambda _: self._copy())
+        keys.bind("<s>", lambda _: self._toggle_star())
         right, inner = widgets.card(self._split)
         right.grid(row=0, column=1, sticky="nsew")
         widgets.label(inner, "All samples", style="Heading").pack(anchor="w")
-        widgets.label(
-            inner, "A row for each prompt and strength, a column for each step.", style="SmallDim"
-        ).pack(anchor="w", pady=(widgets.px(1), widgets.px(8)))
+        lead = widgets.label(inner, _GALLERY_LEAD, style="SmallDim")
+        lead.pack(anchor="w", pady=(widgets.px(1), widgets.px(8)))
+        wrap_within(inner, lead)
         self.gallery = ImageTable(widgets, inner, context.images, self._chosen, _GALLERY)
         self.gallery.outer.pack(fill="both", expand=True)
+        DragSource(widgets, self.gallery.canvas, self._dragged).enable_soon()
+
+    def _make_head(self) -> None:
+        widgets, px = self._context.widgets, self._context.widgets.px
+        line = widgets.frame(self._page, ground="window")
+        line.pack(fill="x", padx=px(28), pady=(px(21), px(12)))
+        head, _, self._lead = widgets.heading(line, "Samples")
+        row = widgets.frame(line, ground="window")
+        flow = Flow(widgets, row, ground="window")
+        self._buttons: dict[str, Button] = {}
+        for name, text, do, what in (
+            (
+                "use step",
+                "Use this one",
+                self._use_step,
+                "Writes the LoRA, or whatever the run trains, as it was at this step",
+            ),
+            (
+                "star step",
+                "Star",
+                self._toggle_star,
+                "Keeps this step's checkpoint and file, which would be deleted in their turn (S)",
+            ),
+            ("copy sample", "Copy path", self._copy, "Copies the path of the image (Ctrl+C)"),
+            ("show sample", "Folder", self._show_folder, "Opens the folder of the images"),
+            (
+                "save grid",
+                "Save grid",
+                self._save_grid,
+                "Writes all steps and prompts into one image, in the run's folder",
+            ),
+        ):
+            button = widgets.button(row, text, do, name=name, ground="window").describe(what)
+            flow.add(button.widget)
+            self._buttons[name] = button
+
+        line.grid_columnconfigure(0, weight=1)
+
+        def fit(_: object) -> None:
+            """Put the buttons below the title where they do not fit beside it."""
+            is_beside = line.winfo_width() >= head.winfo_reqwidth() + flow.width + px(12)
+            head.grid(row=0, column=0, sticky="w")
+            if is_beside:
+                row.grid(row=0, column=1, columnspan=1, sticky="se", pady=0)
+            else:
+                row.grid(row=1, column=0, columnspan=2, sticky="ew", pady=(px(8), 0))
+
+        for box in (line, head, row):
+            box.bind("<Configure>", fit, add="+")
 
     def refresh(self) -> None:
         """Show the samples; do nothing if there are no new ones."""
@@ -83,6 +147,7 @@ class SamplesPage(View):
         if generation != self._generation:
             self._generation, self._count = generation, -1
             self._step = -1
+            self._stars = starred_steps(session.folder) if session.folder else frozenset()
         if len(samples) == self._count:
             return
         book = SampleBook.of(samples)
@@ -90,7 +155,7 @@ class SamplesPage(View):
         self._count = len(samples)
         self._book = book
         self._arrange(bool(samples))
-        self._show_use()
+        self._show_buttons()
         if not samples:
             return
         if self._prompt not in book.prompts:
@@ -105,19 +170,57 @@ class SamplesPage(View):
         self.refresh()
         self._moved(prompt, step)
 
-    def _use_step(self) -> None:
-        folder = self._context.session.folder
-        if folder is not None:
-            self._files.use(folder, self._step)
+    @property
+    def _shown(self) -> tuple[RunFolder, Sample] | None:
+        """The run's folder and the sample; None without one."""
+        folder, sample = self._context.session.folder, self._book.at(self._prompt, self._step)
+        return (folder, sample) if folder is not None and sample is not None else None
 
-    def _show_use(self) -> None:
+    def _use_step(self) -> None:
+        if self._shown is not None:
+            self._files.use(self._shown[0], self._step)
+
+    def _toggle_star(self) -> None:
+        if self._shown is not None:
+            folder = self._shown[0]
+            is_starred = self._step not in self._stars
+            self._actions.star(folder, self._step, is_starred=is_starred)
+            self._stars = starred_steps(folder)
+            self._show()
+
+    def _copy(self) -> str:
+        if self._shown is not None:
+            self._actions.copy_path(sample_path(*self._shown))
+        return "break"
+
+    def _dragged(self) -> list[Path]:
+        return [sample_path(*self._shown)] if self._shown is not None else []
+
+    def _show_folder(self) -> None:
+        if self._shown is not None:
+            self._context.act.open_path(sample_path(*self._shown).parent)
+
+    def _save_grid(self) -> None:
+        if self._shown is not None:
+            self._actions.save_grid(self._shown[0], self._book, self._book.prompts)
+
+    def _show_buttons(self) -> None:
         reason = "" if self._step > 0 else "At step 0 nothing is trained yet."
-        if not self._book.steps:
-            reason = "There are no samples yet."
         if self._files.writing:
             reason = f"The file of {self._files.writing} is being written."
-        self._use.set_text("Writing…" if self._files.writing else "Use this one")
-        self._use.enable(reason)
+        none = "" if self._book.steps else _NONE
+        use = self._buttons["use step"]
+        use.set_text("Writing…" if self._files.writing else "Use this one")
+        star = self._buttons["star step"]
+        star.set_text("Remove star" if self._step in self._stars else "Star")
+        grid = self._buttons["save grid"]
+        grid.set_text("Saving…" if self._actions.is_saving else "Save grid")
+        for name, button in self._buttons.items():
+            button.enable(none)
+            if name == "use step":
+                button.enable(none or reason)
+        if self._actions.is_saving:
+            grid.enable("The grid is being written.")
 
     def _moved(self, prompt: int, step: int) -> None:
         sample = self._book.nearest(prompt, step)
@@ -126,34 +229,38 @@ class SamplesPage(View):
             self._show()
 
     def _show(self) -> None:
-        folder = self._context.session.folder
-        if folder is None:
+        session = self._context.session
+        folder, sample = session.folder, self._book.at(self._prompt, self._step)
+        if folder is None or sample is None:
             return
         steps = self._book.steps_of(self._prompt)
         self._is_newest = bool(steps) and self._step == steps[-1]
-        self._show_use()
+        self._show_buttons()
         self._lead.say(f"{folder.name}  ·  {extent(self._book)}")
-        self.viewer.show(folder.path, self._book, self._prompt, self._step)
-        book, places = self._book, [(prompt, self._step) for prompt in self._book.prompts]
-        self.gallery.show(
-            [
-                Head(
-                    " ".join(sample.prompt.split()) or "(no prompt)",
-                    "accent" if prompt == self._prompt else "dim",
-                )
-                for prompt, step in places
-                if (sample := book.nearest(prompt, step))
-            ],
-            [Head(f"{one:,}", "accent" if one == self._step else "dim") for one in book.steps],
-            [
-                [
-                    Cell(thumbnail(folder.path, sample)) if (sample := book.at(row, step)) else None
-                    for step in book.steps
-                ]
-                for row in book.prompts
-            ],
-            (book.prompts.index(self._prompt), book.steps.index(self._step)),
-        )
+        known = self._settings.get(sample_path(folder, sample)) or ""
+        rewards = sample_rewards(session.state.rewards, sample)
+        facts = "\n".join(text for text in (known, rewards) if text)
+        self.viewer.show(folder.path, self._book, self._prompt, self._step, facts=facts)
+        self._show_gallery(folder)
+
+    def _show_gallery(self, folder: RunFolder) -> None:
+        book, stars = self._book, self._stars
+
+        def head(step: int) -> Head:
+            role: Role = "accent" if step == self._step else "good" if step in stars else "dim"
+            return Head(f"{step:,}*" if step in stars else f"{step:,}", role)
+
+        def cell(row: int, column: int) -> Cell | None:
+            sample = book.at(book.prompts[row], book.steps[column])
+            return Cell(thumbnail(folder.path, sample)) if sample else None
+
+        rows = []
+        for prompt in book.prompts:
+            shown = book.nearest(prompt, self._step)
+            text = " ".join(shown.prompt.split()) if shown else ""
+            rows.append(Head(text or "(no prompt)", "accent" if prompt == self._prompt else "dim"))
+        current = (book.prompts.index(self._prompt), book.steps.index(self._step))
+        self.gallery.show(rows, [head(step) for step in book.steps], cell, current)
 
     def _chosen(self, row: int, column: int) -> None:
         self._moved(self._book.prompts[row], self._book.steps[column])

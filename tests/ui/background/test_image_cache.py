@@ -1,0 +1,55 @@
+"""The cache of images: bounded, and what scrolling has left behind is not decoded."""
+
+import threading
+
+from PIL import Image
+
+from tests.ui.desk import deliver_until
+from ui.background import image_cache
+from ui.background.image_cache import ImageCache, load_whole
+
+
+def test_the_cache_is_bounded_by_the_memory_of_its_images(jobs, monkeypatch):
+    monkeypatch.setattr(image_cache, "_MAX_BYTES", 5 * 512 * 512 * 4)
+    cache, made = ImageCache(jobs), []
+
+    def make():
+        made.append(1)
+        return Image.new("RGB", (512, 512))
+
+    for key in range(9):
+        cache.get_or_make(key, make, lambda: None)
+        deliver_until(jobs, lambda key=key: key in cache._cache)
+    assert list(cache._cache) == [4, 5, 6, 7, 8]
+    assert cache.get_or_make(8, make, lambda: None) is not None
+    assert cache.get_or_make(0, make, lambda: None) is None  # decoded again
+    deliver_until(jobs, lambda: len(made) == 10)
+
+
+def test_the_oldest_requests_are_dropped_and_can_be_made_again(jobs, monkeypatch):
+    monkeypatch.setattr(image_cache, "_MAX_WAITING", 5)
+    monkeypatch.setattr(image_cache, "_THREADS", 1)
+    cache, gate, ready = ImageCache(jobs), threading.Event(), []
+
+    def blocked():
+        gate.wait(60)
+        return Image.new("RGB", (4, 4))
+
+    def request(key):
+        cache.get_or_make(key, blocked, lambda: ready.append(key))
+
+    request("first")
+    deliver_until(jobs, lambda: cache._queue.empty())  # the thread has taken it
+    for key in range(50):
+        request(key)
+    assert len(cache._waiting) == 5
+    gate.set()
+    deliver_until(jobs, lambda: len(ready) >= 5)
+    assert set(ready) == {45, 46, 47, 48, 49}
+    request(0)
+    deliver_until(jobs, lambda: 0 in ready)
+
+
+def test_a_whole_image_keeps_its_size(tmp_path):
+    Image.new("RGB", (70, 90)).save(tmp_path / "a.png")
+    assert load_whole(tmp_path / "a.png").size == (70, 90)

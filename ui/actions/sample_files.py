@@ -1,0 +1,93 @@
+"""What a person does with samples: keep a step, copy and find an image, save a grid of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from onetrainer.errors import UserError
+from onetrainer.run.events import Sample
+from onetrainer.run.run_folder import RunFolder, cannot_write
+from onetrainer.run.starred import star
+from ui.context import Context, Offer
+from ui.dialogs.dialogs import show_error
+from ui.progress.sample_grid import MOST_STEPS, GridPlan, grid_plan, save_grid
+from ui.progress.samples import SampleBook
+
+
+@dataclass
+class SampleFiles:
+    """Actions of the page of samples. changed: Called when a grid is begun and written."""
+
+    context: Context
+    changed: Callable[[], None]
+    is_saving: bool = False
+
+    def star(self, folder: RunFolder, step: int, *, is_starred: bool) -> None:
+        """Star a step or take its star back, and say what that means for its file."""
+        try:
+            star(folder, step, is_starred=is_starred)
+        except UserError as error:
+            show_error(self.context, error)
+            return
+        kept = [number for number, _ in folder.complete_checkpoints()]
+        if not is_starred:
+            text = f"Step {step:,} has no star any more. Its checkpoint is deleted in its turn."
+        elif step in kept:
+            text = f"Step {step:,} is starred: its checkpoint is kept for “Use this one”."
+        else:
+            nearest = min(kept, key=lambda other: abs(other - step), default=0)
+            near = f"; the nearest is of step {nearest:,}" if nearest else ""
+            text = (
+                f"Step {step:,} is starred. No checkpoint of it is there, so its file cannot be "
+                f"written{near}."
+            )
+        self.context.act.show_message(text)
+
+    def copy_path(self, path: Path) -> None:
+        """Copy an image's path, which other programs take for the file."""
+        root = self.context.root
+        root.clipboard_clear()
+        root.clipboard_append(str(path))
+        self.context.act.show_message(f"Copied: {path}")
+
+    def save_grid(self, folder: RunFolder, book: SampleBook, prompts: Sequence[int]) -> None:
+        """Write a grid of steps and prompts as an image, in a thread."""
+        plan = grid_plan(book, prompts)
+        palette = self.context.widgets.theme.palette
+        self.is_saving = True
+        self.changed()
+
+        def work() -> Path:
+            path = folder.next_exported("samples", ".png")
+            try:
+                save_grid(plan, folder.path, path, palette)
+            except OSError as error:
+                raise cannot_write(path, error) from error
+            return path
+
+        self.context.widgets.jobs.run(work, partial(self._saved, plan), self._failed)
+
+    def _saved(self, plan: GridPlan, path: Path) -> None:
+        self.is_saving = False
+        self.changed()
+        left_out = ""
+        if plan.left_out:
+            left_out = f" ({MOST_STEPS} of {MOST_STEPS + plan.left_out} steps, evenly)"
+        show = partial(self.context.act.open_path, path)
+        self.context.act.show_message(
+            f"Written: {path}{left_out}",
+            Offer("Open", "open written", show, path.exists, lasts=True),
+        )
+
+    def _failed(self, error: Exception) -> None:
+        self.is_saving = False
+        self.changed()
+        if not isinstance(error, UserError):
+            raise error
+        show_error(self.context, error)
+
+
+def sample_path(folder: RunFolder, sample: Sample) -> Path:
+    """Return the path of a sample's image."""
+    return folder.path / sample.path
