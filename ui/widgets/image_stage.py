@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ui.background.image_cache import ImageCache, load_whole
 from ui.progress.sight import Sight
-from ui.widgets.drawing import Drawing
+from ui.widgets.drawing import Anchor, Drawing
 from ui.widgets.widgets import Widgets
 
 if TYPE_CHECKING:
@@ -178,8 +178,10 @@ class ImageStage:
             at = round(self.split * width)
             drawing.line((at, 0, at, height), "accent", width=px(2))
         # The second one's title is at the right of a wipe, and above it where it is beside.
-        right = (width, "ne", -1) if self._mode == "wipe" else (rooms[1][0], "nw", 1)
-        for staged, (x, anchor, side) in zip(self._staged, ((0, "nw", 1), right), strict=False):
+        is_wipe = self._mode == "wipe"
+        second: tuple[int, Anchor, int] = (width, "ne", -1) if is_wipe else (rooms[1][0], "nw", 1)
+        first: tuple[int, Anchor, int] = (0, "nw", 1)
+        for staged, (x, anchor, side) in zip(self._staged, (first, second), strict=False):
             item = drawing.text(x + side * px(6), px(6), staged.title, anchor=anchor)
             left, top, end, bottom = self.canvas.bbox(item)
             pad = px(3)

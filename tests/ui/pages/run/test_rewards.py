@@ -339,7 +339,9 @@ def run_page(root, widgets, tmp_path, *events):
     session.run = SimpleNamespace(folder=create_run(tmp_path, name="paper", config={}))
     for event in events:
         session.state.apply(event)
-    act = SimpleNamespace(kill=None, resume=None, fork=None, start=None, start_blocked_reason=str)
+    act = SimpleNamespace(
+        kill=None, resume=None, fork=None, start=None, show_log=None, start_blocked_reason=str
+    )
     context = SimpleNamespace(
         widgets=widgets, session=session, images=ImageCache(widgets.jobs), act=act
     )
