@@ -367,11 +367,10 @@ class ExportTask:
         with self.save.failures.tolerated(OUTPUT):
             files = self.save.export(step, is_final=False)
             made = self._recorded() | {step: [path.name for path in files]}
-            made_so_far = sorted(number for number in made if number <= step)
-            keep = self.save.section.keep_exports or len(made_so_far)
-            kept = starred_steps(self.save.folder) | {self.save.best_step()}
-            for number in {*made_so_far[:-keep]} - kept:
-                for name in made.pop(number):
+            past = sorted(number for number in made if number <= step)
+            keep = self.save.section.keep_exports or len(past)
+            for old in {*past[:-keep]} - starred_steps(self.save.folder) - {self.save.best_step()}:
+                for name in made.pop(old):
                     self._delete(name)
             write_atomic(self.save.folder.exports, _EXPORTS.dump_json(made))
 
