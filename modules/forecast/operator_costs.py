@@ -5,7 +5,7 @@ An operator takes as long as its arithmetic, its memory traffic or its call, whi
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple
@@ -133,8 +133,10 @@ def _tensors(values: Any) -> Iterator[Tensor]:  # noqa: ANN401 - any operand
 
 SECONDS_PER_RATE = 0.03
 """Duration of each measurement, in seconds, unless a single computation takes longer."""
-_SIDE = 512
-_CHANNELS, _PIXELS = 160, 32
+LATENT_SIDES = (8, 32)
+"""Sides of the latents that a device is measured with; a slow device with the first ones alone."""
+_SLOW_SECONDS = 0.2
+_CHANNELS = 160
 _HEADS = 8
 _NUMBERS = 1 << 24
 _TINY = 16
@@ -143,34 +145,43 @@ _MEASURED_VARIANTS: tuple[OperatorKind, ...] = ("product", "convolution", "atten
 
 
 def measure_device(device: torch.device, dtype: torch.dtype) -> DeviceSpeed:
-    """Measure how fast a device is now, in about a second.
+    """Measure how fast a device is now, in about a second; in a few where it is very slow.
 
     Operators reach less in a network than alone. The factor is measured with two blocks of a UNet,
     forward and backward. dtype: Of the UNet's matrix products.
     """
-    with torch.random.fork_rng(devices=[]):
-        small = _unet_blocks(_TINY, _TINY // 4, device, dtype)
-        large = _unet_blocks(_HEADS * _HEAD, _PIXELS, device, dtype)
+    small = _unet_blocks(_TINY, _TINY // 4, device, dtype)
+    with OperatorCounter() as work:
+        small()
+    call_seconds = _duration(small) / work.operations.total()
+    for side in LATENT_SIDES:
+        large = _unet_blocks(_HEADS * _HEAD, side, device, dtype)
+        with OperatorCounter() as work:
+            large()
+        seconds = _duration(large)
+        if seconds > _SLOW_SECONDS:  # as of bf16 on a processor without instructions for it
+            break
+    ideal = _speed_alone(device, {dtype, torch.float32}, side, call_seconds)
+    slower = max(1.0, seconds / ideal.seconds(work))
+    flops = {key: rate / slower for key, rate in ideal.flops.items()}
+    return DeviceSpeed(flops, ideal.bytes_per_second / slower, call_seconds)
+
+
+def _speed_alone(
+    device: torch.device, dtypes: Collection[torch.dtype], side: int, call_seconds: float
+) -> DeviceSpeed:
+    """Measure the speed of single operators. side: Of the latents."""
     with torch.no_grad():
         flops = {
-            (kind, each): _rate(_benchmark(kind, device, each))
-            for each in {dtype, torch.float32}
+            (kind, dtype): _rate(_benchmark(kind, side, device, dtype))
+            for dtype in dtypes
             for kind in _MEASURED_VARIANTS
         }
         numbers = torch.zeros(_NUMBERS, device=device)
         other = torch.zeros_like(numbers)
         bytes_moved = 3 * numbers.numel() * numbers.element_size()
         seconds = _duration(lambda: torch.add(numbers, other, out=numbers))
-        bytes_per_second = bytes_moved / seconds
-    with OperatorCounter() as work:
-        small()
-    call_seconds = _duration(small) / work.operations.total()
-    with OperatorCounter() as work:
-        large()
-    ideal = DeviceSpeed(flops, bytes_per_second, call_seconds)
-    slower = max(1.0, _duration(large) / ideal.seconds(work))
-    flops = {key: rate / slower for key, rate in flops.items()}
-    return DeviceSpeed(flops, bytes_per_second / slower, call_seconds)
+    return DeviceSpeed(flops, bytes_moved / seconds, call_seconds)
 
 
 def _unet_blocks(
@@ -178,8 +189,9 @@ def _unet_blocks(
 ) -> Callable[[], object]:
     """Return forward and backward of a residual and a transformer block, for one image."""
     heads = width // _HEAD or 1
-    residual = ResnetBlock2D(in_channels=width, temb_channels=width, groups=_TINY // 2)
-    transformer = BasicTransformerBlock(width, heads, width // heads, cross_attention_dim=width)
+    with torch.random.fork_rng(devices=[]):
+        residual = ResnetBlock2D(in_channels=width, temb_channels=width, groups=_TINY // 2)
+        transformer = BasicTransformerBlock(width, heads, width // heads, cross_attention_dim=width)
     for block in (residual, transformer):
         block.to(device, dtype).requires_grad_(False)
     image = torch.ones(1, width, side, side, device=device, dtype=dtype, requires_grad=True)
@@ -195,23 +207,23 @@ def _unet_blocks(
 
 
 def _benchmark(
-    kind: OperatorKind, device: torch.device, dtype: torch.dtype
+    kind: OperatorKind, side: int, device: torch.device, dtype: torch.dtype
 ) -> Callable[[], Tensor]:
-    """Return a computation of a kind, of a size that occurs in UNets."""
+    """Return a computation of a kind, of a size that occurs with latents of this side."""
 
     def zeros(*shape: int) -> Tensor:
         return torch.zeros(shape, device=device, dtype=dtype)
 
     match kind:
         case "product":
-            left, right = zeros(_SIDE, _SIDE), zeros(_SIDE, _SIDE)
+            left, right = zeros(_TINY * side, _TINY * side), zeros(_TINY * side, _TINY * side)
             return lambda: left @ right
         case "convolution":
             kernel = zeros(_CHANNELS, _CHANNELS, 3, 3)
-            image = zeros(1, _CHANNELS, _PIXELS, _PIXELS)
+            image = zeros(1, _CHANNELS, side, side)
             return lambda: functional.conv2d(image, kernel, padding=1)
         case _:
-            tokens = zeros(1, _HEADS, _PIXELS**2, _HEAD)
+            tokens = zeros(1, _HEADS, side**2, _HEAD)
             return lambda: functional.scaled_dot_product_attention(tokens, tokens, tokens)
 
 

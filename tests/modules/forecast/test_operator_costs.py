@@ -70,8 +70,14 @@ def test_the_slowest_of_three_counts():
     assert speed.seconds(work) == pytest.approx(2 + 0.25 + 1 + 3 + 0.005)
 
 
-def test_a_machine_is_measured_without_touching_random_numbers(monkeypatch):
+@pytest.fixture
+def _measured_shortly(monkeypatch):
     monkeypatch.setattr(operator_costs, "SECONDS_PER_RATE", 1e-6)
+    monkeypatch.setattr(operator_costs, "LATENT_SIDES", (1, 2))
+
+
+@pytest.mark.usefixtures("_measured_shortly")
+def test_a_machine_is_measured_without_touching_random_numbers():
     before = torch.get_rng_state()
     speed = measure_device(tiny.CPU, torch.bfloat16)
     assert torch.equal(torch.get_rng_state(), before)
@@ -82,3 +88,20 @@ def test_a_machine_is_measured_without_touching_random_numbers(monkeypatch):
         for kind in ("product", "convolution", "attention")
         for dtype in (F32, torch.bfloat16)
     }
+
+
+@pytest.mark.usefixtures("_measured_shortly")
+def test_what_is_slow_is_not_measured_at_full_size(monkeypatch):
+    sizes = []
+
+    def blocks(width, side, device, dtype):
+        sizes.append(side)
+        return make(width, side, device, dtype)
+
+    make = operator_costs._unet_blocks
+    monkeypatch.setattr(operator_costs, "_unet_blocks", blocks)
+    for slow, made in ((1e9, [4, 1, 2]), (0.0, [4, 1])):
+        sizes.clear()
+        monkeypatch.setattr(operator_costs, "_SLOW_SECONDS", slow)
+        measure_device(tiny.CPU, F32)
+        assert sizes == made

@@ -11,18 +11,19 @@ from onetrainer.__main__ import main
 from onetrainer.config.train import TrainConfig
 from onetrainer.jobs.plan_request import PlanRequest
 from onetrainer.run.events import Forecast, Phase
+from tests import tiny
 from tests.images import folder
-from tests.least_model import write_least_configs
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    return write_least_configs(tmp_path_factory.mktemp("plan") / "base")
+    return str(tiny.write_configs(tmp_path_factory.mktemp("plan") / "base"))
 
 
 @pytest.fixture(autouse=True)
 def _speed_is_measured_shortly(monkeypatch):
     monkeypatch.setattr(operator_costs, "SECONDS_PER_RATE", 0.0)
+    monkeypatch.setattr(operator_costs, "LATENT_SIDES", (1,))
 
 
 def reported(base, memory=0.0, optimizer=None, **hardware):
