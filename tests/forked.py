@@ -7,6 +7,7 @@ of a second in place of five.
 import os
 import signal
 import sys
+import threading
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -56,12 +57,22 @@ class Forked(Followed):
         output: IO[bytes],
         variables: Mapping[str, str] | None = None,
     ) -> None:
+        self._reaping = threading.Lock()  # a process is reaped once, and has its id until then
         self.pid = os.fork()
         if self.pid == 0:
             os.environ.update(variables or {})
             os._exit(_run(main, arguments, output))
 
     def poll(self) -> int | None:
+        with self._reaping:
+            return self._reaped()
+
+    def send_signal(self, number: int) -> None:
+        with self._reaping:
+            if self._reaped() is None:
+                os.kill(self.pid, number)
+
+    def _reaped(self) -> int | None:
         if self.returncode is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:

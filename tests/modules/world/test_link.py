@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -113,3 +114,12 @@ def test_what_does_not_know_the_token_counts_for_nothing(hub, monkeypatch):
             stranger.sendall(sent)
             assert stranger.recv(1) == b""  # closed
     assert hub.cause() is None
+
+
+def test_many_threads_may_ask_for_the_end_of_a_process(tmp_path):
+    """As a hub's thread does beside a test."""
+    with (tmp_path / "output").open("wb") as output, ThreadPoolExecutor(8) as threads:
+        for code in range(20):
+            process = Forked(lambda _, code=code: code, [], output)
+            asked = [threads.submit(process.wait, 10) for _ in range(8)]
+            assert [each.result() for each in asked] == [code] * 8
