@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from onetrainer import ROOT
+
 
 def pytest_collection() -> None:
     # Nearly all that importing makes stays to the end: collecting garbage meanwhile takes a fifth
@@ -61,4 +63,16 @@ def no_waiting_for_the_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         patch.setattr(sqlite3, "connect", connect)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_current_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What tests write to a relative path, such as the default folder of runs, is in no checkout.
+
+    Processes that they start find the program nevertheless.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("current"))
+        patch.setenv("PYTHONPATH", str(ROOT))
         yield

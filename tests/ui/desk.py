@@ -96,6 +96,7 @@ class Desk:
             "DISPLAY": display,
             "HOME": str(home),
             "XDG_CONFIG_HOME": str(home / "config"),
+            "PYTHONPATH": str(ROOT),
             "FAKE_WORKER": mode,
             "WINDOW_CONSTANTS": json.dumps(constants or {}),
         }
@@ -117,7 +118,7 @@ class Desk:
             command = [sys.executable, "-X", "faulthandler", "-m", "tests.ui.inspected_window"]
             return subprocess.Popen(
                 [*command, str(channel.fileno()), worker, *arguments],
-                cwd=ROOT,
+                cwd=self.home,  # where what goes to a relative path does no harm
                 env=self.environment,
                 pass_fds=[channel.fileno()],
                 stderr=subprocess.PIPE,

@@ -132,6 +132,7 @@ def _child(request: dict[str, Any], descriptors: list[int]) -> int:
     os.setsid()
     os.environ.clear()
     os.environ.update(request["env"])
+    os.chdir(os.environ["HOME"])  # where what goes to a relative path does no harm
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     output = descriptors[0]

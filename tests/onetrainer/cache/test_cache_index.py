@@ -4,7 +4,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -273,9 +272,8 @@ sys.exit(code)
 
 def _run(folder, *arguments):
     """Works in processes, each of which is killed at a later file; the last one is not."""
-    environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
     command = [sys.executable, "-c", WORK, str(folder), *map(str, arguments)]
-    return subprocess.Popen(command, env=environment)
+    return subprocess.Popen(command)
 
 
 @needs_fork
