@@ -94,6 +94,7 @@ class App:
         self._demo = opening.demo
         self._place_window()
         self._build()
+        bind_focus(self.root, lambda: self.widgets)
         self.pump = Pump(self.root, self.jobs, self.session, self.refresh)
         self._open(opening)
         self.root.deiconify()
@@ -320,7 +321,6 @@ class App:
     def _bind(self) -> None:
         bind_select_all(self.root)
         bind_wheel(self.root, self.widgets)
-        bind_focus(self.root, self.widgets)
         bind_keys(self.context)
         self.root.protocol("WM_DELETE_WINDOW", self.closing.ask)
         self.draft.listen(self._draft_changed)

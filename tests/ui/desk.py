@@ -282,6 +282,8 @@ class Desk:
         self.type(text)
 
     def page(self, name: str) -> None:
+        if self.widget("pages")["shown"]:  # of a small window, whose list of pages is folded
+            self.click("pages")
         self.click(f"page {name}")
         self.wait_state(page=name)
 

@@ -7,7 +7,7 @@ from tkinter import ttk
 
 from ui.theme.palette import Role
 from ui.widgets.placing import show
-from ui.widgets.widgets import Widgets
+from ui.widgets.widgets import Widgets, focused
 
 _STEP = 60
 _PAGE = 8
@@ -179,18 +179,17 @@ def bind_wheel(root: tk.Tk, widgets: Widgets) -> None:
         root.bind_all(sequence, scroll)
 
 
-def bind_focus(root: tk.Tk, widgets: Widgets) -> None:
-    """Scroll filled pages to the control that Tab has given the keyboard to."""
+def bind_focus(root: tk.Tk, widgets: Callable[[], Widgets]) -> None:
+    """Scroll filled pages to the control that Tab has given the keyboard to; once for a window."""
 
-    def follow(event: "tk.Event[tk.Misc]") -> None:
-        focus: tk.Misc | None = event.widget if isinstance(event.widget, tk.Misc) else None
-        below_pointer = root.winfo_containing(*root.winfo_pointerxy())
-        if focus is None or below_pointer is focus:
-            return  # nothing moves below a pointer that clicks
-        widget: tk.Misc | None = focus.master
-        while widget is not None and widget not in widgets.on_focus:
-            widget = widget.master
-        if widget is not None:
-            widgets.on_focus[widget](focus)
+    def follow(_: "tk.Event[tk.Misc]") -> None:
+        focus, known = focused(root), widgets().on_focus
+        box = focus.master if focus is not None else None
+        while box is not None and box not in known:
+            box = box.master
+        if focus is not None and box is not None:
+            known[box](focus)
 
-    root.bind_all("<FocusIn>", follow)
+    # After Tk's own bindings, which move the keyboard.
+    for sequence in ("<<NextWindow>>", "<<PrevWindow>>"):
+        root.bind_all(sequence, follow, add="+")

@@ -25,12 +25,13 @@ from ui.pages.images.thumbnails import Thumbnails
 from ui.pages.images.writing import Writing
 from ui.widgets.button import Button
 from ui.widgets.placing import show
+from ui.widgets.scroller import Scroller
 
 if TYPE_CHECKING:
     from ui.pages.images.mask_view import MaskView
 
 _LEAD = "Captions, tags and masks. Images are never changed."
-_RIGHT, _GAP = 350, 14
+_RIGHT, _GAP, _LEAST = 350, 14, 560
 _TABS = (("caption", "Caption"), ("tags", "Tags"), ("replace", "Find and replace"))
 _SETTING = "data.folder"
 _READING = "The images are still being read."
@@ -53,15 +54,18 @@ class ImagesPage(View):
         self.query: BackgroundQuery[ImageList] = BackgroundQuery(
             context.draft, widgets.jobs, read_images, depends_on=DEPENDS_ON
         )
-        self.outer: tk.Widget = widgets.frame(parent, ground="window")
+        scroller = Scroller(widgets, parent, fills=True, least=_LEAST)
+        self.outer: tk.Widget = scroller.outer
+        self._page = widgets.frame(scroller.inner, ground="window")
+        self._page.grid(sticky="nsew")
         for query in (self.query, context.check):
             query.listen(self._refresh_if_shown)
         self.writing = Writing(context, self._enable, self._reread_rows)
         self._buttons = self._make_head()
-        self.filter_bar = FilterBar(context, self.outer, lambda _: self._filter())
+        self.filter_bar = FilterBar(context, self._page, lambda _: self._filter())
         self._place: dict[str, Any] = {"padx": px(28)}
-        self._message = widgets.label(self.outer, ground="window", wrap=640)
-        self._body = widgets.frame(self.outer, ground="window")
+        self._message = widgets.label(self._page, ground="window", wrap=640)
+        self._body = widgets.frame(self._page, ground="window")
         self._body.grid_columnconfigure(0, weight=1)
         self._body.grid_columnconfigure(1, minsize=px(_RIGHT))
         self._body.grid_rowconfigure(0, weight=1)
@@ -148,7 +152,7 @@ class ImagesPage(View):
 
     def _make_head(self) -> dict[str, Button]:
         context, widgets, px = self._context, self._context.widgets, self._context.widgets.px
-        head = widgets.frame(self.outer, ground="window")
+        head = widgets.frame(self._page, ground="window")
         head.pack(fill="x", padx=px(28), pady=(px(21), px(12)))
         heading, _, _ = widgets.heading(head, "Images", _LEAD)
         heading.pack(side="left")

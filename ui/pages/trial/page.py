@@ -18,6 +18,7 @@ from ui.messages.memory import failure_text
 from ui.model.trial import trial_folder, trial_request
 from ui.progress.run_state import phase_text
 from ui.widgets.drawing import Drawing
+from ui.widgets.flow import Flow
 from ui.widgets.placing import place_two
 from ui.widgets.scroller import Scroller
 
@@ -65,9 +66,10 @@ class TrialPage(View):
         self._button = widgets.button(
             line, "Generate", self._press, kind="primary", name="generate", width=110
         )
-        self._button.widget.pack(side="left")
         self._grid = widgets.switch(line, lambda: None, text="A prompt a line, as a grid")
-        self._grid.widget.pack(side="left", padx=px(14))
+        flow = Flow(widgets, line)
+        for part in (self._button.widget, self._grid.widget):
+            flow.add(part)
         self._status = widgets.label(form, "", style="Dim", wrap=360)
         self._status.pack(anchor="w", pady=(px(8), 0))
         self._drawing = Drawing(
