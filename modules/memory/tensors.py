@@ -43,8 +43,6 @@ def form_of(value: object) -> Hashable:
 
 def on_device(value: Value, device: torch.device) -> Value:
     """Return a dataclass with its tensors on a device, without waiting for its queued work."""
-    if device.type == "cpu":
-        return value  # where it is
     return map_tensors(value, lambda tensor: to_device(tensor, device))
 
 
