@@ -9,7 +9,7 @@ from typing import Literal
 
 from ui.progress.worker_log import Classifier, Kind
 
-_READ_BYTES = 1 << 20
+_READ_BYTES = 1 << 18
 Filter = Literal["all", "folded", "warnings", "errors"]
 _SHOWN: dict[Filter, tuple[Kind, ...]] = {
     "all": ("error", "warning", "text", "noise"),
@@ -34,7 +34,7 @@ class LogNews:
 
 
 class LogReader:
-    """Reads a log from its beginning, in pieces of a megabyte; for one thread at a time."""
+    """Reads a log from its beginning in small pieces; for one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -12,7 +12,7 @@ from ui.context import Context
 from ui.progress.log_lines import Filter, LogNews, LogReader, LogRows, find_in
 from ui.theme.palette import Role
 from ui.widgets.line_list import LineList
-from ui.widgets.placing import show
+from ui.widgets.placing import show, wrap_within
 
 _POLL_MS = 400
 _FILTERS: dict[str, Filter] = {
@@ -65,7 +65,9 @@ class LogView:
         copy.describe("Copies all lines that the filter shows").widget.pack(side="left")
         opened = widgets.button(foot, "Open file", self._open_file, name="log open")
         opened.widget.pack(side="left", padx=(px(6), px(14)))
-        widgets.label(foot, _HINT, style="SmallDim").pack(side="left")
+        hint = widgets.label(inner, _HINT, style="SmallDim")
+        hint.pack(side="bottom", anchor="w", pady=(px(6), 0))
+        wrap_within(inner, hint)
         self.list = LineList(
             widgets,
             inner,

@@ -8,8 +8,10 @@ from ui.pages.monitor.charts_view import ChartsView
 from ui.pages.monitor.log_view import LogView
 from ui.widgets.button import Button
 from ui.widgets.placing import show
+from ui.widgets.scroller import Scroller
 
 _TABS = ("charts", "log")
+_LEAST = 440
 
 
 class MonitorPage(View):
@@ -20,8 +22,11 @@ class MonitorPage(View):
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
         widgets, px = context.widgets, context.widgets.px
-        self.outer: tk.Widget = widgets.frame(parent, ground="window")
-        head = widgets.frame(self.outer, ground="window")
+        scroller = Scroller(widgets, parent, fills=True, least=_LEAST)
+        self.outer: tk.Widget = scroller.outer
+        page = widgets.frame(scroller.inner, ground="window")
+        page.grid(sticky="nsew")
+        head = widgets.frame(page, ground="window")
         head.pack(fill="x", padx=px(28), pady=(px(21), px(12)))
         heading, _, self._lead = widgets.heading(head, "Monitor")
         heading.pack(side="left")
@@ -46,7 +51,7 @@ class MonitorPage(View):
         ).describe("Choose several on the page Runs: their charts over each other")
         compare.widget.pack(side="left", padx=(px(18), 0))
         self._empty, line = widgets.empty_card(
-            self.outer,
+            page,
             "No run yet",
             "Charts of loss, learning rate, memory, speed and more appear here, and the log of "
             "the process that trains.",
@@ -56,8 +61,8 @@ class MonitorPage(View):
         )
         runs = partial(context.act.show_page, "runs")
         widgets.button(line, "Earlier runs", runs).widget.pack(side="left")
-        self.charts = ChartsView(context, self.outer)
-        self.log = LogView(context, self.outer)
+        self.charts = ChartsView(context, page)
+        self.log = LogView(context, page)
         self._views: dict[str, ChartsView | LogView] = {"charts": self.charts, "log": self.log}
         self.shown = "charts"
         self.show_tab(self.shown)
