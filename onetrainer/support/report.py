@@ -22,7 +22,9 @@ _MOST_LOG_BYTES = 512 * 1024
 _MOST_CURVE_EVENTS, _MOST_OTHER_EVENTS = 2_000, 2_000
 _MOST_CONFIG_BYTES, _MOST_LINE_BYTES = 1 << 20, 100_000
 _MOST_FILES, _MOST_SAMPLES, _MOST_REPORTS = 2_000, 12, 10_000
-_CURVE = (b'{"type": "Progress"', b'{"type": "Rewarded"', b'{"type": "Phase"')
+_CURVE = tuple(
+    b'{"type": "%s"' % name for name in (b"Progress", b"Measured", b"Rewarded", b"Phase")
+)
 _ABOUT = """\
 A report about a run of OneTrainer, for the people who look into a failure.
 

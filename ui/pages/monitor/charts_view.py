@@ -6,11 +6,11 @@ from ui.actions.figure_files import FigureFiles
 from ui.charts.figure_view import FigureView
 from ui.context import Context
 
-_DRAW_EVERY_MS = 500
+_DRAW_EVERY_MS = 1000
 
 
 class ChartsView:
-    """Charts that follow the run twice a second, and only while visible; place `outer`."""
+    """Charts that follow the run once a second, and only while visible; place `outer`."""
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
