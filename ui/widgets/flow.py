@@ -10,7 +10,10 @@ _GAP = 8
 
 
 class Flow:
-    """Places widgets of a box, in the order of `add`; the box must fill its own place."""
+    """Places widgets of a box, in the order of `add`; the box must fill its own place.
+
+    Where its width follows from what is in it, it would change each time that a line wraps.
+    """
 
     def __init__(self, widgets: Widgets, box: ttk.Frame, *, ground: Role = "card") -> None:
         self._widgets, self._box, self._ground = widgets, box, ground

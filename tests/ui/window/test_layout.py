@@ -32,7 +32,7 @@ def test_the_explanation_of_a_setting_stays_in_sight(desk, tmp_path):
         with Image.open(path) as image:
             return image.crop((x, y, x + place["width"], y + place["height"])).tobytes()
 
-    desk.resize(1300, 640)
+    desk.resize(1300, 700)
     desk.page("hardware")
     desk.click("advanced hardware")
     desk.click("hardware.device")
@@ -90,7 +90,7 @@ def test_a_message_moves_nothing_and_every_page_can_be_gone_to_in_a_low_window(d
     desk.key("F1")
     desk.wait(lambda: desk.state["message"].startswith("Length"), "the message")
     assert desk.widget("training.steps") == before
-    desk.resize(960, 640)
+    desk.resize(960, 700)
     _, top, _, height = desk.state["place"]
     for name in ("page model", "page preview", "page runs", "keys"):
         place = desk.widget(name)
@@ -102,7 +102,7 @@ def test_a_message_moves_nothing_and_every_page_can_be_gone_to_in_a_low_window(d
 
 def test_text_has_room_in_a_small_window(desk):
     desk.click("home")
-    desk.resize(960, 640)
+    desk.resize(960, 700)
     desk.rest(4)
     for place in range(3):
         words = desk.widget(f"text of way {place}")

@@ -22,6 +22,7 @@ from ui.context import Context
 from ui.editing.caption_batch import Edit
 from ui.editing.image_rows import ImageList, ImageRow
 from ui.widgets.button import Button
+from ui.widgets.flow import Flow
 from ui.widgets.grid import Box, Grid
 from ui.widgets.marking import Marking
 from ui.widgets.placing import wrap_within
@@ -122,16 +123,16 @@ class TagsPanel:
             opened=lambda at: filter_by(self.counts[at][0]),
         )
         self.entry = ttk.Entry(self.outer, textvariable=self._text, font="OneTrainerBody", width=20)
-        lines = [widgets.frame(self.outer) for _ in range(2)]
+        line = widgets.frame(self.outer)
         self._hint = widgets.label(self.outer, _HINT, style="SmallDim", wrap=300)
         # Created in the order of the Tab key; of a low window the table gives way.
-        for widget in (self._hint, *reversed(lines), self.entry):
+        for widget in (self._hint, line, self.entry):
             widget.pack(side="bottom", fill="x", pady=(px(6), 0))
         self.grid.outer.pack(fill="both", expand=True)
         self._marking = Marking(self.grid, self.enable)
         widgets.name(self.entry, "tag text")
         self._text.trace_add("write", lambda *_: self._narrow())
-        self._buttons = self._make_buttons(*lines)
+        self._buttons = self._make_buttons(line)
         wrap_within(self.outer, self._hint, margin=0)
         self.enable()
 
@@ -154,21 +155,21 @@ class TagsPanel:
         """The marked tags, or the selected one."""
         return [self.counts[at][0] for at in self._marking.chosen]
 
-    def _make_buttons(self, first: tk.Misc, second: tk.Misc) -> dict[str, Button]:
+    def _make_buttons(self, line: ttk.Frame) -> dict[str, Button]:
         widgets = self._context.widgets
-        actions: tuple[tuple[tk.Misc, str, str, Callable[[], None], str], ...] = (
-            (first, "add tag first", "Add first", partial(self._add, True), "Adds what is entered"),
-            (first, "add tag last", "Add last", partial(self._add, False), "Adds what is entered"),
-            (first, "rename tag", "Rename", self._rename, "Gives the selected tags this name"),
-            (first, "remove tag", "Remove", self._remove, "Removes the selected tags"),
-            (second, "tag to front", "To front", self._to_front, "Puts the selected tags first"),
-            (second, "tags by name", "A to Z", partial(self._sort, "alphabetical"), ""),
-            (second, "tags by count", "By count", partial(self._sort, "count"), ""),
+        actions: tuple[tuple[str, str, Callable[[], None], str], ...] = (
+            ("add tag first", "Add first", partial(self._add, True), "Adds what is entered"),
+            ("add tag last", "Add last", partial(self._add, False), "Adds what is entered"),
+            ("rename tag", "Rename", self._rename, "Gives the selected tags this name"),
+            ("remove tag", "Remove", self._remove, "Removes the selected tags"),
+            ("tag to front", "To front", self._to_front, "Puts the selected tags first"),
+            ("tags by name", "A to Z", partial(self._sort, "alphabetical"), ""),
+            ("tags by count", "By count", partial(self._sort, "count"), ""),
         )
-        made = {}
-        for line, name, label, action, about in actions:
+        made, flow = {}, Flow(widgets, line)
+        for name, label, action, about in actions:
             made[name] = widgets.button(line, label, action, name=name).describe(about)
-            made[name].widget.pack(side="left", padx=(0, widgets.px(5)))
+            flow.add(made[name].widget)
         return made
 
     def _narrow(self) -> None:

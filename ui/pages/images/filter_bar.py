@@ -9,8 +9,10 @@ from ui.background.dataset_preview import format_bucket
 from ui.context import Context
 from ui.editing.image_filter import EVERYTHING, ImageFilter
 from ui.editing.image_rows import ImageList
+from ui.widgets.flow import Flow
 
 _ALL_FOLDERS, _ALL_BUCKETS = "All folders", "All buckets"
+_ANY_TAG, _NO_TAG = "Any tag", "A double click on a tag at the right shows its images."
 _MOST = 16  # characters of a tag
 _AFTER_MS = 200  # of a pause in typing
 
@@ -30,8 +32,9 @@ class FilterBar:
         self.outer = widgets.frame(parent, ground="window")
         self._text = tk.StringVar(self.outer)
         self.entry = ttk.Entry(self.outer, textvariable=self._text, width=18, font="OneTrainerBody")
-        widgets.label(self.outer, "Search", style="Dim", ground="window").pack(side="left")
-        self.entry.pack(side="left", padx=widgets.px(8))
+        self._flow = Flow(widgets, self.outer, ground="window")
+        self._flow.add(widgets.label(self.outer, "Search", style="Dim", ground="window"))
+        self._flow.add(self.entry)
         self.entry.bind("<Escape>", lambda _: self._text.set(""))
         widgets.name(self.entry, "find images")
         self._text.trace_add("write", lambda *_: self._typed())
@@ -39,10 +42,12 @@ class FilterBar:
         self._folder = self._choice("filter folder", _ALL_FOLDERS)
         self._bucket = self._choice("filter bucket", _ALL_BUCKETS)
         self._tag_button = widgets.button(
-            self.outer, "", lambda: self.set_tag(""), name="filter tag", ground="window"
+            self.outer, _ANY_TAG, lambda: self.set_tag(""), name="filter tag", ground="window"
         )
         self._count = widgets.label(self.outer, style="SmallDim", ground="window")
-        self._count.pack(side="right")
+        self._flow.add(self._tag_button.widget)
+        self._flow.add(self._count)
+        self._tag_button.enable(_NO_TAG)
 
     @property
     def wanted(self) -> ImageFilter:
@@ -78,12 +83,9 @@ class FilterBar:
     def set_tag(self, tag: str) -> None:
         """Show only images with a tag; "" for any."""
         self.tag = tag
-        if tag:
-            shown = tag if len(tag) <= _MOST else f"{tag[: _MOST - 1]}…"
-            self._tag_button.set_text(f"{shown}  ✕")
-            self._tag_button.widget.pack(side="left", padx=(self._widgets.px(6), 0))
-        else:
-            self._tag_button.widget.pack_forget()
+        shown = tag if len(tag) <= _MOST else f"{tag[: _MOST - 1]}…"
+        self._tag_button.set_text(f"{shown}  ✕" if tag else _ANY_TAG)
+        self._tag_button.enable("" if tag else _NO_TAG)
         self._changed(self.wanted)
 
     def say(self, text: str) -> None:
@@ -95,7 +97,7 @@ class FilterBar:
         box.configure(font="OneTrainerBody", height=16)
         box.set(first)
         box.bind("<<ComboboxSelected>>", lambda _: self._changed(self.wanted))
-        box.pack(side="left", padx=(0, self._widgets.px(6)))
+        self._flow.add(box)
         self._widgets.name(box, name)
         return box
 

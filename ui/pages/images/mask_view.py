@@ -15,6 +15,7 @@ from ui.editing.image_rows import ImageList, ImageRow
 from ui.editing.mask_painting import IGNORED, TRAINED, MaskPainting
 from ui.widgets.button import Button
 from ui.widgets.drawing import Drawing
+from ui.widgets.flow import Flow
 
 Tool = Literal["brush", "erase", "fill"]
 _TOOLS: tuple[tuple[Tool, str, str], ...] = (
@@ -22,6 +23,7 @@ _TOOLS: tuple[tuple[Tool, str, str], ...] = (
     ("erase", "Erase", "Marks what is not trained (E)"),
     ("fill", "Fill", "Fills an area as trained; with Shift as not trained (F)"),
 )
+_Line = tuple[ttk.Frame, Flow]
 _SHOWN: tuple[tuple[MaskShown, str], ...] = (
     ("over", "Image and mask"),
     ("mask", "Mask"),
@@ -123,21 +125,23 @@ class MaskView:
 
     def _make_tools(self, parent: tk.Misc) -> None:
         widgets, px = self._context.widgets, self._context.widgets.px
-        lines = [widgets.frame(parent) for _ in range(2)]
-        for line in lines:
+        flows = []
+        for _ in range(2):
+            line = widgets.frame(parent)
             line.pack(fill="x", pady=(0, px(6)))
-        first, second = lines
+            flows.append((line, Flow(widgets, line)))
+        first, second = flows
         for tool, text, about in _TOOLS:
             self._button(first, f"mask {tool}", text, partial(self.choose, tool), about)
         self._scale(first, "Size", self._size, *_SIZES, name="mask size")
         self._scale(first, "Opacity", self._opacity, 5, 100, name="mask opacity")
         shown = self._shown = ttk.Combobox(
-            first, values=[text for _, text in _SHOWN], state="readonly", width=14
+            first[0], values=[text for _, text in _SHOWN], state="readonly", width=14
         )
         shown.configure(font="OneTrainerBody")
         shown.set(_SHOWN[0][1])
         shown.bind("<<ComboboxSelected>>", lambda _: self._draw())
-        shown.pack(side="right")
+        first[1].add(shown)
         widgets.name(shown, "mask shown")
         do = self._do
         for name, text, action, about in (
@@ -150,31 +154,29 @@ class MaskView:
         ):
             self._button(second, name, text, action, about)
         ways: tuple[tuple[str, str, Callable[[], object]], ...] = (
-            ("mask done", "Back to the images", self._leave),
-            ("mask next", "Next", partial(self._move, 1)),
             ("mask previous", "Previous", partial(self._move, -1)),
+            ("mask next", "Next", partial(self._move, 1)),
+            ("mask done", "Back to the images", self._leave),
         )
         for name, text, go in ways:
-            made = widgets.button(second, text, go, name=name)
-            made.widget.pack(side="right", padx=(px(6), 0))
-            self._buttons[name] = made
+            self._button(second, name, text, go, "")
         self.choose("brush")
 
     def _button(
-        self, parent: tk.Misc, name: str, text: str, action: Callable[[], object], about: str
+        self, line: _Line, name: str, text: str, action: Callable[[], object], about: str
     ) -> None:
-        widgets = self._context.widgets
-        made = widgets.button(parent, text, action, name=name).describe(about)
-        made.widget.pack(side="left", padx=(0, widgets.px(6)))
+        box, flow = line
+        made = self._context.widgets.button(box, text, action, name=name).describe(about)
+        flow.add(made.widget)
         self._buttons[name] = made
 
     def _scale(
-        self, parent: tk.Misc, text: str, value: tk.DoubleVar, low: float, high: float, *, name: str
+        self, line: _Line, text: str, value: tk.DoubleVar, low: float, high: float, *, name: str
     ) -> None:
-        widgets, px = self._context.widgets, self._context.widgets.px
-        widgets.label(parent, text, style="Dim").pack(side="left", padx=(px(12), px(6)))
-        scale = ttk.Scale(parent, from_=low, to=high, variable=value, length=px(110), takefocus=1)
-        scale.pack(side="left")
+        widgets, px, (box, flow) = self._context.widgets, self._context.widgets.px, line
+        flow.add(widgets.label(box, text, style="Dim"))
+        scale = ttk.Scale(box, from_=low, to=high, variable=value, length=px(110), takefocus=1)
+        flow.add(scale)
         for key, by in (("<Left>", -0.05), ("<Right>", 0.05)):
             scale.bind(key, partial(_slide, value, by * (high - low), low, high))
         widgets.name(scale, name)

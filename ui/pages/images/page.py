@@ -21,9 +21,11 @@ from ui.messages.problems import problem_text
 from ui.pages.images.batch_panel import ReplacePanel, TagsPanel
 from ui.pages.images.caption_panel import CaptionPanel
 from ui.pages.images.filter_bar import FilterBar
+from ui.pages.images.sides import Sides
 from ui.pages.images.thumbnails import Thumbnails
 from ui.pages.images.writing import Writing
 from ui.widgets.button import Button
+from ui.widgets.flow import Flow
 from ui.widgets.placing import show
 from ui.widgets.scroller import Scroller
 
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
     from ui.pages.images.mask_view import MaskView
 
 _LEAD = "Captions, tags and masks. Images are never changed."
-_RIGHT, _GAP, _LEAST = 350, 14, 560
+_LEAST = 560
+_MODELS = "captioning"  # a page, if there is one
 _TABS = (("caption", "Caption"), ("tags", "Tags"), ("replace", "Find and replace"))
 _SETTING = "data.folder"
 _READING = "The images are still being read."
@@ -66,12 +69,8 @@ class ImagesPage(View):
         self._place: dict[str, Any] = {"padx": px(28)}
         self._message = widgets.label(self._page, ground="window", wrap=640)
         self._body = widgets.frame(self._page, ground="window")
-        self._body.grid_columnconfigure(0, weight=1)
-        self._body.grid_columnconfigure(1, minsize=px(_RIGHT))
-        self._body.grid_rowconfigure(0, weight=1)
         card, inner = widgets.card(self._body)
-        card.grid(row=0, column=0, sticky="nsew", padx=(0, px(_GAP)))
-        self._cards: list[tk.Widget] = [card]
+        self._grid_card = card
         self.thumbnails = Thumbnails(
             context, inner, chosen=self._chosen, marked=self._enable, opened=self._edit
         )
@@ -82,6 +81,7 @@ class ImagesPage(View):
             canvas.bind(keys, lambda _: self.writing.redo())
         self._make_panels()
         self.mask: MaskView | None = None  # made when it is first needed
+        self._page.bind("<Configure>", lambda event: self._arrange(event.width))
 
     def refresh(self) -> None:
         """Show what is known of the images, and read them if the settings have changed."""
@@ -154,10 +154,10 @@ class ImagesPage(View):
         context, widgets, px = self._context, self._context.widgets, self._context.widgets.px
         head = widgets.frame(self._page, ground="window")
         head.pack(fill="x", padx=px(28), pady=(px(21), px(12)))
+        self._tools = line = widgets.frame(head, ground="window")
+        line.pack(side="right", anchor="s")
         heading, _, _ = widgets.heading(head, "Images", _LEAD)
         heading.pack(side="left")
-        line = widgets.frame(head, ground="window")
-        line.pack(side="right", anchor="s")
         made = {}
         actions: tuple[tuple[str, str, Callable[[], object]], ...] = (
             ("undo saving", "Undo saving", self.writing.undo),
@@ -165,25 +165,33 @@ class ImagesPage(View):
             ("check all images", "Check images", context.act.check_images),
             ("reread images", "Refresh", self._reread),
         )
+        if any(page.name == _MODELS for page in context.pages):
+            to_models = partial(context.act.show_page, _MODELS)
+            actions = (("caption by model", "Use a model…", to_models), *actions)
         for name, label, action in actions:
             made[name] = widgets.button(line, label, action, name=name, ground="window")
             made[name].widget.pack(side="left", padx=(px(6), 0))
         return made
 
+    def _arrange(self, width: int) -> None:
+        """Put the buttons below the title, and the panels below the grid, where it is narrow."""
+        is_beside = self._sides.arrange(width)
+        self._tools.pack(side="right" if is_beside else "bottom", anchor="se" if is_beside else "w")
+
     def _make_panels(self) -> None:
         context, widgets, px = self._context, self._context.widgets, self._context.widgets.px
         card, inner = widgets.card(self._body)
-        card.grid(row=0, column=1, sticky="nsew")
-        self._cards.append(card)
+        self._sides = Sides(widgets, self._body, self._grid_card, card)
         line = widgets.frame(inner)
         line.pack(fill="x", pady=(0, px(8)))
+        flow = Flow(widgets, line)
         for name, text in _TABS:
             button = widgets.button(line, text, partial(self.show_tab, name), name=f"images {name}")
-            button.widget.pack(side="left", padx=(0, px(5)))
+            flow.add(button.widget)
             self._buttons[f"images {name}"] = button
         paint = widgets.button(line, "Mask…", self._paint, name="paint mask")
         paint.describe("Paints what of this image is trained")
-        paint.widget.pack(side="right")
+        flow.add(paint.widget)
         self._buttons["paint mask"] = paint
         self._scope = widgets.label(inner, style="SmallDim", wrap=310)
         self.caption = CaptionPanel(context, inner, self.writing)
@@ -285,9 +293,7 @@ class ImagesPage(View):
                 move=self._move_mask,
                 leave=self._leave_mask,
             )
-        for card in self._cards:
-            card.grid_remove()
-        self.mask.outer.grid(row=0, column=0, columnspan=2, sticky="nsew")
+        self._sides.replace_by(self.mask.outer)
         show(self.filter_bar.outer, False)
         self.mask.show(self.images, row)
         self.mask.canvas.focus_set()
@@ -310,9 +316,7 @@ class ImagesPage(View):
         if self.mask is None or not self._is_painting:
             return False
         self.mask.save()
-        self.mask.outer.grid_remove()
-        for card in self._cards:
-            card.grid()
+        self._sides.replace_by(None)
         self.refresh()
         self.thumbnails.grid.take_focus()
         return True
