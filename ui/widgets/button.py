@@ -121,10 +121,14 @@ class Button:
     def _call(self) -> None:
         if self.is_enabled:
             self._command()
+        elif self.reason:  # by a key: customtkinter passes on no click then
+            self._tooltip.show_below()
 
     def _show_focus(self, has_focus: bool) -> None:
         self._paint()
-        if has_focus:
+        if not has_focus:
+            self._tooltip.hide()
+        else:
             ring: Role = "accent" if self._text_role != "on_fill" else "text"
             self.widget.configure(border_color=pair(ring))
 

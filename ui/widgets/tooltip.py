@@ -29,18 +29,29 @@ class Tooltip:
         self._waiting = ""
         self._window: tk.Toplevel | None = None
         self._label: tk.Label | None = None
+        self._is_below = False
         # customtkinter's widgets pass bindings on to their parts and insist on add=True.
         widget.bind("<Enter>", self._enter, add="+")
         widget.bind("<Leave>", self._leave, add="+")
         widget.bind("<Button-1>", self._leave, add="+")
+
+    def show_below(self) -> None:
+        """Show the tooltip below the widget at once, for whoever uses keys."""
+        self.hide()
+        self._is_below = True
+        self._show()
+
+    def hide(self) -> None:
+        """Hide the tooltip until the pointer comes again."""
+        self._cancel()
+        self._hide()
 
     def _enter(self, _: "tk.Event[tk.Misc]") -> None:
         self._cancel()
         self._waiting = self._widget.after(_DELAY_MS, self._show)
 
     def _leave(self, _: "tk.Event[tk.Misc]") -> None:
-        self._cancel()
-        self._hide()
+        self.hide()
 
     def _cancel(self) -> None:
         if self._waiting:
@@ -86,17 +97,20 @@ class Tooltip:
 
     def _place(self, window: tk.Toplevel) -> None:
         gap = self._theme.px(_GAP)
-        left = self._widget.winfo_pointerx() + gap
-        top = self._widget.winfo_pointery() + gap
+        widget = self._widget
+        start = widget.winfo_rooty() if self._is_below else widget.winfo_pointery() - gap
+        left = widget.winfo_rootx() if self._is_below else widget.winfo_pointerx() + gap
+        top = start + (widget.winfo_height() if self._is_below else 2 * gap)
         # Keep it on the screen, and inside its window if that is wide enough.
-        above, width = self._widget.winfo_toplevel(), window.winfo_reqwidth()
+        above, width = widget.winfo_toplevel(), window.winfo_reqwidth()
         edge = min(above.winfo_rootx() + above.winfo_width(), window.winfo_screenwidth())
         left = max(0, min(left, edge - width - gap))
         if top + window.winfo_reqheight() > window.winfo_screenheight():
-            top = self._widget.winfo_pointery() - gap - window.winfo_reqheight()
+            top = start - window.winfo_reqheight()
         window.wm_geometry(f"+{left}+{top}")
 
     def _hide(self) -> None:
         if self._window is not None:
             self._window.destroy()
             self._window = self._label = None
+        self._is_below = False

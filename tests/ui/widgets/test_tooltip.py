@@ -89,3 +89,19 @@ def test_a_tooltip_stays_within_its_window(root, widgets, monkeypatch):
     pass_time(root)
     (window,) = (child for child in entry.winfo_children() if isinstance(child, tk.Toplevel))
     assert window.winfo_rootx() + window.winfo_width() <= edge
+
+
+def test_a_key_on_a_disabled_button_shows_below_it_why_until_the_focus_leaves(root, widgets):
+    button = widgets.button(root, "Resume", lambda: None)
+    button.widget.pack()
+    other = field(root)
+    button.enable("The worker is shutting down.")
+    button.take_focus()
+    root.update()
+    root.focus_get().event_generate("<space>")
+    root.update()
+    assert shown(button.widget) == ["The worker is shutting down."]
+    (window,) = (each for each in button.widget.winfo_children() if isinstance(each, tk.Toplevel))
+    assert window.winfo_rooty() >= button.widget.winfo_rooty() + button.widget.winfo_height()
+    other.focus_set()
+    pump_until(root, lambda: not shown(button.widget))
