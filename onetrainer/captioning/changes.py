@@ -55,11 +55,19 @@ class Proposal:
 
 
 def propose(
-    job: JobFolder, own: OwnFiles, writing: CaptionWriting | MaskWriting
+    job: JobFolder,
+    own: OwnFiles,
+    writing: CaptionWriting | MaskWriting,
+    *,
+    makes_masks: bool = True,
 ) -> Iterator[Proposal]:
     """Yield what becomes of each image of a job that has a result, in their order.
 
-    own: The files that this program wrote.
+    Args:
+        job: Which has found something.
+        own: The files that this program wrote.
+        writing: How captions or masks are made of it.
+        makes_masks: Masks take a while; without them they count as changed where there is one.
     """
     results, taken = job.read(), dict[Path, str]()
     for image in job.listed():
@@ -79,7 +87,8 @@ def propose(
             if isinstance(writing, CaptionWriting):
                 yield _caption(image, path, before, known, result, writing)
             else:
-                yield _mask(image, path, before, known, job.masks / result.mask, writing)
+                found = job.masks / result.mask if makes_masks else None
+                yield _mask(image, path, before, known, found, writing)
         except ImageError as error:
             yield Proposal(image, "failed", path, text=error.reason)
         except OSError as error:
@@ -117,11 +126,13 @@ def _mask(
     path: Path,
     before: bytes | None,
     known: OwnFile | None,
-    found: Path,
+    found: Path | None,
     writing: MaskWriting,
 ) -> Proposal:
     if before is not None and known is None and writing.existing == "keep":
         return Proposal(image, "kept", path, before)
+    if found is None:
+        return Proposal(image, "changed" if before is not None else "new", path, before)
     after = mask_bytes(found, image.path, writing)
     fate: Fate = "new" if before is None else "same" if before == after else "changed"
     own = OwnFile(path, digest(after))

@@ -146,6 +146,11 @@ def jobs_folder() -> Path:
     return user_folder() / "captioning"
 
 
+def is_job(folder: RunFolder) -> bool:
+    """Return whether a folder is that of a job, not of a run; without reading it."""
+    return folder.path.parent == jobs_folder().absolute()
+
+
 def job_request(folder: RunFolder) -> CaptionRequest | None:
     """Return the request of a job's folder; None if it is a run's."""
     try:

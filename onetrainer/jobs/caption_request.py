@@ -43,7 +43,19 @@ class CaptionRequest(Section):
     batch_size: Annotated[int, Field(ge=1, le=256), Ui("Images at once", unit="N")] = 1
     """How many images the model sees at once. More is faster on a GPU, and takes more memory."""
 
-    device: Annotated[Device, Ui("Device")] = "auto"
+    device: Annotated[
+        Device,
+        Ui(
+            "Device",
+            choices={
+                "auto": "automatic",
+                "cuda": "GPU",
+                **{f"cuda:{index}": f"GPU {index}" for index in range(8)},
+                "mps": "Apple GPU",
+                "cpu": "CPU",
+            },
+        ),
+    ] = "auto"
     """Where the model runs; "auto" is the GPU if there is one."""
 
     offline: Annotated[bool, Ui("Offline")] = False
@@ -97,11 +109,11 @@ class MaskWriting(Section):
     threshold: Annotated[float, Field(ge=0, le=1), Ui("Mask threshold")] = 0.5
     """From which value on a pixel is white; 0 keeps the model's own grays."""
 
-    grow: Annotated[float, Field(ge=-20, le=20), Ui("Grow by", unit="PERCENT")] = 0.0
+    grow: Annotated[float, Field(ge=-20, le=20), Ui("Grow (%)", unit="PERCENT")] = 0.0
     """Grows the white area by so much of the image's shorter side; a negative number shrinks it.
     Other than 0 it leaves only white and black."""
 
-    feather: Annotated[float, Field(ge=0, le=25), Ui("Feather", unit="PERCENT")] = 0.5
+    feather: Annotated[float, Field(ge=0, le=25), Ui("Feather (%)", unit="PERCENT")] = 0.5
     """The radius of the soft edge, of the image's shorter side."""
 
     invert: Annotated[bool, Ui("Invert")] = False

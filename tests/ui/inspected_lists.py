@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ui.pages.captioning.page import CaptioningPage
 from ui.pages.images.page import ImagesPage
 from ui.pages.monitor.page import MonitorPage
 from ui.pages.queue.page import QueuePage
@@ -18,6 +19,7 @@ def lists(page: Any) -> dict[str, object]:
         "images": _images(page) if isinstance(page, ImagesPage) else {"shown": []},
         "tool": page.report.text if isinstance(page, ToolsPage) else "",
         "trial": page.shown if isinstance(page, TrialPage) else {},
+        "captioning": page.shown if isinstance(page, CaptioningPage) else {},
         "queue": page.rows if isinstance(page, QueuePage) else [],
         "queue_folders": list(page._entries) if isinstance(page, QueuePage) else [],
     }

@@ -38,6 +38,9 @@ class _In:
 PAGES = (
     *(Page(plan.name, plan.title, partial(SettingsPage, plan=plan), _SETTINGS) for plan in pages()),
     Page("images", "Images", _In("images", "ImagesPage"), _TRAINING, key="Shift-F6"),
+    Page(
+        "captioning", "Captioning", _In("captioning", "CaptioningPage"), _TRAINING, key="Shift-F7"
+    ),
     Page("preview", "Preview", _In("preview", "PreviewPage"), _TRAINING, key="F6"),
     Page("run", "Run", _In("run", "RunPage"), _TRAINING, key="F2"),
     Page("monitor", "Monitor", _In("monitor", "MonitorPage"), _TRAINING, key="F12"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from tkinter import ttk
 from typing import Literal
 
+from onetrainer.captioning.results import is_job
 from onetrainer.errors import UserError
 from onetrainer.messages.formatting import counted
 from onetrainer.queue.queue import Entry, Queue, QueueState, other_owners
@@ -30,6 +31,7 @@ _COLUMNS: tuple[tuple[str, str, int, Literal["w", "e"]], ...] = (
 )
 _POLL_MS = 1000
 _LEAD = "Runs train one after the other, also after a failure, and while this window is closed."
+_BUSY = {False: "Training", True: "Describing images"}
 _CHOOSE = "Choose a run first."
 _NOT_QUEUED = "The queue did not start this run."
 _NOT_WAITING = "This run does not wait."
@@ -240,7 +242,10 @@ class QueuePage(View):
 
     def _show_run(self) -> None:
         for run in self._tree.selection():
-            self._context.act.attach(Path(run))
+            if is_job(Entry(run).folder):
+                self._context.act.show_page("captioning")
+            else:
+                self._context.act.attach(Path(run))
 
     def _clear(self) -> None:
         self._do(self._queue.forget_past)
@@ -272,7 +277,7 @@ def _row(
         case "waiting":
             state = f"Waits, paused at step {run.step:,}" if run.step else "Waits"
         case "running":
-            state = "Pausing" if entry.passes else "Training"
+            state = "Pausing" if entry.passes else _BUSY[is_job(entry.folder)]
         case "over":
             state = f"Not started: {entry.error}" if entry.error else standing_text(run)
             done = time.strftime("%a %H:%M", time.localtime(run.changed))

@@ -23,10 +23,10 @@ from onetrainer.jobs.lora_requests import (
 from onetrainer.jobs.options import option_of
 from onetrainer.run.events import Event, Failed, Finished, Phase, Stopped, Warned
 from ui.context import Context, View
+from ui.forms.request_form import RequestForm
 from ui.messages.memory import failure_text
 from ui.model.labeled_request import labeled_request
 from ui.model.trial import TrialLora
-from ui.pages.tools.request_form import RequestForm
 from ui.progress.run_state import phase_text
 from ui.widgets.placing import show
 from ui.widgets.scroller import Scroller
@@ -139,7 +139,10 @@ class ToolsPage(View):
         self._tool = tool
         if tool.title not in self._forms:
             box = self._context.widgets.frame(self._card)
-            self._forms[tool.title] = box, RequestForm(self._context, box, tool.request)
+            self._forms[tool.title] = (
+                box,
+                RequestForm(self._context, box, tool.request, name="tool"),
+            )
         for title, (box, _) in self._forms.items():
             show(box, title == tool.title, fill="x")
         for title, button in self._choices.items():

@@ -1,7 +1,7 @@
 """Fields of a job's request, made from its section as the options of the terminal are."""
 
 import tkinter as tk
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from tkinter import ttk
 
@@ -18,39 +18,64 @@ _RESULT = ("to", "precision", "family", "overwrite", "device")
 
 
 class RequestForm:
-    """A row for each field of a request; lists of anything but LoRAs are left out."""
+    """A row for each field of a request; lists of anything but LoRAs are left out.
 
-    def __init__(self, context: Context, parent: tk.Misc, request: type[Section]) -> None:
-        self._context = context
+    Args:
+        name: What the names of controls begin with.
+        fields: The fields to show, in their order; None for all.
+        columns: How many fields stand beside each other.
+        changed: Called after each change.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        parent: tk.Misc,
+        request: type[Section],
+        *,
+        name: str,
+        fields: Sequence[str] | None = None,
+        columns: int = 1,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._context, self._name, self._changed = context, name, changed
         self._typed: dict[str, Callable[[], object]] = {}
         shown = [each for each in settings(request) if each.kind != "list" or each.path == _LORAS]
         required = {name for name, field in request.model_fields.items() if field.is_required()}
-        # What must be given comes first, how it is written last.
-        shown.sort(key=lambda each: (each.path not in required, each.path in _RESULT))
-        for row, setting in enumerate(shown):
+        if fields is not None:
+            by_path = {each.path: each for each in shown}
+            shown = [by_path[path] for path in fields]
+        else:  # what must be given comes first, how it is written last
+            shown.sort(key=lambda each: (each.path not in required, each.path in _RESULT))
+        for index, setting in enumerate(shown):
             default = "" if setting.path in required or setting.default is None else setting.default
-            self._add(parent, row, setting, str(default))
-        parent.grid_columnconfigure(1, weight=1)
+            if isinstance(default, float):
+                default = f"{default:g}"
+            self._add(parent, divmod(index, columns), setting, str(default))
+        for column in range(columns):
+            parent.grid_columnconfigure(2 * column + 1, weight=1)
 
     def values(self) -> Mapping[str, object]:
         """Return what was filled in, by field; empty fields are left out."""
         filled = {name: get() for name, get in self._typed.items()}
         return {name: value for name, value in filled.items() if value not in ("", [])}
 
-    def _add(self, parent: tk.Misc, row: int, setting: Setting, default: str) -> None:
+    def _add(self, parent: tk.Misc, place: tuple[int, int], setting: Setting, default: str) -> None:
         widgets, px = self._context.widgets, self._context.widgets.px
+        row, column = place[0], 2 * place[1]
+        left = px(20) if column else 0
         label = widgets.label(parent, setting.ui.label)
-        label.grid(row=row, column=0, sticky="nw", padx=(0, px(16)), pady=px(5))
+        label.grid(row=row, column=column, sticky="nw", padx=(left, px(16)), pady=px(5))
         Tooltip(label, widgets.theme, lambda: setting.help)
         box = widgets.frame(parent)
-        box.grid(row=row, column=1, sticky="ew", pady=px(3))
-        name = f"tool {setting.path}"
+        box.grid(row=row, column=column + 1, sticky="ew", pady=px(3))
+        name = f"{self._name} {setting.path}"
         if setting.path == _LORAS:
             rows = LoraRows(self._context, box)
             self._typed[setting.path] = rows.listed
             return
         if setting.kind == "yes-no":
-            switch = widgets.switch(box, lambda: None)
+            switch = widgets.switch(box, self._changed)
             switch.widget.pack(anchor="w")
             widgets.name(switch.widget, name)
             self._typed[setting.path] = lambda: switch.is_on
@@ -63,6 +88,7 @@ class RequestForm:
         """Create an entry or a choice; return what reads it."""
         widgets = self._context.widgets
         value = tk.StringVar(box, default)
+        value.trace_add("write", lambda *_: self._changed())
         if setting.choices:
             labels = {setting.ui.choices.get(each, each): each for each in setting.choices}
             if setting.is_optional:
@@ -78,7 +104,8 @@ class RequestForm:
         if is_path and setting.ui.unit != "OUT":
             choose = widgets.button(box, "Choose…", partial(self._choose, value), name=f"{name} …")
             choose.widget.pack(side="right", padx=(widgets.px(8), 0))
-        entry.pack(side="left", fill="x" if is_path else "none", expand=is_path)
+        is_wide = is_path or setting.kind == "text"
+        entry.pack(side="left", fill="x" if is_wide else "none", expand=is_wide)
         widgets.name(entry, name)
         return lambda: value.get().strip()
 
