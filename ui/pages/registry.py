@@ -10,7 +10,7 @@ from ui.context import Context, Page, View
 from ui.model.form_fields import pages
 from ui.pages.settings.page import SettingsPage
 
-_SETTINGS, _TRAINING = "SET UP", "TRAINING"
+_SETTINGS, _DATASET, _TRAINING = "SET UP", "DATASET", "TRAINING"
 
 
 class _In:
@@ -37,11 +37,9 @@ class _In:
 # In the order of the navigation, which Alt+1 to Alt+0 follow.
 PAGES = (
     *(Page(plan.name, plan.title, partial(SettingsPage, plan=plan), _SETTINGS) for plan in pages()),
-    Page("images", "Images", _In("images", "ImagesPage"), _TRAINING, key="Shift-F6"),
-    Page(
-        "captioning", "Captioning", _In("captioning", "CaptioningPage"), _TRAINING, key="Shift-F7"
-    ),
-    Page("preview", "Preview", _In("preview", "PreviewPage"), _TRAINING, key="F6"),
+    Page("images", "Images", _In("images", "ImagesPage"), _DATASET, key="Shift-F6"),
+    Page("captioning", "Captioning", _In("captioning", "CaptioningPage"), _DATASET, key="Shift-F7"),
+    Page("preview", "Preview", _In("preview", "PreviewPage"), _DATASET, key="F6"),
     Page("run", "Run", _In("run", "RunPage"), _TRAINING, key="F2"),
     Page("monitor", "Monitor", _In("monitor", "MonitorPage"), _TRAINING, key="F12"),
     Page("samples", "Samples", _In("samples", "SamplesPage"), _TRAINING, key="F3"),

@@ -132,9 +132,10 @@ class Nav:
             box.configure(width=width)
             box.pack(side="left" if is_spread else "top", fill="both" if is_spread else "x")
             box.pack(expand=is_spread)
-        if is_spread:  # in the last column
+        if is_spread:  # in the column with most room
             self.foot.pack_forget()
-            self.foot.place(relx=1, rely=1, x=-pad, y=-pad, width=width - 2 * pad, anchor="se")
+            left = self._shortest / columns
+            self.foot.place(relx=left, rely=1, x=pad, y=-pad, width=width - 2 * pad, anchor="sw")
         else:
             # Before the entries, so that it is not the part that is cut off.
             self.foot.place_forget()
@@ -145,6 +146,12 @@ class Nav:
     def least_height(self) -> int:
         """Pixels that all groups need one below the other."""
         return self._needed(*_SIZES[-1], columns=1)
+
+    @property
+    def _shortest(self) -> int:
+        """The index of the group with the fewest entries."""
+        counts = [len(items) for *_, items in self._groups]
+        return counts.index(min(counts))
 
     def take_focus(self) -> None:
         """Move the keyboard to the current page's entry."""
@@ -179,7 +186,9 @@ class Nav:
             for _, title, items in self._groups
         ]
         foot = self.foot.winfo_reqheight() + 2 * px(8)
-        return sum(heights) + foot if columns == 1 else max(*heights, heights[-1] + foot)
+        return (
+            sum(heights) + foot if columns == 1 else max(*heights, heights[self._shortest] + foot)
+        )
 
     def _set_size(self, size: _Size) -> None:
         if size == self._size:
