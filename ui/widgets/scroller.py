@@ -47,7 +47,8 @@ class Scroller:
         self.inner: ttk.Frame = widgets.frame(self.canvas, ground=ground)
         self._item = self.canvas.create_window(0, 0, window=self.inner, anchor="nw")
         self.canvas.pack(side="left", fill="both", expand=True)
-        self._bar_shown = False
+        self._bar_shown = self._needs_bar = False
+        self._bar_timer = ""
         for widget in (self.canvas, self.inner):
             widget.bind("<Configure>", self._fit)
         # Tk sends no <Configure> to a hidden widget, such as one below the end of a shorter page.
@@ -149,14 +150,20 @@ class Scroller:
 
     def _bar_set(self, first: float, last: float) -> None:
         # Tk passes strings despite the annotation.
-        has_size = self.canvas.winfo_height() > 1  # Tk would leave a bar on the screen otherwise
-        is_needed = float(last) - float(first) < 0.999 and has_size
-        if is_needed != self._bar_shown:
-            self._bar_shown = is_needed
-            show(self._bar, is_needed, side="right", fill="y", before=self.canvas)
+        self._needs_bar = float(last) - float(first) < 0.999
+        # Not now: a bar that Tk is placing lets idle work go first, in customtkinter, and would be
+        # on the screen for good if it were hidden there.
+        if self._needs_bar != self._bar_shown and not self._bar_timer:
+            self._bar_timer = self.canvas.after(1, self._show_bar)
         self._bar.set(float(first), float(last))
         for notify in self.on_view:
             notify()
+
+    def _show_bar(self) -> None:
+        self._bar_timer = ""
+        if self._needs_bar != self._bar_shown:
+            self._bar_shown = self._needs_bar
+            show(self._bar, self._needs_bar, side="right", fill="y", before=self.canvas)
 
 
 def bind_wheel(root: tk.Tk, widgets: Widgets) -> None:
