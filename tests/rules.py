@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 WINGS = ("onetrainer", "modules", "ui")
@@ -114,6 +115,11 @@ class Source:
     lines: tuple[str, ...]
     tree: ast.Module
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All of its tree, gone through once for all rules."""
+        return tuple(ast.walk(self.tree))
+
 
 @dataclass(frozen=True)
 class Import:
@@ -143,7 +149,7 @@ def imports(source: Source, known: Iterable[str]) -> Iterator[Import]:
     known: our modules; `from a import b` means a.b where that is one of them, and a otherwise.
     """
     ours = set(known)
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             yield from (Import(alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -215,7 +221,7 @@ def config_violations(sources: Iterable[Source]) -> Iterator[str]:
     for source in sources:
         if _top(source.module) != "modules" or _room(source) in SEE_THE_CONFIG:
             continue
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if _names_whole_config(node):
                 yield f"{source.path}:{node.lineno}: only assembly may see the whole config"
 
@@ -237,7 +243,7 @@ def size_violations(source: Source) -> Iterator[str]:
     """R5: files, functions and nesting stay small."""
     if len(source.lines) > MAX_FILE_LINES:
         yield f"{source.path}: {len(source.lines)} lines, at most {MAX_FILE_LINES}"
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         length = (node.end_lineno or node.lineno) - node.lineno + 1
@@ -258,11 +264,11 @@ def manner_violations(source: Source) -> Iterator[str]:
 
 def match_violations(source: Source) -> Iterator[str]:
     """A match over classes of ours names each: a new one must not fall through to `case _`."""
-    classes = {node.name for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef)}
-    for node in ast.walk(source.tree):
+    classes = {node.name for node in source.nodes if isinstance(node, ast.ClassDef)}
+    for node in source.nodes:
         if isinstance(node, ast.ImportFrom) and _top(node.module or "") in WINGS:
             classes |= {alias.asname or alias.name for alias in node.names}
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, ast.Match):
             continue
         matched = {name for case in node.cases for name in _matched_classes(case.pattern)}

@@ -6,13 +6,16 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
+import pytest
+
+from modules.evaluation.validation import ImageEvaluation
+from onetrainer.metrics.bands import Measurement
 from onetrainer.presets.presets import load_document, resolve, with_absolute_paths
 from onetrainer.run import client
 from onetrainer.run.event_log import EventReader
 from onetrainer.run.events import Event
 from onetrainer.run.run_folder import RunFolder, create_run
 from tests import tiny
-from tests.least_model import write_least_weights
 
 DEADLINE = 120.0
 
@@ -33,12 +36,10 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def write_project(folder: Path, *, has_few_blocks: bool = True) -> Path:
+def write_project(folder: Path) -> Path:
     """A tiny base model, four captioned images and a config; returns the config's path."""
     folder.mkdir(parents=True, exist_ok=True)
     tiny.write_folder(folder / "base")
-    if has_few_blocks:
-        write_least_weights(folder / "base")
     tiny.write_images(folder / "pictures", ("a red square", "a blue circle", "green", "night"))
     path = folder / "config.json"
     path.write_text(json.dumps(SETTINGS))
@@ -61,6 +62,18 @@ def finish(folder: RunFolder) -> int:
     code = client.start(folder).wait(DEADLINE)
     assert code is not None
     return code
+
+
+def script_validations(monkeypatch: pytest.MonkeyPatch, *losses: float) -> None:
+    """Validations give these losses, by step, to which a second noise adds a tenth."""
+
+    def measure(self: ImageEvaluation, step: int, before_each: object) -> None:
+        values = [losses[step], losses[step] + 0.1]
+        measured = Measurement(step, dict.fromkeys(self.images.names, values))
+        if step not in self.files.by_step:
+            self.files.add(step, {"sampling": measured})
+
+    monkeypatch.setattr(ImageEvaluation, "measure", measure)
 
 
 def events_of(folder: RunFolder) -> list[Event]:

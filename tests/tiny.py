@@ -43,7 +43,8 @@ WIDTH = WIDTHS["sd15"][0]
 PROJECTION = 48  # of SDXL's second encoder; other than its width, so that directions show
 TIME_WIDTH = 8  # of each of SDXL's six sizes
 layers_per_block = 1
-"""Of every UNet. The real ones have two, as those of the tests that ask for `real_blocks`."""
+"""Of every network, whose UNet has two levels then. The real ones have two layers in three or four
+levels, as those of the tests that ask for `real_blocks`."""
 
 
 def configs(name: str = "sd15") -> dict[str, dict]:
@@ -75,7 +76,10 @@ def _configs(name: str, layers: int) -> dict[str, dict]:
             "addition_time_embed_dim": TIME_WIDTH,
             "projection_class_embeddings_input_dim": PROJECTION + 6 * TIME_WIDTH,
         }
+    if layers == 1:
+        unet |= least_blocks(real["unet"] | unet)
     vae = {"block_out_channels": [8, 12, 16, 16], "norm_num_groups": 4, "sample_size": 64}
+    vae["layers_per_block"] = layers
     tiny = {"unet": real["unet"] | unet, "vae": real["vae"] | vae}
     for encoder, width in zip(family_spec(base).encoders, widths, strict=True):
         tiny[encoder.component.folder] = real[encoder.component.folder] | {
@@ -86,6 +90,18 @@ def _configs(name: str, layers: int) -> dict[str, dict]:
             "projection_dim": PROJECTION if encoder.has_projection else width,
         }
     return tiny
+
+
+def least_blocks(unet: dict) -> dict:
+    """Two levels, one of which attends to the text: what takes time is each operator."""
+    is_xl = unet["down_block_types"][0] == "DownBlock2D"
+    plain, attending = ("DownBlock2D", "UpBlock2D"), ("CrossAttnDownBlock2D", "CrossAttnUpBlock2D")
+    levels = (plain, attending) if is_xl else (attending, plain)
+    # What differs by level, in SD 2 and SDXL, is cut to as many as there are.
+    return {name: value[:2] for name, value in unet.items() if isinstance(value, list)} | {
+        "down_block_types": [down for down, _ in levels],
+        "up_block_types": [up for _, up in reversed(levels)],
+    }
 
 
 def components(seed: int = 0, name: str = "sd15") -> Components:

@@ -24,7 +24,7 @@ NO_SAMPLES = {"prompts": [], "every": 0, "at_start": False, "at_end": False}
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
-    return runs.write_project(tmp_path_factory.mktemp("project"), has_few_blocks=False)
+    return runs.write_project(tmp_path_factory.mktemp("project"))
 
 
 def new_run(config, **sections):

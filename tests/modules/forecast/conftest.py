@@ -1,10 +1,11 @@
 """The model that forecasts are made of, and no garbage to be searched for before each."""
 
 import gc
+import json
 
 import pytest
 
-from tests.least_model import write_least_configs
+from tests import tiny
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -18,10 +19,14 @@ def _libraries_are_not_searched():
 
 @pytest.fixture(scope="session")
 def base(tmp_path_factory):
-    return write_least_configs(tmp_path_factory.mktemp("plan") / "base")
+    return str(tiny.write_configs(tmp_path_factory.mktemp("plan") / "base"))
 
 
 @pytest.fixture(scope="session")
 def wide_base(tmp_path_factory):
     """Weights count for as much here as in real models."""
-    return write_least_configs(tmp_path_factory.mktemp("plan") / "wide", is_wide=True)
+    folder = tiny.write_configs(tmp_path_factory.mktemp("plan") / "wide")
+    path = folder / "unet" / "config.json"
+    wide = {"block_out_channels": [320, 640], "norm_num_groups": 32, "attention_head_dim": 8}
+    path.write_text(json.dumps(json.loads(path.read_text()) | wide))
+    return str(folder)

@@ -10,7 +10,6 @@ from onetrainer.jobs.plan_request import CacheRequest
 from onetrainer.presets.presets import load_document, resolve, with_absolute_paths
 from onetrainer.run.events import Phase
 from tests import runs
-from tests.least_model import write_least_weights
 
 
 def request_of(config, **changes):
@@ -27,7 +26,6 @@ def kept(folder):
 
 def test_a_run_finds_all_that_the_job_has_encoded(tmp_path):
     config = runs.write_project(tmp_path)
-    write_least_weights(tmp_path / "base")
     reported = []
     data = {"cache_folder": str(tmp_path / "cache")}
     done = cache(request_of(config, data=data), reported.append)

@@ -100,7 +100,10 @@ EXPORTING = {
 }
 
 
-def test_files_in_between_are_written_kept_and_those_of_checkpoints(saved_run, tmp_path):
+def test_files_in_between_are_written_kept_and_those_of_checkpoints(
+    saved_run, tmp_path, monkeypatch
+):
+    runs.script_validations(monkeypatch, 0.5, 0.6, 0.3, 0.4, 0.4)
     of_a_person = ("one-000001.bak", "one-000001-best.safetensors", "one-000002.txt")
     folder = saved_run(EXPORTING, steps=4, put=of_a_person, starred=1)
     assert all((folder.output / name).read_bytes() == b"mine" for name in of_a_person)

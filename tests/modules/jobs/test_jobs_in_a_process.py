@@ -64,7 +64,7 @@ def test_images_are_listed(folder, monkeypatch, capfd):
 
 
 def test_ctrl_c_ends_sampling_and_leaves_nothing_half_written(folder, tmp_path):
-    done = command(folder, "sample", "base", *SMALL, "--seeds", "5000", "--out", "ended")
+    done = command(folder, "sample", "base", *SMALL, "--seeds", "500", "--out", "ended")
     first = folder / "ended" / "00001-42.png"
     wait_until(lambda: first.exists() or done.poll() is not None)
     done.send_signal(signal.SIGINT)
@@ -104,7 +104,7 @@ def test_a_killed_job_is_reported_with_what_libraries_printed(folder, monkeypatc
     (tmp_path / "noisy").mkdir()
     (tmp_path / "noisy" / "sitecustomize.py").write_text(NOISE)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "noisy"))
-    job = Job("sample", request(folder, seeds=tuple(range(5000))))
+    job = Job("sample", request(folder, seeds=tuple(range(500))))
     events = job.events()
     first = next(events)  # after diffusers was imported
     os.kill(job.pid, signal.SIGKILL)

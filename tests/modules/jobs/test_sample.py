@@ -21,9 +21,7 @@ from onetrainer.model_files.embedding_keys import bundled_name
 from onetrainer.run.events import Phase, Sample, Warned
 from tests import tiny
 
-pytestmark = pytest.mark.usefixtures("real_blocks")
-
-LAYER = "lora_unet_up_blocks_3_attentions_2_transformer_blocks_0_ff_net_2"
+LAYER = "lora_unet_up_blocks_1_attentions_1_transformer_blocks_0_ff_net_2"
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ from modules.training.checkpoint_record import find_restore_point
 from onetrainer.errors import UserError
 from onetrainer.run.events import Sample, Started, Warned
 from tests import runs
-from tests.least_model import write_least_weights
 
 pytestmark = pytest.mark.slow
 
@@ -26,9 +25,7 @@ ONE_STEP = {"training": {"steps": 1}, "sampling": {"every": 0, "at_start": False
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
-    config = runs.write_project(tmp_path_factory.mktemp("project"))
-    write_least_weights(config.parent / "base")
-    return config
+    return runs.write_project(tmp_path_factory.mktemp("project"))
 
 
 @pytest.fixture

@@ -305,7 +305,7 @@ def test_weights_put_aside_for_the_anchor_leave_graphs_that_wait_right(kind):
         )
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = loss_of(objective, batch_of(family, 0), seed=SEED, step=STEP)
-        assert loss.scores[ANCHOR].item() > 1e-4
+        assert loss.scores[ANCHOR].item() > 5e-5  # times 1000
         gradients.append(torch.autograd.grad(loss.value, weights))
     assert distance(*gradients) < 0.02
 

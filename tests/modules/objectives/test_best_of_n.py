@@ -29,8 +29,6 @@ from tests.adapters import shake
 from tests.batches import batch_of, loss_of, rollout_of, time_ids_of
 from tests.managed import Calls
 
-pytestmark = pytest.mark.usefixtures("real_blocks")
-
 CPU = torch.device("cpu")
 SEED, STEPS = 5, 2
 PROMPTS = ("a cat", "a dog on a very long leash in the park", "two birds")

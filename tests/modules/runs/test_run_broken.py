@@ -15,6 +15,7 @@ from modules.training.checkpoints import WEIGHTS_FILE
 from onetrainer.errors import UserError
 from onetrainer.run.events import BrokenStep, Progress, Warned
 from tests import pretend, runs
+from tests.cases import cases
 from tests.stepping import equal
 
 QUIET = {"sampling": {"prompts": [], "every": 0, "at_start": False, "at_end": False}}
@@ -114,7 +115,9 @@ def test_a_run_that_goes_back_lowers_its_rate_and_draws_the_step_anew(config, br
     assert text.startswith("step 5 was broken, so the run went back to step 3")
 
 
-@pytest.mark.parametrize(("number", "killed_after"), [(4, 2), (4, 5), (2, 5)])
+@pytest.mark.parametrize(
+    ("number", "killed_after"), cases([(4, 2), (4, 5), (2, 5)], [(4, 5), (2, 5)])
+)
 def test_a_run_that_goes_back_ends_the_same_if_it_is_killed_in_between(
     config, breaking, crash_in, number, killed_after
 ):

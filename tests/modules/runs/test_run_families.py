@@ -9,7 +9,6 @@ from safetensors import safe_open
 
 from modules.jobs.train import train
 from tests import runs, tiny
-from tests.least_model import write_least_weights
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +22,6 @@ def project(folder, name):
     """A config for a tiny model of the family."""
     v = {"prediction": "v_prediction", "zero_terminal_snr": True} if name == "sd2" else {}
     tiny.write_folder(folder / "base", name=name, **v)
-    write_least_weights(folder / "base")
     tiny.write_images(folder / "pictures", ("a red square", "many words " * 60, "green", "night"))
     document = runs.SETTINGS | {
         "model": {"path": "base", "family": name},

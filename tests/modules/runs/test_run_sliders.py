@@ -14,7 +14,6 @@ from onetrainer.presets.presets import load_document
 from onetrainer.run.events import Finished, Progress, Sample, Validated, Warned
 from onetrainer.run.run_folder import RunFolder
 from tests import runs, tiny
-from tests.least_model import write_least_weights
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +26,6 @@ def slider_run(folder, family="sd15", **changes):
     """A run folder of the family's preset, with a tiny model and without images."""
     if not (folder / "base").exists():
         tiny.write_folder(folder / "base", name=family)
-        write_least_weights(folder / "base")
     document = load_document(ROOT / "configs" / "presets" / family / "slider.json")
     own = {
         "model": {"path": "base"},

@@ -13,14 +13,12 @@ from modules.training.inbox import Inbox
 from modules.training.reporter import Reporter
 from modules.training.tasks import TaskProgress
 from onetrainer.config.run.validation import Validation
-from onetrainer.metrics.bands import Measurement
 from onetrainer.presets.presets import resolve
 from onetrainer.run.events import Finished, Phase, Progress, Sample, Stopped, Validated, Warned
 from onetrainer.run.run_folder import create_run
 from tests import runs, table, tiny
 from tests.cases import cases
 from tests.each import each
-from tests.least_model import write_least_weights
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +52,6 @@ SPLIT = {"use": True, "split": 0.3, "every": 1}
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     folder = table.write_project(tmp_path_factory.mktemp("validated"), "sd15")
-    write_least_weights(folder / "base")
     tiny.write_images(folder / "held" / "some", (f"a {table.WORD} dot", "a line"))
     tiny.write_images(folder / "held", ("nothing",))
     return folder
@@ -116,18 +113,6 @@ def change(folder, **sections):
     for section, values in sections.items():
         document[section] |= values
     folder.config.write_text(json.dumps(document))
-
-
-def scripted(monkeypatch, *per_validation):
-    """Validations give these losses one after the other, by step, instead of measuring."""
-
-    def measure(self, step, before_each):
-        values = [per_validation[step], per_validation[step] + 0.1]
-        losses = Measurement(step, dict.fromkeys(self.images.names, values))
-        if step not in self.files.by_step:
-            self.files.add(step, {"sampling": losses})
-
-    monkeypatch.setattr(ImageEvaluation, "measure", measure)
 
 
 def stop_in_validation(monkeypatch, number):
@@ -276,7 +261,7 @@ def test_the_best_checkpoint_is_kept_and_becomes_the_file_of_a_run_that_ended_th
     changes = CASES[case]
     training = {**changes.get("training", {}), "steps": 2}
     expected = done(new_run(project, **changes | {"training": training}))
-    scripted(monkeypatch, 0.9, 0.7, 0.5, 0.6, 0.8)
+    runs.script_validations(monkeypatch, 0.9, 0.7, 0.5, 0.6, 0.8)
     folder = done(validated(project, **changes, output={"keep_checkpoints": 1}))
     assert steps_of(folder) == [2, 4]
     for path in expected.output.rglob("*.safetensors"):
@@ -305,7 +290,7 @@ def test_the_best_has_no_file_of_its_own_if_it_is_the_last_or_the_base_or_not_as
             "The validation loss was best at step 1, 0.55; the last one (0.85) is 55 % above it.",
         ),
     ):
-        scripted(monkeypatch, *values)
+        runs.script_validations(monkeypatch, *values)
         output = {"keep_checkpoints": 1}
         folder = done(validated(project, validation={"keep_best": keep_best}, output=output))
         assert steps_of(folder) == [4]
@@ -314,7 +299,7 @@ def test_the_best_has_no_file_of_its_own_if_it_is_the_last_or_the_base_or_not_as
 
 
 def test_stopping_writes_the_best_by_its_step(project, monkeypatch):
-    scripted(monkeypatch, 0.9, 0.5, 0.6, 0.7, 0.8)
+    runs.script_validations(monkeypatch, 0.9, 0.5, 0.6, 0.7, 0.8)
     folder, original = validated(project), Reporter.progress
 
     def progress(self, **arguments):
@@ -331,7 +316,7 @@ def test_stopping_writes_the_best_by_its_step(project, monkeypatch):
 
 
 def test_patience_ends_a_run_which_goes_on_with_more_patience_only(project, monkeypatch):
-    scripted(monkeypatch, 0.9, 0.5, 0.6, 0.7, 0.4, 0.3, 0.2)
+    runs.script_validations(monkeypatch, 0.9, 0.5, 0.6, 0.7, 0.4, 0.3, 0.2)
     sampling = {"at_end": True, "prompts": [{"prompt": "a", "width": 64, "height": 64}]}
     validation = {**SPLIT, "patience": 2}
     folder = new_run(project, training={"steps": 6}, sampling=sampling, validation=validation)
@@ -358,7 +343,7 @@ def test_patience_ends_a_run_which_goes_on_with_more_patience_only(project, monk
 
 
 def test_the_same_images_go_on_with_their_history_and_others_begin_a_new_one(project, monkeypatch):
-    scripted(monkeypatch, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
+    runs.script_validations(monkeypatch, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
     folder = done(new_run(project, training={"steps": 1}, validation=SPLIT))
     change(folder, training={"steps": 2})
     done(folder)
@@ -378,7 +363,7 @@ def test_the_same_images_go_on_with_their_history_and_others_begin_a_new_one(pro
 
 
 def test_another_grid_begins_a_new_history(project, monkeypatch):
-    scripted(monkeypatch, 0.9, 0.8, 0.7)
+    runs.script_validations(monkeypatch, 0.9, 0.8, 0.7)
     folder = done(validated(project, training={"steps": 1}))
     change(folder, training={"steps": 2}, validation={"timesteps": 3})
     done(folder)

@@ -12,7 +12,7 @@ def test_the_demo_trains_in_the_window_and_can_be_stopped_and_taken_up_again(ope
     desk = open_desk("--demo", demo, worker="")
     desk.wait_state(preset="demo", deadline=60)
     desk.page("training")
-    for path, value in (("training.steps", "12"), ("training.batch_size", "1")):
+    for path, value in (("training.steps", "8"), ("training.batch_size", "1")):
         desk.replace(path, value)
     desk.replace("schedule.warmup_steps", "0")
     desk.page("sampling")
@@ -30,7 +30,7 @@ def test_the_demo_trains_in_the_window_and_can_be_stopped_and_taken_up_again(ope
     desk.type("sampling steps")
     desk.key("Return")
     desk.wait_state(focus="sampling.steps")
-    desk.replace("sampling.steps", "4")
+    desk.replace("sampling.steps", "2")
     desk.page("output")
     desk.replace("output.save_every", "4")
     desk.key("F5")
@@ -40,10 +40,10 @@ def test_the_demo_trains_in_the_window_and_can_be_stopped_and_taken_up_again(ope
     desk.wait_state(is_running=False, deadline=120)
     if desk.state["status"] == "stopped":
         desk.click("resume")
-    desk.wait_state(status="finished", step=12, deadline=180)
+    desk.wait_state(status="finished", step=8, deadline=180)
     run = Path(desk.state["folder"])
-    assert json.loads((run / "config.json").read_text())["training"]["steps"] == 12
+    assert json.loads((run / "config.json").read_text())["training"]["steps"] == 8
     assert list((run / "output").glob("*.safetensors"))
     assert "Training finished" in desk.state["banner"]
     desk.page("samples")
-    assert desk.state["sample_place"][1] == 12
+    assert desk.state["sample_place"][1] == 8

@@ -97,16 +97,17 @@ def test_gradients_are_equal_for_every_choice_of_what_is_saved(monkeypatch):
     for cheap in (1, 512):
         monkeypatch.setattr(selective, "CHEAP", cheap)
         checkpointed = gradients("selective")
-        assert len(plain) == len(checkpointed) > 300
+        assert len(plain) == len(checkpointed) > 200
         assert all(map(torch.equal, plain, checkpointed)), cheap
 
 
 def full_size_unet(monkeypatch):
-    """SD 1.5's, in bfloat16 and without numbers, with LoRA."""
+    """As wide as SD 1.5's, in bfloat16 and without numbers, with LoRA."""
     monkeypatch.setattr(functional, "scaled_dot_product_attention", _attention)
     config = json.loads((MODELS / "sd15" / "unet" / "config.json").read_text())
+    config |= tiny.least_blocks(config) | {"layers_per_block": 1}
     with META:
-        unet = UNet2DConditionModel.from_config(config | {"layers_per_block": 1})
+        unet = UNet2DConditionModel.from_config(config)
         nn.Module.to(unet, torch.bfloat16).requires_grad_(False).train()
         adapters = [
             LoraAdapter("", AdapterPlan(None, layer, 16, 1.0, None), Lora())

@@ -85,9 +85,21 @@ def predict_theirs(pipe) -> torch.Tensor:
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory) -> dict[str, Path]:
+def folder_of(tmp_path_factory):
+    """Gives the folder of a family with as many blocks as those of the test."""
     home = tmp_path_factory.mktemp("models")
-    return {name: tiny.write_folder(home / name, name=name) for name in (*BASES, *INPAINTING)}
+
+    @cache
+    def written(name: str, layers: int) -> Path:
+        return tiny.write_folder(home / f"{name}-{layers}", name=name)
+
+    return lambda name: written(name, tiny.layers_per_block)
+
+
+@pytest.fixture
+def few_blocks(monkeypatch) -> None:
+    """For naming that follows diffusers' own, which is alike in every block."""
+    monkeypatch.setattr(tiny, "layers_per_block", 1)
 
 
 @pytest.mark.parametrize(
@@ -97,11 +109,11 @@ def folders(tmp_path_factory) -> dict[str, Path]:
         [("sd15", "diffusers"), ("sdxl-inpainting", "kohya")],
     ),
 )
-def test_diffusers_computes_with_our_file_what_we_do(tmp_path, folders, name, naming):
+def test_diffusers_computes_with_our_file_what_we_do(tmp_path, folder_of, name, naming):
     family, method = trained(name)
     path = tmp_path / "lora.safetensors"
     export(method, path, dtype=torch.float32, metadata={}, naming=naming)
-    pipe = pipeline(folders[name], name)
+    pipe = pipeline(folder_of(name), name)
     torch.testing.assert_close(predict_theirs(pipe), predict(tiny.family(name)), atol=1e-6, rtol=0)
     pipe.load_lora_weights(tmp_path, weight_name=path.name)
     ours, theirs = predict(family), predict_theirs(pipe)
@@ -109,8 +121,9 @@ def test_diffusers_computes_with_our_file_what_we_do(tmp_path, folders, name, na
     torch.testing.assert_close(ours, theirs, atol=2e-6, rtol=1e-5)
 
 
+@pytest.mark.usefixtures("few_blocks")
 @pytest.mark.parametrize("name", cases(BASES, ["sdxl"]))
-def test_ranks_and_alphas_of_each_layer_reach_diffusers(tmp_path, folders, name):
+def test_ranks_and_alphas_of_each_layer_reach_diffusers(tmp_path, folder_of, name):
     # diffusers loses alphas in kohya's form where they differ; in its own none is left to lose.
     family, method = trained(name, text=False)
     names = layer_names(family)
@@ -127,7 +140,7 @@ def test_ranks_and_alphas_of_each_layer_reach_diffusers(tmp_path, folders, name)
     mixed = LoraFile(layers, {}, {}, {}, "kohya")
     path = tmp_path / "mixed.safetensors"
     write_lora(path, mixed, names, naming="diffusers", dtype=torch.float32)
-    pipe = pipeline(folders[name], name)
+    pipe = pipeline(folder_of(name), name)
     pipe.load_lora_weights(tmp_path, weight_name=path.name)
 
     plain = tiny.family(name)
@@ -192,8 +205,9 @@ def test_changing_the_naming_back_and_forth_changes_no_effect(tmp_path, name):
 
 
 # Of SD 1.5 projections are convolutions, of SDXL linear.
+@pytest.mark.usefixtures("few_blocks")
 @pytest.mark.parametrize("name", cases(["sd15", "sdxl"], ["sd15"]))
-def test_dora_reaches_diffusers_and_comes_back(tmp_path, folders, name):
+def test_dora_reaches_diffusers_and_comes_back(tmp_path, folder_of, name):
     family, method = trained(name, text=False)
     names, path = layer_names(family), tmp_path / "dora.safetensors"
     export(method, path, dtype=torch.float32, metadata={})
@@ -210,21 +224,22 @@ def test_dora_reaches_diffusers_and_comes_back(tmp_path, folders, name):
         weight.data.copy_(changed * scale / norm)
     file = LoraFile(layers, {}, {}, {}, "kohya")
     write_lora(path, file, names, naming="diffusers", dtype=torch.float32)
-    pipe = pipeline(folders[name], name)
+    pipe = pipeline(folder_of(name), name)
     pipe.load_lora_weights(tmp_path, weight_name=path.name)
     torch.testing.assert_close(predict_theirs(pipe), predict(plain), atol=5e-6, rtol=1e-5)
     for layer, kinds in read_lora(path, names).layers.items():
         torch.testing.assert_close(kinds["dora_scale"], layers[layer]["dora_scale"])
 
 
+@pytest.mark.usefixtures("few_blocks")
 @pytest.mark.parametrize("name", cases(["sd15", "sdxl"], ["sd15"]))
-def test_diffusers_computes_with_dora_of_outputs_what_was_trained(tmp_path, folders, name):
+def test_diffusers_computes_with_dora_of_outputs_what_was_trained(tmp_path, folder_of, name):
     family = tiny.family(name)
     section = Dora(rank=4, alpha=2.0, targets="full", norms="outputs", **tiny.encoders(False))
     method = Adapters.attach(family, section, seed=0)
     shake(method)
     export(method, tmp_path / "d.safetensors", dtype=torch.float32, metadata={}, naming="diffusers")
-    pipe = pipeline(folders[name], name)
+    pipe = pipeline(folder_of(name), name)
     pipe.load_lora_weights(tmp_path, weight_name="d.safetensors")
     theirs = predict_theirs(pipe)
     assert (theirs - predict(tiny.family(name))).abs().max() > 0.02
