@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from ui.widgets.grid import Grid
 
+_MODIFIERS = 0x1 | 0x4  # Shift, Control
+
 
 class Marking:
     """The marked cells of a grid, besides the one that is selected.
@@ -25,7 +27,7 @@ class Marking:
         canvas.bind("<Shift-Button-1>", lambda _: self._mark_to(grid.below_pointer))
         canvas.bind("<Control-space>", lambda _: self._toggle(grid.current))
         canvas.bind("<Control-a>", lambda _: self._set(set(range(grid.count))))
-        canvas.bind("<Button-1>", self._clicked, add="+")
+        canvas.bind("<ButtonRelease-1>", self._clicked)  # the grid takes the press
 
     def clear(self) -> None:
         """Mark none."""
@@ -37,8 +39,8 @@ class Marking:
         one = [self._grid.current] if self._grid.current >= 0 else []
         return sorted(self.marked) or one
 
-    def _clicked(self, _: "tk.Event[tk.Canvas]") -> None:
-        if self.marked:
+    def _clicked(self, event: "tk.Event[tk.Canvas]") -> None:
+        if self.marked and not int(event.state) & _MODIFIERS:
             self.clear()
 
     def _toggle(self, index: int) -> str:

@@ -3,6 +3,7 @@
 import pytest
 
 from ui.widgets.grid import Grid
+from ui.widgets.marking import Marking
 
 
 class GridWindow:
@@ -123,3 +124,25 @@ def test_more_cells_that_fit_are_not_scrolled(grid):
     grid.show(120)
     grid.cells._widgets.on_wheel[grid.cells.canvas](3)
     assert grid.cells.canvas.canvasy(2) > 0
+
+
+def test_several_cells_are_marked_by_keys_and_by_clicks(grid):
+    changes = []
+    marking = Marking(grid.cells, lambda: changes.append(sorted(marking.marked)))
+    grid.show(12, current=2)
+    assert marking.chosen == [2]
+    grid.press("Control-space", "Right", "Right", "Control-space")
+    assert marking.chosen == [2, 4]
+    canvas = grid.cells.canvas
+    for modifiers, x in (("Control-", 20), ("Shift-", 320)):
+        canvas.event_generate("<Motion>", warp=True, x=x, y=20)
+        grid.root.update()
+        canvas.event_generate(f"<{modifiers}Button-1>", x=x, y=20)
+        grid.root.update()
+    assert marking.chosen == [0, 2, 4]  # beside the cells nothing is marked
+    grid.press("Control-a")
+    assert marking.chosen == list(range(12))
+    grid.click(20, 20)
+    canvas.event_generate("<ButtonRelease-1>", x=20, y=20)
+    assert not marking.marked and marking.chosen == [0]
+    assert len(changes) == 5
