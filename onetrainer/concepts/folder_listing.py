@@ -3,8 +3,10 @@
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +39,7 @@ NAMELESS = "its name, or that of its folder, has an unknown encoding; rename it"
 CAPTION_SUFFIXES = (".caption", ".txt")
 """Extensions of caption files; if an image has both, the last is read."""
 
+_SORTED_AT_ONCE = 2000
 _THUMBNAIL_SUFFIX = ".thumb.jpg"
 _DIGITS = re.compile(r"(\d+)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -64,6 +67,10 @@ class FolderImage(NamedTuple):
     def stem(self) -> str:
         """The file name without extension."""
         return stem(self.name.rpartition("/")[2])
+
+
+_Found = tuple[tuple[tuple[str | int, ...], ...], str, FolderImage]
+"""An image with its key in natural order, and its name."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,7 @@ def list_folder(root: Path, *, recursive: bool) -> FolderListing:
 
     Raises UserError if there are more other files, or more images, than any image folder has.
     """
-    found: list[tuple[tuple[tuple[str | int, ...], ...], str, FolderImage]] = []
+    found: list[_Found] = []
     captions: list[Path] = []
     companion_images: list[Path] = []
     inner: list[Path] = []
@@ -140,9 +147,18 @@ def list_folder(root: Path, *, recursive: bool) -> FolderListing:
             (captions, companion_images, companion_images), companions, strict=True
         ):
             unused += [path for name, path in by_stem.items() if name not in used]
-    found.sort(key=lambda image: image[:2])
-    images = tuple(image for _, _, image in found)
+    images = tuple(image for _, _, image in _ordered(found))
     return FolderListing(images, tuple(captions), tuple(companion_images), tuple(sorted(inner)))
+
+
+def _ordered(found: Sequence[_Found]) -> Iterator[_Found]:
+    """Yield images in order, sorted in parts: a window stands still while all are sorted at once.
+
+    Python changes threads between the parts, and between the images that are merged.
+    """
+    parts = range(0, len(found), _SORTED_AT_ONCE)
+    order = itemgetter(0, 1)
+    return merge(*(sorted(found[at : at + _SORTED_AT_ONCE], key=order) for at in parts), key=order)
 
 
 def images_by_name(folder: Path, *, recursive: bool) -> dict[tuple[str, str], Path]:

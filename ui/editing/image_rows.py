@@ -20,6 +20,7 @@ from onetrainer.dataset.items import DatasetIndex, Item, index_concept
 from onetrainer.errors import UserError
 from onetrainer.images.image_index import recent_facts
 from ui.background.background_query import CancelToken
+from ui.background.threads import without_collection
 
 DEPENDS_ON = ("data", "model.family", "validation", "training.seed", "objective", "method.kind")
 """Settings that the list depends on; output.folder only decides what is known already."""
@@ -153,6 +154,11 @@ def read_images(config: TrainConfig, token: CancelToken[ImageList]) -> ImageList
         UserError: There is no image.
         QueryCancelledError: The query was canceled.
     """
+    with without_collection():
+        return _read(config, token)
+
+
+def _read(config: TrainConfig, token: CancelToken[ImageList]) -> ImageList:
     if not reads_image_folders(config):
         raise UserError("this run trains on prompts alone and uses no images")
     # Images without captions are what a person comes here for.

@@ -45,3 +45,11 @@ def test_a_disk_is_no_image_folder_and_soon_refused(tmp_path, monkeypatch):
     images(tmp_path / "images", "31")
     with pytest.raises(UserError, match="more than 30 images are in it"):
         list_folder(tmp_path / "images", recursive=False)
+
+
+def test_images_are_in_order_however_many_are_sorted_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(folder_listing, "_SORTED_AT_ONCE", 3)
+    for number in range(25):
+        (tmp_path / f"{'aB'[number % 2]}{number}.png").touch()
+    found = [image.name for image in list_folder(tmp_path, recursive=False).images]
+    assert found == [f"a{n}.png" for n in range(0, 25, 2)] + [f"B{n}.png" for n in range(1, 25, 2)]

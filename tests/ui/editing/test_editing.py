@@ -1,5 +1,7 @@
 """The images of the page: listed, filtered, changed in batches, saved and taken back. No Tk."""
 
+import gc
+
 import pytest
 from PIL import Image
 
@@ -56,6 +58,7 @@ def read(folders, **data):
     early = []
     images = read_images(config, CancelToken(lambda *_: None, early.append))
     assert [row.path for row in early[0].rows] == [row.path for row in images.rows]
+    assert gc.isenabled()
     return images
 
 
