@@ -17,7 +17,7 @@ from ui.widgets.widgets import Label, Widgets
 WIDTH = 196
 # Height of an entry, space between entries, and above and below the title of a group: the first
 # that fit into the window.
-_SIZES = ((34, 1, 18, 4), (31, 1, 18, 4), (27, 1, 18, 4), (25, 0, 2, 1))
+_SIZES = ((34, 1, 18, 4), (31, 1, 18, 4), (27, 1, 18, 4), (25, 0, 2, 1), (23, 0, 2, 1))
 _Size = tuple[int, int, int, int]
 
 
