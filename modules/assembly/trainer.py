@@ -22,7 +22,7 @@ from modules.assembly.validation_set import grid_of, validation_files, validatio
 from modules.broken_steps.cause import Investigator
 from modules.broken_steps.response import BrokenSteps
 from modules.broken_steps.retries import Retries
-from modules.data.loader import Loader, reading_threads
+from modules.data.loader import AT_ONCE, Loader, reading_threads
 from modules.evaluation.scores import EVALUATE, PromptEvaluation
 from modules.evaluation.validation import VALIDATE, ImageEvaluation, ValidationImages
 from modules.interfaces import Microbatch, named_parameters
@@ -220,6 +220,7 @@ def _loader_of(
         source.batches,
         draw,
         threads=reading_threads(data.loader_threads, run.device, decodes_images=decodes_images),
+        at_once=1 if decodes_images else AT_ONCE,
         steps=run.config.training.total_steps,
         rank=run.world.rank,
         size=run.world.size,

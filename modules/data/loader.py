@@ -11,6 +11,9 @@ from onetrainer.dataset.prefetch import prefetch
 from onetrainer.schedules.amounts import Plan
 
 Drawn = TypeVar("Drawn")
+AT_ONCE = 8
+"""Cached microbatches that are read one after the other where no thread reads ahead: a step leaves
+nothing of the reading in the processor's caches, and to begin anew takes three times as long."""
 
 Reading = Callable[[], Microbatch | Callable[[], Microbatch]]
 """Reads a microbatch in any thread; returns it, or a function that completes it in the thread that
@@ -68,6 +71,7 @@ class Loader(Generic[Drawn]):
         *,
         threads: int,
         steps: int,
+        at_once: int = 1,
         rank: int = 0,
         size: int = 1,
         fills_up: bool = False,
@@ -78,6 +82,7 @@ class Loader(Generic[Drawn]):
             data: What is read.
             draw: Draws for a microbatch of a step.
             threads: 0 reads within the steps.
+            at_once: Microbatches that are then read one after the other.
             steps: Of the run.
             rank: Number of this process, which reads every `size`-th microbatch of a step.
             size: How many processes share the run.
@@ -87,6 +92,7 @@ class Loader(Generic[Drawn]):
         self._data = data
         self._draw = draw
         self._threads = threads
+        self._at_once = at_once
         self._steps = steps
         self._rank, self._size = rank, size
         self._fills_up = fills_up
@@ -105,7 +111,10 @@ class Loader(Generic[Drawn]):
         if step != self._next or self._stream is None:
             self.close()
             self._stream = prefetch(
-                self._read, self._from(step), threads=self._threads, most=self._threads
+                self._read,
+                self._from(step),
+                threads=self._threads,
+                most=self._threads or self._at_once,
             )
         # Restart from here unless this one is iterated to its end.
         self._next = -1

@@ -259,6 +259,8 @@ class Denoising:
 
     def _factors(self, batch: Batch) -> Tensor | None:
         """Return each image's own and class image weight, (B,); None if all are 1."""
+        if not batch.loss_weights and not any(batch.is_prior):
+            return None
         factors = torch.tensor(batch.loss_weights or [1.0] * len(batch.positions))
         if any(batch.is_prior):
             factors[torch.tensor(batch.is_prior)] *= self._prior.weight

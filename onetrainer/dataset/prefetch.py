@@ -5,7 +5,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
+from itertools import islice
 from typing import Generic, TypeVar
+
+from onetrainer.errors import UserError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -55,11 +58,11 @@ def prefetch(
 
     Close it unless it is iterated to its end.
 
-    work: Called in other threads. items: Iterated in the calling thread. threads: 0 computes each
-    result when it is needed. most: Results ahead of time.
+    work: Called in other threads. items: Iterated in the calling thread. threads: 0 computes `most`
+    results in the calling thread when the first of them is needed. most: Results ahead of time.
     """
     if not threads:
-        yield from map(work, items)
+        yield from _in_groups(work, items, max(1, most))
         return
     with closing(WorkQueue[Result](threads=threads, most=most)) as queue:
         try:
@@ -69,3 +72,22 @@ def prefetch(
             yield from queue.remaining()
         finally:
             queue.cancel()
+
+
+def _in_groups(
+    work: Callable[[Item], Result], items: Iterable[Item], size: int
+) -> Iterator[Result]:
+    """Map work over items, some at once; what one raises is raised when its turn comes."""
+    remaining = iter(items)
+    while group := list(islice(remaining, size)):
+        done: list[Result] = []
+        error: UserError | None = None
+        for item in group:
+            try:
+                done.append(work(item))
+            except UserError as found:
+                error = found
+                break
+        yield from done
+        if error is not None:
+            raise error

@@ -4,26 +4,28 @@
 same UNet, a LoRA of two linear layers or the weights themselves, its batch already in memory, and
 nothing else: no cache, no draws by position, no events, no commands. The two take turns at every
 step, on one thread, and are timed in processor seconds: a busy machine slows both alike. What the
-program's other threads compute counts as the program's.
+program's other threads compute counts as the program's. reading_ms: of that, to read and draw what
+a step needs, which the bare loop has in memory; reporting_ms: to report a step; loop_ms: what else
+the loop does before and after the computing.
 """
 
 import json
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import fmean, median, quantiles
 from time import process_time, thread_time
 from typing import Any
 
 import torch
-from diffusers.models.attention_processor import Attention, AttnProcessor2_0
-from torch import nn
+from diffusers.models.attention_processor import AttnProcessor2_0
 
 from modules.data.batches import Batches, BatchSource
 from modules.data.cache import EncodeOptions, encode_captions, encode_images, encoder_digests
 from modules.data.encoded_items import TransformTable
-from modules.data.loader import Loader
+from modules.data.loader import AT_ONCE, Loader, reading_threads
 from modules.data.shards import Store
 from modules.families.stable_diffusion import StableDiffusion
 from modules.interfaces import Method, named_parameters
@@ -42,6 +44,7 @@ from modules.training.engine import Engine
 from modules.training.inbox import Inbox
 from modules.training.reporter import Reporter
 from modules.world.world import alone
+from onetrainer.config.data.data import Data
 from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.config.methods.low_rank import Lora as LoraSection
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
@@ -49,11 +52,12 @@ from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.batch_plan import BatchPlan, concept_slices
 from onetrainer.dataset.caption_sampling import plain_caption
-from onetrainer.dataset.dataset import read_dataset
+from onetrainer.dataset.dataset import Dataset, read_dataset
 from onetrainer.images.image_index import ImageIndex
 from onetrainer.model_files.kinds import ModelFile
 from onetrainer.run.event_log import EventWriter
 from tests import tiny
+from tests.benchmarks.bare_lora import attach_lora
 
 CPU = torch.device("cpu")
 RANK = 4
@@ -66,7 +70,7 @@ def main() -> None:
     for method in sys.argv[1:] or METHODS:
         for batch_size in (1, 4):
             with tempfile.TemporaryDirectory() as folder:
-                bare, ours = measure(Path(folder), method, batch_size)
+                bare, ours, parts = measure(Path(folder), method, batch_size)
             result = {
                 "benchmark": "steps",
                 "method": method,
@@ -75,19 +79,32 @@ def main() -> None:
                 "fraction_at_best": round(quick(bare) / quick(ours), 3),
                 "bare_ms": round(median(bare) * 1000, 2),
                 "overhead_ms": round((median(ours) - median(bare)) * 1000, 2),
+                # On average, since some microbatches are read at once.
+                **{name: round(fmean(times) * 1000, 2) for name, times in parts.items()},
             }
             sys.stdout.write(json.dumps(result) + "\n")
             sys.stdout.flush()
 
 
-def measure(folder: Path, method: str, batch_size: int) -> tuple[list[float], list[float]]:
-    """The seconds of each step of the bare loop and of the program."""
+def measure(
+    folder: Path, method: str, batch_size: int
+) -> tuple[list[float], list[float], dict[str, list[float]]]:
+    """The seconds of each step of the bare loop and of the program, and of the program's parts."""
     bare = _Bare(method, batch_size)
     ours = _Ours(folder, method, batch_size, bare)
     ours.run(WARM_UP + STEPS)
     ours.close()
     assert bare.trained == sum(weight.numel() for weight in ours.weights)
-    return ours.turns.bare[WARM_UP:-1], ours.turns.ours[WARM_UP:]
+    turns = ours.turns
+    return (
+        turns.bare[WARM_UP:-1],
+        turns.ours[WARM_UP:],
+        {
+            "reading_ms": turns.reading[WARM_UP:],
+            "reporting_ms": ours.reporting[WARM_UP:],
+            "loop_ms": ours.around[WARM_UP:],
+        },
+    )
 
 
 def quick(seconds: list[float]) -> float:
@@ -102,6 +119,7 @@ class _Turns:
         self._step, self._inputs = bare.step, inputs
         self.bare: list[float] = []
         self.ours: list[float] = []
+        self.reading: list[float] = []
         self._began: float | None = None
 
     def at(self, step: int) -> Any:
@@ -113,18 +131,23 @@ class _Turns:
         self.bare.append(thread_time() - before)
         # What other threads did meanwhile is the program's, too.
         self._began = now + self.bare[-1]
-        return self._inputs.at(step)
+        before = thread_time()
+        read = [*self._inputs.at(step)]
+        self.reading.append(thread_time() - before)
+        return read
 
 
-class _LoraLinear(nn.Module):
-    def __init__(self, layer: nn.Linear, rank: int) -> None:
-        super().__init__()
-        self.layer = layer
-        self.down = nn.Linear(layer.in_features, rank, bias=False)
-        self.up = nn.Linear(rank, layer.out_features, bias=False)
+def _timed(work: Callable[..., Any], seconds: list[float]) -> Callable[..., Any]:
+    """The same work, which adds what it computes in this thread to a list."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.layer(x) + self.up(self.down(x))
+    def timed(*args: Any, **options: Any) -> Any:
+        before = thread_time()
+        try:
+            return work(*args, **options)
+        finally:
+            seconds.append(thread_time() - before)
+
+    return timed
 
 
 class _Bare:
@@ -133,10 +156,7 @@ class _Bare:
         unet = self.family.unet
         unet.set_attn_processor(AttnProcessor2_0())
         if method == "lora":
-            for layer in [each for each in unet.modules() if isinstance(each, Attention)]:
-                for name in ("to_q", "to_k", "to_v"):
-                    setattr(layer, name, _LoraLinear(getattr(layer, name), RANK))
-                layer.to_out[0] = _LoraLinear(layer.to_out[0], RANK)
+            attach_lora(unet, RANK)
         else:
             unet.requires_grad_(True)
         self.weights = [weight for weight in unet.parameters() if weight.requires_grad]
@@ -179,35 +199,40 @@ def _method_of(name: str, family: StableDiffusion) -> Method:
     return made
 
 
+def _batch_source(folder: Path, family: StableDiffusion) -> tuple[Dataset, BatchSource]:
+    tiny.write_images(folder / "p", [f"picture {i}" for i in range(8)])
+    data = {"folder": str(folder / "p"), "resolution": 64}
+    dataset = read_dataset(TrainConfig.model_validate({"data": data}))
+    store, memory = Store(folder / "cache"), ImageIndex(folder / "cache")
+    ways = {
+        "store": store,
+        "digests": encoder_digests(family),
+        "progress": lambda _done, _total: None,
+        "should_stop": lambda: False,
+    }
+    images = encode_images(
+        family,
+        TransformTable(dataset.items, dataset.concepts, is_plain=False),
+        file_digests=memory,
+        options=EncodeOptions(),
+        **ways,
+    )
+    captions = ["", *(item.caption for item in dataset.items)]
+    texts = encode_captions(family, captions, **ways)
+    batch_source = BatchSource(
+        images,
+        texts,
+        dataset.concepts,
+        lambda item, _turn: plain_caption(item, dataset.concepts[item.concept]),
+        "sample",
+    )
+    return dataset, batch_source
+
+
 class _Ours:
     def __init__(self, folder: Path, method: str, batch_size: int, bare: "_Bare") -> None:
         family = tiny.family()
-        tiny.write_images(folder / "p", [f"picture {i}" for i in range(8)])
-        data = {"folder": str(folder / "p"), "resolution": 64}
-        dataset = read_dataset(TrainConfig.model_validate({"data": data}))
-        store, memory = Store(folder / "cache"), ImageIndex(folder / "cache")
-        ways = {
-            "store": store,
-            "digests": encoder_digests(family),
-            "progress": lambda _done, _total: None,
-            "should_stop": lambda: False,
-        }
-        images = encode_images(
-            family,
-            TransformTable(dataset.items, dataset.concepts, is_plain=False),
-            file_digests=memory,
-            options=EncodeOptions(),
-            **ways,
-        )
-        captions = ["", *(item.caption for item in dataset.items)]
-        texts = encode_captions(family, captions, **ways)
-        batch_source = BatchSource(
-            images,
-            texts,
-            dataset.concepts,
-            lambda item, _turn: plain_caption(item, dataset.concepts[item.concept]),
-            "sample",
-        )
+        dataset, batch_source = _batch_source(folder, family)
         made = _method_of(method, family)
         optimizer = build_optimizer(AdamW(), made.parameter_groups())
         self.weights = named_parameters(made.parameter_groups()).values()
@@ -216,11 +241,20 @@ class _Ours:
         batches = Batches(batch_source, plan)
         objective = Denoising(family, section=DenoisingSection(), device=CPU)
         draw = partial(objective.draw, seed=0)
-        loader = Loader(batches, lambda each, step: draw(each, step=step), threads=2, steps=10**9)
+        threads = reading_threads(Data().loader_threads, CPU, decodes_images=False)
+        loader = Loader(
+            batches,
+            lambda each, step: draw(each, step=step),
+            threads=threads,
+            at_once=AT_ONCE,
+            steps=10**9,
+        )
         engine = _engine_of(optimizer)
         self.events = EventWriter(folder / "events.jsonl")
         self.inbox = Inbox(folder / "commands.jsonl")
         self.state = TrainState()
+        self.reporting: list[float] = []
+        self.around: list[float] = []
         self.turns = _Turns(bare, loader)
         accumulate = Accumulation(alone(), self.turns, engine)
         self.parts = {
@@ -239,7 +273,17 @@ class _Ours:
 
     def run(self, steps: int) -> None:
         report = Reporter(self.events, device=CPU, total_steps=steps, on_broken=lambda _: None)
-        Trainer(steps=steps, report=report, **self.parts).run()
+        compute = self.parts["compute"]
+        computing, whole = [], []
+        timed = {"compute": _timed(compute, computing)}
+        trainer = Trainer(steps=steps, report=report, **{**self.parts, **timed})
+        report.progress = _timed(report.progress, self.reporting)  # type: ignore[method-assign]
+        object.__setattr__(trainer, "step", _timed(trainer.step, whole))
+        trainer.run()
+        self.around = [
+            total - other - reporting
+            for total, other, reporting in zip(whole, computing, self.reporting, strict=True)
+        ]
 
     def close(self) -> None:
         self.inbox.close()

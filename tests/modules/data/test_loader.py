@@ -113,6 +113,22 @@ def test_no_thread_outlives_the_loader(bench):
     assert not its & set(threading.enumerate())
 
 
+def test_reading_some_at_once_gives_the_same_and_reports_errors_in_their_turn(bench):
+    batch_source = bench.encode()
+    whole = run(loader_of(batch_source, threads=0))
+    assert run(loader_of(batch_source, threads=0, at_once=4)) == whole
+
+    def work(number):
+        if number == 4:
+            raise UserError("4", "", "")
+        return number
+
+    results = prefetch(work, range(9), threads=0, most=3)
+    assert [next(results) for _ in range(4)] == [0, 1, 2, 3]
+    with pytest.raises(UserError, match="4"):
+        next(results)
+
+
 @pytest.mark.parametrize("threads", [0, 2])
 def test_what_goes_wrong_in_a_thread_is_reported_where_it_is_asked_for(bench, threads):
     batch_source = bench.encode(caches_latents=False)
