@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from modules.assembly.method import Attached, attach
+from modules.assembly.method import Attached, attach, trained_component_dtypes
 from modules.assembly.placement import (
     components_of,
     manage,
@@ -20,6 +20,7 @@ from modules.assembly.placement import (
 from modules.families.circular_padding import pad_circularly
 from modules.families.registry import engine_of
 from modules.forecast.rewards import empty_mixer
+from modules.forecast.sharded import share_of, weight_bytes
 from modules.formats.models.stored_configs import config_folder
 from modules.memory.residency import METHOD, REWARDS, Phase, Placement, placement_table
 from modules.meta_device.autocast import DeviceKind
@@ -83,15 +84,19 @@ class Stage:
         counted = ("train", "offload") if is_one_place else ("train",)
         meter = self.model.meter
         sizes: dict[str, int] = {}
+        share, family = share_of(self.config), self.model.attached.family
         for name, component in self.model.components().items():
-            if self.table[name][phase] in counted:
+            part = WEIGHTS.get(name, TEXT_ENCODERS)
+            if share > 1 and name in trained_component_dtypes(self.config):
+                size = weight_bytes(component, family.layers()[name], phase, share=share)
+                sizes[part] = sizes.get(part, 0) + size
+            elif self.table[name][phase] in counted:
                 tensors = {
                     id(each): each for each in (*component.parameters(), *component.buffers())
                 }
                 size = sum(
                     size_of(each) for each in tensors.values() if meter.side_of(each) == "device"
                 )
-                part = WEIGHTS.get(name, TEXT_ENCODERS)
                 sizes[part] = sizes.get(part, 0) + size
         return sizes
 

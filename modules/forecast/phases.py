@@ -19,6 +19,7 @@ from modules.forecast.rewards import (
     objective_with_trained_steps,
     prompt_batch,
 )
+from modules.forecast.sharded import divided, share_of
 from modules.forecast.step_memory import StepMemory
 from modules.interfaces import Batch, LatentMoments, Microbatch
 from modules.memory.residency import PHASES, Phase
@@ -227,5 +228,6 @@ def _peak(stage: Stage, phase: Phase, phases: dict[str, dict[str, int]]) -> Iter
 def _parts_in_phase(stage: Stage, phase: Phase, peak: MemoryParts) -> dict[str, int]:
     """Return a peak with exactly the weights that are on the device in a phase."""
     parts = stage.residents(phase)
-    parts |= {part: size for part, size in peak.items() if part not in _WEIGHTS}
+    share = share_of(stage.config)
+    parts |= divided({p: size for p, size in peak.items() if p not in _WEIGHTS}, share=share)
     return {part: size for part, size in parts.items() if size > 0}

@@ -68,6 +68,28 @@ def test_weights_take_what_the_published_models_have(published):
     assert "text_encoders" not in published["training"]
 
 
+def test_processes_share_what_is_sharded(wide_base):
+    document = {
+        "model": {"path": wide_base},
+        "data": {"resolution": 64},
+        "method": {"kind": "full"},
+        "ema": {"use": True},
+        "sampling": {"prompts": [{"prompt": "a", "width": 64, "height": 64}]},
+    }
+    four = {"hardware__processes": 4, "training__accumulation": 4}
+    whole, sharded = (
+        forecast(config(document, hardware__sharding=way, **four)).phases
+        for way in ("none", "full")
+    )
+    for part in ("optimizer", "ema", "gradients"):
+        assert sharded["training"][part] == whole["training"][part] // 4, part
+    weights = whole["training"]["unet"]
+    assert sharded["saving"]["unet"] == weights // 4
+    assert sharded["sampling"]["unet"] == weights // 4 + weights
+    assert weights // 4 < sharded["training"]["unet"] <= weights // 4 + weights
+    assert sharded["training"]["activations"] == whole["training"]["activations"]
+
+
 def test_every_setting_that_saves_memory_lowers_the_training(small):
     known = {}
 
