@@ -67,7 +67,8 @@ def propose(
         job: Which has found something.
         own: The files that this program wrote.
         writing: How captions or masks are made of it.
-        makes_masks: Masks take a while; without them they count as changed where there is one.
+        makes_masks: Masks take a while; without them one that another model made, or other
+            settings, counts as changed.
     """
     results, taken = job.read(), dict[Path, str]()
     for image in job.listed():
@@ -87,8 +88,12 @@ def propose(
             if isinstance(writing, CaptionWriting):
                 yield _caption(image, path, before, known, result, writing)
             else:
-                found = job.masks / result.mask if makes_masks else None
-                yield _mask(image, path, before, known, found, writing)
+                found = job.masks / result.mask
+                made = digest(f"{found} {result.stamp} {_made_by(writing)}".encode())
+                if makes_masks:
+                    yield _mask(image, path, before, known, found, writing, made)
+                else:
+                    yield Proposal(image, _fate_of_mask(before, known, writing, made), path, before)
         except ImageError as error:
             yield Proposal(image, "failed", path, text=error.reason)
         except OSError as error:
@@ -126,17 +131,33 @@ def _mask(
     path: Path,
     before: bytes | None,
     known: OwnFile | None,
-    found: Path | None,
+    found: Path,
     writing: MaskWriting,
+    made: str,
 ) -> Proposal:
-    if before is not None and known is None and writing.existing == "keep":
+    fate = _fate_of_mask(before, known, writing, made)
+    if fate == "kept":
         return Proposal(image, "kept", path, before)
-    if found is None:
-        return Proposal(image, "changed" if before is not None else "new", path, before)
     after = mask_bytes(found, image.path, writing)
-    fate: Fate = "new" if before is None else "same" if before == after else "changed"
-    own = OwnFile(path, digest(after))
+    if before is not None:
+        fate = "same" if before == after else "changed"
+    own = OwnFile(path, digest(after), made=made)
     return Proposal(image, fate, path, before, after, own=own)
+
+
+def _fate_of_mask(
+    before: bytes | None, known: OwnFile | None, writing: MaskWriting, made: str
+) -> Fate:
+    """Return what becomes of a mask, as far as that is known without making it."""
+    if before is None:
+        return "new"
+    if known is None and writing.existing == "keep":
+        return "kept"
+    return "same" if known is not None and known.made == made else "changed"
+
+
+def _made_by(writing: MaskWriting) -> str:
+    return writing.model_dump_json(exclude={"existing"})
 
 
 def _mask_path(image: FolderImage) -> Path:

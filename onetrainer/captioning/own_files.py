@@ -12,14 +12,19 @@ from onetrainer.run.user_folder import user_folder
 
 @dataclass(frozen=True)
 class OwnFile:
-    """A file as this program wrote it once. theirs: The caption that a person had there, and has.
+    """A file as this program wrote it once.
 
-    digest: Of what it wrote. A file with another content is a person's.
+    Attributes:
+        path: The file.
+        digest: Of what it wrote. A file with another content is a person's.
+        theirs: The caption that a person had there, and has.
+        made: Of a mask, a digest of what it was made of.
     """
 
     path: Path
     digest: str
     theirs: str = ""
+    made: str = ""
 
 
 OwnFiles = Mapping[tuple[Path, str], OwnFile]
@@ -36,7 +41,8 @@ def own_files(images: Path) -> OwnFiles:
     for line in lines:
         try:
             values = json.loads(line)
-            own = OwnFile(Path(values["path"]), values["digest"], values.get("theirs", ""))
+            known = (values["digest"], values.get("theirs", ""), values.get("made", ""))
+            own = OwnFile(Path(values["path"]), *known)
         except (ValueError, KeyError, TypeError):
             continue  # cut off
         found[own.path, own.digest] = own

@@ -180,6 +180,10 @@ def test_masks_are_written_beside_their_images_and_a_persons_are_kept(images, hi
     with Image.open(images / "a-masklabel.png") as mask:
         assert (mask.size, mask.mode, mask.getextrema()) == ((40, 20), "L", (255, 255))
     assert fates() == {"same": 2, "kept": 1, "failed": 1}
+    for changed, options in ((0, {}), (2, {"feather": 5})):  # also without making them
+        own, writing = own_files(images), MaskWriting(**options)
+        quick = [each.fate for each in propose(job, own, writing, makes_masks=False)]
+        assert quick.count("changed") == changed
     assert fates(existing="replace", invert=True) == {"changed": 3, "failed": 1}
     take_back_last(images, history)
     assert (images / "b-masklabel.png").read_bytes() == mine

@@ -20,6 +20,16 @@ def captions(images):
     return {path.stem: path.read_text().strip() for path in images.glob("*.txt")}
 
 
+def masks_found_before(images, network, folder):
+    """Results as a worker left them some time ago."""
+    request = CaptionRequest(images=str(images), model=str(network), makes="masks")
+    found = JobFolder(request, folder)
+    with found.adding() as results:
+        Image.new("L", (8, 8), 255).save(found.masks / "white.png")
+        paths = sorted(images.glob("*.png"))
+        results.add(Result(path.name, stamp_of(path), mask="white.png") for path in paths)
+
+
 def test_models_describe_ten_then_all_and_what_is_written_can_be_taken_back(
     open_desk, project, tmp_path
 ):
@@ -66,15 +76,11 @@ def test_models_describe_ten_then_all_and_what_is_written_can_be_taken_back(
     wait_shown(desk, "status", "14 files have again what they held before.")
     assert captions(images) == {"00": "mine"}
 
-    request = CaptionRequest(images=str(images), model=str(network), makes="masks")
-    found = JobFolder(request, desk.home / "config/onetrainer/captioning")
-    with found.adding() as results:  # as a worker did some time ago
-        Image.new("L", (8, 8), 255).save(found.masks / "white.png")
-        paths = sorted(images.glob("*.png"))
-        results.add(Result(path.name, stamp_of(path), mask="white.png") for path in paths)
+    masks_found_before(images, network, desk.home / "config/onetrainer/captioning")
     desk.click("caption kind background")
     desk.replace("caption model background", str(network))
     wait_shown(desk, "summary", "New 15")
     desk.click("caption write")
     wait_shown(desk, "status", "15 masks written.")
+    wait_shown(desk, "summary", "The same already 15")
     assert len(list(images.glob("*-masklabel.png"))) == len(COLORS)
