@@ -51,6 +51,8 @@ from onetrainer.run.log_file import keep_log_bounded
 from onetrainer.run.run_folder import RunFolder, open_run
 from onetrainer.run.wire import encode_event
 
+_ALLOCATOR = "PYTORCH_ALLOC_CONF"
+"""Source: torch's notes on CUDA semantics, "Optimizing memory usage"; the older name works too."""
 _END_SECONDS = 5.0
 """How long the other processes have to end after the run has."""
 
@@ -184,8 +186,10 @@ def _train(folder: RunFolder, inbox: Inbox) -> int:
     keep_log_bounded(folder.log)
     _print_and_return(f"worker {os.getpid()} begins at {strftime('%Y-%m-%d %H:%M:%S')}", 0)
     try:
-        names, is_offline = _model_names(_parse_object(_read(folder.config)))
+        config = _parse_object(_read(folder.config))
+        names, is_offline = _model_names(config)
         _set_environment(names, is_offline=is_offline)
+        _set_allocator(_section(config, "hardware"))
         with _other_processes(folder) as (place, hub):
             with inbox.while_loading(), importing():
                 from modules.jobs.train import train
@@ -309,6 +313,13 @@ def _set_environment(names: list[str], *, is_offline: bool) -> None:
         # No library may use the network: everything needed is on this disk.
         os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+def _set_allocator(hardware: Mapping[str, Any]) -> None:
+    """Choose how torch takes GPU memory, unless a person has: it reads that when it is imported."""
+    if hardware.get("expandable_segments") is True and sys.platform != "win32":
+        if not {_ALLOCATOR, "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys():
+            os.environ[_ALLOCATOR] = "expandable_segments:True"
 
 
 def _take_stdout() -> TextIO:

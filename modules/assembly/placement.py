@@ -164,6 +164,7 @@ def residency_of(
         train_device=device,
         offload_device=offload_device_of(config.hardware.offload_device, device),
         offloaded=layers.offloaded,
+        pins=config.hardware.pin_memory,
     )
 
 

@@ -16,6 +16,7 @@ from modules.assembly.stepping import compile_unet
 from modules.data.cache import EncoderDigests
 from modules.interfaces import Family
 from modules.jobs.base_model import load_base
+from modules.memory.channels_last import use_channels_last
 from modules.memory.residency import Residency
 from modules.methods.model_source import ModelSource
 from modules.training.checkpoint_record import CheckpointRecord
@@ -89,6 +90,8 @@ def load(run: Run, path: Path) -> Loaded:
     require_training_to_the_end(run.config, attached.method.parameter_groups())
     for note in attached.notes:
         run.warn(note)
+    if run.config.hardware.channels_last:
+        use_channels_last(family.unet)
     rewards = load_rewards(run)
     compile_unet(run, attached)
     layers = manage(run.config, attached.family, device=run.device)

@@ -13,6 +13,7 @@ from typing import Literal
 
 from pydantic_core import to_json
 
+from modules.assembly.attention import with_measured_attention
 from modules.assembly.inputs import Inputs, prepare_inputs
 from modules.assembly.lengths import (
     LengthsChanged,
@@ -113,8 +114,7 @@ def _start(folder: RunFolder, inbox: Inbox, world: World, note: str) -> int:
     """
     document = migrate(read_json(folder.config), source=str(folder.config))
     written = resolve(document, source=str(folder.config))
-    # By which later changes are detected.
-    digest = hashlib.sha256(written.model_dump_json().encode()).hexdigest()
+    digest = hashlib.sha256(written.model_dump_json().encode()).hexdigest()  # to detect changes
     config = with_decided_lengths(written, folder)
     use_hardware(config.hardware)
     if not world.is_alone:  # as many as another program may have started
@@ -142,10 +142,11 @@ def _start(folder: RunFolder, inbox: Inbox, world: World, note: str) -> int:
             board = open_board(folder.path, first_step=last.step if last else 0)
             stack.callback(board.close)
             also = failures.tolerating(TENSORBOARD, board.take)
-        stack.enter_context(prefer_attention(config.hardware.attention))
         events = stack.enter_context(closing(EventWriter(folder.events, also=also)))
         device = choose_device(*world.place.device_of(config.hardware.device))
         stack.enter_context(determinism(config.hardware.deterministic, device))
+        config = with_measured_attention(config, device)
+        stack.enter_context(prefer_attention(config.hardware.attention))
         run = Run(
             folder,
             config,

@@ -187,11 +187,12 @@ def uncached_autocast(device: torch.device) -> AbstractContextManager[object]:
 def prefer_attention(kernel: AttentionKernel) -> AbstractContextManager[object]:
     """Return a context in which a GPU tries an attention kernel first, in the whole process.
 
-    The others remain: no kernel computes every dtype and size, such as a VAE's in float32.
+    The others remain: no kernel computes every dtype and size, such as a VAE's in float32. None is
+    preferred before it is measured.
     """
-    if kernel == "auto":
+    if kernel in ("auto", "measured"):
         return nullcontext()
-    kernels = {
+    kernels: dict[str, SDPBackend] = {
         "flash": SDPBackend.FLASH_ATTENTION,
         "efficient": SDPBackend.EFFICIENT_ATTENTION,
         "cudnn": SDPBackend.CUDNN_ATTENTION,

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from modules.memory.layers.checkpointing import resolve_device
+from modules.memory.layers.packing import Packed, views_in
 
 Phase = Literal[
     "loading", "caching", "training", "validation", "encoding", "sampling", "decoding", "saving"
@@ -97,6 +98,8 @@ class Residency:
         offload_device: The device of the placement "offload".
         offloaded: Parameters that stay on the offload device in every phase, because their layers
             fetch them.
+        pins: Whether frozen components that wait during the run do so in pinned memory, from which
+            a GPU fetches each of them as one copy.
     """
 
     def __init__(
@@ -107,13 +110,19 @@ class Residency:
         train_device: torch.device,
         offload_device: torch.device,
         offloaded: Collection[nn.Parameter] = (),
+        pins: bool = False,
     ) -> None:
         # With its index, as tensors report it: "cuda" is "cuda:0", or the current GPU.
         self.train_device = resolve_device(train_device)
         self.offload_device = resolve_device(offload_device)
         self._table = table
         self._components = {
-            name: _Component(network, frozenset(map(id, offloaded)), _returns(table[name]))
+            name: _Component(
+                network,
+                frozenset(map(id, offloaded)),
+                returns=_returns(table[name]),
+                pins=pins and _waits(table[name]),
+            )
             for name, network in components.items()
             if name in table
         }
@@ -158,18 +167,23 @@ class _Component:
     """A component and its placement.
 
     offloaded: ids of parameters that never move. returns: whether it moves back and forth, so that
-    its frozen weights stay on the offload device, too, and need not be copied back.
+    its frozen weights stay on the offload device, too, and need not be copied back. pins: whether
+    these are pinned.
     placement: None during a move.
     """
 
     network: nn.Module
     offloaded: frozenset[int]
     returns: bool
+    pins: bool
     placement: Placement | None = "offload"
     _host_copies: dict[int, Tensor] = field(default_factory=dict)
+    _packed: Packed | None = None
 
     def move(self, placement: Placement, device: torch.device) -> None:
         self.placement = None  # if an exception ends this, the next phase moves it again
+        if self.pins and placement == "train" and device.type == "cuda":
+            self._fetch_packed(device)
         for module in self.network.modules():
             for name, weight in module._parameters.items():
                 if weight is not None and id(weight) not in self.offloaded:
@@ -178,6 +192,30 @@ class _Component:
                 if buffer is not None:
                     module._buffers[name] = buffer.to(device)
         self.placement = placement
+
+    def _fetch_packed(self, device: torch.device) -> None:
+        """Move the frozen weights in host memory, without waiting for the copy."""
+        weights = [
+            weight
+            for weight in self.network.parameters()
+            if not weight.requires_grad
+            and id(weight) not in self.offloaded
+            and weight.device.type == "cpu"
+            and type(weight.data) is Tensor
+        ]
+        if not weights:
+            return
+        if self._packed is None or not self._packed.holds(weights):
+            try:
+                self._packed = Packed.of([weight.data for weight in weights])
+            except RuntimeError:  # so much cannot be pinned: it waits as it is
+                self.pins, self._packed = False, None
+                return
+        own = self._packed.tensors
+        there = views_in(self._packed.memory.to(device, non_blocking=True), own)
+        for weight, host, copy in zip(weights, own, there, strict=True):
+            self._host_copies[id(weight)] = host
+            weight.data = copy
 
     def _move_parameter(
         self,
@@ -202,6 +240,11 @@ class _Component:
         weight.data = data.to(device, non_blocking=non_blocking) if host_copy is None else host_copy
         if placement == "train" and self.returns and not weight.requires_grad:
             self._host_copies[id(weight)] = data
+
+
+def _waits(row: Mapping[Phase, Placement]) -> bool:
+    """Return whether a component comes and goes after caching."""
+    return {"train", "offload"} <= {row[phase] for phase in PHASES[2:]}
 
 
 def _returns(row: Mapping[Phase, Placement]) -> bool:

@@ -44,6 +44,20 @@ def test_garbage_is_collected_again_once_the_engine_is_loaded():
     assert gc.get_freeze_count() >= before + len(kept)
 
 
+@pytest.mark.parametrize("is_on", [True, False])
+def test_torch_is_told_of_expandable_segments_before_it_loads(monkeypatch, is_on):
+    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+    for name in names:
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(worker.sys, "platform", "linux")
+    worker._set_allocator({"expandable_segments": is_on})
+    assert worker.os.environ.get(names[0]) == ("expandable_segments:True" if is_on else None)
+    monkeypatch.setenv(names[0], "backend:native")
+    worker._set_allocator({"expandable_segments": is_on})
+    assert worker.os.environ[names[0]] == "backend:native"
+
+
 def test_who_forbids_the_network_is_obeyed(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     worker._set_environment(["owner/model"], is_offline=False)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from modules.memory.layers.packing import Packed, views_in
 from modules.memory.layers.transfer import copy_all_to_device, copy_to_device
 from onetrainer.errors import UserError
 
@@ -24,13 +25,15 @@ MAX_OUTGOING = 2
 class StreamedWeights:
     """Transfer of weights that prefetches to the GPU, and pins the memory of what it prefetches.
 
-    Gradients are copied back synchronously: the optimizer uses them at once.
+    What is announced together, the weights of a layer, is one piece of pinned memory, one copy and
+    one event. Gradients are copied back synchronously: the optimizer uses them at once.
     """
 
     def __init__(self, train_device: torch.device, offload_device: torch.device) -> None:
         self._train_device = train_device
         self._offload_device = offload_device
         self._arrivals = _Arrivals(train_device)
+        self._packed: dict[tuple[int, ...], Packed] = {}
 
     def to_device(self, tensor: Tensor) -> Tensor:
         copy = self._arrivals.take(tensor, _version(tensor))
@@ -47,9 +50,21 @@ class StreamedWeights:
     def prefetch(self, tensors: Sequence[Tensor]) -> None:
         """Start to copy tensors; earlier prefetches that were not fetched are dropped."""
         plain = [tensor for tensor in tensors if _is_plain(tensor)]
-        for tensor in plain:
-            _pin(tensor)
-        self._arrivals.expect([(tensor, _version(tensor)) for tensor in plain])
+        packed = self._pack(plain)
+        expected = [(tensor, _version(tensor)) for tensor in plain]
+        self._arrivals.expect_packed(packed.memory, expected)
+
+    def _pack(self, tensors: Sequence[Tensor]) -> Packed:
+        """Move tensors' data into one piece of pinned memory, unless they are still there."""
+        key = tuple(map(id, tensors))
+        packed = self._packed.get(key)
+        if packed is None or not packed.holds(tensors):
+            with _pinning(tensors, "hardware.offload_layers"):
+                packed = Packed.of([tensor.data for tensor in tensors])
+            for tensor, place in zip(tensors, packed.tensors, strict=True):
+                tensor.data = place
+            self._packed[key] = packed
+        return packed
 
 
 class StreamedInputs:
@@ -68,7 +83,7 @@ class StreamedInputs:
     def to_host(self, tensor: Tensor) -> Tensor:
         self._wait_for_outgoing(MAX_OUTGOING - 1)
         source = tensor.detach()
-        with _pinning(source, "hardware.offload_activations"):
+        with _pinning([source], "hardware.offload_activations"):
             host = torch.empty_like(source, device="cpu", pin_memory=True)
         self._stream.wait_stream(torch.cuda.current_stream(self._train_device))
         with torch.cuda.stream(self._stream):
@@ -122,9 +137,7 @@ class _Arrivals:
     @torch.no_grad()
     def expect(self, tensors: Sequence[tuple[Tensor, object]]) -> None:
         """Start to copy tensors, each with its version; drop what was expected before."""
-        for arrival in self._expected.values():
-            self._computing.wait_event(arrival.copied)
-        self._expected.clear()
+        self._drop_expected()
         # In memory that the computing stream may have freed only just now.
         copies = [
             torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device=self._device)
@@ -136,6 +149,26 @@ class _Arrivals:
                 copy.copy_(tensor, non_blocking=True)
             copied = self._stream.record_event()
             self._expected[id(tensor)] = _Arrival(tensor, version, copy, copied)
+
+    @torch.no_grad()
+    def expect_packed(self, memory: Tensor, tensors: Sequence[tuple[Tensor, object]]) -> None:
+        """Do the same with tensors that are packed in pinned memory, as one copy."""
+        self._drop_expected()
+        if not tensors:
+            return
+        there = torch.empty_like(memory, device=self._device)
+        self._stream.wait_stream(self._computing)
+        with torch.cuda.stream(self._stream):
+            there.copy_(memory, non_blocking=True)
+        copied = self._stream.record_event()
+        copies = views_in(there, [tensor for tensor, _ in tensors])
+        for (tensor, version), copy in zip(tensors, copies, strict=True):
+            self._expected[id(tensor)] = _Arrival(tensor, version, copy, copied)
+
+    def _drop_expected(self) -> None:
+        for arrival in self._expected.values():
+            self._computing.wait_event(arrival.copied)
+        self._expected.clear()
 
     @property
     def _computing(self) -> torch.cuda.Stream:
@@ -162,16 +195,16 @@ def _pin(tensor: Tensor) -> None:
     """Move a tensor's data permanently to pinned memory, which the GPU reads directly."""
     if tensor.is_pinned():
         return
-    with _pinning(tensor, "hardware.offload_layers"):
+    with _pinning([tensor], "hardware.offload_layers"):
         tensor.data = tensor.data.pin_memory()
 
 
 @contextmanager
-def _pinning(tensor: Tensor, setting: str) -> Iterator[None]:
-    """Pin memory as large as a tensor within the context.
+def _pinning(tensors: Sequence[Tensor], setting: str) -> Iterator[None]:
+    """Pin memory as large as tensors within the context.
 
     Args:
-        tensor: Whose size is pinned.
+        tensors: Whose size is pinned.
         setting: The config key that determines how much is pinned in all.
 
     Raises:
@@ -180,8 +213,9 @@ def _pinning(tensor: Tensor, setting: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         raise UserError(
             "hardware.prefetch: not enough host memory can be pinned for offloading",
-            f"{tensor.numel() * tensor.element_size() / 2**20:.0f} MiB more were needed ({error})",
+            f"{size / 2**20:.0f} MiB more were needed ({error})",
             f"Turn off hardware.prefetch, or lower {setting}",
         ) from error

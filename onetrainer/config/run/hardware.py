@@ -16,7 +16,7 @@ Precision = Literal["fp32", "bf16", "fp16"]
 VaePrecision = Literal["auto", "fp32", "bf16", "fp16"]
 Checkpointing = Literal["off", "selective", "block", "auto"]
 Quantization = Literal["none", "int8", "fp8", "nf4"]
-AttentionKernel = Literal["auto", "flash", "efficient", "cudnn"]
+AttentionKernel = Literal["auto", "measured", "flash", "efficient", "cudnn"]
 Deterministic = Literal["auto", "on", "off"]
 OffloadDevice = Literal["cpu", "same"]
 Sharding = Literal["none", "full"]
@@ -164,6 +164,7 @@ class Hardware(Section):
             search="sdpa flash xformers memory efficient cudnn kernel backend mechanism",
             choices={
                 "auto": "automatic",
+                "measured": "the fastest, as measured",
                 "flash": "FlashAttention",
                 "efficient": "memory-efficient",
                 "cudnn": "cuDNN",
@@ -171,8 +172,9 @@ class Hardware(Section):
         ),
     ] = "auto"
     """Which of torch's attention kernels a GPU tries first; where it cannot compute a layer,
-    another one does. "auto" is torch's own choice and usually the fastest; speed differs by GPU,
-    memory hardly, and results by rounding. No effect on the CPU."""
+    another one does. "auto" is torch's own choice and usually the fastest; "measured" tries all of
+    them when a run starts, and remembers the fastest, which is not yet tested on GPUs. Speed
+    differs by GPU, memory hardly, and results by rounding. No effect on the CPU."""
 
     deterministic: Annotated[
         Deterministic,
@@ -314,3 +316,38 @@ class Hardware(Section):
     ] = False
     """Copies the next layer while the current one is computed. Experimental: not yet tested on
     GPUs. Off copies each layer when it is needed."""
+
+    pin_memory: Annotated[
+        bool,
+        Ui(
+            "Pinned memory (experimental)",
+            level="advanced",
+            search="pin page locked transfer text encoder vae waiting samples pause",
+        ),
+    ] = False
+    """Keeps text encoders and VAE in pinned memory while they wait in RAM: a GPU then fetches each
+    of them at once, for shorter pauses at samples. That RAM cannot be swapped out. Experimental:
+    not yet tested on GPUs."""
+
+    channels_last: Annotated[
+        bool,
+        Ui(
+            "Channels last (experimental)",
+            level="advanced",
+            search="memory format nhwc convolution tensor cores fast",
+        ),
+    ] = False
+    """Stores the UNet's frozen convolutions in the order that GPUs compute them in, which may be
+    faster with SD 1.5 and batches from 4 on; results differ by rounding. No effect on a UNet that
+    is itself trained. Experimental: not yet tested on GPUs."""
+
+    expandable_segments: Annotated[
+        bool,
+        Ui(
+            "Expandable segments (experimental)",
+            level="advanced",
+            search="allocator fragmentation vram oom out of memory pytorch_cuda_alloc_conf",
+        ),
+    ] = False
+    """Lets torch enlarge its pieces of GPU memory, so that buckets of many sizes leave less of it
+    unused. No effect on Windows and on the CPU. Experimental: not yet tested on GPUs."""

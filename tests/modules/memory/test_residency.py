@@ -137,12 +137,13 @@ def devices(part):
     return {weight.device.type for weight in part.parameters()}
 
 
-def residency_on_gpu(parts):
+def residency_on_gpu(parts, **options):
     return Residency(
         placement_table(needs(encoders=("te",))),
         parts,
         train_device=torch.device("cuda"),
         offload_device=CPU,
+        **options,
     )
 
 
@@ -157,6 +158,25 @@ def test_weights_go_to_the_gpu_and_come_back_as_they_were():
         with residency.phase("training"):
             assert devices(parts["unet"]) == {"cuda"}
             assert devices(parts["vae"]) == {"cpu"}
+        assert gpu.allocated == 0
+    for name, part in parts.items():
+        assert torch.equal(part[0].weight, before[name])
+
+
+def test_what_waits_in_pinned_memory_comes_as_one_copy_that_nothing_waits_for():
+    parts = networks()
+    before = {name: part[0].weight.detach().clone() for name, part in parts.items()}
+    with pretend.accelerator() as gpu:
+        residency = residency_on_gpu(parts, pins=True)
+        with residency.phase("caching"), residency.phase("training"):
+            assert all(weight.is_pinned() for weight in parts["te"].parameters())
+            gpu.syncs.clear()
+            copies = gpu.to_device.count
+            with residency.phase("encoding"):
+                assert devices(parts["te"]) == {"cuda"}
+                assert torch.equal(parts["te"][0].weight.cpu(), before["te"])
+            assert gpu.to_device.count == copies + 1
+            assert [sync.what for sync in gpu.syncs] == ["copy to the host"]  # by this test
         assert gpu.allocated == 0
     for name, part in parts.items():
         assert torch.equal(part[0].weight, before[name])

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from modules.memory.layers.layers import LayerSettings, manage_layers
+from modules.memory.layers.packing import Packed, views_in
 from modules.memory.layers.streams import MAX_OUTGOING, StreamedInputs, StreamedWeights
 from modules.memory.layers.transfer import DirectTransfer, copy_all_to_device
 from onetrainer.errors import UserError
@@ -14,6 +15,7 @@ from tests.each import each
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 WIDTH, COUNT = 64, 6
 LAYER = 4 * (WIDTH * WIDTH + WIDTH)  # bytes of a layer's weights
+PACKED_LAYER = 4 * WIDTH * WIDTH + 512  # the bias takes up to the next multiple of 512
 INPUT = 4 * 256 * WIDTH  # bytes of a layer's input
 
 
@@ -80,7 +82,7 @@ def test_weights_on_the_gpu_are_two_offloaded_layers(prefetch):
             for layer in own:
                 flowing = layer(flowing)
         visiting = gpu.peak - 4 * 4 * WIDTH  # without what flows
-        assert visiting <= (2 if prefetch else 1) * LAYER
+        assert visiting <= (2 * PACKED_LAYER if prefetch else LAYER)
 
 
 @pytest.mark.parametrize(("prefetch", "kept"), [(False, 0), (True, MAX_OUTGOING)])
@@ -134,6 +136,38 @@ def test_copies_for_which_one_waits_once_can_be_read_at_once_and_keep_their_form
         assert copies[1].dtype == torch.bfloat16
 
 
+def test_a_layer_that_is_fetched_ahead_is_one_copy():
+    with pretend.accelerator() as gpu:
+        own = managed(LayerSettings("block", 1.0, 0.0, prefetch=True), trains=False)
+        with torch.no_grad():
+            for _ in range(2):  # in the first, the first layer's weights are not pinned yet
+                flowing, before = torch.ones(1, WIDTH, device=CUDA), gpu.to_device.count
+                for layer in own:
+                    flowing = layer(flowing)
+        first_layer = 2
+        assert gpu.to_device.count - before == first_layer + COUNT - 1
+        addresses = [weight.data_ptr() for layer in own[1:] for weight in layer.parameters()]
+        assert [b - a for a, b in zip(addresses[::2], addresses[1::2], strict=True)] == [
+            4 * WIDTH * WIDTH
+        ] * (COUNT - 1)
+
+
+@each("dtype", [torch.float32, torch.bfloat16, torch.int8])
+def test_packed_tensors_keep_their_numbers_and_their_form(dtype):
+    given = [torch.arange(6).to(dtype).view(2, 3).T, torch.ones((), dtype=dtype)]
+    given += [torch.zeros(0, dtype=dtype), torch.arange(24).to(dtype).view(1, 2, 3, 4)]
+    given[-1] = given[-1].contiguous(memory_format=torch.channels_last)
+    with pretend.accelerator():
+        packed = Packed.of(given)
+        there = views_in(packed.memory.to(CUDA), packed.tensors)
+        assert packed.memory.is_pinned()
+        assert packed.holds(packed.tensors)
+        assert not packed.holds(given)
+        for found in (packed.tensors, there):
+            assert [each.stride() for each in found] == [each.stride() for each in given]
+            assert [each.tolist() for each in found] == [each.tolist() for each in given]
+
+
 def test_a_weight_that_has_changed_since_it_was_announced_is_fetched_again():
     with pretend.accelerator():
         transfer = StreamedWeights(CUDA, CPU)
@@ -151,10 +185,10 @@ def test_what_was_announced_in_vain_is_given_back():
     with pretend.accelerator() as gpu:
         transfer = StreamedWeights(CUDA, CPU)
         transfer.prefetch([nn.Parameter(torch.zeros(4)) for _ in range(8)])
-        assert gpu.allocated == 8 * 16
+        assert gpu.allocated == 8 * 512  # as packed
         transfer.prefetch([])
         assert gpu.allocated == 0
-        torch.zeros(32, device=CUDA)  # memory that a copy might still write is an error here
+        torch.zeros(8 * 128, device=CUDA)  # memory that a copy might still write is an error here
 
 
 def refuse(*_, **__):
@@ -166,7 +200,8 @@ def test_where_weights_cannot_be_pinned_the_settings_are_named(monkeypatch, is_a
     with pretend.accelerator():
         transfer = StreamedWeights(CUDA, CPU)
         weight = nn.Parameter(torch.zeros(4))
-        monkeypatch.setattr(torch.Tensor, "pin_memory", refuse)
+        place, name = (torch, "empty") if is_announced else (torch.Tensor, "pin_memory")
+        monkeypatch.setattr(place, name, refuse)
         with pytest.raises(UserError, match=r"hardware\.prefetch") as found:
             transfer.prefetch([weight]) if is_announced else transfer.to_device(weight)
         assert "hardware.offload_layers" in found.value.remedy
