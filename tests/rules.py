@@ -36,7 +36,7 @@ RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "onetrainer": (
         ("redaction", "seeds"),
         ("errors",),
-        ("families", "files"),
+        ("families", "files", "gpu_driver"),
         ("config/base",),
         (
             *("config/data", "config/methods", "config/optimizers"),

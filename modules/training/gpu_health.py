@@ -1,14 +1,11 @@
 """Temperature and power of a GPU, as its driver tells them, read beside the training."""
 
-import shutil
-import subprocess
 import threading
 from dataclasses import dataclass
 
 import torch
 
-_QUERY = "--query-gpu=temperature.gpu,power.draw"
-_SECONDS = 10.0  # a driver that hangs
+from onetrainer.gpu_driver.nvidia import ask_nvidia
 
 
 @dataclass(frozen=True)
@@ -21,22 +18,12 @@ class GpuHealth:
 
 def read_gpu_health(device: torch.device) -> GpuHealth | None:
     """Ask the driver of an NVIDIA GPU, which takes some tenths of a second; None without one."""
-    program = shutil.which("nvidia-smi")
-    if program is None or device.type != "cuda" or torch.version.hip:
+    if device.type != "cuda" or torch.version.hip:
         return None
     # By its id, since the driver counts GPUs that CUDA_VISIBLE_DEVICES hides.
-    gpu = f"--id=GPU-{torch.cuda.get_device_properties(device).uuid}"
-    try:
-        told = subprocess.run(
-            [program, gpu, _QUERY, "--format=csv,noheader,nounits"],
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            check=True,
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return parse_gpu_health(told)
+    gpu = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+    told = ask_nvidia("temperature.gpu", "power.draw", gpu=gpu)
+    return parse_gpu_health(told[0]) if told else None
 
 
 def parse_gpu_health(told: str) -> GpuHealth | None:

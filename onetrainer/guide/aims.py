@@ -2,8 +2,6 @@
 
 import os
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +12,7 @@ from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.config.methods.embedding import EmbeddingToken
 from onetrainer.families.registry import base_of
 from onetrainer.files.names import name_problem
+from onetrainer.gpu_driver.nvidia import ask_nvidia
 from onetrainer.guide.base_model import BaseModel
 from onetrainer.guide.images import ImageFolder
 from onetrainer.guide.prompts import prompts_of
@@ -163,14 +162,9 @@ def may_have_gpu() -> bool:
 
 def gpu_memory() -> float:
     """Return the memory of the largest NVIDIA GPU in GiB; 0 if it is not known."""
-    program = shutil.which("nvidia-smi")
-    if program is None or not Path(program).is_absolute():  # relative: in the current folder
-        return 0.0
-    query = [program, "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
-        return max(map(float, done.stdout.split()), default=0.0) / _MIB_PER_GIB
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return max(map(float, ask_nvidia("memory.total")), default=0.0) / _MIB_PER_GIB
+    except ValueError:  # a GPU that shares the computer's memory names no number
         return 0.0
 
 

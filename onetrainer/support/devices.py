@@ -1,13 +1,12 @@
 """Findings about the GPU, its driver, and the torch that is to use them."""
 
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from onetrainer import IS_PACKAGE
+from onetrainer.gpu_driver.nvidia import ask_nvidia
 from onetrainer.support.findings import Finding, note, problem
 
 _TORCH_SITE = "https://pytorch.org/get-started/locally"
@@ -22,7 +21,7 @@ def device_findings(torch: dict[str, Any], reason: str) -> Iterator[Finding]:
 
     torch: What `python -m modules.devices` printed. reason: Why it printed nothing, or "".
     """
-    driver = _nvidia_smi()
+    driver = "; ".join(ask_nvidia("name", "driver_version"))
     if driver:
         yield Finding("driver", f"{driver} (nvidia-smi)")
     if reason:
@@ -128,19 +127,6 @@ def explain_missing_gpu(
         f"torch cannot use the NVIDIA GPU ({why})",
         "Restart the computer; after an update of the driver this is needed.",
     )
-
-
-def _nvidia_smi() -> str:
-    """Return the GPUs and the driver as nvidia-smi names them; "" if it does not answer."""
-    program = shutil.which("nvidia-smi")
-    if program is None or not Path(program).is_absolute():  # relative: in the current folder
-        return ""
-    query = [program, "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return "; ".join(done.stdout.strip().splitlines()) if done.returncode == 0 else ""
 
 
 def _has_card(maker: str) -> bool:

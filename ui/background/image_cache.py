@@ -13,8 +13,8 @@ from ui.background.threads import Jobs
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_MAX_BYTES = 48_000_000
-"""Of all images: 1,700 thumbnails of 96 pixels, or a dozen of the size of a page."""
+_MAX_BYTES = 24_000_000
+"""Of all images: 850 thumbnails of 96 pixels, or half a dozen of the size of a page."""
 _MAX_WAITING = 1000
 """Requests that wait: of those that were scrolled past the oldest are dropped."""
 _THREADS = 2

@@ -19,8 +19,7 @@ from onetrainer.support import doctor
 DEADLINE = 120
 NAMES = ("argparse", "faulthandler", "json", "pathlib", "PIL", "pydantic", "tkinter", "torch")
 NOT_PYTHON = {
-    "onetrainer/guide/aims.py",
-    "onetrainer/support/devices.py",
+    "onetrainer/gpu_driver/nvidia.py",
     "ui/actions/run_actions.py",
     "ui/dialogs/desktop_dialog.py",
 }

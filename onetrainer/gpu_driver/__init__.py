@@ -1,0 +1,1 @@
+"""What the driver of a graphics card tells."""
