@@ -2,8 +2,8 @@
 
 With a folder it locks the folder and trains, and starts the other processes of the run, if it has
 more: `--follow`, where environment variables say which one each is. A job reads its request from
-standard input and writes events to standard output. Every failure becomes one event, a message in
-the log and an exit code.
+standard input and writes events to standard output; `--warm` does so with one after the other.
+Every failure becomes one event, a message in the log and an exit code.
 """
 
 import faulthandler
@@ -34,7 +34,7 @@ from onetrainer.config.run.hardware import process_count
 from onetrainer.errors import EXIT_DONE, EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, UserError
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.redaction import without_tokens
-from onetrainer.run.client import FOLLOW
+from onetrainer.run.client import FOLLOW, WARM
 from onetrainer.run.event_log import EventWriter, rewind
 from onetrainer.run.events import (
     Event,
@@ -65,12 +65,13 @@ def main(arguments: list[str]) -> int:
             return _job(name)
         case [option] if option == FOLLOW:
             return _follow()
+        case [option] if option == WARM:
+            return _warm()
         case [folder]:
             return _run(Path(folder))
         case _:
-            return _print_and_return(
-                f"usage: python -m modules.worker RUN_FOLDER | --job NAME | {FOLLOW}", EXIT_USER
-            )
+            options = f"RUN_FOLDER | --job NAME | {FOLLOW} | {WARM}"
+            return _print_and_return(f"usage: python -m modules.worker {options}", EXIT_USER)
 
 
 def _run(path: Path) -> int:
@@ -265,6 +266,22 @@ def _job(name: str) -> int:
         return EXIT_STOPPED
     except UserError as error:
         return _report_failure(report, failed(error))
+    except Exception as error:  # noqa: BLE001 - the edge: every failure is reported
+        sys.stderr.write(without_tokens(traceback.format_exc()))
+        return _report_failure(report, failed(error))
+
+
+def _warm() -> int:
+    """Answer requests for images, with a model that stays loaded."""
+    report = _reporter_to(_take_stdout())
+    try:
+        settings = _parse_object(first := sys.stdin.buffer.readline().decode())
+        _set_environment([str(settings.get("base", ""))], is_offline=bool(settings.get("offline")))
+        with importing():
+            from modules.jobs.warm import warm
+        return warm(first, sys.stdin.buffer, report)
+    except KeyboardInterrupt:
+        return EXIT_STOPPED
     except Exception as error:  # noqa: BLE001 - the edge: every failure is reported
         sys.stderr.write(without_tokens(traceback.format_exc()))
         return _report_failure(report, failed(error))

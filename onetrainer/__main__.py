@@ -302,7 +302,7 @@ def make_parser(command: str) -> argparse.ArgumentParser:
         for option, keywords in options.items():
             added.add_argument(option, **keywords)
         if name == command == "sample":
-            from onetrainer.jobs.sample_request import add_sample_options
+            from onetrainer.jobs.sample_options import add_sample_options
 
             add_sample_options(added)
         elif name == command and name in _REQUESTS:

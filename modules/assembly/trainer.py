@@ -41,7 +41,9 @@ from modules.training.disk_space import DiskSpaceTask
 from modules.training.evaluate_task import EvaluateTask, Evaluation, KeepBestTask
 from modules.training.failures import SAMPLING, Failures
 from modules.training.reporter import Reporter
-from modules.training.tasks import SAMPLE, ExportTask, SampleTask, SaveTask
+from modules.training.sample_task import SAMPLE, SampleTask
+from modules.training.tasks import ExportTask, SaveTask
+from modules.training.try_task import TryTask
 from onetrainer.captions.sample_prompts import all_shots
 from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.objectives.slider import Slider
@@ -106,7 +108,8 @@ class Tasks:
             ToleratedTask(task, task.evaluation.phase_name, failures) for task in self.evaluate
         ]
         sample = ToleratedTask(self.sample, SAMPLING, failures)
-        return (self.disk_space, *evaluate, sample, self.export, self.save, *keep)
+        tried = ToleratedTask(TryTask(self.sample), SAMPLING, failures)
+        return (self.disk_space, *evaluate, sample, tried, self.export, self.save, *keep)
 
     def should_stop_early(self) -> bool:
         """Return whether any evaluation asks to stop."""

@@ -1,179 +1,164 @@
 """The sampling job: images from a base model, LoRAs and embeddings."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from time import monotonic
+from typing import Protocol
 
-import torch
 from PIL import Image
 
-from modules.families.registry import load_family
-from modules.formats.embeddings.embedding_file import (
-    Embedding,
-    parse_embedding,
-    read_embeddings_by_token,
-)
 from modules.formats.files.files import require_space
-from modules.formats.lora.lora_file import LoraFile, read_lora
 from modules.interfaces import Family
-from modules.jobs.base_model import local_model
-from modules.memory.precision import choose_device, compute_dtype, usual_precision
-from modules.methods.layers.layer_presets import layer_names
-from modules.methods.merge import merge_loras
+from modules.jobs.loaded_model import LoadedModel
+from modules.memory.precision import choose_device, usual_precision
 from modules.sampling import sampler
-from modules.sampling.grid import draw_grid
 from modules.sampling.image_files import Settings, UsedLora, base_name, to_image
-from modules.sampling.image_folder import (
-    BYTES_PER_PIXEL,
-    next_number,
-    require_writable,
-    write_image,
-)
+from modules.sampling.image_folder import require_writable
+from modules.sampling.table_writer import TableWriter, bytes_of
 from onetrainer.captions.prompt_weights import has_weights
 from onetrainer.captions.sample_prompts import Shot
-from onetrainer.config.run.hardware import Precision
-from onetrainer.errors import UserError
-from onetrainer.jobs.sample_request import SampleRequest, model_section, require_additions, rows_of
-from onetrainer.run.events import Finished, Phase, Report, Sample, Warned
+from onetrainer.jobs.sample_request import SampledLora, SampleRequest
+from onetrainer.jobs.sample_table import Cell, SampleTable, table_of
+from onetrainer.run.device_owner import Owner, owning, places_of
+from onetrainer.run.events import Event, Finished, Phase, Report, Sample, Warned
 
 SECONDS_PER_PHASE = 1.0
 
 
+class OnStep(Protocol):
+    """Called before each sampling step: its number, and the first image of its batch."""
+
+    def __call__(self, number: int, *, first: Shot) -> None: ...
+
+
 def sample(request: SampleRequest, report: Report) -> Finished:
-    """Generate an image for every prompt and seed; existing files are kept."""
+    """Generate an image for every prompt and seed, or for every cell of a grid.
+
+    Existing files are kept. Waits until the device is free.
+    """
+
+    def wait(other: Owner) -> None:
+        report(Phase("waiting", detail=f"{other.name} uses the device"))
+
+    with owning(places_of(request.device), Owner("onetrainer sample"), on_wait=wait):
+        return sample_with(LoadedModel(), request, report)
+
+
+def sample_with(
+    model: LoadedModel,
+    request: SampleRequest,
+    report: Report,
+    check: Callable[[], None] = lambda: None,
+) -> Finished:
+    """Generate the images of a request with a model that may be loaded.
+
+    check: Called before each sampling step; an exception ends the job, and the grid of the images
+    so far is kept.
+    """
     folder = Path(request.out)
     require_writable(folder)
+    _warn(request, report)
+    device = choose_device(request.device)
+    precision = request.precision or usual_precision(device)
+    base = model.base(request, device, precision, report)
+    table = table_of(request, base.name, base.process.prediction)
+    has_grid = request.grid or request.x is not None or request.y is not None
+    require_space(folder / "*.png", bytes_of(table, has_grid=has_grid), option=" (--out)")
+    prompts = [cell.shot.prompt for cell in table.cells]
+    texts = [text for prompt in prompts for text in (prompt.prompt, prompt.negative)]
+    reported = _Once(report)
+    writer = TableWriter(folder, table, has_grid=has_grid)
+    on_step = _Progress(report, writer, len(table.cells), check)
+    places = {(cell.row, cell.column): index for index, cell in enumerate(table.cells)}
+    try:
+        for loras, cells in _by_loras(table):
+            check()
+            family = model.with_additions(request, loras, texts, reported)
+            for image, cell in _sample_all(request, family, cells, on_step):
+                path = writer.add(image, cell, _settings(request, cell))
+                prompt, place = cell.shot.prompt, places[cell.row, cell.column]
+                report(Sample(0, place, str(path), prompt.prompt, prompt.seed))
+    finally:
+        writer.finish()
+    return Finished(0, [str(path) for path in writer.written])
+
+
+def _warn(request: SampleRequest, report: Report) -> None:
+    """Report settings that have no effect."""
     texts = [text for each in request.listed for text in (each.prompt, each.negative)]
     texts += [*request.prompts, request.negative]
     if request.guidance == 1 and request.negative:
         report(Warned("at guidance 1 the negative prompt has no effect"))
     if request.prompt_weights == "off" and any(map(has_weights, texts)):
         report(Warned("weights such as (word:1.3) are read as plain text: see --prompt-weights"))
-    device = choose_device(request.device)
-    precision = request.precision or usual_precision(device)
-    family = _load(request, device, precision, texts, report)
-    rows = rows_of(request, family.name, family.process.prediction)
-    shots = [(number, shot) for number, row in enumerate(rows) for shot in row]
-    pixels = sum(shot.prompt.width * shot.prompt.height for _, shot in shots)
-    needed = BYTES_PER_PIXEL * pixels * (2 if request.grid else 1)
-    require_space(folder / "*.png", needed, option=" (--out)")
-    number = next_number(folder)
-    grid_rows: list[list[Image.Image]] = [[] for _ in rows]
-    outputs: list[str] = []
-    contexts = sampler.SamplingContexts()  # all weights are in the compute dtype
-    for image, (row, shot) in _sample_all(request, family, shots, contexts, report):
-        prompt = shot.prompt
-        if request.grid:
-            grid_rows[row].append(image)
-        path = folder / f"{number:05d}-{prompt.seed}.png"
-        write_image(image, path, _settings(request, shot))
-        report(Sample(0, row, str(path), prompt.prompt, prompt.seed))
-        outputs.append(str(path))
-        number += 1
-    if request.grid:
-        path = folder / f"{number:05d}-grid.png"
-        titles = [row[0].title for row in rows]
-        columns = [f"seed {seed}" for seed in request.seeds]
-        write_image(draw_grid(grid_rows, rows=titles, columns=columns), path, None)
-        outputs.append(str(path))
-    return Finished(0, outputs)
 
 
-def _load(
-    request: SampleRequest,
-    device: torch.device,
-    precision: Precision,
-    texts: Sequence[str],
-    report: Report,
-) -> Family:
-    """Load the base model with the requested LoRAs, embeddings and VAE. texts: All prompts."""
-    section = model_section(request, local_model(request.base, report, offline=request.offline))
-    require_additions(request, section.family)
-    report(Phase("loading", detail=f"loading the model {base_name(request.base)}"))
-    family = load_family(section, compute_dtype=compute_dtype(precision), device=device)
-    names = layer_names(family) if request.loras else None
-    loras = [read_lora(Path(lora.path), names) for lora in request.loras if names]
-    try:
-        notes = merge_loras(
-            family, [(file, one.strength) for file, one in zip(loras, request.loras, strict=True)]
-        )
-    except UserError as error:
-        files = ", ".join(Path(lora.path).name for lora in request.loras)
-        raise UserError(f"{files}: {error.what}", error.expected, error.remedy) from error
-    for note in notes:
-        report(Warned(note))
-    embeddings: dict[str, Embedding] = {}
-    for source, found in _embeddings(request, loras):
-        embeddings |= found
-        if not any(token.lower() in text.lower() for text in texts for token in found):
-            placeholders = " or ".join(f'"{placeholder}"' for placeholder in found)
-            report(Warned(f"{source}: no prompt contains {placeholders}"))
-    family = family.with_embeddings(embeddings) if embeddings else family
-    return family.with_prompt_weights(request.prompt_weights)
+class _Once:
+    """Reports each warning once, however many cells it is about."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._warned = set[str]()
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Warned):
+            if event.text in self._warned:
+                return
+            self._warned.add(event.text)
+        self._report(event)
 
 
-def _embeddings(
-    request: SampleRequest, loras: list[LoraFile]
-) -> Iterator[tuple[str, Mapping[str, Embedding]]]:
-    """Yield each file's name with its embeddings by placeholder; those bundled with LoRAs last."""
-    for path in map(Path, request.embeddings):
-        by_placeholder = {}
-        for name, embedding in read_embeddings_by_token(path).items():
-            # Programs use the file's name as placeholder; its author may use the one inside.
-            for token in (name, embedding.name):
-                if re.search(r"\w", token):
-                    by_placeholder[token] = embedding
-        yield path.name, by_placeholder
-    for used, lora in zip(request.loras, loras, strict=True):
-        if lora.embeddings:
-            yield (
-                Path(used.path).name,
-                {
-                    token: parse_embedding(tensors, name=token, metadata={}, source=token)
-                    for token, tensors in lora.embeddings.items()
-                },
-            )
+class _Progress:
+    """Reports the current image and sampling step, at most once a second."""
+
+    def __init__(
+        self, report: Report, writer: TableWriter, total: int, check: Callable[[], None]
+    ) -> None:
+        self._report, self._writer, self._total, self._check = report, writer, total, check
+        self._reported = 0.0
+
+    def __call__(self, number: int, *, first: Shot) -> None:
+        self._check()
+        if number == 0 or monotonic() - self._reported > SECONDS_PER_PHASE:
+            self._reported = monotonic()
+            detail = f"step {number + 1} of {first.steps}"
+            self._report(Phase("sampling", len(self._writer.written), self._total, detail))
+
+
+def _by_loras(table: SampleTable) -> Iterator[tuple[tuple[SampledLora, ...], list[Cell]]]:
+    """Yield the cells with the same LoRAs together, so that these are merged once."""
+    cells_by_loras: dict[tuple[SampledLora, ...], list[Cell]] = {}
+    for cell in table.cells:
+        cells_by_loras.setdefault(cell.loras, []).append(cell)
+    yield from cells_by_loras.items()
 
 
 def _sample_all(
     request: SampleRequest,
     family: Family,
-    shots: Sequence[tuple[int, Shot]],
-    contexts: sampler.SamplingContexts,
-    report: Report,
-) -> Iterator[tuple[Image.Image, tuple[int, Shot]]]:
-    """Yield every image with its row and shot, in batches; their order stays."""
-    reported = 0.0
-
-    def on_step(number: int, *, done: int, steps: int) -> None:
-        """Report the current image and sampling step, at most once a second."""
-        nonlocal reported
-        if number == 0 or monotonic() - reported > SECONDS_PER_PHASE:
-            reported = monotonic()
-            detail = f"step {number + 1} of {steps}"
-            report(Phase("sampling", done, len(shots), detail))
-
-    done = 0
-    for _, alike in groupby(shots, key=lambda each: _alike(each[1])):
+    cells: Sequence[Cell],
+    on_step: OnStep,
+) -> Iterator[tuple[Image.Image, Cell]]:
+    """Yield every image with its cell, in batches; their order stays."""
+    contexts = sampler.SamplingContexts()  # all weights are in the compute dtype
+    for _, alike in groupby(cells, key=lambda cell: _alike(cell.shot)):
         group = list(alike)
         for start in range(0, len(group), request.batch):
             batch = group[start : start + request.batch]
-            first = batch[0][1]
+            first = batch[0].shot
             pixels = sampler.sample(
                 family,
-                [shot.prompt for _, shot in batch],
+                [cell.shot.prompt for cell in batch],
                 steps=first.steps,
                 guidance=first.guidance,
                 sampler=first.sampler,
                 guidance_rescale=request.guidance_rescale,
                 contexts=contexts,
-                on_step=partial(on_step, done=done, steps=first.steps),
+                on_step=partial(on_step, first=first),
             )
             yield from zip(map(to_image, pixels), batch, strict=True)
-            done += len(batch)
 
 
 def _alike(shot: Shot) -> tuple[object, ...]:
@@ -183,7 +168,8 @@ def _alike(shot: Shot) -> tuple[object, ...]:
     return (*looks, shot.steps, shot.guidance, shot.sampler)
 
 
-def _settings(request: SampleRequest, shot: Shot) -> Settings:
+def _settings(request: SampleRequest, cell: Cell) -> Settings:
+    shot = cell.shot
     return Settings(
         shot.prompt,
         steps=shot.steps,
@@ -191,7 +177,7 @@ def _settings(request: SampleRequest, shot: Shot) -> Settings:
         sampler=shot.sampler,
         guidance_rescale=request.guidance_rescale,
         model=base_name(request.base),
-        loras=tuple(UsedLora(Path(lora.path).stem, lora.strength) for lora in request.loras),
+        loras=tuple(UsedLora(lora.name, lora.strength) for lora in cell.loras),
         clip_skip=request.clip_skip,
         embeddings=tuple(Path(path).stem for path in request.embeddings),
         vae=base_name(request.vae) if request.vae else "",

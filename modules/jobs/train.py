@@ -50,7 +50,7 @@ from modules.training.disk_space import FolderGone, require_room
 from modules.training.evaluate_task import export_best
 from modules.training.failures import SAMPLING, TENSORBOARD, Failures
 from modules.training.inbox import Inbox
-from modules.training.tasks import SampleTask
+from modules.training.sample_task import SampleTask
 from modules.training.tensorboard import open_board
 from modules.world.world import World, alone
 from onetrainer.checks.preflight import require_startable

@@ -43,6 +43,34 @@ def merge_loras(family: Family, loras: Sequence[tuple[LoraFile, float]]) -> list
     return notes
 
 
+class MergedLoras:
+    """LoRAs merged into a family's weights, until others replace them.
+
+    The original weights of the layers that they change are kept in RAM: whatever is merged next
+    gives the numbers of a newly loaded model.
+    """
+
+    def __init__(self, family: Family) -> None:
+        self._family = family
+        self._modules = dict(named_layers(family))
+        self._originals: dict[Layer, dict[str, Tensor]] = {}
+        self._changed: set[Layer] = set()
+
+    def replace(self, loras: Sequence[tuple[LoraFile, float]]) -> list[str]:
+        """Merge LoRAs in place of those before; see `merge_loras`."""
+        with torch.no_grad():
+            for layer in self._changed:
+                for name, original in self._originals[layer].items():
+                    self._modules[layer].get_parameter(name).copy_(original)
+            self._changed = {layer for file, _ in loras for layer in file.layers}
+            for layer in self._changed - self._originals.keys():
+                parameters = self._modules[layer].named_parameters(recurse=False)
+                self._originals[layer] = {
+                    name: parameter.detach().to("cpu", copy=True) for name, parameter in parameters
+                }
+        return merge_loras(self._family, loras)
+
+
 def unknown_notes(name: str, file: LoraFile, family: str) -> list[str]:
     """Raise UserError for layers that the family lacks, except those of text encoders.
 

@@ -1,4 +1,4 @@
-"""Image grids: a row for each prompt, a column for each seed, with labels."""
+"""Image grids: rows and columns with labels, such as prompts by seeds."""
 
 from collections.abc import Sequence
 
@@ -13,10 +13,11 @@ Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
 def draw_grid(
-    images: Sequence[Sequence[Image.Image]], *, rows: Sequence[str], columns: Sequence[str]
+    images: Sequence[Sequence[Image.Image | None]], *, rows: Sequence[str], columns: Sequence[str]
 ) -> Image.Image:
-    """Draw a grid of images of one size, with a label above each row and column."""
-    width, height = images[0][0].size
+    """Draw a grid of images, with a label above each row and column; None stays empty."""
+    sizes = [image.size for row in images for image in row if image is not None]
+    width, height = (max(side) for side in zip(*sizes, strict=True))
     font = ImageFont.load_default(TEXT_SIZE)
     line = round(TEXT_SIZE * 1.3)
     page_width = len(columns) * (width + GAP) + GAP
@@ -31,8 +32,10 @@ def draw_grid(
     for label, row, row_height in zip(labels, images, heights, strict=True):
         for number, text in enumerate(label):
             _write(draw, (GAP, top + number * line), text, font)
+        place = top + len(label) * line + GAP // 2
         for column, image in enumerate(row):
-            page.paste(image, (GAP + column * (width + GAP), top + len(label) * line + GAP // 2))
+            if image is not None:
+                page.paste(image, (GAP + column * (width + GAP), place))
         top += row_height
     return page
 

@@ -7,7 +7,8 @@ from typing import Protocol
 
 from modules.interfaces import Method
 from modules.training.inbox import Inbox
-from modules.training.tasks import SaveTask, TaskProgress, TaskStopped
+from modules.training.sample_task import TaskProgress, TaskStopped
+from modules.training.tasks import SaveTask
 from onetrainer.run.checkpoint_files import DamagedCheckpoint
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Event, Phase, PhaseName, Warned

@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from onetrainer.run.commands import LEAVING, CommandName, Leaving, decode_command
+from onetrainer.run.commands import (
+    LEAVING,
+    Command,
+    CommandName,
+    ImageRequest,
+    Leaving,
+    decode_command,
+)
 
 POLL_SECONDS = 0.05
 
@@ -37,6 +44,7 @@ class Inbox:
         self._report_early = report
         self._report: Callable[[Leaving], None] | None = None
         self._received: set[CommandName] = set()
+        self._images: list[ImageRequest] = []
         # Reentrant: the thread holds it while it receives signals.
         self._lock = threading.RLock()
         self._listen: Callable[[], None] | None = None
@@ -75,6 +83,16 @@ class Inbox:
             self._received.discard(name)
             return was_received
 
+    def has_images(self) -> bool:
+        """Return whether images were asked for that are not generated yet."""
+        with self._lock:
+            return bool(self._images)
+
+    def take_images(self) -> ImageRequest | None:
+        """Return the oldest request for images, and remove it; None if there is none."""
+        with self._lock:
+            return self._images.pop(0) if self._images else None
+
     def listen(self, receive: Callable[[], None] | None) -> None:
         """Call `receive` in the thread, each time it looks for commands; None for no longer."""
         with self._lock:
@@ -110,7 +128,8 @@ class Inbox:
             with self._lock:
                 if self._listen is not None:
                     self._listen()
-                self._received |= {command for command in commands if command}
+                for command in commands:
+                    self._receive(command)
                 reason = self.leaving
                 if reason is None or self._report is None or self._leave is None:
                     continue
@@ -119,7 +138,13 @@ class Inbox:
                 finally:
                     self._leave()
 
-    def _read(self) -> list[CommandName | None]:
+    def _receive(self, command: Command) -> None:
+        if command.images is not None:
+            self._images.append(command.images)
+        else:
+            self._received.add(command.name)
+
+    def _read(self) -> list[Command]:
         """Return the commands of the complete lines that were added since the last call."""
         chunk = b""
         assert self._path is not None
@@ -132,4 +157,5 @@ class Inbox:
             chunk = handle.read()
         self._offset += len(chunk)
         *lines, self._rest = (self._rest + chunk).split(b"\n")
-        return [decode_command(line.decode(errors="replace")) for line in lines]
+        commands = [decode_command(line.decode(errors="replace")) for line in lines]
+        return [command for command in commands if command is not None]

@@ -18,7 +18,8 @@ from onetrainer.jobs.lora_requests import (
     merge_of_resize,
 )
 from onetrainer.jobs.options import naming_options, request_values, validate_request
-from onetrainer.jobs.sample_request import SampleRequest, request_of, strong_lora
+from onetrainer.jobs.sample_options import request_of, strong_lora
+from onetrainer.jobs.sample_request import SampleRequest
 from onetrainer.run.events import (
     Failed,
     Finished,

@@ -45,20 +45,9 @@ class Job:
     """A running job."""
 
     def __init__(self, name: JobName, request: Section) -> None:
-        """Start the process in its own session, which Ctrl+C in the terminal does not reach."""
-        descriptor, path = tempfile.mkstemp(prefix=f"onetrainer-{name}-", suffix=".log")
-        self.log = Path(path)
+        """Start the process."""
         self._is_stopping = False
-        with os.fdopen(descriptor, "wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", WORKER, "--job", name],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=environment(),
-                start_new_session=True,
-                creationflags=OWN_GROUP,
-            )
+        self._process, self.log = start_worker("--job", name)
         assert self._process.stdin is not None
         # If the process is gone already, its exit code is reported.
         with suppress(BrokenPipeError), self._process.stdin as stdin:
@@ -96,12 +85,39 @@ class Job:
     def _ending(self, ending: Event | None, code: int) -> Event:
         if not isinstance(ending, Finished) and (self._is_stopping or code == EXIT_STOPPED):
             ending = Stopped(0, "stop")
-        elif ending is None:
-            name, what = exit_failure(code)
-            ending = Failed("program", what, failure=name)
-        if isinstance(ending, Failed) and ending.kind == "program":
-            tail = "".join(f"\n  | {line}" for line in log_tail(self.log))
-            remedy = f"{ending.remedy} The log is {self.log}{':' if tail else ''}{tail}".strip()
-            return replace(ending, remedy=remedy)
-        self.log.unlink(missing_ok=True)
-        return ending
+        return ending_of(ending, code, self.log)
+
+
+def start_worker(*arguments: str) -> tuple["subprocess.Popen[bytes]", Path]:
+    """Start a worker that is spoken with over pipes; return it, and the log of its libraries.
+
+    It is in its own session, which Ctrl+C in the terminal does not reach.
+    """
+    descriptor, path = tempfile.mkstemp(prefix="onetrainer-", suffix=".log")
+    with os.fdopen(descriptor, "wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", WORKER, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=environment(),
+            start_new_session=True,
+            creationflags=OWN_GROUP,
+        )
+    return process, Path(path)
+
+
+def ending_of(ending: Event | None, code: int, log: Path) -> Event:
+    """Return the last event of a process that has ended; its log is kept if the program failed.
+
+    ending: The one that it reported; None if it reported none.
+    """
+    if ending is None:
+        name, what = exit_failure(code)
+        ending = Failed("program", what, failure=name)
+    if isinstance(ending, Failed) and ending.kind == "program":
+        tail = "".join(f"\n  | {line}" for line in log_tail(log))
+        remedy = f"{ending.remedy} The log is {log}{':' if tail else ''}{tail}".strip()
+        return replace(ending, remedy=remedy)
+    log.unlink(missing_ok=True)
+    return ending

@@ -1,23 +1,19 @@
 """The request to generate images: base model, additions to it, prompts and seeds."""
 
-import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from onetrainer.captions.prompt_file import MAX_TEXT, require_prompts
-from onetrainer.captions.sample_prompt_file import read_sample_prompts, sampler_name
+from onetrainer.captions.prompt_file import MAX_TEXT
 from onetrainer.captions.sample_prompts import Shot
 from onetrainer.config.base.prompt_weights import PromptWeights
 from onetrainer.config.base.section import Section, Ui
-from onetrainer.config.problems import format_value
 from onetrainer.config.run.hardware import Device, Precision
 from onetrainer.config.run.model import FamilyName, Model, PredictionChoice, ZeroSnrChoice
 from onetrainer.config.run.sampling import (
     MAX_STRENGTH,
-    PAIR,
     Prompt,
     SamplerName,
     Sampling,
@@ -25,7 +21,6 @@ from onetrainer.config.run.sampling import (
 from onetrainer.errors import UserError
 from onetrainer.families.registry import FAMILY_LABELS, family_spec
 from onetrainer.families.spec import Prediction
-from onetrainer.jobs.options import add_options, request_values, validate_request
 from onetrainer.model_files import (
     DESCRIPTIONS,
     inspect_model,
@@ -33,15 +28,13 @@ from onetrainer.model_files import (
     require_made_for,
     require_published_size,
     require_vae,
-    resolve_prediction,
-    resolve_zero_snr,
 )
-from onetrainer.model_files.hub import is_hub_name
+from onetrainer.run.run_folder import RunFolder
 
 NOT_ADDITIONS = ("vae", "unet", "text-encoder", *FAMILY_LABELS)
 
 MAX_SEED = 2**63 - 1
-MAX_SEEDS = 10_000
+MAX_VALUES = 64
 
 SIDE = Field(ge=64, le=4096, multiple_of=8)
 Strength = Annotated[float, Field(ge=-MAX_STRENGTH, le=MAX_STRENGTH)]
@@ -54,6 +47,61 @@ class Lora(Section):
 
     path: str
     strength: Strength = 1.0
+
+
+class SampledLora(Lora):
+    """The same, or a run's folder with the step whose weights are used; None for the newest."""
+
+    step: Annotated[int, Field(ge=1)] | None = None
+
+    @property
+    def run(self) -> RunFolder | None:
+        """The run, if it is one."""
+        folder = RunFolder(Path(self.path))
+        return folder if folder.is_run() else None
+
+    @property
+    def name(self) -> str:
+        """What people call it: the file's name without suffix, or the run's with the step."""
+        path = Path(self.path)
+        return path.stem if self.run is None else f"{path.name}-{self.step or 'newest'}"
+
+
+AxisName = Literal[
+    "prompt",
+    "negative",
+    "seed",
+    "size",
+    "steps",
+    "guidance",
+    "sampler",
+    "strength",
+    "lora",
+    "step",
+]
+AXIS_LABELS: Mapping[AxisName, str] = {
+    "prompt": "Prompt",
+    "negative": "Negative prompt",
+    "seed": "Seed",
+    "size": "Size",
+    "steps": "Steps",
+    "guidance": "Guidance",
+    "sampler": "Sampler",
+    "strength": "LoRA strength",
+    "lora": "LoRA",
+    "step": "Step of the run",
+}
+
+
+class Axis(Section):
+    """What differs along one side of a grid."""
+
+    of: AxisName
+    values: Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_VALUES)]
+    """As a person types them."""
+
+    lora: Annotated[int, Field(ge=1)] = 1
+    """Which LoRA of the list "strength", "lora" and "step" are about, from 1."""
 
 
 class SampleRequest(Section):
@@ -84,9 +132,10 @@ class SampleRequest(Section):
     """The same for the height."""
 
     loras: Annotated[
-        tuple[Lora, ...], Ui("LoRA", unit="FILE[:STRENGTH]", lead="additions to the model")
+        tuple[SampledLora, ...], Ui("LoRA", unit="FILE[:STRENGTH]", lead="additions to the model")
     ] = ()
-    """A LoRA and its strength, 1 if left out."""
+    """A LoRA and its strength, 1 if left out. Also a run's folder, RUN or RUN@STEP: what it had
+    trained by a kept checkpoint."""
 
     embeddings: Annotated[tuple[str, ...], Ui("Embedding", unit="FILE")] = ()
     """An embedding; its token is the file's name without suffix, or the name inside."""
@@ -137,39 +186,14 @@ class SampleRequest(Section):
     grid: Annotated[bool, Ui("Grid")] = False
     """Also writes a grid of all images, prompts by seeds."""
 
+    x: Axis | None = None
+    """What differs from column to column of a grid; see `sample_table`."""
+
+    y: Axis | None = None
+    """The same from row to row."""
+
     out: Annotated[str, Ui("Output folder", unit="FOLDER")] = "samples"
     """The output folder; nothing in it is overwritten."""
-
-
-def add_sample_options(parser: argparse.ArgumentParser) -> None:
-    """Add an option for each field, and those that stand for many prompts or seeds."""
-    add_options(parser, SampleRequest)
-    text = (
-        "A prompt per line, perhaps with options of its own (--n --w --h --d --s --l --ss), or a"
-        " .json list of prompts with their settings; # starts a comment."
-    )
-    parser.add_argument("--prompts", type=Path, dest="file", metavar="FILE", help=text)
-    text = "So many seeds, counting up from --seed."
-    parser.add_argument("--seeds", dest="count", metavar="N", help=text)
-
-
-def request_of(options: argparse.Namespace) -> SampleRequest:
-    """Return the request of a command line.
-
-    Raises:
-        UserError: If an option or one of the files is wrong; only file headers are read.
-    """
-    values = request_values(options, SampleRequest) | {
-        "prompts": _prompts(options),
-        "listed": _listed(options),
-        "seeds": _seeds(options),
-        "loras": [strong_lora(text) for text in options.loras or ()],
-    }
-    if options.sampler is not None:
-        values["sampler"] = sampler_name(options.sampler)
-    request = validate_request(SampleRequest, values)
-    _check_files(request)
-    return request
 
 
 def model_section(request: SampleRequest, path: Path) -> Model:
@@ -236,7 +260,8 @@ def require_additions(request: SampleRequest, family: FamilyName | None) -> None
     """
     if request.vae and family:
         require_vae(inspect_model(Path(request.vae)), family)
-    for path in [*(Path(lora.path) for lora in request.loras), *map(Path, request.embeddings)]:
+    files = [lora.path for lora in request.loras if lora.run is None]
+    for path in map(Path, [*files, *request.embeddings]):
         model = inspect_model(path)
         if model.kind in NOT_ADDITIONS:
             raise UserError(
@@ -246,114 +271,3 @@ def require_additions(request: SampleRequest, family: FamilyName | None) -> None
             )
         if family:
             require_made_for(model, family)
-
-
-def _check_files(request: SampleRequest) -> None:
-    """Check the files before the engine is loaded."""
-    paths = [*(lora.path for lora in request.loras), *request.embeddings, request.vae]
-    for path in map(Path, filter(None, paths)):
-        if not path.exists():
-            raise UserError(
-                f"{path}: no such file", remedy="Check the path, and quote spaces in it"
-            )
-    if is_hub_name(request.base):  # checked after the download
-        require_additions(request, None)
-        return
-    section = model_section(request, Path(request.base))
-    model = inspect_model(Path(request.base))
-    resolve_prediction(model, section.prediction)
-    resolve_zero_snr(model, section.zero_terminal_snr)
-    require_additions(request, section.family)
-
-
-def _prompts(options: argparse.Namespace) -> list[str]:
-    prompts = [*(options.prompts or ())]
-    require_prompts("--prompt", prompts)
-    require_prompts("--negative", [options.negative or ""])
-    if not prompts and options.file is None:
-        raise UserError(
-            "there is no prompt",
-            "Expected at least one",
-            'Add --prompt "what the image should show", or --prompts FILE',
-        )
-    return prompts
-
-
-def _listed(options: argparse.Namespace) -> list[dict[str, object]]:
-    """Return the prompts of a file in use, with the settings that it has for them."""
-    if options.file is None:
-        return []
-    prompts = [each for each in read_sample_prompts(options.file, place="--prompts") if each.use]
-    if not prompts and not options.prompts:
-        raise UserError(f"{options.file}: there is no prompt in it", "Expected at least one")
-    given = set[str]().union(*(each.model_fields_set for each in prompts))
-    if "strengths" in given:
-        raise UserError(
-            f"{options.file}: strengths are those of an adapter in training",
-            "Expected LoRAs with their strength",
-            "Remove them, and use --lora FILE:STRENGTH",
-        )
-    if options.grid and given & {"seed", "width", "height"}:
-        raise UserError(
-            f"{options.file}: a grid needs images of one size and the same seeds for all prompts",
-            "Expected prompts without sizes and seeds of their own",
-            "Remove these, or --grid",
-        )
-    for number, each in enumerate(prompts, start=1):
-        if missing := each.missing_of_pair:
-            raise UserError(
-                f"{options.file}: prompt {number}: the {missing} is missing", PAIR, "Add it."
-            )
-    return [each.model_dump(exclude_unset=True) for each in prompts]
-
-
-def _seeds(options: argparse.Namespace) -> list[int]:
-    usual = Prompt().seed
-    any_seed = f"Choose any; each gives a different image (default: {usual})"
-    seeds = [
-        _whole("--seed", text, 0, MAX_SEED, any_seed) for text in options.seeds or (str(usual),)
-    ]
-    if options.count is None:
-        return seeds
-    if len(seeds) > 1:
-        raise UserError(
-            "--seeds counts up from one seed, but --seed is repeated",
-            remedy="Give --seed once, or leave --seeds out",
-        )
-    most = min(MAX_SEEDS, MAX_SEED - seeds[0] + 1)
-    count = _whole("--seeds", options.count, 1, most, "Correct it, or leave it out")
-    return [*range(seeds[0], seeds[0] + count)]
-
-
-def _whole(option: str, text: str, low: int, high: int, remedy: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = low - 2  # not -1, which is a random seed in other programs
-    if low <= number <= high:
-        return number
-    is_random = option == "--seed" and number == -1
-    wrong = "does not mean a random seed" if is_random else "is not allowed"
-    raise UserError(
-        f"{option}: {format_value(text)} {wrong} here",
-        f"Expected a whole number from {low} to {high:,}",
-        remedy,
-    )
-
-
-def strong_lora(text: str) -> dict[str, object]:
-    """Return a file and its strength from "style.safetensors:0.8", allowing for drive letters."""
-    path, colon, suffix = text.rpartition(":")
-    try:
-        strength = float(suffix)
-    except ValueError:
-        return {"path": text}
-    if not colon or not path or Path(text).exists():
-        return {"path": text}
-    if not -MAX_STRENGTH <= strength <= MAX_STRENGTH:
-        raise UserError(
-            f"--lora: {format_value(suffix)} is not allowed as the strength of {Path(path).name}",
-            f"Expected a number from {-MAX_STRENGTH} to {MAX_STRENGTH}",
-            "Correct it, or leave it out for 1",
-        )
-    return {"path": path, "strength": strength}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from onetrainer import ROOT
-from onetrainer.run.commands import CommandName, encode_command
+from onetrainer.run.commands import CommandName, ImageRequest, encode_command
 from onetrainer.run.event_log import EventReader, News
 from onetrainer.run.events import ENDINGS
 from onetrainer.run.failures import exit_failure
@@ -21,6 +21,8 @@ from onetrainer.run.run_folder import RunFolder, busy, cannot_write
 WORKER = "modules.worker"
 FOLLOW = "--follow"
 """The worker's option in all processes of a run but the first one."""
+WARM = "--warm"
+"""The worker's option in the process that keeps a model loaded to try it."""
 _LOG_TAIL_BYTES = 16 * 1024
 _LOG_TAIL_LINES = 20
 _NOTE_TIMEOUT = 5.0
@@ -77,11 +79,11 @@ class Run:
             self._has_ended = isinstance(event, ENDINGS)
         return news
 
-    def send(self, command: CommandName) -> None:
-        """Send a command to the worker, which obeys between two steps."""
+    def send(self, command: CommandName, images: ImageRequest | None = None) -> None:
+        """Send a command to the worker, which obeys between two steps; see `encode_command`."""
         try:
             with self.folder.commands.open("a", encoding="utf-8") as handle:
-                handle.write(encode_command(command))
+                handle.write(encode_command(command, images))
         except OSError as error:
             raise cannot_write(self.folder.commands, error) from error
 

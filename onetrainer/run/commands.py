@@ -2,28 +2,58 @@
 
 stop: save a checkpoint and the model file, then end. pause: save a checkpoint, then end. discard:
 end without saving anything. save: save a checkpoint and the model file, then continue. sample:
-generate the samples now.
+generate the samples now, or the images of a request, see `sample_request`. cancel: end the images
+of requests.
 """
 
 import json
-from typing import Literal, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 Leaving = Literal["pause", "stop", "discard"]
 """Commands after which the run ends; it can be resumed from its newest checkpoint."""
 LEAVING: tuple[Leaving, ...] = get_args(Leaving)
 """Of several that were sent, the last of these counts."""
-CommandName = Literal[Leaving, "save", "sample"]
+CommandName = Literal[Leaving, "save", "sample", "cancel"]
 
 
-def encode_command(name: CommandName) -> str:
+@dataclass(frozen=True)
+class ImageRequest:
+    """Images that a person asks a running worker for.
+
+    id: By which events name the request. request: A `SampleRequest` as JSON.
+    """
+
+    id: str
+    request: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command; images: Those of "sample", None for the run's own samples."""
+
+    name: CommandName
+    images: ImageRequest | None = None
+
+
+def encode_command(name: CommandName, images: ImageRequest | None = None) -> str:
     """Return a command as one line with its newline."""
-    return json.dumps({"command": name}) + "\n"
+    body: dict[str, Any] = {"command": name}
+    if images is not None:
+        body |= {"id": images.id, "request": images.request}
+    return json.dumps(body) + "\n"
 
 
-def decode_command(line: str) -> CommandName | None:
+def decode_command(line: str) -> Command | None:
     """Return the command of a line; None for an invalid line."""
     try:
-        name: CommandName = json.loads(line)["command"]
-    except (ValueError, KeyError, TypeError):
+        body = json.loads(line)
+        name: CommandName = body["command"]
+        request = body.get("request")
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    return name if name in get_args(CommandName) else None
+    if name not in get_args(CommandName):
+        return None
+    images = ImageRequest(str(body.get("id")), request) if isinstance(request, dict) else None
+    return Command(name, images if name == "sample" else None)

@@ -93,11 +93,13 @@ def owning(
     owner: Owner,
     *,
     on_wait: Callable[[Owner], object] = lambda _: None,
+    check: Callable[[], object] = lambda: None,
     folder: Path | None = None,
 ) -> Iterator[None]:
     """Own devices within the context, after waiting until they are free.
 
-    on_wait: Called with each owner that is waited for.
+    on_wait: Called with each owner that is waited for. check: Called again and again meanwhile;
+    an exception ends the wait.
 
     Raises:
         OSError: If the locks cannot be written.
@@ -107,13 +109,18 @@ def owning(
         for place in sorted(places):  # in one order, so that no two wait for each other
             lock, turn = _lock(place, folder), _turn(place, folder)
             handle = stack.enter_context(_opened(lock))
-            _wait(handle, turn, on_wait)
+            _wait(handle, turn, on_wait, check)
             _write(handle, json.dumps(asdict(owner)))
             stack.callback(_write, handle, "")
         yield
 
 
-def _wait(handle: IO[bytes], turn: Path, on_wait: Callable[[Owner], object]) -> None:
+def _wait(
+    handle: IO[bytes],
+    turn: Path,
+    on_wait: Callable[[Owner], object],
+    check: Callable[[], object],
+) -> None:
     """Lock a device's file. Who waits first holds `turn`, by which an owner sees that one waits."""
     reported: Owner | None = None
     tries, is_first = 0, False
@@ -124,6 +131,7 @@ def _wait(handle: IO[bytes], turn: Path, on_wait: Callable[[Owner], object]) -> 
             if tries > _TRIES_BEFORE_WAITING and other is not None and other != reported:
                 reported = other
                 on_wait(other)
+            check()
             sleep(_PAUSE)
 
 

@@ -120,6 +120,22 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Tried:
+    """An image that a person asked a running worker for, or the end of the request.
+
+    request: Its id. place: Of the image in the request's table, row by row; -1 at the end. path:
+    Of the image; at the end that of the grid, "" without one. error: Why the request ended early.
+    """
+
+    request: str
+    place: int
+    path: str = ""
+    prompt: str = ""
+    seed: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """A checkpoint is complete. path: Relative to the run folder."""
 
@@ -306,6 +322,7 @@ Event = (
     | Measured
     | BrokenStep
     | Sample
+    | Tried
     | Checkpoint
     | Validated
     | Rewarded

@@ -14,6 +14,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from onetrainer.run.client import WARM
 from onetrainer.run.commands import decode_command
 from onetrainer.run.event_log import EventWriter, rewind
 from onetrainer.run.events import (
@@ -35,7 +36,7 @@ from onetrainer.run.run_folder import RunFolder
 from onetrainer.run.wire import encode_event
 from tests.ui.fake_paint import paint
 from tests.ui.fake_rewards import Evaluations, rewarded
-from tests.ui.fake_sampling import sample
+from tests.ui.fake_sampling import sample, tried
 
 MODES = {  # seconds a step, steps at most
     "ok": (0.004, 60),
@@ -205,7 +206,10 @@ class FakeWorker:
         for line in lines[self.commands_read :]:
             self.commands_read += 1
             command = decode_command(line)
-            match command:
+            match command and command.name:
+                case "sample" if command and command.images:
+                    for event in tried(command.images):
+                        self.say(event)
                 case "sample":
                     self.sample(step)
                     self.say(Phase("training"))
@@ -377,8 +381,10 @@ def main(arguments: list[str]) -> int:
     mode = os.environ.get("FAKE_WORKER", "ok")
     if arguments == ["--job", "convert"]:
         return convert()
+    if arguments == [WARM]:
+        return sample(mode)
     if "--job" in arguments:
-        return sample(mode) if "sample" in arguments else plan(mode)
+        return plan(mode)
     return FakeWorker(RunFolder(Path(arguments[0])), mode).run()
 
 

@@ -95,7 +95,7 @@ class RunActions:
 
     def send(self, command: CommandName) -> None:
         """Send a command to the worker; one that ends the run may ask first."""
-        if command == "save" or command == "sample":
+        if command == "save" or command == "sample" or command == "cancel":
             self._send(command)
         elif self._context.session.is_running:
             self._leave(command)

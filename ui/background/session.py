@@ -110,7 +110,7 @@ class Session:
         if self.run is None or not self.is_running:
             return
         self.run.send(name)
-        if name != "save" and name != "sample":
+        if name != "save" and name != "sample" and name != "cancel":
             self.pending_command = PendingCommand(name, self._clock())
 
     def kill(self) -> None:

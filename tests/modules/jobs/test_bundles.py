@@ -7,13 +7,13 @@ from safetensors.torch import load_file, save_file
 from modules.formats.embeddings.embedding_file import Embedding, read_embedding, write_embedding
 from modules.formats.lora.lora_file import read_lora
 from modules.formats.lora.standard_names import standard_names
-from modules.jobs.sample import _embeddings
+from modules.jobs.loaded_model import embeddings_of
 from onetrainer.__main__ import make_parser
 from onetrainer.cli.show import describe
 from onetrainer.errors import UserError
 from onetrainer.jobs.convert_request import ConvertRequest
 from onetrainer.jobs.options import request_values
-from onetrainer.jobs.sample_request import Lora, SampleRequest
+from onetrainer.jobs.sample_request import SampledLora, SampleRequest
 
 VECTORS = torch.randn(3, 768, generator=torch.Generator().manual_seed(0))
 LAYER = "unet.mid_block.attentions.0.transformer_blocks.0.attn2.to_k"
@@ -51,9 +51,11 @@ def test_bundled_embeddings_are_shown_and_used_under_their_token(bundle):
         "dog",
         "v1.5 cat",
     ]
-    used = (Lora(path=str(bundle)),)
+    used = (SampledLora(path=str(bundle)),)
     request = SampleRequest(base="x", prompts=("a",), seeds=(0,), out="x", loras=used)
-    found = dict(_embeddings(request, [read_lora(bundle, standard_names("sd15"))]))[bundle.name]
+    found = dict(embeddings_of(request, used, [read_lora(bundle, standard_names("sd15"))]))[
+        bundle.name
+    ]
     assert torch.equal(found["v1.5 cat"].vectors["te"], VECTORS)
     assert torch.equal(found["dog"].vectors["te"], 2 * VECTORS)
 

@@ -13,7 +13,8 @@ from onetrainer.__main__ import main
 from onetrainer.errors import EXIT_STOPPED
 from onetrainer.jobs.job import Job
 from onetrainer.jobs.sample_request import SampleRequest
-from onetrainer.run.events import Failed, Phase
+from onetrainer.jobs.warm_worker import WarmWorker
+from onetrainer.run.events import Failed, Finished, Phase, Stopped
 from tests import tiny
 from tests.runs import DEADLINE, wait_until
 
@@ -74,6 +75,25 @@ def test_ctrl_c_ends_sampling_and_leaves_nothing_half_written(folder, tmp_path):
     assert first.exists()
     assert {path.suffix for path in (folder / "ended").iterdir()} == {".png"}
     assert logs(tmp_path) == []
+
+
+def test_a_warm_worker_answers_again_without_loading_and_another_follows_a_killed_one(folder):
+    worker = WarmWorker()
+    assert isinstance([*worker.events(request(folder))][-1], Finished)
+    pid = worker.pid
+    again = [*worker.events(request(folder, steps=3))]
+    assert isinstance(again[-1], Finished)
+    assert [event for event in again if isinstance(event, Phase) and event.name == "loading"] == []
+    many = worker.events(request(folder, seeds=tuple(range(5000))))
+    next(many)
+    worker.cancel()
+    assert [*many][-1] == Stopped(0, "stop")
+    assert worker.pid == pid
+    os.kill(pid, signal.SIGKILL)
+    assert isinstance([*worker.events(request(folder))][-1], Finished)
+    assert worker.pid not in (pid, None)
+    worker.close()
+    assert worker.pid is None
 
 
 @pytest.mark.usefixtures("in_this_process")

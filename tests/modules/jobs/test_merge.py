@@ -17,7 +17,7 @@ from modules.methods.adapters.weight_formulas import merged_weight
 from modules.methods.layers.layer_presets import layer_names
 from onetrainer.errors import UserError
 from onetrainer.jobs.lora_requests import MergeRequest, ResizeRequest, merge_of_resize
-from onetrainer.jobs.sample_request import Lora, SampleRequest
+from onetrainer.jobs.sample_request import Lora, SampledLora, SampleRequest
 from tests import adapters, exports, tiny
 from tests.each import each, few_each
 
@@ -128,7 +128,8 @@ def test_pictures_of_loras_of_their_merger_and_of_the_model_with_them_are_equal(
 def picture(folder, model, *loras):
     request = SampleRequest(
         base=str(model), prompts=("a cat",), width=64, height=64, steps=2, precision="fp32",
-        device="cpu", out=str(folder / "out"), loras=[Lora(path=p, strength=s) for p, s in loras],
+        device="cpu", out=str(folder / "out"),
+        loras=[SampledLora(path=p, strength=s) for p, s in loras],
     )  # fmt: skip
     (path,) = sample_job(request, lambda event: None).outputs
     with Image.open(path) as image:

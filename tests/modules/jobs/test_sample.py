@@ -16,7 +16,7 @@ from modules.sampling.image_files import to_image
 from modules.sampling.sampler import sample
 from onetrainer.config.run.sampling import Prompt
 from onetrainer.errors import UserError
-from onetrainer.jobs.sample_request import Lora, SampleRequest
+from onetrainer.jobs.sample_request import SampledLora, SampleRequest
 from onetrainer.model_files.embedding_keys import bundled_name
 from onetrainer.run.events import Phase, Sample, Warned
 from tests import tiny
@@ -109,10 +109,10 @@ def test_files_are_numbered_and_never_overwritten_and_progress_is_reported(gener
 def test_a_lora_changes_images_by_its_strength(generate, tmp_path):
     path = write_lora(tmp_path / "style.safetensors")
     (plain,), _ = generate()
-    (off,), _ = generate(loras=(Lora(path=path, strength=0.0),))
-    (whole,), _ = generate(loras=(Lora(path=path),))
-    (twice,), _ = generate(loras=(Lora(path=path), Lora(path=path)))
-    (double,), _ = generate(loras=(Lora(path=path, strength=2.0),))
+    (off,), _ = generate(loras=(SampledLora(path=path, strength=0.0),))
+    (whole,), _ = generate(loras=(SampledLora(path=path),))
+    (twice,), _ = generate(loras=(SampledLora(path=path), SampledLora(path=path)))
+    (double,), _ = generate(loras=(SampledLora(path=path, strength=2.0),))
     assert change(plain, off) == 0
     assert change(plain, whole) > 1
     assert change(twice, double) <= 1 < change(whole, double)
@@ -122,7 +122,7 @@ def test_images_name_all_that_they_were_sampled_with_but_no_path(generate, tmp_p
     path = write_lora(tmp_path / "style.safetensors")
     write_embedding(tmp_path / "mycat.safetensors", embedding("inner"))
     generate(
-        loras=(Lora(path=path, strength=0.5),),
+        loras=(SampledLora(path=path, strength=0.5),),
         clip_skip=2,
         embeddings=(str(tmp_path / "mycat.safetensors"),),
         vae=str(base / "vae"),
@@ -167,7 +167,7 @@ def test_an_embedding_that_replaces_the_output_works_alone_and_out_of_a_bundle(g
     lora = write_lora(tmp_path / "l.safetensors", scale=0.0, embeddings={"word": one})
     (plain,), _ = generate(prompts=("a word",))
     (alone,), _ = generate(prompts=("a word",), embeddings=(str(tmp_path / "word.safetensors"),))
-    (bundled,), _ = generate(prompts=("a word",), loras=(Lora(path=lora),))
+    (bundled,), _ = generate(prompts=("a word",), loras=(SampledLora(path=lora),))
     assert change(plain, alone) > 1
     assert change(alone, bundled) == 0
     direct = tiny.family().with_embeddings({"word": one})
@@ -183,7 +183,7 @@ def test_a_lora_for_another_kind_of_model_is_refused_with_its_name(generate, tmp
                f"{name}.lora_up.weight": torch.ones(640, 4)}  # fmt: skip
     write_safetensors(path, tensors, {})
     with pytest.raises(UserError, match=r"xl\.safetensors"):
-        generate(loras=(Lora(path=str(path)),))
+        generate(loras=(SampledLora(path=str(path)),))
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def nothing_is_loaded(monkeypatch):
     def load(*_arguments, **_options):
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr("modules.jobs.sample.load_family", load)
+    monkeypatch.setattr("modules.jobs.loaded_model.load_family", load)
 
 
 def test_a_folder_that_cannot_be_written_is_reported_before_a_model_is_loaded(
@@ -240,7 +240,7 @@ def test_a_lora_for_another_base_is_refused_before_a_model_of_the_hub_is_loaded(
                f"{name}.lora_up.weight": torch.ones(64, 4)}  # fmt: skip
     write_safetensors(tmp_path / "two.safetensors", tensors, {})
     with pytest.raises(UserError, match=r"this LoRA was made for SD 2.*; the model is SD 1\.5"):
-        generate(base="owner/model", loras=(Lora(path=str(tmp_path / "two.safetensors")),))
+        generate(base="owner/model", loras=(SampledLora(path=str(tmp_path / "two.safetensors")),))
 
 
 def test_embeddings_of_another_width_are_reported_in_one_sentence_each(generate, tmp_path):
@@ -272,7 +272,7 @@ def test_a_model_of_the_hub_is_fetched_and_named_whole(generate, base, monkeypat
 def test_a_lora_that_holds_no_numbers_is_refused_rather_than_sampled(generate, tmp_path):
     write_lora(tmp_path / "nan.safetensors", scale=float("nan"))
     with pytest.raises(UserError, match=r"nan\.safetensors: .*NaN or infinity.*lora_unet"):
-        generate(loras=(Lora(path=str(tmp_path / "nan.safetensors")),))
+        generate(loras=(SampledLora(path=str(tmp_path / "nan.safetensors")),))
 
 
 def test_prompt_weights_are_read_on_request_and_warned_of_otherwise(generate):

@@ -13,7 +13,8 @@ from PIL import Image
 from safetensors import safe_open
 
 from modules.jobs.train import train
-from modules.training.tasks import SampleTask, SaveTask
+from modules.training.sample_task import SampleTask
+from modules.training.tasks import SaveTask
 from onetrainer.config.run.output import Output
 from onetrainer.config.run.sampling import Sampling
 from onetrainer.presets.presets import resolve

@@ -20,7 +20,7 @@ from modules.methods.adapters.adapters import Adapters
 from modules.training import checkpoint_writer
 from modules.training.inbox import Inbox
 from modules.training.reporter import Reporter
-from modules.training.tasks import SampleTask
+from modules.training.sample_task import SampleTask
 from onetrainer.errors import UserError
 from onetrainer.run import client
 from onetrainer.run.events import (

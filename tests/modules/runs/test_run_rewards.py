@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from modules.evaluation import scores
 from modules.jobs.train import train
 from modules.training.inbox import Inbox
-from modules.training.tasks import TaskProgress
+from modules.training.sample_task import TaskProgress
 from onetrainer.metrics.files import SCORES, MeasurementFiles
 from onetrainer.metrics.guard import judge
 from onetrainer.presets.presets import load_document

@@ -11,7 +11,7 @@ from modules.evaluation.validation import ImageEvaluation
 from modules.jobs.train import train
 from modules.training.inbox import Inbox
 from modules.training.reporter import Reporter
-from modules.training.tasks import TaskProgress
+from modules.training.sample_task import TaskProgress
 from onetrainer.config.run.validation import Validation
 from onetrainer.presets.presets import resolve
 from onetrainer.run.events import Finished, Phase, Progress, Sample, Stopped, Validated, Warned

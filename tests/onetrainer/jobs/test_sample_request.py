@@ -10,7 +10,8 @@ from onetrainer.config.run.sampling import SamplerName
 from onetrainer.errors import UserError
 from onetrainer.families.registry import FAMILY_LABELS
 from onetrainer.jobs.options import naming_options, validate_request
-from onetrainer.jobs.sample_request import SampleRequest, request_of, rows_of
+from onetrainer.jobs.sample_options import request_of
+from onetrainer.jobs.sample_request import SampleRequest, rows_of
 from tests import headers, tiny
 from tests.each import each
 

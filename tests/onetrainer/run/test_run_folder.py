@@ -10,7 +10,7 @@ import pytest
 
 from onetrainer.errors import UserError
 from onetrainer.run import client
-from onetrainer.run.commands import decode_command, encode_command
+from onetrainer.run.commands import Command, ImageRequest, decode_command, encode_command
 from onetrainer.run.event_log import EventReader, EventWriter, rewind
 from onetrainer.run.events import (
     Evaluated,
@@ -79,8 +79,10 @@ def test_events_and_commands_survive_the_wire_and_other_lines_are_passed_over():
     assert decode_event(json.dumps(later)) == Warned("a")
     for line in ("", "x", "[]", '{"type": "Nope"}', '{"type": "Phase"}', "1"):
         assert decode_event(line) is None
-    assert decode_command(encode_command("pause")) == "pause"
+    assert decode_command(encode_command("pause")) == Command("pause")
     assert decode_command('{"command": "format-disk"}') is None
+    images = ImageRequest("7", {"prompts": ["a cat"]})
+    assert decode_command(encode_command("sample", images)) == Command("sample", images)
 
 
 def test_a_reader_follows_and_never_sees_half_a_line(folder):

@@ -3,7 +3,14 @@ import pytest
 from onetrainer.errors import UserError
 from tests.each import each
 from ui.model.draft import Draft
-from ui.model.trial import TrialLora, trial_folder, trial_request
+from ui.model.trial import (
+    TrialAxis,
+    TrialLora,
+    axis_choices,
+    trial_folder,
+    trial_request,
+    usual_values,
+)
 
 TYPED = {
     "prompt": "a red cat\nin the rain", "negative": "", "width": "512", "height": "768",
@@ -22,7 +29,7 @@ def draft(tmp_path):
 def test_a_request_has_what_was_typed_and_the_models_own_settings(draft, tmp_path):
     draft.set("model.clip_skip", 2)
     loras = [TrialLora("cat.safetensors", "0,8"), TrialLora("style.safetensors")]
-    request = trial_request(draft, TYPED, loras, is_grid=False)
+    request = trial_request(draft, TYPED, loras)
     assert request.prompts == ("a red cat in the rain",)
     assert request.seeds == (7, 8)
     assert (request.width, request.height, request.guidance) == (512, 768, 6.5)
@@ -34,10 +41,33 @@ def test_a_request_has_what_was_typed_and_the_models_own_settings(draft, tmp_pat
     assert request.out == str(trial_folder(draft)) == str(tmp_path / "tried")
 
 
-def test_in_a_grid_each_line_is_a_prompt(draft):
-    request = trial_request(draft, TYPED, [], is_grid=True)
-    assert request.prompts == ("a red cat", "in the rain")
-    assert request.grid
+def test_a_grid_varies_two_settings_with_values_as_people_type_them(draft, tmp_path):
+    x, y = TrialAxis("prompt", "each line of the prompt"), TrialAxis("negative", "blur, noise | ")
+    request = trial_request(draft, TYPED | {"count": "1"}, [], x=x, y=y)
+    assert request.x.values == ("a red cat", "in the rain")
+    assert request.y.values == ("blur, noise",)
+    lora = TrialLora(str(tmp_path / "style.safetensors"))
+    x = TrialAxis("lora", "style.safetensors, other.safetensors")
+    request = trial_request(draft, TYPED | {"count": "1"}, [lora], x=x)
+    assert request.x.values == (lora.path, str(tmp_path / "other.safetensors"))
+    with pytest.raises(UserError, match="Guidance: the grid has no values"):
+        trial_request(draft, TYPED | {"count": "1"}, [], x=TrialAxis("guidance", " , "))
+    with pytest.raises(UserError, match="one prompt and one seed"):
+        trial_request(draft, TYPED, [], x=TrialAxis("guidance", "3"))
+
+
+def test_what_a_grid_can_vary_follows_from_the_loras(tmp_path):
+    plain = ["Prompt", "Negative prompt", "Seed", "Size", "Steps", "Guidance", "Sampler"]
+    assert [*axis_choices([])] == plain
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "events.jsonl").write_text("")
+    run, file = TrialLora(str(tmp_path), step=20), TrialLora("style.safetensors")
+    assert [*axis_choices([run])][7:] == ["LoRA strength", "LoRA", "Step of the run"]
+    choices = axis_choices([file, run])
+    assert choices["LoRA strength of style"] == ("strength", 1)
+    assert choices[f"Step of the run {tmp_path.name}-20"] == ("step", 2)
+    assert usual_values("seed", None, TYPED) == "7-10"
+    assert usual_values("size", None, TYPED) == "512x768, 768x512"
 
 
 @each(
@@ -54,11 +84,11 @@ def test_in_a_grid_each_line_is_a_prompt(draft):
 )
 def test_a_wrong_value_is_named_by_its_label(draft, name, text, what):
     with pytest.raises(UserError) as raised:
-        trial_request(draft, TYPED | {name: text}, [], is_grid=False)
+        trial_request(draft, TYPED | {name: text}, [])
     assert str(raised.value).startswith(what)
 
 
 def test_a_model_is_needed(draft):
     draft.set("model.path", "")
     with pytest.raises(UserError, match="no base model"):
-        trial_request(draft, TYPED, [], is_grid=False)
+        trial_request(draft, TYPED, [])

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from onetrainer.queue.queue import Queue
+from onetrainer.run.device_owner import Owner, owners_folder, owning, places_of
 from onetrainer.run.run_folder import RunFolder
 from tests.ui.desk import Desk
 
@@ -21,7 +22,7 @@ def choose(desk: Desk, number: int) -> None:
     desk.click_at(place["x"] + 80, place["y"] + 15 + 30 * number)
 
 
-def test_runs_are_frozen_swept_ordered_and_removed(desk):
+def test_runs_are_frozen_swept_ordered_and_removed_and_others_are_listed(desk, tmp_path):
     desk.key("F7")
     desk.wait_state(page="queue")
     desk.click("enqueue")
@@ -44,6 +45,12 @@ def test_runs_are_frozen_swept_ordered_and_removed(desk):
     desk.key("Delete")
     desk.wait(lambda: len(rows(desk)) == 2, "one run is removed")
     assert frozen.is_file()
+
+    elsewhere = Owner("other-007", str(tmp_path / "other-007"))
+    devices = desk.home / "config" / "onetrainer" / "devices" / owners_folder().name
+    with owning(places_of("auto"), elsewhere, folder=devices):
+        desk.wait(lambda: rows(desk)[0] == ["other-007", "Training, not of the queue"], "its row")
+    desk.wait(lambda: len(rows(desk)) == 2, "it is gone")
 
 
 def test_a_run_with_a_wrong_value_is_not_added(desk):

@@ -7,7 +7,11 @@ def wait_status(desk, text):
     desk.wait(lambda: desk.state["trial"]["status"].startswith(text), text)
 
 
-def test_wrong_values_are_said_and_images_appear_and_are_gone_through_by_keys(desk):
+def made(desk):
+    return sorted(path.name for path in Path(desk.home.parent).rglob("tried/*.png"))
+
+
+def test_images_and_grids_are_generated_by_a_model_and_by_a_run_that_trains(desk):
     desk.key("F9")
     desk.wait_state(page="trial")
     desk.click("generate")
@@ -31,5 +35,31 @@ def test_wrong_values_are_said_and_images_appear_and_are_gone_through_by_keys(de
     desk.click("trial image")
     desk.key("Left", "Left")
     assert desk.state["trial"]["shown"] == 0
-    made = sorted(Path(desk.home.parent).rglob("tried/*.png"))
-    assert [path.name for path in made] == ["00001-42.png", "00002-43.png", "00003-44.png"]
+    assert made(desk) == ["00001-42.png", "00002-43.png", "00003-44.png"]
+
+    desk.replace("trial count", "1")
+    for side, times in (("x", 6), ("y", 3)):  # guidance, seed
+        desk.click(f"trial {side}")
+        desk.wait(lambda: desk.state["focus"] == "None", "the list")
+        desk.key(*["Down"] * times, "Return")
+    desk.replace("trial x values", "2, , 5")
+    desk.key("Return")
+    wait_status(desk, "Done.")
+    desk.wait(lambda: "00006-grid.png" in made(desk), "the grid")
+    assert desk.state["trial"]["images"] == 6
+
+    desk.click("add run lora")
+    desk.wait(lambda: "No run has a checkpoint" in desk.state["message"], "that there is none")
+    desk.replace("trial y values", ",")
+    desk.key("Return")
+    wait_status(desk, "Seed: the grid has no values")
+
+    desk.replace("trial y values", "7")
+    desk.ask("mode", mode="warned")
+    desk.key("F5")
+    desk.wait_state(page="run")
+    desk.key("F9")
+    desk.click("generate")
+    wait_status(desk, "“paper-001” generates what it trains")
+    wait_status(desk, "Done.")
+    assert made(desk)[-1] == "00009-grid.png"

@@ -8,17 +8,19 @@ from tkinter import ttk
 
 from onetrainer.config.run.sampling import SAMPLER_LABELS, Prompt, Sampling
 from onetrainer.errors import UserError
-from onetrainer.jobs.job import Job
+from onetrainer.jobs.run_trial import RunTrial, run_on
 from onetrainer.jobs.sample_request import SampleRequest
-from onetrainer.queue.queue import Queue
-from onetrainer.run.events import Event, Failed, Finished, Phase, Sample, Stopped
+from onetrainer.jobs.sample_table import labels_of
+from onetrainer.jobs.warm_worker import WarmWorker
+from onetrainer.run.events import Event, Failed, Finished, Phase, Sample, Stopped, Warned
+from onetrainer.run.run_folder import RunFolder
 from ui.context import Context, View
+from ui.forms.grid_axes import AxisRow
 from ui.forms.lora_rows import LoraRows
 from ui.messages.memory import failure_text
-from ui.model.trial import trial_folder, trial_request
+from ui.model.trial import TrialLora, trial_folder, trial_request
+from ui.pages.trial.images import TrialImages
 from ui.progress.run_state import phase_text
-from ui.widgets.drawing import Drawing
-from ui.widgets.flow import Flow
 from ui.widgets.placing import place_two
 from ui.widgets.scroller import Scroller
 
@@ -29,8 +31,6 @@ _NUMBERS = (
 )  # fmt: skip
 _LEAD = "Generates with the base model of the form, and with LoRAs of your own or of a run."
 _SIDE = 512
-_MOST_SHOWN = 60
-_THUMBNAIL = 84
 
 
 class TrialPage(View):
@@ -40,9 +40,8 @@ class TrialPage(View):
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
-        self._job: Job | None = None
-        self._images: list[Path] = []
-        self._shown = 0
+        self._warm = WarmWorker()
+        self._source: WarmWorker | RunTrial | None = None
         widgets, px = context.widgets, context.widgets.px
         scroller = Scroller(widgets, parent, fills=True)
         self.outer: tk.Widget = scroller.outer
@@ -61,52 +60,57 @@ class TrialPage(View):
         widgets.label(form, "LoRAs").pack(anchor="w")
         self._loras = LoraRows(context, form)
         self._make_numbers(form)
+        widgets.label(form, "Grid").pack(anchor="w", pady=(px(10), px(4)))
+        self._axes = {
+            name: AxisRow(
+                context,
+                form,
+                label,
+                f"trial {name}",
+                loras=self._weights,
+                typed=self._typed,
+                entered=self._press,
+            )
+            for name, label in (("x", "Across"), ("y", "Down"))
+        }
         line = widgets.frame(form)
         line.pack(fill="x", pady=(px(14), 0))
         self._button = widgets.button(
             line, "Generate", self._press, kind="primary", name="generate", width=110
         )
-        self._grid = widgets.switch(line, lambda: None, text="A prompt a line, as a grid")
-        flow = Flow(widgets, line)
-        for part in (self._button.widget, self._grid.widget):
-            flow.add(part)
-        self._status = widgets.label(form, "", style="Dim", wrap=360)
-        self._status.pack(anchor="w", pady=(px(8), 0))
-        self._drawing = Drawing(
-            widgets, view, self._draw, width=320, height=320, name="trial image", takes_keys=True
-        )
-        self._drawing.canvas.pack(fill="both", expand=True)
-        self._strip = Drawing(
-            widgets, view, self._draw_strip, width=320, height=px(_THUMBNAIL), name="trial strip"
-        )
-        self._strip.canvas.pack(fill="x", pady=(px(10), 0))
-        self._strip.canvas.bind("<Button-1>", self._click)
-        self._caption = widgets.label(view, "", style="SmallDim", wrap=480)
-        self._caption.pack(anchor="w", pady=(px(6), 0))
-        for key, by in (("<Left>", -1), ("<Right>", 1)):
-            self._drawing.canvas.bind(key, partial(self._move, by))
-        self._list()
+        self._button.widget.pack(side="left")
+        self._status = widgets.label(line, "", style="Dim", wrap=270)
+        self._status.pack(side="left", padx=(px(14), 0))
+        self._images = TrialImages(context, view)
+        self._images.list_folder(trial_folder(context.draft))
 
     @property
     def shown(self) -> dict[str, object]:
-        """How many images there are, which one is shown, and what is said."""
+        """What is shown, and what is said."""
         return {
-            "images": len(self._images),
-            "shown": self._shown,
+            **self._images.shown,
             "status": self._status.text,
             "button": str(self._button.widget.cget("text")),
         }
 
     def refresh(self) -> None:
         """Say whether images can be generated now."""
-        if self._job is None:
+        if self._source is None:
             self._button.enable(self._blocked_reason())
 
     def _blocked_reason(self) -> str:
-        session = self._context.session
-        if session.is_running and session.folder is not None:
-            return f"“{session.folder.name}” is training. Pause it, or press Sample now on Run."
         return "" if self._context.draft.value("model.path") else "Choose a base model first."
+
+    def _training_run(self) -> RunFolder | None:
+        """Return the run that trains on the form's device, or in this window."""
+        session = self._context.session
+        owner = run_on(str(self._context.draft.value("hardware.device")))
+        return owner or (session.folder if session.is_running else None)
+
+    def _weights(self) -> list[TrialLora]:
+        """Return the LoRAs of the list, or what a run trains while it does."""
+        run = self._training_run()
+        return self._loras.listed() if run is None else [TrialLora(str(run.path))]
 
     def _text(self, form: ttk.Frame, label: str, name: str, *, height: int) -> tk.Text:
         widgets, px = self._context.widgets, self._context.widgets.px
@@ -159,20 +163,20 @@ class TrialPage(View):
 
     def _press(self) -> None:
         """Generate, or stop generating."""
-        if self._job is not None:
-            self._job.stop()
-            return
-        reason = self._blocked_reason() or _queue_reason()
-        if reason:
-            self._status.say(reason, "Dim")
-            return
         try:
-            request = trial_request(
-                self._context.draft, self._typed(), self._loras.listed(), is_grid=self._grid.is_on
-            )
-            self._start(request)
+            self._generate_or_cancel()
         except UserError as error:
             self._status.say(str(error), "Danger")
+
+    def _generate_or_cancel(self) -> None:
+        if self._source is not None:
+            self._source.cancel()
+            return
+        if reason := self._blocked_reason():
+            self._status.say(reason, "Dim")
+            return
+        axes = {name: row.axis() for name, row in self._axes.items()}
+        self._start(trial_request(self._context.draft, self._typed(), self._weights(), **axes))
 
     def _typed(self) -> Mapping[str, str]:
         samplers = {label: name for name, label in SAMPLER_LABELS.items()}
@@ -182,105 +186,55 @@ class TrialPage(View):
         return values | {name: box.get("1.0", "end").strip() for name, box in texts.items()}
 
     def _start(self, request: SampleRequest) -> None:
-        jobs = self._context.widgets.jobs
-        job = self._job = Job("sample", request)
-        jobs.on_close.append(job.stop)
+        jobs, run = self._context.widgets.jobs, self._training_run()
+        source: WarmWorker | RunTrial = self._warm
+        text = "Starting …"
+        if run is not None:
+            source = RunTrial(run)
+            text = f"“{run.name}” generates what it trains, without these LoRAs, between two steps."
+        self._source = source
+        if source.close not in jobs.on_close:
+            jobs.on_close.append(source.close)
         self._button.set_text("Stop")
-        self._status.say("Loading the model …", "Dim")
+        self._status.say(text, "Dim")
+        has_grid = request.x is not None or request.y is not None
+        if has_grid:
+            self._images.begin_grid(len(labels_of(request.y)), len(labels_of(request.x)))
 
         def follow() -> None:
-            for event in job.events():
-                jobs.post(partial(self._take, job, event))
+            for event in source.events(request):
+                jobs.post(partial(self._take, event, has_grid=has_grid))
 
-        jobs.run(follow, lambda _: None)
+        jobs.run(follow, lambda _: None, self._failed)
 
-    def _take(self, job: Job, event: Event) -> None:
+    def _take(self, event: Event, *, has_grid: bool) -> None:
         match event:
             case Phase():
                 self._status.say(phase_text(event), "Dim")
+            case Warned():
+                self._status.say(event.text, "Dim")
             case Sample():
-                self._add([Path(event.path)])
+                self._images.add([Path(event.path)], event.prompt_index if has_grid else None)
             case Finished():
-                self._add([Path(p) for p in event.outputs if p.endswith("grid.png")])
                 self._end("Done.")
             case Failed():
                 error = UserError(event.what, event.expected, event.remedy)
                 self._end(failure_text(error), "Danger")
             case Stopped():
-                self._end("Stopped.")
+                self._end(f"Stopped: {event.because}." if event.because else "Stopped.")
+
+    def _failed(self, error: Exception) -> None:
+        self._end(str(error), "Danger")
+        if not isinstance(error, UserError):
+            raise error
 
     def _end(self, text: str, style: str = "Dim") -> None:
-        self._job = None
+        self._source = None
         self._button.set_text("Generate")
         self._status.say(text, style)
-
-    def _list(self) -> None:
-        """Show the newest images that were made before."""
-        folder = trial_folder(self._context.draft)
-        found = sorted(folder.glob("*.png"))[-_MOST_SHOWN:] if folder.is_dir() else []
-        self._add(found)
-
-    def _add(self, paths: list[Path]) -> None:
-        if paths:
-            self._images = [*self._images, *paths][-_MOST_SHOWN:]
-            self._shown = len(self._images) - 1
-        self._draw()
-
-    def _move(self, by: int, _event: object = None) -> None:
-        if self._images:
-            self._shown = (self._shown + by) % len(self._images)
-            self._draw()
-
-    def _click(self, event: "tk.Event[tk.Canvas]") -> None:
-        index = self._first() + event.x // self._each()
-        if index < len(self._images):
-            self._shown = index
-            self._draw()
-        self._drawing.canvas.focus_set()
-
-    def _each(self) -> int:
-        return self._context.widgets.px(_THUMBNAIL + 6)
-
-    def _first(self) -> int:
-        """Return the first image of the strip, so that the shown one is on it."""
-        room = max(1, self._strip.width // self._each())
-        return max(0, min(self._shown, len(self._images) - room))
-
-    def _draw(self) -> None:
-        """Draw the shown image, and the strip of all."""
-        drawing = self._drawing
-        drawing.begin()
-        self._draw_strip()
-        width, height = drawing.width, drawing.height
-        if not self._images:
-            text = "Images appear here. Ctrl+Enter in the prompt generates."
-            drawing.text(width // 2, height // 2, text, "dim", anchor="center", room=width)
-            return
-        path = self._images[self._shown]
-        image = self._context.images.get(path, width, height, self._draw)
-        if image is not None and width > _THUMBNAIL:
-            drawing.image((path, width, height), image, width // 2, height // 2, 0)
-        place = f"{self._shown + 1} of {len(self._images)}"
-        self._caption.say(f"{place}  ·  {path.name}  ·  Left and Right  ·  in {path.parent}")
-
-    def _draw_strip(self) -> None:
-        side, first = self._context.widgets.px(_THUMBNAIL), self._first()
-        self._strip.begin()
-        for place, path in enumerate(self._images[first:]):
-            x = place * self._each()
-            if x > self._strip.width:
-                break
-            image = self._context.images.get(path, side, side, self._draw_strip)
-            if image is not None:
-                self._strip.image((path, side), image, x + side // 2, side // 2, 0)
-            if first + place == self._shown:
-                self._strip.box(x, 0, x + side - 1, side - 1, outline="accent", width=2)
-
-
-def _queue_reason() -> str:
-    """Return why the queue has the device; "" if it has not."""
-    busy = [entry.folder.name for entry in Queue().read().running if entry.folder.is_busy()]
-    return f"“{busy[0]}” of the queue is training. Hold or pause it first." if busy else ""
+        self._images.end_grid()
+        self._images.list_folder(trial_folder(self._context.draft))
+        self.refresh()
 
 
 def _leave(event: "tk.Event[tk.Text]") -> str:
