@@ -31,6 +31,7 @@ from modules.interfaces import LatentMoments
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.items import index_concept
 from onetrainer.dataset.transforms import plain_transform
+from onetrainer.families.registry import family_spec
 from onetrainer.images.image_index import ImageIndex
 from tests import tiny
 from tests.transforms import load_pixels
@@ -49,6 +50,7 @@ class Family:
         self.vae = AutoencoderKL.from_config(config).eval().to(device, dtype)
         self.vae.requires_grad_(False)
         self.device, self.dtype = device, dtype
+        self.spec = family_spec("sd15")
 
     @torch.no_grad()
     def encode_images(self, pixels: torch.Tensor) -> LatentMoments:
