@@ -17,8 +17,6 @@ from tests import tiny
 from tests.modules.jobs.test_sample import write_lora
 from tests.runs import wait_until
 
-pytestmark = pytest.mark.usefixtures("real_blocks")
-
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
