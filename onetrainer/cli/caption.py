@@ -10,7 +10,7 @@ from onetrainer.captioning.kinds import KINDS
 from onetrainer.captioning.messages import fate_texts, taken_back_lines, written_lines
 from onetrainer.captioning.own_files import own_files
 from onetrainer.captioning.results import JobFolder
-from onetrainer.captioning.writing import take_back_last, write
+from onetrainer.captioning.writing import can_take_back, take_back_last, write
 from onetrainer.cli.jobs import run_job
 from onetrainer.cli.screen import print_lines
 from onetrainer.edits.history import EditHistory
@@ -101,10 +101,10 @@ def _write(job: JobFolder, writing: CaptionWriting | MaskWriting) -> int:
 
 
 def _take_back(images: Path) -> int:
-    written = take_back_last(images, EditHistory())
-    if not (written.files or written.conflicts):
+    history = EditHistory()
+    if not can_take_back(images, history):
         raise UserError(f"{images}: there is nothing to take back for this folder")
-    return print_lines(taken_back_lines(written))
+    return print_lines(taken_back_lines(take_back_last(images, history)))
 
 
 def _proposals(job: JobFolder, writing: CaptionWriting | MaskWriting) -> Iterator[Proposal]:

@@ -27,14 +27,18 @@ CREATE TABLE changes (batch INTEGER, path BLOB, before BLOB, after BLOB,
 CREATE INDEX paths ON changes (path);
 CREATE TABLE contents (digest BLOB PRIMARY KEY, data BLOB);
 """
-# Files of a batch that no later batch has taken back.
-_LEFT = """(SELECT count(*) FROM changes AS own WHERE own.batch = batches.number AND NOT EXISTS
+# Changed files of a batch that no later batch has taken back or stepped over.
+_LEFT = """(SELECT count(*) FROM changes AS own WHERE own.batch = batches.number
+    AND own.before IS NOT own.after AND NOT EXISTS
     (SELECT 1 FROM batches AS undo JOIN changes AS undone ON undone.batch = undo.number
      WHERE undo.undoes = batches.number AND undone.path = own.path))"""
 _COLUMNS = f"number, time, about, undoes, {_LEFT}"
 
 Content = tuple[Path, bytes | None, bytes | None]
-"""A file with what it held before and after; None is no file."""
+"""A file with what it held before and after; None is no file.
+
+Twice the same: a taking back has stepped over the file, which it left as it was.
+"""
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Batch:
         time: When it was saved, in seconds since 1970.
         about: What was done, for a person.
         undoes: Number of the batch that it has taken back; None if it is no taking back.
-        left: Number of its files that no later batch has taken back.
+        left: Number of its files that no later batch has taken back or stepped over.
     """
 
     number: int
@@ -129,17 +133,19 @@ class EditHistory:
         query = (
             f"SELECT {_COLUMNS} FROM batches WHERE undoes IS NOT NULL"
             " AND number NOT IN (SELECT redoes FROM batches WHERE redoes IS NOT NULL)"
+            " AND EXISTS (SELECT 1 FROM changes WHERE batch = number AND before IS NOT after)"
             " AND number > (SELECT coalesce(max(number), 0) FROM batches"
             " WHERE undoes IS NULL AND redoes IS NULL) ORDER BY number DESC LIMIT 1"
         )
         return next(iter(self._batches(query, ())), None)
 
     def changes(self, number: int) -> list[Content]:
-        """Return the files of a batch, with what they held before and after it."""
+        """Return the changed files of a batch, with what they held before and after it."""
         query = (
             "SELECT path, one.data, two.data FROM changes"
             " LEFT JOIN contents AS one ON one.digest = before"
-            " LEFT JOIN contents AS two ON two.digest = after WHERE batch = ? ORDER BY path"
+            " LEFT JOIN contents AS two ON two.digest = after"
+            " WHERE batch = ? AND before IS NOT after ORDER BY path"
         )
         if not self._file.exists():
             return []
@@ -151,7 +157,8 @@ class EditHistory:
         """Return the last batches that changed a file, each with what it held before them."""
         query = (
             f"SELECT {_COLUMNS}, data FROM batches JOIN changes ON batch = number AND path = ?"
-            " LEFT JOIN contents ON digest = before ORDER BY number DESC LIMIT ?"
+            " AND before IS NOT after LEFT JOIN contents ON digest = before"
+            " ORDER BY number DESC LIMIT ?"
         )
         if not self._file.exists():
             return []

@@ -89,10 +89,11 @@ def take_back(
 ) -> Saved:
     """Give the files of a batch the contents from before it: all of them, or some.
 
-    Files that have changed since are conflicts. It is a batch of its own; taking that back is to
-    redo what was done. Raises UserError as `save`.
+    Files that have changed since are conflicts. They, and those that hold it already, count as
+    taken back from then on: the next taking back is about what was saved before. It is a batch of
+    its own; taking that back is to redo what was done. Raises UserError as `save`.
     """
-    changes, conflicts = [], []
+    changes, conflicts, as_before = [], [], []
     for path, before, after in history.changes(batch.number):
         if paths is not None and path not in paths:
             continue
@@ -103,11 +104,14 @@ def take_back(
             now = after  # writing it fails as well, which is reported
         if now == after:
             changes.append(change)
-        elif now != before:
+        elif now == before:
+            as_before.append(path)
+        else:
             conflicts.append(change)
     is_redo = batch.undoes is not None
     about = batch.about.removeprefix(_TAKE_BACK) if is_redo else f"{_TAKE_BACK}{batch.about}"
-    saved = _save(changes, about, history, of=batch, progress=progress)
+    passed = [*as_before, *(change.path for change in conflicts)]
+    saved = _save(changes, about, history, of=batch, passed=passed, progress=progress)
     return replace(saved, conflicts=(*conflicts, *saved.conflicts))
 
 
@@ -117,13 +121,16 @@ def _save(
     history: EditHistory,
     *,
     of: Batch | None = None,
+    passed: Collection[Path] = (),
     progress: Progress | None = None,
 ) -> Saved:
+    """Write changes. passed: Files that are stepped over in taking back the batch `of`."""
     with history.locked():
         ready, conflicts, failures = _sorted_out(changes)
-        if not ready:
+        if not (ready or passed):
             return Saved(None, (), tuple(conflicts), tuple(failures))
         contents = [(change.path, change.before, change.after) for change in ready]
+        contents += [(path, None, None) for path in passed]
         number = history.add(about, contents, of=of)
         folders = {change.path.parent for change in ready}
         for folder in folders:
@@ -143,7 +150,7 @@ def _save(
         for folder in folders:
             with suppress(OSError):  # not on every network drive; the files are there
                 sync_folder(folder)
-        history.keep_only(number, written)
+        history.keep_only(number, [*written, *passed])
         return Saved(number if written else None, tuple(written), tuple(conflicts), tuple(failures))
 
 

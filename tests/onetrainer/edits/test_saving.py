@@ -83,6 +83,10 @@ def test_what_another_program_has_written_is_kept_until_it_is_asked_about(place)
     taken = take_back(history.last(), history)
     assert [change.path.stem for change in taken.conflicts] == ["b"]
     assert _contents(folder) == {"a": b"theirs", "b": b"later", "c": b"mine"}
+    # That one is stepped over, and what was saved before can be taken back.
+    assert (history.last().about, history.last().left) == ("Mine", 1)
+    take_back(history.last(), history)
+    assert _contents(folder)["c"] == b"a cat" and history.last() is None
 
 
 def test_a_file_written_between_the_check_and_the_writing_is_kept(place, monkeypatch):
@@ -122,6 +126,26 @@ def test_a_batch_that_was_cut_off_can_be_taken_back(place, tmp_path):
     assert _contents(folder) == {"a": b"new", "b": b"new", "c": b"a cat"}
     taken = take_back(history.last(), history)
     assert not taken.conflicts and _contents(folder) == dict.fromkeys("abc", b"a cat")
+    assert history.last() is None  # the third one was never written
+
+
+def test_what_another_program_has_taken_back_is_stepped_over_in_both_directions(place):
+    folder, history = place
+    save(_changes(folder, b"first"), "First", history)
+    save(_changes(folder, b"second", "a"), "Second", history)
+    (folder / "a.txt").write_bytes(b"first")
+    assert not take_back(history.last(), history).written
+    assert history.last().about == "First" and history.last_undone() is None
+    assert [before for _, before in history.versions(folder / "a.txt")] == [b"first", b"a cat"]
+    take_back(history.last(), history)
+    assert history.last() is None and _contents(folder) == dict.fromkeys("abc", b"a cat")
+    (folder / "b.txt").write_bytes(b"first")
+    (folder / "c.txt").write_bytes(b"theirs")
+    redone = take_back(history.last_undone(), history)
+    assert redone.written == (folder / "a.txt",) and len(redone.conflicts) == 1
+    assert history.last_undone() is None and history.last().left == 1
+    take_back(history.last(), history)
+    assert _contents(folder) == {"a": b"a cat", "b": b"first", "c": b"theirs"}
 
 
 def test_refused_files_are_reported_and_are_not_in_the_batch(place, monkeypatch):

@@ -87,6 +87,8 @@ class Writing:
             act.show_message(f"Not written: {names}: {saved.failures[0][1]}.")
         elif len(saved.written) > 1:
             act.show_message(f"{counted(len(saved.written), 'file')} written.")
+        elif not (saved.written or saved.conflicts):
+            act.show_message("Nothing to write: the files hold that already.")
         paths = [*saved.written, *(change.path for change in saved.conflicts)]
         paths += [path for path, _ in saved.failures]
         if paths:
