@@ -14,12 +14,11 @@ from onetrainer.messages.formatting import counted, table
 from onetrainer.presets import presets
 from onetrainer.presets.presets import with_absolute_paths, with_overrides
 from onetrainer.queue.freeze import freeze
-from onetrainer.queue.queue import Entry, Queue, QueueState, other_owners
+from onetrainer.queue.queue import Entry, Queue, QueueState, other_owners, summary_of
 from onetrainer.queue.serve import is_served, serve
 from onetrainer.queue.sweep import swept
 from onetrainer.queue.times import seconds_to_end
 from onetrainer.run.events import Forecast
-from onetrainer.run.history import summary
 from onetrainer.run.run_folder import open_run
 
 _TAKING_A_RUN = ("now", "move", "remove")
@@ -118,7 +117,9 @@ def _lines(found: Queue, state: QueueState, ends: dict[str, float | None]) -> li
 
 
 def _row(entry: Entry, number: str, end: float | None) -> tuple[str, ...]:
-    run = summary(entry.folder)
+    run = summary_of(entry)
+    if run is None:
+        return number, entry.folder.name, "its folder is gone", "", ""
     steps = f"{run.step:,} of {run.total_steps:,}" if run.total_steps else ""
     turn = entry.turn if entry.turn != "over" else entry.error or run.standing
     when = "" if end is None else time.strftime("done %a %H:%M", time.localtime(time.time() + end))

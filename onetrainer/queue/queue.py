@@ -16,6 +16,7 @@ from onetrainer.files.atomic import write_atomic
 from onetrainer.files.locks import locked
 from onetrainer.json_file import read_json
 from onetrainer.run.device_owner import Owner, owner_of, places_of
+from onetrainer.run.history import RunSummary, summary
 from onetrainer.run.run_folder import RunFolder, cannot_write
 from onetrainer.run.user_folder import user_folder
 
@@ -204,6 +205,14 @@ class Queue:
 @dataclass
 class _Change:
     state: QueueState
+
+
+def summary_of(entry: Entry) -> RunSummary | None:
+    """Return what has become of a run; None if its folder is gone."""
+    try:
+        return summary(entry.folder)
+    except OSError:
+        return None
 
 
 def other_owners(state: QueueState) -> list[Owner]:

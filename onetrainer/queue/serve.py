@@ -7,11 +7,10 @@ from time import sleep
 
 from onetrainer.errors import UserError
 from onetrainer.files.locks import locked, try_lock, unlock
-from onetrainer.queue.queue import Entry, Queue, QueueState
+from onetrainer.queue.queue import Entry, Queue, QueueState, summary_of
 from onetrainer.run import client
 from onetrainer.run.client import Run
 from onetrainer.run.device_owner import Owner, owner_of
-from onetrainer.run.history import summary
 from onetrainer.run.run_folder import cannot_write
 
 POLL_SECONDS = 0.5
@@ -63,14 +62,16 @@ class Server:
         """Note how the turn of a run ended: it is over, or the run waits for another one."""
         was_watched = self._runs.pop(entry.run, None) is not None
         self._asked_to_pass.discard(entry.run)
-        standing = summary(entry.folder).standing
+        run = summary_of(entry)
+        standing = run.standing if run is not None else "its folder is gone"
         let_pass = entry.passes and standing == "paused"
         # The computer or this program ended with it: it goes on from its newest checkpoint.
         was_cut = not was_watched and standing in ("broken off", "not begun")
         goes_on = let_pass or (was_cut and entry.starts < MOST_STARTS)
         with self._queue.changing() as change:
             turn = "waiting" if goes_on else "over"
-            state = change.state.with_entry(entry.run, turn=turn, passes=False)
+            error = standing if run is None else ""
+            state = change.state.with_entry(entry.run, turn=turn, passes=False, error=error)
             change.state = state.with_waiting_at(entry.run, 1 if let_pass else 0)
         self._report(f"{entry.folder.name}: {standing}.")
 

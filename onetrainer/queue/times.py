@@ -1,20 +1,22 @@
 """When each run of the queue will be done, by its forecast and by how it runs."""
 
-from onetrainer.queue.queue import Entry, QueueState
-from onetrainer.run.history import summary
+from onetrainer.queue.queue import Entry, QueueState, summary_of
+from onetrainer.run.history import RunSummary
 
 
 def seconds_to_end(state: QueueState) -> dict[str, float | None]:
     """Return the seconds until each run that is running or waits is done, by its folder.
 
-    None from the first run of a device on whose duration is not known.
+    None from the first run of a device on whose duration is not known. Those whose folder is gone
+    are left out: they take no time.
     """
     ends: dict[str, float | None] = {}
     totals: dict[str, float | None] = {}
     for entry in sorted(state.entries, key=lambda each: each.turn != "running"):
-        if entry.turn == "over":
+        run = summary_of(entry) if entry.turn != "over" else None
+        if run is None:
             continue
-        left = _seconds_left(entry)
+        left = _seconds_left(entry, run)
         before = [totals.get(place, 0.0) for place in entry.places]
         known = [seconds for seconds in before if seconds is not None]
         is_known = left is not None and len(known) == len(before)
@@ -23,8 +25,7 @@ def seconds_to_end(state: QueueState) -> dict[str, float | None]:
     return ends
 
 
-def _seconds_left(entry: Entry) -> float | None:
-    run = summary(entry.folder)
+def _seconds_left(entry: Entry, run: RunSummary) -> float | None:
     if run.standing == "running" and run.eta_seconds >= 0:
         return run.eta_seconds
     if not entry.seconds:

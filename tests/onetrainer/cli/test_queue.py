@@ -1,6 +1,7 @@
 """The command `queue` as a person in a terminal meets it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,11 @@ def test_what_is_wrong_is_one_message_and_adds_nothing(config, capsys):
     assert listed(capsys) == []
     assert main(["queue"]) == 0
     assert "The queue is empty." in capsys.readouterr().out
+
+
+def test_a_run_whose_folder_is_gone_is_listed_as_such(config, capsys):
+    assert main(["queue", "add", config, "--no-forecast"]) == 0
+    shutil.rmtree(listed(capsys)[0]["run"])
+    assert listed(capsys)[0]["seconds_to_end"] is None
+    assert main(["queue"]) == 0
+    assert "its folder is gone" in capsys.readouterr().out

@@ -1,4 +1,5 @@
 import json
+import shutil
 import subprocess
 import sys
 
@@ -122,6 +123,17 @@ def test_a_run_that_cannot_be_started_is_over_with_its_reason(queue, runs):
     first = queue.read().entries[0]
     assert (first.turn, first.starts) == ("over", 1)
     assert "another process is training" in first.error
+
+
+def test_a_run_whose_folder_is_gone_is_over_and_the_others_have_their_turn(queue, runs):
+    with queue.changing() as change:
+        change.state = change.state.with_entry(str(runs[0].path), turn="running", starts=1)
+    shutil.rmtree(runs[0].path)
+    assert [*seconds_to_end(queue.read()).values()] == [100.0, 200.0]
+    queue.hold(True)
+    Server(queue, print).poll()
+    first = queue.read().entries[0]
+    assert (first.turn, first.error) == ("over", "its folder is gone")
 
 
 def test_sweeps_make_every_combination_with_names_of_their_own():

@@ -11,10 +11,10 @@ from typing import Literal
 from onetrainer.captioning.results import is_job
 from onetrainer.errors import UserError
 from onetrainer.messages.formatting import counted
-from onetrainer.queue.queue import Entry, Queue, QueueState, other_owners
+from onetrainer.queue.queue import Entry, Queue, other_owners, summary_of
 from onetrainer.queue.serve import is_served, start_server
 from onetrainer.queue.times import seconds_to_end
-from onetrainer.run.history import RunSummary, summary
+from onetrainer.run.history import RunSummary
 from ui.context import Context, View
 from ui.dialogs.dialogs import show_error
 from ui.dialogs.sweep_dialog import ask_sweep
@@ -44,9 +44,8 @@ class _Listed:
     def __init__(self, queue: Queue) -> None:
         self.state = queue.read()
         self.is_served = is_served(queue)
-        self.runs = {entry.run: _summary(entry) for entry in self.state.entries}
-        present = tuple(each for each in self.state.entries if self.runs[each.run] is not None)
-        self.ends = seconds_to_end(QueueState(present, self.state.is_held))
+        self.runs = {entry.run: summary_of(entry) for entry in self.state.entries}
+        self.ends = seconds_to_end(self.state)
         self.others = [each for each in other_owners(self.state) if each.run]
 
 
@@ -256,14 +255,6 @@ class QueuePage(View):
             work()
         except UserError as error:
             show_error(self._context, error)
-
-
-def _summary(entry: Entry) -> RunSummary | None:
-    """Return what has become of a run; None if its folder is gone."""
-    try:
-        return summary(entry.folder)
-    except OSError:
-        return None
 
 
 def _row(
