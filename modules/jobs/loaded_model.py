@@ -33,16 +33,20 @@ from onetrainer.jobs.sample_request import (
 )
 from onetrainer.run.events import Phase, Report, Warned
 
+_KEPT_FILES = 4
+"""LoRA files that stay in RAM, so that another strength does not read them again."""
+_Key = tuple[object, ...]
+
 
 class LoadedModel:
     """Loads a request's base model unless it is loaded, and changes only the LoRAs in it."""
 
     def __init__(self) -> None:
-        self._key: tuple[object, ...] = ()
+        self._key: _Key = ()
         self._base: Family | None = None
         self._merged: MergedLoras | None = None
-        self._loras: tuple[SampledLora, ...] | None = ()
-        self._files: dict[tuple[object, ...], LoraFile] = {}
+        self._loras: list[tuple[_Key, float]] | None = []  # merged, with their strengths
+        self._files: dict[_Key, LoraFile] = {}  # the last used one comes last
 
     def base(
         self, request: SampleRequest, device: torch.device, precision: Precision, report: Report
@@ -53,7 +57,7 @@ class LoadedModel:
         require_additions(request, section.family)
         key = (section, device, precision, _stamp(path), request.vae and _stamp(Path(request.vae)))
         if self._base is None or key != self._key:
-            self._base, self._merged, self._key, self._loras = None, None, (), ()
+            self._base, self._merged, self._key, self._loras = None, None, (), []
             self._files.clear()
             free_cached_memory()
             report(Phase("loading", detail=f"loading the model {base_name(request.base)}"))
@@ -73,13 +77,18 @@ class LoadedModel:
         texts: All prompts, one of which should contain each embedding's placeholder.
         """
         assert self._base is not None
-        files = [self._read(lora, report) for lora in loras]
+        keys = [self._read(lora, report) for lora in loras]
+        files = [self._files[key] for key in keys]
+        while len(self._files) > max(_KEPT_FILES, len(keys)):
+            del self._files[next(iter(self._files))]
+        # By what was read: a file may have been replaced, and a run goes on.
+        wanted = [(key, lora.strength) for key, lora in zip(keys, loras, strict=True)]
         if loras and self._merged is None:
             self._merged = MergedLoras(self._base)
-        if self._merged is not None and loras != self._loras:
+        if self._merged is not None and wanted != self._loras:
             self._loras = None  # if it fails, it is unknown which
             self._merge(self._merged, files, loras, report)
-            self._loras = loras
+            self._loras = wanted
         embeddings: dict[str, Embedding] = {}
         for source, found in embeddings_of(request, loras, files):
             embeddings |= found
@@ -105,24 +114,27 @@ class LoadedModel:
         for note in notes:
             report(Warned(note))
 
-    def _read(self, lora: SampledLora, report: Report) -> LoraFile:
-        """Read a LoRA's file, or write and read that of a run's step."""
+    def _read(self, lora: SampledLora, report: Report) -> _Key:
+        """Read a LoRA's file, or write and read that of a run's step; return its key."""
         assert self._base is not None
         names = layer_names(self._base)
         run = lora.run
-        place = Path(lora.path) if run is None else run.checkpoint(lora.step or run.newest_step())
+        step = lora.step or (run.newest_step() if run is not None else 0)
+        place = Path(lora.path) if run is None else run.checkpoint(step)
         key = (str(place), *_stamp(place))
-        if key not in self._files:
+        file = self._files.pop(key, None)
+        if file is None:
             if run is None:
-                self._files[key] = read_lora(place, names)
+                file = read_lora(place, names)
             else:
                 with TemporaryDirectory(prefix="onetrainer-step-") as folder:
-                    file = Path(folder) / f"{lora.name}.safetensors"
-                    request = ConvertRequest(source=lora.path, step=lora.step, target=str(file))
+                    target = str(Path(folder) / f"{lora.name}.safetensors")
+                    request = ConvertRequest(source=lora.path, step=step or None, target=target)
                     report(Phase("loading", detail=f"writing the LoRA {lora.name}"))
                     written = export_checkpoint(run, request, lambda _: None).outputs
-                    self._files[key] = read_lora(Path(written[0]), names)
-        return self._files[key]
+                    file = read_lora(Path(written[0]), names)
+        self._files[key] = file
+        return key
 
 
 def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:

@@ -1,5 +1,6 @@
 """Requests one after the other with a model that stays loaded, and grids over two settings."""
 
+import gc
 import os
 import threading
 from pathlib import Path
@@ -8,7 +9,10 @@ import numpy
 import pytest
 from PIL import Image
 
+from modules.formats.lora.lora_file import LoraFile
+from modules.jobs.loaded_model import LoadedModel
 from modules.jobs.sample import sample as sample_job
+from modules.jobs.sample import sample_with
 from modules.jobs.warm import CANCEL, warm
 from onetrainer.jobs.sample_request import Axis, SampledLora, SampleRequest
 from onetrainer.run.device_owner import Owner, owner_of, owning
@@ -120,6 +124,31 @@ def test_later_requests_do_not_load_the_model_again_and_give_the_same_pixels(
     for ending, image in zip(found, expected, strict=True):
         assert (pixels(ending.outputs[0]) == image).all()
     assert (expected[1] != expected[2]).any()
+
+
+def test_a_lora_that_was_replaced_is_merged_anew_and_few_stay_in_memory(request_for, tmp_path):
+    path, model = tmp_path / "own.safetensors", LoadedModel()
+    styled = request_for(loras=(SampledLora(path=write_lora(path)),))
+
+    def warm_pixels(request):
+        return pixels(sample_with(model, request, lambda _: None).outputs[0])
+
+    first = warm_pixels(styled)
+    write_lora(path, scale=3.0)
+    os.utime(path, ns=(0, 0))  # not the time of the first one, however fast this is
+    second = warm_pixels(styled)
+    assert (second != first).any()
+    assert (second == cold(styled)[0]).all()
+
+    files = [write_lora(tmp_path / f"{number}.safetensors") for number in range(8)]
+    before = count_loras()
+    warm_pixels(request_for(loras=styled.loras, x=Axis(of="lora", values=tuple(files)), steps=1))
+    assert count_loras() - before <= 2
+
+
+def count_loras():
+    gc.collect()
+    return sum(isinstance(each, LoraFile) for each in gc.get_objects())
 
 
 def test_a_grid_varies_any_two_settings_and_its_cells_are_the_single_images(
