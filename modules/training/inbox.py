@@ -45,6 +45,7 @@ class Inbox:
         self._report: Callable[[Leaving], None] | None = None
         self._received: set[CommandName] = set()
         self._images: list[ImageRequest] = []
+        self._canceled: set[str] = set()
         # Reentrant: the thread holds it while it receives signals.
         self._lock = threading.RLock()
         self._listen: Callable[[], None] | None = None
@@ -92,6 +93,11 @@ class Inbox:
         """Return the oldest request for images, and remove it; None if there is none."""
         with self._lock:
             return self._images.pop(0) if self._images else None
+
+    def is_canceled(self, request: str) -> bool:
+        """Return whether the images of a request, by its id, are no longer wanted."""
+        with self._lock:
+            return request in self._canceled
 
     def listen(self, receive: Callable[[], None] | None) -> None:
         """Call `receive` in the thread, each time it looks for commands; None for no longer."""
@@ -141,6 +147,8 @@ class Inbox:
     def _receive(self, command: Command) -> None:
         if command.images is not None:
             self._images.append(command.images)
+        elif command.name == "cancel":
+            self._canceled.add(command.canceled)
         else:
             self._received.add(command.name)
 

@@ -1,6 +1,7 @@
 """Images that a person asks a running worker for, with prompts and settings of their own."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -39,7 +40,6 @@ class TryTask:
 
     def run(self, step: int) -> None:
         """Generate the images of every request; a failure is told to who asked."""
-        self.samples.inbox.take("cancel")  # of a request that has ended before
         while (images := self.samples.inbox.take_images()) is not None:
             end = Tried(images.id, -1, error=_FAILED)
             try:
@@ -79,16 +79,18 @@ class TryTask:
 
     def _generate(self, step: int, name: str, table: SampleTable, writer: TableWriter) -> None:
         samples = self.samples
+        check = partial(self._check, name)
+        check()
         for index, cell in enumerate(table.cells):
             strength = cell.loras[0].strength if cell.loras else 1.0
             shot = replace(cell.shot, strength=strength)
-            pixels = samples.generate(shot, step, index, len(table.cells), self._check)
+            pixels = samples.generate(shot, step, index, len(table.cells), check)
             path = writer.add(to_image(pixels[0]), cell, samples.settings_of(shot, step))
             prompt = shot.prompt
             samples.events.write(Tried(name, index, str(path), prompt.prompt, prompt.seed))
 
-    def _check(self) -> None:
-        if self.samples.inbox.take("cancel"):
+    def _check(self, name: str) -> None:
+        if self.samples.inbox.is_canceled(name):
             raise _Cancelled
 
     def _require_possible(self, request: SampleRequest) -> None:

@@ -22,30 +22,30 @@ _ENDED = "the run has ended"
 
 
 class RunTrial:
-    """Requests to a run, which answers with the weights that it trains."""
+    """A request to a run, which answers with the weights that it trains."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._run = client.attach(folder)
+        self._id = uuid4().hex
         self._is_closed = Flag()
 
     def events(self, request: SampleRequest) -> Iterator[Event]:
-        """Send a request, and yield what becomes of it as a job's events; the last is an ending.
+        """Send the request, and yield what becomes of it as a job's events; the last is an ending.
 
         Raises:
             UserError: If the command cannot be written.
         """
-        folder, name = self._run.folder, uuid4().hex
-        reader = EventReader(folder.events)
+        reader = EventReader(self._run.folder.events)
         reader.skip()
         body = request.model_dump(mode="json", exclude_unset=True)
-        self._run.send("sample", ImageRequest(name, body))
+        self._run.send("sample", ImageRequest(self._id, body))
         paths: list[str] = []
         while not self._is_closed.is_set():
             is_alive = self._run.is_alive
             news = reader.read()
             for event in news.events:
                 match event:
-                    case Tried(request=asked) if asked == name:
+                    case Tried(request=asked) if asked == self._id:
                         paths += [event.path] if event.path else []
                         yield _as_job_event(event, paths)
                         if event.place < 0:
@@ -61,8 +61,8 @@ class RunTrial:
             sleep(_POLL_SECONDS)
 
     def cancel(self) -> None:
-        """Ask to end the requests; what they have made is kept."""
-        self._run.send("cancel")
+        """Ask to end the request, also one that still waits; what it has made is kept."""
+        self._run.send("cancel", canceled=self._id)
 
     def close(self) -> None:
         """Ask for nothing more, as nobody waits for it."""

@@ -79,11 +79,13 @@ class Run:
             self._has_ended = isinstance(event, ENDINGS)
         return news
 
-    def send(self, command: CommandName, images: ImageRequest | None = None) -> None:
+    def send(
+        self, command: CommandName, images: ImageRequest | None = None, *, canceled: str = ""
+    ) -> None:
         """Send a command to the worker, which obeys between two steps; see `encode_command`."""
         try:
             with self.folder.commands.open("a", encoding="utf-8") as handle:
-                handle.write(encode_command(command, images))
+                handle.write(encode_command(command, images, canceled=canceled))
         except OSError as error:
             raise cannot_write(self.folder.commands, error) from error
 

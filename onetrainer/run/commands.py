@@ -3,7 +3,7 @@
 stop: save a checkpoint and the model file, then end. pause: save a checkpoint, then end. discard:
 end without saving anything. save: save a checkpoint and the model file, then continue. sample:
 generate the samples now, or the images of a request, see `sample_request`. cancel: end the images
-of requests.
+of a request.
 """
 
 import json
@@ -31,17 +31,26 @@ class ImageRequest:
 
 @dataclass(frozen=True)
 class Command:
-    """A command; images: Those of "sample", None for the run's own samples."""
+    """A command.
+
+    images: Those of "sample", None for the run's own samples. canceled: The id of the request that
+    "cancel" ends.
+    """
 
     name: CommandName
     images: ImageRequest | None = None
+    canceled: str = ""
 
 
-def encode_command(name: CommandName, images: ImageRequest | None = None) -> str:
+def encode_command(
+    name: CommandName, images: ImageRequest | None = None, *, canceled: str = ""
+) -> str:
     """Return a command as one line with its newline."""
     body: dict[str, Any] = {"command": name}
     if images is not None:
         body |= {"id": images.id, "request": images.request}
+    if canceled:
+        body["id"] = canceled
     return json.dumps(body) + "\n"
 
 
@@ -55,5 +64,8 @@ def decode_command(line: str) -> Command | None:
         return None
     if name not in get_args(CommandName):
         return None
-    images = ImageRequest(str(body.get("id")), request) if isinstance(request, dict) else None
+    request_id = str(body.get("id", ""))
+    if name == "cancel":
+        return Command(name, canceled=request_id)
+    images = ImageRequest(request_id, request) if isinstance(request, dict) else None
     return Command(name, images if name == "sample" else None)

@@ -58,7 +58,12 @@ def test_requested_images_change_no_byte_of_the_run_and_are_of_what_it_trains(
     folder = runs.new_run(config)
     grid = request_for(folder, x=STRENGTHS, y=Axis(of="seed", values=("3", "4")))
     impossible = request_for(folder, x=Axis(of="step", values=("1",)))
-    folder.commands.write_text(command("first", grid) + command("second", impossible))
+    folder.commands.write_text(
+        command("first", grid)
+        + command("second", impossible)
+        + command("regretted", grid)  # while it still waits for a step
+        + encode_command("cancel", canceled="regretted")
+    )
     with closing(Inbox(folder.commands)) as inbox:
         runs.wait_until(inbox.has_images)
         assert train(folder, inbox) == 0
@@ -76,6 +81,7 @@ def test_requested_images_change_no_byte_of_the_run_and_are_of_what_it_trains(
     assert [(event.request, event.place, event.error == "") for event in events] == [
         *(("first", place, True) for place in (0, 1, 2, 3, -1)),
         ("second", -1, False),
+        ("regretted", -1, True),
     ]
     bare = runs.new_run(config, sampling={"prompts": []}, training={"steps": 1})
     bare.commands.write_text(command("third", grid))
@@ -97,25 +103,28 @@ def test_the_window_asks_a_run_follows_its_answer_and_cancels_it(config, request
     runs.wait_until(lambda: len(losses(folder)) > 5)
     assert run_on("auto") is not None
     assert run_on("auto").path == folder.path
-    trial = RunTrial(folder)
-    *events, last = trial.events(request_for(folder, seeds=(7,), x=STRENGTHS))
+    *events, last = RunTrial(folder).events(request_for(folder, seeds=(7,), x=STRENGTHS))
     shown = [event for event in events if isinstance(event, Sample)]
     assert [(event.prompt_index, event.seed) for event in shown] == [(0, 7), (1, 7)]
     assert (pixels(shown[0].path) != pixels(shown[1].path)).any()
     assert last.outputs == [*(event.path for event in shown), last.outputs[-1]]
-    *_, refused = trial.events(request_for(folder, width=64, out="/proc/nowhere"))
+    *_, refused = RunTrial(folder).events(request_for(folder, width=64, out="/proc/nowhere"))
     assert isinstance(refused, Failed)
 
+    trial = RunTrial(folder)
     many, got = request_for(folder, seeds=tuple(range(5000)), grid=True), []
     reading = threading.Thread(target=lambda: got.extend(trial.events(many)))
     reading.start()
     runs.wait_until(lambda: len(tried(folder)) > 5)
+    RunTrial(folder).cancel()  # another window's, which ends no other request
+    before = len(tried(folder))
+    runs.wait_until(lambda: len(tried(folder)) > before + 5)
     trial.cancel()
     reading.join()
     assert isinstance(got[-1], Finished)
     assert got[-1].outputs[-1].endswith("-grid.png")
 
-    reading = threading.Thread(target=lambda: got.extend(trial.events(many)))
+    reading = threading.Thread(target=lambda: got.extend(RunTrial(folder).events(many)))
     reading.start()
     runs.wait_until(lambda: len(tried(folder)) > 20)
     run.send("stop")

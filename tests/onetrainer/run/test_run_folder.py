@@ -83,6 +83,8 @@ def test_events_and_commands_survive_the_wire_and_other_lines_are_passed_over():
     assert decode_command('{"command": "format-disk"}') is None
     images = ImageRequest("7", {"prompts": ["a cat"]})
     assert decode_command(encode_command("sample", images)) == Command("sample", images)
+    canceled = Command("cancel", canceled="7")
+    assert decode_command(encode_command("cancel", canceled="7")) == canceled
 
 
 def test_a_reader_follows_and_never_sees_half_a_line(folder):

@@ -229,6 +229,9 @@ class TrialPage(View):
             raise error
 
     def _end(self, text: str, style: str = "Dim") -> None:
+        on_close = self._context.widgets.jobs.on_close
+        if isinstance(self._source, RunTrial) and self._source.close in on_close:
+            on_close.remove(self._source.close)
         self._source = None
         self._button.set_text("Generate")
         self._status.say(text, style)
