@@ -133,7 +133,7 @@ def settings_of(answers: Answers, preset: Path, *, has_gpu: bool = True) -> Mapp
         "data.folder": str(images.concept.folder),
         "data.include_subfolders": images.concept.recursive,
         "data.trigger": trigger,
-        "metadata.trigger_words": trigger,
+        "metadata.trigger_words": "",  # the file then names those that are trained
         "output.name": _name(word or images.concept.folder.name, answers.aim),
     }
     if side:

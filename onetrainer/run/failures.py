@@ -58,6 +58,7 @@ FAILURES: Mapping[str, Failure] = {
         "The computer ran out of memory",
         "Close other programs, then resume; or lower the batch size or the resolution.",
         "resume",
+        "training.batch_size",
         is_fixable=False,
     ),
     "disk full": Failure(
@@ -171,6 +172,7 @@ FAILURES: Mapping[str, Failure] = {
         "The computer probably ran out of memory.",
         f"Close other programs. {_RESUME}",
         "resume",
+        "training.batch_size",
         is_fixable=False,
     ),
     "out of memory": Failure(
@@ -178,6 +180,7 @@ FAILURES: Mapping[str, Failure] = {
         "",
         f"Close other programs, or lower what is kept in RAM. {_RESUME}",
         "resume",
+        "training.batch_size",
         is_fixable=False,
     ),
     "crashed": Failure(

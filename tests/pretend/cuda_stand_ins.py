@@ -22,6 +22,7 @@ def replace_cuda(patches: ExitStack, ledger: Ledger, streams: Streams) -> None:
         replace(patches, torch.backends.mps, "is_available", lambda: True)
         replace(patches, torch.backends.mps, "is_macos_or_newer", lambda major, minor: True)
         replace(patches, torch.mps, "current_allocated_memory", lambda: ledger.allocated)
+        replace(patches, torch.mps, "driver_allocated_memory", lambda: ledger.allocated)
         replace(patches, torch.mps, "empty_cache", lambda: None)
         return
     answers = {**_presence(), **_memory(ledger), **_streams(ledger, streams), **_random()}

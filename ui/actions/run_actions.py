@@ -55,11 +55,24 @@ class RunActions:
         """Check everything, then start a run or list the errors."""
         self._context.act.commit()
         if self.start_blocked_reason():
-            self._context.act.show_message(self.start_blocked_reason())
+            self._say_why_not()
         elif self._has_no_value_errors() and not (
             self._context.session.state.status == "paused" and not self._confirm_new_run()
         ):
             self._check(self._start)
+
+    def _say_why_not(self) -> None:
+        """Say why no run can be started, and offer to let these settings follow one that is."""
+        session = self._context.session
+        offer = Offer(
+            "Add to the queue",
+            "enqueue instead",
+            self._context.act.enqueue,
+            lambda: session.is_running,
+        )
+        self._context.act.show_message(
+            self.start_blocked_reason(), None if self.is_checking else offer
+        )
 
     def enqueue(self, sweeps: Sequence[str] = ()) -> None:
         """Check everything, then add a run to the queue, or one for each value; or list errors."""

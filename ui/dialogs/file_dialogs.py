@@ -2,7 +2,7 @@
 
 import sys
 import tkinter as tk
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tkinter import filedialog
@@ -37,7 +37,7 @@ def choose_path(context: Context, kind: PathKind, current: str) -> str:
     """Let the user choose a path, beginning where the current one is; "" if canceled."""
     if kind == "known-model":
         return choose_model(context)
-    start, title = _initial_folder(current), _TITLES[kind]
+    start, title = _initial_folder(current, context.window_state.folders), _TITLES[kind]
     chosen = _choose(context, kind, start, title)
     if chosen:
         folder = chosen if kind == "folder" else str(Path(chosen).parent)
@@ -71,9 +71,12 @@ def _window_number(root: tk.Tk) -> int:
     return int(root.tk.call("wm", "frame", root), 16)
 
 
-def _initial_folder(current: str) -> Path:
-    """Return the nearest existing folder of a path; the home folder for other text."""
-    path = Path.home()
+def _initial_folder(current: str, before: Sequence[str] = ()) -> Path:
+    """Return the nearest existing folder of a path; for other text the folder of last time.
+
+    before: Folders that were chosen from, the newest first.
+    """
+    path = next((folder for folder in map(Path, before) if folder.is_dir()), Path.home())
     if current and not is_hub_name(current):
         with suppress(UserError):  # the home of an unknown user
             path = Path(expanded(current)).absolute()

@@ -1,9 +1,12 @@
 """Loss curve of any length in bounded memory: buckets of lowest, highest and mean."""
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 _MAX_BUCKETS = 2048
+_LEAST_SPREAD = 1e-6  # of distances, below which there is no line through the points
 
 
 @dataclass(frozen=True)
@@ -49,17 +52,55 @@ class Curve:
 
 
 def smooth(points: list[Point], strength: float) -> list[float]:
-    """Return the means as exponential moving averages. strength: 0 (raw) to below 1 (very smooth).
+    """Return a smoothed mean at each point. strength: 0 (raw) to below 1 (very smooth).
 
-    The first values are not biased toward zero (bias correction as in Adam, Kingma & Ba 2014).
+    At each point a line is fitted to all of them, whose weights fall exponentially to both sides,
+    and read there. A moving average of what was before would lag: above a loss that falls. Source:
+    local linear regression, e.g. Fan & Gijbels, Local Polynomial Modelling and Its Applications
+    (1996), section 2.3.
     """
-    average, weight = 0.0, 0.0
+    values = [point.mean for point in points]
+    lowest, highest = min(values, default=0.0), max(values, default=0.0)
+    before = _moments(values, strength)
+    after = reversed(list(_moments(values[::-1], strength)))
     smoothed = []
-    for point in points:
-        average = strength * average + (1 - strength) * point.mean
-        weight = strength * weight + (1 - strength)
-        smoothed.append(average / weight)
+    for value, past, future in zip(values, before, after, strict=True):
+        # The point itself, at a distance of 0, is in both; distances of the future are positive.
+        weight = past.weight + future.weight - 1
+        total = past.total + future.total - value
+        distance, product = future.distance - past.distance, future.product - past.product
+        square = past.square + future.square
+        spread = weight * square - distance**2
+        is_line = spread > _LEAST_SPREAD * weight**2
+        fitted = (square * total - distance * product) / spread if is_line else total / weight
+        # Where values fall steeply to zero, a line would go on below it.
+        smoothed.append(min(max(fitted, lowest), highest))
     return smoothed
+
+
+class _Moments(NamedTuple):
+    """Weighted sums over a point and those before it, by their distance to it in points."""
+
+    weight: float = 0.0
+    distance: float = 0.0
+    square: float = 0.0
+    total: float = 0.0
+    product: float = 0.0
+
+
+def _moments(values: Iterable[float], strength: float) -> Iterator[_Moments]:
+    """Yield the sums at each value, from those at the one before, which is one nearer to it."""
+    sums = _Moments()
+    for value in values:
+        weight, distance, square, total, product = (strength * each for each in sums)
+        sums = _Moments(
+            1 + weight,
+            distance + weight,
+            square + 2 * distance + weight,
+            value + total,
+            product + total,
+        )
+        yield sums
 
 
 def thin(points: list[Point], most: int) -> list[Point]:

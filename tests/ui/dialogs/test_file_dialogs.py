@@ -64,7 +64,10 @@ def test_the_desktop_asks_with_its_own_dialog(files, tmp_path, monkeypatch):
     for nowhere in ("", "stabilityai/sdxl-base-1.0", "~nobody-here/model.ckpt"):
         assert choose_path(files, "folder", nowhere) == ""
         asked = kdialog.read_text().split("\n")
-        assert asked[1:3] == ["--getexistingdirectory", str(tmp_path / "home")]
+        assert asked[1:3] == ["--getexistingdirectory", str(chosen.parent)]
+    files.window_state.folders = [str(tmp_path / "gone")]
+    choose_path(files, "folder", "")
+    assert kdialog.read_text().split("\n")[2] == str(tmp_path / "home")
     assert int(files.root.tk.call("tk", "busy", "status", files.root)) == 0
 
 

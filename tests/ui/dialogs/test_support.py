@@ -41,7 +41,7 @@ def test_findings_are_shown_copied_and_completed_by_a_self_test(
             if name == "answer copy":
                 copied.append(button.widget.cget("text"))
 
-    monkeypatch.setattr(support_actions, "run_self_test", run_self_test)
+    monkeypatch.setattr("onetrainer.support.self_test.run_self_test", run_self_test)
     once_asked(root, lambda: press("answer copy", "answer test"))
     SupportActions(context).examine()
     deliver_until(widgets.jobs, lambda: len(shown) == 2)

@@ -1,6 +1,7 @@
 import math
 import random
 
+import numpy as np
 import pytest
 
 from ui.progress.curve import Curve, Point, smooth, thin, ticks
@@ -27,9 +28,25 @@ def test_values_that_are_no_numbers_leave_gaps():
     assert [point.mean for point in curve.points()] == [1.0, 2.0]
 
 
-def test_smoothing_a_constant_gives_the_constant_from_the_first_value():
-    points = [Point(step, 3.0, 3.0, 3.0) for step in range(50)]
-    assert smooth(points, 0.95) == pytest.approx([3.0] * 50)
+def points_of(values):
+    return [Point(step, value, value, value) for step, value in enumerate(values)]
+
+
+def test_smoothing_leaves_a_line_as_it_is_also_at_its_ends():
+    falling = [2.0 - 0.03 * step for step in range(50)]
+    for values in ([3.0] * 50, falling, [3.0], [1.0, 4.0]):
+        for strength in (0.0, 0.3, 0.9, 0.98):
+            assert smooth(points_of(values), strength) == pytest.approx(values, abs=1e-9)
+
+
+def test_smoothing_is_the_regression_weighted_by_distance():
+    values = np.random.default_rng(7).normal(size=40)
+    steps = np.arange(40)
+    for at, smoothed in enumerate(smooth(points_of(values), 0.8)):
+        root = 0.8 ** (np.abs(steps - at) / 2)
+        design = np.stack([np.ones(40), steps - at], axis=1)
+        expected = np.linalg.lstsq(design * root[:, None], values * root, rcond=None)[0][0]
+        assert smoothed == pytest.approx(np.clip(expected, values.min(), values.max()), abs=1e-9)
 
 
 def test_thinning_keeps_the_extremes():

@@ -24,6 +24,7 @@ class Choices:
         word, shows: See `Answers`.
         gpu_gib: Memory of the GPU; 0 if it is not known.
         applied: The answers that the settings were made of; None before.
+        applied_at: The draft's `load_count` after that: it is another one after an undo.
     """
 
     images: "ImageFolder | None" = None
@@ -34,6 +35,7 @@ class Choices:
     shows: str = ""
     gpu_gib: float = 0.0
     applied: "Answers | None" = None
+    applied_at: int = -1
 
     @property
     def base(self) -> "BaseModel | None":
@@ -88,17 +90,22 @@ class Choices:
         path = preset_of(self.aim, self.base.family, gpu_gib=self.gpu_gib)
         return path.relative_to(BUILT_IN).with_suffix("").as_posix()
 
-    def apply(self, draft: Draft) -> None:
-        """Fill in all settings, as one step to undo; the same answers are not filled in twice."""
+    def apply(self, draft: Draft) -> bool:
+        """Fill in all settings, as one step to undo; return whether it was needed.
+
+        The same answers are not filled in twice, so that what was changed since stays.
+        """
         from onetrainer.guide.aims import may_have_gpu, preset_of, settings_of
         from onetrainer.presets.find import Preset
 
         answers = self.answers
-        if answers is None or answers == self.applied:
-            return
+        is_there = answers == self.applied and draft.load_count == self.applied_at
+        if answers is None or is_there:
+            return False
         preset = preset_of(answers.aim, answers.model.family, gpu_gib=self.gpu_gib)
         chosen = Preset(self.preset_name, preset, "", "built in")
         settings = settings_of(answers, preset, has_gpu=may_have_gpu())
         kept = [path for path in _KEPT if without_demo_value(draft.value(path)) is not None]
         draft.begin(chosen, settings, kept=kept)
-        self.applied = answers
+        self.applied, self.applied_at = answers, draft.load_count
+        return True

@@ -152,12 +152,12 @@ class StartPage(View):
     def _fill_in(self) -> None:
         context, draft = self._context, self._context.draft
         is_new = not draft.is_dirty and not draft.origin.name
-        self._choices.apply(draft)
+        is_applied = self._choices.apply(draft)
         context.window_state.remember_model(draft.value("model.path"))
         context.act.save_state_soon()
         context.forecasts.start()
         loaded = draft.last_change
-        if loaded is not None and not is_new:
+        if is_applied and loaded is not None and not is_new:
             offer = Offer("Undo", "undo start", draft.undo, lambda: draft.last_change is loaded)
             context.act.show_message("The settings of before were replaced.", offer)
 
