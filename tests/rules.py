@@ -36,8 +36,8 @@ RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "onetrainer": (
         ("redaction", "seeds"),
         ("errors",),
-        ("families", "files", "gpu_driver"),
-        ("config/base",),
+        ("families", "files"),
+        ("config/base", "gpu_driver"),
         (
             *("config/data", "config/methods", "config/optimizers"),
             *("images", "json_file", "run", "tensor_files"),

@@ -1,8 +1,8 @@
 """NVIDIA's driver, asked through the program that comes with it."""
 
-import shutil
 import subprocess
-from pathlib import Path
+
+from onetrainer.files.programs import find_program
 
 _TIMEOUT_S = 20.0  # a driver that hangs
 
@@ -17,8 +17,8 @@ def ask_nvidia(*fields: str, gpu: str = "") -> list[str]:
     Returns:
         No line if there is no driver, or it does not answer.
     """
-    program = shutil.which("nvidia-smi")
-    if program is None or not Path(program).is_absolute():  # relative: in the current folder
+    program = find_program("nvidia-smi")
+    if not program:
         return []
     query = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
     query += [f"--id={gpu}"] * bool(gpu)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem, UserError
+from onetrainer.files.programs import find_program
 from onetrainer.presets.presets import (
     change_config,
     load_document,
@@ -223,8 +224,11 @@ class RunActions:
         """Open a folder or a file with the desktop's own program."""
         # With its path: Windows would look for a program in the current folder first.
         explorer = str(Path(os.environ.get("SYSTEMROOT", "C:/Windows"), "explorer.exe"))
-        opener = {"darwin": "open", "win32": explorer}.get(sys.platform, "xdg-open")
+        name = "open" if sys.platform == "darwin" else "xdg-open"
+        opener = explorer if sys.platform == "win32" else find_program(name)
         try:
+            if not opener:
+                raise FileNotFoundError(name)
             subprocess.Popen(
                 [opener, str(path)],
                 stdin=subprocess.DEVNULL,

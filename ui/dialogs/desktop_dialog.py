@@ -1,12 +1,12 @@
 """File dialogs of the desktop on Linux: zenity's or kdialog's, which the desktop ships."""
 
 import os
-import shutil
 import subprocess
 import tkinter as tk
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from onetrainer.files.programs import find_program
 from ui.widgets.widgets import focused
 
 Patterns = Mapping[str, Sequence[str]]
@@ -33,9 +33,8 @@ def dialog_command(
     if "KDE" in os.environ.get("XDG_CURRENT_DESKTOP", "").split(":"):
         programs.reverse()
     for name in programs:
-        path = shutil.which(name)
-        # A program of the folder that the user happens to be in is not run.
-        if path is None or not Path(path).is_absolute():
+        path = find_program(name)
+        if not path:
             continue
         if name == "kdialog":
             action = "--getexistingdirectory" if patterns is None else "--getopenfilename"
