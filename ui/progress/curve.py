@@ -56,8 +56,8 @@ def smooth(points: list[Point], strength: float) -> list[float]:
 
     At each point a line is fitted to all of them, whose weights fall exponentially to both sides,
     and read there. A moving average of what was before would lag: above a loss that falls. Source:
-    local linear regression, e.g. Fan & Gijbels, Local Polynomial Modelling and Its Applications
-    (1996), section 2.3.
+    local linear regression, Cleveland 1979, doi:10.1080/01621459.1979.10481038, without its
+    robust weights.
     """
     values = [point.mean for point in points]
     lowest, highest = min(values, default=0.0), max(values, default=0.0)
