@@ -14,6 +14,8 @@ from onetrainer.run.device_owner import Owner, owner_of
 from onetrainer.run.run_folder import cannot_write
 
 POLL_SECONDS = 0.5
+_LOCK_WAIT = 0.5
+"""Seconds: a window that asks `is_served` holds the lock for a moment; it does not serve."""
 MOST_STARTS = 20
 """A run that ends the server with it, again and again, is not resumed for ever."""
 
@@ -55,7 +57,11 @@ class Server:
         """Ask a running run to pause if another one is to pass."""
         if entry.passes and entry.run not in self._asked_to_pass:
             self._asked_to_pass.add(entry.run)
-            self._runs[entry.run].send("pause")
+            try:
+                self._runs[entry.run].send("pause")
+            except UserError as error:
+                self._report(f"{entry.folder.name} cannot be asked to pause: {error}")
+                return
             self._report(f"{entry.folder.name} pauses to let another run pass.")
 
     def _end(self, entry: Entry) -> None:
@@ -116,7 +122,7 @@ def serving(queue: Queue, report: Callable[[str], object]) -> Iterator[Server]:
     """
     queue.folder.mkdir(parents=True, exist_ok=True)
     try:
-        with locked(queue.serving, wait=0) as handle:
+        with locked(queue.serving, wait=_LOCK_WAIT) as handle:
             handle.seek(1)
             handle.write(str(os.getpid()).encode())
             handle.truncate()

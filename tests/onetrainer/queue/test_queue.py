@@ -2,10 +2,12 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from onetrainer.errors import UserError
+from onetrainer.files.locks import try_lock, unlock
 from onetrainer.presets.presets import resolve
 from onetrainer.queue.queue import Entry, Queue, QueueState, other_owners
 from onetrainer.queue.serve import Server, is_served, serving
@@ -123,6 +125,31 @@ def test_a_run_that_cannot_be_started_is_over_with_its_reason(queue, runs):
     first = queue.read().entries[0]
     assert (first.turn, first.starts) == ("over", 1)
     assert "another process is training" in first.error
+
+
+def test_a_run_that_cannot_be_asked_to_pause_trains_on(queue, runs):
+    with queue.changing() as change:
+        state = change.state.with_entry(str(runs[0].path), turn="running", passes=True)
+        change.state = state
+    runs[0].commands.mkdir()
+    said: list[str] = []
+    server = Server(queue, said.append)
+    with runs[0].locked():
+        assert server.poll()
+        assert server.poll()
+    assert [text.partition(":")[0] for text in said] == ["a-001 cannot be asked to pause"]
+
+
+def test_who_asks_whether_a_queue_is_served_keeps_no_server_from_it(queue):
+    queue.folder.mkdir()
+    queue.serving.touch()
+    with queue.serving.open("rb") as handle:
+        assert try_lock(handle, shared=True)
+        letting_go = threading.Timer(0.1, unlock, [handle])
+        letting_go.start()
+        with serving(queue, print):
+            assert is_served(queue)
+        letting_go.join()
 
 
 def test_a_run_whose_folder_is_gone_is_over_and_the_others_have_their_turn(queue, runs):
