@@ -36,6 +36,7 @@ class Entry:
         starts: How often it was started; more than once after a pause or a restart.
         error: Why it could not be started.
         device: The devices that it trains on, as the setting names them.
+        changed: When its events had last grown as it got its turn; -1 if that is not known.
     """
 
     run: str
@@ -45,6 +46,7 @@ class Entry:
     starts: int = 0
     error: str = ""
     device: str = "auto"
+    changed: float = -1.0
 
     @property
     def places(self) -> tuple[str, ...]:

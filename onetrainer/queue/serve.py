@@ -46,8 +46,9 @@ class Server:
         return bool(state.waiting or state.running)
 
     def _is_alive(self, entry: Entry) -> bool:
-        if entry.run in self._runs:
-            return self._runs[entry.run].is_alive
+        run = self._runs.get(entry.run)
+        if run is not None and run.is_alive:
+            return True
         if not entry.folder.is_busy():
             return False
         self._runs[entry.run] = client.attach(entry.folder)  # an earlier server has started it
@@ -71,8 +72,10 @@ class Server:
         run = summary_of(entry)
         standing = run.standing if run is not None else "its folder is gone"
         let_pass = entry.passes and standing == "paused"
-        # The computer or this program ended with it: it goes on from its newest checkpoint.
-        was_cut = not was_watched and standing in ("broken off", "not begun")
+        # The computer or this program ended with it, maybe before it reported anything: it goes
+        # on from its newest checkpoint.
+        is_unchanged = run is not None and run.changed == entry.changed
+        was_cut = not was_watched and (is_unchanged or standing in ("broken off", "not begun"))
         goes_on = let_pass or (was_cut and entry.starts < MOST_STARTS)
         with self._queue.changing() as change:
             turn = "waiting" if goes_on else "over"
@@ -98,20 +101,38 @@ class Server:
         self._waited_for = owners
 
     def _start(self, entry: Entry) -> None:
-        error = ""
+        if not self._give_turn(entry):
+            return
         try:
             self._runs[entry.run] = client.start(entry.folder)
             self._report(f"{entry.folder.name} starts.")
         except UserError as refused:
-            error = str(refused)
-            self._report(error)
+            if entry.folder.is_busy():
+                self._runs[entry.run] = client.attach(entry.folder)
+                self._report(f"{entry.folder.name} is running already.")
+                return
+            with self._queue.changing() as change:
+                change.state = change.state.with_entry(entry.run, turn="over", error=str(refused))
+            self._report(str(refused))
+
+    def _give_turn(self, entry: Entry) -> bool:
+        """Note that a run has its turn, before it starts; return False if it no longer waits.
+
+        Whatever ends this process afterwards, the next server knows of the run.
+        """
+        run = summary_of(entry)
         with self._queue.changing() as change:
-            change.state = change.state.with_entry(
+            state = change.state
+            if state.is_held or entry.run not in [each.run for each in state.waiting]:
+                return False
+            change.state = state.with_entry(
                 entry.run,
-                turn="over" if error else "running",
+                turn="running",
                 starts=entry.starts + 1,
-                error=error,
+                error="",
+                changed=-1.0 if run is None else run.changed,
             )
+        return True
 
 
 @contextmanager

@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,10 +14,11 @@ from onetrainer.queue.queue import Entry, Queue, QueueState, other_owners
 from onetrainer.queue.serve import Server, is_served, serving
 from onetrainer.queue.sweep import swept
 from onetrainer.queue.times import seconds_to_end
+from onetrainer.run import client
 from onetrainer.run.client import environment
 from onetrainer.run.device_owner import Owner, owning
 from onetrainer.run.event_log import EventWriter
-from onetrainer.run.events import Progress, Started
+from onetrainer.run.events import Progress, Started, Stopped
 from onetrainer.run.run_folder import create_run
 from tests.each import each
 
@@ -120,11 +122,65 @@ def test_a_held_queue_starts_nothing_and_an_empty_one_is_done(queue, runs):
 
 
 def test_a_run_that_cannot_be_started_is_over_with_its_reason(queue, runs):
-    with runs[0].locked():
-        Server(queue, print).poll()
+    shutil.rmtree(runs[0].path)
+    Server(queue, print).poll()
     first = queue.read().entries[0]
     assert (first.turn, first.starts) == ("over", 1)
-    assert "another process is training" in first.error
+    assert "cannot write here" in first.error
+
+
+def test_a_run_that_is_running_already_is_followed(queue, runs):
+    said: list[str] = []
+    server = Server(queue, said.append)
+    with runs[0].locked():
+        server.poll()
+        server.poll()
+        assert [entry.run for entry in queue.read().running] == [str(runs[0].path)]
+    assert said == [f"{runs[0].name} is running already."]
+
+
+def test_a_run_that_was_taken_out_or_held_since_the_queue_was_read_is_not_started(queue, runs):
+    said: list[str] = []
+    with runs[0].locked():
+        for change in (lambda: queue.hold(True), lambda: queue.remove(runs[0].path)):
+            state = queue.read()
+            change()
+            Server(queue, said.append)._start_free(state)
+            assert {entry.turn for entry in queue.read().entries} == {"waiting"}
+            queue.hold(False)
+    assert said == []
+
+
+def test_a_run_has_its_turn_before_it_starts_and_goes_on_if_the_server_ended_then(
+    queue, runs, monkeypatch
+):
+    """Its last ending is that of an earlier turn."""
+    events = EventWriter(runs[0].events)
+    events.write(Stopped(4, "pause"))
+    events.close()
+
+    class Killed(BaseException):
+        pass
+
+    def start(folder):
+        raise Killed
+
+    monkeypatch.setattr(client, "start", start)
+    with pytest.raises(Killed):
+        Server(queue, print).poll()
+    assert [entry.run for entry in queue.read().running] == [str(runs[0].path)]
+    queue.hold(True)
+    later = queue.read()
+    Server(queue, print).poll()
+    assert [entry.folder.name for entry in queue.read().waiting] == [run.name for run in runs]
+    with queue.changing() as change:
+        change.state = later
+    events = EventWriter(runs[0].events)
+    events.write(Stopped(8, "pause"))
+    events.close()
+    os.utime(runs[0].events, (1, 1))
+    Server(queue, print).poll()
+    assert queue.read().entries[0].turn == "over"
 
 
 def test_a_run_that_cannot_be_asked_to_pause_trains_on(queue, runs):
@@ -192,7 +248,7 @@ def test_the_file_is_json_that_later_versions_may_extend(queue, runs):
 
 
 def test_each_device_has_its_own_turn_and_waits_for_what_the_queue_did_not_start(queue, tmp_path):
-    """Runs are started, which is refused here because they are running elsewhere."""
+    """Runs whose turn it is are followed here, because they are running elsewhere."""
     folders = [
         create_run(tmp_path / "runs", name=name, config={"hardware": {"device": device}})
         for name, device in {"a": "cuda:0", "b": "auto", "c": "cuda:1"}.items()
@@ -206,7 +262,7 @@ def test_each_device_has_its_own_turn_and_waits_for_what_the_queue_did_not_start
             assert other_owners(queue.read()) == [other]
             assert server.poll()
         turns = {entry.folder.name: entry.turn for entry in queue.read().entries}
-        assert turns == {"a-001": "waiting", "b-001": "waiting", "c-001": "over"}
+        assert turns == {"a-001": "waiting", "b-001": "waiting", "c-001": "running"}
         assert said[1:] == ["x-001 uses the device; the queue waits for it."]
         assert server.poll()
         assert [entry.folder.name for entry in queue.read().waiting] == ["b-001"]
