@@ -1,6 +1,6 @@
 """The text of a caption file as people write it, and the change that another text makes of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,10 +32,15 @@ def new_caption_path(image: Path) -> Path:
     return image.with_name(stem(image.name) + NEW_SUFFIX)
 
 
-def read_caption_text(path: Path) -> CaptionText:
-    """Read a caption file, which may be missing. Raises CaptionError if it is no readable text."""
+def read_caption_text(
+    path: Path, read: Callable[[Path], bytes | None] = read_content
+) -> CaptionText:
+    """Read a caption file, which may be missing. Raises CaptionError if it is no readable text.
+
+    read: Returns what a file holds; may know of what is yet to be written.
+    """
     try:
-        content = read_content(path)
+        content = read(path)
     except OSError as error:
         raise CaptionError(path, f"cannot be read ({error.strerror})") from error
     return caption_text(path, content)

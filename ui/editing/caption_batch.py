@@ -8,7 +8,7 @@ from typing import Literal
 
 from onetrainer.captions.caption_file import CaptionError
 from onetrainer.captions.caption_text import CaptionText, caption_change, read_caption_text
-from onetrainer.edits.saving import Change
+from onetrainer.edits.saving import Change, read_content
 from ui.editing.image_rows import ImageList, ImageRow
 
 Edit = Callable[[str, ImageRow], str]
@@ -35,8 +35,15 @@ class BatchPlan:
     skipped: tuple[tuple[str, str], ...] = ()
 
 
-def plan_batch(images: ImageList, indices: Sequence[int], edit: Edit) -> BatchPlan:
+def plan_batch(
+    images: ImageList,
+    indices: Sequence[int],
+    edit: Edit,
+    read: Callable[[Path], bytes | None] = read_content,
+) -> BatchPlan:
     """Return what a change of the captions of some images would write; reads their files anew.
+
+    read: Returns what a file holds; may know of what is yet to be written.
 
     Raises UserError if the edit does.
     """
@@ -51,7 +58,7 @@ def plan_batch(images: ImageList, indices: Sequence[int], edit: Edit) -> BatchPl
             skipped.append((row.name, locked))
             continue
         try:
-            text = read_caption_text(path)
+            text = read_caption_text(path, read)
         except CaptionError as error:
             skipped.append((row.name, error.reason))
             continue

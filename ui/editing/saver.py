@@ -1,12 +1,13 @@
 """Saving in the background, one batch after the other, and taking back what was saved."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 from onetrainer.edits.history import Batch, EditHistory
-from onetrainer.edits.saving import Change, Saved, save, take_back
+from onetrainer.edits.saving import Change, Saved, read_content, save, take_back
 from onetrainer.errors import UserError
 from ui.background.threads import Jobs
 
@@ -27,7 +28,8 @@ class Steps:
 class Saver:
     """Saves batches in the order in which they are given.
 
-    What was given is saved also if the window is closed meanwhile: its thread is waited for.
+    What was given is saved also if the window is closed meanwhile, which waits for it. Until it is
+    written, `read` tells what a file will hold.
 
     Args:
         failed: Called if the history cannot be written, so that nothing was saved.
@@ -46,23 +48,36 @@ class Saver:
         self._changed = changed
         self._history = history or EditHistory()
         self._thread = ThreadPoolExecutor(1, "saving")
+        self._pending: dict[Path, Change] = {}
+        self._waiting = 0  # works whose end is not known yet
+        self._news: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.steps = Steps()
+        jobs.on_close.append(self.settle)
 
     def save(self, changes: Sequence[Change], about: str, done: Done) -> None:
         """Save changes in the background."""
-        self._start(lambda: save(changes, about, self._history), done)
+        self._start(lambda: save(changes, about, self._history), done, changes)
 
-    def save_now(self, changes: Sequence[Change], about: str) -> Saved:
-        """Save changes and wait for it. Raises UserError."""
-        return self._thread.submit(save, changes, about, self._history).result()
+    def read(self, path: Path) -> bytes | None:
+        """Return what a file holds once all is saved; None if there will be none. Raises OSError.
+
+        Any thread may call it.
+        """
+        change = self._pending.get(path)
+        return read_content(path) if change is None else change.after
+
+    def settle(self) -> None:
+        """Wait until all is saved, and call back about it."""
+        while self._waiting:
+            self._news.get()()
 
     def undo(self, done: Done) -> None:
         """Take back the last saving, of this window or an earlier one."""
-        self._take_back(self.steps.undo, done)
+        self._take_back(self.steps.undo, self._history.last, done)
 
     def redo(self, done: Done) -> None:
         """Take back the last undoing."""
-        self._take_back(self.steps.redo, done)
+        self._take_back(self.steps.redo, self._history.last_undone, done)
 
     def versions(self, path: Path, take: Callable[[list[Version]], None]) -> None:
         """Find what a file held before each batch that changed it."""
@@ -70,30 +85,68 @@ class Saver:
 
     def refresh(self) -> None:
         """Read what can be undone, which other windows change too."""
-        self._thread.submit(self._read_steps)
 
-    def _take_back(self, batch: Batch | None, done: Done) -> None:
-        if batch is not None:
-            self._start(lambda: take_back(batch, self._history), done)
+        def read() -> None:
+            steps = self._read_steps()
+            self._tell(lambda: self._take_steps(steps))
 
-    def _start(self, work: Callable[[], Saved], done: Done) -> None:
-        def finish(future: Future[Saved]) -> None:
-            error = future.exception()
-            if error is not None:
-                self._jobs.post(lambda: self._fail(error))
-                return
-            saved = future.result()
-            self._jobs.post(lambda: done(saved))
-            self._read_steps()
+        self._thread.submit(read)
 
-        self._thread.submit(work).add_done_callback(finish)
+    def _take_back(self, shown: Batch | None, find: Callable[[], Batch | None], done: Done) -> None:
+        """Take back the batch that is shown; behind others, the one that is the last by then."""
+        is_first = not self._waiting
 
-    def _read_steps(self) -> None:
+        def work() -> Saved:
+            batch = shown if is_first else find()
+            return Saved() if batch is None else take_back(batch, self._history)
+
+        if shown is not None or not is_first:
+            self._start(work, done)
+
+    def _start(self, work: Callable[[], Saved], done: Done, changes: Sequence[Change] = ()) -> None:
+        pending = {change.path: change for change in changes}
+        self._pending |= pending
+        self._waiting += 1
+
+        def run() -> None:
+            result: Saved | Exception
+            try:
+                result = work()
+            except Exception as error:  # noqa: BLE001 - raised or told in `end`
+                result = error
+            steps = self._read_steps()
+            self._tell(lambda: end(result, steps))
+
+        def end(result: Saved | Exception, steps: Steps) -> None:
+            self._waiting -= 1
+            for path, change in pending.items():
+                if self._pending.get(path) is change:  # and not a later one
+                    del self._pending[path]
+            self._take_steps(steps)
+            if isinstance(result, Exception):
+                self._fail(result)
+            else:
+                done(result)
+
+        self._thread.submit(run)
+
+    def _tell(self, news: Callable[[], None]) -> None:
+        """Let the window's thread hear of something, in order."""
+        self._news.put(news)
+        self._jobs.post(self._hear)
+
+    def _hear(self) -> None:
         try:
-            steps = Steps(self._history.last(), self._history.last_undone())
+            news = self._news.get_nowait()
+        except Empty:  # `settle` was faster
+            return
+        news()
+
+    def _read_steps(self) -> Steps:
+        try:
+            return Steps(self._history.last(), self._history.last_undone())
         except UserError:
-            steps = Steps()  # said when something is saved
-        self._jobs.post(lambda: self._take_steps(steps))
+            return Steps()  # said when something is saved
 
     def _take_steps(self, steps: Steps) -> None:
         self.steps = steps

@@ -8,6 +8,7 @@ from PIL import Image
 from onetrainer.captions.tag_edits import TextSearch, replacing
 from onetrainer.config.train import TrainConfig
 from onetrainer.edits.history import EditHistory
+from onetrainer.edits.saving import Change
 from onetrainer.errors import UserError
 from onetrainer.images.findings import Finding
 from tests.ui.desk import deliver_until
@@ -159,6 +160,26 @@ def test_a_batch_is_planned_saved_undone_and_redone(folders):
     (folders / "state" / "edits.sqlite").write_bytes(b"damaged" * 100)
     saver.undo(said.append)
     deliver_until(jobs, lambda: isinstance(said[-1], UserError))
+
+
+def test_what_waits_behind_a_long_batch_is_read_edited_and_undone_as_if_it_were_written(folders):
+    images, jobs, said = read(folders), Jobs(), []
+    path, history = folders / "cats" / "1.txt", EditHistory(folders / "state")
+    saver = Saver(jobs, said.append, lambda: None, history)
+    with history.locked():
+        saver.save([Change(path, b"cat, sofa", b"dog")], "First", said.append)
+        (planned,) = plan_batch(images, [0], lambda text, _: f"{text}, red", saver.read).changes
+        assert planned.after == ("dog, red",)
+        saver.save([planned.change], "Second", said.append)
+        assert saver.read(path) == b"dog, red" and path.read_bytes() == b"cat, sofa"
+        saver.save([Change(path, b"dog, red", b"dog, blue")], "Third", said.append)
+        saver.undo(said.append)
+        assert not said
+    jobs.forget()  # the window is closed
+    assert [saved.written for saved in said] == [(path,)] * 4
+    assert path.read_bytes() == b"dog, red" and saver.steps.undo.about == "Second"
+    path.write_bytes(b"theirs")
+    assert saver.read(path) == b"theirs"
 
 
 def test_a_difference_is_shown_by_words():

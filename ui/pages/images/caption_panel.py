@@ -103,7 +103,7 @@ class CaptionPanel:
         lines: tuple[str, ...] = ()
         if self.row is not None and not locked:
             try:
-                self._text = read_caption_text(self.row.caption_path)
+                self._text = read_caption_text(self.row.caption_path, self._writing.read)
                 lines = self._text.lines
             except CaptionError as error:
                 locked = f"Its caption file is {error.reason}."

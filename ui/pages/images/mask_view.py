@@ -7,7 +7,7 @@ from pathlib import Path
 from tkinter import ttk
 from typing import Literal
 
-from onetrainer.edits.saving import Change, read_content
+from onetrainer.edits.saving import Change
 from onetrainer.images.image_file import ImageError
 from ui.background.mask_images import MaskedImage, MaskShown, load_masked
 from ui.context import Context
@@ -39,6 +39,7 @@ class MaskView:
     """The mask of one image with tools; place `outer`.
 
     Args:
+        read: Returns what a mask file holds, or will once what waits is saved. May raise OSError.
         save: Called with the change of a mask file.
         move: Called with 1 or -1 to go to the next or previous image.
         leave: Called to go back to the grid.
@@ -49,11 +50,13 @@ class MaskView:
         context: Context,
         parent: tk.Misc,
         *,
+        read: Callable[[Path], bytes | None],
         save: Callable[[Change], None],
         move: Callable[[int], None],
         leave: Callable[[], object],
     ) -> None:
-        self._context, self._save_change, self._move, self._leave = context, save, move, leave
+        self._context, self._read, self._save_change = context, read, save
+        self._move, self._leave = move, leave
         self._row: ImageRow | None = None
         self._path: Path | None = None
         self._content: bytes | None = None
@@ -89,7 +92,7 @@ class MaskView:
         self._path, self._content = path, None
         if not note and row.item is not None:
             try:
-                self._content = read_content(path)
+                self._content = self._read(path)
                 size = (row.item.width, row.item.height)
                 self.painting = MaskPainting(path, size, self._content)
                 if images.concept_of(row).masks == "off":
@@ -100,6 +103,20 @@ class MaskView:
                 note = f"{path.name}: {error.reason}."
         self._note.say(f"{row.name}  ·  {note or _HINT}", "SmallWarning" if note else "SmallDim")
         self._draw()
+        self._enable()
+
+    def reload(self, images: ImageList, row: ImageRow) -> None:
+        """Show the mask again if its file holds something else than is known here."""
+        if self.painting is None or self._row is None or self._row.path != row.path:
+            self.show(images, row)
+            return
+        path = images.mask_path(row)
+        try:
+            is_known = self._path == path and self._read(path) == self._content
+        except OSError:
+            is_known = False
+        if not is_known:
+            self.show(images, row)
         self._enable()
 
     def save(self) -> None:

@@ -138,7 +138,7 @@ class ImagesPage(View):
         mask = self.mask.pending() if self.mask is not None else None
         for change in (self.caption.pending(), mask):
             if change is not None:
-                self.writing.save_now(change)
+                self.writing.save(change)
 
     def show_tab(self, name: str) -> None:
         """Show the caption of one image, or what changes the captions of many."""
@@ -289,6 +289,7 @@ class ImagesPage(View):
             self.mask = MaskView(
                 self._context,
                 self._body,
+                read=self.writing.read,
                 save=self.writing.save,
                 move=self._move_mask,
                 leave=self._leave_mask,
@@ -359,7 +360,10 @@ class ImagesPage(View):
                 raise error
             show_error(self._context, error)
 
-        self._context.widgets.jobs.run(lambda: plan_batch(images, indices, edit), planned, failed)
+        read = self.writing.read
+        self._context.widgets.jobs.run(
+            lambda: plan_batch(images, indices, edit, read), planned, failed
+        )
 
     def _reread_rows(self, paths: list[Path]) -> None:
         """Read those images anew whose captions or masks may have changed."""
@@ -377,11 +381,12 @@ class ImagesPage(View):
             self.caption.show(images, self._current_row)
             self.caption.reload()
             if self.mask is not None and self._is_painting and self._current_row is not None:
-                self.mask.show(images, self._current_row)
+                self.mask.reload(images, self._current_row)
         if self.tab == "tags":
             self._count_tags()
 
     def _reread(self) -> None:
         self.commit()
+        self.writing.settle()  # it is about to be read
         self._context.images.clear()
         self.query.start()

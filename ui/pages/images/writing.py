@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from onetrainer.edits.saving import Change, Saved, as_now
-from onetrainer.errors import UserError, some_of
+from onetrainer.errors import some_of
 from onetrainer.messages.formatting import counted
 from ui.context import Context
 from ui.dialogs.dialogs import show_error
@@ -38,6 +38,14 @@ class Writing:
         """Read what can be undone; other windows save too."""
         self._saver.refresh()
 
+    def read(self, path: Path) -> bytes | None:
+        """Return what a file holds, or will once what waits is saved. Raises OSError."""
+        return self._saver.read(path)
+
+    def settle(self) -> None:
+        """Wait until all is saved."""
+        self._saver.settle()
+
     def save(self, change: Change) -> None:
         """Save one file."""
         self.save_all([change], f"Save {change.path.name}")
@@ -45,13 +53,6 @@ class Writing:
     def save_all(self, changes: Sequence[Change], about: str) -> None:
         """Save a batch."""
         self._saver.save(changes, about, self._saved)
-
-    def save_now(self, change: Change) -> None:
-        """Save one file and wait for it, before the page or the window is left."""
-        try:
-            self._saved(self._saver.save_now([change], f"Save {change.path.name}"))
-        except UserError as error:
-            show_error(self._context, error)
 
     def undo(self) -> str:
         """Take back the last saving."""
@@ -88,7 +89,7 @@ class Writing:
         elif len(saved.written) > 1:
             act.show_message(f"{counted(len(saved.written), 'file')} written.")
         elif not (saved.written or saved.conflicts):
-            act.show_message("Nothing to write: the files hold that already.")
+            act.show_message("Nothing had to be written.")
         paths = [*saved.written, *(change.path for change in saved.conflicts)]
         paths += [path for path, _ in saved.failures]
         if paths:
