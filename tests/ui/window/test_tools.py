@@ -29,6 +29,9 @@ def test_a_lora_is_resized_with_what_was_lost_and_wrong_input_is_said(open_desk,
     wait_report(desk, "Rank: ")
     desk.replace("tool rank", "2")
     desk.click("run tool")
+    desk.click("tool Merge")  # whose report it is not
+    desk.wait(lambda: desk.state["tool"] == "", "the report of Merge")
+    desk.click("tool Resize")
     wait_report(desk, "1 layer of rank 2.")
     assert "Lost " in desk.state["tool"]
     assert load_file(target)[f"{LAYER}.lora_down.weight"].shape == (2, 768)

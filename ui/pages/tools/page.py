@@ -89,7 +89,8 @@ class ToolsPage(View):
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
-        self._job: Job | None = None
+        self._running: tuple[_Tool, Job] | None = None
+        self._said: dict[str, tuple[str, str]] = {}  # by each tool, with its style
         self._tool = _TOOLS[0]
         widgets, px = context.widgets, context.widgets.px
         scroller = Scroller(widgets, parent)
@@ -148,19 +149,30 @@ class ToolsPage(View):
         for title, button in self._choices.items():
             button.set_kind("primary" if title == tool.title else "plain")
         self._text.say(tool.text, "Dim")
-        self.report.say("", "Dim")
-        if self._job is None:
-            self._button.set_text(tool.title)
+        self._show_said()
+
+    def _show_said(self) -> None:
+        """Show what the chosen tool has reported last, and what the button does."""
+        self.report.say(*self._said.get(self._tool.title, ("", "Dim")))
+        text = self._tool.title
+        if self._running is not None:
+            tool, _ = self._running
+            text = "Stop" if tool == self._tool else f"Stop {tool.title}"
+        self._button.set_text(text)
+
+    def _say(self, tool: _Tool, text: str, style: str = "Dim") -> None:
+        self._said[tool.title] = (text, style)
+        self._show_said()
 
     def _press(self) -> None:
         """Run the tool, or stop it."""
-        if self._job is not None:
-            self._job.stop()
+        if self._running is not None:
+            self._running[1].stop()
             return
         try:
             self._start(*self._tool.job(self._request()))
         except UserError as error:
-            self._fail(error)
+            self._fail(self._tool, error)
 
     def _request(self) -> Section:
         values = dict(self._forms[self._tool.title][1].values())
@@ -171,44 +183,43 @@ class ToolsPage(View):
         return labeled_request(self._tool.request, values)
 
     def _start(self, name: JobName, request: Section) -> None:
-        jobs = self._context.widgets.jobs
-        job = self._job = Job(name, request)
+        jobs, tool = self._context.widgets.jobs, self._tool
+        job = Job(name, request)
+        self._running = tool, job
         jobs.on_close.append(job.stop)
-        self._button.set_text("Stop")
-        self.report.say("Loading …", "Dim")
+        self._say(tool, "Loading …")
         lines: list[str] = []
 
         def follow() -> None:
             for event in job.events():
-                jobs.post(partial(self._take, event, lines))
+                jobs.post(partial(self._take, tool, event, lines))
 
         jobs.run(follow, lambda _: None)
 
-    def _take(self, event: Event, lines: list[str]) -> None:
+    def _take(self, tool: _Tool, event: Event, lines: list[str]) -> None:
         match event:
             case Phase():
-                self.report.say(phase_text(event), "Dim")
+                self._say(tool, phase_text(event))
             case Warned():
                 lines.append(event.text)
             case Finished():
-                self._end("\n".join([*lines, *event.summary, *event.outputs]), "")
+                self._end(tool, "\n".join([*lines, *event.summary, *event.outputs]), "")
             case Failed():
-                self._end("", "Dim")
-                self._fail(UserError(event.what, event.expected, event.remedy))
+                self._running = None
+                self._fail(tool, UserError(event.what, event.expected, event.remedy))
             case Stopped():
-                self._end("Stopped. Nothing was written.", "Dim")
+                self._end(tool, "Stopped. Nothing was written.", "Dim")
 
-    def _fail(self, error: UserError) -> None:
+    def _fail(self, tool: _Tool, error: UserError) -> None:
         """Say what is wrong, with the labels of fields in place of the terminal's options."""
         text = failure_text(error)
-        for setting in settings(self._tool.request):
+        for setting in settings(tool.request):
             text = re.sub(rf"{option_of(setting.path)}\b", f"“{setting.ui.label}”", text)
-        self.report.say(text, "Danger")
+        self._say(tool, text, "Danger")
 
-    def _end(self, text: str, style: str) -> None:
-        self._job = None
-        self._button.set_text(self._tool.title)
-        self.report.say(text, style)
+    def _end(self, tool: _Tool, text: str, style: str) -> None:
+        self._running = None
+        self._say(tool, text, style)
 
 
 def _lora(lora: object) -> Mapping[str, object]:
