@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from onetrainer.captioning.changes import WRITTEN, Fate, Proposal
@@ -95,8 +95,10 @@ def take_back_last(images: Path, history: EditHistory) -> Written:
 
 def _last(images: Path, history: EditHistory) -> list[Batch]:
     """Return the batches of the last writing that has files to take back, the newest first."""
-    left = {batch.number: batch for batch in history.batches() if batch.left}
-    for numbers in reversed(_batches(images)):
+    writings = _batches(images)
+    noted = history.numbered(chain.from_iterable(writings))
+    left = {batch.number: batch for batch in noted if batch.left}
+    for numbers in reversed(writings):
         if found := [left[number] for number in reversed(numbers) if number in left]:
             return found
     return []

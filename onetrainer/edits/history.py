@@ -1,10 +1,11 @@
 """History of changed captions and masks: what every file held before and after each batch."""
 
 import hashlib
+import json
 import os
 import sqlite3
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,6 +123,14 @@ class EditHistory:
         """Return the last batches, the newest first."""
         query = f"SELECT {_COLUMNS} FROM batches ORDER BY number DESC LIMIT ?"
         return self._batches(query, (most,))
+
+    def numbered(self, numbers: Iterable[int]) -> list[Batch]:
+        """Return the batches of these numbers that are not forgotten, the newest first."""
+        query = (
+            f"SELECT {_COLUMNS} FROM batches WHERE number IN (SELECT value FROM json_each(?))"
+            " ORDER BY number DESC"
+        )
+        return self._batches(query, (json.dumps([*numbers]),))
 
     def last(self) -> Batch | None:
         """Return the newest batch that can be taken back and is no taking back itself."""

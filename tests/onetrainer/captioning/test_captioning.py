@@ -109,6 +109,8 @@ def test_writing_can_be_taken_back_one_after_the_other(images, history):
     writes(job, images, history, existing="after", prefix="x")
     assert captions(images) == {"a": "x, found", "b": "mine, x, found"}
     (images / "a.txt").write_text("corrected by hand")
+    for number in range(201):  # the history lists so many at a time
+        history.add("Captions edited", [(images / "note.txt", None, b"%d" % number)])
     assert can_take_back(images, history) == 2
     back = take_back_last(images, history)
     assert captions(images) == {"a": "corrected by hand", "b": "mine"}
