@@ -88,6 +88,50 @@ def _raise(error: Exception) -> None:
     raise error
 
 
+class OneAtATime(Generic[Result]):
+    """Slow work that is asked for again and again, of which one is done at a time.
+
+    What is asked for meanwhile begins when it has ended, the last of it alone. Results of what is
+    no longer wanted are dropped.
+
+    Args:
+        jobs: Runs the work.
+        done, failed: Called with what became of the work that was asked for last.
+    """
+
+    def __init__(
+        self, jobs: Jobs, done: Callable[[Result], None], failed: Callable[[Exception], None]
+    ) -> None:
+        self._jobs, self._done, self._failed = jobs, done, failed
+        self._wanted: Callable[[], Result] | None = None
+        self.is_busy = False
+
+    def ask(self, work: Callable[[], Result]) -> None:
+        """Do the work in a thread, now or after what is being done."""
+        self._wanted = work
+        if not self.is_busy:
+            self._begin(work)
+
+    def drop(self) -> None:
+        """Want nothing that was asked for."""
+        self._wanted = None
+
+    def _begin(self, work: Callable[[], Result]) -> None:
+        self.is_busy = True
+        self._jobs.run(
+            work,
+            lambda result: self._end(work, lambda: self._done(result)),
+            lambda error: self._end(work, lambda: self._failed(error)),
+        )
+
+    def _end(self, work: Callable[[], Result], deliver: Callable[[], None]) -> None:
+        self.is_busy = False
+        if self._wanted is work:
+            deliver()
+        elif self._wanted is not None:
+            self._begin(self._wanted)
+
+
 class Latest(Generic[Key, Result]):
     """Result of slow work for the newest key; results for earlier keys are dropped.
 

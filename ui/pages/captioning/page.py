@@ -16,6 +16,7 @@ from onetrainer.edits.history import EditHistory
 from onetrainer.errors import UserError
 from onetrainer.messages.formatting import counted
 from ui.background.captioning_run import CaptioningRun, enqueue, find_running, start_now
+from ui.background.threads import OneAtATime
 from ui.context import Context, View
 from ui.messages.memory import failure_text
 from ui.model.captioning import PREVIEW, Review, review
@@ -44,7 +45,7 @@ class CaptioningPage(View):
         self._is_writing = False
         self._is_mistake = False  # in a field, which the status says
         self._polls = 0
-        self._reviewing = 0
+        self._reviews = OneAtATime(context.widgets.jobs, self._take, self._failed)
         self._timer = ""
         widgets, px = context.widgets, context.widgets.px
         scroller = Scroller(widgets, parent, fills=True)
@@ -126,34 +127,25 @@ class CaptioningPage(View):
         try:
             job, writing = JobFolder(self._form.request()), self._form.writing()
         except UserError as error:
-            self._is_mistake = True
-            self._say(error)
-            self._show(None)
+            self._reviews.drop()
+            self._failed(error)
             return
-        self._reviewing += 1
-        self._context.widgets.jobs.run(
-            partial(review, job, writing),
-            partial(self._take, self._reviewing),
-            partial(self._failed, self._reviewing),
-        )
+        self._reviews.ask(partial(review, job, writing))
         if self._run is None and (found := find_running(job)) is not None:
             self._follow(found)
 
-    def _take(self, number: int, found: Review) -> None:
-        """Show a review, unless another one has been asked for since."""
-        if number == self._reviewing:
-            self._show(found)
-            if self._is_mistake:
-                self._is_mistake = False
-                self._status.say("", "Dim")
+    def _take(self, found: Review) -> None:
+        self._show(found)
+        if self._is_mistake:
+            self._is_mistake = False
+            self._status.say("", "Dim")
 
-    def _failed(self, number: int, error: Exception) -> None:
+    def _failed(self, error: Exception) -> None:
         if not isinstance(error, UserError):
             raise error
-        if number == self._reviewing:
-            self._is_mistake = True
-            self._say(error)
-            self._show(None)
+        self._is_mistake = True
+        self._say(error)
+        self._show(None)
 
     def _show(self, found: Review | None) -> None:
         self._review = found
@@ -225,7 +217,7 @@ class CaptioningPage(View):
         if standing.has_ended:
             self._run = None
             self._look()
-        elif self._polls % _POLLS_PER_REVIEW == 0:
+        elif self._polls % _POLLS_PER_REVIEW == 0 and not self._reviews.is_busy:
             self._look()
         if standing.error is not None:
             self._say(standing.error)
@@ -275,6 +267,7 @@ class CaptioningPage(View):
 
         def failed(error: Exception) -> None:
             if not isinstance(error, UserError):
+                end("The writing was broken off.", "Danger")
                 raise error
             end(failure_text(error), "Danger")
 

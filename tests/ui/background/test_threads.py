@@ -1,0 +1,32 @@
+"""Slow work in threads."""
+
+import threading
+from functools import partial
+
+from tests.ui.desk import deliver_until
+from ui.background.threads import OneAtATime
+
+
+def test_one_is_done_at_a_time_and_only_the_last_one_asked_for_is_delivered(jobs):
+    gate, begun, shown, failures = threading.Event(), [], [], []
+    works = OneAtATime(jobs, shown.append, failures.append)
+
+    def work(number):
+        begun.append(number)
+        assert gate.wait(60)
+        if number == 5:
+            raise ValueError(number)
+        return number
+
+    for number in (1, 2, 3):
+        works.ask(partial(work, number))
+    assert works.is_busy
+    gate.set()
+    deliver_until(jobs, lambda: shown)
+    assert (begun, shown, works.is_busy) == ([1, 3], [3], False)
+    works.ask(partial(work, 4))
+    works.drop()
+    deliver_until(jobs, lambda: not works.is_busy)
+    works.ask(partial(work, 5))
+    deliver_until(jobs, lambda: failures)
+    assert (begun, shown, works.is_busy) == ([1, 3, 4, 5], [3], False)
