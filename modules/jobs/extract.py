@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from modules.formats.files.component_configs import MODELS
-from modules.jobs.merge import lora_metadata, open_model, save_lora
+from modules.jobs.merge import lora_metadata, open_model, owning_gpu, save_lora
 from modules.lora_tools.difference import difference
 from modules.lora_tools.losses import loss_lines
 from modules.lora_tools.low_rank import RankLimit
@@ -24,6 +24,8 @@ from onetrainer.run.events import Finished, Phase, Report
 def extract(request: ExtractRequest, report: Report, *, configs: Path = MODELS) -> Finished:
     """Write the LoRA that makes the trained model of the base model; see `difference`.
 
+    Waits until the GPU is free, if it is used.
+
     configs: Folder with each base's component configs, for models without their own.
 
     Raises:
@@ -34,7 +36,11 @@ def extract(request: ExtractRequest, report: Report, *, configs: Path = MODELS) 
     unlimited = request.energy is not None
     rank = request.rank if request.rank or unlimited else DEFAULT_RANK
     limit = RankLimit(rank, request.energy if request.energy is not None else 1.0)
-    with ExitStack() as stack, torch.no_grad():
+    with (
+        owning_gpu(request, "onetrainer extract", report),
+        ExitStack() as stack,
+        torch.no_grad(),
+    ):
         base = open_model(stack, Path(request.base), family, configs)
         tuned = open_model(stack, Path(request.tuned), family, configs)
         report(Phase("saving", detail=f"comparing {Path(request.tuned).name}"))

@@ -1,7 +1,7 @@
 """The job that merges LoRAs, into a base model or into one LoRA."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from onetrainer.jobs.lora_requests import (
 )
 from onetrainer.model_files import inspect_model
 from onetrainer.model_files.adapter_keys import UP
+from onetrainer.run.device_owner import owning_for
 from onetrainer.run.events import Finished, Phase, Report
 from onetrainer.run.run_folder import cannot_write
 
@@ -44,7 +45,7 @@ MERGED_FROM = PREFIX + "merged_from"
 
 
 def merge(request: MergeRequest, report: Report, *, configs: Path = MODELS) -> Finished:
-    """Merge LoRAs; nothing is left half written.
+    """Merge LoRAs; nothing is left half written. Waits until the GPU is free, if it is used.
 
     configs: Folder with each base's component configs, for models without their own.
 
@@ -52,8 +53,19 @@ def merge(request: MergeRequest, report: Report, *, configs: Path = MODELS) -> F
         UserError: If the files do not fit each other.
     """
     examine_merge(request)
-    notes = _bake(request, report, configs) if request.into else _combine(request, report, configs)
+    if request.into:
+        notes = _bake(request, report, configs)
+    else:
+        with owning_gpu(request, "onetrainer merge", report):
+            notes = _combine(request, report, configs)
     return Finished(0, [request.target], notes)
+
+
+def owning_gpu(
+    request: MergeRequest | ExtractRequest, name: str, report: Report
+) -> AbstractContextManager[None]:
+    """Own the GPU for a job that computes there; on the processor it computes beside others."""
+    return nullcontext() if request.device == "cpu" else owning_for(request.device, name, report)
 
 
 def _bake(request: MergeRequest, report: Report, configs: Path) -> list[str]:

@@ -8,13 +8,14 @@ import os
 import platform
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import sleep
 from typing import IO
 
 from onetrainer.files.locks import try_lock, unlock
+from onetrainer.run.events import Phase, Report
 from onetrainer.run.user_folder import user_folder
 
 _PAUSE = 0.05
@@ -113,6 +114,15 @@ def owning(
             _write(handle, json.dumps(asdict(owner)))
             stack.callback(_write, handle, "")
         yield
+
+
+def owning_for(device: str, name: str, report: Report) -> AbstractContextManager[None]:
+    """Own the devices of a setting for a job, which reports what it waits for; see `owning`."""
+
+    def wait(other: Owner) -> None:
+        report(Phase("waiting", detail=f"{other.name} uses the device"))
+
+    return owning(places_of(device), Owner(name), on_wait=wait)
 
 
 def _wait(

@@ -10,14 +10,21 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from modules.formats.lora.lora_file import read_lora
+from modules.jobs.extract import extract as extract_job
 from modules.jobs.merge import merge as merge_job
 from modules.jobs.sample import sample as sample_job
 from modules.methods.adapters.adapters import Adapters
 from modules.methods.adapters.weight_formulas import merged_weight
 from modules.methods.layers.layer_presets import layer_names
 from onetrainer.errors import UserError
-from onetrainer.jobs.lora_requests import MergeRequest, ResizeRequest, merge_of_resize
+from onetrainer.jobs.lora_requests import (
+    ExtractRequest,
+    MergeRequest,
+    ResizeRequest,
+    merge_of_resize,
+)
 from onetrainer.jobs.sample_request import Lora, SampledLora, SampleRequest
+from onetrainer.run.device_owner import Owner, owning, places_of
 from tests import adapters, exports, tiny
 from tests.each import each, few_each
 
@@ -170,6 +177,25 @@ def test_what_cannot_be_merged_is_refused_in_words(tmp_path, files, base, loras,
         merge(target, *((path(name), 1.0) for name in loras), **options)
     assert what in str(raised.value)
     assert not target.exists()
+
+
+def test_the_gpu_is_waited_for_where_matrices_are_decomposed_on_it(tmp_path, files, base):
+    """The report of the wait ends it here, before anything is computed."""
+
+    class Waited(Exception):
+        pass
+
+    def report(event):
+        raise Waited(event)
+
+    target = str(tmp_path / "out.safetensors")
+    loras = [Lora(path=files("lora"))]
+    merging = MergeRequest(target=target, loras=loras, rank=1, device="cuda")
+    extracting = ExtractRequest(target=target, base=str(base), tuned=str(base), device="cuda")
+    with owning(places_of("cuda"), Owner("run-001")):
+        for job, request in ((merge_job, merging), (extract_job, extracting)):
+            with pytest.raises(Waited, match="run-001 uses the device"):
+                job(request, report)
 
 
 def test_resizing_asks_for_a_rank_or_an_energy(tmp_path):
