@@ -2,7 +2,8 @@
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem, UserError
-from onetrainer.presets.presets import with_absolute_paths
+from onetrainer.json_file import Document
+from onetrainer.presets.presets import value_at, with_absolute_paths
 from ui.context import Context
 from ui.model.draft import FileSettings
 from ui.model.preset_fields import CHECKED_SETTINGS
@@ -81,3 +82,12 @@ def check_files(config: TrainConfig) -> list[Problem]:
     from onetrainer.checks.preflight import check_environment
 
     return check_environment(with_absolute_paths(config))
+
+
+def startable(document: Document) -> TrainConfig:
+    """Return the config of a document. Raises ProblemsError if a run cannot start with it."""
+    from onetrainer.checks.preflight import document_problems, require_startable
+
+    config, problems = document_problems(document, source="")
+    require_startable(problems, source=str(value_at(document, "output.name")))
+    return config

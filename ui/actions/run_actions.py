@@ -25,7 +25,7 @@ from onetrainer.rules.changes import changes_since, may_change
 from onetrainer.run.commands import LEAVING, CommandName, Leaving
 from onetrainer.run.fork import copy_history, state_at
 from onetrainer.run.run_folder import RunFolder, create_run
-from ui.actions.file_check import FileCheck, check_files
+from ui.actions.file_check import FileCheck, check_files, startable
 from ui.context import Context, Offer
 from ui.dialogs.dialogs import Choice, ask, show_error, show_problems
 from ui.dialogs.fork_dialog import FORM, ask_fork
@@ -323,13 +323,31 @@ class RunActions:
         self._context.act.show_page("run")
 
     def _enqueue(self, sweeps: Sequence[str], config: TrainConfig) -> None:
-        """Add runs of a config to the queue, whose forecast is the form's."""
-        forecasts = self._context.forecasts
+        """Add runs of a checked config to the queue, whose forecast is the form's.
+
+        With other values than the form's each of them is checked too, in a thread.
+        """
+        context = self._context
+        forecasts = context.forecasts
         answer = None if forecasts.is_outdated else forecasts.answer
-        folders = freeze(config, sweeps)
         seconds = answer.time.get("run_seconds", 0.0) if answer else 0.0
-        Queue().add(folders, seconds)
-        self._context.act.show_page("queue")
+        if not sweeps:
+            Queue().add(freeze(config), seconds)
+            context.act.show_page("queue")
+            return
+
+        def added(_: None) -> None:
+            self.is_checking = False
+            context.act.refresh()
+            context.act.show_page("queue")
+
+        self.is_checking = True
+        context.act.refresh()
+        context.widgets.jobs.run(
+            lambda: Queue().add(freeze(config, sweeps, check=startable), seconds),
+            added,
+            self._check_failed,
+        )
 
     def _forked(self, folder: RunFolder) -> None:
         self.is_checking = False

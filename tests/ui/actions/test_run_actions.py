@@ -1,0 +1,41 @@
+"""Actions of a run, without a window: real threads, and a queue of the test's own."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from onetrainer.queue.queue import Queue
+from tests.ui.desk import deliver_until
+from ui.actions import run_actions
+from ui.actions.run_actions import RunActions
+from ui.background.threads import Jobs
+from ui.model.draft import Draft
+
+
+@pytest.fixture
+def window(home, project, monkeypatch):
+    shown, errors = [], []
+    monkeypatch.setattr(run_actions, "show_error", lambda _, error: errors.append(str(error)))
+    context = SimpleNamespace(
+        draft=Draft(),
+        root=SimpleNamespace(after=lambda delay, call: ""),
+        widgets=SimpleNamespace(jobs=Jobs()),
+        forecasts=SimpleNamespace(is_outdated=True),
+        act=SimpleNamespace(refresh=lambda: None, show_page=shown.append),
+    )
+    context.draft.load(project)
+    jobs = context.widgets.jobs
+    return SimpleNamespace(context=context, jobs=jobs, shown=shown, errors=errors)
+
+
+def test_each_run_of_a_sweep_is_checked_and_none_is_added_unless_all_can_start(window):
+    actions, config = RunActions(window.context), window.context.draft.config()
+    actions._enqueue(["model.family=sd15,sdxl"], config)
+    assert actions.is_checking
+    deliver_until(window.jobs, lambda: window.errors or window.shown)
+    assert Queue().read().entries == ()
+    assert "family-sdxl: 1 problem" in window.errors[0]
+    actions._enqueue(["training.seed=1,2"], config)
+    deliver_until(window.jobs, lambda: window.shown)
+    assert len(Queue().read().waiting) == 2
+    assert (actions.is_checking, window.shown, len(window.errors)) == (False, ["queue"], 1)
