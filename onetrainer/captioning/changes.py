@@ -4,8 +4,9 @@ A caption or mask is this program's own if it holds what was last written there;
 person's, and stays unless they ask otherwise.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +15,8 @@ from onetrainer.captioning.own_files import OwnFile, OwnFiles, digest
 from onetrainer.captioning.results import JobFolder, Result
 from onetrainer.captioning.texts import beside_existing, caption_text
 from onetrainer.captions.caption_file import decode_text
-from onetrainer.concepts.folder_listing import MASK_SUFFIX, FolderImage, stem
+from onetrainer.captions.caption_text import new_caption_path
+from onetrainer.concepts.folder_listing import FolderImage, images_by_name, new_mask_path
 from onetrainer.edits.saving import read_content
 from onetrainer.images.image_file import ImageError
 from onetrainer.jobs.caption_request import CaptionWriting, MaskWriting
@@ -70,14 +72,15 @@ def propose(
         makes_masks: Masks take a while; without them one that another model made, or other
             settings, counts as changed.
     """
-    results, taken = job.read(), dict[Path, str]()
-    for image in job.listed():
+    images = job.listed()
+    results, taken, path_of = job.read(), dict[Path, str](), _paths(job, images, writing)
+    for image in images:
         result = results.get(image.name)
         if result is None:
             continue
-        is_mask = isinstance(writing, MaskWriting)
-        path = _mask_path(image) if is_mask else image.caption or image.path.with_suffix(".txt")
+        path = image.path
         try:
+            path = path_of(image)
             if result.error:
                 raise ImageError(image.path, result.error)
             if path in taken:
@@ -157,11 +160,29 @@ def _fate_of_mask(
 
 
 def _made_by(writing: MaskWriting) -> str:
-    return writing.model_dump_json(exclude={"existing"})
+    return writing.model_dump_json(exclude={"existing", "mask_folder"})
 
 
-def _mask_path(image: FolderImage) -> Path:
-    return image.mask or image.path.with_name(stem(image.path.name) + MASK_SUFFIX)
+def _paths(
+    job: JobFolder, images: Sequence[FolderImage], writing: CaptionWriting | MaskWriting
+) -> Callable[[FolderImage], Path]:
+    """Return what tells the caption or mask of an image, which may not exist yet."""
+    if isinstance(writing, CaptionWriting):
+        return lambda image: image.caption or new_caption_path(image.path)
+    if not writing.mask_folder:
+        return lambda image: image.mask or new_mask_path(image, None)
+    folder, real = Path(writing.mask_folder).expanduser(), cache(Path.resolve)
+    subfolders = job.request.subfolders
+    masks = images_by_name(folder, recursive=subfolders) if folder.is_dir() else {}
+    sources = {real(image.path.parent) / image.path.name for image in images}
+
+    def in_folder(image: FolderImage) -> Path:
+        path = masks.get((image.group, image.stem)) or new_mask_path(image, folder)
+        if real(path.parent) / path.name in sources:
+            raise ImageError(image.path, "its mask would replace an image: choose a mask folder")
+        return path
+
+    return in_folder
 
 
 def _text(content: bytes | None) -> str | None:

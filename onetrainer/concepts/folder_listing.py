@@ -243,6 +243,16 @@ def normalize_name(name: str) -> str:
     return name if name.isascii() else unicodedata.normalize("NFC", name)
 
 
+def new_mask_path(image: FolderImage, folder: Path | None) -> Path:
+    """Return the path of the mask of an image that has none.
+
+    folder: That of the masks; None if they are next to their images.
+    """
+    if folder is not None:
+        return folder / image.group / f"{image.stem}.png"
+    return image.path.with_name(stem(image.path.name) + MASK_SUFFIX)
+
+
 def stem(name: str) -> str:
     """Return a file name without extension."""
     head, dot, _ = name.rpartition(".")

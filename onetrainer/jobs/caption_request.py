@@ -119,6 +119,10 @@ class MaskWriting(Section):
     invert: Annotated[bool, Ui("Invert")] = False
     """Exchanges white and black: trains what the model did not find."""
 
+    mask_folder: Annotated[str, Ui("Mask folder", unit="FOLDER", editor="folder")] = ""
+    """Where the masks are written, each with its image's name, as data.mask_folder expects them.
+    Next to the images if left out."""
+
     existing: Annotated[
         Literal["keep", "replace"],
         Ui("Masks of your own", choices={"keep": "are kept", "replace": "are replaced"}),

@@ -11,7 +11,7 @@ from onetrainer.captions.caption_file import CaptionError, read_captions
 from onetrainer.captions.caption_text import new_caption_path
 from onetrainer.captions.tag_edits import TagFormat, tag_format
 from onetrainer.concepts.concepts import ConceptSettings
-from onetrainer.concepts.folder_listing import MASK_SUFFIX, NAMELESS, FolderImage, list_folder
+from onetrainer.concepts.folder_listing import NAMELESS, FolderImage, list_folder, new_mask_path
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.batch_plan import all_buckets
 from onetrainer.dataset.buckets import Bucket
@@ -109,12 +109,8 @@ class ImageList:
 
     def mask_path(self, row: ImageRow) -> Path:
         """Return the mask file of an image, which may not exist yet."""
-        if row.mask is not None:
-            return row.mask
-        folder, image = self.concept_of(row).mask_folder, FolderImage(row.path, row.name)
-        if folder is not None:
-            return folder / image.group / f"{image.stem}.png"
-        return row.path.with_name(f"{image.stem}{MASK_SUFFIX}")
+        image = FolderImage(row.path, row.name)
+        return row.mask or new_mask_path(image, self.concept_of(row).mask_folder)
 
     def updated(self, paths: Iterable[Path]) -> dict[int, ImageRow]:
         """Return the rows anew whose captions or masks are among changed files; reads these."""

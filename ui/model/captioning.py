@@ -10,6 +10,9 @@ from onetrainer.captioning.kinds import KINDS, Kind, find_kind
 from onetrainer.captioning.own_files import own_files
 from onetrainer.captioning.results import JobFolder
 from onetrainer.captioning.writing import can_take_back
+from onetrainer.concepts.concepts import ConceptSettings, concepts_of
+from onetrainer.config.data.concept import CAPTION_SOURCES
+from onetrainer.config.train import TrainConfig
 from onetrainer.edits.history import EditHistory
 from onetrainer.errors import UserError
 from onetrainer.jobs.caption_request import CaptionRequest, CaptionWriting, MaskWriting
@@ -25,6 +28,13 @@ _TAGS = (
     *("existing", "keep_underscores", "rating"),
 )
 _ASKS: tuple[Kind, ...] = ("blip", "florence", "chat")
+_UNREAD_CAPTIONS = (
+    "Training would not read these captions: Data › Captions from is “{}” for this folder."
+)
+_UNREAD_MASKS = {
+    "off": "Training would not read these masks: they are turned off (Data › Masks).",
+    "alpha": "Training would not read these masks: Data › Masks is “transparency”.",
+}
 _LOADED = ("config.json", "selected_tags.csv", "model.onnx", "onnx/model.onnx")
 
 
@@ -57,6 +67,30 @@ def request_of(kind: Kind, values: Mapping[str, object]) -> CaptionRequest:
         found = KINDS[find_kind(path)].title
         raise UserError(f"{path.name}: this is a model of the kind {found}", "", f"Choose {found}")
     return request
+
+
+def trained_as(data: TrainConfig | None, images: str) -> ConceptSettings | None:
+    """Return how a folder is trained; None if it is not, or if that is not known."""
+    if data is None or not images:
+        return None
+    folder = Path(images).expanduser().resolve()
+    return next((each for each in concepts_of(data) if each.folder.resolve() == folder), None)
+
+
+def mask_folder_of(concept: ConceptSettings | None) -> str:
+    """Return where training looks for masks; "" for next to the images."""
+    folder = concept.mask_folder if concept is not None and concept.masks != "alpha" else None
+    return str(folder or "")
+
+
+def unread_note(concept: ConceptSettings | None, kind: Kind) -> str:
+    """Return why training would not read what is written; "" if it would."""
+    if concept is None:
+        return ""
+    if KINDS[kind].makes == "captions":
+        source = CAPTION_SOURCES[concept.caption_source]
+        return "" if concept.caption_source == "files" else _UNREAD_CAPTIONS.format(source)
+    return _UNREAD_MASKS.get(concept.masks, "")
 
 
 def model_note(kind: Kind, model: str) -> str:

@@ -1,6 +1,7 @@
 """What is written of results: texts, masks, and never over what a person wrote."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from onetrainer.captioning.own_files import own_files
 from onetrainer.captioning.results import JobFolder, Result, stamp_of
 from onetrainer.captioning.texts import caption_text
 from onetrainer.captioning.writing import can_take_back, take_back_last, write
+from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.dataset.items import index_concept
 from onetrainer.edits.history import EditHistory
 from onetrainer.errors import UserError
 from onetrainer.jobs.caption_request import CaptionRequest, CaptionWriting, MaskWriting
@@ -189,6 +192,33 @@ def test_masks_are_written_beside_their_images_and_a_persons_are_kept(images, hi
     assert fates(existing="replace", invert=True) == {"changed": 3, "failed": 1}
     take_back_last(images, history)
     assert (images / "b-masklabel.png").read_bytes() == mine
+
+
+def test_masks_go_where_training_looks_for_them_and_never_over_an_image(images, history, tmp_path):
+    masks = tmp_path / "masks"
+    masks.mkdir()
+    Image.new("L", (40, 20), 100).save(masks / "b.webp")
+    Image.new("L", (40, 20), 100).save(images / "a-masklabel.png")  # which training does not read
+    job = JobFolder(CaptionRequest(images=str(images), model="model", makes="masks"))
+    with job.adding() as results:
+        Image.new("L", (8, 8), 255).save(job.masks / "white.png")
+        results.add(Result(f"{n}.png", "", mask="white.png") for n in "abcd")
+
+    def fates(folder):
+        writing = MaskWriting(mask_folder=str(folder), existing="replace")
+        return [each.fate for each in propose(job, {}, writing)]
+
+    writing = MaskWriting(mask_folder=str(masks))
+    written = write(propose(job, {}, writing), images, "Masks", history)
+    assert dict(written.fates) == {"new": 3, "kept": 1}
+    trained = ConceptSettings("data.folder", "images", images, masks="files", mask_folder=masks)
+    trained = replace(trained, require_captions=False)
+    found = {item.path.stem: item.mask for item in index_concept(trained).items}
+    assert found == {"a": masks / "a.png", "b": masks / "b.webp"} | {
+        name: masks / f"{name}.png" for name in "cd"
+    }
+    (tmp_path / "same").symlink_to(images)
+    assert fates(images) == fates(tmp_path / "same") == ["failed"] * 4
 
 
 def test_results_outlive_what_is_cut_off_and_follow_what_changes(images):

@@ -84,3 +84,7 @@ def test_models_describe_ten_then_all_and_what_is_written_can_be_taken_back(
     wait_shown(desk, "status", "15 masks written.")
     wait_shown(desk, "summary", "The same already 15")
     assert len(list(images.glob("*-masklabel.png"))) == len(COLORS)
+
+    desk.replace("caption images", str(project.parent / "pictures"))
+    desk.key("Return")
+    wait_shown(desk, "unread", "Training would not read these masks: they are turned off")

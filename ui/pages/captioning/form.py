@@ -6,13 +6,17 @@ from functools import partial
 from tkinter import ttk
 
 from onetrainer.captioning.kinds import KINDS, Kind
+from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.jobs.caption_request import CaptionRequest, CaptionWriting, MaskWriting
 from ui.context import Context, PathKind
 from ui.forms.request_form import RequestForm
 from ui.model.captioning import (
+    mask_folder_of,
     model_note,
     request_fields,
     request_of,
+    trained_as,
+    unread_note,
     writing_fields,
     writing_section,
 )
@@ -79,8 +83,19 @@ class CaptioningForm:
 
     def writing(self) -> CaptionWriting | MaskWriting:
         """Return what is made of the results. Raises UserError that names a field."""
-        values = self._writings[self.kind].values()
-        return labeled_request(writing_section(self.kind), values)
+        values = dict(self._writings[self.kind].values())
+        section = writing_section(self.kind)
+        if section is MaskWriting:
+            values["mask_folder"] = mask_folder_of(self._concept())
+        return labeled_request(section, values)
+
+    def unread_note(self) -> str:
+        """Return why training would not read what is written; "" if it would."""
+        return unread_note(self._concept(), self.kind)
+
+    def _concept(self) -> ConceptSettings | None:
+        data = self._context.draft.section_alone("data")
+        return trained_as(data, self._images.get().strip())
 
     def _make_kinds(self, parent: ttk.Frame, title: str, kinds: Sequence[Kind]) -> None:
         """Create a button for each kind of model, two in a row."""

@@ -22,7 +22,7 @@ from ui.messages.memory import failure_text
 from ui.model.captioning import PREVIEW, Review, review
 from ui.pages.captioning.form import CaptioningForm
 from ui.pages.captioning.results import ResultList
-from ui.widgets.placing import place_two
+from ui.widgets.placing import place_two, show
 from ui.widgets.scroller import Scroller
 
 _LEAD = "Models describe your images. You see what they found before anything is written."
@@ -72,7 +72,11 @@ class CaptioningPage(View):
     def shown(self) -> dict[str, object]:
         """What is listed and said."""
         rows = [(row.name, row.fate, row.text) for row in self._results.rows]
-        texts = {"status": self._status.text, "summary": self._results.summary.text}
+        texts = {
+            "unread": self._unread.text,
+            "status": self._status.text,
+            "summary": self._results.summary.text,
+        }
         return {"rows": rows, "running": self._run is not None, **texts}
 
     def refresh(self) -> None:
@@ -108,6 +112,7 @@ class CaptioningPage(View):
         self._undo.describe("Gives the files of the last writing what they held before")
         for button in (self._write, self._undo):
             button.widget.pack(side="left", padx=(0, px(8)))
+        self._unread = widgets.label(found, "", style="Dim", wrap=440)
         self._results.outer.pack(fill="both", expand=True)
 
     def _arrange(self, event: "tk.Event[ttk.Frame]") -> None:
@@ -124,6 +129,9 @@ class CaptioningPage(View):
     def _look(self) -> None:
         """Show what was found before for the fields as they are."""
         self._timer = ""
+        note = self._form.unread_note()
+        self._unread.say(note)
+        show(self._unread, bool(note), side="bottom", anchor="w", before=self._results.outer)
         try:
             job, writing = JobFolder(self._form.request()), self._form.writing()
         except UserError as error:
