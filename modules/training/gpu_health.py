@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
+from onetrainer.files.programs import find_program
 from onetrainer.gpu_driver.nvidia import ask_nvidia
 
 
@@ -18,7 +19,7 @@ class GpuHealth:
 
 def read_gpu_health(device: torch.device) -> GpuHealth | None:
     """Ask the driver of an NVIDIA GPU, which takes some tenths of a second; None without one."""
-    if device.type != "cuda" or torch.version.hip:
+    if device.type != "cuda" or torch.version.hip or not find_program("nvidia-smi"):
         return None
     # By its id, since the driver counts GPUs that CUDA_VISIBLE_DEVICES hides.
     gpu = f"GPU-{torch.cuda.get_device_properties(device).uuid}"

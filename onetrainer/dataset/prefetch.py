@@ -8,8 +8,6 @@ from functools import partial
 from itertools import islice
 from typing import Generic, TypeVar
 
-from onetrainer.errors import UserError
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -81,11 +79,11 @@ def _in_groups(
     remaining = iter(items)
     while group := list(islice(remaining, size)):
         done: list[Result] = []
-        error: UserError | None = None
+        error: Exception | None = None
         for item in group:
             try:
                 done.append(work(item))
-            except UserError as found:
+            except Exception as found:  # noqa: BLE001 - raised after those before it
                 error = found
                 break
         yield from done

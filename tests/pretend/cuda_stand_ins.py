@@ -59,6 +59,7 @@ def _presence() -> Mapping[str, Callable[..., Any]]:
 def _properties(total: int = TOTAL_MEMORY) -> SimpleNamespace:
     return SimpleNamespace(
         name=NAME,
+        uuid="7",
         major=CAPABILITY[0],
         minor=CAPABILITY[1],
         total_memory=total,

@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+from modules.assembly import trainer
 from modules.jobs import train as job
 from modules.jobs.train import train
 from modules.training.reporter import Reporter
@@ -72,6 +73,12 @@ def essence(folder, *kinds):
         (event.step, event.loss, event.lr) if isinstance(event, Progress) else event
         for event in reported(folder, kinds)
     ]
+
+
+@pytest.fixture(autouse=True)
+def read_step_by_step(monkeypatch):
+    """Nothing is read before its step: what is in memory already cannot be lost."""
+    monkeypatch.setattr(trainer, "AT_ONCE", 1)
 
 
 @pytest.mark.parametrize(("step", "kinds"), [(0, ["text", "latents"]), (1, ["latents"])])

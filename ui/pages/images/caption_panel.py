@@ -216,7 +216,9 @@ class CaptionPanel:
         transform = image_transform(row.item, self._images.concept_of(row), 0)
         text, is_notable = transform_summary(row.item, transform)
         sizes = ", ".join(format_bucket(bucket) for bucket in dict.fromkeys(row.buckets))
-        self._about.say(f"{text}  →  {sizes}", "SmallWarning" if is_notable else "SmallDim")
+        self._about.say(
+            f"{text}  ·  trained at {sizes}", "SmallWarning" if is_notable else "SmallDim"
+        )
 
     def _draw(self) -> None:
         """Draw the whole image with the crop of its first transform."""

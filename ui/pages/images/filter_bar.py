@@ -84,7 +84,7 @@ class FilterBar:
         """Show only images with a tag; "" for any."""
         self.tag = tag
         shown = tag if len(tag) <= _MOST else f"{tag[: _MOST - 1]}…"
-        self._tag_button.set_text(f"{shown}  ✕" if tag else _ANY_TAG)
+        self._tag_button.set_text(f"{shown}  ×" if tag else _ANY_TAG)
         self._tag_button.enable("" if tag else _NO_TAG)
         self._changed(self.wanted)
 
