@@ -287,6 +287,7 @@ class App:
             switch_mode=self.switch_mode,
             zoom=self.zoom,
             show_page=self.show_page,
+            take_path=lambda kind, path: self.view(self.page).take_path(kind, path),
             is_on_settings=lambda: self.page in SETTINGS_PAGES,
             jump=self.jump,
             mend=lambda path: self.runs.mend(path),

@@ -77,6 +77,7 @@ class Actions:
     switch_mode: Callable[[], None]
     zoom: Callable[[int], None]
     show_page: Callable[[str], object]
+    take_path: Callable[[str, str], bool]
     is_on_settings: Callable[[], bool]
     jump: Callable[[str], None]
     mend: Callable[[str], None]
@@ -168,6 +169,10 @@ class View:
 
     def reveal(self, path: str) -> bool:
         """Scroll to a setting and focus it; return whether the page shows its help as well."""
+        return False
+
+    def take_path(self, kind: str, path: str) -> bool:
+        """Take dropped "images" or a "model" into a field; return whether the page has one."""
         return False
 
     def commit(self) -> None:

@@ -52,6 +52,8 @@ class Dropping:
 
     def _use(self, dropped: Dropped) -> None:
         act, path = self._context.act, dropped.path
+        if act.take_path(dropped.kind, str(path)):
+            return
         match dropped.kind:
             case "preset":
                 act.load_file(path)

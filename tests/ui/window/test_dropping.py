@@ -61,6 +61,19 @@ def test_images_and_a_model_are_dropped_together_and_the_drop_is_undone(desk, tm
     assert desk.value("data.folder") == str(cats)
 
 
+def test_what_is_dropped_on_the_guided_start_answers_its_question(desk, tmp_path):
+    write_images(tmp_path / "cats")
+    model = write_model(tmp_path / "base.safetensors")
+    desk.click("welcome train on my images")
+    desk.wait_state(page="start")
+    drop(desk, tmp_path / "cats")
+    desk.wait(lambda: desk.widget("start next")["enabled"], "the images")
+    drop(desk, model)
+    desk.wait_state(focus="start model")
+    desk.wait(lambda: desk.widget("start next")["enabled"], "the model")
+    assert (desk.state["page"], desk.value("data.folder")) == ("start", "")
+
+
 def test_another_folder_is_added_or_takes_the_place_of_the_first_as_a_person_says(desk, tmp_path):
     for name in ("cats", "dogs", "birds"):
         write_images(tmp_path / name)

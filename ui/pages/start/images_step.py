@@ -36,7 +36,9 @@ class ImagesStep:
         context.widgets.jobs.on_close.append(lambda: self._ended.set())
         widgets, px = context.widgets, context.widgets.px
         self.outer: tk.Widget = widgets.frame(parent)
-        lead = "Choose the folder of the images to train on. They stay as they are."
+        lead = (
+            "Choose the folder of the images to train on, or drop it here. They stay as they are."
+        )
         widgets.label(self.outer, lead, wrap=640).pack(anchor="w")
         self.field = PathField(
             context, self.outer, {"folder": "Choose a folder…"}, self._named, name="start images"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _ROWS = 5
 _LEAD = (
     "Choose the model that training starts from: one of the list, a file, a diffusers folder, or "
-    "the name of a model on the Hugging Face Hub."
+    "the name of a model on the Hugging Face Hub. Or drop one here."
 )
 
 

@@ -83,6 +83,18 @@ class StartPage(View):
         else:
             self._step(self._at).take_focus()
 
+    def take_path(self, kind: str, path: str) -> bool:
+        """Answer the question that is about what was dropped, and show it."""
+        index = {"images": 0, "model": 1}.get(kind, _READY)
+        step = self._step(index)
+        if not isinstance(step, ImagesStep | ModelStep):
+            return False
+        self._show(index)
+        step.field.set(path)
+        self._context.act.refresh()
+        self.take_focus()
+        return True
+
     def commit(self) -> None:
         """Take what is being typed."""
         self._step(self._at).commit()
