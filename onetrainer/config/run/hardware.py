@@ -120,7 +120,7 @@ class Hardware(Section):
             level="advanced",
             search="fsdp fsdp2 fully shard zero deepspeed split several gpus memory vram"
             " distributed too large",
-            choices={"none": "off", "full": "weights, gradients and optimizer state"},
+            choices={"none": "off", "full": "weights, gradients, optimizer"},
         ),
     ] = "none"
     """Splits a model's trained weights, their gradients and the optimizer state among the processes
