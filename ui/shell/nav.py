@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 from tkinter import ttk
+from typing import NamedTuple
 
 import customtkinter
 
@@ -15,10 +16,26 @@ from ui.widgets.button import focusable
 from ui.widgets.widgets import Label, Widgets
 
 WIDTH = 196
-# Height of an entry, space between entries, and above and below the title of a group: the first
-# that fit into the window.
-_SIZES = ((34, 1, 18, 4), (31, 1, 18, 4), (27, 1, 18, 4), (25, 0, 2, 1), (23, 0, 2, 1))
-_Size = tuple[int, int, int, int]
+
+
+class _Size(NamedTuple):
+    """Height of an entry and of its text, space around entries, and around a group's title."""
+
+    height: int
+    text: int
+    gap: int
+    above: int
+    below: int
+
+
+# The first that fits into the window. An entry is never lower than its text and 8 pixels.
+_SIZES = (
+    _Size(34, 14, 1, 18, 4),
+    _Size(31, 14, 1, 18, 4),
+    _Size(27, 14, 1, 18, 4),
+    _Size(25, 13, 0, 2, 1),
+    _Size(23, 12, 0, 2, 1),
+)
 
 
 class NavItem:
@@ -34,7 +51,7 @@ class NavItem:
             parent,
             text=title,
             anchor="w",
-            height=_SIZES[0][0],
+            height=_SIZES[0].height,
             corner_radius=7,
             border_width=2,
             border_spacing=1,
@@ -43,7 +60,7 @@ class NavItem:
             hover_color=pair("raised"),
             border_color=pair("side"),
             text_color=pair("text"),
-            font=widgets.theme.ctk_font(14),
+            font=widgets.theme.ctk_font(_SIZES[0].text),
             command=go,
         )
         self.button.pack(fill="x", padx=widgets.px(10))
@@ -115,7 +132,7 @@ class Nav:
             self._items |= items
             self._groups.append((box, label, [*items.values()]))
         self.foot.lift()  # the last in the Tab order
-        self._size: _Size = (0, 0, 0, 0)
+        self._size: _Size | None = None
         self._columns = 0
         self.spread(False)
         self._set_size(_SIZES[0])
@@ -145,7 +162,7 @@ class Nav:
     @property
     def least_height(self) -> int:
         """Pixels that all groups need one below the other."""
-        return self._needed(*_SIZES[-1], columns=1)
+        return self._needed(_SIZES[-1], columns=1)
 
     @property
     def _shortest(self) -> int:
@@ -172,17 +189,17 @@ class Nav:
     def _fit(self, event: "tk.Event[tk.Misc]") -> None:
         """Reduce the entries and the space between groups if the window is too low for them."""
         fitting = (
-            size for size in _SIZES if self._needed(*size, columns=self._columns) <= event.height
+            size for size in _SIZES if self._needed(size, columns=self._columns) <= event.height
         )
         self._set_size(next(fitting, _SIZES[-1]))
 
-    def _needed(self, height: int, gap: int, above: int, below: int, *, columns: int) -> int:
+    def _needed(self, size: _Size, *, columns: int) -> int:
         px = self._widgets.px
         heights = [
-            px(above)
+            px(size.above)
             + title.winfo_reqheight()
-            + px(below)
-            + len(items) * (px(height) + 2 * px(gap))
+            + px(size.below)
+            + len(items) * (px(size.height) + 2 * px(size.gap))
             for _, title, items in self._groups
         ]
         foot = self.foot.winfo_reqheight() + 2 * px(8)
@@ -194,9 +211,9 @@ class Nav:
         if size == self._size:
             return
         self._size = size
-        px, (height, gap, above, below) = self._widgets.px, size
+        px, font = self._widgets.px, self._widgets.theme.ctk_font(size.text)
         for _, title, items in self._groups:
-            title.pack(pady=(px(above), px(below)))
+            title.pack(pady=(px(size.above), px(size.below)))
             for item in items:
-                item.button.configure(height=height)
-                item.button.pack(pady=px(gap))
+                item.button.configure(height=size.height, font=font)
+                item.button.pack(pady=px(size.gap))
