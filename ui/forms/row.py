@@ -21,7 +21,7 @@ from ui.widgets.tooltip import Tooltip
 from ui.widgets.widgets import CARD_PAD, Label, Widgets, focused
 
 CHECK_AFTER_MS = 150
-LABEL_WIDTH, NARROW_LABEL_WIDTH = 206, 150
+LABEL_WIDTH, NARROW_LABEL_WIDTH = 208, 150
 # Room for the longest choice, in characters and in pixels for what is around them.
 _FIELD_CHARACTERS, _FIELD_PADDING = 28, 42
 _RESET_WIDTH = 34
@@ -183,6 +183,8 @@ class Row:
         is_tall = self.setting.ui.editor == "text" and not is_above
         north, above = ("n", gap + px(6)) if is_tall else ("", gap)
         self._dot.grid(row=line + 1, column=0, sticky=f"{north}w", pady=(above, gap))
+        # A long label has two lines, else it would widen the card and push what is beside it away.
+        self._label.configure(wraplength=0 if is_above else px(LABEL_WIDTH))
         if is_above:
             self._label.grid(row=line + 1, column=1, columnspan=3, sticky="w", pady=gap)
             self.editor.widget.grid(row=line + 2, column=1, columnspan=3, sticky="ew")
