@@ -201,7 +201,7 @@ FAILURES: Mapping[str, Failure] = {
         "The worker stopped{code} without an error message.",
         "",
         _RESUME,
-        "report",
+        "resume",
         is_fixable=False,
     ),
     "program": Failure("the program failed", "", "", "report", is_fixable=False),

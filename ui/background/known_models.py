@@ -86,13 +86,18 @@ class KnownModels:
 
         def work() -> None:
             seen: set[str] = set()
+            is_any_here = False
             for model in _found(finder, used, folders):
                 if stopped.is_set():
                     return
                 if model.text not in seen:
                     seen.add(model.text)
+                    is_any_here = is_any_here or model.size > 0
                     self._jobs.post(partial(self._take, stopped, model))
-            for spec in [] if seen else [spec for spec in FAMILIES if spec.hub and not spec.base]:
+            published = [spec for spec in FAMILIES if spec.hub and not spec.base]
+            for spec in [] if is_any_here else published:
+                if spec.hub in seen:
+                    continue
                 model = KnownModel(spec.hub, spec.name, is_proposed=True)
                 self._jobs.post(partial(self._take, stopped, model))
 
@@ -114,11 +119,14 @@ class KnownModels:
 
 
 def _found(finder: "ModelFinder", used: list[str], folders: list[str]) -> Iterator[KnownModel]:
+    from onetrainer.guide.base_model import look_at_model
     from onetrainer.model_files.hub import is_hub_name
 
     for text in used:
         if is_hub_name(text):
-            yield KnownModel(text, was_used=True)
+            model = look_at_model(text)
+            family = "" if model.problem else model.family
+            yield KnownModel(text, family, model.precision, model.size, was_used=True)
         elif found := finder.look_at(Path(text)):
             yield replace(_known(found), was_used=True)
     for folder in folders:

@@ -1,0 +1,26 @@
+"""The list of base models: used before, in named folders, or published."""
+
+from tests.ui.desk import deliver_until
+from tests.ui.project import write_model
+from ui.background.known_models import KnownModels
+from ui.model.window_state import WindowState
+
+HUB = "stable-diffusion-v1-5/stable-diffusion-v1-5"
+
+
+def listed(jobs, *used):
+    known = KnownModels(jobs, WindowState(models=list(used)))
+    known.read()
+    deliver_until(jobs, lambda: not known.is_working)
+    return {model.text: model for model in known.models}
+
+
+def test_a_used_name_has_its_family_and_published_models_stay_until_one_is_here(
+    jobs, home, tmp_path
+):
+    before = listed(jobs, HUB)
+    assert before[HUB].family == "sd15"
+    assert before[HUB].was_used
+    assert {model.family for model in before.values()} >= {"sd15", "sdxl"}
+    path = str(write_model(tmp_path / "base.safetensors"))
+    assert {*listed(jobs, HUB, path)} == {HUB, path}
