@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.ui.desk import resize
 from ui.widgets.grid import Grid
 from ui.widgets.marking import Marking
 
@@ -12,7 +13,6 @@ class GridWindow:
     def __init__(self, root, widgets, width=50):
         self.root = root
         self.painted, self.chosen, self.opened = set(), [], []
-        root.geometry("324x204+0+0")  # six columns, the room of the bar, and the ring
         self.cells = Grid(
             widgets,
             root,
@@ -24,6 +24,7 @@ class GridWindow:
             opened=self.opened.append,
         )
         self.cells.outer.pack(fill="both", expand=True)
+        resize(root, 324, 204)  # six columns, the room of the bar, and the ring
         root.update()
 
     def show(self, count, current=0):
