@@ -93,10 +93,9 @@ class EntryEditor:
         self._frame = frame = widgets.frame(parent)
         entry = ttk.Entry(frame, textvariable=self._text, font="OneTrainerBody")
         entry.grid(row=0, column=0, sticky="ew")
+        entry.configure(width=_NUMBER_CHARACTERS)  # a text takes the room that there is
         if self.is_wide:
             frame.grid_columnconfigure(0, weight=1)
-        else:
-            entry.configure(width=_NUMBER_CHARACTERS)
         self._unit = widgets.label(frame, setting.ui.unit, style="Dim")
         if setting.ui.unit or setting.ui.zero:
             self._unit.grid(row=0, column=1, padx=(widgets.px(8), 0))
