@@ -15,7 +15,7 @@ from modules.jobs import train as job
 from modules.jobs.train import train
 from modules.methods.adapters.adapters import Adapters
 from modules.objectives.denoising import Denoising
-from modules.training import checkpoints, disk_space, tasks
+from modules.training import checkpoints, disk_space, sample_task
 from modules.training.engine import Engine
 from modules.training.inbox import Inbox
 from modules.training.reporter import Reporter
@@ -157,7 +157,7 @@ def test_what_fails_beside_the_steps_is_left_out_and_reported_once(config, strai
     measured, exported = metrics_files.write_atomic, Adapters.export
     monkeypatch.setattr(metrics_files, "write_atomic", write)
     monkeypatch.setattr(Adapters, "export", export)
-    monkeypatch.setattr(tasks, "save_image", fail(errno.ENOSPC))
+    monkeypatch.setattr(sample_task, "save_image", fail(errno.ENOSPC))
     monkeypatch.setattr(job, "open_board", lambda folder, **_: Board(Full(), folder))
     ask(monkeypatch, "save", 2)
     folder = validated(config, output={"tensorboard": True})
