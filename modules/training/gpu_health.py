@@ -1,4 +1,4 @@
-"""Temperature and power of a GPU, as its driver tells them, read beside the training."""
+"""Temperature and power of a GPU, as its driver reports them, read in a thread."""
 
 import threading
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from onetrainer.gpu_driver.nvidia import ask_nvidia
 
 @dataclass(frozen=True)
 class GpuHealth:
-    """In °C and W; None for what the driver does not tell."""
+    """In °C and W; None for what the driver does not report."""
 
     temperature: float | None = None
     power_watts: float | None = None
@@ -23,13 +23,13 @@ def read_gpu_health(device: torch.device) -> GpuHealth | None:
         return None
     # By its id, since the driver counts GPUs that CUDA_VISIBLE_DEVICES hides.
     gpu = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
-    told = ask_nvidia("temperature.gpu", "power.draw", gpu=gpu)
-    return parse_gpu_health(told[0]) if told else None
+    lines = ask_nvidia("temperature.gpu", "power.draw", gpu=gpu)
+    return parse_gpu_health(lines[0]) if lines else None
 
 
-def parse_gpu_health(told: str) -> GpuHealth | None:
+def parse_gpu_health(line: str) -> GpuHealth | None:
     """Return what a line says: "61, 214.32", or "61, [N/A]"; None if it is no such line."""
-    parts = [part.strip() for part in told.strip().split(",")]
+    parts = [part.strip() for part in line.strip().split(",")]
     return GpuHealth(*map(_number, parts)) if len(parts) == 2 else None
 
 

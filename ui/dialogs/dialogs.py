@@ -96,17 +96,21 @@ class Dialog:
         lines = sum(1 + len(line) // _CODE_COLUMNS for line in text.split("\n"))
         height, frame = min(most, lines), self.add_box()
         box = widgets.text_box(frame, width=_CODE_COLUMNS, height=height)
-        box.configure(wrap="word", font="TkFixedFont", takefocus=1)
+        box.configure(wrap="word", font="TkFixedFont")
         box.tag_configure("hanging", lmargin2=hang * font.measure("0"))
         box.insert("1.0", text, "hanging")
-        box.configure(state="disabled")
-        bar = widgets.scrollbar(frame, box.yview)
+        self.pack_scrolled(box, "answer code")
+
+    def pack_scrolled(self, box: tk.Text, name: str) -> None:
+        """Fill the frame of a finished text with it and a scrollbar; keys scroll it, too."""
+        box.configure(state="disabled", takefocus=1)
+        bar = self.widgets.scrollbar(box.master, box.yview)
         box.configure(yscrollcommand=bar.set)
         bar.pack(side="right", fill="y")
         box.pack(side="left", fill="both", expand=True)
         box.bind("<Tab>", lambda _: give_focus(box.tk_focusNext()))
-        widgets.on_wheel[box] = lambda _: None  # Tk scrolls it
-        widgets.name(box, "answer code")
+        self.widgets.on_wheel[box] = lambda _: None  # Tk scrolls it
+        self.widgets.name(box, name)
 
     def add_rest(self, count: int, most: int) -> None:
         """Say how many lines of a list are left out."""

@@ -11,7 +11,6 @@ from ui.context import Context
 from ui.dialogs.dialogs import Choice, Dialog, ask
 from ui.editing.caption_batch import BatchPlan, PlannedChange, differences
 from ui.editing.saver import Version
-from ui.widgets.placing import give_focus
 
 WRITE = "write"
 _MOST = 400
@@ -44,14 +43,7 @@ def ask_batch(context: Context, about: str, plan: BatchPlan) -> bool:
         for change in plan.changes[:_MOST]:
             for text, tag in _shown(change):
                 box.insert("end", text, tag)
-        box.configure(state="disabled", takefocus=1)
-        bar = widgets.scrollbar(frame, box.yview)
-        box.configure(yscrollcommand=bar.set)
-        bar.pack(side="right", fill="y")
-        box.pack(side="left", fill="both", expand=True)
-        box.bind("<Tab>", lambda _: give_focus(box.tk_focusNext()))
-        widgets.on_wheel[box] = lambda _: None  # Tk scrolls it
-        widgets.name(box, "answer changes")
+        dialog.pack_scrolled(box, "answer changes")
         dialog.add_rest(len(plan.changes), _MOST)
         dialog.add_buttons([Choice(WRITE, f"Write {count}", "primary"), Choice("", "Cancel")])
     else:
