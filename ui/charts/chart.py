@@ -4,6 +4,7 @@ import tkinter as tk
 from collections.abc import Callable, Sequence
 
 from ui.charts.panel import DOT, Panel, draw_panel, draw_steps, with_room_for_labels
+from ui.charts.pointer_note import write_next_to
 from ui.theme.palette import Role
 from ui.theme.theme import BODY
 from ui.widgets.drawing import Drawing
@@ -80,18 +81,4 @@ class Chart:
             drawing.line(ends, "border", tags="pointer")
             for x, y, role in dots:
                 drawing.dot(x, y, px(DOT + 1), role, tags="pointer")
-            self._write_next_to(line_at, "\n".join(texts))
-
-    def _write_next_to(self, x: float, text: str) -> None:
-        """Write in a box next to a column, on the side with more space."""
-        drawing, px, frame = self._drawing, self._drawing.widgets.px, self._panels[0].frame
-        is_left = x < (frame.left + frame.right) / 2
-        at, top = x + px(10) if is_left else x - px(10), frame.top + px(4)
-        item = drawing.text(at, top, text, anchor="nw" if is_left else "ne", tags="pointer")
-        left, top, right, bottom = self.canvas.bbox(item)
-        pad = px(4)
-        # In a narrow chart the text fits on neither side.
-        shift = max(0, pad - left) or min(0, drawing.width - pad - right)
-        self.canvas.move(item, shift, 0)
-        box = (left + shift - pad, top - pad, right + shift + pad, bottom + pad)
-        self.canvas.tag_lower(drawing.box(*box, "raised", tags="pointer"), item)
+            write_next_to(drawing, self._panels[0].frame, line_at, "\n".join(texts))

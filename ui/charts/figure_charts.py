@@ -9,6 +9,7 @@ from ui.charts.figure_kinds import ChartData, Runs, chart_data
 from ui.charts.figure_panels import Look, dash_of, figure_panels, height_for, role_of
 from ui.charts.panel import DOT, Frame, Panel, draw_panel, draw_steps, with_room_for_labels
 from ui.charts.pen import Pen
+from ui.charts.pointer_note import write_next_to
 from ui.theme.palette import Role
 from ui.theme.theme import BODY
 from ui.widgets.drawing import Drawing
@@ -195,7 +196,7 @@ class FigureCharts:
             texts = [text for *_, text in found]
             if index == self._chosen:
                 texts.insert(0, f"step {found[0][0]:,.0f}")
-            self._write_next_to(panel, x, "\n".join(texts))
+            write_next_to(drawing, panel.frame, x, "\n".join(texts))
 
     def _read(self, panel: Panel) -> list[tuple[float, float, Role, str]]:
         """Return step, value, color and text of every line's point nearest to the line of values.
@@ -210,19 +211,6 @@ class FigureCharts:
                 index = line.nearest(panel.frame, panel.frame.x(self._at))
                 found.append((*line.points[index], line.color, line.label(index)))
         return found
-
-    def _write_next_to(self, panel: Panel, x: float, text: str) -> None:
-        """Write in a box next to the line, on the side with more space."""
-        drawing, px, frame = self._drawing, self._drawing.px, panel.frame
-        is_left = x < (frame.left + frame.right) / 2
-        at, top = x + px(8) if is_left else x - px(8), frame.top + px(4)
-        item = drawing.text(at, top, text, anchor="nw" if is_left else "ne", tags="pointer")
-        left, top, right, bottom = self.canvas.bbox(item)
-        pad = px(3)
-        shift = max(0, pad - left) or min(0, drawing.width - pad - right)
-        self.canvas.move(item, shift, 0)
-        box = (left + shift - pad, top - pad, right + shift + pad, bottom + pad)
-        self.canvas.tag_lower(drawing.box(*box, "raised", tags="pointer"), item)
 
     def _panel_at(self, x: int, y: int) -> int | None:
         """Return the index of the chart at a point, its title and axes included."""
