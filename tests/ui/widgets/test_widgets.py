@@ -266,7 +266,6 @@ def test_gaps_between_drawn_widgets_are_scaled_once(root, widgets):
         gaps.append(second.winfo_x() - first.winfo_x() - first.winfo_width())
         first.grid_forget()
         second.grid_forget()
-    customtkinter.set_widget_scaling(1)
     assert gaps == [8, 16]
 
 
