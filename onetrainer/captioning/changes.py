@@ -6,7 +6,6 @@ person's, and stays unless they ask otherwise.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +15,8 @@ from onetrainer.captioning.results import JobFolder, Result
 from onetrainer.captioning.texts import beside_existing, caption_text
 from onetrainer.captions.caption_file import decode_text
 from onetrainer.captions.caption_text import new_caption_path
-from onetrainer.concepts.folder_listing import FolderImage, images_by_name, new_mask_path
+from onetrainer.concepts.folder_listing import FolderImage, new_mask_path
+from onetrainer.concepts.mask_folder import MaskFolder, RealPaths
 from onetrainer.edits.saving import read_content
 from onetrainer.images.image_file import ImageError
 from onetrainer.jobs.caption_request import CaptionWriting, MaskWriting
@@ -171,14 +171,13 @@ def _paths(
         return lambda image: image.caption or new_caption_path(image.path)
     if not writing.mask_folder:
         return lambda image: image.mask or new_mask_path(image, None)
-    folder, real = Path(writing.mask_folder).expanduser(), cache(Path.resolve)
-    subfolders = job.request.subfolders
-    masks = images_by_name(folder, recursive=subfolders) if folder.is_dir() else {}
-    sources = {real(image.path.parent) / image.path.name for image in images}
+    folder = Path(writing.mask_folder).expanduser()
+    masks = MaskFolder(folder, recursive=job.request.subfolders)
+    sources = RealPaths(image.path for image in images)
 
     def in_folder(image: FolderImage) -> Path:
-        path = masks.get((image.group, image.stem)) or new_mask_path(image, folder)
-        if real(path.parent) / path.name in sources:
+        path = masks.path_of(image)
+        if path in sources:
             raise ImageError(image.path, "its mask would replace an image: choose a mask folder")
         return path
 

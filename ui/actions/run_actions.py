@@ -33,6 +33,7 @@ from ui.dialogs.stop_dialogs import ask_before_discard, ask_to_end
 from ui.dialogs.trust_dialog import confirm_functions
 from ui.model.draft import FileSettings
 from ui.model.form_fields import find_setting
+from ui.widgets.clipboard import copy_text
 
 
 class RunActions:
@@ -237,8 +238,7 @@ class RunActions:
                 start_new_session=True,
             )
         except OSError:
-            self._context.root.clipboard_clear()
-            self._context.root.clipboard_append(str(path))
+            copy_text(self._context.root, str(path))
             self._context.act.show_message(
                 f"No file manager was found. The path was copied: {path}"
             )

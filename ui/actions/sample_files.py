@@ -13,6 +13,7 @@ from ui.context import Context, Offer
 from ui.dialogs.dialogs import show_error
 from ui.progress.sample_grid import MOST_STEPS, GridPlan, grid_plan, save_grid
 from ui.progress.samples import SampleBook
+from ui.widgets.clipboard import copy_png
 
 
 @dataclass
@@ -44,12 +45,14 @@ class SampleFiles:
             )
         self.context.act.show_message(text)
 
-    def copy_path(self, path: Path) -> None:
-        """Copy an image's path, which other programs take for the file."""
-        root = self.context.root
-        root.clipboard_clear()
-        root.clipboard_append(str(path))
-        self.context.act.show_message(f"Copied: {path}")
+    def copy(self, path: Path) -> None:
+        """Copy an image, or its path where the system takes no image."""
+
+        def say(is_image: bool) -> None:
+            what = "the image" if is_image else "the image's path"
+            self.context.act.show_message(f"Copied {what}: {path}")
+
+        copy_png(self.context.root, self.context.widgets.jobs, path, say)
 
     def save_grid(self, folder: RunFolder, book: SampleBook, prompts: Sequence[int]) -> None:
         """Write a grid of steps and prompts as an image, in a thread."""

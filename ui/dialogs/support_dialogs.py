@@ -5,6 +5,7 @@ from typing import get_args
 from onetrainer.support.findings import Finding, Level
 from ui.context import Context
 from ui.dialogs.dialogs import Choice, Dialog, ask
+from ui.widgets.clipboard import copy_text
 
 
 def show_findings(context: Context, findings: list[Finding]) -> bool:
@@ -18,8 +19,7 @@ def show_findings(context: Context, findings: list[Finding]) -> bool:
     dialog.add_code(text, hang=9)  # the width of the level
 
     def copy() -> None:
-        context.root.clipboard_clear()
-        context.root.clipboard_append(text)
+        copy_text(context.root, text)
         button.set_text("Copied")
 
     button = context.widgets.button(dialog.add_box(), "Copy", copy, name="answer copy")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from onetrainer.cache.run_entries import open_image_index
@@ -12,6 +12,7 @@ from onetrainer.captions.caption_text import new_caption_path
 from onetrainer.captions.tag_edits import TagFormat, tag_format
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.concepts.folder_listing import NAMELESS, FolderImage, list_folder, new_mask_path
+from onetrainer.concepts.mask_folder import MaskFolder, RealPaths
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.batch_plan import all_buckets
 from onetrainer.dataset.buckets import Bucket
@@ -105,7 +106,15 @@ class ImageList:
             return row.reason or "Its size is not known yet."
         if self.concept_of(row).masks == "alpha":
             return "Its mask is its own transparency, and images are never changed."
+        if self.concept_of(row).mask_folder is not None and self.mask_path(row) in self._sources:
+            return (
+                "Its mask would replace an image: choose a folder for masks (Data › Mask folder)."
+            )
         return ""
+
+    @cached_property
+    def _sources(self) -> RealPaths:
+        return RealPaths(row.path for row in self.rows)
 
     def mask_path(self, row: ImageRow) -> Path:
         """Return the mask file of an image, which may not exist yet."""
@@ -162,11 +171,12 @@ def _read(config: TrainConfig, token: CancelToken[ImageList]) -> ImageList:
     concepts = used_concepts(config.model_copy(update={"data": data}))
     if not concepts:
         raise UserError("no image folder is selected")
-    listings = []
+    listings, indexed = [], []
     for concept in concepts:
         token.raise_if_cancelled()
-        images = list_folder(concept.folder, recursive=concept.recursive).images
+        images, as_indexed = _listed(concept)
         listings.append(images)
+        indexed.append(as_indexed)
     rows = list(_rows(listings, {}))
     token.answer(ImageList(concepts, rows, is_complete=False))
     known: dict[tuple[int, Path], Item | str] = {}
@@ -178,7 +188,7 @@ def _read(config: TrainConfig, token: CancelToken[ImageList]) -> ImageList:
         token.progress(done + count, total)
 
     with open_image_index(config) as index:
-        for number, concept in enumerate(concepts):
+        for number, concept in enumerate(indexed):
             try:
                 found = index_concept(
                     concept, number=number, headers=index or recent_facts(), watch=watch
@@ -192,6 +202,21 @@ def _read(config: TrainConfig, token: CancelToken[ImageList]) -> ImageList:
     if errors and not any(isinstance(each, Item) for each in known.values()):
         raise errors[0]
     return ImageList(concepts, _with_buckets(list(_rows(listings, known)), concepts))
+
+
+def _listed(concept: ConceptSettings) -> tuple[Sequence[FolderImage], ConceptSettings]:
+    """Return a folder's images with the masks that training reads, and how to read the images.
+
+    A folder of masks that is still empty, which training refuses, is not read: its first mask is
+    painted here.
+    """
+    images = list_folder(concept.folder, recursive=concept.recursive).images
+    if concept.mask_folder is None:
+        return images, concept
+    masks = MaskFolder(concept.mask_folder, recursive=concept.recursive)
+    if masks.is_empty and concept.masks == "files":
+        concept = replace(concept, masks="off")
+    return [image._replace(mask=masks.mask_of(image)) for image in images], concept
 
 
 def _rows(

@@ -84,8 +84,23 @@ def test_all_images_are_listed_also_broken_ones_and_ones_without_captions(folder
     assert not three.has_caption and three.caption_path == folders / "cats" / "3.txt"
     assert broken.item is None and "not a PNG" in broken.reason
     assert four.buckets != one.buckets
-    masked = read(folders, mask_folder=str(folders / "dogs"))
-    assert masked.mask_path(masked.rows[4]) == folders / "dogs" / "4.png"
+
+
+def test_a_mask_is_painted_where_training_reads_it_and_never_over_an_image(folders):
+    Image.new("L", (64, 96)).save(folders / "dogs" / "4-masklabel.png")  # which training ignores
+    masks = folders / "masks"
+    before = read(folders, mask_folder=str(masks))  # that is not there yet
+    dog = before.rows[4]
+    assert dog.mask is None and before.mask_locked(dog) == ""
+    assert before.mask_path(dog) == masks / "4.png"
+    masks.mkdir()
+    Image.new("L", (64, 96)).save(masks / "4.webp")
+    after = read(folders, mask_folder=str(masks))
+    dog = after.rows[4]
+    assert dog.item.mask == dog.mask == after.mask_path(dog) == masks / "4.webp"
+    for wrong in (folders / "dogs", folders / "cats" / ".." / "dogs"):
+        same = read(folders, mask_folder=str(wrong))
+        assert "would replace an image" in same.mask_locked(same.rows[4])
 
 
 def test_images_are_filtered_by_everything_that_is_known_of_them(folders):

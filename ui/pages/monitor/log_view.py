@@ -11,6 +11,7 @@ from ui.background.threads import Latest
 from ui.context import Context
 from ui.progress.log_lines import Filter, LogNews, LogReader, LogRows, find_in
 from ui.theme.palette import Role
+from ui.widgets.clipboard import copy_text
 from ui.widgets.line_list import LineList
 from ui.widgets.placing import show, wrap_within
 
@@ -237,9 +238,8 @@ class LogView:
         self._copy(self._log.rows)
 
     def _copy(self, rows: list[int]) -> None:
-        root, text = self._context.root, self._log.whole(rows)
-        root.clipboard_clear()
-        root.clipboard_append(text)
+        text = self._log.whole(rows)
+        copy_text(self._context.root, text)
         lines = text.count("\n") + bool(text)
         self._context.act.show_message(f"Copied {counted(lines, 'line')} of the log.")
 

@@ -113,7 +113,7 @@ class SamplesPage(View):
                 self._toggle_star,
                 "Keeps this step's checkpoint and file, which would be deleted in their turn (S)",
             ),
-            ("copy sample", "Copy path", self._copy, "Copies the path of the image (Ctrl+C)"),
+            ("copy sample", "Copy", self._copy, "Copies the image, for other programs (Ctrl+C)"),
             ("show sample", "Folder", self._show_folder, "Opens the folder of the images"),
             (
                 "save grid",
@@ -190,7 +190,7 @@ class SamplesPage(View):
 
     def _copy(self) -> str:
         if self._shown is not None:
-            self._actions.copy_path(sample_path(*self._shown))
+            self._actions.copy(sample_path(*self._shown))
         return "break"
 
     def _dragged(self) -> list[Path]:
