@@ -7,6 +7,8 @@ from pathlib import Path
 import torch
 
 from modules.formats.files.component_configs import MODELS
+from modules.formats.files.tensor_source import PRECISIONS
+from modules.jobs.comparison import compare
 from modules.jobs.merge import lora_metadata, open_model, owning_gpu, save_lora
 from modules.lora_tools.difference import difference
 from modules.lora_tools.losses import loss_lines
@@ -36,6 +38,7 @@ def extract(request: ExtractRequest, report: Report, *, configs: Path = MODELS) 
     unlimited = request.energy is not None
     rank = request.rank if request.rank or unlimited else DEFAULT_RANK
     limit = RankLimit(rank, request.energy if request.energy is not None else 1.0)
+    precision = request.precision if request.precision != "keep" else "fp32"
     with (
         owning_gpu(request, "onetrainer extract", report),
         ExitStack() as stack,
@@ -45,11 +48,16 @@ def extract(request: ExtractRequest, report: Report, *, configs: Path = MODELS) 
         tuned = open_model(stack, Path(request.tuned), family, configs)
         report(Phase("saving", detail=f"comparing {Path(request.tuned).name}"))
         file, names, losses, notes = difference(
-            base, tuned, limit, choose_device(request.device), report
+            base,
+            tuned,
+            limit,
+            report,
+            dtype=PRECISIONS[precision] or torch.float32,
+            device=choose_device(request.device),
         )
         prediction = tuned.description.prediction
-    precision = request.precision if request.precision != "keep" else "fp32"
     target = Path(request.target)
     metadata = lora_metadata(file, names.base, prediction, target)
     notes += save_lora(replace(file, metadata=metadata), names, request, precision)
-    return Finished(0, [request.target], [*notes, *loss_lines(losses)])
+    images, lines = compare(request, report)
+    return Finished(0, [request.target, *images], [*notes, *loss_lines(losses), *lines])

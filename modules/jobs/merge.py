@@ -10,7 +10,7 @@ from torch import Size, Tensor
 
 from modules.formats.embeddings.modelspec import PREFIX, ModelSpec
 from modules.formats.files.component_configs import MODELS
-from modules.formats.files.tensor_source import as_lazy
+from modules.formats.files.tensor_source import PRECISIONS, as_lazy
 from modules.formats.lora.convert_lora import open_lora, write_described
 from modules.formats.lora.lora_file import LoraFile, read_lora
 from modules.formats.lora.lora_metadata import ALPHA, ARGUMENTS, DIM, layout_of
@@ -18,10 +18,11 @@ from modules.formats.lora.lora_names import Layer, LayerNames
 from modules.formats.lora.standard_names import standard_shapes
 from modules.formats.models.stored_model import open_stored_model
 from modules.formats.models.whole_model import WholeModel
+from modules.jobs.comparison import compare
 from modules.jobs.convert import convert_model, describe_stored, naming_of
 from modules.lora_tools.bake import baked, names_of_model
 from modules.lora_tools.combine import NamedLora, Weights, combine
-from modules.lora_tools.losses import loss_lines
+from modules.lora_tools.losses import LayerLoss, loss_lines, rounding_line
 from modules.lora_tools.low_rank import RankLimit
 from modules.memory.precision import choose_device
 from modules.methods.merge import unknown_notes
@@ -58,7 +59,8 @@ def merge(request: MergeRequest, report: Report, *, configs: Path = MODELS) -> F
     else:
         with owning_gpu(request, "onetrainer merge", report):
             notes = _combine(request, report, configs)
-    return Finished(0, [request.target], notes)
+    images, lines = compare(request, report)
+    return Finished(0, [request.target, *images], [*notes, *lines])
 
 
 def owning_gpu(
@@ -80,6 +82,8 @@ def _bake(request: MergeRequest, report: Report, configs: Path) -> list[str]:
         overwrite=request.overwrite,
     )
 
+    losses: dict[Layer, LayerLoss] = {}
+
     def change(model: WholeModel) -> tuple[WholeModel, list[str]]:
         names, notes, files = names_of_model(model), list[str](), []
         for lora in request.loras:
@@ -90,17 +94,18 @@ def _bake(request: MergeRequest, report: Report, configs: Path) -> list[str]:
                 tokens = ", ".join(sorted(file.embeddings))
                 notes.append(f"{path.name}: a model cannot hold its embeddings ({tokens}).")
             files.append((file, lora.strength))
-        changed = baked(model, files)
+        changed = baked(model, files, losses, dtype=PRECISIONS[request.precision])
         metadata = {**model.metadata, MERGED_FROM: _sources(request)}
         return replace(changed, metadata=metadata), notes
 
     report(Phase("saving", detail=Path(request.target).name))
     try:
-        return convert_model(
+        notes = convert_model(
             inspect_model(Path(request.into)), conversion, report, configs=configs, change=change
         )
     except OSError as error:
         raise cannot_write(Path(request.target), error, "OUT") from error
+    return [*notes, rounding_line(losses.values())]
 
 
 def _combine(request: MergeRequest, report: Report, configs: Path) -> list[str]:
@@ -123,14 +128,15 @@ def _combine(request: MergeRequest, report: Report, configs: Path) -> list[str]:
             for lora, file in zip(request.loras, files, strict=True)
         ]
         report(Phase("saving", detail=f"merging into {target.name}"))
+        precision = request.precision if request.precision != "keep" else _precision(files)
+        dtype = PRECISIONS[precision] or torch.float32
         with torch.no_grad():
-            merged, losses, notes = combine(loras, weights, limit, device)
+            merged, losses, notes = combine(loras, weights, limit, dtype=dtype, device=device)
     metadata = {
         **merged.metadata,
         **lora_metadata(merged, names.base, _prediction(files), target),
         **({MERGED_FROM: _sources(request)} if len(loras) > 1 else {}),
     }
-    precision = request.precision if request.precision != "keep" else _precision(files)
     notes += save_lora(replace(merged, metadata=metadata), names, request, precision)
     return [*notes, *loss_lines(losses)]
 

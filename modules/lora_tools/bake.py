@@ -10,6 +10,8 @@ from modules.formats.files.tensor_source import LazyTensor, as_lazy
 from modules.formats.lora.lora_file import LoraFile
 from modules.formats.lora.lora_names import Layer, LayerNames
 from modules.formats.models.whole_model import Tensors, WholeModel
+from modules.lora_tools.losses import LayerLoss
+from modules.lora_tools.low_rank import energy_of
 from modules.methods.merge import merged_layer, merged_layer_bias
 from onetrainer.families.registry import base_of, folder_of, lora_components
 
@@ -24,31 +26,62 @@ def names_of_model(model: WholeModel) -> LayerNames:
     )
 
 
-def baked(model: WholeModel, loras: Strong) -> WholeModel:
+def baked(
+    model: WholeModel,
+    loras: Strong,
+    losses: dict[Layer, LayerLoss],
+    *,
+    dtype: torch.dtype | None,
+) -> WholeModel:
     """Return the model with LoRAs merged into its weights, each with its strength.
 
-    Computed in float32 when a tensor is read, and cast to the tensor's dtype once.
+    Computed in float64 when a tensor is read, and cast to the tensor's dtype once.
+
+    Args:
+        model: The base model.
+        loras: In the order in which they are merged.
+        losses: Gets what rounding loses of a layer's change, when its weight is read.
+        dtype: That weights are written in; None for each tensor's own.
     """
     components: dict[str, Tensors] = dict(model.components)
     for layer in sorted({layer for file, _ in loras for layer in file.layers}):
         adapters = [(file, strength) for file, strength in loras if layer in file.layers]
         folder = folder_of(layer.component)
         tensors = dict(components[folder])
-        for name, is_bias in ((f"{layer.path}.weight", False), (f"{layer.path}.bias", True)):
-            if name in tensors:
-                tensors[name] = _merged(layer, tensors[name], adapters, is_bias=is_bias)
+        weight, bias = f"{layer.path}.weight", f"{layer.path}.bias"
+        if weight in tensors:
+            tensors[weight] = _merged(layer, tensors[weight], adapters, losses, dtype)
+        if bias in tensors:
+            tensors[bias] = _merged_bias(layer, tensors[bias], adapters)
         components[folder] = tensors
     return replace(model, components=components)
 
 
 def _merged(
-    layer: Layer, tensor: Tensor | LazyTensor, adapters: Strong, *, is_bias: bool
+    layer: Layer,
+    tensor: Tensor | LazyTensor,
+    adapters: Strong,
+    losses: dict[Layer, LayerLoss],
+    dtype: torch.dtype | None,
 ) -> LazyTensor:
     source = as_lazy(tensor)
-    merge = merged_layer_bias if is_bias else merged_layer
 
     def read() -> Tensor:
         with torch.no_grad():
-            return merge(layer, source.read().float(), adapters).to(source.dtype)
+            before = source.read().double()
+            exact = merged_layer(layer, before, adapters)
+            rounded = exact.to(source.dtype)
+            lost = rounded.to(dtype or source.dtype).double() - exact
+            losses[layer] = LayerLoss(layer, 0, energy_of(exact - before), energy_of(lost))
+        return rounded
+
+    return LazyTensor(source.dtype, source.shape, read)
+
+
+def _merged_bias(layer: Layer, tensor: Tensor | LazyTensor, adapters: Strong) -> LazyTensor:
+    source = as_lazy(tensor)
+
+    def read() -> Tensor:
+        return merged_layer_bias(layer, source.read().double(), adapters).to(source.dtype)
 
     return LazyTensor(source.dtype, source.shape, read)

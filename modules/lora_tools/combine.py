@@ -47,20 +47,29 @@ class Weights:
 
 
 def combine(
-    loras: Sequence[NamedLora], weights: Weights, limit: RankLimit | None, device: torch.device
+    loras: Sequence[NamedLora],
+    weights: Weights,
+    limit: RankLimit | None,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
 ) -> tuple[LoraFile, list[LayerLoss], list[str]]:
     """Return one LoRA with the effect of all, what it lost, and notes for people.
 
     Metadata that all files have in common is kept, and so are their embeddings.
 
-    limit: None keeps sums of plain LoRAs as they are, of a rank that is the sum of their ranks.
-    device: Where changes are computed, in float64.
+    Args:
+        loras: In the order in which they are merged.
+        weights: Of the model that they are for.
+        limit: None keeps sums of plain LoRAs as they are, of a rank that is the sum of their ranks.
+        dtype: Of the new LoRA's matrices.
+        device: Where changes are computed, in float64.
 
     Raises:
         UserError: If adapters need a base model, or do not fit each other or the base model.
     """
     changes = _changes(loras, weights, device)
-    layers, losses = lora_layers(changes, limit)
+    layers, losses = lora_layers(changes, limit, dtype)
     embeddings = _embeddings(loras)
     common = _in_common([lora.file.metadata for lora in loras])
     notes = [

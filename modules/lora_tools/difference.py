@@ -33,20 +33,32 @@ class _Remainder:
 
 
 def difference(
-    base: WholeModel, tuned: WholeModel, limit: RankLimit, device: torch.device, report: Report
+    base: WholeModel,
+    tuned: WholeModel,
+    limit: RankLimit,
+    report: Report,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
 ) -> tuple[LoraFile, LayerNames, list[LayerLoss], list[str]]:
     """Return the LoRA that makes `tuned` of `base`, its names, what it lost, and notes for people.
 
     It holds the changes of linear layers and convolutions of the UNet and the text encoders.
 
-    device: Where differences are computed, in float64.
+    Args:
+        base: The model before training.
+        tuned: The one that was trained from it.
+        limit: How far ranks are lowered.
+        report: Takes how far it is.
+        dtype: Of the LoRA's matrices.
+        device: Where differences are computed, in float64.
 
     Raises:
         UserError: If the models have different shapes, or do not differ in these layers.
     """
     names, remainder = names_of_model(base), _Remainder()
     changes = _reported(_changes(base, tuned, names, remainder, device), report)
-    layers, losses = lora_layers(changes, limit)
+    layers, losses = lora_layers(changes, limit, dtype)
     if not layers:
         raise UserError(
             "The two models have the same weights in every layer that a LoRA can change",

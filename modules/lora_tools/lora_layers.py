@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Size, Tensor
 
 from modules.formats.lora.lora_names import Layer
 from modules.lora_tools.losses import LayerLoss
-from modules.lora_tools.low_rank import Product, RankLimit, reduce
+from modules.lora_tools.low_rank import Product, RankLimit, distance_of, energy_of, reduce
 from onetrainer.model_files.adapter_keys import ALPHA, DOWN, UP
 
 
@@ -28,42 +29,46 @@ class LayerChange:
 
 
 def lora_layers(
-    changes: Iterator[LayerChange], limit: RankLimit | None
+    changes: Iterator[LayerChange], limit: RankLimit | None, dtype: torch.dtype
 ) -> tuple[dict[Layer, dict[str, Tensor]], list[LayerLoss]]:
-    """Return the tensors of a LoRA that makes these changes, in float32, and what it lost.
+    """Return the tensors of a LoRA that makes these changes, and what it lost of them.
 
     Alpha is the rank. Layers whose change is zero are left out.
 
-    limit: None leaves products as they are.
+    Args:
+        changes: In float64, with which the tensors are compared as they are.
+        limit: None leaves products as they are.
+        dtype: Of the matrices.
     """
     layers: dict[Layer, dict[str, Tensor]] = {}
     losses = []
     for each in changes:
         tensors = dict(each.added)
         if each.change is not None:
-            product, loss = _reduced(each.layer, each.change, limit)
-            losses.append(loss)
+            product, left_out = _reduced(each.change, limit)
+            product = Product(product.up.to(dtype), product.down.to(dtype))
+            stored = Product(product.up.double(), product.down.double())
+            lost, energy = distance_of(each.change, stored), energy_of(each.change)
+            losses.append(LayerLoss(each.layer, product.rank, energy, lost, left_out))
             tensors |= _tensors(product, each.inputs) if product.rank else {}
         if tensors:
             layers[each.layer] = tensors
     return layers, losses
 
 
-def _reduced(
-    layer: Layer, change: Product | Tensor, limit: RankLimit | None
-) -> tuple[Product, LayerLoss]:
+def _reduced(change: Product | Tensor, limit: RankLimit | None) -> tuple[Product, float]:
+    """Return a change at the rank that is asked for, and the energy that is left out."""
     if limit is None and isinstance(change, Product):
-        return change, LayerLoss(layer, change.rank, 1.0, 0.0)
+        return change, 0.0
     reduced = reduce(change, limit or RankLimit())
-    product = reduced.product
-    return product, LayerLoss(layer, product.rank, reduced.energy, reduced.lost)
+    return reduced.product, reduced.lost
 
 
 def _tensors(product: Product, inputs: Size) -> dict[str, Tensor]:
     kernel = [1] * (len(inputs) - 1)
-    up, down = product.up.float().cpu(), product.down.float().cpu()
+    up, down = product.up.cpu(), product.down.cpu()
     return {
         UP: up.reshape(*up.shape, *kernel).contiguous(),
         DOWN: down.reshape(len(down), *inputs).contiguous(),
-        ALPHA: up.new_tensor(float(product.rank)),
+        ALPHA: torch.tensor(float(product.rank)),
     }

@@ -1,6 +1,6 @@
-"""What lower ranks have lost of a change, by layer and in all, as lines for people."""
+"""What a file has lost of a change, by layer and in all, as lines for people."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from modules.formats.lora.lora_names import Layer
@@ -13,12 +13,20 @@ _NOTHING = 1e-9
 
 @dataclass(frozen=True)
 class LayerLoss:
-    """What one layer's change lost. energy, lost: sums of squares, see `Reduced`."""
+    """What one layer's change lost, in sums of squares.
+
+    Attributes:
+        rank: Of what is stored; 0 if that is no product.
+        energy: Of the change in float64.
+        lost: Of the difference between the change and what is stored.
+        left_out: The part of it that a lower rank left out; the rest is rounding.
+    """
 
     layer: Layer
     rank: int
     energy: float
     lost: float
+    left_out: float = 0.0
 
     @property
     def share(self) -> float:
@@ -37,8 +45,8 @@ def loss_lines(losses: Sequence[LayerLoss]) -> list[str]:
     if zero := len(losses) - len(kept):
         lines.append(f"{counted(zero, 'layer')} left out, whose change is zero.")
     energy, lost = sum(loss.energy for loss in losses), sum(loss.lost for loss in losses)
-    if lost <= _NOTHING * energy:
-        return [*lines, "Nothing of the change was lost."]
+    if sum(loss.left_out for loss in losses) <= _NOTHING * energy:
+        return [*lines, rounding_line(losses)]
     lines.append(
         f"Lost {lost / energy:.2%} of the change's energy; the difference of all weights together"
         f" is {(lost / energy) ** 0.5:.2%} as long as the change."
@@ -47,3 +55,15 @@ def loss_lines(losses: Sequence[LayerLoss]) -> list[str]:
     places = [f"{loss.layer.component}.{loss.layer.path}" for loss in worst]
     shares = [f"{loss.share:.2%}" for loss in worst]
     return [*lines, *(f"  {s} in {place}" for s, place in zip(shares, places, strict=True))]
+
+
+def rounding_line(losses: Iterable[LayerLoss]) -> str:
+    """Return a line about losses that are nothing but rounding to a file's number format."""
+    pairs = [(loss.energy, loss.lost) for loss in losses]
+    energy, lost = (sum(each) for each in zip(*pairs, strict=True)) if pairs else (0.0, 0.0)
+    if lost <= _NOTHING * energy:
+        return "Nothing of the change was lost."
+    return (
+        "Nothing of the change was lost but by rounding to the file's number format: the difference"
+        f" of all weights together is {(lost / energy) ** 0.5:.2%} as long as the change."
+    )

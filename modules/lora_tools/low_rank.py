@@ -65,6 +65,22 @@ def sum_of(products: Sequence[Product]) -> Product:
     )
 
 
+def energy_of(change: Product | Tensor) -> float:
+    """Return the sum of squares of a change's elements."""
+    if isinstance(change, Tensor):
+        return float(change.square().sum())
+    _, upper = torch.linalg.qr(change.up)
+    _, lower = torch.linalg.qr(change.down.T)
+    return float((upper @ lower.T).square().sum())
+
+
+def distance_of(change: Product | Tensor, other: Product) -> float:
+    """Return the energy of what another change lacks of one."""
+    if isinstance(change, Tensor):
+        return energy_of(change - other.up @ other.down)
+    return energy_of(sum_of([change, Product(-other.up, other.down)]))
+
+
 def reduce(change: Product | Tensor, limit: RankLimit) -> Reduced:
     """Return a change's best approximation within a limit, both matrices of equal norms.
 

@@ -94,7 +94,7 @@ def unknown_notes(name: str, file: LoraFile, family: str) -> list[str]:
 def merged_layer(
     layer: Layer, weight: Tensor, adapters: Sequence[tuple[LoraFile, float]]
 ) -> Tensor:
-    """Return a layer's weight, in float32, with all files' adapters of the layer merged into it.
+    """Return a layer's weight, in its dtype, with all files' adapters of the layer merged into it.
 
     Raises:
         UserError: If an adapter does not fit the weight.
@@ -115,7 +115,7 @@ def merged_layer(
 def merged_layer_bias(
     layer: Layer, bias: Tensor, adapters: Sequence[tuple[LoraFile, float]]
 ) -> Tensor:
-    """Return a layer's bias, in float32, with all files' changes of it."""
+    """Return a layer's bias, in its dtype, with all files' changes of it."""
     for file, strength in adapters:
         bias = merged_bias(bias, _like(bias, file, layer), strength)
     return bias

@@ -60,6 +60,11 @@ def read_sample_prompts(path: Path, *, place: str) -> list[Prompt]:
     ]
 
 
+def prompt_of_line(line: str, *, place: str) -> Prompt:
+    """Return the prompt of a line with options, such as "a cat --w 768 --d 7". Raises UserError."""
+    return _prompt(_of_line(line, place), place, Path())
+
+
 def sampler_name(text: str) -> str:
     """Return the name of a sampler by its name or label in any case; the text if there is none."""
     name = " ".join(text.split()).casefold()

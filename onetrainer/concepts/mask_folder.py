@@ -1,6 +1,6 @@
 """Masks in a folder of their own, named like their images, and never in place of an image."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -35,7 +35,7 @@ class RealPaths:
     """Paths of images, found also by links to their folders."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        self._real = cache(Path.resolve)
+        self._real: Callable[[Path], Path] = cache(Path.resolve)
         self._paths = {self._of(path) for path in paths}
 
     def __contains__(self, path: Path) -> bool:

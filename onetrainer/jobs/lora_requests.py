@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from onetrainer.captions.prompt_file import MAX_TEXT
+from onetrainer.captions.sample_prompt_file import prompt_of_line
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.run.model import FamilyName
 from onetrainer.errors import UserError
@@ -30,6 +32,8 @@ from onetrainer.model_files import (
 Rank = Annotated[int | None, Field(ge=1, le=4096), Ui("Rank")]
 Energy = Annotated[float | None, Field(gt=0, le=1), Ui("Energy kept", unit="SHARE")]
 DEFAULT_RANK = 32
+SIDES = ("base", "before", "after")
+"""Images of the base model alone, with what there was before, and with what was written."""
 
 
 class _Output(Section):
@@ -52,6 +56,10 @@ class _Output(Section):
     """Where matrices are decomposed, in double precision. "cuda" is faster, and has not been tried
     yet."""
 
+    picture: Annotated[str, Field(max_length=MAX_TEXT), Ui("Compare images of", unit="PROMPT")] = ""
+    """A prompt of which images are generated before and after, from the same noise, and written
+    beside OUT. It may end in options, as in "a cat --w 512 --h 512 --d 7 --s 20"."""
+
 
 class MergeRequest(_Output):
     """The merging of LoRAs into a base model, or into one LoRA."""
@@ -66,8 +74,8 @@ class MergeRequest(_Output):
     """The base model to merge them into, a file or a folder; without it one LoRA is written."""
 
     base: Annotated[str, Ui("Base model", unit="MODEL")] = ""
-    """The base model that the LoRAs were trained on. Needed to make a LoRA of DoRA, OFT, (IA)³ and
-    GLoRA, whose changes depend on its weights."""
+    """The base model that the LoRAs were trained on. Needed for images, and to make a LoRA of DoRA,
+    OFT, (IA)³ and GLoRA, whose changes depend on its weights."""
 
     rank: Rank = None
     """The highest rank of a layer. If neither it nor the energy is given, nothing is lost: ranks
@@ -95,7 +103,8 @@ class ResizeRequest(_Output):
     usual."""
 
     base: Annotated[str, Ui("Base model", unit="MODEL")] = ""
-    """The base model that it was trained on; needed for DoRA, OFT, (IA)³ and GLoRA."""
+    """The base model that it was trained on; needed for images, and for DoRA, OFT, (IA)³ and
+    GLoRA."""
 
 
 class ExtractRequest(_Output):
@@ -118,6 +127,11 @@ class ExtractRequest(_Output):
 
     precision: Annotated[Precision, Ui("Precision")] = "fp16"
     """The number format of the LoRA."""
+
+
+def images_beside(target: Path) -> dict[str, Path]:
+    """Return the paths of the images that are compared, by their side."""
+    return {side: target.with_name(f"{target.stem}-{side}.png") for side in SIDES}
 
 
 def merge_of_resize(request: ResizeRequest) -> MergeRequest:
@@ -153,7 +167,13 @@ def examine_merge(request: MergeRequest) -> None:
         model_format(target, request.to)
     else:
         require_suffix(target)
-    _check_target(target, [*loras, *bases], overwrite=request.overwrite)
+    _check_target(target, [*loras, *bases], request)
+    if request.picture and not bases:
+        raise UserError(
+            "Images to compare need a base model",
+            "Expected the one that the LoRA was trained on",
+            "Add --base MODEL, or leave --picture out",
+        )
     family = request.family
     for base in bases:
         family = require_model(base, family)
@@ -169,7 +189,7 @@ def examine_extract(request: ExtractRequest) -> None:
     """Check an extraction by the headers of its files. Raises UserError."""
     target, models = Path(request.target), [Path(request.base), Path(request.tuned)]
     require_suffix(target)
-    _check_target(target, models, overwrite=request.overwrite)
+    _check_target(target, models, request)
     family = require_model(models[0], request.family)
     require_model(models[1], family)
 
@@ -184,11 +204,16 @@ def require_model(path: Path, family: FamilyName | None) -> FamilyName:
     return detected
 
 
-def _check_target(target: Path, sources: Sequence[Path], *, overwrite: bool) -> None:
+def _check_target(target: Path, sources: Sequence[Path], request: _Output) -> None:
     require_portable(target)
     refuse_overlap(target, sources)
-    if is_taken(target) and not overwrite:
-        raise UserError(f"{target}: exists already", "", "Choose another name, or --overwrite")
+    paths = [target]
+    if request.picture:
+        prompt_of_line(request.picture, place="--picture")
+        paths += images_beside(target).values()
+    for path in () if request.overwrite else paths:
+        if is_taken(path):
+            raise UserError(f"{path}: exists already", "", "Choose another name, or --overwrite")
 
 
 def _not_expected(found: ModelFile, expected: str) -> UserError:

@@ -14,7 +14,7 @@ from ui.widgets.tooltip import Tooltip
 _PATHS = ("IN", "OUT", "MODEL", "BASE", "TRAINED", "FILE")
 """Units of fields that are files or folders."""
 _LORAS = "loras"
-_RESULT = ("to", "precision", "family", "overwrite", "device")
+_RESULT = ("to", "precision", "family", "overwrite", "device", "picture")
 
 
 class RequestForm:

@@ -18,8 +18,8 @@ def merged_weight(weight: Tensor, tensors: AdapterTensors, strength: float) -> T
     """Return a layer's weight with an adapter merged into it.
 
     Args:
-        weight: (out, in, …), float32.
-        tensors: The adapter's, float32.
+        weight: (out, in, …), in float32 or float64.
+        tensors: The adapter's, in the same.
         strength: 1 is as trained.
 
     Raises:

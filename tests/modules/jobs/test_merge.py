@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
+from diffusers import StableDiffusionPipeline
 from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file
@@ -25,6 +26,7 @@ from onetrainer.jobs.lora_requests import (
 )
 from onetrainer.jobs.sample_request import Lora, SampledLora, SampleRequest
 from onetrainer.run.device_owner import Owner, owning, places_of
+from onetrainer.run.events import Sample
 from tests import adapters, exports, tiny
 from tests.each import each, few_each
 
@@ -115,6 +117,31 @@ def test_a_lower_rank_loses_what_the_report_says(tmp_path, files):
     assert {len(t) for key, t in load_file(target).items() if key.endswith("down.weight")} == {2}
 
 
+def test_what_rounding_loses_is_measured_on_the_file_that_was_written(tmp_path, files, base):
+    """Against the formula in float64, to the digits of the report."""
+    family, target = tiny.family(), tmp_path / "half.safetensors"
+    exact = changes(files("loha"), family=family)
+    energy = sum(float(change.square().sum()) for change in exact.values())
+    report = " ".join(merge(target, (files("loha"), 1.0), base=str(base), precision="bf16"))
+    stored = changes(target, family=family)
+    lost = sum(float((stored[layer] - exact[layer]).square().sum()) for layer in exact)
+    assert f"together is {(lost / energy) ** 0.5:.2%} as long as the change" in report
+
+    model = tmp_path / "model"
+    report = " ".join(merge(model, (files("loha"), 1.0), into=str(base), precision="bf16"))
+    after = load_file(model / "unet" / "diffusion_pytorch_model.safetensors")
+    after |= load_file(model / "text_encoder" / "model.safetensors")
+    (encoder,) = family.text_encoders.values()
+    modules = dict(family.unet.named_modules()), dict(encoder.named_modules())
+    lost = 0.0
+    for layer, change in exact.items():
+        path = layer.path if layer.component == "unet" else layer.path.removeprefix("text_model.")
+        weight = modules[layer.component != "unet"][path].weight.double()
+        written = next(after[n] for n in (f"{layer.path}.weight", f"{path}.weight") if n in after)
+        lost += float((written.double() - weight - change).square().sum())
+    assert f"together is {(lost / energy) ** 0.5:.2%} as long as the change" in report
+
+
 def test_pictures_of_loras_of_their_merger_and_of_the_model_with_them_are_equal(
     tmp_path, files, base
 ):
@@ -141,6 +168,66 @@ def picture(folder, model, *loras):
     (path,) = sample_job(request, lambda event: None).outputs
     with Image.open(path) as image:
         return numpy.asarray(image).astype(int)
+
+
+@pytest.mark.filterwarnings("ignore:Already found a `peft_config`")  # it is meant to have two
+def test_diffusers_generates_the_same_with_two_loras_with_their_merger_and_in_the_model(
+    tmp_path, files, base
+):
+    """To 2e-4 of values from 0 to 1, where the LoRAs change them by more than 0.05."""
+    loras = [(files("lora"), 0.9), (files("lora", seed=2), -0.6)]
+    merge(tmp_path / "one.safetensors", *loras, to="diffusers")
+    merge(tmp_path / "model", *loras, into=str(base))
+    small = ResizeRequest(
+        source=str(tmp_path / "one.safetensors"), target=str(tmp_path / "k.safetensors"), energy=1
+    )
+    merge_job(merge_of_resize(small), lambda event: None)
+    separate = diffusers_picture(base, *loras)
+    assert abs(separate - diffusers_picture(base)).max() > 0.05
+    for found in (
+        diffusers_picture(base, (str(tmp_path / "one.safetensors"), 1.0)),
+        diffusers_picture(base, (str(tmp_path / "k.safetensors"), 1.0)),
+        diffusers_picture(tmp_path / "model"),
+    ):
+        assert abs(found - separate).max() <= 2e-4
+
+
+def diffusers_picture(model, *loras):
+    pipe = StableDiffusionPipeline.from_pretrained(model, safety_checker=None)
+    pipe.set_progress_bar_config(disable=True)
+    for number, (path, _) in enumerate(loras):
+        path = Path(path)
+        pipe.load_lora_weights(path.parent, weight_name=path.name, adapter_name=f"lora{number}")
+    if loras:
+        pipe.set_adapters([f"lora{n}" for n in range(len(loras))], [s for _, s in loras])
+    return pipe(
+        "a cat", width=64, height=64, num_inference_steps=2, output_type="np",
+        generator=torch.Generator().manual_seed(3),
+    ).images[0]  # fmt: skip
+
+
+def test_images_from_before_and_after_are_generated_and_compared(tmp_path, files, base):
+    target, events = tmp_path / "small.safetensors", []
+    request = ResizeRequest(
+        source=files("lora"), target=str(target), rank=1, base=str(base),
+        picture="a cat --w 64 --h 64 --s 2 --d 9",
+    )  # fmt: skip
+    finished = merge_job(merge_of_resize(request), events.append)
+    paths = [tmp_path / f"small-{side}.png" for side in ("base", "before", "after")]
+    assert finished.outputs == [str(target), *map(str, paths)]
+    assert [event.path for event in events if isinstance(event, Sample)] == finished.outputs[1:]
+    plain, before, after = (numpy.asarray(Image.open(path)).astype(float) for path in paths)
+    lost, effect = abs(after - before).mean(), abs(before - plain).mean()
+    assert 0 < lost < effect
+    assert f"differ by {lost:.2f} of 255" in finished.summary[-1]
+    assert f"base model by {effect:.2f}" in finished.summary[-1]
+    with pytest.raises(UserError, match="exists already"):
+        merge_job(
+            merge_of_resize(request.model_copy(update={"target": str(target)})), events.append
+        )
+    lonely = request.model_copy(update={"base": "", "target": str(tmp_path / "x.safetensors")})
+    with pytest.raises(UserError, match="Images to compare need a base model"):
+        merge_job(merge_of_resize(lonely), events.append)
 
 
 def test_the_file_says_what_it_was_merged_from_and_keeps_its_precision(tmp_path, files):
