@@ -1,6 +1,7 @@
 """List of LoRAs with their strengths, as a person chooses them."""
 
 import tkinter as tk
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from tkinter import ttk
@@ -18,10 +19,16 @@ class _Row:
 
 
 class LoraRows:
-    """A row for each LoRA: its file, its strength, and a button that removes it."""
+    """A row for each LoRA: its file, its strength, and a button that removes it.
 
-    def __init__(self, context: Context, parent: tk.Misc) -> None:
-        self._context = context
+    Args:
+        changed: Called when one is added or removed.
+    """
+
+    def __init__(
+        self, context: Context, parent: tk.Misc, changed: Callable[[], None] = lambda: None
+    ) -> None:
+        self._context, self._changed = context, changed
         self._rows: list[_Row] = []
         widgets, px = context.widgets, context.widgets.px
         self._list = widgets.frame(parent)
@@ -52,6 +59,7 @@ class LoraRows:
         widgets.name(entry, "trial strength")
         widgets.label(box, lora.name[:34], style="Small").pack(side="left")
         self._rows.append(row)
+        self._changed()
 
     def _remove(self, row: _Row) -> None:
         self._rows.remove(row)
@@ -60,6 +68,7 @@ class LoraRows:
         # A frame without children keeps its height.
         if not self._rows:
             self._list.configure(height=1)
+        self._changed()
 
     def _choose(self) -> None:
         last = self._rows[-1].lora.path if self._rows else ""

@@ -2,11 +2,15 @@
 
 import tkinter as tk
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from tkinter import ttk
 
 from onetrainer.config.base.section import Section
 from onetrainer.config.fields import Setting, settings
+from onetrainer.errors import UserError
+from onetrainer.presets.find import expanded
 from ui.context import Context
 from ui.forms.lora_rows import LoraRows
 from ui.widgets.tooltip import Tooltip
@@ -40,6 +44,8 @@ class RequestForm:
     ) -> None:
         self._context, self._name, self._changed = context, name, changed
         self._typed: dict[str, Callable[[], object]] = {}
+        self._targets: list[tk.StringVar] = []
+        self._proposed = ""
         shown = [each for each in settings(request) if each.kind != "list" or each.path == _LORAS]
         required = {name for name, field in request.model_fields.items() if field.is_required()}
         if fields is not None:
@@ -71,7 +77,7 @@ class RequestForm:
         box.grid(row=row, column=column + 1, sticky="ew", pady=px(3))
         name = f"{self._name} {setting.path}"
         if setting.path == _LORAS:
-            rows = LoraRows(self._context, box)
+            rows = LoraRows(self._context, box, self._changed)
             self._typed[setting.path] = rows.listed
             return
         if setting.kind == "yes-no":
@@ -101,15 +107,41 @@ class RequestForm:
             return lambda: labels[value.get()]
         is_path = setting.ui.unit in _PATHS
         entry = ttk.Entry(box, textvariable=value, font="OneTrainerBody", width=10)
-        if is_path and setting.ui.unit != "OUT":
-            choose = widgets.button(box, "Choose…", partial(self._choose, value), name=f"{name} …")
-            choose.widget.pack(side="right", padx=(widgets.px(8), 0))
+        if is_path:
+            is_target = setting.ui.unit == "OUT"
+            self._targets += [value] * is_target
+            choose, text = (self._choose, "Choose…")
+            if is_target:
+                choose, text = (self._choose_folder, "Folder…")
+            button = widgets.button(box, text, partial(choose, value), name=f"{name} …")
+            button.widget.pack(side="right", padx=(widgets.px(8), 0))
         is_wide = is_path or setting.kind == "text"
         entry.pack(side="left", fill="x" if is_wide else "none", expand=is_wide)
         widgets.name(entry, name)
-        return lambda: value.get().strip()
+        return lambda: _expanded(value.get().strip()) if is_path else value.get().strip()
+
+    def propose(self, target: Path) -> None:
+        """Fill in what is to be written, unless a person has."""
+        for value in self._targets:
+            if value.get() in ("", self._proposed) and str(target) != self._proposed:
+                self._proposed = str(target)
+                value.set(self._proposed)
+
+    def _choose_folder(self, value: tk.StringVar) -> None:
+        """Let the folder be chosen, and keep the name."""
+        target = Path(value.get())
+        folder = self._context.act.choose_path("folder", str(target.parent) if target.name else "")
+        if folder:
+            value.set(str(Path(folder, target.name)))
 
     def _choose(self, value: tk.StringVar) -> None:
         path = self._context.act.choose_path("model", value.get())
         if path:
             value.set(path)
+
+
+def _expanded(path: str) -> str:
+    """Return a path with `~` replaced by the home folder; of no known user it stays."""
+    with suppress(UserError):
+        return expanded(path) if path.startswith("~") else path
+    return path

@@ -36,6 +36,7 @@ class ImageStage:
     Args:
         shown: Called when other images are on the screen.
         held: Called with whether the button is held on an image that is not zoomed.
+        takes_keys: Whether Tab reaches it, and its keys zoom and move what is seen.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class ImageStage:
         name: str,
         shown: Callable[[], None],
         held: Callable[[bool], None],
+        takes_keys: bool = False,
     ) -> None:
         self._widgets, self._images, self._shown, self._held = widgets, images, shown, held
         self._staged: Sequence[Staged] = ()
@@ -56,8 +58,15 @@ class ImageStage:
         self._size = (1, 1)  # of the first image, at any scale
         self._photo: PhotoImage | None = None
         self._drag: tuple[Literal["split", "pan", "hold"], int, int] | None = None
-        self._drawing = Drawing(widgets, parent, self.draw, width=50, height=50, name=name)
+        self._takes_keys = takes_keys
+        self._drawing = Drawing(
+            widgets, parent, self.draw, width=50, height=50, name=name, takes_keys=takes_keys
+        )
         self.canvas = canvas = self._drawing.canvas
+        if takes_keys:
+            canvas.configure(highlightthickness=2)
+            widgets.theme.paint(canvas, highlightbackground="card", highlightcolor="accent")
+            self.bind_keys(canvas)
         canvas.bind("<ButtonPress-1>", self._pressed)
         canvas.bind("<B1-Motion>", self._dragged)
         canvas.bind("<ButtonRelease-1>", self._released)
@@ -196,6 +205,8 @@ class ImageStage:
         self.zoom(_ZOOM**-notches, ((x - left) / width, y / height))
 
     def _pressed(self, event: "tk.Event[tk.Canvas]") -> str:
+        if self._takes_keys:
+            self.canvas.focus_set()
         at = self.split * self._drawing.width
         is_free = self._mode == "wipe" and self.sight.zoom == 1.0
         if is_free or (self._mode == "wipe" and abs(event.x - at) <= self._drawing.px(_GRIP)):

@@ -17,7 +17,12 @@ from modules.formats.files.tensor_source import open_tensors
 from modules.formats.lora.lora_keys import AdapterTensors
 from modules.formats.lora.lora_metadata import metadata_as_written
 from modules.formats.lora.lora_names import Layer, LayerNames, Naming
-from modules.formats.lora.lora_peft import add_alphas, diffusers_tensors, from_magnitude
+from modules.formats.lora.lora_peft import (
+    add_alphas,
+    diffusers_tensors,
+    from_magnitude,
+    with_settings_beside,
+)
 from modules.memory.to_device import read_flags
 from onetrainer.errors import UserError
 from onetrainer.model_files.adapter_keys import (
@@ -60,7 +65,7 @@ def read_lora(path: Path, names: LayerNames) -> LoraFile:
     """
     with open_tensors(path) as reader:
         file_tensors = {name: reader.read(name) for name in reader.names}
-        metadata = dict(reader.metadata)
+        metadata = with_settings_beside(path, reader.metadata)
     _require_finite(path, file_tensors)
     layers: dict[Layer, dict[str, Tensor]] = {}
     embeddings: dict[str, dict[str, Tensor]] = {}

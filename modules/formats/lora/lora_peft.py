@@ -12,10 +12,15 @@ from modules.formats.lora.lora_keys import PLAIN, AdapterTensors, rank_of, scale
 from modules.formats.lora.lora_names import Layer
 from onetrainer.errors import UserError
 from onetrainer.families.registry import family_spec, folder_of
+from onetrainer.json_file import read_json
 from onetrainer.model_files.adapter_keys import ALPHA, DORA, DOWN, MID, UP
 
 METADATA = "lora_adapter_metadata"
 """diffusers' JSON of peft's settings; its alphas are read, but not written."""
+
+
+WEIGHTS_FILE, SETTINGS_FILE = "adapter_model.safetensors", "adapter_config.json"
+"""Names of the files in a folder that peft has written."""
 
 
 def diffusers_tensors(
@@ -72,6 +77,14 @@ def _reshape_projection(base: str, layer: Layer, matrix: Tensor) -> Tensor:
 def from_magnitude(scale: Tensor) -> Tensor:
     """Reshape a magnitude, (out,) or (1, out, 1, 1), to (out, 1) or (out, 1, 1, 1)."""
     return scale.reshape(-1, *[1] * max(scale.ndim - 1, 1))
+
+
+def with_settings_beside(path: Path, metadata: Mapping[str, str]) -> dict[str, str]:
+    """Return the metadata of a file with peft's settings, which it writes into a file beside it."""
+    settings = path.with_name(SETTINGS_FILE)
+    if path.name != WEIGHTS_FILE or METADATA in metadata or not settings.is_file():
+        return dict(metadata)
+    return {**metadata, METADATA: json.dumps(read_json(settings))}
 
 
 def add_alphas(layers: Mapping[Layer, dict[str, Tensor]], metadata: Mapping[str, str]) -> None:

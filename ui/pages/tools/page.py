@@ -3,8 +3,9 @@
 import re
 import tkinter as tk
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from tkinter import ttk
 
 from onetrainer.config.base.section import Section
@@ -13,6 +14,7 @@ from onetrainer.errors import UserError
 from onetrainer.jobs.convert_request import ConvertRequest, examine, source_run
 from onetrainer.jobs.job import Job, JobName
 from onetrainer.jobs.lora_requests import (
+    SIDES,
     ExtractRequest,
     MergeRequest,
     ResizeRequest,
@@ -21,12 +23,13 @@ from onetrainer.jobs.lora_requests import (
     merge_of_resize,
 )
 from onetrainer.jobs.options import option_of
-from onetrainer.run.events import Event, Failed, Finished, Phase, Stopped, Warned
+from onetrainer.run.events import Event, Failed, Finished, Phase, Sample, Stopped, Warned
 from ui.context import Context, View
 from ui.forms.request_form import RequestForm
 from ui.messages.memory import failure_text
 from ui.model.labeled_request import labeled_request
 from ui.model.trial import TrialLora
+from ui.pages.tools.pictures import Pictures
 from ui.progress.run_state import phase_text
 from ui.widgets.placing import show
 from ui.widgets.scroller import Scroller
@@ -41,12 +44,14 @@ class _Tool:
     """A tool: what it is called and does, and the job that its request becomes.
 
     job: Checks the request by the headers of its files, and returns the job's name and request.
+    ending: What the name of its result ends with, where none is given.
     """
 
     title: str
     text: str
     request: type[Section]
     job: Callable[[Section], tuple[JobName, Section]]
+    ending: str
 
 
 def _merge_job(request: Section) -> tuple[JobName, Section]:
@@ -70,16 +75,36 @@ def _convert_job(request: Section) -> tuple[JobName, Section]:
 
 
 _TOOLS = (
-    _Tool("Merge", "LoRAs into one LoRA, or into a base model.", MergeRequest, _merge_job),
-    _Tool("Resize", "Another rank for a LoRA.", ResizeRequest, _merge_job),
-    _Tool("Extract", "The difference of two models as a LoRA.", ExtractRequest, _extract_job),
+    _Tool(
+        "Merge", "LoRAs into one LoRA, or into a base model.", MergeRequest, _merge_job, "merged"
+    ),
+    _Tool("Resize", "Another rank for a LoRA.", ResizeRequest, _merge_job, "resized"),
+    _Tool(
+        "Extract",
+        "The difference of two models as a LoRA.",
+        ExtractRequest,
+        _extract_job,
+        "extracted",
+    ),
     _Tool(
         "Convert",
         "A model, LoRA, embedding or a run's checkpoint in another format.",
         ConvertRequest,
         _convert_job,
+        "converted",
     ),
 )
+
+
+@dataclass
+class _Running:
+    """A job with what it has reported. is_sampling: Whether its file is written by now."""
+
+    tool: _Tool
+    job: Job
+    lines: list[str] = field(default_factory=list)
+    images: list[Path] = field(default_factory=list)
+    is_sampling: bool = False
 
 
 class ToolsPage(View):
@@ -89,8 +114,9 @@ class ToolsPage(View):
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
-        self._running: tuple[_Tool, Job] | None = None
+        self._running: _Running | None = None
         self._said: dict[str, tuple[str, str]] = {}  # by each tool, with its style
+        self._made: dict[str, list[Path]] = {}  # images to compare, by each tool
         self._tool = _TOOLS[0]
         widgets, px = context.widgets, context.widgets.px
         scroller = Scroller(widgets, parent)
@@ -127,6 +153,7 @@ class ToolsPage(View):
         self._button.widget.pack(anchor="w")
         self.report = widgets.label(self._foot, "", style="Dim")
         self.report.pack(anchor="w", pady=(px(10), 0))
+        self._pictures = Pictures(context, self._foot)
         self._choose(self._tool)
 
     def _fit(self, event: "tk.Event[tk.Misc]") -> None:
@@ -135,6 +162,7 @@ class ToolsPage(View):
         width = min(px(_WIDTH), event.width - px(2 * (_MARGIN + CARD_PAD)))
         self._spacer.configure(width=width)
         self.report.configure(wraplength=width)
+        self._pictures.hint.configure(wraplength=width)
 
     def _choose(self, tool: _Tool) -> None:
         self._tool = tool
@@ -142,7 +170,13 @@ class ToolsPage(View):
             box = self._context.widgets.frame(self._card)
             self._forms[tool.title] = (
                 box,
-                RequestForm(self._context, box, tool.request, name="tool"),
+                RequestForm(
+                    self._context,
+                    box,
+                    tool.request,
+                    name="tool",
+                    changed=partial(self._propose, tool),
+                ),
             )
         for title, (box, _) in self._forms.items():
             show(box, title == tool.title, fill="x")
@@ -154,11 +188,28 @@ class ToolsPage(View):
     def _show_said(self) -> None:
         """Show what the chosen tool has reported last, and what the button does."""
         self.report.say(*self._said.get(self._tool.title, ("", "Dim")))
+        images = self._made.get(self._tool.title, [])
+        if len(images) == len(SIDES):
+            self._pictures.show(images)
+        show(self._pictures.outer, len(images) == len(SIDES), fill="x")
         text = self._tool.title
         if self._running is not None:
-            tool, _ = self._running
+            tool = self._running.tool
             text = "Stop" if tool == self._tool else f"Stop {tool.title}"
         self._button.set_text(text)
+
+    def _propose(self, tool: _Tool) -> None:
+        """Name the result after the first source, beside it."""
+        if tool.title not in self._forms:
+            return  # while it is made
+        form = self._forms[tool.title][1]
+        values = form.values()
+        loras = values.get("loras", ())
+        assert isinstance(loras, list | tuple)
+        named = (values.get("tuned"), values.get("source"), *(lora.path for lora in loras))
+        source = next((Path(str(each)) for each in named if each), None)
+        if source is not None and source.is_file():
+            form.propose(source.with_name(f"{source.stem}-{tool.ending}.safetensors"))
 
     def _say(self, tool: _Tool, text: str, style: str = "Dim") -> None:
         self._said[tool.title] = (text, style)
@@ -167,7 +218,7 @@ class ToolsPage(View):
     def _press(self) -> None:
         """Run the tool, or stop it."""
         if self._running is not None:
-            self._running[1].stop()
+            self._running.job.stop()
             return
         try:
             self._start(*self._tool.job(self._request()))
@@ -183,32 +234,40 @@ class ToolsPage(View):
         return labeled_request(self._tool.request, values)
 
     def _start(self, name: JobName, request: Section) -> None:
-        jobs, tool = self._context.widgets.jobs, self._tool
-        job = Job(name, request)
-        self._running = tool, job
-        jobs.on_close.append(job.stop)
-        self._say(tool, "Loading …")
-        lines: list[str] = []
+        jobs = self._context.widgets.jobs
+        self._running = running = _Running(self._tool, Job(name, request))
+        jobs.on_close.append(running.job.stop)
+        self._made[running.tool.title] = running.images
+        self._say(running.tool, "Loading …")
 
         def follow() -> None:
-            for event in job.events():
-                jobs.post(partial(self._take, tool, event, lines))
+            for event in running.job.events():
+                jobs.post(partial(self._take, running, event))
 
         jobs.run(follow, lambda _: None)
 
-    def _take(self, tool: _Tool, event: Event, lines: list[str]) -> None:
+    def _take(self, running: "_Running", event: Event) -> None:
+        tool = running.tool
         match event:
             case Phase():
+                running.is_sampling = running.is_sampling or event.name == "sampling"
                 self._say(tool, phase_text(event))
+            case Sample():
+                running.images.append(Path(event.path))
             case Warned():
-                lines.append(event.text)
+                running.lines.append(event.text)
             case Finished():
-                self._end(tool, "\n".join([*lines, *event.summary, *event.outputs]), "")
+                if running.images:
+                    self._context.images.clear()  # of those before, which were replaced
+                self._end(tool, "\n".join([*running.lines, *event.summary, *event.outputs]), "")
             case Failed():
                 self._running = None
                 self._fail(tool, UserError(event.what, event.expected, event.remedy))
             case Stopped():
-                self._end(tool, "Stopped. Nothing was written.", "Dim")
+                text = "Stopped. Nothing was written."
+                if running.is_sampling:
+                    text = "Stopped. The file was written, but not all of the images."
+                self._end(tool, text, "Dim")
 
     def _fail(self, tool: _Tool, error: UserError) -> None:
         """Say what is wrong, with the labels of fields in place of the terminal's options."""

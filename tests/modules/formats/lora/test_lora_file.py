@@ -2,11 +2,13 @@ import json
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
 from modules.formats.lora.lora_file import LoraFile, read_lora, write_lora
 from modules.formats.lora.lora_keys import scale_of
 from modules.formats.lora.lora_names import Layer, LayerNames
+from modules.methods.adapters.weight_formulas import low_rank_change
 from onetrainer.errors import UserError
 from tests.each import each
 
@@ -100,6 +102,21 @@ def test_alphas_of_pefts_settings_are_read_and_not_written_again(tmp_path, setti
     write_lora(path, file, NAMES, naming="diffusers", dtype=None)
     assert read_lora(path, NAMES).metadata == {"title": "x"}
     torch.testing.assert_close(load_file(path)[f"unet.{TO_Q}.lora_B.weight"], UP * scale)
+
+
+def test_a_folder_that_peft_has_written_has_pefts_strength(tmp_path):
+    """Against the weights that peft merges, to 1e-6; its alpha is in the file beside."""
+    attention = torch.nn.Module()
+    attention.to_q = torch.nn.Linear(3, 4)
+    before = attention.to_q.weight.detach().clone()
+    settings = LoraConfig(r=2, lora_alpha=6, target_modules=["to_q"], init_lora_weights=False)
+    model = get_peft_model(attention, settings)
+    model.save_pretrained(tmp_path)
+    written = tmp_path / "adapter_model.safetensors"
+    names = LayerNames("sd15", NAMES.names, {"to_q": Layer("unet", TO_Q)})
+    (tensors,) = read_lora(written, names).layers.values()
+    after = model.merge_and_unload().to_q.weight.detach()
+    torch.testing.assert_close(before + low_rank_change(tensors), after, atol=1e-6, rtol=0)
 
 
 def test_projections_become_what_diffusers_models_have_there(tmp_path):
