@@ -97,8 +97,8 @@ def _generate(
 def _distances(base: Image.Image, before: Image.Image, after: Image.Image) -> str:
     effect, lost = _distance(base, before), _distance(before, after)
     return (
-        f"The images before and after differ by {lost:.2f} of 255 on average; what there was before"
-        f" changes that of the base model by {effect:.2f}."
+        f"The image after differs from the one before by {lost:.2f} of 255 on average, and the one"
+        f" before from the base model's by {effect:.2f}."
     )
 
 

@@ -26,6 +26,20 @@ MODEL_FORMATS: Mapping[ModelFormat, str] = {
     "original": "one .safetensors file in the original layout",
 }
 
+Format = Annotated[
+    Literal["", "kohya", "diffusers", "comfyui", "original"],
+    Ui(
+        "Format",
+        unit="FORMAT",
+        choices={
+            "": "the usual one",
+            "comfyui": "ComfyUI, of a LoRA",
+            "diffusers": "diffusers",
+            "kohya": "kohya, of a LoRA",
+            "original": "original, of a model",
+        },
+    ),
+]
 SUFFIX = ".safetensors"
 _PATHS, _COMMON = ("source", "target"), ("precision", "overwrite")
 _MODEL_OPTIONS = (*_COMMON, "to", "family", "prediction", "zero_terminal_snr", "vae", "ema")
@@ -46,7 +60,7 @@ class ConvertRequest(Section):
     step: Annotated[int | None, Field(ge=1), Ui("Step")] = None
     """The step of a run's kept checkpoint to write the file of; the newest one if left out."""
 
-    to: Annotated[str, Ui("Format", unit="FORMAT")] = ""
+    to: Format = ""
     """The format to write. Models: diffusers or original; inferred from OUT's name if left out.
     LoRAs: kohya (if left out), diffusers or comfyui."""
 

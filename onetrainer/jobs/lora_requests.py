@@ -15,6 +15,7 @@ from onetrainer.families.registry import FAMILY_LABELS
 from onetrainer.files.atomic import is_taken
 from onetrainer.files.names import require_portable
 from onetrainer.jobs.convert_request import (
+    Format,
     Precision,
     model_format,
     refuse_overlap,
@@ -39,7 +40,7 @@ SIDES = ("base", "before", "after")
 class _Output(Section):
     """What all requests have in common: how the result is written and where it is computed."""
 
-    to: Annotated[str, Ui("Format", unit="FORMAT")] = ""
+    to: Format = ""
     """The format to write. LoRAs: kohya (if left out), diffusers or comfyui. Models: diffusers or
     original; inferred from OUT's name if left out."""
 

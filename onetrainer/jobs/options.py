@@ -39,7 +39,7 @@ def add_options(
         text = setting.help
         metavar = ui.unit or _METAVARS.get(setting.kind)
         if setting.choices:
-            text += f" One of {', '.join(setting.choices)}."
+            text += f" One of {', '.join(filter(None, setting.choices))}."
         is_required = request.model_fields[name].is_required()
         default = "" if is_required else setting.default
         if setting.kind == "list":

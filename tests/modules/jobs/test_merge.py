@@ -219,8 +219,8 @@ def test_images_from_before_and_after_are_generated_and_compared(tmp_path, files
     plain, before, after = (numpy.asarray(Image.open(path)).astype(float) for path in paths)
     lost, effect = abs(after - before).mean(), abs(before - plain).mean()
     assert 0 < lost < effect
-    assert f"differ by {lost:.2f} of 255" in finished.summary[-1]
-    assert f"base model by {effect:.2f}" in finished.summary[-1]
+    assert f"the one before by {lost:.2f} of 255" in finished.summary[-1]
+    assert f"base model's by {effect:.2f}" in finished.summary[-1]
     with pytest.raises(UserError, match="exists already"):
         merge_job(
             merge_of_resize(request.model_copy(update={"target": str(target)})), events.append
