@@ -32,6 +32,7 @@ from onetrainer.jobs.sample_request import (
     require_additions,
 )
 from onetrainer.run.events import Phase, Report, Warned
+from onetrainer.run.steps import available_steps, require_step, step_files
 
 _KEPT_FILES = 4
 """LoRA files that stay in RAM, so that another strength does not read them again."""
@@ -119,17 +120,21 @@ class LoadedModel:
         assert self._base is not None
         names = layer_names(self._base)
         run = lora.run
-        step = lora.step or (run.newest_step() if run is not None else 0)
-        place = Path(lora.path) if run is None else run.checkpoint(step)
+        place, step = Path(lora.path), lora.step or 0
+        if run is not None:
+            require_step(run, lora.step)
+            step = lora.step or available_steps(run)[-1]
+            is_kept = step in [kept for kept, _ in run.complete_checkpoints()]
+            place = run.checkpoint(step) if is_kept else step_files(run)[step]
         key = (str(place), *_stamp(place))
         file = self._files.pop(key, None)
         if file is None:
-            if run is None:
+            if run is None or place.is_file():
                 file = read_lora(place, names)
             else:
                 with TemporaryDirectory(prefix="onetrainer-step-") as folder:
                     target = str(Path(folder) / f"{lora.name}.safetensors")
-                    request = ConvertRequest(source=lora.path, step=step or None, target=target)
+                    request = ConvertRequest(source=lora.path, step=step, target=target)
                     report(Phase("loading", detail=f"writing the LoRA {lora.name}"))
                     written = export_checkpoint(run, request, lambda _: None).outputs
                     file = read_lora(Path(written[0]), names)

@@ -17,10 +17,9 @@ from onetrainer.jobs.sample_request import (
     model_section,
     require_additions,
 )
-from onetrainer.jobs.sample_table import requests_of
+from onetrainer.jobs.sample_table import require_steps
 from onetrainer.model_files import inspect_model, resolve_prediction, resolve_zero_snr
 from onetrainer.model_files.hub import is_hub_name
-from onetrainer.run.fork import state_at
 
 MAX_SEEDS = 10_000
 
@@ -62,7 +61,7 @@ def request_of(options: argparse.Namespace) -> SampleRequest:
         values["sampler"] = sampler_name(options.sampler)
     request = validate_request(SampleRequest, values)
     _check_files(request)
-    requests_of(request)
+    require_steps(request)
     return request
 
 
@@ -74,9 +73,6 @@ def _check_files(request: SampleRequest) -> None:
             raise UserError(
                 f"{path}: no such file", remedy="Check the path, and quote spaces in it"
             )
-    for lora in request.loras:
-        if lora.run is not None:
-            state_at(lora.run, lora.step)
     if is_hub_name(request.base):  # checked after the download
         require_additions(request, None)
         return

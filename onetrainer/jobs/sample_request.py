@@ -135,7 +135,7 @@ class SampleRequest(Section):
         tuple[SampledLora, ...], Ui("LoRA", unit="FILE[:STRENGTH]", lead="additions to the model")
     ] = ()
     """A LoRA and its strength, 1 if left out. Also a run's folder, RUN or RUN@STEP: what it had
-    trained by a kept checkpoint."""
+    trained by a step of which it keeps a checkpoint or a file."""
 
     embeddings: Annotated[tuple[str, ...], Ui("Embedding", unit="FILE")] = ()
     """An embedding; its token is the file's name without suffix, or the name inside."""

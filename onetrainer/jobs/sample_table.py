@@ -21,6 +21,7 @@ from onetrainer.jobs.sample_request import (
     SampleRequest,
     rows_of,
 )
+from onetrainer.run.steps import require_step
 
 MAX_CELLS = 1024
 _RANGE = re.compile(r"(\d{1,18})\s*-\s*(\d{1,18})")
@@ -100,6 +101,15 @@ def requests_of(request: SampleRequest) -> list[list[SampleRequest]]:
     if (count := len(rows) * len(requests[0])) > MAX_CELLS:
         raise UserError(f"The grid would have {count:,} images", f"Expected {MAX_CELLS:,} at most")
     return requests
+
+
+def require_steps(request: SampleRequest) -> None:
+    """Raise UserError unless the weights of all runs' steps are there that a request names."""
+    requests = [each for row in requests_of(request) for each in row]
+    steps = {(lora.path, lora.step): lora.run for each in requests for lora in each.loras}
+    for (_, step), run in steps.items():
+        if run is not None:
+            require_step(run, step)
 
 
 def labels_of(axis: Axis | None) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What a person does with samples: keep a step, copy and find an image, save a grid of them."""
+"""What a person does with samples: keep a step, copy an image, save a grid of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from onetrainer.errors import UserError
 from onetrainer.run.events import Sample
 from onetrainer.run.run_folder import RunFolder, cannot_write
 from onetrainer.run.starred import star
+from onetrainer.run.steps import step_files
 from ui.context import Context, Offer
 from ui.dialogs.dialogs import show_error
 from ui.progress.sample_grid import MOST_STEPS, GridPlan, grid_plan, save_grid
@@ -31,11 +32,13 @@ class SampleFiles:
         except UserError as error:
             show_error(self.context, error)
             return
-        kept = [number for number, _ in folder.complete_checkpoints()]
+        kept, files = [number for number, _ in folder.complete_checkpoints()], step_files(folder)
         if not is_starred:
             text = f"Step {step:,} has no star any more. Its checkpoint is deleted in its turn."
         elif step in kept:
             text = f"Step {step:,} is starred: its checkpoint is kept for “Use this one”."
+        elif step in files:
+            text = f"Step {step:,} is starred: its file {files[step].name} is kept."
         else:
             nearest = min(kept, key=lambda other: abs(other - step), default=0)
             near = f"; the nearest is of step {nearest:,}" if nearest else ""
@@ -44,15 +47,6 @@ class SampleFiles:
                 f"written{near}."
             )
         self.context.act.show_message(text)
-
-    def copy(self, path: Path) -> None:
-        """Copy an image, or its path where the system takes no image."""
-
-        def say(is_image: bool) -> None:
-            what = "the image" if is_image else "the image's path"
-            self.context.act.show_message(f"Copied {what}: {path}")
-
-        copy_png(self.context.root, self.context.widgets.jobs, path, say)
 
     def save_grid(self, folder: RunFolder, book: SampleBook, prompts: Sequence[int]) -> None:
         """Write a grid of steps and prompts as an image, in a thread."""
@@ -89,6 +83,16 @@ class SampleFiles:
         if not isinstance(error, UserError):
             raise error
         show_error(self.context, error)
+
+
+def copy_image(context: Context, path: Path) -> None:
+    """Copy an image, or its path where the system takes no image, and say which."""
+
+    def say(is_image: bool) -> None:
+        what = "the image" if is_image else "the image's path"
+        context.act.show_message(f"Copied {what}: {path}")
+
+    copy_png(context.root, context.widgets.jobs, path, say)
 
 
 def sample_path(folder: RunFolder, sample: Sample) -> Path:

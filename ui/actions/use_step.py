@@ -10,6 +10,7 @@ from onetrainer.jobs.convert_request import ConvertRequest
 from onetrainer.jobs.job import Job
 from onetrainer.run.events import Failed, Finished
 from onetrainer.run.run_folder import RunFolder
+from onetrainer.run.steps import step_files
 from ui.context import Context, Offer
 from ui.dialogs.dialogs import Choice, ask, show_error
 
@@ -27,8 +28,14 @@ class StepFiles:
     """What is being written: "step 40"; "" for nothing."""
 
     def use(self, folder: RunFolder, step: int) -> None:
-        """Write the file of a step; where no checkpoint of it is kept, say which are, and ask."""
+        """Write the file of a step; where no checkpoint of it is kept, say which are, and ask.
+
+        A file that the run has written of it is used as it is.
+        """
         kept = [number for number, _ in folder.complete_checkpoints()]
+        if step not in kept and (file := step_files(folder).get(step)):
+            self._say_written(file, "It is there already")
+            return
         if step not in kept:
             step = self._ask_other(folder, step, kept)
         if step:
@@ -64,10 +71,12 @@ class StepFiles:
             error = UserError(ending.what, ending.expected, ending.remedy)
             self.context.root.after_idle(show_error, self.context, error)
             return
-        path = Path(ending.outputs[0])
+        self._say_written(Path(ending.outputs[0]), "Written")
+
+    def _say_written(self, path: Path, how: str) -> None:
         show = partial(self.context.act.open_path, path.parent)
         self.context.act.show_message(
-            f"Written: {path}", Offer("Open folder", "open written", show, path.exists, lasts=True)
+            f"{how}: {path}", Offer("Open folder", "open written", show, path.exists, lasts=True)
         )
 
     def _failed(self, error: Exception) -> None:

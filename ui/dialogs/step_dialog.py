@@ -4,27 +4,35 @@ import tkinter as tk
 from pathlib import Path
 from tkinter import ttk
 
+from onetrainer.errors import UserError
+from onetrainer.json_file import read_json
 from onetrainer.run.history import run_folders
 from onetrainer.run.run_folder import RunFolder
+from onetrainer.run.steps import available_steps
 from ui.context import Context
 from ui.dialogs.dialogs import Choice, Dialog
 from ui.model.trial import TrialLora
 
 ADD = "add"
+_NO_ADAPTERS = ("full", "vae", "embedding")
 _MOST_RUNS = 60
 
 
 def ask_step(context: Context) -> TrialLora | None:
-    """Ask for a run and one of its kept checkpoints; return None if canceled, or there is none."""
+    """Ask for a run and a step whose weights are there; return None if canceled, or none is."""
     steps = _steps_by_run(context)
     if not steps:
-        context.act.show_message("No run has a checkpoint yet, in the folder of runs of the form.")
+        context.act.show_message(
+            "No run of a LoRA has a checkpoint yet, in the folder of runs of the form."
+        )
         return None
     folders = {folder.name: folder for folder in steps}
     dialog, widgets = Dialog(context, "Try a step of a run"), context.widgets
     dialog.add_text(
-        "The LoRA of a kept checkpoint is written when it is first needed, which loads the base"
-        " model once more. “Keep checkpoints” on the page Output says how many a run keeps."
+        "These are the steps whose weights are still there: of the newest checkpoints (“Keep"
+        " checkpoints” on the page Output), of steps with a star, and those in files (“Export"
+        " every”). The LoRA of a checkpoint is written when it is first needed, for which the base"
+        " model is loaded once more."
     )
     run, step = tk.StringVar(dialog.window), tk.StringVar(dialog.window)
     boxes = []
@@ -58,12 +66,19 @@ def ask_step(context: Context) -> TrialLora | None:
 
 
 def _steps_by_run(context: Context) -> dict[RunFolder, list[int]]:
-    """Return the steps of kept checkpoints, by run: first the one on Run, then the newest."""
+    """Return the steps of runs of adapters: first of the one on Run, then of the newest."""
     parent = Path(str(context.draft.value("output.folder") or "runs")).expanduser().absolute()
     shown = context.session.folder
     found = [*([shown] if shown else []), *run_folders(parent)[:_MOST_RUNS]]
     by_path = {folder.path: folder for folder in found}
-    steps = {
-        folder: [step for step, _ in folder.complete_checkpoints()] for folder in by_path.values()
-    }
+    steps = {folder: available_steps(folder) for folder in by_path.values() if _is_adapter(folder)}
     return {folder: kept for folder, kept in steps.items() if kept}
+
+
+def _is_adapter(folder: RunFolder) -> bool:
+    """Return whether a run trains what can be added to a base model."""
+    try:
+        method = read_json(folder.config).get("method")
+    except UserError:
+        return False
+    return not (isinstance(method, dict) and method.get("kind") in _NO_ADAPTERS)

@@ -38,7 +38,7 @@ class LoraRows:
         add = widgets.button(line, "Add a file…", self._choose, name="add trial lora")
         add.widget.pack(side="left", padx=(0, px(8)))
         of_run = widgets.button(line, "A run's step…", self._add_of_run, name="add run lora")
-        of_run.describe("What a run had trained by one of its kept checkpoints")
+        of_run.describe("What a run had trained by a step whose weights are still there")
         of_run.widget.pack(side="left")
 
     def listed(self) -> list[TrialLora]:

@@ -22,7 +22,7 @@ _RESULT = ("to", "precision", "family", "overwrite", "device", "picture")
 
 
 class RequestForm:
-    """A row for each field of a request; lists of anything but LoRAs are left out.
+    """A row for each field of a request; lists of anything but LoRAs and files are left out.
 
     Args:
         name: What the names of controls begin with.
@@ -46,7 +46,7 @@ class RequestForm:
         self._typed: dict[str, Callable[[], object]] = {}
         self._targets: list[tk.StringVar] = []
         self._proposed = ""
-        shown = [each for each in settings(request) if each.kind != "list" or each.path == _LORAS]
+        shown = [each for each in settings(request) if each.kind != "list" or _is_shown(each)]
         required = {name for name, field in request.model_fields.items() if field.is_required()}
         if fields is not None:
             by_path = {each.path: each for each in shown}
@@ -55,6 +55,8 @@ class RequestForm:
             shown.sort(key=lambda each: (each.path not in required, each.path in _RESULT))
         for index, setting in enumerate(shown):
             default = "" if setting.path in required or setting.default is None else setting.default
+            if setting.kind == "list":
+                default = ""
             if isinstance(default, float):
                 default = f"{default:g}"
             self._add(parent, divmod(index, columns), setting, str(default))
@@ -105,7 +107,7 @@ class RequestForm:
             chosen.pack(anchor="w")
             widgets.name(chosen, name)
             return lambda: labels[value.get()]
-        is_path = setting.ui.unit in _PATHS
+        is_path, is_list = setting.ui.unit in _PATHS, setting.kind == "list"
         entry = ttk.Entry(box, textvariable=value, font="OneTrainerBody", width=10)
         if is_path:
             is_target = setting.ui.unit == "OUT"
@@ -113,11 +115,15 @@ class RequestForm:
             choose, text = (self._choose, "Choose…")
             if is_target:
                 choose, text = (self._choose_folder, "Folder…")
+            elif is_list:
+                choose, text = (self._add_file, "Add…")
             button = widgets.button(box, text, partial(choose, value), name=f"{name} …")
             button.widget.pack(side="right", padx=(widgets.px(8), 0))
         is_wide = is_path or setting.kind == "text"
         entry.pack(side="left", fill="x" if is_wide else "none", expand=is_wide)
         widgets.name(entry, name)
+        if is_list:
+            return lambda: [_expanded(part.strip()) for part in value.get().split("|") if part]
         return lambda: _expanded(value.get().strip()) if is_path else value.get().strip()
 
     def propose(self, target: Path) -> None:
@@ -134,10 +140,21 @@ class RequestForm:
         if folder:
             value.set(str(Path(folder, target.name)))
 
+    def _add_file(self, value: tk.StringVar) -> None:
+        *before, last = value.get().split("|")
+        path = self._context.act.choose_path("model", last.strip())
+        if path:
+            value.set(" | ".join(part.strip() for part in (*before, last, path) if part.strip()))
+
     def _choose(self, value: tk.StringVar) -> None:
         path = self._context.act.choose_path("model", value.get())
         if path:
             value.set(path)
+
+
+def _is_shown(setting: Setting) -> bool:
+    """Return whether a list can be filled in: as rows, or as files with | between them."""
+    return setting.path == _LORAS or setting.ui.unit == "FILE"
 
 
 def _expanded(path: str) -> str:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from onetrainer.errors import UserError
 from onetrainer.jobs.sample_request import AXIS_LABELS, AxisName, SampledLora, SampleRequest
-from onetrainer.jobs.sample_table import requests_of
+from onetrainer.jobs.sample_table import require_steps
 from onetrainer.run.run_folder import RunFolder
+from onetrainer.run.steps import available_steps
 from ui.model.draft import Draft
 from ui.model.labeled_request import labeled_request
 
@@ -105,7 +106,7 @@ def trial_request(
         **{name: draft.value(f"model.{name}") for name in _FROM_MODEL},
     }
     request = labeled_request(SampleRequest, values)
-    requests_of(request)
+    require_steps(request)
     return request
 
 
@@ -127,7 +128,7 @@ def usual_values(of: AxisName, lora: TrialLora | None, typed: Mapping[str, str])
     """Return values that a grid may begin with, as a person would type them."""
     match of:
         case "step" if lora is not None and lora.run is not None:
-            return ", ".join(str(step) for step, _ in lora.run.complete_checkpoints()[-8:])
+            return ", ".join(map(str, available_steps(lora.run)[-8:]))
         case "lora" if lora is not None and lora.run is None:
             files = sorted(Path(lora.path).parent.glob("*.safetensors"))[:8]
             return " | ".join(file.name for file in files)

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from onetrainer.run.events import Sample
+from onetrainer.run.run_folder import RunFolder
+from onetrainer.run.steps import available_steps
 from ui.progress.rewards import Rewards, format_score, with_band
 
 _OWN = "onetrainer"  # as `modules/sampling/image_files.py` embeds them
@@ -70,3 +72,14 @@ def _sampler(parameters: str) -> str:
 
 def _is_number(value: Any) -> bool:  # noqa: ANN401 # of JSON
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def weights_note(folder: RunFolder, step: int) -> str:
+    """Return that the weights of a step are gone, and which are not; "" if they are there."""
+    steps = available_steps(folder)
+    if step == 0 or step in steps:
+        return ""
+    if not steps:
+        return "No weights are kept yet: the first checkpoint is still to come."
+    nearest = min(steps, key=lambda other: (abs(other - step), -other))
+    return f"No weights of this step are kept; the nearest are those of step {nearest:,}."

@@ -6,15 +6,20 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load
 
 from modules.jobs.convert import convert
+from modules.jobs.sample import sample
 from modules.jobs.train import train
 from modules.trainer import Trainer
 from onetrainer.errors import UserError
 from onetrainer.jobs.convert_request import ConvertRequest
+from onetrainer.jobs.sample_request import SampledLora, SampleRequest
+from onetrainer.jobs.sample_table import require_steps
 from onetrainer.run.events import Validated
 from onetrainer.run.starred import star
+from onetrainer.run.steps import available_steps
 from tests import runs
 from tests.cases import cases
 
@@ -88,6 +93,30 @@ def test_the_file_of_a_checkpoint_is_that_which_the_run_would_have_saved(saved_r
     assert tensors.keys() == final.keys()
     for name, expected in final.items():
         assert all(torch.equal(tensors[name][key], value) for key, value in expected.items())
+
+
+def test_images_of_a_step_are_made_of_its_checkpoint_or_of_the_file_that_is_left(saved_run):
+    folder = saved_run(RUNS["lora"] | {"ema": {}})
+
+    def image(step):
+        request = SampleRequest(
+            base=str(folder.path.parents[1] / "base"), prompts=("a red square",), steps=1,
+            width=64, height=64, device="cpu", out=str(folder.path / "tried"),
+            loras=[SampledLora(path=str(folder.path), step=step)],
+        )  # fmt: skip
+        require_steps(request)
+        (path,) = sample(request, lambda _: None).outputs
+        return Image.open(path).tobytes()
+
+    assert available_steps(folder) == [1, 2, 3]
+    of_checkpoints = {step: image(step) for step in (1, 2)}
+    assert of_checkpoints[1] != of_checkpoints[2] != image(None)
+    for step in (1, 2):
+        shutil.rmtree(folder.checkpoint(step))
+    assert available_steps(folder) == [2, 3]  # of 2 there is the file of "Save now"
+    assert image(2) == of_checkpoints[2]
+    with pytest.raises(UserError, match=r"no weights of step 1\. Expected one of the steps 2, 3"):
+        image(1)
 
 
 EXPORTING = {

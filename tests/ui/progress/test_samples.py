@@ -7,9 +7,10 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from onetrainer.run.events import Evaluated, Sample
+from onetrainer.run.run_folder import RunFolder
 from tests.each import each
 from ui.progress.rewards import Rewards
-from ui.progress.sample_facts import sample_rewards, sample_settings
+from ui.progress.sample_facts import sample_rewards, sample_settings, weights_note
 from ui.progress.sample_grid import GridPlan, grid_plan, save_grid
 from ui.progress.samples import SampleBook
 from ui.progress.sight import MOST_ZOOM, Sight
@@ -102,3 +103,16 @@ def test_a_grid_has_the_first_and_last_of_many_steps_and_every_image_at_its_plac
     # The image of the second row's first column is gone.
     wanted = {(255, 0, 0), (0, 255, 0), (0, 0, 255), tuple(bytes.fromhex(DARK["card"][1:]))}
     assert pixels == wanted
+
+
+def test_what_is_left_of_a_steps_weights_is_said(tmp_path):
+    folder = RunFolder(tmp_path)
+    assert weights_note(folder, 0) == ""
+    assert "first checkpoint is still to come" in weights_note(folder, 10)
+    folder.checkpoint(30).mkdir(parents=True)
+    (folder.checkpoint(30) / "state.json").touch()
+    folder.output.mkdir()
+    (folder.output / "paper-000020.safetensors").touch()
+    (folder.output / "paper-000040-token.safetensors").touch()  # an embedding
+    assert weights_note(folder, 20) == weights_note(folder, 30) == ""
+    assert weights_note(folder, 60).endswith("the nearest are those of step 30.")

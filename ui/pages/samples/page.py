@@ -8,11 +8,11 @@ from onetrainer.messages.formatting import counted
 from onetrainer.run.events import Sample
 from onetrainer.run.run_folder import RunFolder
 from onetrainer.run.starred import starred_steps
-from ui.actions.sample_files import SampleFiles, sample_path
+from ui.actions.sample_files import SampleFiles, copy_image, sample_path
 from ui.actions.use_step import StepFiles
 from ui.background.threads import Latest
 from ui.context import Context, View
-from ui.progress.sample_facts import sample_rewards, sample_settings
+from ui.progress.sample_facts import sample_rewards, sample_settings, weights_note
 from ui.progress.samples import SampleBook, thumbnail
 from ui.theme.palette import Role
 from ui.widgets.button import Button
@@ -190,7 +190,7 @@ class SamplesPage(View):
 
     def _copy(self) -> str:
         if self._shown is not None:
-            self._actions.copy(sample_path(*self._shown))
+            copy_image(self._context, sample_path(*self._shown))
         return "break"
 
     def _dragged(self) -> list[Path]:
@@ -239,7 +239,8 @@ class SamplesPage(View):
         self._lead.say(f"{folder.name}  ·  {extent(self._book)}")
         known = self._settings.get(sample_path(folder, sample)) or ""
         rewards = sample_rewards(session.state.rewards, sample)
-        facts = "\n".join(text for text in (known, rewards) if text)
+        weights = weights_note(folder, sample.step)
+        facts = "\n".join(text for text in (known, rewards, weights) if text)
         self.viewer.show(folder.path, self._book, self._prompt, self._step, facts=facts)
         self._show_gallery(folder)
 

@@ -6,12 +6,15 @@ from functools import partial
 from pathlib import Path
 from tkinter import ttk
 
+from ui.actions.sample_files import copy_image
 from ui.context import Context
+from ui.widgets.drag_source import DragSource
 from ui.widgets.drawing import Drawing
 
 _MOST_SHOWN = 60
 _THUMBNAIL = 84
 _GAP = 4
+_KEYS = "Left and Right, Ctrl+C copies, a drag takes it into another program"
 
 
 class TrialImages:
@@ -37,6 +40,10 @@ class TrialImages:
         self._caption.pack(anchor="w", pady=(px(6), 0))
         for key, by in (("<Left>", -1), ("<Right>", 1)):
             self._drawing.canvas.bind(key, partial(self._move, by))
+        self._drawing.canvas.bind("<Button-1>", lambda _: self._drawing.canvas.focus_set())
+        self._drawing.canvas.bind("<Control-c>", lambda _: self._copy())
+        for canvas in (self._drawing.canvas, self._strip.canvas):
+            DragSource(widgets, canvas, self._dragged).enable_soon()
 
     @property
     def shown(self) -> dict[str, object]:
@@ -77,6 +84,14 @@ class TrialImages:
             self._shown = (self._shown + by) % len(self._images)
             self._draw()
 
+    def _copy(self) -> str:
+        if self._images and self._size is None:
+            copy_image(self._context, self._images[self._shown])
+        return "break"
+
+    def _dragged(self) -> list[Path]:
+        return self._images[self._shown : self._shown + 1] if self._size is None else []
+
     def _click(self, event: "tk.Event[tk.Canvas]") -> None:
         index = self._first() + event.x // self._each()
         if index < len(self._images):
@@ -110,7 +125,7 @@ class TrialImages:
         if image is not None and width > _THUMBNAIL:
             drawing.image((path, width, height), image, width // 2, height // 2, 0)
         place = f"{self._shown + 1} of {len(self._images)}"
-        self._caption.say(f"{place}  ·  {path.name}  ·  Left and Right  ·  in {path.parent}")
+        self._caption.say(f"{place}  ·  {path.name}  ·  {_KEYS}  ·  in {path.parent}")
 
     def _draw_cells(self, rows: int, columns: int) -> None:
         """Draw the images of a grid at their places, and empty boxes for those to come."""
