@@ -11,9 +11,9 @@ import threading
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from subprocess import DEVNULL, TimeoutExpired
+from subprocess import DEVNULL, PIPE, TimeoutExpired
 from time import monotonic, sleep
-from typing import IO
+from typing import IO, Any
 
 Main = Callable[[list[str]], int]
 
@@ -48,7 +48,7 @@ class Followed(ABC):
 
 
 class Forked(Followed):
-    """What `subprocess.Popen` gives of a process: pid, poll, wait, kill and returncode."""
+    """What `subprocess.Popen` gives of a process: pid, poll, wait, kill, returncode and pipes."""
 
     def __init__(
         self,
@@ -56,12 +56,24 @@ class Forked(Followed):
         arguments: list[str],
         output: IO[bytes],
         variables: Mapping[str, str] | None = None,
+        *,
+        has_pipes: bool = False,
     ) -> None:
+        """has_pipes: to its standard input and from its standard output; output takes the rest."""
         self._reaping = threading.Lock()  # a process is reaped once, and has its id until then
+        self.stdin: IO[bytes] | None = None
+        self.stdout: IO[bytes] | None = None
+        theirs, ours = _pipes() if has_pipes else ((), ())
         self.pid = os.fork()
         if self.pid == 0:
             os.environ.update(variables or {})
-            os._exit(_run(main, arguments, output))
+            for descriptor in ours:
+                os.close(descriptor)
+            os._exit(_run(main, arguments, output, theirs))
+        for descriptor in theirs:
+            os.close(descriptor)
+        if ours:
+            self.stdin, self.stdout = os.fdopen(ours[0], "wb"), os.fdopen(ours[1], "rb")
 
     def poll(self) -> int | None:
         with self._reaping:
@@ -81,9 +93,10 @@ class Forked(Followed):
 
 
 class Forking:
-    """Stands for the module `subprocess` in `onetrainer.run.client`: runs `main` in a fork."""
+    """Stands for the module `subprocess` where workers are started: runs `main` in a fork."""
 
     DEVNULL = DEVNULL
+    PIPE = PIPE
     TimeoutExpired = TimeoutExpired
 
     def __init__(self, main: Main) -> None:
@@ -100,19 +113,33 @@ class Forking:
         self,
         command: list[str],
         *,
-        stdout: IO[bytes],
+        stdout: IO[bytes] | int,
+        stderr: IO[bytes] | int | None = None,
         env: Mapping[str, str] | None = None,
         **_: object,
     ) -> Forked:
         """Fork for `python -m WORKER ARGUMENTS…`."""
-        self._forked.append(Forked(self._main, command[3:], stdout, env))
+        has_pipes = stdout == PIPE
+        output: Any = stderr if has_pipes else stdout
+        self._forked.append(Forked(self._main, command[3:], output, env, has_pipes=has_pipes))
         return self._forked[-1]
 
 
-def _run(main: Main, arguments: list[str], output: IO[bytes]) -> int:
+def _pipes() -> tuple[tuple[int, int], tuple[int, int]]:
+    """The ends of a process's standard input and output: its own, and those of its parent."""
+    (read_in, write_in), (read_out, write_out) = os.pipe(), os.pipe()
+    return (read_in, write_out), (write_in, read_out)
+
+
+def _run(main: Main, arguments: list[str], output: IO[bytes], pipes: tuple[int, ...]) -> int:
     os.setsid()
     os.dup2(output.fileno(), 1)
     os.dup2(output.fileno(), 2)
+    for place, descriptor in enumerate(pipes):
+        os.dup2(descriptor, place)
+        os.close(descriptor)
+    if pipes:
+        sys.stdin = os.fdopen(0, closefd=False)
     sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
     try:

@@ -1,21 +1,22 @@
-"""Jobs without a run folder: `onetrainer sample`, in real processes where these matter."""
+"""Jobs without a run folder: `onetrainer sample`, in processes of their own where these matter."""
 
 import os
 import signal
-import subprocess
-import sys
 from shlex import split
 
 import pytest
 
-from onetrainer import ROOT
+from modules import worker
+from modules.jobs import sample as sampling
 from onetrainer.__main__ import main
 from onetrainer.errors import EXIT_STOPPED
+from onetrainer.jobs import job
 from onetrainer.jobs.job import Job
 from onetrainer.jobs.sample_request import SampleRequest
 from onetrainer.jobs.warm_worker import WarmWorker
 from onetrainer.run.events import Failed, Finished, Phase, Stopped
 from tests import tiny
+from tests.forked import Forked, Forking
 from tests.runs import DEADLINE, wait_until
 
 SMALL = split("--prompt a --prompt b --width 64 --height 64 --steps 2 --precision fp32")
@@ -35,16 +36,34 @@ def own_logs(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
+@pytest.fixture
+def forked(monkeypatch):
+    """Workers are forked from this process, and do what they are given."""
+    started = []
+
+    def fork(main):
+        started.append(Forking(main))
+        monkeypatch.setattr(job, "subprocess", started[-1])
+
+    yield fork
+    for each in started:
+        each.end()
+
+
 def logs(tmp_path):
     return [path.name for path in tmp_path.glob("onetrainer-*.log")]
 
 
-def command(folder, *arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", "onetrainer", *arguments],
-        cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+def in_terminal(folder, *arguments):
+    """`onetrainer ARGUMENTS…` in a folder, in a process of its own."""
+
+    def run(words):
+        os.chdir(folder)
+        job.subprocess = Forking(worker.main)
+        return main(words)
+
+    with (folder / "errors.txt").open("wb") as errors:
+        return Forked(run, [*arguments], errors, has_pipes=True)
 
 
 def request(folder, **changes):
@@ -65,35 +84,39 @@ def test_images_are_listed(folder, monkeypatch, capfd):
 
 
 def test_ctrl_c_ends_sampling_and_leaves_nothing_half_written(folder, tmp_path):
-    done = command(folder, "sample", "base", *SMALL, "--seeds", "500", "--out", "ended")
+    done = in_terminal(folder, "sample", "base", *SMALL, "--seeds", "500", "--out", "ended")
     first = folder / "ended" / "00001-42.png"
     wait_until(lambda: first.exists() or done.poll() is not None)
     done.send_signal(signal.SIGINT)
-    out, err = done.communicate(timeout=DEADLINE)
-    assert (done.returncode, err) == (EXIT_STOPPED, "")
+    with done.stdin, done.stdout:
+        out = done.stdout.read().decode()
+    assert (done.wait(DEADLINE), (folder / "errors.txt").read_text()) == (EXIT_STOPPED, "")
     assert out.splitlines()[-1] == "Stopped."
     assert first.exists()
     assert {path.suffix for path in (folder / "ended").iterdir()} == {".png"}
     assert logs(tmp_path) == []
 
 
-def test_a_warm_worker_answers_again_without_loading_and_another_follows_a_killed_one(folder):
-    worker = WarmWorker()
-    assert isinstance([*worker.events(request(folder))][-1], Finished)
-    pid = worker.pid
-    again = [*worker.events(request(folder, steps=3))]
+def test_a_warm_worker_answers_again_without_loading_and_another_follows_a_killed_one(
+    folder, forked
+):
+    forked(worker.main)
+    warm = WarmWorker()
+    assert isinstance([*warm.events(request(folder))][-1], Finished)
+    pid = warm.pid
+    again = [*warm.events(request(folder, steps=3))]
     assert isinstance(again[-1], Finished)
     assert [event for event in again if isinstance(event, Phase) and event.name == "loading"] == []
-    many = worker.events(request(folder, seeds=tuple(range(5000))))
+    many = warm.events(request(folder, seeds=tuple(range(5000))))
     next(many)
-    worker.cancel()
+    warm.cancel()
     assert [*many][-1] == Stopped(0, "stop")
-    assert worker.pid == pid
+    assert warm.pid == pid
     os.kill(pid, signal.SIGKILL)
-    assert isinstance([*worker.events(request(folder))][-1], Finished)
-    assert worker.pid not in (pid, None)
-    worker.close()
-    assert worker.pid is None
+    assert isinstance([*warm.events(request(folder))][-1], Finished)
+    assert warm.pid not in (pid, None)
+    warm.close()
+    assert warm.pid is None
 
 
 @pytest.mark.usefixtures("in_this_process")
@@ -109,28 +132,27 @@ def test_what_a_person_can_put_right_is_one_message_and_exit_code_2(folder, monk
     )
 
 
-NOISE = """
-import os, sys
-class Noisy:
-    def find_spec(self, name, *_):
-        if name == "diffusers":
-            os.write(1, b'{"type": "Warned", "text": "a library\\'s"}\\n')
-            print("more of it", flush=True)
-sys.meta_path.insert(0, Noisy())
-"""
+def noisy(arguments):
+    """The worker, in which a library prints what could be an event."""
+
+    def sample(*given):
+        os.write(1, b'{"type": "Warned", "text": "a library\'s"}\n')
+        print("more of it", flush=True)
+        return original(*given)
+
+    original, sampling.sample = sampling.sample, sample
+    return worker.main(arguments)
 
 
-def test_a_killed_job_is_reported_with_what_libraries_printed(folder, monkeypatch, tmp_path):
-    (tmp_path / "noisy").mkdir()
-    (tmp_path / "noisy" / "sitecustomize.py").write_text(NOISE)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "noisy"))
-    job = Job("sample", request(folder, seeds=tuple(range(500))))
-    events = job.events()
-    first = next(events)  # after diffusers was imported
-    os.kill(job.pid, signal.SIGKILL)
+def test_a_killed_job_is_reported_with_what_libraries_printed(folder, forked, tmp_path):
+    forked(noisy)
+    started = Job("sample", request(folder, seeds=tuple(range(500))))
+    events = started.events()
+    first = next(events)  # what was printed came before it
+    os.kill(started.pid, signal.SIGKILL)
     *_, ending = events
     assert isinstance(first, Phase)
     assert isinstance(ending, Failed)
     assert (ending.kind, "SIGKILL" in ending.what) == ("program", True)
-    assert all(text in ending.remedy for text in (str(job.log), "a library's", "more of it"))
-    assert logs(tmp_path) == [job.log.name]
+    assert all(text in ending.remedy for text in (str(started.log), "a library's", "more of it"))
+    assert logs(tmp_path) == [started.log.name]
