@@ -2,7 +2,9 @@
 
 import gc
 import os
+import signal
 import sqlite3
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +12,11 @@ from typing import Any
 import pytest
 
 from onetrainer import ROOT
+from tests.left_behind import shared_state
+
+# The many processes that tests start would compile the whole program each.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def pytest_collection() -> None:
@@ -51,6 +58,18 @@ def own_user_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def signals_as_in_a_terminal() -> None:
+    """Processes obey them, also where tests run under nohup or in the background of a shell.
+
+    What is ignored stays so in every process that is started.
+    """
+    for name, usual in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.SIG_DFL)):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, usual)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def no_waiting_for_the_disk() -> Iterator[None]:
     """Nothing that tests write has to outlive a power failure: they read what the system holds."""
 
@@ -76,3 +95,12 @@ def own_current_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         patch.chdir(tmp_path_factory.mktemp("current"))
         patch.setenv("PYTHONPATH", str(ROOT))
         yield
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_for_the_next_test() -> Iterator[None]:
+    """What tests of a process share is as each has found it, in whatever order they run."""
+    before = shared_state()
+    yield
+    after = shared_state()
+    assert {name: after[name] for name in before} == before
