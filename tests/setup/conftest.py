@@ -53,6 +53,8 @@ print("called onetrainer", *sys.argv[1:], "in", os.getcwd(), flush=True)
 sys.exit(int(os.environ.get("FAKE_EXIT_CODE", "0")))
 """
 
+DEADLINE = 120.0
+
 
 @dataclass(frozen=True)
 class Checkout:
@@ -84,7 +86,7 @@ class Checkout:
             cwd=self.folder.parent,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=DEADLINE,
         )
 
     def load(self) -> ModuleType:

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tests.setup.conftest import Checkout
+from tests.setup.conftest import DEADLINE, Checkout
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="speaks of POSIX signals and paths")
 
@@ -63,7 +63,7 @@ def test_set_up_waits_for_another_one(installed: Checkout):
         assert process.stdout is not None
         assert "waiting" in process.stdout.readline()
         (installed.venv / "kept").rename(installed.venv / "setup-stamp.json")
-    rest, _ = process.communicate(timeout=20)
+    rest, _ = process.communicate(timeout=DEADLINE)
     assert (process.returncode, rest) == (0, ""), "the other one had done it all"
 
 
@@ -79,7 +79,7 @@ def test_termination_ends_the_running_step_and_says_so(installed: Checkout):
     _wait_for_line(installed, " -e .")
     process.send_signal(signal.SIGTERM)
 
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=DEADLINE)
 
     assert process.returncode == 3
     assert errors == "start-ui.py: interrupted. Start it again to continue.\n"
@@ -170,7 +170,7 @@ def _change_pin(checkout: Checkout) -> None:
 
 
 def _wait_for_line(checkout: Checkout, ending: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + DEADLINE
     log = checkout.venv / "setup.log"
     begin = len(log.read_text())
     while not any(line.endswith(ending) for line in log.read_text()[begin:].splitlines()):

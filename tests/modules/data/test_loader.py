@@ -14,6 +14,7 @@ from onetrainer.dataset.prefetch import prefetch
 from onetrainer.errors import UserError
 from tests.each import each
 from tests.modules.data.test_batches import planned
+from tests.runs import DEADLINE
 
 STEPS = 6
 
@@ -175,7 +176,7 @@ def test_results_come_in_the_order_of_the_work(threads):
     def work(number):
         if threads > 1:  # later work is done before earlier work
             gates[number].set()
-            gates[min(number + 1, 19)].wait(10)
+            gates[min(number + 1, 19)].wait(DEADLINE)
         return number * number
 
     assert list(prefetch(work, range(20), threads=threads, most=8)) == [n * n for n in range(20)]

@@ -13,7 +13,7 @@ from onetrainer.run.event_log import read_all
 from onetrainer.run.events import Failed, Phase, Stopped
 from onetrainer.run.history import summary
 from tests import tiny_describers
-from tests.runs import wait_until
+from tests.runs import DEADLINE, wait_until
 
 COLORS = {"a": "red", "b": "blue", "c": "lime", "d": "red", "e": "blue"}
 
@@ -127,11 +127,11 @@ def test_a_job_that_is_asked_to_pause_ends_at_once_and_goes_on_later(
     run = client.start(job.write_request())
     wait_until(lambda: summary(run.folder).step == 2)
     run.send("pause")
-    run.wait(30)
+    run.wait(DEADLINE)
     assert read_all(run.folder.events)[-1] == Stopped(2, "pause")
     assert summary(run.folder).standing == "paused"
     hold.unlink()
-    client.start(run.folder).wait(30)
+    client.start(run.folder).wait(DEADLINE)
     assert len(job.read()) == len(COLORS)
     assert summary(run.folder).standing == "finished"
 

@@ -302,7 +302,7 @@ def test_the_end_of_the_first_process_ends_the_others(config, processes):
     folder = new_run(config, "embedding", 2)
     assert processes(folder, dying(0, 1)) == -signal.SIGKILL
     pid = int(folder.log_of(1).read_text().splitlines()[0].rpartition(" ")[2])
-    runs.wait_until(lambda: not psutil.pid_exists(pid), timeout=10)
+    runs.wait_until(lambda: not psutil.pid_exists(pid))
     assert not folder.is_busy()
 
 

@@ -15,6 +15,7 @@ from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.errors import UserError
 from onetrainer.run.event_log import EventWriter, read_all
 from onetrainer.run.run_folder import create_run
+from tests.runs import DEADLINE
 from tests.stepping import Training, equal
 
 
@@ -44,7 +45,7 @@ def disk(monkeypatch):
     ready, original = threading.Event(), checkpoints_module.write_atomic
 
     def write(path, content):
-        assert ready.wait(30)
+        assert ready.wait(DEADLINE)
         original(path, content)
 
     monkeypatch.setattr(checkpoints_module, "write_atomic", write)

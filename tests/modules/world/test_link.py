@@ -13,7 +13,7 @@ from modules.world.link import Hub, Line
 from onetrainer.errors import EXIT_DONE, EXIT_STOPPED
 from onetrainer.run.events import Failed
 from tests.forked import Forked
-from tests.runs import wait_until
+from tests.runs import DEADLINE, wait_until
 
 FAILED = Failed("user", "x.png: gone", "Expected an image", "Restore it.", "image")
 
@@ -102,7 +102,7 @@ def test_the_end_of_the_first_process_is_that_of_the_others(hub, other, is_done,
     # Only once the connection is accepted is there one to close.
     wait_until(lambda: hub.connected == 1)
     hub.close(is_done=is_done)
-    assert process.wait(10) == code
+    assert process.wait(DEADLINE) == code
 
 
 def test_what_does_not_know_the_token_counts_for_nothing(hub, monkeypatch):

@@ -27,6 +27,7 @@ from onetrainer.run.events import (
 )
 from onetrainer.run.run_folder import RunFolder, cannot_write, create_run, fill_run, open_run
 from onetrainer.run.wire import decode_event, encode_event
+from tests.runs import DEADLINE
 
 EVENTS = [
     Started(1, 0, 10, {"torch": "2"}),
@@ -155,7 +156,7 @@ def test_a_second_worker_is_refused_and_a_dead_one_leaves_the_lock(folder):
         pass
     assert folder.worker_pid() == other.pid
     client.attach(folder).kill()
-    assert other.wait(20) != 0
+    assert other.wait(DEADLINE) != 0
     other.stdout.close()
     assert folder.worker_pid() is None
     assert not folder.is_busy()
@@ -187,7 +188,7 @@ def test_a_silent_death_is_reported_with_the_log(folder, monkeypatch, code, word
     monkeypatch.setenv("PYTHONPATH", str(folder.path))
     monkeypatch.setattr(client, "WORKER", "dying")
     run = client.start(folder)
-    run.wait(20)
+    run.wait(DEADLINE)
     run.poll()
     unexpected_exit = run.unexpected_exit()
     assert unexpected_exit is not None

@@ -145,6 +145,7 @@ def doubled(levels, leaf=b"N"):
 
 
 HUGE_NUMBER = b"\x8b" + (1 << 20).to_bytes(4, "little") + b"\x01" * (1 << 20)
+NESTED = 5_000  # several times as deep as Python lets functions call each other
 BOMBS = {
     "memo place that has Python's machine in C take 64 GB": b"\x80\x02}r\xff\xff\xff\xff.",
     "bytes of any length": b"\x80\x02\x8e" + b"\xff" * 8 + b".",
@@ -161,10 +162,10 @@ BOMBS = {
     "arguments that each call would copy": (
         b"(" + b"N" * 100_000 + b"tq\x000" + b"ctorch\nSize\nh\x00R" * 5_000 + b"."
     ),
-    "nested tuples": b"\x80\x02" + b"(" * 20_000 + b"}" + b"t" * 20_000 + b".",
-    "nested lists": b"\x80\x02" + b"]" * 20_000 + b"a" * 19_999 + b".",
-    "marks": b"\x80\x02(" + b"(" * 20_000 + b"}.",
-    "nested dictionaries": b"\x80\x02" + b"}U\x01a" * 20_000 + b"}" + b"s" * 20_000 + b".",
+    "nested tuples": b"\x80\x02" + b"(" * NESTED + b"}" + b"t" * NESTED + b".",
+    "nested lists": b"\x80\x02" + b"]" * NESTED + b"a" * (NESTED - 1) + b".",
+    "marks": b"\x80\x02(" + b"(" * NESTED + b"}.",
+    "nested dictionaries": b"\x80\x02" + b"}U\x01a" * NESTED + b"}" + b"s" * NESTED + b".",
     "long number in digits": b"I" + b"9" * 100_000 + b"\n.",
     "dictionary within itself": b"}q\x00S'state_dict'\nh\x00s.",
     "state within itself": b"ccollections\nOrderedDict\n)Rq\x00}S'_parameters'\nh\x00sb.",

@@ -8,11 +8,10 @@ import pytest
 from onetrainer.errors import Fix
 from tests.ui.desk import deliver_until
 from tests.ui.project import MARKERS, PARTS, SDXL_PARTS, errors_of, write_model
+from tests.ui.xscreen import DEADLINE
 from ui.actions.file_check import CHECK_AFTER_MS, FileCheck
 from ui.background.threads import Jobs
 from ui.model.draft import Draft
-
-DEADLINE = 20.0
 
 
 class Root:

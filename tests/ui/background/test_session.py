@@ -10,9 +10,8 @@ import pytest
 from onetrainer.presets.presets import load_document, resolve
 from onetrainer.run import client
 from tests.ui.window_server import ServedWorkers
+from tests.ui.xscreen import DEADLINE
 from ui.background.session import SILENCE, Session
-
-DEADLINE = 30.0
 
 
 @pytest.fixture
@@ -28,7 +27,7 @@ def session():
     yield made
     if made.run is not None:
         made.kill()
-        made.run.wait(10)
+        made.run.wait(DEADLINE)
 
 
 def until(session, condition):

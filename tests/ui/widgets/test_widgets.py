@@ -14,6 +14,7 @@ from onetrainer.images import decoding
 from tests.ui.desk import resize
 from tests.ui.project import SDXL_PARTS, errors_of, write_model
 from tests.ui.theme.contrast import contrast
+from tests.ui.xscreen import DEADLINE
 from ui.background.image_cache import load_fitting
 from ui.background.threads import Jobs
 from ui.charts.run_charts import LossChart
@@ -246,7 +247,7 @@ def test_results_of_threads_are_delivered_where_they_are_asked_for():
     jobs, results = Jobs(), []
     jobs.run(threading.get_ident, results.append)
     jobs.run(lambda: 1 / 0, results.append, lambda error: results.append(type(error)))
-    end = time.monotonic() + 10
+    end = time.monotonic() + DEADLINE
     while len(results) < 2 and time.monotonic() < end:
         jobs.deliver()
     assert ZeroDivisionError in results
