@@ -10,7 +10,7 @@ from onetrainer.jobs.convert_request import ConvertRequest
 from onetrainer.jobs.job import Job
 from onetrainer.run.events import Failed, Finished
 from onetrainer.run.run_folder import RunFolder
-from onetrainer.run.steps import step_files
+from onetrainer.run.steps import available_steps, step_files
 from ui.context import Context, Offer
 from ui.dialogs.dialogs import Choice, ask, show_error
 
@@ -28,17 +28,16 @@ class StepFiles:
     """What is being written: "step 40"; "" for nothing."""
 
     def use(self, folder: RunFolder, step: int) -> None:
-        """Write the file of a step; where no checkpoint of it is kept, say which are, and ask.
+        """Write the file of a step; where its weights are gone, say which are kept, and ask.
 
-        A file that the run has written of it is used as it is.
+        Where only a file is left, it is used as it is.
         """
-        kept = [number for number, _ in folder.complete_checkpoints()]
-        if step not in kept and (file := step_files(folder).get(step)):
-            self._say_written(file, "It is there already")
-            return
-        if step not in kept:
+        if step not in (kept := available_steps(folder)):
             step = self._ask_other(folder, step, kept)
-        if step:
+        has_checkpoint = step in [number for number, _ in folder.complete_checkpoints()]
+        if step and not has_checkpoint:
+            self._say_written(step_files(folder)[step], "It is there already")
+        elif step:
             self.writing = f"step {step:,}"
             self.context.widgets.jobs.run(
                 partial(_write, folder, step), self._written, self._failed
@@ -55,7 +54,7 @@ class StepFiles:
             choices.insert(0, Choice("use", f"Use step {nearest:,}", "primary"))
         answer = ask(
             self.context,
-            f"No checkpoint of step {step:,} is kept",
+            f"No weights of step {step:,} are kept",
             f"Its file is made of a checkpoint. {has} To keep more in the next run, raise “Keep "
             "checkpoints”, and set “Checkpoint every” to what samples have.",
             choices,

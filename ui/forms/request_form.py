@@ -100,8 +100,8 @@ class RequestForm:
         if setting.choices:
             labels = {setting.ui.choices.get(each, each): each for each in setting.choices}
             if setting.is_optional:
-                labels = {"": "", **labels}
-            value.set(next((label for label, each in labels.items() if each == default), ""))
+                labels = {"automatic": "", **labels}
+            value.set(next(label for label, each in labels.items() if each == default))
             chosen = ttk.Combobox(box, textvariable=value, values=list(labels), state="readonly")
             chosen.configure(font="OneTrainerBody", width=24)
             chosen.pack(anchor="w")

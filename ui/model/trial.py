@@ -6,7 +6,7 @@ from pathlib import Path
 
 from onetrainer.errors import UserError
 from onetrainer.jobs.sample_request import AXIS_LABELS, AxisName, SampledLora, SampleRequest
-from onetrainer.jobs.sample_table import require_steps
+from onetrainer.jobs.sample_table import requests_of
 from onetrainer.run.run_folder import RunFolder
 from onetrainer.run.steps import available_steps
 from ui.model.draft import Draft
@@ -106,7 +106,7 @@ def trial_request(
         **{name: draft.value(f"model.{name}") for name in _FROM_MODEL},
     }
     request = labeled_request(SampleRequest, values)
-    require_steps(request)
+    requests_of(request)
     return request
 
 

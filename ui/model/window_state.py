@@ -30,6 +30,7 @@ class WindowState:
     run_folders: That runs were shown from, the last one first.
     models: Base models that were trained or chosen, the last one first.
     model_folders: Folders that a person keeps base models in.
+    trial: What was typed last to try a model, by field.
     stored: What of it was in the file when this window read or wrote it.
     """
 
@@ -43,6 +44,7 @@ class WindowState:
     run_folders: list[str] = field(default_factory=list)
     models: list[str] = field(default_factory=list)
     model_folders: list[str] = field(default_factory=list)
+    trial: Document = field(default_factory=dict)
     preset: dict[str, str] = field(default_factory=dict)
     draft: Document = field(default_factory=dict)
     base: Document = field(default_factory=dict)

@@ -65,3 +65,7 @@ def test_images_and_grids_are_generated_by_a_model_and_by_a_run_that_trains(desk
     wait_status(desk, "“paper-001” generates what it trains")
     wait_status(desk, "Done.")
     assert made(desk)[-1] == "00009-grid.png"
+    desk.replace("trial seed", "9")
+    desk.key("ctrl+plus")  # which makes all pages anew
+    desk.click("generate")
+    desk.wait(lambda: made(desk)[-1] == "00010-9.png", "an image of what was typed before")

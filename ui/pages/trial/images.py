@@ -14,7 +14,7 @@ from ui.widgets.drawing import Drawing
 _MOST_SHOWN = 60
 _THUMBNAIL = 84
 _GAP = 4
-_KEYS = "Left and Right, Ctrl+C copies, a drag takes it into another program"
+_KEYS = "Left and Right  ·  Ctrl+C copies"
 
 
 class TrialImages:

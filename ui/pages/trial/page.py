@@ -10,7 +10,7 @@ from onetrainer.config.run.sampling import SAMPLER_LABELS, Prompt, Sampling
 from onetrainer.errors import UserError
 from onetrainer.jobs.run_trial import RunTrial, run_on
 from onetrainer.jobs.sample_request import SampleRequest
-from onetrainer.jobs.sample_table import labels_of
+from onetrainer.jobs.sample_table import labels_of, require_steps
 from onetrainer.jobs.warm_worker import WarmWorker
 from onetrainer.run.events import Event, Failed, Finished, Phase, Sample, Stopped, Warned
 from onetrainer.run.run_folder import RunFolder
@@ -81,6 +81,7 @@ class TrialPage(View):
         self._button.widget.pack(side="left")
         self._status = widgets.label(line, "", style="Dim", wrap=270)
         self._status.pack(side="left", padx=(px(14), 0))
+        self._restore()
         self._images = TrialImages(context, view)
         self._images.list_folder(trial_folder(context.draft))
 
@@ -97,6 +98,35 @@ class TrialPage(View):
         """Say whether images can be generated now."""
         if self._source is None:
             self._button.enable(self._blocked_reason())
+
+    def commit(self) -> None:
+        """Remember what is typed, for the next window and for this one at another size."""
+        texts = {name: box.get("1.0", "end").strip() for name, box in self._texts().items()}
+        values = {name: variable.get() for name, variable in self._values.items()}
+        loras = [[lora.path, lora.strength, lora.step or 0] for lora in self._loras.listed()]
+        side = self._context.draft.value("data.resolution")
+        self._context.window_state.trial = {**texts, **values, "loras": loras, "side": side}
+
+    def _restore(self) -> None:
+        """Fill in what was typed last; files that are gone are left out."""
+        typed = self._context.window_state.trial
+        for name, box in self._texts().items():
+            box.insert("1.0", str(typed.get(name, "")))
+        left_out = set()
+        if typed.get("side") != self._context.draft.value("data.resolution"):
+            left_out |= {"width", "height"}  # of another model
+        if typed.get("sampler") not in SAMPLER_LABELS.values():
+            left_out.add("sampler")
+        for name in self._values.keys() - left_out:
+            self._values[name].set(str(typed.get(name, self._values[name].get())))
+        loras = typed.get("loras")
+        for each in loras if isinstance(loras, list) else ():
+            match each:
+                case [str(path), str(strength), int(step)] if Path(path).exists():
+                    self._loras.add(TrialLora(path, strength, step or None))
+
+    def _texts(self) -> Mapping[str, tk.Text]:
+        return {"prompt": self._prompt, "negative": self._negative}
 
     def _blocked_reason(self) -> str:
         return "" if self._context.draft.value("model.path") else "Choose a base model first."
@@ -182,8 +212,7 @@ class TrialPage(View):
         samplers = {label: name for name, label in SAMPLER_LABELS.items()}
         values = {name: variable.get().strip() for name, variable in self._values.items()}
         values["sampler"] = samplers[values["sampler"]]
-        texts = {"prompt": self._prompt, "negative": self._negative}
-        return values | {name: box.get("1.0", "end").strip() for name, box in texts.items()}
+        return values | {name: box.get("1.0", "end").strip() for name, box in self._texts().items()}
 
     def _start(self, request: SampleRequest) -> None:
         jobs, run = self._context.widgets.jobs, self._training_run()
@@ -192,6 +221,8 @@ class TrialPage(View):
         if run is not None:
             source = RunTrial(run)
             text = f"“{run.name}” generates what it trains, without these LoRAs, between two steps."
+        else:
+            require_steps(request)
         self._source = source
         if source.close not in jobs.on_close:
             jobs.on_close.append(source.close)
