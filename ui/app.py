@@ -190,6 +190,9 @@ class App:
         """Make everything larger or smaller by a number of sizes; 0 follows the desktop."""
         if self.runs.is_checking:
             return  # a start that is being checked would be lost
+        if work := self.context.act.working():
+            self.show_message(f"{work} Wait for its end, or stop it, before changing the size.")
+            return
         scales = self.window_state.scales
         if by:
             scales[self._screen] = self._theme.next_scale(by)
@@ -286,6 +289,7 @@ class App:
             save_state_soon=self.save_state_soon,
             switch_mode=self.switch_mode,
             zoom=self.zoom,
+            working=lambda: next((v.working for v in self._views.values() if v.working), ""),
             show_page=self.show_page,
             take_path=lambda kind, path: self.view(self.page).take_path(kind, path),
             is_on_settings=lambda: self.page in SETTINGS_PAGES,

@@ -47,6 +47,7 @@ class Actions:
         show_message: Shows a short message, with a button for an offer if there is one.
         save_state_soon: Saves the window's state a second after the last change.
         zoom: Makes everything larger or smaller by a number of sizes; 0 follows the desktop.
+        working: Returns what a page does that would end with the window; "" for nothing.
         is_on_settings: Returns whether the current page shows settings.
         jump: Goes to the setting at a path.
         mend: Goes to the setting that a run failed from; offers to apply it and resume the run.
@@ -76,6 +77,7 @@ class Actions:
     save_state_soon: Callable[[], None]
     switch_mode: Callable[[], None]
     zoom: Callable[[int], None]
+    working: Callable[[], str]
     show_page: Callable[[str], object]
     take_path: Callable[[str, str], bool]
     is_on_settings: Callable[[], bool]
@@ -148,6 +150,11 @@ class View:
 
     name: str
     outer: tk.Widget
+
+    @property
+    def working(self) -> str:
+        """What it does that would end with it: "Merge is at work."; "" for nothing."""
+        return ""
 
     def prepare(self) -> Iterator[None]:
         """Do in pieces, while the window is idle, what the first visit would wait for."""

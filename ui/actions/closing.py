@@ -29,6 +29,8 @@ class Closing:
 
     def _ask(self) -> None:
         self._context.act.commit()
+        if (work := self._context.act.working()) and not self._is_to_end(work):
+            return
         session = self._context.session
         answer = self._ask_about_run() if session.is_running else "keep"
         if answer == "":
@@ -44,6 +46,11 @@ class Closing:
         self._context.act.show_page("run")
         self._context.act.show_message("Saving the run; the window closes when it is done …")
         self._close_after_run()
+
+    def _is_to_end(self, work: str) -> bool:
+        choices = [Choice("", "Stay", "primary"), Choice("end", "Close and stop it")]
+        text = f"{work} It ends with the window; what it has finished by now is kept."
+        return ask(self._context, "Something is still at work", text, choices) == "end"
 
     def _ask_about_run(self) -> str:
         context = self._context

@@ -14,7 +14,7 @@ from onetrainer.run.steps import available_steps, step_files
 from ui.context import Context, Offer
 from ui.dialogs.dialogs import Choice, ask, show_error
 
-_KEEP = "output.keep_checkpoints"
+_EXPORT = "output.export_every"
 _MOST_STEPS = 12
 
 
@@ -55,12 +55,12 @@ class StepFiles:
         answer = ask(
             self.context,
             f"No weights of step {step:,} are kept",
-            f"Its file is made of a checkpoint. {has} To keep more in the next run, raise “Keep "
-            "checkpoints”, and set “Checkpoint every” to what samples have.",
+            f"Its file is made of a checkpoint. {has} To have the file of each sample in the next "
+            "run, set “Export every” to what samples have.",
             choices,
         )
         if answer == "keep":
-            self.context.act.jump(_KEEP)
+            self.context.act.jump(_EXPORT)
         return nearest if answer == "use" else 0
 
     def _written(self, ending: Finished | Failed) -> None:

@@ -127,4 +127,4 @@ def test_the_file_of_a_sample_s_step_is_written_or_the_kept_steps_are_said(desk)
     assert written == Path(desk.state["folder"]) / "output" / "paper-000060.safetensors"
     desk.click("use step")
     desk.click("answer keep")
-    desk.wait_state(page="output", focus="output.keep_checkpoints")
+    desk.wait_state(page="output", focus="output.export_every")

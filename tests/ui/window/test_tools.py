@@ -36,6 +36,12 @@ def test_a_lora_is_resized_with_what_was_lost_and_wrong_input_is_said(open_desk,
     desk.replace("tool base", str(base))
     desk.replace("tool picture", "a circle --w 64 --h 64 --s 1")
     desk.click("run tool")
+    desk.key("ctrl+plus")
+    desk.wait(lambda: "“Resize” is at work." in desk.state["message"], "that it would be lost")
+    desk.ask_to_close()
+    desk.wait_question("answer end")
+    desk.key("Escape")
+    desk.wait_end_of_question("answer end")
     desk.click("tool Merge")  # whose report it is not
     desk.wait(lambda: desk.state["tool"] == "", "the report of Merge")
     desk.click("tool Resize")

@@ -156,6 +156,11 @@ class ToolsPage(View):
         self._pictures = Pictures(context, self._foot)
         self._choose(self._tool)
 
+    @property
+    def working(self) -> str:
+        """Which tool is at work."""
+        return "" if self._running is None else f"“{self._running.tool.title}” is at work."
+
     def _fit(self, event: "tk.Event[tk.Misc]") -> None:
         """Make the card as wide as a large window needs it, or as a small one has room for."""
         px = self._context.widgets.px

@@ -94,6 +94,11 @@ class TrialPage(View):
             "button": str(self._button.widget.cget("text")),
         }
 
+    @property
+    def working(self) -> str:
+        """Whether images are generated."""
+        return "" if self._source is None else "Images are being generated to try the model."
+
     def refresh(self) -> None:
         """Say whether images can be generated now."""
         if self._source is None:
