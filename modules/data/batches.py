@@ -16,7 +16,6 @@ from modules.memory.to_device import to_device
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.batch_plan import BatchPlan, StepPlan, all_buckets
 from onetrainer.dataset.items import Item
-from onetrainer.dataset.transforms import size_conditioning
 
 
 @dataclass(frozen=True)
@@ -61,9 +60,7 @@ def read_batch(
     cached = images.gather(keys) if images.is_cached else None
     masked_images = [images.masked_image(*key) for key in keys] if images.blanks else []
     mask = _masks([images.mask(*key) for key in keys])
-    transforms = [images.transforms.transform(*key) for key in keys]
-    sizes = map(size_conditioning, items, transforms)
-    time_ids = torch.tensor(list(sizes))
+    time_ids = images.transforms.time_ids(keys)
     weights = tuple(batch_source.concepts[item.concept].loss_weight for item in items)
 
     def finish() -> Batch:

@@ -3,7 +3,8 @@
 import hashlib
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,6 +24,7 @@ from onetrainer.dataset.transforms import (
     bucket_at,
     image_transform,
     plain_transform,
+    size_conditioning,
     transform_count,
 )
 from onetrainer.errors import EndsRun, UserError
@@ -30,6 +32,8 @@ from onetrainer.images.image_file import ImageError
 
 TransformKey = tuple[int, int]
 """An image's index and the number of its transform."""
+_REMEMBERED = 4096
+"""Images and captions of which is remembered what each step asks for: some KB each."""
 
 
 class TransformTable:
@@ -48,6 +52,7 @@ class TransformTable:
         per_concept = [1 if is_plain else transform_count(concept) for concept in concepts]
         counts = [per_concept[item.concept] for item in self.items]
         self.starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        self._time_ids = lru_cache(_REMEMBERED)(self._find_time_ids)
 
     @property
     def rows(self) -> int:
@@ -84,6 +89,13 @@ class TransformTable:
     def bucket(self, index: int, number: int) -> Bucket:
         """Return the bucket of a transform, without its random choices."""
         return bucket_at(self.items[index], self.concept(index), number)
+
+    def time_ids(self, keys: Sequence[TransformKey]) -> Tensor:
+        """Return the size conditioning of transformed images, (B, 6), float32."""
+        return torch.stack([self._time_ids(key) for key in keys])
+
+    def _find_time_ids(self, key: TransformKey) -> Tensor:
+        return torch.tensor(size_conditioning(self.items[key[0]], self.transform(*key)))
 
 
 class EntryLost(EndsRun):
@@ -148,8 +160,7 @@ class EncodedImages:
 
     def gather(self, keys: Sequence[TransformKey]) -> LatentMoments:
         """Read several cached moments of one size: (B, 4, h, w) each, on the CPU."""
-        mean, std = (self._gather(LATENTS, name, keys) for name in ("mean", "std"))
-        return LatentMoments(mean, std)
+        return LatentMoments(*self._gather(LATENTS, ("mean", "std"), keys))
 
     def mask(self, index: int, number: int) -> Tensor | None:
         """Return a training mask, (1, 1, h, w), float32 in [0, 1]; None without one."""
@@ -204,15 +215,17 @@ class EncodedImages:
         if entries is None or not entries.entry_type.files(self.items[index]):
             return None
         if self.is_cached:
-            return self._gather(name, tensor, [(index, number)])
+            return self._gather(name, (tensor,), [(index, number)])[0]
         return self._decoded(name, index, number)
 
-    def _gather(self, name: str, tensor: str, keys: Sequence[TransformKey]) -> Tensor:
+    def _gather(
+        self, name: str, tensors: Sequence[str], keys: Sequence[TransformKey]
+    ) -> list[Tensor]:
         locations = self.entries[name].locations
         assert locations is not None, "they are cached"
         rows = [self.transforms.rows_of(index)[number] for index, number in keys]
         try:
-            return self.store.gather(locations, rows, tensor)
+            return self.store.gather(locations, rows, tensors)
         except DamagedEntry as error:
             _raise_lost(self.store, error)
 
@@ -237,9 +250,21 @@ class EncodedTexts:
     rows: Mapping[str, int]
     store: Store
     locations: EntryLocations
+    _remembered: dict[str, Conditioning] = field(default_factory=dict, init=False, repr=False)
 
     def conditioning(self, caption: str) -> Conditioning:
-        """Return a caption's conditioning: (1, T, D) and (1, P), on the CPU."""
+        """Return a caption's conditioning: (1, T, D) and (1, P), on the CPU.
+
+        It lies in the cache's file, so that what is remembered takes no memory for its numbers.
+        """
+        known = self._remembered.get(caption)
+        if known is None:
+            known = self._read(caption)
+            if len(self._remembered) < _REMEMBERED:
+                self._remembered[caption] = known
+        return known
+
+    def _read(self, caption: str) -> Conditioning:
         try:
             tensors = self.store.read(self.locations, self.rows[caption])
         except DamagedEntry as error:

@@ -167,8 +167,10 @@ class Store:
         self._check(mapped, row)
         return {name: rows.tensor(row) for name, rows in mapped.rows.items()}
 
-    def gather(self, locations: EntryLocations, rows: Sequence[int], name: str) -> Tensor:
-        """Copy one tensor of several entries of one shape, (B, ...).
+    def gather(
+        self, locations: EntryLocations, rows: Sequence[int], names: Sequence[str]
+    ) -> list[Tensor]:
+        """Copy some tensors of several entries of one shape, (B, ...) each.
 
         rows: indices into the locations. Raises DamagedEntry, and ValueError for missing entries.
         """
@@ -179,19 +181,7 @@ class Store:
         sources = [self._mapped[number] for number in numbers.tolist()]
         for mapped, row in zip(sources, at.tolist(), strict=True):
             self._check(mapped, row)
-        first = sources[0].rows[name]
-        # numpy's copies take half the time of torch's here, which allocate new memory each time.
-        if all(mapped is sources[0] for mapped in sources):
-            out = first.bytes.take(at, axis=0)
-        else:
-            out = np.empty((len(at), first.bytes.shape[1]), np.uint8)
-            for index, (mapped, row) in enumerate(zip(sources, at.tolist(), strict=True)):
-                source = mapped.rows[name]
-                if (source.dtype, source.shape) != (first.dtype, first.shape):
-                    raise ValueError(f"{name}: {source.shape} among {first.shape}")
-                out[index] = source.bytes[row]
-        flat = torch.from_numpy(out.reshape(-1))
-        return flat.view(first.dtype).view(len(at), *first.shape)
+        return [_gathered(name, [each.rows[name] for each in sources], at) for name in names]
 
     def verify(self) -> None:
         """Check all located entries that were not read yet; damaged ones become missing."""
@@ -272,6 +262,21 @@ class _Rows:
     def tensor(self, row: int) -> Tensor:
         """Return one row without copying it."""
         return torch.from_numpy(self.bytes[row]).view(self.dtype).view(self.shape)
+
+
+def _gathered(name: str, sources: Sequence[_Rows], at: NDArray[np.int32]) -> Tensor:
+    """Copy a row of each source, (B, ...)."""
+    first = sources[0]
+    # numpy's copies take half the time of torch's here, which allocate new memory each time.
+    if all(source is first for source in sources):
+        out = first.bytes.take(at, axis=0)
+    else:
+        out = np.empty((len(at), first.bytes.shape[1]), np.uint8)
+        for index, (source, row) in enumerate(zip(sources, at.tolist(), strict=True)):
+            if (source.dtype, source.shape) != (first.dtype, first.shape):
+                raise ValueError(f"{name}: {source.shape} among {first.shape}")
+            out[index] = source.bytes[row]
+    return torch.from_numpy(out.reshape(-1)).view(first.dtype).view(len(at), *first.shape)
 
 
 class _MappedShard:

@@ -13,6 +13,8 @@ def to_device(tensor: Tensor, device: torch.device, dtype: torch.dtype | None = 
     work (CUDA's "API synchronization behavior"), which leaves the GPU idle afterwards, until
     Python has queued more.
     """
+    if tensor.device == device and dtype in (None, tensor.dtype):
+        return tensor
     if device.type == "cuda" and tensor.device.type == "cpu":
         tensor = tensor.pin_memory().to(device, non_blocking=True)
     # Cast on the device: a cast before would end in pageable memory.

@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 _PLANNED_EPOCHS = 2
 """Number of epochs kept in memory: prefetching readers are already in the next one."""
+_PLANNED_STEPS = 64
+"""Number of steps kept in memory: each is asked for when it is read ahead, and when it is made."""
 
 
 class ImageRepeat(NamedTuple):
@@ -181,6 +183,7 @@ class BatchPlan:
         self.period = math.lcm(*(permutation.period for permutation in self._permutations))
         """Number of epochs after which the numbers of steps recur; 0 if they never do."""
         self._planned: dict[int, list[_Step]] = {}
+        self._recent: dict[int, StepPlan] = {}
         # Several threads may ask for steps; both lists above grow as they do.
         self._lock = RLock()
 
@@ -238,8 +241,15 @@ class BatchPlan:
     def at(self, step: int) -> StepPlan:
         """Return the plan of a step; steps count from 0 over all epochs."""
         with self._lock:
-            epoch = self.epoch_of(step)
-            bucket, repeats = self._steps(epoch)[step - self.first_step(epoch)]
+            if step not in self._recent:
+                while len(self._recent) >= _PLANNED_STEPS:
+                    del self._recent[next(iter(self._recent))]
+                self._recent[step] = self._plan_step(step)
+            return self._recent[step]
+
+    def _plan_step(self, step: int) -> StepPlan:
+        epoch = self.epoch_of(step)
+        bucket, repeats = self._steps(epoch)[step - self.first_step(epoch)]
         images = [
             ImageRepeat(item, repeat, self._slice_of(item).transform_at(item, repeat))
             for item, repeat in repeats

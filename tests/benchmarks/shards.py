@@ -117,7 +117,7 @@ def _write(folder: Path, samples: int, size: int) -> None:
 
 def _ours(store: Store, samples: int) -> Read:
     places = store.locate("latents", [entry_key(row) for row in range(samples)])
-    return lambda rows: [store.gather(places, rows, name)[:, 0] for name in ("mean", "std")]
+    return lambda rows: [each[:, 0] for each in store.gather(places, rows, ("mean", "std"))]
 
 
 def _stack(samples: list[tuple[Tensor, ...]]) -> list[Tensor]:

@@ -81,7 +81,7 @@ def test_gathered_rows_equal_stacked_ones(store):
     for rows in ([4, 0, 4], [6, 7, 1]):
         for name in _tensors(0):
             stacked = torch.stack([store.read(places, row)[name] for row in rows])
-            gather = store.gather(places, rows, name)
+            (gather,) = store.gather(places, rows, [name])
             assert torch.equal(gather, stacked) and gather.dtype == stacked.dtype
 
 
@@ -104,7 +104,7 @@ def test_rows_that_cannot_be_stacked_are_refused(store):
     places = store.locate("latents", [KEYS[0], entry_key("wide"), entry_key("none")])
     for rows in ([0, 1], [0, 2], []):
         with pytest.raises(ValueError, match=r"mean|without"):
-            store.gather(places, rows, "mean")
+            store.gather(places, rows, ["mean"])
 
 
 def test_places_stay_readable_when_others_merge_and_prune(store):
@@ -148,7 +148,7 @@ def test_entry_damaged_under_a_run_is_reported_and_made_again(store):
         byte = file.read(1)
         file.seek(-1, 1)
         file.write(bytes([byte[0] ^ 1]))
-    for read in (lambda: store.read(places, 3), lambda: store.gather(places, [2, 3], "half")):
+    for read in (lambda: store.read(places, 3), lambda: store.gather(places, [2, 3], ["half"])):
         with pytest.raises(DamagedEntry, match=path.name):
             read()
     assert path.name in store.damaged[0]
