@@ -23,9 +23,14 @@ from onetrainer.run.events import Measured, Phase, Progress, Rewarded
 _MAX_UNREAD_STEPS = 8
 _SPEED_STEPS = 20
 _MAX_UNREAD_SECONDS = 0.5
+# Steps that are faster are read some at once: the first after a step takes thrice as long as the
+# next ones, as nothing of it is in the processor's caches.
+_READ_SECONDS = 0.1
 # Between two Measured: at least so many, and a part of the run's time so far, so that a day of
 # training makes some thousands of them.
 _MEASURE_SECONDS, _MEASURE_PART = 5.0, 1 / 500
+_MEMORY_SECONDS = 0.5
+"""To ask the system for the process's memory takes as long as to report a step."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,12 @@ def _scalars(
     return scalars
 
 
+def _is_broken(numbers: Sequence[float]) -> bool:
+    """Return whether a step is broken, by the first numbers of `_scalars`."""
+    loss, is_broken, *_ = numbers
+    return bool(is_broken) or not math.isfinite(loss)
+
+
 class Reporter:
     """Writes Progress, Measured and Rewarded events."""
 
@@ -107,6 +118,7 @@ class Reporter:
         self._steps = 0
         self._task_rounds: list[float] = []
         self._process = psutil.Process()
+        self._memory_read = -math.inf, 0
         self._read_at = self._began_at = self._measure_at = monotonic()
         self._health = GpuHealthReader(device)
 
@@ -158,10 +170,20 @@ class Reporter:
             groups, scalars = [*rates], [*scalars, *rates.values()]
         numbers = LateNumbers(scalars)
         self._pending.append(_UnreadStep(progress, per_item, check, joined, numbers, groups))
-        self._report(self._arrived())
+        if self._is_due():
+            self._report(self._arrived())
         # Slow steps are read at once, or the window would seem to hang.
         if monotonic() - self._read_at > _MAX_UNREAD_SECONDS:
             self.flush()
+
+    def _is_due(self) -> bool:
+        """Return whether steps are to be read: after some, or some time, or a broken one."""
+        if len(self._pending) >= _MAX_UNREAD_STEPS:
+            return True
+        if self._times[-1] - self._read_at > _READ_SECONDS:
+            return True
+        # Where it costs nothing, no further step is made before one is judged.
+        return self._device.type == "cpu" and _is_broken(self._pending[-1].numbers.read())
 
     def _is_measured(self, now: float) -> bool:
         """Return whether more is measured of the step that is over now."""
@@ -226,7 +248,7 @@ class Reporter:
         self._events.write(progress)
         if step.groups is not None:
             self._events.write(self._measured(step, dict(zip(step.groups, rates, strict=True))))
-        if is_broken or not math.isfinite(loss):
+        if _is_broken([loss, is_broken]):
             return True
         if self._watch is not None:
             self._watch.take(progress, unchanged=None if math.isnan(lost) else lost)
@@ -256,7 +278,12 @@ class Reporter:
         return self._host_memory()
 
     def _host_memory(self) -> int:
-        return int(self._process.memory_info().rss)
+        """Return the process's memory, read not long ago."""
+        now, (read_at, size) = monotonic(), self._memory_read
+        if now - read_at > _MEMORY_SECONDS:
+            size = int(self._process.memory_info().rss)
+            self._memory_read = now, size
+        return size
 
 
 def _rewarded(item: _UnreadStep, read: Sequence[float]) -> Rewarded:

@@ -1,5 +1,6 @@
 """What a run reports of its steps, and how seldom it waits for it."""
 
+import psutil
 import pytest
 import torch
 
@@ -131,6 +132,30 @@ def test_more_is_measured_every_few_seconds_and_read_with_the_losses(tmp_path, m
     assert one.learning_rates == pytest.approx({"unet": 1e-4, "unet 2": 2e-4})
     assert (one.images, one.temperature, one.power_watts) == (3, None, None)
     assert one.host_bytes > 1 << 20
+
+
+def test_fast_steps_are_written_some_at_once_and_slow_ones_as_they_end(tmp_path, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(metrics, "monotonic", lambda: now)
+    path, asked = tmp_path / "events.jsonl", []
+    own_memory = psutil.Process.memory_info
+    monkeypatch.setattr(
+        psutil.Process, "memory_info", lambda self: asked.append(now) or own_memory(self)
+    )
+    events = EventWriter(path)
+    reporter = Reporter(events, device=torch.device("cpu"), total_steps=99, on_broken=pytest.fail)
+    written = []
+    for step, seconds in enumerate([0.01] * 19 + [0.2, 0.01], start=1):
+        now += seconds
+        reporter.progress(step=step, epoch=0, lr=1e-4, losses=losses("cpu"), check=checked("cpu"))
+        written.append(len([e for e in read_all(path) if isinstance(e, Progress)]))
+    assert written == [0] * 7 + [8] * 8 + [16] * 4 + [20] * 2
+    reporter.flush()
+    events.close()
+    steps = [event for event in read_all(path) if isinstance(event, Progress)]
+    assert [event.step for event in steps] == list(range(1, 22))
+    assert len(asked) == 1
+    assert all(event.memory_bytes > 1 << 20 for event in steps)
 
 
 def test_the_time_left_counts_what_is_done_between_steps_and_at_the_end(tmp_path, monkeypatch):
