@@ -3,8 +3,9 @@
 `python -m tests.benchmarks.caching [--device cuda] [--threads N] [--batch N]`. The VAE alone has
 its images in memory already; the plain loop decodes, scales and encodes one after the other, and
 writes nothing. All three take turns. On a processor torch computes on one thread, which leaves
-others to decoding; a machine that is busy otherwise has none left, and then the fraction of the
-calling thread's own time says more. Afterwards, the memory that 200 and 2000 images take.
+others to decoding; a machine that is busy otherwise has none left, and then the fractions of
+processor seconds say more: of the calling thread, beside the VAE alone, and of the whole process,
+beside the plain loop. Afterwards, the memory that 200 and 2000 images take.
 """
 
 import argparse
@@ -17,7 +18,8 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from statistics import median
-from time import perf_counter, thread_time
+from time import perf_counter, process_time, thread_time
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -101,20 +103,23 @@ def speeds(options: argparse.Namespace) -> dict[str, object]:
             cache = Path(folder) / f"cache-{turn}"
             times.append(
                 (
-                    *timed(partial(vae_alone, family, pixels, options.batch)),
-                    *timed(partial(plain_loop, family, concept, items)),
-                    *timed(partial(ours, family, concept, items, cache, options)),
+                    timed(partial(vae_alone, family, pixels, options.batch)),
+                    timed(partial(plain_loop, family, concept, items)),
+                    timed(partial(ours, family, concept, items, cache, options)),
                 )
             )
-    vae, _, plain, _, own, _ = (len(items) / median(one) for one in zip(*times, strict=True))
+    vae, plain, own = (
+        len(items) / median(one.seconds for one in way) for way in zip(*times, strict=True)
+    )
     return {
         **{name: getattr(options, name) for name in ("device", "threads", "batch", "images")},
         "vae_alone_per_s": round(vae, 2),
         "plain_loop_per_s": round(plain, 2),
         "ours_per_s": round(own, 2),
-        "fraction_of_vae_alone": round(median(one[0] / one[4] for one in times), 3),
-        "times_the_plain_loop": round(median(one[2] / one[4] for one in times), 3),
-        "share_on_the_calling_thread": round(median(one[1] / one[5] for one in times), 3),
+        "fraction_of_vae_alone": round(median(v.seconds / o.seconds for v, _, o in times), 3),
+        "times_the_plain_loop": round(median(p.seconds / o.seconds for _, p, o in times), 3),
+        "share_on_the_calling_thread": round(median(v.thread / o.thread for v, _, o in times), 3),
+        "share_of_processor_seconds": round(median(p.process / o.process for _, p, o in times), 3),
     }
 
 
@@ -150,13 +155,20 @@ def ours(
         )
 
 
-def timed(work) -> tuple[float, float]:
-    """Seconds, and how many of them this thread was computing."""
-    start, own = perf_counter(), thread_time()
+class Times(NamedTuple):
+    """Seconds, and those that this thread, and all threads of the process, have computed."""
+
+    seconds: float
+    thread: float
+    process: float
+
+
+def timed(work) -> Times:
+    start, own, every = perf_counter(), thread_time(), process_time()
     work()
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-    return perf_counter() - start, thread_time() - own
+    return Times(perf_counter() - start, thread_time() - own, process_time() - every)
 
 
 def write_photos(folder: Path, count: int) -> ConceptSettings:
