@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from threading import RLock
 from typing import NamedTuple, TypeVar
 
@@ -187,6 +188,14 @@ class BatchPlan:
         # Several threads may ask for steps; both lists above grow as they do.
         self._lock = RLock()
 
+    def __getstate__(self) -> dict[str, object]:
+        """Return what another process needs; it plans epochs itself."""
+        return {**vars(self), "_planned": {}, "_lock": None}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """Take what another process has sent."""
+        vars(self).update(state, _lock=RLock())
+
     @property
     def steps_per_epoch(self) -> int:
         """Number of steps of the first epoch that is not empty."""
@@ -324,11 +333,7 @@ def concept_slices(
     roles = {number: dataset.concepts[number].role for number in counts}
     trained = sum((per_epoch[n] for n in counts if roles[n] == "train"), Fraction(0))
 
-    def transform_at(index: int, repeat: int) -> int:
-        item = items[index]
-        concept = dataset.concepts[item.concept]
-        return transform_number(item, concept, repeat, is_cached=is_cached)
-
+    transform_at = partial(_transform_at, items, dataset.concepts, is_cached)
     slices, first = [], 0
     for number, count in counts.items():
         concept = dataset.concepts[number]
@@ -340,12 +345,28 @@ def concept_slices(
                 per_epoch=trained if concept.matches_training else per_epoch[number],
                 seed=derive(concept.seed, "rounds", concept.name),
                 transform_at=transform_at,
-                bucket_at=lambda index, number: buckets[index][number % len(buckets[index])],
+                bucket_at=partial(_bucket_of, buckets),
                 period=1 if all(len(set(each)) == 1 for each in own) else len(concept.resolutions),
             )
         )
         first += count
     return slices
+
+
+# Functions of the module, so that another process can be given a plan.
+def _transform_at(
+    items: Sequence[Item],
+    concepts: Sequence[ConceptSettings],
+    is_cached: bool,
+    index: int,
+    repeat: int,
+) -> int:
+    item = items[index]
+    return transform_number(item, concepts[item.concept], repeat, is_cached=is_cached)
+
+
+def _bucket_of(buckets: Sequence[tuple[Bucket, ...]], index: int, number: int) -> Bucket:
+    return buckets[index][number % len(buckets[index])]
 
 
 def all_buckets(

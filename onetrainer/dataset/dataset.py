@@ -40,8 +40,8 @@ class Dataset:
     """
 
     concepts: tuple[ConceptSettings, ...]
-    items: tuple[Item, ...]
-    validation: tuple[Item, ...] | None = None
+    items: Sequence[Item]
+    validation: Sequence[Item] | None = None
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
     orphans: tuple[Path, ...] = ()

@@ -4,9 +4,12 @@ Everything in it can be recomputed. So no failure of its file is an error: damag
 that cannot be written to, full disks.
 """
 
+import atexit
 import hashlib
 import os
+import shutil
 import sqlite3
+import tempfile
 import time
 import zlib
 from collections.abc import Iterator
@@ -14,6 +17,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from threading import Lock
+from uuid import uuid4
 
 from onetrainer.images.header import Header, file_stamp
 
@@ -40,15 +44,14 @@ _Key = tuple[bytes, str]  # of a path, and the kind of fact
 class ImageIndex:
     """Facts about image files by path, each valid as long as the file is unchanged.
 
-    folder: That of the file; None keeps the facts in memory, for as long as the index is open.
-
     A file counts as unchanged if its path, size, times and inode are. Thread-safe, and a folder
     may be used by several processes. Few facts are in memory at a time: new ones are written in
     batches, and by `save`.
     """
 
-    def __init__(self, folder: Path | None) -> None:
-        self._file = None if folder is None else folder / FILE_NAME
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._file = folder / FILE_NAME
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
         self._has_failed = False
@@ -201,9 +204,9 @@ class ImageIndex:
     def _open(self, *, is_new_allowed: bool) -> sqlite3.Connection | None:
         """Return the file's connection; None if there is no file yet, or it has failed."""
         if self._connection is None and not self._has_failed:
-            if self._file is not None and is_new_allowed:
-                self._file.parent.mkdir(parents=True, exist_ok=True)
-            elif self._file is not None and not self._file.exists():
+            if is_new_allowed:
+                self.folder.mkdir(parents=True, exist_ok=True)
+            elif not self._file.exists():
                 return None
             self._connection = _connect(self._file)
         return self._connection
@@ -218,8 +221,7 @@ class ImageIndex:
                 self._recreate()
             # Locked by another process for long, or the disk is full: new facts are dropped.
             # A file that cannot be opened at all is not tried again.
-            exists = self._file is not None and self._file.exists()
-            self._has_failed = self._connection is None and exists
+            self._has_failed = self._connection is None and self._file.exists()
         except sqlite3.DatabaseError:
             self._recreate()
         except OSError:
@@ -229,8 +231,6 @@ class ImageIndex:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        if self._file is None:
-            return
         try:
             for name in (FILE_NAME, f"{FILE_NAME}-journal"):
                 self._file.with_name(name).unlink(missing_ok=True)
@@ -240,17 +240,19 @@ class ImageIndex:
 
 @cache
 def recent_facts() -> ImageIndex:
-    """Return the index of this process, for facts that have no file, or not yet."""
-    return ImageIndex(None)
+    """Return the index of this process, for facts that have no file, or not yet.
 
-
-def _connect(file: Path | None) -> sqlite3.Connection:
-    """Open the file. Raises sqlite3.DatabaseError if it is something else, or of another format.
-
-    file: None opens an empty one in memory.
+    Many of them are in a temporary folder, which goes with the process.
     """
+    folder = Path(tempfile.gettempdir(), f"onetrainer-{uuid4().hex}")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return ImageIndex(folder)
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    """Open the file. Raises sqlite3.DatabaseError if it is something else, or of another format."""
     connection = sqlite3.connect(
-        file or ":memory:", timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
+        file, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
     )
     try:
         (version,) = connection.execute("PRAGMA user_version").fetchone()

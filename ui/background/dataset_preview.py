@@ -1,8 +1,9 @@
 """Preview of the data set: the buckets, and how each image is transformed. Safe in threads."""
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onetrainer.config.train import TrainConfig
@@ -48,12 +49,30 @@ class Repeat(NamedTuple):
     caption: str
 
 
+class BucketImages:
+    """The images of a bucket, of which there may be very many."""
+
+    def __init__(self) -> None:
+        self._items, self._numbers = array("I"), array("I")
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: int) -> TransformedImage:
+        return TransformedImage(self._items[index], self._numbers[index])
+
+    def append(self, image: TransformedImage) -> None:
+        """Add an image."""
+        self._items.append(image.item)
+        self._numbers.append(image.number)
+
+
 @dataclass(frozen=True)
 class BucketSummary:
     """A bucket and its images. shown: with repeats; steps: in an epoch."""
 
     bucket: "Bucket"
-    images: tuple[TransformedImage, ...]
+    images: BucketImages
     shown: int
     steps: int
 
@@ -108,7 +127,7 @@ def compute_preview(config: TrainConfig, token: CancelToken[PreviewData]) -> Pre
         UserError: If there is nothing to train on, or a folder cannot be read.
         QueryCancelledError: If the query was canceled.
     """
-    with _pixel_facts(config) as facts:
+    with _pixel_facts(config, token) as facts:
         data = _known_preview(config, facts, token)
         if data.preview.unexamined:
             token.answer(data)
@@ -128,7 +147,7 @@ def known_steps_now(config: TrainConfig, token: CancelToken[Any]) -> Mapping[str
     from onetrainer.preview.dataset_preview import known_steps_of, preview_dataset
 
     try:
-        with _pixel_facts(config) as facts:
+        with _pixel_facts(config, token) as facts:
             preview = preview_dataset(config, facts, should_stop=token.is_cancelled)
     except UserError:
         preview = None  # the images may come later
@@ -136,18 +155,17 @@ def known_steps_now(config: TrainConfig, token: CancelToken[Any]) -> Mapping[str
 
 
 @contextmanager
-def _pixel_facts(config: TrainConfig) -> "Iterator[PixelFacts]":
+def _pixel_facts(config: TrainConfig, token: CancelToken[Any]) -> "Iterator[PixelFacts]":
     """Open what is known of the images, for work that may be canceled."""
     # Imported late to keep the start of the window fast.
     from onetrainer.cache.run_entries import open_image_index
     from onetrainer.dataset.near_duplicates import AnalysisCancelled
     from onetrainer.dataset.pixel_facts import PixelFacts
-    from onetrainer.images.image_index import recent_facts
 
     try:
         with open_image_index(config) as index:
             # Nothing is written before there is a folder of runs: its name may be half typed.
-            yield PixelFacts(index or recent_facts())
+            yield PixelFacts(index or token.recent_facts())
     except AnalysisCancelled as error:
         raise QueryCancelledError from error
 
@@ -164,18 +182,30 @@ def _known_preview(
         if not uses_images(config):
             raise UserError("this run trains on prompts alone and uses no images")
         raise UserError("no image folder is selected")
-    by_size: dict[Bucket, list[TransformedImage]] = {}
+    preview = _compact(config, preview)
+    by_size = {one.bucket: BucketImages() for one in preview.buckets}
     every = all_buckets(preview.dataset.items, preview.dataset.concepts)
     for index, buckets in enumerate(every):
         if index % _CHECK_CANCEL_EVERY == 0:
             token.raise_if_cancelled()
         for bucket in dict.fromkeys(buckets):
-            by_size.setdefault(bucket, []).append(TransformedImage(index, buckets.index(bucket)))
+            by_size[bucket].append(TransformedImage(index, buckets.index(bucket)))
     summaries = (
-        BucketSummary(one.bucket, tuple(by_size.get(one.bucket, ())), one.images_used, one.steps)
+        BucketSummary(one.bucket, by_size[one.bucket], one.images_used, one.steps)
         for one in preview.buckets
     )
     return PreviewData(preview, tuple(summaries), config.data.cache_latents)
+
+
+def _compact(config: TrainConfig, preview: "DatasetPreview") -> "DatasetPreview":
+    """Return a preview whose items take little memory, as the window keeps them."""
+    from onetrainer.dataset.batch_plan import batch_plan
+    from onetrainer.dataset.item_table import ItemTable
+
+    dataset = preview.dataset
+    chosen = None if dataset.validation is None else ItemTable(dataset.validation)
+    dataset = replace(dataset, items=ItemTable(dataset.items), validation=chosen)
+    return replace(preview, dataset=dataset, batches=batch_plan(config, dataset))
 
 
 def format_bucket(bucket: "Bucket") -> str:

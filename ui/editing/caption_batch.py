@@ -9,7 +9,8 @@ from typing import Literal
 from onetrainer.captions.caption_file import CaptionError
 from onetrainer.captions.caption_text import CaptionText, caption_change, read_caption_text
 from onetrainer.edits.saving import Change, read_content
-from ui.editing.image_rows import ImageList, ImageRow
+from ui.editing.image_list import ImageList
+from ui.editing.image_rows import ImageRow
 
 Edit = Callable[[str, ImageRow], str]
 """Returns another text for a caption of an image."""

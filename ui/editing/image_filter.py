@@ -1,5 +1,6 @@
 """Which images are shown: by what is missing, a finding, folder, bucket, tag or text."""
 
+from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ from onetrainer.captions.placeholder_tokens import token_key
 from onetrainer.captions.tag_edits import count_tags, tags_of
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.images.findings import HEADLINES, Finding
-from ui.editing.image_rows import ImageList, ImageRow
+from ui.editing.image_list import ImageList
+from ui.editing.image_rows import ImageRow
 
 EVERYTHING = "All images"
 NO_CAPTION, NO_MASK, UNUSABLE = "No caption", "No mask", "Unusable"
@@ -37,8 +39,12 @@ class ImageFilter:
     text: str = ""
 
 
-def matching(images: ImageList, wanted: ImageFilter, findings: Sequence[Finding] = ()) -> list[int]:
+def matching(
+    images: ImageList, wanted: ImageFilter, findings: Sequence[Finding] = ()
+) -> Sequence[int]:
     """Return the indices of the images that match a filter."""
+    if wanted == ImageFilter():
+        return range(len(images.rows))
     text, tag = wanted.text.casefold(), token_key(wanted.tag)
     paths = _found_paths(wanted.show, findings)
 
@@ -57,7 +63,7 @@ def matching(images: ImageList, wanted: ImageFilter, findings: Sequence[Finding]
             for one in tags_of(caption, images.format_of(row))
         )
 
-    return [index for index, row in enumerate(images.rows) if is_wanted(row)]
+    return array("I", (index for index, row in enumerate(images.rows) if is_wanted(row)))
 
 
 def choices(findings: Sequence[Finding]) -> list[str]:

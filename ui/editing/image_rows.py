@@ -1,67 +1,163 @@
 """The images of all folders with their captions and masks, as the page of images lists them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
-from onetrainer.cache.run_entries import open_image_index
-from onetrainer.captions.caption_file import CaptionError, read_captions
 from onetrainer.captions.caption_text import new_caption_path
-from onetrainer.captions.tag_edits import TagFormat, tag_format
-from onetrainer.concepts.concepts import ConceptSettings
-from onetrainer.concepts.folder_listing import NAMELESS, FolderImage, list_folder, new_mask_path
-from onetrainer.concepts.mask_folder import MaskFolder, RealPaths
-from onetrainer.config.train import TrainConfig
-from onetrainer.dataset.batch_plan import all_buckets
+from onetrainer.concepts.folder_listing import FolderImage
 from onetrainer.dataset.buckets import Bucket
-from onetrainer.dataset.dataset import reads_image_folders, used_concepts
-from onetrainer.dataset.items import DatasetIndex, Item, index_concept
-from onetrainer.errors import UserError
-from onetrainer.images.image_index import recent_facts
-from ui.background.background_query import CancelToken
-from ui.background.threads import without_collection
-
-DEPENDS_ON = ("data", "model.family", "validation", "training.seed", "objective", "method.kind")
-"""Settings that the list depends on; output.folder only decides what is known already."""
-
-_SOURCES = {
-    "list": "Its caption is in a caption list; edit that file, or choose caption files.",
-    "names": "Its caption is its file name; choose caption files to write one.",
-    "folders": "Its caption is the name of its folder; choose caption files to write one.",
-    "text": "Its folder has one caption for all images; choose caption files to write one.",
-}
-"""Why captions of other sources cannot be edited here."""
+from onetrainer.dataset.item_table import ItemTable, Paths, Texts
+from onetrainer.dataset.items import Item
 
 
-@dataclass(frozen=True, slots=True)
-class ImageRow:
-    """One image.
+class Listed(NamedTuple):
+    """What is known of an image. found: As training reads it, or why it cannot; None while unknown.
 
-    Attributes:
-        name: Path below its folder, with "/".
-        concept: Index of its folder.
-        item: As training reads it; None while unknown, and if it cannot be used.
-        reason: Why it cannot be used; "" if it can.
-        caption: Its caption file; None if it has none.
-        mask: Its mask file; None if it has none.
-        buckets: At each resolution.
+    buckets: At each resolution.
     """
 
-    path: Path
-    name: str
+    image: FolderImage
     concept: int
-    item: Item | None = None
-    reason: str = ""
-    caption: Path | None = None
-    mask: Path | None = None
+    found: Item | str | None = None
     buckets: tuple[Bucket, ...] = ()
+
+    @property
+    def mask(self) -> Path | None:
+        """Its mask file; None if it has none."""
+        own = self.found.mask if isinstance(self.found, Item) else None
+        return own if own is not None and own != self.image.path else self.image.mask
+
+
+class _Change(NamedTuple):
+    """What the files of an image have become since all were read."""
+
+    caption: Path | None
+    mask: Path | None
+    captions: tuple[str, ...]
+    item_mask: Path | None
+
+
+class Rows:
+    """All images in a few large pieces of memory, see `ItemTable`; a row is made when asked for."""
+
+    def __init__(self, listed: Sequence[Listed]) -> None:
+        sizes: dict[tuple[Bucket, ...], int] = {}
+        images = [each.image for each in listed]
+        self.paths = Paths(image.path for image in images)
+        self.names = Texts(image.name for image in images)
+        self.captions = Paths(image.caption for image in images)
+        self.masks = Paths(each.mask for each in listed)
+        self.concepts = array("I", (each.concept for each in listed))
+        self.sizes = array("I", (sizes.setdefault(each.buckets, len(sizes)) for each in listed))
+        self.each_size = tuple(sizes)
+        self.reasons = {
+            index: reason
+            for index, each in enumerate(listed)
+            if (reason := each.found if isinstance(each.found, str) else each.image.reason)
+        }
+        self.items = ItemTable([each.found for each in listed if isinstance(each.found, Item)])
+        numbers = count()
+        self.places = array(
+            "i", (next(numbers) if isinstance(each.found, Item) else -1 for each in listed)
+        )
+        self._changes: dict[int, _Change] = {}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, index: int) -> "ImageRow":
+        """Return an image by its index from 0."""
+        return ImageRow(self, index, self._changes.get(index))
+
+    def __iter__(self) -> Iterator["ImageRow"]:
+        return map(self.__getitem__, range(len(self)))
+
+    def take(self, rows: Mapping[int, "ImageRow"]) -> None:
+        """Take what was read anew of some images."""
+        self._changes |= {index: row.change for index, row in rows.items() if row.change}
+
+    def index_of(self, path: Path) -> int:
+        """Return the index of an image; -1 if it is not there."""
+        same = self.paths.names.indices_of(path.name)
+        return next((index for index in same if self.paths[index] == path), -1)
+
+    def has_file(self, path: Path) -> bool:
+        """Return whether a path is that of an image, also by links to its folder."""
+        folder = path.parent.resolve()
+        same = self.paths.names.indices_of(path.name)
+        return any(self.paths.path(index).parent.resolve() == folder for index in same)
+
+
+class ImageRow:
+    """One image, as far as it is asked about."""
+
+    __slots__ = ("_index", "_rows", "change")
+
+    def __init__(self, rows: Rows, index: int, change: _Change | None = None) -> None:
+        self._rows, self._index, self.change = rows, index, change
+
+    @property
+    def path(self) -> Path:
+        """Its file."""
+        return self._rows.paths.path(self._index)
+
+    @property
+    def name(self) -> str:
+        """Path below its folder, with "/"."""
+        return self._rows.names[self._index]
+
+    @property
+    def concept(self) -> int:
+        """Index of its folder."""
+        return self._rows.concepts[self._index]
+
+    @property
+    def reason(self) -> str:
+        """Why it cannot be used; "" if it can."""
+        return self._rows.reasons.get(self._index, "")
+
+    @property
+    def buckets(self) -> tuple[Bucket, ...]:
+        """Its bucket at each resolution."""
+        return self._rows.each_size[self._rows.sizes[self._index]]
+
+    @property
+    def is_read(self) -> bool:
+        """Whether there is an `item`."""
+        return self._rows.places[self._index] >= 0
+
+    @property
+    def item(self) -> Item | None:
+        """The image as training reads it; None while unknown, and if it cannot be used."""
+        place, change = self._rows.places[self._index], self.change
+        if place < 0:
+            return None
+        item = self._rows.items[place]
+        if change is None:
+            return item
+        return replace(item, captions=change.captions, mask=change.item_mask)
+
+    @property
+    def caption(self) -> Path | None:
+        """Its caption file; None if it has none."""
+        return self._rows.captions[self._index] if self.change is None else self.change.caption
+
+    @property
+    def mask(self) -> Path | None:
+        """Its mask file; None if it has none."""
+        return self._rows.masks[self._index] if self.change is None else self.change.mask
 
     @property
     def captions(self) -> tuple[str, ...]:
         """Its captions; ("",) without one."""
-        return self.item.captions if self.item is not None else ("",)
+        if self.change is not None:
+            return self.change.captions
+        place = self._rows.places[self._index]
+        return self._rows.items.captions(place) if place >= 0 else ("",)
 
     @property
     def has_caption(self) -> bool:
@@ -73,165 +169,12 @@ class ImageRow:
         """Its caption file, which may not exist yet."""
         return self.caption or new_caption_path(self.path)
 
-
-@dataclass
-class ImageList:
-    """All images. is_complete: Whether they have been read, and not only listed."""
-
-    concepts: tuple[ConceptSettings, ...]
-    rows: list[ImageRow]
-    is_complete: bool = True
-    formats: tuple[TagFormat, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.formats = tuple(tag_format(concept.captions) for concept in self.concepts)
-
-    def concept_of(self, row: ImageRow) -> ConceptSettings:
-        """Return the settings of an image's folder."""
-        return self.concepts[row.concept]
-
-    def format_of(self, row: ImageRow) -> TagFormat:
-        """Return how tags are separated in an image's folder."""
-        return self.formats[row.concept]
-
-    def caption_locked(self, row: ImageRow) -> str:
-        """Return why the caption of an image cannot be edited; "" if it can."""
-        if row.reason == NAMELESS:
-            return row.reason
-        return _SOURCES.get(self.concept_of(row).caption_source, "")
-
-    def mask_locked(self, row: ImageRow) -> str:
-        """Return why the mask of an image cannot be painted; "" if it can."""
-        if row.item is None:
-            return row.reason or "Its size is not known yet."
-        if self.concept_of(row).masks == "alpha":
-            return "Its mask is its own transparency, and images are never changed."
-        if self.concept_of(row).mask_folder is not None and self.mask_path(row) in self._sources:
-            return (
-                "Its mask would replace an image: choose a folder for masks (Data › Mask folder)."
-            )
-        return ""
-
-    @cached_property
-    def _sources(self) -> RealPaths:
-        return RealPaths(row.path for row in self.rows)
-
-    def mask_path(self, row: ImageRow) -> Path:
-        """Return the mask file of an image, which may not exist yet."""
-        image = FolderImage(row.path, row.name)
-        return row.mask or new_mask_path(image, self.concept_of(row).mask_folder)
-
-    def updated(self, paths: Iterable[Path]) -> dict[int, ImageRow]:
-        """Return the rows anew whose captions or masks are among changed files; reads these."""
-        # By folder without links, as in the history; links to single files are known as given.
-        changed, real = set(paths), cache(Path.resolve)
-
-        def is_changed(path: Path) -> bool:
-            return path in changed or real(path.parent) / path.name in changed
-
-        return {
-            index: self._reread(row)
-            for index, row in enumerate(self.rows)
-            if is_changed(row.caption_path) or is_changed(self.mask_path(row))
-        }
-
-    def _reread(self, row: ImageRow) -> ImageRow:
-        concept, caption, mask = self.concept_of(row), row.caption_path, self.mask_path(row)
-        has_caption, has_mask = caption.exists(), mask.exists()
-        row = replace(
-            row, caption=caption if has_caption else None, mask=mask if has_mask else None
-        )
-        if row.item is None:
-            return row
-        captions = row.item.captions
-        if concept.caption_source == "files":
-            with suppress(CaptionError):  # no text any more: the next reading of all says so
-                lines = concept.captions.lines
-                captions = read_captions(caption, lines=lines)[0] if has_caption else ("",)
-        own = row.mask if concept.masks == "files" else row.item.mask
-        return replace(row, item=replace(row.item, captions=captions, mask=own))
-
-
-def read_images(config: TrainConfig, token: CancelToken[ImageList]) -> ImageList:
-    """List the images of all folders at once, then read their captions and sizes.
-
-    Raises:
-        UserError: There is no image.
-        QueryCancelledError: The query was canceled.
-    """
-    with without_collection():
-        return _read(config, token)
-
-
-def _read(config: TrainConfig, token: CancelToken[ImageList]) -> ImageList:
-    if not reads_image_folders(config):
-        raise UserError("this run trains on prompts alone and uses no images")
-    # Images without captions are what a person comes here for.
-    data = config.data.model_copy(update={"require_captions": False})
-    concepts = used_concepts(config.model_copy(update={"data": data}))
-    if not concepts:
-        raise UserError("no image folder is selected")
-    listings, indexed = [], []
-    for concept in concepts:
-        token.raise_if_cancelled()
-        images, as_indexed = _listed(concept)
-        listings.append(images)
-        indexed.append(as_indexed)
-    rows = list(_rows(listings, {}))
-    token.answer(ImageList(concepts, rows, is_complete=False))
-    known: dict[tuple[int, Path], Item | str] = {}
-    errors = []
-    done, total = 0, len(rows)
-
-    def watch(count: int, _: int) -> None:
-        token.raise_if_cancelled()
-        token.progress(done + count, total)
-
-    with open_image_index(config) as index:
-        for number, concept in enumerate(indexed):
-            try:
-                found = index_concept(
-                    concept, number=number, headers=index or recent_facts(), watch=watch
-                )
-            except UserError as error:
-                errors.append(error)
-                found = DatasetIndex((), (), 0)
-            known |= {(number, item.path): item for item in found.items}
-            known |= {(number, each.path): each.reason for each in found.skipped}
-            done += len(listings[number])
-    if errors and not any(isinstance(each, Item) for each in known.values()):
-        raise errors[0]
-    return ImageList(concepts, _with_buckets(list(_rows(listings, known)), concepts))
-
-
-def _listed(concept: ConceptSettings) -> tuple[Sequence[FolderImage], ConceptSettings]:
-    """Return a folder's images with the masks that training reads, and how to read the images.
-
-    A folder of masks that is still empty, which training refuses, is not read: its first mask is
-    painted here.
-    """
-    images = list_folder(concept.folder, recursive=concept.recursive).images
-    if concept.mask_folder is None:
-        return images, concept
-    masks = MaskFolder(concept.mask_folder, recursive=concept.recursive)
-    if masks.is_empty and concept.masks == "files":
-        concept = replace(concept, masks="off")
-    return [image._replace(mask=masks.mask_of(image)) for image in images], concept
-
-
-def _rows(
-    listings: Sequence[Sequence[FolderImage]], known: Mapping[tuple[int, Path], Item | str]
-) -> Iterator[ImageRow]:
-    for number, images in enumerate(listings):
-        for image in images:
-            found = known.get((number, image.path))
-            item = found if isinstance(found, Item) else None
-            reason = found if isinstance(found, str) else image.reason
-            mask = item.mask if item and item.mask and item.mask != image.path else image.mask
-            yield ImageRow(image.path, image.name, number, item, reason, image.caption, mask)
-
-
-def _with_buckets(rows: Sequence[ImageRow], concepts: Sequence[ConceptSettings]) -> list[ImageRow]:
-    items = [row.item for row in rows if row.item is not None]
-    buckets = iter(all_buckets(items, concepts))
-    return [row if row.item is None else replace(row, buckets=next(buckets)) for row in rows]
+    def changed(
+        self,
+        caption: Path | None,
+        mask: Path | None,
+        captions: tuple[str, ...],
+        item_mask: Path | None,
+    ) -> "ImageRow":
+        """Return the image with other files."""
+        return ImageRow(self._rows, self._index, _Change(caption, mask, captions, item_mask))

@@ -3,14 +3,19 @@
 import hashlib
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from onetrainer import ROOT
 from onetrainer.images import image_index as image_memory
 from onetrainer.images.header import Header
-from onetrainer.images.image_index import FILE_NAME, ImageIndex
+from onetrainer.images.image_index import FILE_NAME, ImageIndex, recent_facts
+from onetrainer.run.client import environment
 
 HEADER = Header(640, 480, True)
 
@@ -247,13 +252,22 @@ def test_facts_asked_for_longest_ago_are_forgotten_first(later, tmp_path, folder
     assert sum(kept) == 9  # ten, and a tenth less
 
 
-def test_facts_without_a_file_are_kept_as_long_as_the_index_is_open(later, image):
-    memory = ImageIndex(None)
-    assert memory.cached_header(image) is None
-    memory.store_header(image, HEADER)
-    memory.save()
-    assert memory.cached_header(image) == HEADER
+def test_facts_without_a_cache_folder_are_kept_as_long_as_the_process_lives(later, image):
+    facts = recent_facts()
+    assert facts is recent_facts() and facts.cached_header(image) is None
+    facts.store_header(image, HEADER)
+    facts.save()
+    assert facts.cached_header(image) == HEADER and (facts.folder / FILE_NAME).exists()
     image.write_bytes(b"something else")
-    assert memory.cached_header(image) is None
-    memory.close()
-    assert ImageIndex(None).cached_header(image) is None
+    assert facts.cached_header(image) is None
+    code = """
+from onetrainer import ROOT
+from onetrainer.images.image_index import recent_facts
+recent_facts().read(ROOT / "pyproject.toml")
+recent_facts().save()
+assert recent_facts().folder.is_dir()
+print(recent_facts().folder)
+"""
+    command = [sys.executable, "-c", code]
+    shown = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, check=True)
+    assert not Path(shown.stdout.decode().strip()).exists()

@@ -25,7 +25,7 @@ from ui.editing.image_filter import (
     matching,
     tag_counts,
 )
-from ui.editing.image_rows import read_images
+from ui.editing.image_list import read_images
 from ui.editing.saver import Saver
 
 

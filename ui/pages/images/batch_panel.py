@@ -20,7 +20,8 @@ from onetrainer.captions.tag_edits import (
 from onetrainer.errors import UserError
 from ui.context import Context
 from ui.editing.caption_batch import Edit
-from ui.editing.image_rows import ImageList, ImageRow
+from ui.editing.image_list import ImageList
+from ui.editing.image_rows import ImageRow
 from ui.widgets.button import Button
 from ui.widgets.flow import Flow
 from ui.widgets.grid import Box, Grid

@@ -22,7 +22,8 @@ from ui.background.dataset_preview import format_bucket, transform_summary
 from ui.background.image_cache import load_fitting
 from ui.background.preview_images import crop_overview
 from ui.context import Context
-from ui.editing.image_rows import ImageList, ImageRow
+from ui.editing.image_list import ImageList
+from ui.editing.image_rows import ImageRow
 from ui.messages.problems import capitalized
 from ui.pages.images.writing import Writing
 from ui.widgets.drawing import Drawing
@@ -39,7 +40,7 @@ class CaptionPanel:
 
     def __init__(self, context: Context, parent: tk.Misc, writing: Writing) -> None:
         self._context, self._writing = context, writing
-        self._images = ImageList((), [])
+        self._images = ImageList()
         self.row: ImageRow | None = None
         self._text: CaptionText | None = None
         self._count: Callable[[str], int] | None = None

@@ -8,7 +8,7 @@ from onetrainer.dataset.buckets import Bucket
 from ui.background.dataset_preview import format_bucket
 from ui.context import Context
 from ui.editing.image_filter import EVERYTHING, ImageFilter
-from ui.editing.image_rows import ImageList
+from ui.editing.image_list import ImageList
 from ui.widgets.flow import Flow
 
 _ALL_FOLDERS, _ALL_BUCKETS = "All folders", "All buckets"

@@ -11,7 +11,8 @@ from onetrainer.edits.saving import Change
 from onetrainer.images.image_file import ImageError
 from ui.background.mask_images import MaskedImage, MaskShown, load_masked
 from ui.context import Context
-from ui.editing.image_rows import ImageList, ImageRow
+from ui.editing.image_list import ImageList
+from ui.editing.image_rows import ImageRow
 from ui.editing.mask_painting import IGNORED, TRAINED, MaskPainting
 from ui.widgets.button import Button
 from ui.widgets.drawing import Drawing

@@ -10,13 +10,15 @@ from onetrainer.dataset.buckets import Bucket
 from onetrainer.errors import Problem, UserError
 from onetrainer.images.findings import Finding
 from onetrainer.messages.formatting import counted
+from ui.background.apart import apart
 from ui.background.background_query import BackgroundQuery
 from ui.context import Context, View
 from ui.dialogs.dialogs import show_error
 from ui.dialogs.edit_dialogs import ask_batch
 from ui.editing.caption_batch import BatchPlan, Edit, plan_batch
 from ui.editing.image_filter import bucket_counts, choices, matching, tag_counts
-from ui.editing.image_rows import DEPENDS_ON, ImageList, ImageRow, read_images
+from ui.editing.image_list import DEPENDS_ON, ImageList, read_images
+from ui.editing.image_rows import ImageRow
 from ui.messages.problems import problem_text
 from ui.pages.images.batch_panel import ReplacePanel, TagsPanel
 from ui.pages.images.caption_panel import CaptionPanel
@@ -47,7 +49,7 @@ class ImagesPage(View):
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
-        self.images = ImageList((), [], is_complete=False)
+        self.images = ImageList(is_complete=False)
         self.indices: Sequence[int] = ()
         self._asked: object = None
         self._findings: Sequence[Finding] | None = None
@@ -55,7 +57,7 @@ class ImagesPage(View):
         self._is_planning = False
         widgets, px = context.widgets, context.widgets.px
         self.query: BackgroundQuery[ImageList] = BackgroundQuery(
-            context.draft, widgets.jobs, read_images, depends_on=DEPENDS_ON
+            context.draft, widgets.jobs, apart(read_images), depends_on=DEPENDS_ON
         )
         scroller = Scroller(widgets, parent, fills=True, least=_LEAST)
         self.outer: tk.Widget = scroller.outer
@@ -226,22 +228,23 @@ class ImagesPage(View):
             self._bucket_counts = buckets
             self.filter_bar.offer(choices(self._findings or ()), images, buckets)
 
-    def _filter(self, keep: object = None) -> None:
+    def _filter(self, keep: Path | None = None) -> None:
         """Find the images to show, in a thread; the newest question counts."""
         images, wanted, findings = self.images, self.filter_bar.wanted, self._findings or ()
         asked = self._asked = (images, wanted, keep)
 
-        def found(indices: list[int]) -> None:
+        def find() -> tuple[Sequence[int], int | None]:
+            kept = None if keep is None else images.rows.index_of(keep)
+            return matching(images, wanted, findings), kept
+
+        def found(answer: tuple[Sequence[int], int | None]) -> None:
             if asked is self._asked:
-                self._show(indices, keep)
+                self._show(*answer)
 
-        self._context.widgets.jobs.run(lambda: matching(images, wanted, findings), found)
+        self._context.widgets.jobs.run(find, found)
 
-    def _show(self, indices: Sequence[int], keep: object) -> None:
-        current = self.thumbnails.current
-        if keep is not None:
-            rows = self.images.rows
-            current = next((index for index in indices if rows[index].path == keep), -1)
+    def _show(self, indices: Sequence[int], kept: int | None) -> None:
+        current = self.thumbnails.current if kept is None else kept
         self.indices = indices
         self.thumbnails.show(self.images, indices, current)
         self.caption.show(self.images, self._current_row)
@@ -372,8 +375,7 @@ class ImagesPage(View):
 
     def _update(self, images: ImageList, rows: dict[int, ImageRow]) -> None:
         """Take rows that were read anew."""
-        for index, row in rows.items():
-            images.rows[index] = row
+        images.rows.take(rows)
         if images is not self.images:
             return
         self.thumbnails.draw_soon()

@@ -6,7 +6,8 @@ from functools import partial
 
 from ui.background.image_cache import load_fitting
 from ui.context import Context
-from ui.editing.image_rows import ImageList, ImageRow
+from ui.editing.image_list import ImageList
+from ui.editing.image_rows import ImageRow
 from ui.theme.palette import Role
 from ui.widgets.grid import Box, Grid
 from ui.widgets.marking import Marking
@@ -36,7 +37,7 @@ class Thumbnails:
         opened: Callable[[], None],
     ) -> None:
         self._context, self._chosen = context, chosen
-        self._images = ImageList((), [])
+        self._images = ImageList()
         self.shown: Sequence[int] = ()
         self._timer = ""
         widgets = context.widgets

@@ -1,0 +1,133 @@
+"""Very many items in a few large pieces of memory, instead of a dozen small objects for each.
+
+100,000 items take some 15 MB so, and 100 MB as tuples of `Item`; they also go from one process to
+another in a moment.
+"""
+
+import os
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import overload
+
+from onetrainer.config.data.concept import Role
+from onetrainer.dataset.items import Item
+
+_BETWEEN = "\0"  # captions, which never have it
+_ENCODING = "utf-8", "surrogatepass"  # names of other encodings have lone surrogates
+
+
+class Texts:
+    """Texts in one piece."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        data, self._ends = bytearray(), array("I", [0])
+        for text in texts:
+            data += text.encode(*_ENCODING)
+            self._ends.append(len(data))
+        self._data = bytes(data)
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __getitem__(self, index: int) -> str:
+        """Return a text by its index from 0."""
+        data = self._data[self._ends[index] : self._ends[index + 1]]
+        return data.decode(*_ENCODING)
+
+    def indices_of(self, text: str) -> Iterator[int]:
+        """Yield the indices of a text that is not empty; fast, as all are searched as one."""
+        data, at = text.encode(*_ENCODING), -1
+        while (at := self._data.find(data, at + 1)) >= 0:
+            index = bisect_right(self._ends, at) - 1
+            if self._ends[index] == at and self._ends[index + 1] == at + len(data):
+                yield index
+
+
+class Paths:
+    """Paths, of which many are in the same folders; each may be None."""
+
+    def __init__(self, paths: Iterable[Path | None]) -> None:
+        numbers: dict[str, int] = {}
+        self._places = array("I")
+
+        def names() -> Iterator[str]:
+            for path in paths:
+                folder, name = os.path.split(path or "")
+                self._places.append(numbers.setdefault(folder, len(numbers)))
+                yield name
+
+        self.names = Texts(names())
+        self._folders = tuple(numbers)
+
+    def __getitem__(self, index: int) -> Path | None:
+        """Return a path by its index from 0."""
+        name = self.names[index]
+        return Path(self._folders[self._places[index]], name) if name else None
+
+    def path(self, index: int) -> Path:
+        """Return a path that is there."""
+        found = self[index]
+        assert found is not None, "it is there"
+        return found
+
+
+class ItemTable(Sequence[Item]):
+    """Items, each of which is made when it is asked for."""
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        kinds: dict[tuple[Role, int, str], int] = {}
+        self._paths = Paths(item.path for item in items)
+        self._masks = Paths(item.mask for item in items)
+        self._conditioning = Paths(item.conditioning for item in items)
+        self._captions = Texts(_BETWEEN.join(item.captions) for item in items)
+        self._sizes = array("I", (side for item in items for side in (item.width, item.height)))
+        self._kinds = array(
+            "I",
+            (kinds.setdefault((item.role, item.concept, item.group), len(kinds)) for item in items),
+        )
+        self._each_kind = tuple(kinds)
+        self._names = {
+            index: item.name
+            for index, item in enumerate(items)
+            if item.name != _name(item.group, item.path.name)
+        }
+        self._focus = {index: item.focus for index, item in enumerate(items) if item.focus}
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Item, ...]: ...
+    def __getitem__(self, index: int | slice) -> Item | tuple[Item, ...]:
+        """Return an item, or some."""
+        found = range(len(self))[index]
+        return self._item(found) if isinstance(found, int) else tuple(map(self._item, found))
+
+    def captions(self, index: int) -> tuple[str, ...]:
+        """Return the captions of an item by its index from 0, without making the item."""
+        return tuple(self._captions[index].split(_BETWEEN))
+
+    def _item(self, index: int) -> Item:
+        role, concept, group = self._each_kind[self._kinds[index]]
+        name = self._names.get(index)
+        return Item(
+            path=self._paths.path(index),
+            captions=self.captions(index),
+            width=self._sizes[2 * index],
+            height=self._sizes[2 * index + 1],
+            mask=self._masks[index],
+            conditioning=self._conditioning[index],
+            role=role,
+            concept=concept,
+            group=group,
+            name=_name(group, self._paths.names[index]) if name is None else name,
+            focus=self._focus.get(index),
+        )
+
+
+def _name(group: str, file: str) -> str:
+    return f"{group}/{file}" if group else file
