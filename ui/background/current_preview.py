@@ -1,20 +1,16 @@
 """The preview of the draft's data set, shared by all pages that show numbers of its images."""
 
-import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 from onetrainer.config.train import TrainConfig
-from onetrainer.presets.presets import with_absolute_paths
+from ui.background.apart import apart
 from ui.background.background_query import BackgroundQuery, CancelToken
 from ui.background.dataset_preview import DEPENDS_ON, PreviewData, compute_preview
+from ui.background.folder_times import FolderTimes, folder_times
 from ui.background.threads import Jobs
 from ui.model.draft import Draft
 
 _QUERY_AFTER_MS = 400
-
-FolderTimes = tuple[tuple[str, int], ...]
-"""Folders, and when a file was last added, removed or renamed in each, in ns."""
 
 
 class CurrentPreview:
@@ -30,6 +26,7 @@ class CurrentPreview:
             draft, jobs, self._compute, depends_on=DEPENDS_ON
         )
         self._draft, self._jobs, self._after = draft, jobs, after
+        self._ask = apart(compute_preview)
         self._is_pending = False
         self._folders: FolderTimes = ()
         jobs.on_close.append(self._close)
@@ -61,7 +58,7 @@ class CurrentPreview:
 
     def _compute(self, config: TrainConfig, token: CancelToken[PreviewData]) -> PreviewData:
         self._folders = folder_times(config)
-        return compute_preview(config, token)
+        return self._ask(config, token)
 
     def _start(self) -> None:
         if self._is_pending and not self.query.is_requested:
@@ -70,20 +67,3 @@ class CurrentPreview:
 
     def _close(self) -> None:
         self._is_pending = False
-
-
-def folder_times(config: TrainConfig) -> FolderTimes:
-    """Return the times of a config's image folders, with those below; slow for many images."""
-    # Imported late to keep the start of the window fast.
-    from onetrainer.concepts.concepts import concepts_of
-
-    folders = {concept.folder for concept in concepts_of(with_absolute_paths(config))}
-    return tuple(sorted(found for folder in folders for found in _times_below(folder)))
-
-
-def _times_below(folder: Path) -> Iterator[tuple[str, int]]:
-    for path, _folders, _files in os.walk(folder, followlinks=False):
-        try:
-            yield path, Path(path).stat().st_mtime_ns
-        except OSError:  # it went meanwhile
-            yield path, 0

@@ -7,6 +7,7 @@ from typing import Protocol
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.run.events import Event, Failed, Forecast, Phase, Stopped
+from ui.background.apart import apart
 from ui.background.background_query import BackgroundQuery, CancelToken
 from ui.background.dataset_preview import known_steps_now
 from ui.background.threads import Jobs
@@ -82,7 +83,7 @@ def follow_forecast(begin: BeginJob, config: TrainConfig, token: CancelToken[For
     """
     newest: Forecast | None = None
     failed = UserError("The forecast ended without a result")
-    steps = known_steps_now(config, token)
+    steps = apart(known_steps_now)(config, token)
     try:
         job = token.start(lambda: begin(config, steps))
     except OSError as error:  # for example because of too many processes

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onetrainer.config.train import TrainConfig
+from ui.background.apart import apart
 from ui.background.background_query import BackgroundQuery, CancelToken, QueryCancelledError
 from ui.background.threads import Jobs
 from ui.model.draft import Draft
@@ -20,7 +21,7 @@ DEPENDS_ON = ("data", "model.family", "validation", "training.seed", "objective"
 
 def make_check(draft: Draft, jobs: Jobs) -> "BackgroundQuery[CheckResult]":
     """Create the check that all pages share which show findings; it begins on request."""
-    return BackgroundQuery(draft, jobs, check_images, depends_on=DEPENDS_ON)
+    return BackgroundQuery(draft, jobs, apart(check_images), depends_on=DEPENDS_ON)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ import pytest
 
 from tests.ui.desk import deliver_until
 from tests.ui.fake_paint import paint
-from ui.background.current_preview import CurrentPreview, folder_times
+from ui.background.current_preview import CurrentPreview
+from ui.background.folder_times import folder_times
 
 
 @pytest.fixture

@@ -1,0 +1,180 @@
+"""Questions about very many images, answered in a process of their own: no Tk, no window's state.
+
+Reading 100,000 images takes a minute of Python, in which the window would wait for its threads
+again and again, and 400 MB, of which a good part would stay. The process takes both away with it.
+
+It gets a function of this program and its arguments on standard input, and writes what comes of it
+to standard output: both pickled, as both ends are one program. `python -m ui.background.apart`.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Literal, TypeVar
+
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import UserError
+from onetrainer.run.client import OWN_GROUP, environment
+from ui.background.background_query import CancelToken
+
+if TYPE_CHECKING:
+    from onetrainer.images.image_index import ImageIndex
+
+Answer = TypeVar("Answer")
+Ask = Callable[[TrainConfig, CancelToken[Answer]], Answer]
+
+MANY_FILES = 2000
+"""Files from which on a process of its own is worth its start, which takes half a second."""
+
+_MODULE = "ui.background.apart"
+_Kind = Literal["progress", "answer", "end", "failed"]
+_Message = tuple[_Kind, tuple[object, ...]]
+
+
+def apart(ask: Ask[Answer]) -> Ask[Answer]:
+    """Return a function that answers as `ask`, apart where there are many images.
+
+    ask: A function of a module, as well as what it returns must be known to the other process.
+    """
+
+    def ask_there(config: TrainConfig, token: CancelToken[Answer]) -> Answer:
+        return answer_apart(ask, config, token) if has_many_files(config) else ask(config, token)
+
+    return ask_there
+
+
+def answer_apart(ask: Ask[Answer], config: TrainConfig, token: CancelToken[Answer]) -> Answer:
+    """Answer in a process of its own, which ends with the answer. Raises what `ask` raises."""
+    process = token.start(_Process)
+    try:
+        return process.follow(ask, config, token)
+    finally:
+        process.close()
+        token.raise_if_cancelled()
+
+
+def has_many_files(config: TrainConfig) -> bool:
+    """Return whether the image folders of a config have more than a few files; counts no more."""
+    # Imported late to keep the start of the window fast.
+    from onetrainer.concepts.concepts import concepts_of
+
+    left = MANY_FILES
+    waiting = [(str(each.folder), each.recursive) for each in concepts_of(config)]
+    while waiting and left > 0:
+        folder, is_recursive = waiting.pop()
+        with suppress(OSError), os.scandir(folder) as entries:  # which the answer tells
+            for entry in entries:
+                left -= 1
+                if left <= 0:
+                    break
+                if is_recursive and entry.is_dir(follow_symlinks=False):
+                    waiting.append((entry.path, True))
+    return left <= 0
+
+
+class _Process:
+    """The other process, from this side."""
+
+    def __init__(self) -> None:
+        # Imported late to keep the start of the window fast.
+        from onetrainer.images.image_index import recent_facts
+
+        recent = recent_facts()
+        recent.save()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", _MODULE, str(recent.folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment(),
+            creationflags=OWN_GROUP,
+        )
+
+    def follow(self, ask: Ask[Answer], config: TrainConfig, token: CancelToken[Answer]) -> Answer:
+        """Return the answer; passes on what comes before it."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None, "they are pipes"
+        with suppress(BrokenPipeError), stdin:
+            pickle.dump((ask, config), stdin)
+        while True:
+            try:
+                kind, values = pickle.load(stdout)  # written by this program
+            except (EOFError, pickle.UnpicklingError) as error:
+                token.raise_if_cancelled()
+                raise UserError(
+                    "the images could not be read: the process that reads them has ended",
+                    "",
+                    "Close programs that take much memory, and try again.",
+                ) from error
+            match kind:
+                case "progress":
+                    token.progress(*values)
+                case "answer":
+                    token.answer(*values)
+                case "failed":
+                    raise values[0]
+                case "end":
+                    found: Answer = values[0]
+                    return found
+
+    def stop(self) -> None:
+        """End it, if it has not ended yet; safe in any thread."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """End it, and let go of it."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def main(arguments: list[str]) -> None:
+    """Answer the question on standard input."""
+    sink = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no message
+    ask, config = pickle.load(sys.stdin.buffer)  # written by this program
+    _send(sink, *_outcome(sink, ask, config, Path(arguments[0])))
+
+
+def _outcome(sink: BinaryIO, ask: Ask[Answer], config: TrainConfig, recent: Path) -> _Message:
+    from onetrainer.images.image_index import ImageIndex
+
+    with closing(ImageIndex(recent)) as facts:
+        token: CancelToken[Answer] = _Token(sink, facts)
+        try:
+            return "end", (ask(config, token),)
+        except Exception as error:  # noqa: BLE001 # raised in the window
+            if not isinstance(error, UserError):
+                error.add_note("".join(traceback.format_exception(error)))
+            return "failed", (error,)
+
+
+class _Token(CancelToken[Answer]):
+    """Passes on to the window; it is never canceled, as the process is ended then."""
+
+    def __init__(self, sink: BinaryIO, facts: "ImageIndex") -> None:
+        super().__init__(
+            lambda *report: _send(sink, "progress", report),
+            lambda answer: _send(sink, "answer", (answer,)),
+        )
+        self._facts = facts
+
+    def recent_facts(self) -> "ImageIndex":
+        """Return those of the window, which both write to."""
+        return self._facts
+
+
+def _send(sink: BinaryIO, kind: _Kind, values: tuple[object, ...]) -> None:
+    pickle.dump((kind, values), sink, pickle.HIGHEST_PROTOCOL)
+    sink.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
