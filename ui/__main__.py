@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ui.app import App
 
 EXIT_USER = 2
+_SWITCH_S = 0.0005
 DEMO_FOLDER = Path("demo")  # in the current folder, as the runs; start-ui.py goes to the project
 
 
@@ -50,7 +51,11 @@ def make_parser() -> argparse.ArgumentParser:
 def open_window(options: argparse.Namespace) -> "App":
     """Build the window from the parsed command line."""
     from ui.app import App, Opening
+    from ui.background.memory import give_back_memory
 
+    give_back_memory()
+    # A thread that computes would make the window's wait 5 ms each time that it has called Tk.
+    sys.setswitchinterval(_SWITCH_S)
     return App(
         Opening(
             options.preset,

@@ -28,6 +28,9 @@ MAX_FACTS = 600_000
 2.2 kB for an image, so 440 MB at most.
 """
 
+SHARED_FACTS = "ONETRAINER_SHARED_FACTS"
+"""Environment variable: folder of the recent facts of the process that has started this one."""
+
 _FORMAT = 1
 _PENDING = 500
 _WAIT_SECONDS = 5.0
@@ -242,10 +245,13 @@ class ImageIndex:
 def recent_facts() -> ImageIndex:
     """Return the index of this process, for facts that have no file, or not yet.
 
-    Many of them are in a temporary folder, which goes with the process.
+    Many of them are in a temporary folder, which goes with the process; other processes that it
+    starts may share it.
     """
-    folder = Path(tempfile.gettempdir(), f"onetrainer-{uuid4().hex}")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    shared = os.environ.get(SHARED_FACTS)
+    folder = Path(shared or Path(tempfile.gettempdir(), f"onetrainer-{uuid4().hex}"))
+    if not shared:
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return ImageIndex(folder)
 
 

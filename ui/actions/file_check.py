@@ -4,6 +4,8 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem, UserError
 from onetrainer.json_file import Document
 from onetrainer.presets.presets import value_at, with_absolute_paths
+from ui.background.apart import apart
+from ui.background.background_query import CancelToken
 from ui.context import Context
 from ui.model.draft import FileSettings
 from ui.model.preset_fields import CHECKED_SETTINGS
@@ -78,10 +80,14 @@ def check_files(config: TrainConfig) -> list[Problem]:
     Raises:
         UserError: If a path is in the home of an unknown user.
     """
+    return apart(_problems)(with_absolute_paths(config), CancelToken(lambda *_: None))
+
+
+def _problems(config: TrainConfig, _: CancelToken[list[Problem]]) -> list[Problem]:
     # Imported late to keep the start of the window fast.
     from onetrainer.checks.preflight import check_environment
 
-    return check_environment(with_absolute_paths(config))
+    return check_environment(config)
 
 
 def startable(document: Document) -> TrainConfig:

@@ -1,29 +1,27 @@
 """Questions about very many images, answered in a process of their own: no Tk, no window's state.
 
 Reading 100,000 images takes a minute of Python, in which the window would wait for its threads
-again and again, and 400 MB, of which a good part would stay. The process takes both away with it.
+again and again, and hundreds of MB, a good part of which would stay. The process takes both away
+with it.
 
-It gets a function of this program and its arguments on standard input, and writes what comes of it
-to standard output: both pickled, as both ends are one program. `python -m ui.background.apart`.
+It gets a function of this program and a config on standard input, and writes what comes of it to
+standard output: both pickled, as both ends are one program. `python -m ui.background.apart`.
 """
 
 import os
 import pickle
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from contextlib import closing, suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, TypeVar
+from typing import BinaryIO, Literal, TypeVar
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.run.client import OWN_GROUP, environment
 from ui.background.background_query import CancelToken
-
-if TYPE_CHECKING:
-    from onetrainer.images.image_index import ImageIndex
 
 Answer = TypeVar("Answer")
 Ask = Callable[[TrainConfig, CancelToken[Answer]], Answer]
@@ -33,13 +31,12 @@ MANY_FILES = 2000
 
 _MODULE = "ui.background.apart"
 _Kind = Literal["progress", "answer", "end", "failed"]
-_Message = tuple[_Kind, tuple[object, ...]]
 
 
 def apart(ask: Ask[Answer]) -> Ask[Answer]:
     """Return a function that answers as `ask`, apart where there are many images.
 
-    ask: A function of a module, as well as what it returns must be known to the other process.
+    ask: A function of a module, which the other process imports.
     """
 
     def ask_there(config: TrainConfig, token: CancelToken[Answer]) -> Answer:
@@ -82,16 +79,16 @@ class _Process:
 
     def __init__(self) -> None:
         # Imported late to keep the start of the window fast.
-        from onetrainer.images.image_index import recent_facts
+        from onetrainer.images.image_index import SHARED_FACTS, recent_facts
 
-        recent = recent_facts()
-        recent.save()
+        facts = recent_facts()
+        facts.save()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", _MODULE, str(recent.folder)],
+            [sys.executable, "-m", _MODULE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=environment(),
+            env=environment() | {SHARED_FACTS: str(facts.folder)},
             creationflags=OWN_GROUP,
         )
 
@@ -99,8 +96,9 @@ class _Process:
         """Return the answer; passes on what comes before it."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None, "they are pipes"
-        with suppress(BrokenPipeError), stdin:
+        with suppress(BrokenPipeError):
             pickle.dump((ask, config), stdin)
+            stdin.flush()
         while True:
             try:
                 kind, values = pickle.load(stdout)  # written by this program
@@ -132,43 +130,40 @@ class _Process:
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                pipe.close()
+                with suppress(BrokenPipeError):  # of what it did not read
+                    pipe.close()
 
 
-def main(arguments: list[str]) -> None:
-    """Answer the question on standard input."""
+def main() -> None:
+    """Answer the question on standard input; end with the window, which keeps that open."""
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no message
     ask, config = pickle.load(sys.stdin.buffer)  # written by this program
-    _send(sink, *_outcome(sink, ask, config, Path(arguments[0])))
+    threading.Thread(target=_end_with_window, daemon=True).start()
+    _answer(sink, ask, config)
 
 
-def _outcome(sink: BinaryIO, ask: Ask[Answer], config: TrainConfig, recent: Path) -> _Message:
-    from onetrainer.images.image_index import ImageIndex
+def _end_with_window() -> None:
+    sys.stdin.buffer.read()
+    os._exit(0)
 
-    with closing(ImageIndex(recent)) as facts:
-        token: CancelToken[Answer] = _Token(sink, facts)
+
+def _answer(sink: BinaryIO, ask: Ask[Answer], config: TrainConfig) -> None:
+    from onetrainer.images.image_index import recent_facts
+
+    token: CancelToken[Answer] = CancelToken(
+        lambda *report: _send(sink, "progress", report),
+        lambda answer: _send(sink, "answer", (answer,)),
+    )
+    kind: _Kind = "end"
+    with closing(recent_facts()):  # before the end is sent, after which the window kills it
         try:
-            return "end", (ask(config, token),)
+            values: tuple[object, ...] = (ask(config, token),)
         except Exception as error:  # noqa: BLE001 # raised in the window
             if not isinstance(error, UserError):
                 error.add_note("".join(traceback.format_exception(error)))
-            return "failed", (error,)
-
-
-class _Token(CancelToken[Answer]):
-    """Passes on to the window; it is never canceled, as the process is ended then."""
-
-    def __init__(self, sink: BinaryIO, facts: "ImageIndex") -> None:
-        super().__init__(
-            lambda *report: _send(sink, "progress", report),
-            lambda answer: _send(sink, "answer", (answer,)),
-        )
-        self._facts = facts
-
-    def recent_facts(self) -> "ImageIndex":
-        """Return those of the window, which both write to."""
-        return self._facts
+            kind, values = "failed", (error,)
+    _send(sink, kind, values)
 
 
 def _send(sink: BinaryIO, kind: _Kind, values: tuple[object, ...]) -> None:
@@ -177,4 +172,4 @@ def _send(sink: BinaryIO, kind: _Kind, values: tuple[object, ...]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -3,16 +3,13 @@
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.presets.presets import with_absolute_paths
 from ui.background.threads import Jobs
 from ui.model.draft import Draft
-
-if TYPE_CHECKING:
-    from onetrainer.images.image_index import ImageIndex
 
 Answer = TypeVar("Answer")
 _REPORT_INTERVAL_S = 0.1
@@ -74,13 +71,6 @@ class CancelToken(Generic[Answer]):
             self.raise_if_cancelled()
             self._started = started = begin()
         return started
-
-    def recent_facts(self) -> "ImageIndex":
-        """Return where the work keeps what it learns of images that have no cache folder yet."""
-        # Imported late to keep the start of the window fast.
-        from onetrainer.images.image_index import recent_facts
-
-        return recent_facts()
 
     def progress(self, done: int, total: int, activity: str = "") -> None:
         """Report the amount of work done, and what is being done."""

@@ -127,7 +127,7 @@ def compute_preview(config: TrainConfig, token: CancelToken[PreviewData]) -> Pre
         UserError: If there is nothing to train on, or a folder cannot be read.
         QueryCancelledError: If the query was canceled.
     """
-    with _pixel_facts(config, token) as facts:
+    with _pixel_facts(config) as facts:
         data = _known_preview(config, facts, token)
         if data.preview.unexamined:
             token.answer(data)
@@ -147,7 +147,7 @@ def known_steps_now(config: TrainConfig, token: CancelToken[Any]) -> Mapping[str
     from onetrainer.preview.dataset_preview import known_steps_of, preview_dataset
 
     try:
-        with _pixel_facts(config, token) as facts:
+        with _pixel_facts(config) as facts:
             preview = preview_dataset(config, facts, should_stop=token.is_cancelled)
     except UserError:
         preview = None  # the images may come later
@@ -155,17 +155,18 @@ def known_steps_now(config: TrainConfig, token: CancelToken[Any]) -> Mapping[str
 
 
 @contextmanager
-def _pixel_facts(config: TrainConfig, token: CancelToken[Any]) -> "Iterator[PixelFacts]":
+def _pixel_facts(config: TrainConfig) -> "Iterator[PixelFacts]":
     """Open what is known of the images, for work that may be canceled."""
     # Imported late to keep the start of the window fast.
     from onetrainer.cache.run_entries import open_image_index
     from onetrainer.dataset.near_duplicates import AnalysisCancelled
     from onetrainer.dataset.pixel_facts import PixelFacts
+    from onetrainer.images.image_index import recent_facts
 
     try:
         with open_image_index(config) as index:
             # Nothing is written before there is a folder of runs: its name may be half typed.
-            yield PixelFacts(index or token.recent_facts())
+            yield PixelFacts(index or recent_facts())
     except AnalysisCancelled as error:
         raise QueryCancelledError from error
 
