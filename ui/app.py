@@ -115,7 +115,9 @@ class App:
         self.preparations = Preparations(self.root, self._views, self.view)
         self.shell.stage.bind("<Map>", lambda _: self.preparations.begin())
         self.dropping = Dropping(self.context)
-        self.look_again = LookAgain(self.context, self.runs.files)
+        self.look_again = LookAgain(
+            self.context, self.runs.files, lambda: self._views.get(self.page)
+        )
         self._bind()
 
     def run(self) -> None:

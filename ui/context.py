@@ -163,6 +163,9 @@ class View:
     def refresh(self) -> None:
         """Update the page; called only while it is displayed."""
 
+    def look_again(self) -> None:
+        """Look at files again, which other programs may have changed; slow work in threads."""
+
     def open(self, *place: int) -> None:
         """Go to a place within the page, such as the prompt and the step of a sample."""
 

@@ -43,7 +43,7 @@ def _monitor(page: MonitorPage) -> dict[str, object]:
 
 
 def _images(page: ImagesPage) -> dict[str, object]:
-    rows, caption, mask = page.images.rows, page.caption, page.mask
+    rows, caption, mask = page.images.rows, page.caption, page.painting.view
     return {
         "shown": [rows[index].name for index in page.indices],
         "marked": [rows[index].name for index in page.thumbnails.marked],

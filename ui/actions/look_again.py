@@ -1,7 +1,9 @@
 """What a person changes in other programs is seen when they come back."""
 
+from collections.abc import Callable
+
 from ui.actions.file_check import FileCheck
-from ui.context import Context
+from ui.context import Context, View
 
 
 class LookAgain:
@@ -9,10 +11,12 @@ class LookAgain:
 
     Images come and go, a download ends, a disk is connected: the numbers and problems on the
     screen would stay those of before until a setting changes.
+
+    page: Returns the page that is shown; None before there is one.
     """
 
-    def __init__(self, context: Context, files: FileCheck) -> None:
-        self._context, self._files = context, files
+    def __init__(self, context: Context, files: FileCheck, page: Callable[[], View | None]) -> None:
+        self._context, self._files, self._page = context, files, page
         root = context.root
         # Fields of the window get the event too, from each other.
         root.bind("<FocusIn>", lambda event: self() if event.widget is root else None)
@@ -21,3 +25,6 @@ class LookAgain:
         """Look again, in threads; nothing is shown anew unless something is other than before."""
         self._files.look_again()
         self._context.preview.look_again(self._context.act.refresh)
+        page = self._page()
+        if page is not None:
+            page.look_again()

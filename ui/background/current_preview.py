@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 
-from onetrainer.config.train import TrainConfig
 from ui.background.apart import apart
-from ui.background.background_query import BackgroundQuery, CancelToken
+from ui.background.background_query import BackgroundQuery
 from ui.background.dataset_preview import DEPENDS_ON, PreviewData, compute_preview
-from ui.background.folder_times import FolderTimes, folder_times
+from ui.background.folder_times import FolderWatch
 from ui.background.threads import Jobs
 from ui.model.draft import Draft
 
@@ -22,13 +21,12 @@ class CurrentPreview:
     def __init__(
         self, draft: Draft, jobs: Jobs, after: Callable[[int, Callable[[], None]], object]
     ) -> None:
+        self._watch = FolderWatch(jobs)
         self.query: BackgroundQuery[PreviewData] = BackgroundQuery(
-            draft, jobs, self._compute, depends_on=DEPENDS_ON
+            draft, jobs, self._watch.noting(apart(compute_preview)), depends_on=DEPENDS_ON
         )
-        self._draft, self._jobs, self._after = draft, jobs, after
-        self._ask = apart(compute_preview)
+        self._draft, self._after = draft, after
         self._is_pending = False
-        self._folders: FolderTimes = ()
         jobs.on_close.append(self._close)
 
     def get(self) -> PreviewData | None:
@@ -48,17 +46,11 @@ class CurrentPreview:
         if config is None or not query.is_requested:
             return
 
-        def compare(folders: FolderTimes) -> None:
-            if folders != self._folders:
-                query.forget()
-                changed()
+        def forget() -> None:
+            query.forget()
+            changed()
 
-        # Folders that cannot be read are reported where they are set.
-        self._jobs.run(lambda: folder_times(config), compare, lambda _error: None)
-
-    def _compute(self, config: TrainConfig, token: CancelToken[PreviewData]) -> PreviewData:
-        self._folders = folder_times(config)
-        return self._ask(config, token)
+        self._watch.compare(config, forget)
 
     def _start(self) -> None:
         if self._is_pending and not self.query.is_requested:

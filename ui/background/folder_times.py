@@ -1,14 +1,53 @@
-"""When files were last added, removed or renamed in the image folders of a config."""
+"""Whether files were added, removed or renamed in the image folders of a config."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.presets.presets import with_absolute_paths
+from ui.background.background_query import CancelToken
+from ui.background.threads import Jobs
 
-FolderTimes = tuple[tuple[str, int], ...]
-"""Folders, and when a file was last added, removed or renamed in each, in ns."""
+Answer = TypeVar("Answer")
+Ask = Callable[[TrainConfig, CancelToken[Answer]], Answer]
+
+FolderTimes = dict[str, int]
+"""When a file was last added, removed or renamed in each folder, in ns."""
+
+
+class FolderWatch:
+    """The image folders as they were when something was read from them."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._times: FolderTimes = {}
+
+    def noting(self, ask: Ask[Answer]) -> Ask[Answer]:
+        """Return a function that answers as `ask`, and notes how the folders are before."""
+
+        def ask_and_note(config: TrainConfig, token: CancelToken[Answer]) -> Answer:
+            self._times = folder_times(config)
+            return ask(config, token)
+
+        return ask_and_note
+
+    def compare(self, config: TrainConfig, changed: Callable[[], None]) -> None:
+        """Look at the folders in a thread; call a function if files came, went or were renamed."""
+
+        def take(times: FolderTimes) -> None:
+            if times != self._times:
+                changed()
+
+        # Folders that cannot be read are reported where they are set.
+        self._jobs.run(lambda: folder_times(config), take, lambda _error: None)
+
+    def note_own(self, written: Iterable[Path]) -> None:
+        """Note the folders of files that were written by the window itself; for a thread."""
+        folders = {os.path.realpath(path.parent) for path in written}
+        own = [path for path in self._times if os.path.realpath(path) in folders]
+        self._times = {**self._times, **{path: _time(path) for path in own}}
 
 
 def folder_times(config: TrainConfig) -> FolderTimes:
@@ -17,12 +56,11 @@ def folder_times(config: TrainConfig) -> FolderTimes:
     from onetrainer.concepts.concepts import concepts_of
 
     folders = {concept.folder for concept in concepts_of(with_absolute_paths(config))}
-    return tuple(sorted(found for folder in folders for found in _times_below(folder)))
+    return {path: _time(path) for folder in folders for path, *_ in os.walk(folder)}
 
 
-def _times_below(folder: Path) -> Iterator[tuple[str, int]]:
-    for path, _folders, _files in os.walk(folder, followlinks=False):
-        try:
-            yield path, Path(path).stat().st_mtime_ns
-        except OSError:  # it went meanwhile
-            yield path, 0
+def _time(path: str) -> int:
+    try:
+        return Path(path).stat().st_mtime_ns
+    except OSError:  # it went meanwhile
+        return 0

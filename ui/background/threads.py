@@ -5,7 +5,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 _MAX_CALLS = 16
 Key = TypeVar("Key")
@@ -21,6 +24,7 @@ class Jobs:
     def __init__(self) -> None:
         self._results: SimpleQueue[tuple[int, Callable[[], None]]] = SimpleQueue()
         self._generation = 0
+        self._line: ThreadPoolExecutor | None = None
         self.on_close: list[Callable[[], None]] = []
 
     def run(
@@ -33,6 +37,32 @@ class Jobs:
 
         `deliver` calls `done` or `failed` later. Without `failed` it raises the work's exception.
         """
+        body = self._body(work, done, failed)
+        threading.Thread(target=body, daemon=True).start()
+
+    def run_in_order(
+        self,
+        work: Callable[[], Result],
+        done: Callable[[Result], None],
+        failed: Callable[[Exception], None] | None = None,
+    ) -> None:
+        """Run the work after all that was given here before, even if the window is closed then.
+
+        For what a person changes: it is small, but a slow disk or another program may delay it.
+        """
+        # Imported late to keep the start of the window fast.
+        from concurrent.futures import ThreadPoolExecutor
+
+        self._line = self._line or ThreadPoolExecutor(1, "changes")
+        self._line.submit(self._body(work, done, failed))
+
+    def _body(
+        self,
+        work: Callable[[], Result],
+        done: Callable[[Result], None],
+        failed: Callable[[Exception], None] | None,
+    ) -> Callable[[], None]:
+        """Return what a thread does: the work, and handing over what comes of it."""
         generation = self._generation
 
         def body() -> None:
@@ -44,7 +74,7 @@ class Jobs:
                 return
             self._results.put((generation, lambda: done(result)))
 
-        threading.Thread(target=body, daemon=True).start()
+        return body
 
     def post(self, call: Callable[[], None]) -> None:
         """Let `deliver` call a function; safe to use from any thread."""

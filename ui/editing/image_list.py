@@ -25,8 +25,8 @@ from onetrainer.dataset.batch_plan import all_buckets
 from onetrainer.dataset.dataset import reads_image_folders, used_concepts
 from onetrainer.dataset.items import DatasetIndex, Item, index_concept
 from onetrainer.errors import UserError
+from onetrainer.images.image_index import recent_facts
 from ui.background.background_query import CancelToken
-from ui.background.folder_times import FolderTimes, folder_times
 from ui.background.threads import without_collection
 from ui.editing.image_rows import ImageRow, Listed, Rows
 
@@ -44,16 +44,10 @@ _SOURCES = {
 
 @dataclass
 class ImageList:
-    """All images.
-
-    Attributes:
-        folders: When files came or went, as they were before the reading.
-        is_complete: Whether they have been read, and not only listed.
-    """
+    """All images. is_complete: Whether they have been read, and not only listed."""
 
     concepts: tuple[ConceptSettings, ...] = ()
     rows: Rows = field(default_factory=lambda: Rows(()))
-    folders: FolderTimes = ()
     is_complete: bool = True
     formats: tuple[TagFormat, ...] = field(init=False)
 
@@ -145,7 +139,6 @@ def _read(config: TrainConfig, token: CancelToken[ImageList]) -> ImageList:
     concepts = used_concepts(config.model_copy(update={"data": data}))
     if not concepts:
         raise UserError("no image folder is selected")
-    folders = folder_times(config)
     listings, indexed = [], []
     for concept in concepts:
         token.raise_if_cancelled()
@@ -153,7 +146,7 @@ def _read(config: TrainConfig, token: CancelToken[ImageList]) -> ImageList:
         listings.append(images)
         indexed.append(as_indexed)
     listed = list(_listed(listings, {}))
-    token.answer(ImageList(concepts, Rows(listed), folders, is_complete=False))
+    token.answer(ImageList(concepts, Rows(listed), is_complete=False))
     known: dict[tuple[int, Path], Item | str] = {}
     errors = []
     done, total = 0, len(listed)
@@ -166,7 +159,7 @@ def _read(config: TrainConfig, token: CancelToken[ImageList]) -> ImageList:
         for number, concept in enumerate(indexed):
             try:
                 found = index_concept(
-                    concept, number=number, headers=index or token.recent_facts(), watch=watch
+                    concept, number=number, headers=index or recent_facts(), watch=watch
                 )
             except UserError as error:
                 errors.append(error)
@@ -177,7 +170,7 @@ def _read(config: TrainConfig, token: CancelToken[ImageList]) -> ImageList:
     if errors and not any(isinstance(each, Item) for each in known.values()):
         raise errors[0]
     listed = _with_buckets(list(_listed(listings, known)), concepts)
-    return ImageList(concepts, Rows(listed), folders)
+    return ImageList(concepts, Rows(listed))
 
 
 def _list(concept: ConceptSettings) -> tuple[Sequence[FolderImage], ConceptSettings]:

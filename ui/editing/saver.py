@@ -1,10 +1,12 @@
 """Saving in the background, one batch after the other, and taking back what was saved."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from types import MappingProxyType
 
 from onetrainer.edits.history import Batch, EditHistory
 from onetrainer.edits.saving import Change, Saved, read_content, save, take_back
@@ -15,6 +17,9 @@ Version = tuple[Batch, bytes | None]
 """A batch, and what a file held before it; None is no file."""
 
 Done = Callable[[Saved], None]
+
+_Pending = Callable[[], Change]
+"""Returns a change that is to be saved; waits for it if it is being made."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class Saver:
         self._changed = changed
         self._history = history or EditHistory()
         self._thread = ThreadPoolExecutor(1, "saving")
-        self._pending: dict[Path, Change] = {}
+        self._pending: dict[Path, _Pending] = {}
         self._waiting = 0  # works whose end is not known yet
         self._news: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.steps = Steps()
@@ -56,15 +61,21 @@ class Saver:
 
     def save(self, changes: Sequence[Change], about: str, done: Done) -> None:
         """Save changes in the background."""
-        self._start(lambda: save(changes, about, self._history), done, changes)
+        pending: dict[Path, _Pending] = {change.path: partial(_known, change) for change in changes}
+        self._start(lambda: save(changes, about, self._history), done, pending)
+
+    def save_made(self, path: Path, make: Callable[[], Change], about: str, done: Done) -> None:
+        """Save a change of a file that is slow to make, which is done in the background too."""
+        made = self._thread.submit(make)
+        self._start(lambda: save([made.result()], about, self._history), done, {path: made.result})
 
     def read(self, path: Path) -> bytes | None:
         """Return what a file holds once all is saved; None if there will be none. Raises OSError.
 
         Any thread may call it.
         """
-        change = self._pending.get(path)
-        return read_content(path) if change is None else change.after
+        pending = self._pending.get(path)
+        return read_content(path) if pending is None else pending().after
 
     def settle(self) -> None:
         """Wait until all is saved, and call back about it."""
@@ -103,8 +114,12 @@ class Saver:
         if shown is not None or not is_first:
             self._start(work, done)
 
-    def _start(self, work: Callable[[], Saved], done: Done, changes: Sequence[Change] = ()) -> None:
-        pending = {change.path: change for change in changes}
+    def _start(
+        self,
+        work: Callable[[], Saved],
+        done: Done,
+        pending: Mapping[Path, _Pending] = MappingProxyType({}),
+    ) -> None:
         self._pending |= pending
         self._waiting += 1
 
@@ -119,8 +134,8 @@ class Saver:
 
         def end(result: Saved | Exception, steps: Steps) -> None:
             self._waiting -= 1
-            for path, change in pending.items():
-                if self._pending.get(path) is change:  # and not a later one
+            for path, one in pending.items():
+                if self._pending.get(path) is one:  # and not a later one
                     del self._pending[path]
             self._take_steps(steps)
             if isinstance(result, Exception):
@@ -156,3 +171,7 @@ class Saver:
         if not isinstance(error, UserError):
             raise error
         self._failed(error)
+
+
+def _known(change: Change) -> Change:
+    return change

@@ -5,7 +5,7 @@ import pytest
 from tests.ui.desk import deliver_until
 from tests.ui.fake_paint import paint
 from ui.background.current_preview import CurrentPreview
-from ui.background.folder_times import folder_times
+from ui.background.folder_times import FolderWatch, folder_times
 
 
 @pytest.fixture
@@ -49,3 +49,18 @@ def test_nothing_is_computed_again_while_the_folders_stay_the_same(current, draf
     jobs.run(lambda: folder_times(draft.valid_config()), ended.append)
     deliver_until(jobs, lambda: ended)
     assert (current.get() is answer, changes) == (True, [])
+
+
+def test_what_the_window_writes_itself_is_no_reason_to_read_all_again(draft, jobs, project):
+    watch, config, calls = FolderWatch(jobs), draft.valid_config(), []
+    watch.noting(lambda *_: None)(config, None)
+    own, other = (project.parent / "pictures" / name for name in ("own.txt", "other.txt"))
+    for path in (own, other):
+        path.write_text("a caption")
+        if path is own:
+            watch.note_own([path.resolve()])
+        watch.compare(config, lambda path=path: calls.append(path))
+        ended = []
+        jobs.run(lambda: folder_times(config), ended.append)
+        deliver_until(jobs, lambda ended=ended, path=path: ended and (calls or path is own))
+    assert calls == [other]

@@ -30,3 +30,24 @@ def test_one_is_done_at_a_time_and_only_the_last_one_asked_for_is_delivered(jobs
     works.ask(partial(work, 5))
     deliver_until(jobs, lambda: failures)
     assert (begun, shown, works.is_busy) == ([1, 3, 4, 5], [3], False)
+
+
+def test_changes_are_made_one_after_the_other_also_when_nobody_waits_any_more(jobs):
+    gate, made, said = threading.Event(), [], []
+
+    def fail():
+        raise ValueError("no")
+
+    jobs.run_in_order(lambda: made.append(gate.wait(60)), said.append)
+    jobs.run_in_order(fail, said.append, lambda error: said.append(str(error)))
+    jobs.run_in_order(lambda: made.append("second"), said.append)
+    assert made == []
+    gate.set()
+    deliver_until(jobs, lambda: len(said) == 3)
+    assert (made, said) == ([True, "second"], [None, "no", None])
+    jobs.run_in_order(lambda: made.append("last"), said.append)
+    jobs.forget()  # the window is closed
+    ended = []
+    jobs.run_in_order(lambda: "a new window", ended.append)
+    deliver_until(jobs, lambda: ended)
+    assert (made[2:], len(said)) == (["last"], 3)

@@ -1,16 +1,20 @@
 """The images of the page: listed, filtered, changed in batches, saved and taken back. No Tk."""
 
 import gc
+import threading
+import tracemalloc
 
 import pytest
 from PIL import Image
 
 from onetrainer.captions.tag_edits import TextSearch, replacing
+from onetrainer.concepts.folder_listing import FolderImage
 from onetrainer.config.train import TrainConfig
 from onetrainer.edits.history import EditHistory
 from onetrainer.edits.saving import Change
 from onetrainer.errors import UserError
 from onetrainer.images.findings import Finding
+from tests.onetrainer.dataset.test_item_table import many
 from tests.ui.desk import deliver_until
 from ui.background.background_query import CancelToken
 from ui.background.threads import Jobs
@@ -26,6 +30,7 @@ from ui.editing.image_filter import (
     tag_counts,
 )
 from ui.editing.image_list import read_images
+from ui.editing.image_rows import Listed, Rows
 from ui.editing.saver import Saver
 
 
@@ -195,6 +200,40 @@ def test_what_waits_behind_a_long_batch_is_read_edited_and_undone_as_if_it_were_
     assert path.read_bytes() == b"dog, red" and saver.steps.undo.about == "Second"
     path.write_bytes(b"theirs")
     assert saver.read(path) == b"theirs"
+
+
+def test_what_is_slow_to_make_is_made_in_the_background_and_read_before_it_is_written(folders):
+    jobs, said, gate = Jobs(), [], threading.Event()
+    path = folders / "cats" / "2-masklabel.png"
+    saver = Saver(jobs, said.append, lambda: None, EditHistory(folders / "state"))
+
+    def make():
+        assert gate.wait(60)
+        return Change(path, None, b"slow")
+
+    saver.save_made(path, make, "Save it", said.append)
+    assert not path.exists()
+    gate.set()
+    assert saver.read(path) == b"slow"
+    jobs.forget()  # the window is closed
+    assert said[0].written == (path,) and path.read_bytes() == b"slow"
+
+
+def test_a_row_takes_little_more_than_its_names_and_caption(tmp_path):
+    images = [item.path for item in many(10_000)]
+    listed = [
+        Listed(FolderImage(item.path, item.name, item.path.with_suffix(".txt")), 0, item)
+        for item in many(len(images))
+    ]
+    assert all(str(each.image.path) and str(each.image.caption) for each in listed)
+    tracemalloc.start()
+    try:
+        rows = Rows(listed)
+        taken = tracemalloc.get_traced_memory()[0] / len(rows)
+    finally:
+        tracemalloc.stop()
+    assert taken < 300
+    assert rows.index_of(images[-1]) == len(images) - 1 and rows.index_of(tmp_path) == -1
 
 
 def test_a_difference_is_shown_by_words():

@@ -12,7 +12,14 @@ from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import ImageTransform
 from onetrainer.images.image_file import ImageError
 from ui.editing import mask_painting
-from ui.editing.mask_painting import IGNORED, MAX_SIDE, TRAINED, MaskPainting, connected_area
+from ui.editing.mask_painting import (
+    IGNORED,
+    MAX_SIDE,
+    TRAINED,
+    MaskPainting,
+    connected_area,
+    png,
+)
 
 MASK = Path("cat-masklabel.png")
 
@@ -94,19 +101,19 @@ def test_all_of_it_is_filled_inverted_undone_and_forgotten_oldest_first(monkeypa
     for _ in range(3):
         mask.undo()
     assert not mask.can_undo and mask.can_redo and not mask.is_changed
-    saved = mask.png()
+    saved = png(mask.taken())
     monkeypatch.setattr(mask_painting, "_MAX_UNDO_BYTES", 64 * 48 * 4)
     for _ in range(5):
         mask.invert()
     while mask.can_undo:
         mask.undo()
-    assert mask.is_changed and saved != mask.png() and not mask.is_changed
+    assert mask.is_changed and saved != png(mask.taken()) and not mask.is_changed
 
 
 def test_what_was_saved_and_undone_and_painted_over_counts_as_changed():
     mask = new()
     mask.invert()
-    mask.png()
+    png(mask.taken())
     mask.undo()
     assert mask.is_changed
     mask.fill_all(100)
@@ -130,7 +137,8 @@ def test_a_file_is_read_as_it_is_trained_and_written_so(tmp_path):
         mask.invert()
         mask.undo()
         trained = [
-            decode_mask(item, whole, io.BytesIO(data), cell=8) for data in (content, mask.png())
+            decode_mask(item, whole, io.BytesIO(data), cell=8)
+            for data in (content, png(mask.taken()))
         ]
         assert (trained[0] - trained[1]).abs().max() <= 1 / 255, mode
     with pytest.raises(ImageError):

@@ -92,7 +92,7 @@ def change_tags(desk, folder):
 
 
 def replace_text(desk, folder):
-    """Replaces what another program writes meanwhile, and leaves the page while typing."""
+    """Replaces what another program writes meanwhile, leaves while typing, and comes back."""
     choose(desk, "filter images", -1)
     wait(desk, count="13 images")
     desk.replace("find images", "red")
@@ -119,6 +119,10 @@ def replace_text(desk, folder):
     desk.type("last words")
     desk.page("data")
     assert (folder / "paper-02.txt").read_text() == "last words"
+
+    Image.new("RGB", (96, 96)).save(folder / "new.png")
+    desk.page("images")
+    wait(desk, count="14 images", name="paper-02.png", caption="last words")
 
 
 def test_a_mask_is_painted_and_undone_and_the_image_stays(desk, folder):

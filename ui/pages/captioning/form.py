@@ -187,6 +187,12 @@ class CaptioningForm:
         self._timer = self._parent.after(_NOTE_AFTER_MS, self._show_note)
 
     def _show_note(self) -> None:
+        """Say where the model is; asking the Hub's library takes its import at first."""
         self._timer = ""
-        text = model_note(self.kind, self._models[self.kind].get().strip())
-        self._notes[self.kind].say(text)
+        kind, model = self.kind, self._models[self.kind].get().strip()
+
+        def say(text: str) -> None:
+            if model == self._models[kind].get().strip():
+                self._notes[kind].say(text)
+
+        self._context.widgets.jobs.run(partial(model_note, kind, model), say)

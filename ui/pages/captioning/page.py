@@ -31,6 +31,7 @@ _AFTER_TYPING_MS = 400
 _POLLS_PER_REVIEW = 7
 _RUNNING = "A model describes these images now."
 _WRITING = "Files are being written."
+_STARTING = "A model is being started."
 
 
 class CaptioningPage(View):
@@ -42,7 +43,7 @@ class CaptioningPage(View):
         self._context = context
         self._run: CaptioningRun | None = None
         self._review: Review | None = None
-        self._is_writing = False
+        self._is_writing = self._is_starting = False
         self._is_mistake = False  # in a field, which the status says
         self._polls = 0
         self._reviews = OneAtATime(context.widgets.jobs, self._take, self._failed)
@@ -163,9 +164,10 @@ class CaptioningPage(View):
     def _enable(self) -> None:
         found = self._review
         busy = _RUNNING if self._run else _WRITING if self._is_writing else ""
+        busy = busy or (_STARTING if self._is_starting else "")
         missing = found.total - len(found.rows) if found else 0
         self._preview.set_text("Stop" if self._run else "Preview ten")
-        self._preview.enable(_WRITING if self._is_writing else "")
+        self._preview.enable("" if self._run else busy)
         self._all.set_text(f"Run over {counted(found.total, 'image')}" if found else "Run over all")
         done = "" if missing or not found else "All of them are described; see the right side."
         self._all.enable(busy or done)
@@ -188,12 +190,27 @@ class CaptioningPage(View):
         self._start(enqueue)
 
     def _start(self, begin: Callable[[JobFolder], CaptioningRun], **more: object) -> None:
-        def start() -> None:
+        try:
             job = JobFolder(self._form.request(**more))
-            job.listed()
-            self._follow(begin(job))
+        except UserError as error:
+            self._say(error)
+            return
 
-        self._try(start)
+        def start() -> CaptioningRun:
+            job.listed()  # of an empty folder nothing is started
+            return begin(job)
+
+        def failed(error: Exception) -> None:
+            self._is_starting = False
+            self._enable()
+            if not isinstance(error, UserError):
+                raise error
+            self._say(error)
+
+        self._is_starting = True
+        self._enable()
+        self._status.say("Starting …", "Dim")
+        self._context.widgets.jobs.run(start, self._follow, failed)
 
     def _try(self, work: Callable[[], object]) -> None:
         try:
@@ -209,7 +226,7 @@ class CaptioningPage(View):
 
     def _follow(self, run: CaptioningRun) -> None:
         is_followed = self._run is not None
-        self._run = run
+        self._run, self._is_starting = run, False
         self._status.say("Starting …", "Dim")
         self._enable()
         if not is_followed:

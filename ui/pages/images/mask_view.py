@@ -2,7 +2,7 @@
 
 import tkinter as tk
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from tkinter import ttk
 from typing import Literal
@@ -13,7 +13,7 @@ from ui.background.mask_images import MaskedImage, MaskShown, load_masked
 from ui.context import Context
 from ui.editing.image_list import ImageList
 from ui.editing.image_rows import ImageRow
-from ui.editing.mask_painting import IGNORED, TRAINED, MaskPainting
+from ui.editing.mask_painting import IGNORED, TRAINED, MaskPainting, png
 from ui.widgets.button import Button
 from ui.widgets.drawing import Drawing
 from ui.widgets.flow import Flow
@@ -25,6 +25,8 @@ _TOOLS: tuple[tuple[Tool, str, str], ...] = (
     ("fill", "Fill", "Fills an area as trained; with Shift as not trained (F)"),
 )
 _Line = tuple[ttk.Frame, Flow]
+Content = Callable[[], bytes]
+"""Returns what a file holds, which may have to be made first."""
 _SHOWN: tuple[tuple[MaskShown, str], ...] = (
     ("over", "Image and mask"),
     ("mask", "Mask"),
@@ -41,7 +43,7 @@ class MaskView:
 
     Args:
         read: Returns what a mask file holds, or will once what waits is saved. May raise OSError.
-        save: Called with the change of a mask file.
+        save: Called with a mask file and what makes its change, in another thread.
         move: Called with 1 or -1 to go to the next or previous image.
         leave: Called to go back to the grid.
     """
@@ -52,15 +54,15 @@ class MaskView:
         parent: tk.Misc,
         *,
         read: Callable[[Path], bytes | None],
-        save: Callable[[Change], None],
+        save: Callable[[Path, Callable[[], Change]], None],
         move: Callable[[int], None],
         leave: Callable[[], object],
     ) -> None:
-        self._context, self._read, self._save_change = context, read, save
+        self._context, self._read, self._save_made = context, read, save
         self._move, self._leave = move, leave
         self._row: ImageRow | None = None
         self._path: Path | None = None
-        self._content: bytes | None = None
+        self._content: Content | None = None  # None is no file
         self.painting: MaskPainting | None = None
         self._masked: MaskedImage | None = None
         self._loaded: tuple[object, ...] = ()
@@ -93,9 +95,10 @@ class MaskView:
         self._path, self._content = path, None
         if not note and row.item is not None:
             try:
-                self._content = self._read(path)
+                content = self._read(path)
+                self._content = None if content is None else lambda: content
                 size = (row.item.width, row.item.height)
-                self.painting = MaskPainting(path, size, self._content)
+                self.painting = MaskPainting(path, size, content)
                 if images.concept_of(row).masks == "off":
                     note = "Masks are turned off in the settings (Data › Masks), so it is not used."
             except OSError as error:
@@ -113,7 +116,8 @@ class MaskView:
             return
         path = images.mask_path(row)
         try:
-            is_known = self._path == path and self._read(path) == self._content
+            content = self._content() if self._content else None
+            is_known = self._path == path and self._read(path) == content
         except OSError:
             is_known = False
         if not is_known:
@@ -121,18 +125,12 @@ class MaskView:
         self._enable()
 
     def save(self) -> None:
-        """Save the mask if it was changed."""
-        change = self.pending()
-        if change is not None:
-            self._save_change(change)
-
-    def pending(self) -> Change | None:
-        """Return the change that is not saved yet, and take it as saved; None if there is none."""
-        if self.painting is None or not self.painting.is_changed or self._path is None:
-            return None
-        change = Change(self._path, self._content, self.painting.png())
-        self._content = change.after
-        return change
+        """Save the mask if it was changed; its file is made where it is saved."""
+        path, before = self._path, self._content
+        if self.painting is None or not self.painting.is_changed or path is None:
+            return
+        after = self._content = cache(partial(png, self.painting.taken()))
+        self._save_made(path, lambda: Change(path, before() if before else None, after()))
 
     def choose(self, tool: Tool) -> str:
         """Choose a tool."""
@@ -227,9 +225,9 @@ class MaskView:
 
     def _remove(self) -> None:
         if self._content is not None and self._path is not None and self._row is not None:
-            change = Change(self._path, self._content, None)
+            path, before = self._path, self._content
             self.painting = self._content = None
-            self._save_change(change)
+            self._save_made(path, lambda: Change(path, before(), None))
 
     def _enable(self) -> None:
         mask = self.painting

@@ -4,7 +4,7 @@ import tkinter as tk
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.errors import Problem, UserError
@@ -12,6 +12,7 @@ from onetrainer.images.findings import Finding
 from onetrainer.messages.formatting import counted
 from ui.background.apart import apart
 from ui.background.background_query import BackgroundQuery
+from ui.background.folder_times import FolderWatch
 from ui.context import Context, View
 from ui.dialogs.dialogs import show_error
 from ui.dialogs.edit_dialogs import ask_batch
@@ -23,6 +24,7 @@ from ui.messages.problems import problem_text
 from ui.pages.images.batch_panel import ReplacePanel, TagsPanel
 from ui.pages.images.caption_panel import CaptionPanel
 from ui.pages.images.filter_bar import FilterBar
+from ui.pages.images.painting import Painting
 from ui.pages.images.sides import Sides
 from ui.pages.images.thumbnails import Thumbnails
 from ui.pages.images.writing import Writing
@@ -30,9 +32,6 @@ from ui.widgets.button import Button
 from ui.widgets.flow import Flow
 from ui.widgets.placing import show
 from ui.widgets.scroller import Scroller
-
-if TYPE_CHECKING:
-    from ui.pages.images.mask_view import MaskView
 
 _LEAD = "Captions, tags and masks. Images are never changed."
 _LEAST = 560
@@ -56,8 +55,12 @@ class ImagesPage(View):
         self._bucket_counts: Sequence[tuple[Bucket, int]] = ()
         self._is_planning = False
         widgets, px = context.widgets, context.widgets.px
+        self._watch = FolderWatch(widgets.jobs)
         self.query: BackgroundQuery[ImageList] = BackgroundQuery(
-            context.draft, widgets.jobs, apart(read_images), depends_on=DEPENDS_ON
+            context.draft,
+            widgets.jobs,
+            self._watch.noting(apart(read_images)),
+            depends_on=DEPENDS_ON,
         )
         scroller = Scroller(widgets, parent, fills=True, least=_LEAST)
         self.outer: tk.Widget = scroller.outer
@@ -82,7 +85,15 @@ class ImagesPage(View):
         for keys in ("<Control-Z>", "<Control-y>"):
             canvas.bind(keys, lambda _: self.writing.redo())
         self._make_panels()
-        self.mask: MaskView | None = None  # made when it is first needed
+        self.painting = Painting(
+            context,
+            self._body,
+            self._sides,
+            self.thumbnails,
+            self.writing,
+            selected=lambda: (self.images, self._current_row),
+            left=self.refresh,
+        )
         self._page.bind("<Configure>", lambda event: self._arrange(event.width))
 
     def refresh(self) -> None:
@@ -98,7 +109,7 @@ class ImagesPage(View):
         show(self._message, error is not None, anchor="w", **self._place)
         bottom = (0, self._context.widgets.px(20))
         gap = (0, self._context.widgets.px(10))
-        is_listed = error is None and not self._is_painting
+        is_listed = error is None and not self.painting.is_shown
         before = {"before": self._body} if self._body.winfo_manager() else {}
         show(self.filter_bar.outer, is_listed, fill="x", pady=gap, **before, **self._place)
         show(self._body, error is None, fill="both", expand=True, pady=bottom, **self._place)
@@ -119,6 +130,12 @@ class ImagesPage(View):
         """Read the images again."""
         self.query.start()
 
+    def look_again(self) -> None:
+        """Read the images again if some came or went."""
+        config = self._context.draft.valid_config()
+        if config is not None and not self.query.is_working and self.query.is_requested:
+            self._watch.compare(config, self.query.start)
+
     def take_focus(self) -> None:
         """Begin in the grid; other windows may have saved something."""
         self.thumbnails.grid.take_focus()
@@ -126,7 +143,7 @@ class ImagesPage(View):
 
     def leave(self) -> bool:
         """Leave the mask, then give up marks, then the tag that is filtered by."""
-        if self._leave_mask():
+        if self.painting.leave():
             return True
         if self.thumbnails.clear_marks():
             return True
@@ -137,10 +154,8 @@ class ImagesPage(View):
 
     def commit(self) -> None:
         """Save what was typed, before the page or the window is left."""
-        mask = self.mask.pending() if self.mask is not None else None
-        for change in (self.caption.pending(), mask):
-            if change is not None:
-                self.writing.save(change)
+        self.caption.save()
+        self.painting.save()
 
     def show_tab(self, name: str) -> None:
         """Show the caption of one image, or what changes the captions of many."""
@@ -282,48 +297,9 @@ class ImagesPage(View):
 
     def _paint(self) -> None:
         """Show the mask of the selected image in place of the grid."""
-        # Imported late, with Pillow, to keep the first visit of the page fast.
-        from ui.pages.images.mask_view import MaskView
-
-        row = self._current_row
-        if row is None:
-            return
-        if self.mask is None:
-            self.mask = MaskView(
-                self._context,
-                self._body,
-                read=self.writing.read,
-                save=self.writing.save,
-                move=self._move_mask,
-                leave=self._leave_mask,
-            )
-        self._sides.replace_by(self.mask.outer)
-        show(self.filter_bar.outer, False)
-        self.mask.show(self.images, row)
-        self.mask.canvas.focus_set()
-
-    @property
-    def _is_painting(self) -> bool:
-        return self.mask is not None and bool(self.mask.outer.winfo_manager())
-
-    def _move_mask(self, by: int) -> None:
-        """Go to the next image that is shown, or to the previous one for -1."""
-        grid = self.thumbnails.grid
-        if self.mask is not None and 0 <= grid.current + by < grid.count:
-            self.thumbnails.move(by)
-            row = self._current_row
-            assert row is not None, "there is a next one"
-            self.mask.show(self.images, row)
-
-    def _leave_mask(self) -> bool:
-        """Go back to the grid; return whether the mask was shown."""
-        if self.mask is None or not self._is_painting:
-            return False
-        self.mask.save()
-        self._sides.replace_by(None)
-        self.refresh()
-        self.thumbnails.grid.take_focus()
-        return True
+        if self._current_row is not None:
+            show(self.filter_bar.outer, False)
+            self.painting.show()
 
     def _enable(self) -> None:
         steps, buttons = self.writing.steps, self._buttons
@@ -371,7 +347,12 @@ class ImagesPage(View):
     def _reread_rows(self, paths: list[Path]) -> None:
         """Read those images anew whose captions or masks may have changed."""
         images, jobs = self.images, self._context.widgets.jobs
-        jobs.run(lambda: images.updated(paths), partial(self._update, images))
+
+        def read() -> dict[int, ImageRow]:
+            self._watch.note_own(paths)
+            return images.updated(paths)
+
+        jobs.run(read, partial(self._update, images))
 
     def _update(self, images: ImageList, rows: dict[int, ImageRow]) -> None:
         """Take rows that were read anew."""
@@ -382,8 +363,7 @@ class ImagesPage(View):
         if self.thumbnails.current in rows and not self.caption.is_changed:
             self.caption.show(images, self._current_row)
             self.caption.reload()
-            if self.mask is not None and self._is_painting and self._current_row is not None:
-                self.mask.reload(images, self._current_row)
+            self.painting.reload()
         if self.tab == "tags":
             self._count_tags()
 

@@ -50,6 +50,10 @@ class Writing:
         """Save one file."""
         self.save_all([change], f"Save {change.path.name}")
 
+    def save_made(self, path: Path, make: Callable[[], Change]) -> None:
+        """Save one file whose change is slow to make."""
+        self._saver.save_made(path, make, f"Save {path.name}", self._saved)
+
     def save_all(self, changes: Sequence[Change], about: str) -> None:
         """Save a batch."""
         self._saver.save(changes, about, self._saved)

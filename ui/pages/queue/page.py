@@ -209,10 +209,14 @@ class QueuePage(View):
 
     def _switch(self) -> None:
         """Start the queue, or hold it: the run that is training goes on."""
-        self._do(lambda: self._queue.hold(self._is_working))
-        if not self._is_working:
-            self._do(lambda: start_server(self._queue))
-        self._read()
+        is_held = self._is_working
+
+        def switch() -> None:
+            self._queue.hold(is_held)
+            if not is_held:
+                start_server(self._queue)
+
+        self._do(switch)
 
     def _sweep(self) -> None:
         sweep = ask_sweep(self._context)
@@ -223,18 +227,22 @@ class QueuePage(View):
         entry = self._chosen()
         if entry is not None:
             self._do(lambda: change(self._queue, Path(entry.run)))
-            self._read()
 
     def _move(self, by: int) -> None:
+        def move(queue: Queue, run: Path) -> None:
+            runs = [each.run for each in queue.read().waiting]
+            queue.move(run, runs.index(str(run)) + by if str(run) in runs else 0)
+
         entry = self._chosen()
         if entry is not None and entry.turn == "waiting":
-            runs = [each.run for each in self._queue.read().waiting]
-            place = runs.index(entry.run) + by if entry.run in runs else 0
-            self._change(lambda queue, run: queue.move(run, place))
+            self._change(move)
 
     def _run_now(self) -> None:
-        self._change(Queue.run_now)
-        self._do(lambda: start_server(self._queue))
+        def run_now(queue: Queue, run: Path) -> None:
+            queue.run_now(run)
+            start_server(queue)
+
+        self._change(run_now)
 
     def _add_again(self) -> None:
         self._change(lambda queue, run: queue.add([Entry(str(run)).folder]))
@@ -248,13 +256,17 @@ class QueuePage(View):
 
     def _clear(self) -> None:
         self._do(self._queue.forget_past)
-        self._read()
 
     def _do(self, work: Callable[[], object]) -> None:
-        try:
-            work()
-        except UserError as error:
+        """Change the queue, for which other programs may have to be waited for, and read it."""
+
+        def failed(error: Exception) -> None:
+            if not isinstance(error, UserError):
+                raise error
             show_error(self._context, error)
+            self._read()
+
+        self._context.widgets.jobs.run_in_order(work, lambda _: self._read(), failed)
 
 
 def _row(

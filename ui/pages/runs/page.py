@@ -3,6 +3,7 @@
 import tkinter as tk
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tkinter import ttk
@@ -12,7 +13,7 @@ from onetrainer.errors import UserError
 from onetrainer.messages.formatting import counted
 from onetrainer.queue.queue import Queue
 from onetrainer.run.own_notes import change_notes
-from onetrainer.run.record import read_record
+from onetrainer.run.record import RunRecord, read_record
 from onetrainer.run.run_folder import RunFolder
 from ui.actions.own_runs import ask_label, continue_run, delete_runs, fork_run, queue_again
 from ui.context import Context, View
@@ -331,14 +332,25 @@ class RunsPage(View):
             delete_runs(self._context, chosen, self._read)
 
     def _change(self, row: RunRow, changes: dict[str, Any]) -> None:
-        """Write a person's notes on a run, and show them."""
-        folder = RunFolder(row.path)
-        try:
+        """Show a person's notes on a run, and write them."""
+        folder, record = RunFolder(row.path), row.record
+        notes = replace(record.notes, **changes)
+        self._take_record(replace(record, notes=notes))
+
+        def write() -> RunRecord:
             change_notes(folder, **changes)
-        except UserError as error:
+            return read_record(folder)
+
+        def failed(error: Exception) -> None:
+            self._read()
+            if not isinstance(error, UserError):
+                raise error
             self._context.act.show_message(f"Not saved: {error}")
-            return
-        self.rows = with_record(self.rows, read_record(folder))
+
+        self._context.widgets.jobs.run_in_order(write, self._take_record, failed)
+
+    def _take_record(self, record: RunRecord) -> None:
+        self.rows = with_record(self.rows, record)
         self._show()
 
     def _compare(self) -> None:

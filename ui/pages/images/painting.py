@@ -1,0 +1,95 @@
+"""The mask of the selected image in place of the grid of images."""
+
+from collections.abc import Callable
+from tkinter import ttk
+from typing import TYPE_CHECKING
+
+from ui.context import Context
+from ui.editing.image_list import ImageList
+from ui.editing.image_rows import ImageRow
+from ui.pages.images.sides import Sides
+from ui.pages.images.thumbnails import Thumbnails
+from ui.pages.images.writing import Writing
+
+if TYPE_CHECKING:
+    from ui.pages.images.mask_view import MaskView
+
+Selected = Callable[[], tuple[ImageList, ImageRow | None]]
+"""Returns the images, and the selected one."""
+
+
+class Painting:
+    """Shows the mask, which is made when it is first needed, and the grid again.
+
+    left: Called once the grid is shown again.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        body: ttk.Frame,
+        sides: Sides,
+        thumbnails: Thumbnails,
+        writing: Writing,
+        *,
+        selected: Selected,
+        left: Callable[[], None],
+    ) -> None:
+        self._context, self._body, self._sides, self._writing = context, body, sides, writing
+        self._thumbnails, self._selected, self._left = thumbnails, selected, left
+        self.view: MaskView | None = None
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether a mask is shown."""
+        return self.view is not None and bool(self.view.outer.winfo_manager())
+
+    def show(self) -> None:
+        """Show the mask of the selected image."""
+        # Imported late, with Pillow, to keep the first visit of the page fast.
+        from ui.pages.images.mask_view import MaskView
+
+        images, row = self._selected()
+        assert row is not None, "one is selected"
+        if self.view is None:
+            self.view = MaskView(
+                self._context,
+                self._body,
+                read=self._writing.read,
+                save=self._writing.save_made,
+                move=self._move,
+                leave=self.leave,
+            )
+        self._sides.replace_by(self.view.outer)
+        self.view.show(images, row)
+        self.view.canvas.focus_set()
+
+    def save(self) -> None:
+        """Save the mask if it was changed."""
+        if self.view is not None:
+            self.view.save()
+
+    def reload(self) -> None:
+        """Show the mask again if its file holds something else now."""
+        images, row = self._selected()
+        if self.view is not None and self.is_shown and row is not None:
+            self.view.reload(images, row)
+
+    def leave(self) -> bool:
+        """Go back to the grid; return whether the mask was shown."""
+        if not self.is_shown:
+            return False
+        self.save()
+        self._sides.replace_by(None)
+        self._left()
+        self._thumbnails.grid.take_focus()
+        return True
+
+    def _move(self, by: int) -> None:
+        """Go to the next image that is shown, or to the previous one for -1."""
+        grid = self._thumbnails.grid
+        if self.view is not None and 0 <= grid.current + by < grid.count:
+            self._thumbnails.move(by)
+            images, row = self._selected()
+            assert row is not None, "there is a next one"
+            self.view.show(images, row)
