@@ -115,9 +115,8 @@ class App:
         self.preparations = Preparations(self.root, self._views, self.view)
         self.shell.stage.bind("<Map>", lambda _: self.preparations.begin())
         self.dropping = Dropping(self.context)
-        self.look_again = LookAgain(
-            self.context, self.runs.files, lambda: self._views.get(self.page)
-        )
+        files, page = self.runs.files, lambda: self._views.get(self.page)
+        self.look_again = LookAgain(self.context, files, page)
         self._bind()
 
     def run(self) -> None:

@@ -11,7 +11,8 @@ from ui.background.background_query import CancelToken, QueryCancelledError
 from ui.background.dataset_preview import compute_preview
 from ui.background.image_check import check_images
 from ui.editing.image_list import read_images
-from ui.messages.dataset import facts
+
+PREVIEWED = ("images", "validation", "steps", "epochs", "buckets", "skipped", "notes", "captions")
 
 
 @pytest.fixture
@@ -36,7 +37,8 @@ def described(answer):
         batches = answer.preview.batches
         found = [list(bucket.images) for bucket in answer.buckets]
         items = [*answer.preview.dataset.items]
-        return found, items, facts(answer.preview), [batches.at(step) for step in (0, 7, 40)]
+        known = [getattr(answer.preview, name) for name in PREVIEWED]
+        return found, items, known, [batches.at(step) for step in (0, 7, 40)]
     return answer
 
 

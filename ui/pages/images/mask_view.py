@@ -35,6 +35,7 @@ _SHOWN: tuple[tuple[MaskShown, str], ...] = (
 _SIZES = 1.0, 200.0  # thousandths of the longer side
 _HINT = "White is trained; what is tinted is not.  [ and ]: size  ·  Esc: back"
 _NOTHING = "Nothing to undo."
+_NOT_USED = "Masks are turned off in the settings (Data › Masks), so it is not used."
 _NO_MASK = "This image has no mask file; all of it is trained."
 
 
@@ -91,23 +92,45 @@ class MaskView:
         """Show an image with its mask; that of another one is saved before."""
         self.save()
         self._row, self.painting, self._masked = row, None, None
-        path, note = images.mask_path(row), images.mask_locked(row)
+        path, locked = images.mask_path(row), images.mask_locked(row)
         self._path, self._content = path, None
-        if not note and row.item is not None:
-            try:
-                content = self._read(path)
-                self._content = None if content is None else lambda: content
-                size = (row.item.width, row.item.height)
-                self.painting = MaskPainting(path, size, content)
-                if images.concept_of(row).masks == "off":
-                    note = "Masks are turned off in the settings (Data › Masks), so it is not used."
-            except OSError as error:
-                note = f"{path.name} cannot be read ({error.strerror})."
-            except ImageError as error:
-                note = f"{path.name}: {error.reason}."
-        self._note.say(f"{row.name}  ·  {note or _HINT}", "SmallWarning" if note else "SmallDim")
+        self._say(locked)
+        if not locked and row.item is not None:
+            size = (row.item.width, row.item.height)
+            is_used = images.concept_of(row).masks != "off"
+            self._context.widgets.jobs.run(
+                partial(_load, path, size, self._read),
+                partial(self._take_mask, row, is_used),
+                partial(self._fail, row, path),
+            )
         self._draw()
         self._enable()
+
+    def _say(self, note: str) -> None:
+        name = self._row.name if self._row else ""
+        self._note.say(f"{name}  ·  {note or _HINT}", "SmallWarning" if note else "SmallDim")
+
+    def _take_mask(
+        self, row: ImageRow, is_used: bool, loaded: tuple[bytes | None, MaskPainting]
+    ) -> None:
+        if row is not self._row:
+            return
+        content, self.painting = loaded
+        self._content = None if content is None else lambda: content
+        self._say("" if is_used else _NOT_USED)
+        self._draw()
+        self._enable()
+
+    def _fail(self, row: ImageRow, path: Path, error: Exception) -> None:
+        """Say why a mask cannot be painted."""
+        if not isinstance(error, OSError | ImageError):
+            raise error
+        if row is not self._row:
+            return
+        if isinstance(error, ImageError):
+            self._say(f"{path.name}: {error.reason}.")
+        else:
+            self._say(f"{path.name} cannot be read ({error.strerror}).")
 
     def reload(self, images: ImageList, row: ImageRow) -> None:
         """Show the mask again if its file holds something else than is known here."""
@@ -332,6 +355,14 @@ class MaskView:
                 around = radius + more
                 box = (x - around, y - around, x + around, y + around)
                 canvas.create_oval(box, outline=color, tags="brush")
+
+
+def _load(
+    path: Path, size: tuple[int, int], read: Callable[[Path], bytes | None]
+) -> tuple[bytes | None, MaskPainting]:
+    """Return what a mask file holds, and the mask; takes a while for a large one."""
+    content = read(path)
+    return content, MaskPainting(path, size, content)
 
 
 def _key(act: Callable[[], object]) -> Callable[["tk.Event[tk.Canvas]"], str]:
