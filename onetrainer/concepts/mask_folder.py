@@ -36,10 +36,9 @@ class RealPaths:
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._real: Callable[[Path], Path] = cache(Path.resolve)
-        self._paths = {self._of(path) for path in paths}
+        self._names: dict[Path, set[str]] = {}  # by folder: a path for each takes twice the memory
+        for path in paths:
+            self._names.setdefault(self._real(path.parent), set()).add(path.name)
 
     def __contains__(self, path: Path) -> bool:
-        return self._of(path) in self._paths
-
-    def _of(self, path: Path) -> Path:
-        return self._real(path.parent) / path.name
+        return path.name in self._names.get(self._real(path.parent), ())

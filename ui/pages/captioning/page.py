@@ -97,7 +97,7 @@ class CaptioningPage(View):
         for button in (self._preview, self._all):
             button.widget.pack(side="left", padx=(0, px(8)))
         self._bar = widgets.progress(form)
-        self._bar.pack(fill="x", pady=(px(12), 0))
+        self._gap = (px(12), 0)
         self._status = widgets.label(form, "", style="Dim", wrap=340)
         self._status.pack(anchor="w", pady=(px(8), 0))
 
@@ -166,6 +166,7 @@ class CaptioningPage(View):
         busy = _RUNNING if self._run else _WRITING if self._is_writing else ""
         busy = busy or (_STARTING if self._is_starting else "")
         missing = found.total - len(found.rows) if found else 0
+        show(self._bar, self._run is not None, fill="x", pady=self._gap, before=self._status)
         self._preview.set_text("Stop" if self._run else "Preview ten")
         self._preview.enable("" if self._run else busy)
         self._all.set_text(f"Run over {counted(found.total, 'image')}" if found else "Run over all")
