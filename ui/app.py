@@ -345,9 +345,9 @@ class App:
         if opening.preset:
             try:
                 replaced = self.draft.load(locate(opening.preset))
-                self.root.after_idle(self.presets.report_replaced_changes, len(replaced))
+                self.root.after(1, self.presets.report_replaced_changes, len(replaced))
             except UserError as error:
-                self.root.after_idle(partial(show_error, self.context, error))
+                self.root.after(1, partial(show_error, self.context, error))
         is_empty = not self.draft.value("model.path") and not self.draft.value("data.folder")
         self._attach_last_run()
         if self.session.is_running:
@@ -357,7 +357,7 @@ class App:
         self.show_page(page or "model")
         # Edits made since the first start are kept.
         if opening.with_demo and (is_first or opening.is_demo_named):
-            self.root.after_idle(self.presets.load_demo)
+            self.root.after(1, self.presets.load_demo)
 
     def _attach_last_run(self) -> None:
         folder = self.window_state.run_folder

@@ -38,8 +38,9 @@ class Dropping:
         context = self._context
 
         def recognized(found: tuple[list[Dropped], list[UserError]]) -> None:
-            # Not within the heartbeat, which would stand still while a question is open.
-            context.root.after_idle(lambda: self._apply(*found))
+            # Not within the heartbeat, nor an update_idletasks: both would stand still while a
+            # question is open.
+            context.root.after(1, lambda: self._apply(*found))
 
         context.widgets.jobs.run(partial(recognize_all, paths), recognized)
 

@@ -134,8 +134,9 @@ def delete_runs(
         changed()
 
     def measured_in_thread(size: int) -> None:
-        # Asked outside of what delivers results, which would stand still until the answer.
-        context.root.after_idle(measured, size)
+        # Asked outside of what delivers results, which would stand still until the answer, and of
+        # update_idletasks, whose caller would.
+        context.root.after(1, measured, size)
 
     jobs = context.widgets.jobs
     jobs.run(lambda: sum(map(size_of_run, paths)), measured_in_thread)
@@ -153,4 +154,4 @@ def _leave_queue(paths: Sequence[Path]) -> None:
 def _failed(context: Context, error: Exception) -> None:
     if not isinstance(error, UserError):
         raise error
-    context.root.after_idle(show_error, context, error)
+    context.root.after(1, show_error, context, error)

@@ -68,7 +68,7 @@ class StepFiles:
         self.changed()
         if isinstance(ending, Failed):
             error = UserError(ending.what, ending.expected, ending.remedy)
-            self.context.root.after_idle(show_error, self.context, error)
+            self.context.root.after(1, show_error, self.context, error)
             return
         self._say_written(Path(ending.outputs[0]), "Written")
 
