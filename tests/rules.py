@@ -1,6 +1,7 @@
 """The checkers behind the rules of ARCHITECTURE.md: pure functions over parsed sources."""
 
 import ast
+import gc
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -132,7 +133,11 @@ class Import:
 def read_sources(root: Path, folders: Iterable[str]) -> list[Source]:
     """Every Python file below the folders."""
     paths = sorted(path for folder in folders for path in (root / folder).rglob("*.py"))
-    return [parse(path.relative_to(root).as_posix(), path.read_text("utf-8")) for path in paths]
+    gc.disable()  # it would go through a million nodes again and again, for as long as they take
+    try:
+        return [parse(path.relative_to(root).as_posix(), path.read_text("utf-8")) for path in paths]
+    finally:
+        gc.enable()
 
 
 def parse(path: str, text: str) -> Source:

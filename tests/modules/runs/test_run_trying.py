@@ -100,7 +100,7 @@ def test_requested_images_change_no_byte_of_the_run_and_are_of_what_it_trains(
 def test_the_window_asks_a_run_follows_its_answer_and_cancels_it(config, request_for):
     folder = runs.new_run(config, training={"steps": 100_000}, sampling={"every": 0})
     run = runs.client.start(folder)
-    runs.wait_until(lambda: len(losses(folder)) > 5)
+    runs.wait_until(lambda: len(losses(folder)) > 2)  # the first ones change next to nothing
     assert run_on("auto") is not None
     assert run_on("auto").path == folder.path
     *events, last = RunTrial(folder).events(request_for(folder, seeds=(7,), x=STRENGTHS))
@@ -115,18 +115,19 @@ def test_the_window_asks_a_run_follows_its_answer_and_cancels_it(config, request
     many, got = request_for(folder, seeds=tuple(range(5000)), grid=True), []
     reading = threading.Thread(target=lambda: got.extend(trial.events(many)))
     reading.start()
-    runs.wait_until(lambda: len(tried(folder)) > 5)
+    runs.wait_until(lambda: len(tried(folder)) > 3)  # two of the first request and one refusal
     RunTrial(folder).cancel()  # another window's, which ends no other request
     before = len(tried(folder))
-    runs.wait_until(lambda: len(tried(folder)) > before + 5)
+    runs.wait_until(lambda: len(tried(folder)) > before + 1)
     trial.cancel()
     reading.join()
     assert isinstance(got[-1], Finished)
     assert got[-1].outputs[-1].endswith("-grid.png")
 
+    before = len(tried(folder))
     reading = threading.Thread(target=lambda: got.extend(RunTrial(folder).events(many)))
     reading.start()
-    runs.wait_until(lambda: len(tried(folder)) > 20)
+    runs.wait_until(lambda: len(tried(folder)) > before)
     run.send("stop")
     assert run.wait(runs.DEADLINE) is not None
     reading.join()

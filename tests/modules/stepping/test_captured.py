@@ -16,6 +16,7 @@ from tests.tape import Tape
 STEPS = 5
 LONG = {"training": {"steps": STEPS, "gradient_clipping": 1.0}, "output": {"save_every": 2}}
 BETWEEN = {
+    "training": {"steps": 4},  # two of which are replayed
     "sampling": {"every": 2, "steps": 1, "at_start": False},
     "validation": {"use": True, "folder": "held-out", "every": 2, "timesteps": 2},
 }
@@ -29,7 +30,11 @@ CASES = {
     "rounded": (table.Case("sd15", "full-bf16", "plain", "bf16"), {}),
     "sdxl": (table.Case("sdxl", "lora", "plain", "bf16"), {}),
     "vae": (table.Case("sd15", "vae", "plain", "fp32"), {}),
-    "fp16": (table.Case("sd15", "dora", "plain", "fp16"), {}),
+    "accumulated in fp16": (
+        table.Case("sd15", "lora", "plain", "fp16"),
+        {"training": {"batch_size": 1, "accumulation": 2}},
+    ),
+    "dora": (table.Case("sd15", "dora", "plain", "fp16"), {}),
     "dropout": (table.Case("sd15", "lora", "plain", "fp32"), {"method": {"dropout": 0.3}}),
     "checkpointed": (
         table.Case("sd15", "lokr", "plain", "fp32"),
@@ -41,7 +46,7 @@ CASES = {
     ),
     "effects": (table.Case("sd15-inpainting", "oft", "rich", "fp32"), {}),
 }
-FEW = ("accumulated", "full with ema", "vae", "fp16")
+FEW = ("accumulated in fp16", "full with ema", "vae")
 IN_LONG = [pytest.param(name, marks=pytest.mark.long) for name in CASES if name not in FEW]
 
 
