@@ -15,7 +15,8 @@ from onetrainer.run.event_log import EventReader, News
 from onetrainer.run.events import ENDINGS
 from onetrainer.run.failures import exit_failure
 from onetrainer.run.log_file import rotate_log
-from onetrainer.run.oom_kills import oom_kills
+from onetrainer.run.lost_worker import find_out
+from onetrainer.run.oom_kills import oom_kills, own_oom_count
 from onetrainer.run.run_folder import RunFolder, busy, cannot_write
 
 WORKER = "modules.worker"
@@ -68,7 +69,7 @@ class Run:
         self._reader = EventReader(folder.events, not_file=not_file)
         self._has_ended = False
         self._was_killed = False
-        self._oom_kills_before = oom_kills() if process is not None else None
+        self._oom_before = own_oom_count() if process is not None else None
 
     def poll(self) -> News:
         """Return the new events since the last call, without waiting."""
@@ -130,11 +131,14 @@ class Run:
         if self.is_alive or self._has_ended:
             return None
         log = log_tail(self.folder.log)
-        failure, what = exit_failure(
-            self.exit_code,
-            is_out_of_memory=self._is_out_of_memory(),
-            said=log[-1] if log else "",
-        )
+        if self._process is None and not self._was_killed:
+            failure, what = find_out(self.folder)
+        else:
+            failure, what = exit_failure(
+                self.exit_code,
+                is_out_of_memory=self._is_out_of_memory(),
+                said=log[-1] if log else "",
+            )
         if not self.folder.config.exists():
             what = (
                 f"{self.folder.path}: this run folder was moved or deleted while the run trained."
@@ -144,8 +148,9 @@ class Run:
 
     def _is_out_of_memory(self) -> bool:
         """Return whether the system has killed for memory since the worker was started here."""
-        before, now = self._oom_kills_before, oom_kills()
-        return before is not None and now is not None and now > before
+        before = self._oom_before
+        now = oom_kills(before.file) if before else None
+        return before is not None and now is not None and now > before.kills
 
 
 def start(folder: RunFolder) -> Run:

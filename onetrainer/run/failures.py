@@ -204,9 +204,39 @@ FAILURES: Mapping[str, Failure] = {
         "resume",
         is_fixable=False,
     ),
+    "lost": Failure(
+        "The worker is gone without an error message.",
+        "",
+        _RESUME,
+        "resume",
+        "training.batch_size",
+        is_fixable=False,
+    ),
+    "restarted": Failure(
+        "The computer was switched off or restarted while the run trained.",
+        "",
+        _RESUME,
+        "resume",
+        is_fixable=False,
+    ),
     "program": Failure("the program failed", "", "", "report", is_fixable=False),
 }
 
+LostBy = Literal["memory", "restart", "no lack of memory", "nothing known"]
+"""What was found out about a worker whose exit code nobody knows."""
+_LOST_BY: Mapping[LostBy, tuple[str, str]] = {
+    "memory": ("out of memory", ""),
+    "restart": ("restarted", ""),
+    "no lack of memory": (
+        "lost",
+        " A person or another program probably killed it: the system has not recorded that memory"
+        " (RAM) ran out.",
+    ),
+    "nothing known": (
+        "lost",
+        " It was probably killed, as the system does when memory (RAM) runs out.",
+    ),
+}
 OUT_OF_MEMORY = ("device memory", "host memory")
 _BY_ERRNO: Mapping[int | None, str] = {
     errno.ENOSPC: "disk full",
@@ -292,6 +322,12 @@ def failed(error: Exception, *, otherwise: str = "") -> Failed:
     what = f"{place}: {known.what}" if place else known.what
     kind: Literal["user", "program"] = "user" if known.is_fixable else "program"
     return Failed(kind, what, known.expected, known.remedy, name, place, _changes(name))
+
+
+def lost_failure(lost_by: LostBy) -> tuple[str, str]:
+    """Return kind and description of the end of a worker that another process had started."""
+    name, guess = _LOST_BY[lost_by]
+    return name, f"{FAILURES[name].what}{guess}"
 
 
 def exit_failure(

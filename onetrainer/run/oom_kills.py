@@ -1,13 +1,22 @@
-"""How often Linux has killed a process of this one's control group because memory ran out."""
+"""How often Linux has killed a process of a control group because memory ran out."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 OWN_GROUPS = Path("/proc/self/cgroup")
 ROOT = Path("/sys/fs/cgroup")
 
 
-def oom_kills() -> int | None:
-    """Return the number of kills since the group was made; None where the system does not count.
+@dataclass(frozen=True)
+class OomCount:
+    """Number of kills since a group was made. file: Where the system counts them."""
+
+    file: Path
+    kills: int
+
+
+def own_oom_count() -> OomCount | None:
+    """Return the count of this process's group; None where the system does not count.
 
     A process that is started here is in the group as well. Version 2 of control groups is read, and
     version 1 where the group's memory is still controlled by that.
@@ -19,16 +28,21 @@ def oom_kills() -> int | None:
         return None
     for line in lines:
         number, controllers, group = line.split(":", 2)
-        places = {
+        files = {
             "0": ROOT / group.lstrip("/") / "memory.events",
             "memory": ROOT / "memory" / group.lstrip("/") / "memory.oom_control",
         }
-        place = places.get("memory" if "memory" in controllers.split(",") else number)
-        if place is None:
-            continue
-        try:
-            counts = dict(entry.split() for entry in place.read_text(encoding="utf-8").splitlines())
-            return int(counts["oom_kill"])
-        except (OSError, ValueError, KeyError):
-            continue
+        file = files.get("memory" if "memory" in controllers.split(",") else number)
+        kills = oom_kills(file) if file else None
+        if file and kills is not None:
+            return OomCount(file, kills)
     return None
+
+
+def oom_kills(file: Path) -> int | None:
+    """Return the number of kills that a group's file counts; None if the group is gone."""
+    try:
+        counts = dict(entry.split() for entry in file.read_text(encoding="utf-8").splitlines())
+        return int(counts["oom_kill"])
+    except (OSError, ValueError, KeyError):
+        return None

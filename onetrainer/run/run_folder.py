@@ -1,7 +1,6 @@
 """One run's folder: its paths, and the lock of its worker."""
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ from onetrainer.files.atomic import write_atomic
 from onetrainer.files.locks import locked, try_lock, unlock
 from onetrainer.files.names import require_portable
 from onetrainer.run.failures import recognize
+from onetrainer.run.worker_mark import WorkerMark, own_mark, read_mark
 
 STATE_FILE = "state.json"
 _MOST_RUNS = 100_000
@@ -153,7 +153,7 @@ class RunFolder:
                 raise cannot_write(self.path, error) from error
             # After the first byte, which on Windows cannot be read while it is locked.
             handle.seek(1)
-            handle.write(str(os.getpid()).encode())
+            handle.write(own_mark().encode().encode())
             handle.truncate()
             handle.flush()
             handle.seek(0)
@@ -161,12 +161,17 @@ class RunFolder:
 
     def worker_pid(self) -> int | None:
         """Return the id of the process running in this folder; None if there is none."""
-        if not self.is_busy():
+        mark = self.last_worker() if self.is_busy() else None
+        return mark.pid if mark else None
+
+    def last_worker(self) -> WorkerMark | None:
+        """Return what the lock tells of the worker that runs here, or was the last one."""
+        try:
+            with self.lock.open("rb") as handle:
+                handle.seek(1)
+                return read_mark(handle.read().decode(errors="replace"))
+        except OSError:
             return None
-        with self.lock.open("rb") as handle:
-            handle.seek(1)
-            text = handle.read().decode(errors="replace")
-        return int(text) if text.isdecimal() else None
 
 
 def create_run(parent: Path, *, name: str, config: dict[str, Any]) -> RunFolder:

@@ -223,5 +223,5 @@ def test_a_disk_that_reports_errors_has_its_entry():
     wrapped = cannot_write(Path("/disk/run"), caught.value)
     wrapped.__cause__ = caught.value
     assert recognize(wrapped) == "disk error"
-    tried = {*CASES, *ENDS, *WORDS.values(), "disk error", "out of memory"}  # test_oom_kills.py
-    assert tried == set(FAILURES)
+    elsewhere = {"out of memory", "lost", "restarted"}  # test_oom_kills.py, test_lost_worker.py
+    assert {*CASES, *ENDS, *WORDS.values(), "disk error", *elsewhere} == set(FAILURES)

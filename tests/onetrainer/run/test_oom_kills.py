@@ -7,7 +7,7 @@ import sys
 
 from onetrainer.run import oom_kills as groups
 from onetrainer.run.client import Run
-from onetrainer.run.oom_kills import oom_kills
+from onetrainer.run.oom_kills import own_oom_count
 from onetrainer.run.run_folder import create_run
 
 SECOND = "12:pids:/a\n0::/user.slice/app\n"
@@ -20,7 +20,7 @@ def test_a_worker_that_the_system_ends_for_memory_is_told_from_one_that_was_kill
     monkeypatch.setattr(groups, "OWN_GROUPS", tmp_path / "cgroup")
     monkeypatch.setattr(groups, "ROOT", tmp_path)
     folder = create_run(tmp_path, name="run", config={})
-    assert oom_kills() is None  # no Linux
+    assert own_oom_count() is None  # no Linux
     for own, place in (
         (SECOND, "user.slice/app/memory.events"),
         (FIRST, "memory/shell/memory.oom_control"),
