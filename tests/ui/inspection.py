@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from onetrainer.run.user_folder import user_folder
 from tests.ui.inspected_lists import lists
 from ui.app import App
 from ui.background.dataset_preview import format_bucket
@@ -353,7 +354,7 @@ def _begin(app: App, path: str, mode: str) -> Answer:
     app.window_state.advanced.clear()
     app.window_state.models.clear()
     app.window_state.model_folders.clear()
-    app.window_state.run_folders.clear()
+    (user_folder() / "run-folders.json").unlink(missing_ok=True)
     for view in app._views.values():
         if isinstance(view, SettingsPage):
             view.form._revealed.clear()

@@ -1,7 +1,8 @@
 """The question which step of which run is to be tried."""
 
 import tkinter as tk
-from pathlib import Path
+from collections.abc import Iterable
+from contextlib import suppress
 from tkinter import ttk
 
 from onetrainer.errors import UserError
@@ -11,6 +12,7 @@ from onetrainer.run.run_folder import RunFolder
 from onetrainer.run.steps import available_steps
 from ui.context import Context
 from ui.dialogs.dialogs import Choice, Dialog
+from ui.model.run_parents import run_parents
 from ui.model.trial import TrialLora
 
 ADD = "add"
@@ -22,11 +24,9 @@ def ask_step(context: Context) -> TrialLora | None:
     """Ask for a run and a step whose weights are there; return None if canceled, or none is."""
     steps = _steps_by_run(context)
     if not steps:
-        context.act.show_message(
-            "No run of a LoRA has a checkpoint yet, in the folder of runs of the form."
-        )
+        context.act.show_message("No run of a LoRA on this computer has a checkpoint yet.")
         return None
-    folders = {folder.name: folder for folder in steps}
+    folders = _labeled(steps)
     dialog, widgets = Dialog(context, "Try a step of a run"), context.widgets
     dialog.add_text(
         "These are the steps whose weights are still there: of the newest checkpoints (“Keep"
@@ -65,11 +65,26 @@ def ask_step(context: Context) -> TrialLora | None:
     return TrialLora(str(folder.path), step=int(step.get().replace(",", "")))
 
 
+def _changed(run: RunFolder) -> float:
+    with suppress(OSError):  # it was deleted a moment ago
+        return run.config.stat().st_mtime
+    return 0.0
+
+
+def _labeled(runs: Iterable[RunFolder]) -> dict[str, RunFolder]:
+    """Return runs by their names, with the folder where two have the same name."""
+    labeled: dict[str, RunFolder] = {}
+    for run in runs:
+        labeled[f"{run.name} in {run.path.parent}" if run.name in labeled else run.name] = run
+    return labeled
+
+
 def _steps_by_run(context: Context) -> dict[RunFolder, list[int]]:
     """Return the steps of runs of adapters: first of the one on Run, then of the newest."""
-    parent = Path(str(context.draft.value("output.folder") or "runs")).expanduser().absolute()
+    parents = run_parents(context.draft.value("output.folder"))
+    latest = sorted(run_folders(*parents), key=_changed, reverse=True)
     shown = context.session.folder
-    found = [*([shown] if shown else []), *run_folders(parent)[:_MOST_RUNS]]
+    found = [*([shown] if shown else []), *latest[:_MOST_RUNS]]
     by_path = {folder.path: folder for folder in found}
     steps = {folder: available_steps(folder) for folder in by_path.values() if _is_adapter(folder)}
     return {folder: kept for folder, kept in steps.items() if kept}

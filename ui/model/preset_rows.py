@@ -14,7 +14,7 @@ from onetrainer.json_file import Document, read_json
 from onetrainer.presets.find import Preset, find_presets, preset_name
 from onetrainer.presets.forecasts import PresetForecast, settings_digest
 from onetrainer.presets.presets import load_document, value_at
-from onetrainer.run.run_folder import RunFolder
+from onetrainer.run.history import run_folders
 from ui.model.form_fields import find_setting
 from ui.model.preset_origin import run_folder_of
 
@@ -77,12 +77,12 @@ class PresetRow:
         return all(word in text for word in words)
 
 
-def list_rows(demo: Path, runs: Path, files: Sequence[Path]) -> list[PresetRow]:
+def list_rows(demo: Path, runs: Sequence[Path], files: Sequence[Path]) -> list[PresetRow]:
     """Return all rows in their order; the recommended preset of each family is its first.
 
     Args:
         demo: Folder of the demo, which need not exist.
-        runs: Folder of runs, which need not exist.
+        runs: Folders of runs, which need not exist.
         files: Config files that the user has opened.
     """
     found = find_presets()
@@ -181,12 +181,11 @@ def _demos(folder: Path) -> list[Preset]:
     return found
 
 
-def _runs(folder: Path) -> list[Preset]:
+def _runs(folders: Sequence[Path]) -> list[Preset]:
     """Return the configs of the latest runs, the last one first."""
     found = []
-    with suppress(OSError):
-        for path in folder.iterdir():
-            run = RunFolder(path)
+    for run in run_folders(*folders):
+        with suppress(OSError):  # it was deleted a moment ago
             if run.is_run():
                 found.append((run.config.stat().st_mtime, run))
     found.sort(key=lambda pair: pair[0], reverse=True)

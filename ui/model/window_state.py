@@ -7,6 +7,7 @@ from pathlib import Path
 from onetrainer.files.atomic import write_atomic
 from onetrainer.files.locks import locked
 from onetrainer.json_file import Document
+from onetrainer.run.known_folders import remember_run_folder
 from onetrainer.run.user_folder import user_folder
 from ui.model.draft import Draft
 from ui.model.preset_origin import PresetOrigin
@@ -18,8 +19,6 @@ _MOST_MODELS = 12
 _DRAFT = ("preset", "draft", "base")
 """Keys that belong together."""
 
-_MOST_RUN_FOLDERS = 20
-
 
 @dataclass
 class WindowState:
@@ -27,7 +26,6 @@ class WindowState:
 
     scales: Sizes chosen for the contents, by the screen's size in pixels.
     folders: From which paths were chosen in dialogs, the last one first.
-    run_folders: That runs were shown from, the last one first.
     models: Base models that were trained or chosen, the last one first.
     model_folders: Folders that a person keeps base models in.
     trial: What was typed last to try a model, by field.
@@ -41,7 +39,6 @@ class WindowState:
     run_folder: str = ""
     scales: dict[str, float] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
-    run_folders: list[str] = field(default_factory=list)
     models: list[str] = field(default_factory=list)
     model_folders: list[str] = field(default_factory=list)
     trial: Document = field(default_factory=dict)
@@ -52,11 +49,9 @@ class WindowState:
 
     def show_run(self, folder: Path | None) -> None:
         """Remember the displayed run, and the folder that it is in; None for none."""
+        if folder is not None and str(folder) != self.run_folder:
+            remember_run_folder(folder.parent)
         self.run_folder = str(folder) if folder else ""
-        if folder is not None:
-            parent = str(folder.parent)
-            others = [known for known in self.run_folders if known != parent]
-            self.run_folders = [parent, *others][:_MOST_RUN_FOLDERS]
 
     def scale_of(self, screen: str) -> float:
         """Return the size chosen for a screen; 0, for the desktop's, if there is none."""

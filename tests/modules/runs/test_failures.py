@@ -26,6 +26,7 @@ from modules.training.engine import Engine
 from onetrainer.run import client
 from onetrainer.run.events import Failed
 from onetrainer.run.failures import FAILURES, recognize
+from onetrainer.run.known_folders import known_run_folders
 from onetrainer.run.run_folder import RunFolder, cannot_write
 from tests import runs
 from tests.forked import Forking
@@ -195,6 +196,7 @@ def test_what_ends_a_worker_without_a_word_has_its_entry(fail):
         left = run.unexpected_exit()
         assert failed is None
         assert (left.failure, word in left.what) == (name, True), left
+        assert run.folder.path.parent in known_run_folders()  # for the window's lists
 
 
 # torch's own, of GPUs that tests have none of.

@@ -13,7 +13,7 @@ from ui.model.preset_rows import _summary, arranged, list_rows
 
 @pytest.fixture
 def rows(home, tmp_path):
-    return list_rows(tmp_path / "demo", tmp_path / "runs", [])
+    return list_rows(tmp_path / "demo", [tmp_path / "runs"], [])
 
 
 def of_group(rows, title):
@@ -52,7 +52,7 @@ def test_the_first_part_of_a_description_stands_for_it():
 def test_every_word_of_a_search_must_be_there_also_in_notes(home, tmp_path):
     own_folder().mkdir(parents=True)
     (own_folder() / "mine.json").write_text('{"version": 8, "notes": "for Bella the dog"}')
-    rows = list_rows(tmp_path / "demo", tmp_path / "runs", [])
+    rows = list_rows(tmp_path / "demo", [tmp_path / "runs"], [])
     assert [row.name for row in rows if row.matches(["bella", "sd"])] == ["mine"]
     found = {row.preset.name for row in rows if row.matches(["sdxl", "12gb"])}
     assert found == {"sdxl/fine-tune-12gb"}
@@ -76,7 +76,7 @@ def test_demos_runs_and_files_are_listed_and_each_file_once(home, tmp_path):
     run.events.write_text("")
     broken = tmp_path / "broken.json"
     broken.write_text("{")
-    rows = list_rows(tmp_path / "demo", tmp_path / "runs", [broken, run.config])
+    rows = list_rows(tmp_path / "demo", [tmp_path / "runs"], [broken, run.config])
     assert (rows[0].group, rows[0].name) == ("Opened files", "broken")
     assert "line 1" in rows[0].problem and not rows[0].digest
     (last,) = of_group(rows, "Latest runs")

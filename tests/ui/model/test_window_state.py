@@ -1,4 +1,5 @@
 from onetrainer.presets.find import BUILT_IN
+from onetrainer.run.known_folders import known_run_folders
 from ui.model.draft import Draft
 from ui.model.window_state import WindowState, read_state, state_file, write_state
 
@@ -31,7 +32,7 @@ def test_folders_of_runs_are_remembered_the_last_one_first(home, tmp_path):
     state.show_run(None)
     write_state(state)
     assert read_state().run_folder == ""
-    assert read_state().run_folders == [str(tmp_path / "one"), str(tmp_path / "two")]
+    assert known_run_folders() == [tmp_path / "one", tmp_path / "two"]
 
 
 def test_no_file_and_a_broken_file_mean_a_fresh_state(home):

@@ -86,6 +86,24 @@ def test_runs_are_named_noted_starred_found_and_compared(two_runs):
     desk.click("compare curves")
     desk.key("Escape")
     desk.wait(lambda: not runs(desk)["tab"], "the list")
+    compare_with_a_run_elsewhere(desk, newest.with_name("paper-001"))
+
+
+def compare_with_a_run_elsewhere(desk, run):
+    """One that the terminal has trained in a folder that no window has seen."""
+    elsewhere = desk.home / "elsewhere"
+    shutil.copytree(run, elsewhere / "paper-009")
+    known = desk.home / "config" / "onetrainer" / "run-folders.json"
+    known.write_text(json.dumps([str(elsewhere)]))
+    desk.page("data")
+    desk.page("runs")
+    wait_names(desk, "Steep", "paper-001", "paper-009")
+    choose(desk, 1, 3)
+    desk.click("compare runs")
+    desk.wait(lambda: runs(desk)["tab"] == "curves", "the comparison")
+    desk.click("compare samples")
+    assert runs(desk)["samples"][0] == ["paper-009", "paper-002"]
+    desk.key("Escape")
 
 
 def test_a_run_is_queued_again_deleted_and_brought_back(two_runs):

@@ -49,9 +49,7 @@ def test_images_and_grids_are_generated_by_a_model_and_by_a_run_that_trains(desk
     assert desk.state["trial"]["images"] == 6
 
     desk.click("add run lora")
-    desk.wait(
-        lambda: "No run of a LoRA has a checkpoint" in desk.state["message"], "that there is none"
-    )
+    desk.wait(lambda: "No run of a LoRA on this" in desk.state["message"], "that there is none")
     desk.replace("trial y values", ",")
     desk.key("Return")
     wait_status(desk, "Seed: the grid has no values")

@@ -15,6 +15,7 @@ from ui.messages.memory import failure_text
 from ui.model.preset_changes import SettingChange, changes_between
 from ui.model.preset_fields import open_config
 from ui.model.preset_rows import ORDERS, Order, PresetRow, list_rows
+from ui.model.run_parents import run_parents
 from ui.pages.presets.details import PresetDetails, changes_title
 from ui.pages.presets.table import PresetTable
 from ui.widgets.placing import give_focus, place_two
@@ -135,8 +136,7 @@ class PresetsPage(View):
 
     def _list(self, select: Path | None) -> None:
         """Read the presets in a thread, and select one when they are known."""
-        folder = str(self._context.draft.value("output.folder") or "runs")
-        runs, demo = Path(folder).expanduser().absolute(), self._context.demo
+        folder, demo = self._context.draft.value("output.folder"), self._context.demo
         current = self._context.draft.origin.path
         files = [*self._files, *([current] if current else [])]
         is_first = not self._is_listed
@@ -147,7 +147,10 @@ class PresetsPage(View):
             if select is not None or is_first:
                 self.table.select(select)
 
-        self._context.widgets.jobs.run(partial(list_rows, demo, runs, tuple(files)), listed)
+        def work() -> list[PresetRow]:
+            return list_rows(demo, run_parents(folder), files)
+
+        self._context.widgets.jobs.run(work, listed)
 
     def _show(self) -> None:
         words = self._search.get().lower().split()

@@ -2,16 +2,13 @@
 
 import tkinter as tk
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from tkinter import ttk
 from typing import Any
 
 from onetrainer.errors import UserError
 from onetrainer.messages.formatting import counted
-from onetrainer.queue.queue import Queue
 from onetrainer.run.own_notes import change_notes
 from onetrainer.run.record import RunRecord, read_record
 from onetrainer.run.run_folder import RunFolder
@@ -26,6 +23,7 @@ from ui.messages.run_rows import (
     list_runs,
     with_record,
 )
+from ui.model.run_parents import run_parents
 from ui.pages.runs.comparison import ComparedRun, Comparison, read_compared
 from ui.pages.runs.details import RunDetails
 from ui.pages.runs.table import RunTable
@@ -219,24 +217,16 @@ class RunsPage(View):
         flow.add(self._count)
         return made
 
-    def _folders(self) -> list[Path]:
-        """Return the folders that runs are known to be in."""
-        value = self._context.draft.value("output.folder")
-        folders = [Path(str(value or "runs")).expanduser().absolute()]
-        folders += map(Path, self._context.window_state.run_folders)
-        with suppress(UserError):  # the page of the queue says it
-            folders += [Path(entry.run).parent for entry in Queue().read().entries]
-        return folders
-
     def _read(self) -> None:
         """Read the runs in a thread, one reading at a time."""
         if self._is_reading:
             self._is_outdated = True
             return
         self._is_reading, self._is_outdated = True, False
-        folders, known = self._folders(), {row.path: row for row in self.rows}
+        folder = self._context.draft.value("output.folder")
+        known = {row.path: row for row in self.rows}
         jobs = self._context.widgets.jobs
-        jobs.run(lambda: list_runs(folders, known), self._take, self._not_read)
+        jobs.run(lambda: list_runs(run_parents(folder), known), self._take, self._not_read)
 
     def _take(self, rows: list[RunRow]) -> None:
         self._is_reading = False

@@ -1,0 +1,36 @@
+"""Folders of runs that were started or shown on this computer, for lists of all runs."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+from onetrainer.files.atomic import write_atomic
+from onetrainer.files.locks import locked
+from onetrainer.run.user_folder import user_folder
+
+_MOST = 50
+_LOCK_WAIT = 2.0  # seconds
+
+
+def known_run_folders() -> list[Path]:
+    """Return the folders, the last one first; some may be gone, or on a disk that is."""
+    with suppress(OSError, ValueError):
+        found = json.loads(_file().read_text(encoding="utf-8"))
+        return [Path(text) for text in found if isinstance(text, str)]
+    return []
+
+
+def remember_run_folder(folder: Path) -> None:
+    """Put a folder in front. What cannot be written is remembered the next time."""
+    with suppress(OSError):
+        if next(iter(known_run_folders()), None) == folder:
+            return
+        _file().parent.mkdir(parents=True, exist_ok=True)
+        with locked(_file().with_suffix(".lock"), wait=_LOCK_WAIT):
+            others = [known for known in known_run_folders() if known != folder]
+            texts = [str(known) for known in [folder, *others][:_MOST]]
+            write_atomic(_file(), json.dumps(texts, indent=1, ensure_ascii=False).encode())
+
+
+def _file() -> Path:
+    return user_folder() / "run-folders.json"
