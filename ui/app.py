@@ -113,7 +113,7 @@ class App:
         self.closing = Closing(self.context, self._close)
         self.shell = Shell(self.context, self.plans)
         self.preparations = Preparations(self.root, self._views, self.view)
-        self.shell.stage.bind("<Map>", lambda _: self.preparations.begin())
+        self.shell.stage.outer.bind("<Map>", lambda _: self.preparations.begin())
         self.dropping = Dropping(self.context)
         files, page = self.runs.files, lambda: self._views.get(self.page)
         self.look_again = LookAgain(self.context, files, page)
@@ -132,32 +132,28 @@ class App:
 
     def show_page(self, name: str) -> View:
         """Show a page and return it; it is created at its first visit."""
-        is_other = name != self.page
         self.shell.drawer.close()
-        if is_other:
-            self.commit()
-            # Tk gives a page the focus once it is on the screen; the field would keep it till then.
-            self.root.focus_set()
-            if self.page in self._views:
-                self._views[self.page].outer.pack_forget()
-            if self.page and self.page not in PASSING_PAGES:
-                self._page_before = self.page
-            self.page = name
-            self.view(name).outer.pack(fill="both", expand=True)
-            self.shell.nav.show_current(name)
-            self.window_state.page = name
-            self.save_state_soon()
-        self.refresh()
-        view = self.view(name)
-        if is_other:
-            self.look_again()
-            view.take_focus()
+        if name == self.page:
+            self.refresh()
+            return self.view(name)
+        self.commit()
+        # Tk gives a page the focus once it is on the screen; the field would keep it till then.
+        self.root.focus_set()
+        view = self.view(name)  # the page before stays on the screen meanwhile
+        if self.page and self.page not in PASSING_PAGES:
+            self._page_before = self.page
+        self.page = self.window_state.page = name
+        self.shell.nav.show_current(name)
+        self.save_state_soon()
+        self.shell.stage.show(view.outer, self.refresh)
+        self.look_again()
+        view.take_focus()
         return view
 
     def view(self, name: str) -> View:
         """Return a page, creating it if necessary."""
         if name not in self._views:
-            self._views[name] = make_view(self.context, self.shell.stage, name)
+            self._views[name] = make_view(self.context, self.shell.stage.outer, name)
         return self._views[name]
 
     def jump(self, path: str) -> None:

@@ -16,8 +16,8 @@ def main(arguments: list[str]) -> None:
     from ui.__main__ import make_parser, open_window
 
     app = open_window(make_parser().parse_args(arguments))
-    if not app.shell.stage.winfo_viewable():
-        app.root.wait_visibility(app.shell.stage)
+    if not app.shell.stage.outer.winfo_viewable():
+        app.root.wait_visibility(app.shell.stage.outer)
     app.root.update_idletasks()
     painted = time.process_time()
     stretches = []

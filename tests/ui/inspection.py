@@ -272,7 +272,7 @@ def _widget(app: App, name: str) -> Answer:
         "width": widget.winfo_width(),
         "height": widget.winfo_height(),
         "wanted_width": widget.winfo_reqwidth(),
-        "on_page": _holds(app.shell.stage, widget),
+        "on_page": _holds(app.shell.stage.outer, widget),
         "enabled": button.is_enabled if button else True,
         "reason": button.reason if button else "",
         "kind": button._kind if button else "",

@@ -11,6 +11,7 @@ from ui.shell.finder import Finder
 from ui.shell.footer import Footer
 from ui.shell.header import Header
 from ui.shell.nav import Nav
+from ui.shell.stage import Stage
 from ui.widgets.placing import show
 from ui.widgets.tooltip import Tooltip
 from ui.widgets.widgets import focused
@@ -50,8 +51,8 @@ class Shell:
         self._offer: Offer | None = None
         self._hiding = ""
         self._title = ""
-        self.stage: ttk.Frame = widgets.frame(right, ground="window")
-        self.stage.pack(fill="both", expand=True)
+        self.stage = Stage(widgets, right)
+        self.stage.outer.pack(fill="both", expand=True)
         self.repaint()
 
     def refresh(self, *, is_checking: bool, page: str) -> None:
@@ -77,7 +78,7 @@ class Shell:
     def show_message(self, text: str, offer: Offer | None = None) -> None:
         """Show a message for a while, longer if it offers an action."""
         self._show_offer(offer)
-        room = self.stage.winfo_width() - self._context.widgets.px(_MESSAGE_MARGIN)
+        room = self.stage.outer.winfo_width() - self._context.widgets.px(_MESSAGE_MARGIN)
         self._message.configure(text=text, wraplength=max(0, room))
         # Placed over the page, so that buttons stay where the user is about to click, and at the
         # lower edge, because most buttons are at the upper one.
