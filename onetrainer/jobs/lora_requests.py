@@ -45,17 +45,18 @@ class _Output(Section):
     original; inferred from OUT's name if left out."""
 
     precision: Annotated[Precision, Ui("Precision")] = "keep"
-    """The number format of the weights; "keep" is that of the sources."""
+    """The number format of the weights; "keep" is that of the sources. fp16 is usual, and halves a
+    file of fp32 with hardly a difference."""
 
     family: Annotated[FamilyName | None, Ui("Model family", choices=FAMILY_LABELS)] = None
-    """The model family; detected if left out."""
+    """The model family; detected if left out, which nearly always works."""
 
     overwrite: Annotated[bool, Ui("Overwrite")] = False
-    """Replaces an existing OUT."""
+    """Replaces an existing OUT; usually off, so that nothing is lost."""
 
     device: Annotated[Literal["cpu", "cuda"], Ui("Device")] = "cpu"
-    """Where matrices are decomposed, in double precision. "cuda" is faster, and has not been tried
-    yet."""
+    """Where matrices are decomposed, in double precision. "cpu" is usual, and takes minutes for a
+    large model; "cuda" is faster, and has not been tried yet."""
 
     picture: Annotated[str, Field(max_length=MAX_TEXT), Ui("Compare images of", unit="PROMPT")] = ""
     """A prompt of which images are generated before and after, from the same noise, and written
@@ -66,10 +67,11 @@ class MergeRequest(_Output):
     """The merging of LoRAs into a base model, or into one LoRA."""
 
     target: Annotated[str, Ui("Target", unit="OUT")]
-    """The file to write; with --into also a folder."""
+    """The file to write, such as both.safetensors; with --into also a folder."""
 
     loras: Annotated[tuple[Lora, ...], Ui("LoRA", unit="FILE[:STRENGTH]")] = ()
-    """A LoRA, or a file of its relatives, and its strength, 1 if left out."""
+    """A LoRA, or a file of its relatives, and its strength, 1 if left out. 0.5 to 1 is usual; less
+    weakens what it has trained, below 0 is the opposite."""
 
     into: Annotated[str, Ui("Into", unit="MODEL")] = ""
     """The base model to merge them into, a file or a folder; without it one LoRA is written."""
@@ -79,8 +81,8 @@ class MergeRequest(_Output):
     OFT, (IA)³ and GLoRA, whose changes depend on its weights."""
 
     rank: Rank = None
-    """The highest rank of a layer. If neither it nor the energy is given, nothing is lost: ranks
-    add up."""
+    """The highest rank of a layer. 16 to 64 is usual; less makes a smaller file and loses more. If
+    neither it nor the energy is given, nothing is lost: ranks add up."""
 
     energy: Energy = None
     """The share of each layer's change to keep, from 0 to 1, by squared singular values; 0.98 is
@@ -94,10 +96,11 @@ class ResizeRequest(_Output):
     """A LoRA, or a file of its relatives, which becomes a LoRA; it is never changed."""
 
     target: Annotated[str, Ui("Target", unit="OUT")]
-    """The file to write."""
+    """The file to write, such as small.safetensors."""
 
     rank: Rank = None
-    """The highest rank of a layer."""
+    """The highest rank of a layer. 8 to 32 is usual; less makes a smaller file and loses more. It
+    or the energy is needed."""
 
     energy: Energy = None
     """The share of each layer's change to keep, from 0 to 1, by squared singular values; 0.98 is
@@ -118,16 +121,18 @@ class ExtractRequest(_Output):
     """The model that was trained from it."""
 
     target: Annotated[str, Ui("Target", unit="OUT")]
-    """The file to write."""
+    """The file to write, such as small.safetensors."""
 
     rank: Rank = None
-    """The highest rank of a layer; 32 if neither it nor the energy is given."""
+    """The highest rank of a layer; 32 if neither it nor the energy is given. 32 to 128 is usual for
+    a fine-tuned model; more keeps more and makes the file larger."""
 
     energy: Energy = None
-    """The share of each layer's change to keep, from 0 to 1, by squared singular values."""
+    """The share of each layer's change to keep, from 0 to 1, by squared singular values; 0.98 is
+    usual."""
 
     precision: Annotated[Precision, Ui("Precision")] = "fp16"
-    """The number format of the LoRA."""
+    """The number format of the LoRA; fp16 is usual."""
 
 
 def images_beside(target: Path) -> dict[str, Path]:

@@ -12,7 +12,9 @@ from onetrainer.config.fields import Setting, settings
 from onetrainer.errors import UserError
 from onetrainer.presets.find import expanded
 from ui.context import Context
+from ui.forms.field_help import FieldHelp
 from ui.forms.lora_rows import LoraRows
+from ui.model.labeled_request import in_words_of_the_window
 from ui.widgets.tooltip import Tooltip
 
 _PATHS = ("IN", "OUT", "MODEL", "BASE", "TRAINED", "FILE")
@@ -28,6 +30,7 @@ class RequestForm:
         name: What the names of controls begin with.
         fields: The fields to show, in their order; None for all.
         columns: How many fields stand beside each other.
+        has_help: Whether the help of the field that has the keyboard stands below it.
         changed: Called after each change.
     """
 
@@ -40,10 +43,15 @@ class RequestForm:
         name: str,
         fields: Sequence[str] | None = None,
         columns: int = 1,
+        has_help: bool = False,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._context, self._name, self._changed = context, name, changed
+        self._request = request
         self._typed: dict[str, Callable[[], object]] = {}
+        self._help: FieldHelp | None = None
+        if has_help:
+            self._help = FieldHelp(context.widgets, parent, 2 * columns, name=f"{name} help")
         self._targets: list[tk.StringVar] = []
         self._proposed = ""
         shown = [each for each in settings(request) if each.kind != "list" or _is_shown(each)]
@@ -70,25 +78,26 @@ class RequestForm:
 
     def _add(self, parent: tk.Misc, place: tuple[int, int], setting: Setting, default: str) -> None:
         widgets, px = self._context.widgets, self._context.widgets.px
-        row, column = place[0], 2 * place[1]
+        row, column = 2 * place[0], 2 * place[1]  # the rows between are for help
+        text = in_words_of_the_window(setting.help, self._request)
         left = px(20) if column else 0
         label = widgets.label(parent, setting.ui.label)
         label.grid(row=row, column=column, sticky="nw", padx=(left, px(16)), pady=px(5))
-        Tooltip(label, widgets.theme, lambda: setting.help)
+        Tooltip(label, widgets.theme, lambda: text)
         box = widgets.frame(parent)
         box.grid(row=row, column=column + 1, sticky="ew", pady=px(3))
         name = f"{self._name} {setting.path}"
         if setting.path == _LORAS:
-            rows = LoraRows(self._context, box, self._changed)
-            self._typed[setting.path] = rows.listed
-            return
-        if setting.kind == "yes-no":
+            self._typed[setting.path] = LoraRows(self._context, box, self._changed).listed
+        elif setting.kind == "yes-no":
             switch = widgets.switch(box, self._changed)
             switch.widget.pack(anchor="w")
             widgets.name(switch.widget, name)
             self._typed[setting.path] = lambda: switch.is_on
-            return
-        self._typed[setting.path] = self._add_value(box, setting, name, default)
+        else:
+            self._typed[setting.path] = self._add_value(box, setting, name, default)
+        if self._help is not None:
+            self._help.follow(box, text, row + 1)
 
     def _add_value(
         self, box: ttk.Frame, setting: Setting, name: str, default: str

@@ -1,5 +1,6 @@
 """Requests of jobs from what a person typed. No Tk."""
 
+import re
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -9,8 +10,11 @@ from onetrainer.config.base.section import Section
 from onetrainer.config.fields import settings
 from onetrainer.config.problems import problems_of
 from onetrainer.errors import UserError
+from onetrainer.jobs.options import option_of
 
 Request = TypeVar("Request", bound=Section)
+ARGUMENTS = ("IN", "OUT", "BASE", "TRAINED")
+"""What help calls the files and folders that the terminal is given."""
 
 
 def labeled_request(request: type[Request], values: Mapping[str, object]) -> Request:
@@ -28,3 +32,13 @@ def labeled_request(request: type[Request], values: Mapping[str, object]) -> Req
         raise UserError(
             f"{labels.get(name, name)}: {problem.what}", problem.expected, problem.remedy
         ) from error
+
+
+def in_words_of_the_window(text: str, request: type[Section]) -> str:
+    """Return a text with the labels of fields in place of the terminal's options and arguments."""
+    for setting in settings(request):
+        names = [option_of(setting.path)]
+        names += [rf"\b{setting.ui.unit}"] if setting.ui.unit in ARGUMENTS else []
+        for name in names:
+            text = re.sub(rf"{name}\b", f"“{setting.ui.label}”", text)
+    return text

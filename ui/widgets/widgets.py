@@ -18,6 +18,7 @@ from ui.widgets.button import Button, ButtonKind, Command
 from ui.widgets.placing import wrap_within
 from ui.widgets.switch import Switch, Switches
 
+_STRIPE = 3
 CARD_PAD = 18
 _PAGE_MARGIN = 28
 
@@ -144,6 +145,14 @@ class Widgets:
         lead_label.pack(anchor="w")
         wrap_within(parent, lead_label, margin=2 * self.px(_PAGE_MARGIN))
         return frame, title_label, lead_label
+
+    def striped(self, parent: tk.Misc) -> ttk.Frame:
+        """Create a box with a stripe at its left, as of help below a field."""
+        box = self.frame(parent)
+        stripe = tk.Frame(box, width=self.px(_STRIPE))
+        self.theme.paint(stripe, bg="accent")
+        stripe.pack(side="left", fill="y", padx=(0, self.px(10)))
+        return box
 
     def divider(self, parent: tk.Misc) -> tk.Frame:
         """Create a thin line."""

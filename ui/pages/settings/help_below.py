@@ -9,7 +9,6 @@ from ui.model.draft import Draft
 from ui.pages.settings.help_card import help_and_facts
 from ui.widgets.widgets import Widgets
 
-_STRIPE = 3
 _MARGIN = 64
 
 
@@ -20,10 +19,7 @@ class HelpBelow:
         self._widgets, self._draft = widgets, draft
         self._place: tuple[object, ...] = ()
         self.path = ""
-        self.frame = widgets.frame(column)
-        stripe = tk.Frame(self.frame, width=widgets.px(_STRIPE))
-        widgets.theme.paint(stripe, bg="accent")
-        stripe.pack(side="left", fill="y", padx=(0, widgets.px(10)))
+        self.frame = widgets.striped(column)
         self._text = widgets.label(self.frame, style="Small")
         self._facts = widgets.label(self.frame, style="SmallDim")
         for label in (self._text, self._facts):

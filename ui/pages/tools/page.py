@@ -1,6 +1,5 @@
 """Page of tools around model files: merge, resize, extract and convert."""
 
-import re
 import tkinter as tk
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +8,6 @@ from pathlib import Path
 from tkinter import ttk
 
 from onetrainer.config.base.section import Section
-from onetrainer.config.fields import settings
 from onetrainer.errors import UserError
 from onetrainer.jobs.convert_request import ConvertRequest, examine, source_run
 from onetrainer.jobs.job import Job, JobName
@@ -22,12 +20,11 @@ from onetrainer.jobs.lora_requests import (
     examine_merge,
     merge_of_resize,
 )
-from onetrainer.jobs.options import option_of
 from onetrainer.run.events import Event, Failed, Finished, Phase, Sample, Stopped, Warned
 from ui.context import Context, View
 from ui.forms.request_form import RequestForm
 from ui.messages.memory import failure_text
-from ui.model.labeled_request import labeled_request
+from ui.model.labeled_request import in_words_of_the_window, labeled_request
 from ui.model.trial import TrialLora
 from ui.pages.tools.pictures import Pictures
 from ui.progress.run_state import phase_text
@@ -180,6 +177,7 @@ class ToolsPage(View):
                     box,
                     tool.request,
                     name="tool",
+                    has_help=True,
                     changed=partial(self._propose, tool),
                 ),
             )
@@ -276,10 +274,7 @@ class ToolsPage(View):
 
     def _fail(self, tool: _Tool, error: UserError) -> None:
         """Say what is wrong, with the labels of fields in place of the terminal's options."""
-        text = failure_text(error)
-        for setting in settings(tool.request):
-            text = re.sub(rf"{option_of(setting.path)}\b", f"“{setting.ui.label}”", text)
-        self._say(tool, text, "Danger")
+        self._say(tool, in_words_of_the_window(failure_text(error), tool.request), "Danger")
 
     def _end(self, tool: _Tool, text: str, style: str) -> None:
         self._running = None
