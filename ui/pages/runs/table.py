@@ -26,6 +26,7 @@ _STRETCHED = "difference"
 # Left out where the table is too narrow for all, the first one first.
 _SPARED = ("tags", "kind", "difference", "reward", "best", "length")
 _IMAGE, _IMAGE_COLUMN, _CELL_PAD = 38, 58, 10
+_HEADING = 60  # more than the headings are high
 
 
 class RunTable:
@@ -121,7 +122,7 @@ class RunTable:
         """Give the visible rows their images and differences, however many others there are."""
         self._timer = ""
         side, tree = self._widgets.px(_IMAGE), self.tree
-        first = next((y for y in range(0, 60) if tree.identify_row(y)), None)
+        first = next((y for y in range(self._widgets.px(_HEADING)) if tree.identify_row(y)), None)
         if first is None or not self._shown:
             return
         top = self._shown.index(tree.identify_row(first))

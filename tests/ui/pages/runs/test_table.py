@@ -1,0 +1,32 @@
+"""The table of runs shows their newest samples at every size of the window's contents."""
+
+import pytest
+from PIL import Image
+
+from onetrainer.run.run_folder import create_run
+from tests.ui.desk import pump_until
+from ui.background.image_cache import ImageCache
+from ui.messages.run_rows import list_runs
+from ui.pages.runs.table import RunTable
+from ui.theme.theme import Theme
+from ui.widgets.widgets import Widgets
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.5])
+def test_the_newest_sample_of_a_run_is_in_its_row(root, jobs, tmp_path, scale):
+    run = create_run(tmp_path, name="paper", config={})
+    Image.new("RGB", (64, 64), "red").save(run.samples / "step-000010-0.png")
+    theme = Theme(root)
+    theme.rescale(scale)
+    theme.apply("dark")
+    nothing = {"chosen": lambda: None, "opened": lambda: None, "order_by": lambda _: None}
+    table = RunTable(Widgets(theme, jobs), root, ImageCache(jobs), **nothing)
+    table.outer.pack(fill="both", expand=True)
+    rows = list_runs([tmp_path], {})
+    table.show(rows, rows)
+
+    def has_image():
+        jobs.deliver()
+        return table.tree.item(str(run.path), "image")
+
+    pump_until(root, has_image)
