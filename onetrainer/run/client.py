@@ -146,11 +146,14 @@ class Run:
             failure = "file missing"
         return WorkerExit(what, log, failure, self._was_killed)
 
-    def _is_out_of_memory(self) -> bool:
-        """Return whether the system has killed for memory since the worker was started here."""
+    def _is_out_of_memory(self) -> bool | None:
+        """Return whether the system has killed for memory since the worker was started here.
+
+        None where it does not count.
+        """
         before = self._oom_before
         now = oom_kills(before.file) if before else None
-        return before is not None and now is not None and now > before.kills
+        return None if before is None or now is None else now > before.kills
 
 
 def start(folder: RunFolder) -> Run:

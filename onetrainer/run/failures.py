@@ -222,16 +222,16 @@ FAILURES: Mapping[str, Failure] = {
     "program": Failure("the program failed", "", "", "report", is_fixable=False),
 }
 
+_NO_LACK_OF_MEMORY = (
+    "A person or another program probably killed it: the system has not recorded that memory (RAM)"
+    " ran out."
+)
 LostBy = Literal["memory", "restart", "no lack of memory", "nothing known"]
 """What was found out about a worker whose exit code nobody knows."""
 _LOST_BY: Mapping[LostBy, tuple[str, str]] = {
     "memory": ("out of memory", ""),
     "restart": ("restarted", ""),
-    "no lack of memory": (
-        "lost",
-        " A person or another program probably killed it: the system has not recorded that memory"
-        " (RAM) ran out.",
-    ),
+    "no lack of memory": ("lost", f" {_NO_LACK_OF_MEMORY}"),
     "nothing known": (
         "lost",
         " It was probably killed, as the system does when memory (RAM) runs out.",
@@ -331,12 +331,13 @@ def lost_failure(lost_by: LostBy) -> tuple[str, str]:
 
 
 def exit_failure(
-    code: int | None, *, is_out_of_memory: bool = False, said: str = ""
+    code: int | None, *, is_out_of_memory: bool | None = None, said: str = ""
 ) -> tuple[str, str]:
     """Return kind and description of the exit of a worker that reported no ending.
 
-    is_out_of_memory: Whether the system has recorded a kill for memory. said: The last line of its
-    log, which is a message for people where it could not write that into the run folder.
+    is_out_of_memory: Whether the system has recorded a kill for memory; None if unknown. said: The
+    last line of its log, which is a message for people where it could not write that into the run
+    folder.
     """
     name, text = "silent", ""
     if code == EXIT_USER and said:
@@ -353,7 +354,8 @@ def exit_failure(
         name = "out of memory"
     known = FAILURES[name]
     what = known.what.format(signal=text, code=text)
-    return name, f"{what} {known.expected}".strip()
+    is_known = name == "killed" and is_out_of_memory is not None
+    return name, f"{what} {_NO_LACK_OF_MEMORY if is_known else known.expected}".strip()
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -7,6 +7,7 @@ import sys
 
 from onetrainer.run import oom_kills as groups
 from onetrainer.run.client import Run
+from onetrainer.run.failures import exit_failure
 from onetrainer.run.oom_kills import own_oom_count
 from onetrainer.run.run_folder import create_run
 
@@ -30,7 +31,7 @@ def test_a_worker_that_the_system_ends_for_memory_is_told_from_one_that_was_kill
         counts.parent.mkdir(parents=True)
         counts.write_text("low 0\noom 1\noom_kill 3\n")
         for kills, failure, words in (
-            (3, "killed", "probably"),
+            (3, "killed", "another program probably killed it"),
             (4, "out of memory", "memory (RAM) ran out"),
         ):
             counts.write_text("low 0\noom_kill 3\n")
@@ -40,3 +41,4 @@ def test_a_worker_that_the_system_ends_for_memory_is_told_from_one_that_was_kill
                 os.kill(made.pid, signal.SIGKILL)
             left = run.unexpected_exit()
             assert (left.failure, words in left.what) == (failure, True)
+    assert "probably ran out of memory" in exit_failure(-signal.SIGKILL)[1]  # where nothing counts
