@@ -10,6 +10,7 @@ import time
 import tkinter as tk
 from collections.abc import Callable
 from pathlib import Path
+from tkinter import ttk
 from typing import Any
 
 from onetrainer.run.user_folder import user_folder
@@ -276,7 +277,7 @@ def _widget(app: App, name: str) -> Answer:
         "enabled": button.is_enabled if button else True,
         "reason": button.reason if button else "",
         "kind": button._kind if button else "",
-        "text": str(widget.cget("text")) if button else "",
+        "text": str(widget.cget("text")) if button or isinstance(widget, ttk.Label) else "",
     }
 
 

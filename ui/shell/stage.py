@@ -25,7 +25,8 @@ class Stage:
         page.lift()
         try:
             draw()
-            page.update_idletasks()
+            if before is not None:
+                page.update_idletasks()
         finally:
             if before is not None and before is not page:
                 before.grid_forget()
