@@ -65,7 +65,7 @@ lock: setup ## choose the versions of all packages anew, and write them to const
 docs: setup ## regenerate docs/settings.md from the settings
 	@$(RUN) onetrainer.presets.settings_reference > docs/settings.md
 
-forecasts: setup ## forecast the memory of the built-in presets that have changed: configs/forecasts.json
+forecasts: setup ## forecast memory and work of the built-in presets that have changed: configs/forecasts.json
 	@$(RUN) modules.forecast.preset_memory
 
 all: fmt test ## mend, then check everything: before every commit

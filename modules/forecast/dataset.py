@@ -7,7 +7,7 @@ import torch
 
 from modules.families.prompts.prompts import CHUNK
 from modules.forecast.model import Stage
-from modules.forecast.operator_costs import DeviceSpeed, OperatorCounter
+from modules.forecast.operator_costs import OperatorCounter
 from modules.interfaces import Family
 from modules.meta_device.device import DEVICE
 from onetrainer.cache.run_entries import open_image_index
@@ -17,6 +17,7 @@ from onetrainer.dataset.dataset import Dataset, uses_images_only
 from onetrainer.dataset.items import HeaderCache
 from onetrainer.dataset.pixel_facts import PixelFacts
 from onetrainer.errors import UserError
+from onetrainer.presets.step_work import DeviceSpeed
 from onetrainer.preview.dataset_preview import DatasetPreview, preview_dataset
 
 MAX_LISTED = 20
@@ -93,10 +94,10 @@ def _caching_seconds(stage: Stage, plan: DatasetPreview, speed: DeviceSpeed) -> 
         if plan.cache.latents:
             with OperatorCounter() as work:
                 family.encode_images(torch.zeros(1, 3, bucket.height, bucket.width, device=DEVICE))
-            each = speed.seconds(work) / (bucket.width * bucket.height)
+            each = speed.seconds(work.operations) / (bucket.width * bucket.height)
             seconds += each * plan.cache.pixels
         if plan.cache.captions:
             with OperatorCounter() as work:
                 family.encode_text([_CAPTION])
-            seconds += speed.seconds(work) * plan.cache.captions
+            seconds += speed.seconds(work.operations) * plan.cache.captions
     return seconds

@@ -1,14 +1,9 @@
-"""Estimated compute time: what operators do, and how fast the device is.
-
-An operator takes as long as its arithmetic, its memory traffic or its call, whichever is longest
-(the roofline model: Williams et al. 2009, doi:10.1145/1498765.1498785).
-"""
+"""What operators do, counted on any device, and how fast the device is."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import torch
 from diffusers.models.attention import BasicTransformerBlock
@@ -19,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.benchmark import Timer
 from torch.utils.flop_counter import flop_registry
 
-OperatorKind = Literal["product", "convolution", "attention", "other"]
+from onetrainer.presets.step_work import DeviceSpeed, Operation, OperatorKind
 
 _HEAD = 40
 _aten = torch.ops.aten
@@ -37,39 +32,6 @@ _OPERATOR_KINDS: Mapping[Any, OperatorKind] = {
     **dict.fromkeys(_EQUIVALENTS, "attention"),
     **dict.fromkeys(_EQUIVALENTS.values(), "attention"),
 }
-
-
-class Operation(NamedTuple):
-    """Costs of an operator: floating-point operations, and the size of operands and results."""
-
-    kind: OperatorKind
-    dtype: torch.dtype
-    flops: int
-    bytes_moved: int
-
-
-@dataclass(frozen=True)
-class DeviceSpeed:
-    """Speed of a device.
-
-    Attributes:
-        flops: Floating-point operations per second by kind of operator and dtype.
-        bytes_per_second: Memory bandwidth.
-        call_seconds: Overhead of calling an operator.
-    """
-
-    flops: Mapping[tuple[OperatorKind, torch.dtype], float]
-    bytes_per_second: float
-    call_seconds: float
-
-    def seconds(self, work: "OperatorCounter") -> float:
-        """Estimate the time that the counted operators take."""
-        total = 0.0
-        for (kind, dtype, flops, bytes_moved), count in work.operations.items():
-            rate = self.flops.get((kind, dtype)) or self.flops.get((kind, torch.float32))
-            computing = flops / rate if rate else 0.0
-            total += max(computing, bytes_moved / self.bytes_per_second, self.call_seconds) * count
-        return total
 
 
 class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's modes have no types
@@ -113,14 +75,19 @@ def _operation(func: Any, args: Any, named: Mapping[str, Any], result: Any) -> O
     )
     dtype = tensors[0].dtype if tensors else torch.float32
     count: Callable[..., int] | None = flop_registry.get(_EQUIVALENTS.get(packet, packet))
+    name = _dtype_name(dtype)
     if count is None:
-        return Operation("other", dtype, 0, bytes_moved)
+        return Operation("other", name, 0, bytes_moved)
     kind = _OPERATOR_KINDS.get(packet, "product")
     flops = float(count(*args, **named, out_val=result))
     if kind == "attention":
         # A pair of tokens costs at least as much as with heads of this width.
         flops *= max(1, _HEAD / tensors[0].shape[-1])
-    return Operation(kind, dtype, int(flops), bytes_moved)
+    return Operation(kind, name, int(flops), bytes_moved)
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:  # noqa: ANN401 - any operand
@@ -162,7 +129,7 @@ def measure_device(device: torch.device, dtype: torch.dtype) -> DeviceSpeed:
         if seconds > _SLOW_SECONDS:  # as of bf16 on a processor without instructions for it
             break
     ideal = _speed_alone(device, {dtype, torch.float32}, side, call_seconds)
-    slower = max(1.0, seconds / ideal.seconds(work))
+    slower = max(1.0, seconds / ideal.seconds(work.operations))
     flops = {key: rate / slower for key, rate in ideal.flops.items()}
     return DeviceSpeed(flops, ideal.bytes_per_second / slower, call_seconds)
 
@@ -173,7 +140,7 @@ def _speed_alone(
     """Measure the speed of single operators. side: Of the latents."""
     with torch.no_grad():
         flops = {
-            (kind, dtype): _rate(_benchmark(kind, side, device, dtype))
+            f"{kind} {_dtype_name(dtype)}": _rate(_benchmark(kind, side, device, dtype))
             for dtype in dtypes
             for kind in _MEASURED_VARIANTS
         }

@@ -1,4 +1,4 @@
-"""Time of a step and of a run: the compute of each network's passes, by the device's speed.
+"""Work and time of a step and of a run: each network's passes, by the device's speed.
 
 Counts the UNet, the VAE decoder and the rewards; not weight updates, file reads and copies of
 offloading.
@@ -17,7 +17,7 @@ from modules.assembly.placement import autocast_of
 from modules.assembly.rewards import rollout_of
 from modules.data.prompts import time_ids_of
 from modules.forecast.model import Stage
-from modules.forecast.operator_costs import DeviceSpeed, OperatorCounter
+from modules.forecast.operator_costs import OperatorCounter
 from modules.meta_device.device import DEVICE
 from modules.sampling.rollout import Rollout
 from onetrainer.config.objectives.slider import Slider
@@ -25,14 +25,15 @@ from onetrainer.config.rewards.algorithms import BestOfN
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.messages.durations import format_step_time
+from onetrainer.presets.step_work import DeviceSpeed, Work, combined
 from onetrainer.rewards.cost import StepCost, cost_of, passes_per_step
 
 _CAPTION = "a picture"
 
 
 @dataclass(frozen=True)
-class PassSeconds:
-    """Seconds per UNet pass or image.
+class PassWork:
+    """What a UNet pass or an image computes.
 
     Attributes:
         plain: A pass without gradients.
@@ -41,20 +42,22 @@ class PassSeconds:
         scored: Decoding and scoring an image.
     """
 
-    plain: float
-    trained: float
-    ordinary: float
-    scored: float
-    scored_without_gradient: float
+    plain: Work
+    trained: Work
+    ordinary: Work
+    scored: Work
+    scored_without_gradient: Work
 
-    def of(self, cost: StepCost) -> float:
+    def of(self, cost: StepCost) -> Work:
         """Return the total of a step's passes and images."""
-        return (
-            self.plain * (cost.sampling + cost.anchor)
-            + self.trained * (cost.trained + cost.anchor_trained)
-            + self.ordinary * cost.ordinary
-            + self.scored * cost.scored
-            + self.scored_without_gradient * cost.scored_without_gradient
+        return combined(
+            (
+                (self.plain, cost.sampling + cost.anchor),
+                (self.trained, cost.trained + cost.anchor_trained),
+                (self.ordinary, cost.ordinary),
+                (self.scored, cost.scored),
+                (self.scored_without_gradient, cost.scored_without_gradient),
+            )
         )
 
 
@@ -77,28 +80,32 @@ def forecast_time(
     found: dict[str, Any] = {"unet_calls": sum(parts.values()), "parts": parts}
     if speed is None:
         return found
-    seconds = _seconds(stage, speed)
-    step = seconds.of(cost.step)
+    work = _pass_work(stage)
+    step = speed.seconds(work.of(cost.step))
     cost = cost_of(timed(step)) if timed else cost
     run = (
         step * cost.steps
-        + seconds.of(cost.evaluation) * cost.evaluations
-        + seconds.of(cost.samples)
+        + speed.seconds(work.of(cost.evaluation)) * cost.evaluations
+        + speed.seconds(work.of(cost.samples))
     )
     message = format_step_time(step=step, run=run, where=where)
     return found | {"seconds": step, "run_seconds": run, "message": message}
 
 
-def _seconds(stage: Stage, speed: DeviceSpeed) -> PassSeconds:
-    config, family, passes = stage.config, stage.model.attached.family, _Passes(stage, speed)
+def step_work(stage: Stage) -> Work:
+    """Return what a step of a run computes; nothing if it never runs the UNet."""
+    cost = cost_of(stage.config)
+    return _pass_work(stage).of(cost.step) if cost.step.by_purpose() else {}
+
+
+def _pass_work(stage: Stage) -> PassWork:
+    config, family, passes = stage.config, stage.model.attached.family, _Passes(stage)
     stage.model.attached.method.train(True)
     section, mixer = config.objective, stage.model.mixer
-    ordinary = passes.with_gradient(passes.predicted) / passes.rows
+    ordinary = passes.with_gradient(passes.predicted, passes.rows)
     if not isinstance(section, AlignProp) or mixer is None:
-        plain = passes.without_gradient(passes.predicted) / passes.rows
-        return PassSeconds(
-            plain, 0.0, ordinary, 0.0, passes.without_gradient(family.decode_latents)
-        )
+        plain = passes.without_gradient(passes.predicted, passes.rows)
+        return PassWork(plain, {}, ordinary, {}, passes.without_gradient(family.decode_latents))
     rollout = rollout_of(config, stage.model.attached, device=DEVICE)
     predicted = partial(passes.predicted_in_rollout, rollout)
 
@@ -107,24 +114,23 @@ def _seconds(stage: Stage, speed: DeviceSpeed) -> PassSeconds:
 
     merged = stage.model.attached.method.merged if section.rollout.merge else nullcontext
     with merged():
-        plain = passes.without_gradient(predicted) / passes.rows
+        plain = passes.without_gradient(predicted, passes.rows)
     plainly = passes.without_gradient(scored)
     if isinstance(section.algorithm, BestOfN):
-        return PassSeconds(plain, 0.0, ordinary, 0.0, plainly)
-    trained = passes.with_gradient(predicted) / passes.rows
-    return PassSeconds(plain, trained, ordinary, passes.with_gradient(scored), plainly)
+        return PassWork(plain, {}, ordinary, {}, plainly)
+    trained = passes.with_gradient(predicted, passes.rows)
+    return PassWork(plain, trained, ordinary, passes.with_gradient(scored), plainly)
 
 
 class _Passes:
-    """Compute passes and their times.
+    """Compute passes, and count what they do.
 
     Attributes:
         rows: Latents per UNet call, including both halves of guidance.
     """
 
-    def __init__(self, stage: Stage, speed: DeviceSpeed) -> None:
+    def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._speed = speed
         self._family = stage.model.attached.family
         section, batch = stage.config.objective, stage.config.training.batch_size
         self._size = stage.bucket.width, stage.bucket.height
@@ -138,14 +144,17 @@ class _Passes:
             self._text = self._family.encode_text([_CAPTION]).repeated(self.rows)
         self._time_ids = time_ids_of(self._size, self.rows).to(DEVICE)
 
-    def without_gradient(self, compute: Callable[[Tensor], Tensor]) -> float:
-        """Return the seconds of a computation on the latents of one image, without gradients."""
+    def without_gradient(self, compute: Callable[[Tensor], Tensor], rows: int = 1) -> Work:
+        """Return the work of a computation on the latents of one image, without gradients.
+
+        rows: Of the latents, for the work of one of them.
+        """
         with torch.no_grad(), self._autocast(), OperatorCounter() as work:
             compute(self._latents())
-        return self._speed.seconds(work)
+        return combined([(work.operations, 1 / rows)])
 
-    def with_gradient(self, compute: Callable[[Tensor], Tensor]) -> float:
-        """Return the seconds of a forward and backward pass."""
+    def with_gradient(self, compute: Callable[[Tensor], Tensor], rows: int = 1) -> Work:
+        """Return the work of a forward and backward pass."""
         with OperatorCounter() as work:
             with self._autocast():
                 value = compute(self._latents().requires_grad_()).float().sum()
@@ -153,7 +162,7 @@ class _Passes:
         for group in self._stage.model.attached.method.parameter_groups():
             for weight in group.parameters.values():
                 weight.grad = None
-        return self._speed.seconds(work)
+        return combined([(work.operations, 1 / rows)])
 
     def predicted(self, latents: Tensor) -> Tensor:
         """Run the UNet on every row."""

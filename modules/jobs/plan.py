@@ -12,7 +12,7 @@ from modules.devices import device_name
 from modules.forecast.dataset import forecast_dataset
 from modules.forecast.fixes import add_fixes
 from modules.forecast.forecast import Planner, Target, target_of
-from modules.forecast.operator_costs import DeviceSpeed, measure_device
+from modules.forecast.operator_costs import measure_device
 from modules.forecast.step_time import forecast_time
 from modules.memory.precision import choose_device, compute_dtype, device_notes
 from onetrainer.config.optimizers.custom import CustomOptimizer
@@ -22,6 +22,8 @@ from onetrainer.families.registry import FAMILY_LABELS
 from onetrainer.jobs.plan_request import PlanRequest, RecordedHeaders
 from onetrainer.messages.memory import GB, checkpointing_label, fits
 from onetrainer.model_files.hub import cached_folder, is_hub_name
+from onetrainer.presets.step_work import DeviceSpeed
+from onetrainer.run.device_owner import owner_of, places_of
 from onetrainer.run.events import Finished, Forecast, Phase, Report
 from onetrainer.schedules.amounts import estimated, lengths, steps_of
 
@@ -31,17 +33,23 @@ def plan(request: PlanRequest, report: Report) -> Finished:
     headers = RecordedHeaders(request.headers)
     asked = estimated(request.config, request.steps)
     speed, where, name, notes = None, "", "", list[str]()
+    known_speed: dict[str, object] = {}
     if request.memory:
         target = Target("cuda", available=round(request.memory * GB))
     else:
         target = target_of(request.config)
         report(Phase("loading", detail="measuring how fast this device is"))
+        is_idle = owner_of(places_of(request.config.hardware.device)) is None
         speed = _speed(request.config)
+        known_speed = speed.document() if is_idle else {}
         device = choose_device(request.config.hardware.device)
         where = "on this processor" if device.type == "cpu" else "on this card"
         name = device_name(device)
         if device.type != "cpu":
             notes = [sentence(note) for note in device_notes(request.config.hardware, device)]
+    if request.only_speed:
+        report(Forecast({}, "", 0, device=name, speed=known_speed))
+        return Finished(0, [])
     with Planner(target, headers) as plans:
         report(Phase("loading", detail="counting memory"))
         is_automatic = asked.hardware.gradient_checkpointing == "auto"
@@ -56,6 +64,7 @@ def plan(request: PlanRequest, report: Report) -> Finished:
                 ),
                 data=forecast_dataset(stage, speed, headers),
                 device=name,
+                speed=known_speed,
             )
         forecast = replace(forecast, time=forecast.time | _lengths(request, forecast))
         report(forecast)

@@ -32,6 +32,9 @@ class PlanRequest(Section):
     steps: dict[str, int] = Field(default_factory=dict)
     """Steps of lengths and intervals in epochs or images, by their text, as the images tell."""
 
+    only_speed: bool = False
+    """Measures how fast this device is, and nothing else."""
+
     fixes: bool = True
     """Also searches for settings that lower the peak if it does not fit."""
 

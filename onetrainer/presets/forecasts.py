@@ -12,13 +12,17 @@ from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
 from onetrainer.json_file import Document, read_json
 from onetrainer.presets.presets import ABOUT, resolve, value_at, with_value
+from onetrainer.presets.step_work import DeviceSpeed, decode_work
 from onetrainer.run.user_folder import user_folder
 
 SHIPPED = ROOT / "configs" / "forecasts.json"
-"""Peaks of the built-in presets on an NVIDIA GPU; `make forecasts` writes it."""
+"""Peaks of the built-in presets on an NVIDIA GPU, and the work of a step; `make forecasts` writes
+it."""
 # These do not affect memory and time.
 _WITHOUT_EFFECT = (*ABOUT, "version", "output", "metadata")
 _MOST_REMEMBERED = 500
+_DTYPE = "bfloat16"
+"""What the built-in presets compute in."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +30,14 @@ class PresetForecast:
     """What a preset needs, with one sample prompt.
 
     peak_bytes: Most device memory. seconds: Time of a step; 0 if unknown. device: The name of the
-    device it was forecast for; "" for any NVIDIA GPU.
+    device it was forecast for; "" for any NVIDIA GPU. timed_on: That which the time is of, where it
+    follows from what a step computes.
     """
 
     peak_bytes: int
     seconds: float = 0.0
     device: str = ""
+    timed_on: str = ""
 
 
 def settings_digest(document: Mapping[str, object]) -> str:
@@ -57,10 +63,12 @@ def forecast_config(document: Document, *, source: str) -> TrainConfig:
 def known_forecasts() -> dict[str, PresetForecast]:
     """Return what is known by `settings_digest`: shipped peaks, and forecasts made here.
 
-    Those of another device than the last one that was forecast for are left out.
+    Those of another device than the last one that was forecast for are left out. The times of the
+    shipped ones follow from the speed of this computer, if that was measured.
     """
+    speed = known_speed()
     shipped = {
-        str(entry.get("digest")): PresetForecast(entry["peak_bytes"])
+        str(entry.get("digest")): _shipped_forecast(entry, speed)
         for entry in _entries(SHIPPED).values()
     }
     own = {
@@ -81,6 +89,38 @@ def remember_forecast(digest: str, forecast: PresetForecast) -> None:
     kept = dict(list(entries.items())[-_MOST_REMEMBERED:])
     _own().parent.mkdir(parents=True, exist_ok=True)
     write_atomic(_own(), json.dumps(kept, indent=1).encode())
+
+
+def known_speed() -> tuple[str, DeviceSpeed] | None:
+    """Return the device that was measured last, and its speed; None if none was."""
+    try:
+        document = read_json(_speed_file())
+        device = str(document.pop("device"))
+        return device, DeviceSpeed(**document)
+    except (UserError, KeyError, TypeError):
+        return None
+
+
+def remember_speed(device: str, document: Document) -> None:
+    """Keep the speed of this computer's device. Raises OSError if it cannot be written.
+
+    One that was measured for other number formats than those of the presets is not kept.
+    """
+    if f"product {_DTYPE}" in document.get("flops", {}):
+        _speed_file().parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(_speed_file(), json.dumps({"device": device, **document}, indent=1).encode())
+
+
+def _shipped_forecast(entry: Document, speed: tuple[str, DeviceSpeed] | None) -> PresetForecast:
+    work = decode_work(str(entry.get("work", ""))) if speed else {}
+    if speed is None or not work:
+        return PresetForecast(entry["peak_bytes"])
+    device, of_it = speed
+    return PresetForecast(entry["peak_bytes"], of_it.seconds(work), timed_on=device)
+
+
+def _speed_file() -> Path:
+    return user_folder() / "device-speed.json"
 
 
 def _own() -> Path:

@@ -254,6 +254,7 @@ class Forecast:
     "chunk", tokens per text encoder pass; "long_caption_count", and in "long_captions" the longest
     ones, each with "path" and "tokens". Empty if there are no images.
     device: The name of the device it is for; "" for a GPU that is only planned for.
+    speed: How fast that is, as `DeviceSpeed` has it; empty unless nothing else computed on it.
     """
 
     phases: dict[str, dict[str, int]]
@@ -265,6 +266,7 @@ class Forecast:
     time: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
     device: str = ""
+    speed: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

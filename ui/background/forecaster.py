@@ -1,11 +1,13 @@
 """Memory forecast of the draft, computed by a job and shared by all pages."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
+from onetrainer.presets.forecasts import remember_speed
 from onetrainer.run.events import Event, Failed, Forecast, Phase, Stopped
 from ui.background.apart import apart
 from ui.background.background_query import BackgroundQuery, CancelToken
@@ -65,6 +67,14 @@ def start_job(config: TrainConfig, steps: Mapping[str, int], *, fixes: bool = Tr
     return Job("plan", PlanRequest(config=config, steps=dict(steps), fixes=fixes))
 
 
+def start_speed_job(config: TrainConfig, steps: Mapping[str, int]) -> ForecastJob:
+    """Start the job that only measures how fast the device of a config is."""
+    from onetrainer.jobs.job import Job
+    from onetrainer.jobs.plan_request import PlanRequest
+
+    return Job("plan", PlanRequest(config=config, steps=dict(steps), only_speed=True))
+
+
 def make_forecasts(
     draft: Draft,
     jobs: Jobs,
@@ -94,6 +104,9 @@ def follow_forecast(begin: BeginJob, config: TrainConfig, token: CancelToken[For
                 token.progress(event.done, event.total, event.detail)
             case Forecast():
                 newest = event
+                if event.speed:
+                    with suppress(OSError):  # it is measured again another time
+                        remember_speed(event.device, event.speed)
                 token.answer(event)
             case Failed():
                 newest, failed = None, UserError(event.what, event.expected, event.remedy)

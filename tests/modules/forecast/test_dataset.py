@@ -1,22 +1,21 @@
 """What the forecast says about a run's images before the start."""
 
-import torch
 from pytest import approx
 
 from modules.forecast.dataset import forecast_dataset, long_captions
 from modules.forecast.forecast import Planner, Target
-from modules.forecast.operator_costs import DeviceSpeed
 from onetrainer.dataset import items
 from onetrainer.dataset.dataset import read_dataset
 from onetrainer.images.header import read_header
 from onetrainer.jobs.plan_request import RecordedHeaders
 from onetrainer.presets.presets import resolve
+from onetrainer.presets.step_work import DeviceSpeed
 from tests import tiny
 from tests.images import folder
 
 # A machine that only takes time for arithmetic.
 FLOPS = DeviceSpeed(
-    {(kind, torch.float32): 1.0 for kind in ("product", "convolution", "attention")},
+    {f"{kind} float32": 1.0 for kind in ("product", "convolution", "attention")},
     bytes_per_second=float("inf"),
     call_seconds=0.0,
 )

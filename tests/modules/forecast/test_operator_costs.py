@@ -8,7 +8,8 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from modules.forecast import operator_costs
-from modules.forecast.operator_costs import DeviceSpeed, Operation, OperatorCounter, measure_device
+from modules.forecast.operator_costs import OperatorCounter, measure_device
+from onetrainer.presets.step_work import DeviceSpeed, Operation
 from tests import tiny
 
 F32 = torch.float32
@@ -56,15 +57,14 @@ def test_views_are_free():
 
 
 def test_the_slowest_of_three_counts():
-    speed = DeviceSpeed({("product", F32): 1e9, ("product", torch.bfloat16): 4e9}, 1e6, 1e-3)
-    work = OperatorCounter()
-    work.operations = Counter(
+    speed = DeviceSpeed({"product float32": 1e9, "product bfloat16": 4e9}, 1e6, 1e-3)
+    work = Counter(
         {
-            Operation("product", F32, flops=10**9, bytes_moved=1): 2,  # a second each
-            Operation("product", torch.bfloat16, flops=10**9, bytes_moved=1): 1,  # a quarter
-            Operation("product", torch.float64, flops=10**9, bytes_moved=1): 1,  # as in float32
-            Operation("other", F32, flops=0, bytes_moved=10**6): 3,  # a second each
-            Operation("other", F32, flops=0, bytes_moved=4): 5,  # a thousandth each
+            Operation("product", "float32", flops=10**9, bytes_moved=1): 2,  # a second each
+            Operation("product", "bfloat16", flops=10**9, bytes_moved=1): 1,  # a quarter
+            Operation("product", "float64", flops=10**9, bytes_moved=1): 1,  # as in float32
+            Operation("other", "float32", flops=0, bytes_moved=10**6): 3,  # a second each
+            Operation("other", "float32", flops=0, bytes_moved=4): 5,  # a thousandth each
         }
     )
     assert speed.seconds(work) == pytest.approx(2 + 0.25 + 1 + 3 + 0.005)
@@ -84,9 +84,9 @@ def test_a_machine_is_measured_without_touching_random_numbers():
     assert speed.bytes_per_second > 0
     assert speed.call_seconds > 0
     assert set(speed.flops) == {
-        (kind, dtype)
+        f"{kind} {dtype}"
         for kind in ("product", "convolution", "attention")
-        for dtype in (F32, torch.bfloat16)
+        for dtype in ("float32", "bfloat16")
     }
 
 

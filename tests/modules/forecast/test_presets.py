@@ -6,10 +6,11 @@ import re
 import pytest
 
 from modules.forecast.forecast import Planner
-from modules.forecast.preset_memory import peak_bytes
+from modules.forecast.preset_memory import peak_bytes, work_of_a_step
 from onetrainer.presets.find import BUILT_IN, find_presets, locate
 from onetrainer.presets.forecasts import SHIPPED
 from onetrainer.presets.presets import load_document, resolve
+from onetrainer.presets.step_work import decode_work
 from tests.forecasts import ON_GPU, forecast
 
 # Those of docs/memory.md were forecast when it was written, and each takes ten seconds.
@@ -34,8 +35,18 @@ def check_shipped(names):
     shipped = json.loads(SHIPPED.read_text())
     with Planner(ON_GPU) as planner:
         for name in names:
-            peak = peak_bytes(planner, load_document(locate(name)))
-            assert peak == pytest.approx(shipped[name]["peak_bytes"], rel=0.01), name
+            document, known = load_document(locate(name)), shipped[name]
+            peak = peak_bytes(planner, document)
+            assert peak == pytest.approx(known["peak_bytes"], rel=0.01), name
+            now, then = (
+                flops(decode_work(text))
+                for text in (work_of_a_step(planner, document), known["work"])
+            )
+            assert now == pytest.approx(then, rel=0.01), name
+
+
+def flops(work):
+    return sum(one.flops * count for one, count in work.items())
 
 
 @pytest.mark.long

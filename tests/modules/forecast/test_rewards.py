@@ -13,11 +13,11 @@ from modules.forecast import phases as plan_phases
 from modules.forecast import rewards as plan_rewards
 from modules.forecast.fixes import apply_changes, candidates
 from modules.forecast.forecast import Planner
-from modules.forecast.operator_costs import DeviceSpeed
 from modules.forecast.step_time import forecast_time
 from modules.objectives.trajectories import trajectories_of
 from modules.rewards.load import make_rewards
 from onetrainer.config.train import TrainConfig
+from onetrainer.presets.step_work import DeviceSpeed
 from onetrainer.rewards.cost import DISTANCE_PASSES, cost_of
 from tests import tiny
 from tests.batches import loss_of

@@ -10,6 +10,7 @@ from modules.jobs.plan import plan
 from onetrainer.__main__ import main
 from onetrainer.config.train import TrainConfig
 from onetrainer.jobs.plan_request import PlanRequest
+from onetrainer.run.device_owner import Owner, owning, places_of
 from onetrainer.run.events import Forecast, Phase
 from tests import tiny
 from tests.images import folder
@@ -45,6 +46,16 @@ def test_it_says_what_automatic_checkpointing_would_take(base, monkeypatch):
     assert len(scarce) == 2
     for one in scarce:
         assert "Automatic gradient checkpointing would be full." in one.notes
+
+
+def test_it_tells_the_speed_of_this_computer_unless_something_computes_on_it(base, tmp_path):
+    config, events = TrainConfig.model_validate({"hardware": {"precision": "bf16"}}), []
+    plan(PlanRequest(config=config, only_speed=True), events.append)
+    assert events[-1].speed["flops"]["product bfloat16"] > 0
+    assert (events[-1].phases, bool(events[-1].device)) == ({}, True)
+    with owning(places_of("auto"), Owner("paper-001")):
+        plan(PlanRequest(config=config, only_speed=True), events.append)
+    assert events[-1].speed == {}
 
 
 def test_it_says_that_samples_without_prompts_are_not_counted(base):

@@ -33,6 +33,24 @@ def test_a_forecast_is_remembered_for_the_next_window(forecasts, jobs, work):
         assert (one.peak_bytes, one.seconds, one.device) == (5, 2.5, "card")
 
 
+def test_the_speed_of_this_computer_is_measured_once_and_times_the_shipped_presets(home, jobs):
+    works = [FakeWork(), FakeWork()]
+    begun = iter(works)
+    forecasts = PresetForecasts(jobs, lambda: None, begin_measuring=lambda *_: next(begun))
+    assert not any(one.seconds for one in forecasts.known.values())
+    forecasts.measure()
+    forecasts.measure()  # goes on with the one that is being made
+    assert forecasts.is_measuring
+    speed = {"flops": {"product bfloat16": 1e12}, "bytes_per_second": 1e11, "call_seconds": 1e-5}
+    works[0].report(Forecast({}, "", 0, device="card", speed=speed), Finished(0, []), None)
+    deliver_until(jobs, lambda: not forecasts.is_measuring)
+    assert {one.timed_on for one in forecasts.known.values() if one.seconds} == {"card"}
+    assert sum(one.seconds > 0 for one in forecasts.known.values()) > 50
+    later = PresetForecasts(jobs, lambda: None, begin_measuring=lambda *_: next(begun))
+    later.measure()
+    assert (later.is_measuring, next(begun)) == (False, works[1])
+
+
 def test_a_failure_is_kept_until_the_next_try(forecasts, jobs, work):
     work.report(Failed("user", "no such optimizer"), None)
     deliver_until(jobs, lambda: not forecasts.digest)

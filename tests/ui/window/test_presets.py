@@ -46,6 +46,7 @@ def test_a_preset_is_found_read_and_used_by_keys_alone_and_undone_in_one_step(de
     assert "1500  (was 777, your change)" in shown["changes"]
     assert "SDXL  (was SD 1.5)" in shown["changes"]
     assert "GB on an NVIDIA GPU" in shown["needs"]
+    desk.wait(lambda: "On this computer (Fake card)" in desk.state["presets"]["needs"], "its time")
     desk.key("Return")
     desk.wait_state(page="training", preset="sdxl/lora-24gb", changed=[])
     assert "was replaced" in desk.state["message"]

@@ -226,7 +226,10 @@ def _needs(row: PresetRow, forecasts: PresetForecasts) -> str:
     if known is None:
         return "Memory and time are not forecast yet."
     memory = format_memory(known.peak_bytes)
-    if not known.device:
-        return f"About {memory} on an NVIDIA GPU, with one sample image."
     time = f", {format_duration(known.seconds)} a step" if known.seconds else ""
+    if not known.device:
+        text = f"About {memory} on an NVIDIA GPU, with one sample image."
+        if time:
+            return f"{text} On this computer ({known.timed_on}) about{time[1:]}."
+        return f"{text} Measuring this computer …" if forecasts.is_measuring else text
     return f"About {memory}{time} on {known.device}, with one sample image."

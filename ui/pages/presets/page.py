@@ -89,6 +89,8 @@ class PresetsPage(View):
         """List the presets anew, since files come and go, and begin with the search."""
         self._search.set("")
         self._entry.focus_set()
+        if not self._context.session.is_running:  # which would be measured as well
+            self._forecasts.measure()
         self._list(self._context.draft.origin.path)
 
     def commit(self) -> None:
@@ -157,7 +159,9 @@ class PresetsPage(View):
         order = next(order for order in ORDERS if order == self._order.get())
         rows = [row for row in self._rows if row.matches(words)]
         current = self._context.draft.origin.path
-        self.table.show(rows, order, self._forecasts.known, current)
+        self.table.show(
+            rows, order, self._forecasts.known, current, is_timing=self._forecasts.is_measuring
+        )
         self._choose()
 
     def _move(self, by: int, _: object) -> str:

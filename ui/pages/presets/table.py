@@ -27,7 +27,7 @@ _ORDER_OF: Mapping[str, Order] = {"memory": "Least memory first", "time": "Faste
 _NARROW = 540
 _LEAST_ROWS = 5
 _HEADING = "heading "
-_UNKNOWN = "—"
+_UNKNOWN, _COMING = "—", "…"
 _CELL_PAD = 10
 
 
@@ -89,9 +89,14 @@ class PresetTable:
         order: Order,
         forecasts: Mapping[str, PresetForecast],
         current: Path | None,
+        *,
+        is_timing: bool = False,
     ) -> None:
-        """List rows; the selected one stays, or the first is selected. current: Marked as open."""
-        state = (tuple(rows), order, dict(forecasts), current)
+        """List rows; the selected one stays, or the first is selected.
+
+        current: Marked as open. is_timing: Whether missing times are on their way.
+        """
+        state = (tuple(rows), order, dict(forecasts), current, is_timing)
         if state == self._shown:
             return
         self._shown = state
@@ -107,6 +112,8 @@ class PresetTable:
                 is_current = row.path == current
                 tag = "problem" if row.problem else "current" if is_current else "row"
                 values = _values(row, forecasts.get(row.digest), is_current=is_current)
+                if is_timing and row.digest in forecasts and values[-1] == _UNKNOWN:
+                    values = (*values[:-1], _COMING)
                 self.tree.insert("", "end", iid=key, values=values, tags=(tag,))
         self._shorten()
         self.select(self._chosen.path if self._chosen else None)
