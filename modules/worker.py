@@ -47,7 +47,6 @@ from onetrainer.run.events import (
     exit_code_for,
 )
 from onetrainer.run.failures import OUT_OF_MEMORY, failed
-from onetrainer.run.known_folders import remember_run_folder
 from onetrainer.run.log_file import keep_log_bounded
 from onetrainer.run.run_folder import RunFolder, open_run
 from onetrainer.run.wire import encode_event
@@ -189,7 +188,6 @@ def _train(folder: RunFolder, inbox: Inbox) -> int:
     _print_and_return(f"worker {os.getpid()} begins at {strftime('%Y-%m-%d %H:%M:%S')}", 0)
     try:
         config = _parse_object(_read(folder.config))
-        remember_run_folder(folder.path.parent)
         names, is_offline = _model_names(config)
         _set_environment(names, is_offline=is_offline)
         _set_allocator(_section(config, "hardware"))

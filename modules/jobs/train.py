@@ -66,6 +66,7 @@ from onetrainer.rules.processes import step_problems
 from onetrainer.run.commands import Leaving
 from onetrainer.run.event_log import EventWriter, read_all, rewind
 from onetrainer.run.events import Checkpoint, Finished, Phase, Sample, Started, Stopped, Warned
+from onetrainer.run.known_folders import remember_run_folder
 from onetrainer.run.leftovers import clean
 from onetrainer.run.run_folder import RunFolder
 from onetrainer.schedules.amounts import lengths
@@ -90,6 +91,7 @@ def train(folder: RunFolder, inbox: Inbox | None = None, world: World | None = N
     note, last_lost_step = "", -1
     world = world or alone()
     world.join()
+    remember_run_folder(folder.path.parent)
     with ExitStack() as stack:
         inbox = inbox or stack.enter_context(closing(Inbox(folder.commands)))
         while True:

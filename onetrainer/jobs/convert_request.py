@@ -72,8 +72,8 @@ class ConvertRequest(Section):
     """The source's model family; detected if left out, which nearly always works."""
 
     prediction: Annotated[PredictionChoice, Ui("Prediction")] = "auto"
-    """The model's prediction type; detected if left out. Epsilon for nearly all SD 1.5 and SDXL
-    models, v-prediction for SD 2.1 at 768 px and a few others."""
+    """The model's prediction type; detected if left out. Epsilon is usual; a model says where it
+    predicts velocity, and whoever published it."""
 
     zero_terminal_snr: Annotated[ZeroSnrChoice, Ui("Zero terminal SNR")] = "auto"
     """Whether the noise schedule ends in pure noise; detected if left out. Usually off; on for
