@@ -150,7 +150,10 @@ def through_samples(app: App) -> Iterator[str]:
     page = app.view("samples")
     yield from until(lambda: not app.session.has_worker, "read")
     yield from rest("shown")
-    yield from turn(page.gallery.canvas, 4, "scrolled")
+    for _ in range(_TURNS):
+        page.gallery._xview("scroll", "-1", "units")
+        yield "scrolled"
+    yield from turn(page.gallery.canvas, 5, "scrolled")
     for _ in range(_TURNS // 5):
         page.viewer.timeline.move(-1)
         yield "along the steps"

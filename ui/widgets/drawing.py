@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Anchor = Literal["n", "nw", "ne", "sw", "w", "e", "center"]
-_MAX_IMAGES = 200
+_MAX_IMAGES = 100
 
 
 class Drawing:
