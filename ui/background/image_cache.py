@@ -13,8 +13,10 @@ from ui.background.threads import Jobs
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_MAX_BYTES = 24_000_000
-"""Of all images: 850 thumbnails of 96 pixels, or half a dozen of the size of a page."""
+_MAX_BYTES = 12_000_000
+"""Of all images: 320 thumbnails of 96 pixels. What is on the screen is kept by its drawing too."""
+_LEAST = 4
+"""Images that are kept however large: those that are compared are asked for again and again."""
 _MAX_WAITING = 1000
 """Requests that wait: of those that were scrolled past the oldest are dropped."""
 _THREADS = 2
@@ -87,7 +89,7 @@ class ImageCache:
     def _store(self, key: Hashable, image: "Image | None") -> None:
         self._bytes += _size(image) - _size(self._cache.get(key))
         self._cache[key] = image
-        while self._bytes > _MAX_BYTES and len(self._cache) > 1:
+        while self._bytes > _MAX_BYTES and len(self._cache) > _LEAST:
             self._bytes -= _size(self._cache.popitem(last=False)[1])
         for ready in self._waiting.pop(key, []):
             ready()

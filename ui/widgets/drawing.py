@@ -173,15 +173,20 @@ class Drawing:
         box = (x - radius, y - radius, x + radius, y + radius)
         self.canvas.create_oval(box, outline=self._color(role), width=width)
 
+    def has(self, key: Hashable) -> bool:
+        """Return whether an image is kept, so that it need not be given again."""
+        return key in self._images
+
     def image(self, key: Hashable, image: "Image | None", x: int, y: int, side: int) -> bool:
         """Draw an image centered at a point; return whether there was one.
 
-        Where there is none yet, a plain square with this side takes its place.
+        Where there is none yet, a plain square with this side takes its place. image: May be None
+        where it is kept.
         """
-        if image is None:
-            self.square(x, y, side, "raised")
-            return False
         if key not in self._images:
+            if image is None:
+                self.square(x, y, side, "raised")
+                return False
             from PIL.ImageTk import PhotoImage
 
             self._images[key] = PhotoImage(image, master=self.canvas)

@@ -26,6 +26,15 @@ def test_the_cache_is_bounded_by_the_memory_of_its_images(jobs, monkeypatch):
     deliver_until(jobs, lambda: len(made) == 10)
 
 
+def test_two_images_that_are_compared_stay_however_large_they_are(jobs, monkeypatch):
+    monkeypatch.setattr(image_cache, "_MAX_BYTES", 1)
+    cache, two = ImageCache(jobs), ("one", "other")
+    for key in ("before", *two, "next"):
+        cache.get_or_make(key, lambda: Image.new("RGB", (512, 512)), lambda: None)
+        deliver_until(jobs, lambda key=key: key in cache._cache)
+    assert all(cache.get_or_make(key, lambda: None, lambda: None) for key in two)
+
+
 def test_the_oldest_requests_are_dropped_and_can_be_made_again(jobs, monkeypatch):
     monkeypatch.setattr(image_cache, "_MAX_WAITING", 5)
     monkeypatch.setattr(image_cache, "_THREADS", 1)

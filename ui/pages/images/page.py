@@ -371,4 +371,5 @@ class ImagesPage(View):
         self.commit()
         self.writing.settle()  # it is about to be read
         self._context.images.clear()
+        self.thumbnails.grid.drawing.forget()
         self.query.start()

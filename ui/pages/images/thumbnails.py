@@ -104,9 +104,10 @@ class Thumbnails:
     def _paint(self, at: int, box: Box, is_current: bool) -> None:
         row, px = self._images.rows[self.shown[at]], self._context.widgets.px
         drawing, side = self.grid.drawing, px(_THUMB)
-        make = partial(load_fitting, row.path, side, side)
-        key = ("whole", row.path, side)
-        image = self._context.images.get_or_make(key, make, self.draw_soon)
+        path = row.path
+        make, key, image = partial(load_fitting, path, side, side), ("whole", path, side), None
+        if not drawing.has(key):
+            image = self._context.images.get_or_make(key, make, self.draw_soon)
         x, y = box.left + box.width // 2, box.top + px(5) + side // 2
         is_marked = at in self._marking.marked
         if is_marked:

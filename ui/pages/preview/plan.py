@@ -184,9 +184,10 @@ class PlanTab:
         side = self._context.widgets.px(_THUMB)
         item, transform = self._shown.item(transformed), self._shown.transform(transformed)
         key, drawing = ("cut", item.path, transform.key(), side), self._thumbnails.drawing
-        image = self._context.images.get_or_make(
-            key, partial(transformed_thumbnail, item, transform, side), self._thumbnails.draw
-        )
+        image = None
+        if not drawing.has(key):
+            make = partial(transformed_thumbnail, item, transform, side)
+            image = self._context.images.get_or_make(key, make, self._thumbnails.draw)
         x, y = box.left + box.width // 2, box.top + box.height // 2
         drawing.image(key, image, x, y, side)
         if is_current:
