@@ -18,7 +18,8 @@ def modes():
 
 @pytest.fixture(autouse=True)
 def workspace(monkeypatch):
-    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")  # so that it is taken back afterwards
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
 
 
 @pytest.mark.parametrize(
