@@ -14,13 +14,13 @@ from onetrainer.captions.sample_prompt_file import prompt_of_line
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
 from onetrainer.jobs.lora_requests import ExtractRequest, MergeRequest, images_beside
-from onetrainer.jobs.sample_request import Lora, SampledLora, SampleRequest
+from onetrainer.jobs.sample_request import SampledLora, SampleRequest
 from onetrainer.run.device_owner import owning_for
 from onetrainer.run.events import Event, Phase, Report, Sample
 from onetrainer.run.run_folder import cannot_write
 
 _DEVICE = "auto"
-_Side = tuple[str, Sequence[Lora]]
+_Side = tuple[str, Sequence[SampledLora]]
 """A model, and the LoRAs that are added to it."""
 
 
@@ -80,7 +80,7 @@ def _generate(
         base=base,
         family=request.family,
         listed=(prompt_of_line(request.picture, place="--picture"),),
-        loras=tuple(SampledLora(path=each.path, strength=each.strength) for each in loras),
+        loras=tuple(loras),
         device=_DEVICE,
         offline=True,
         out=str(folder),

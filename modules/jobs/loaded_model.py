@@ -17,14 +17,13 @@ from modules.formats.embeddings.embedding_file import (
 from modules.formats.lora.lora_file import LoraFile, read_lora
 from modules.interfaces import Family
 from modules.jobs.base_model import local_model
-from modules.jobs.export_checkpoint import export_checkpoint
+from modules.jobs.lora_sources import file_of, place_of
 from modules.memory.precision import compute_dtype, free_cached_memory
 from modules.methods.layers.layer_presets import layer_names
 from modules.methods.merge import MergedLoras
 from modules.sampling.image_files import base_name
 from onetrainer.config.run.hardware import Precision
 from onetrainer.errors import UserError
-from onetrainer.jobs.convert_request import ConvertRequest
 from onetrainer.jobs.sample_request import (
     SampledLora,
     SampleRequest,
@@ -32,7 +31,6 @@ from onetrainer.jobs.sample_request import (
     require_additions,
 )
 from onetrainer.run.events import Phase, Report, Warned
-from onetrainer.run.steps import available_steps, require_step, step_files
 
 _KEPT_FILES = 4
 """LoRA files that stay in RAM, so that another strength does not read them again."""
@@ -119,25 +117,12 @@ class LoadedModel:
         """Read a LoRA's file, or write and read that of a run's step; return its key."""
         assert self._base is not None
         names = layer_names(self._base)
-        run = lora.run
-        place, step = Path(lora.path), lora.step or 0
-        if run is not None:
-            require_step(run, lora.step)
-            step = lora.step or available_steps(run)[-1]
-            is_kept = step in [kept for kept, _ in run.complete_checkpoints()]
-            place = run.checkpoint(step) if is_kept else step_files(run)[step]
+        place = place_of(lora)
         key = (str(place), *_stamp(place))
         file = self._files.pop(key, None)
         if file is None:
-            if run is None or place.is_file():
-                file = read_lora(place, names)
-            else:
-                with TemporaryDirectory(prefix="onetrainer-step-") as folder:
-                    target = str(Path(folder) / f"{lora.name}.safetensors")
-                    request = ConvertRequest(source=lora.path, step=step, target=target)
-                    report(Phase("loading", detail=f"writing the LoRA {lora.name}"))
-                    written = export_checkpoint(run, request, lambda _: None).outputs
-                    file = read_lora(Path(written[0]), names)
+            with TemporaryDirectory(prefix="onetrainer-step-") as folder:
+                file = read_lora(file_of(lora, Path(folder), report), names)
         self._files[key] = file
         return key
 

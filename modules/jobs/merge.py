@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from torch import Size, Tensor
@@ -20,6 +21,7 @@ from modules.formats.models.stored_model import open_stored_model
 from modules.formats.models.whole_model import WholeModel
 from modules.jobs.comparison import compare
 from modules.jobs.convert import convert_model, describe_stored, naming_of
+from modules.jobs.lora_sources import file_of
 from modules.lora_tools.bake import baked, names_of_model
 from modules.lora_tools.combine import NamedLora, Weights, combine
 from modules.lora_tools.losses import LayerLoss, loss_lines, rounding_line
@@ -36,6 +38,7 @@ from onetrainer.jobs.lora_requests import (
     examine_merge,
     require_model,
 )
+from onetrainer.jobs.sample_request import SampledLora
 from onetrainer.model_files import inspect_model
 from onetrainer.model_files.adapter_keys import UP
 from onetrainer.run.device_owner import owning_for
@@ -54,6 +57,21 @@ def merge(request: MergeRequest, report: Report, *, configs: Path = MODELS) -> F
         UserError: If the files do not fit each other.
     """
     examine_merge(request)
+    with TemporaryDirectory(prefix="onetrainer-step-") as folder:
+        return _merge(_of_files(request, Path(folder), report), report, configs)
+
+
+def _of_files(request: MergeRequest, folder: Path, report: Report) -> MergeRequest:
+    """Return a request with files in place of runs' steps, some written into a folder."""
+    files = [file_of(lora, folder, report) for lora in request.loras]
+    loras = [
+        SampledLora(path=str(file), strength=lora.strength)
+        for lora, file in zip(request.loras, files, strict=True)
+    ]
+    return request.model_copy(update={"loras": tuple(loras)})
+
+
+def _merge(request: MergeRequest, report: Report, configs: Path) -> Finished:
     if request.into:
         notes = _bake(request, report, configs)
     else:

@@ -18,7 +18,7 @@ from onetrainer.jobs.lora_requests import (
     merge_of_resize,
 )
 from onetrainer.jobs.options import naming_options, request_values, validate_request
-from onetrainer.jobs.sample_options import request_of, strong_lora
+from onetrainer.jobs.sample_options import request_of, sampled_lora
 from onetrainer.jobs.sample_request import SampleRequest
 from onetrainer.run.events import (
     Failed,
@@ -55,7 +55,7 @@ def convert(options: argparse.Namespace) -> int:
 def merge(options: argparse.Namespace) -> int:
     """Merge LoRAs into a base model, or into one LoRA."""
     values = request_values(options, MergeRequest)
-    values["loras"] = [strong_lora(text) for text in options.loras or ()]
+    values["loras"] = [sampled_lora(text) for text in options.loras or ()]
     return _run_merge(validate_request(MergeRequest, values))
 
 

@@ -21,7 +21,7 @@ from onetrainer.jobs.convert_request import (
     refuse_overlap,
     require_suffix,
 )
-from onetrainer.jobs.sample_request import Lora
+from onetrainer.jobs.sample_request import SampledLora
 from onetrainer.model_files import (
     DESCRIPTIONS,
     ModelFile,
@@ -29,6 +29,7 @@ from onetrainer.model_files import (
     require_family,
     require_made_for,
 )
+from onetrainer.run.steps import require_step
 
 Rank = Annotated[int | None, Field(ge=1, le=4096), Ui("Rank")]
 Energy = Annotated[float | None, Field(gt=0, le=1), Ui("Energy kept", unit="SHARE")]
@@ -69,9 +70,10 @@ class MergeRequest(_Output):
     target: Annotated[str, Ui("Target", unit="OUT")]
     """The file to write, such as both.safetensors; with --into also a folder."""
 
-    loras: Annotated[tuple[Lora, ...], Ui("LoRA", unit="FILE[:STRENGTH]")] = ()
+    loras: Annotated[tuple[SampledLora, ...], Ui("LoRA", unit="FILE[:STRENGTH]")] = ()
     """A LoRA, or a file of its relatives, and its strength, 1 if left out. 0.5 to 1 is usual; less
-    weakens what it has trained, below 0 is the opposite."""
+    weakens what it has trained, below 0 is the opposite. Also RUN or RUN@STEP: what a run had
+    trained by a step of which it keeps a checkpoint or a file."""
 
     into: Annotated[str, Ui("Into", unit="MODEL")] = ""
     """The base model to merge them into, a file or a folder; without it one LoRA is written."""
@@ -159,8 +161,8 @@ def examine_merge(request: MergeRequest) -> None:
         UserError: If a file is none of what is expected, or an option does not apply.
     """
     target, bases = Path(request.target), [Path(p) for p in (request.into, request.base) if p]
-    loras = [Path(lora.path) for lora in request.loras]
-    if not loras:
+    loras = [Path(lora.path) for lora in request.loras if lora.run is None]
+    if not request.loras:
         raise UserError("there is no LoRA", "Expected at least one", "Add --lora FILE")
     if request.into:
         options = {"--base": request.base, "--rank": request.rank, "--energy": request.energy}
@@ -183,8 +185,11 @@ def examine_merge(request: MergeRequest) -> None:
     family = request.family
     for base in bases:
         family = require_model(base, family)
-    for lora in loras:
-        found = inspect_model(lora)
+    for lora in request.loras:
+        if lora.run is not None:
+            require_step(lora.run, lora.step)
+    for file in loras:
+        found = inspect_model(file)
         if found.kind != "lora":
             raise _not_expected(found, "a LoRA (--lora)")
         if family:

@@ -54,7 +54,7 @@ def request_of(options: argparse.Namespace) -> SampleRequest:
         "prompts": _prompts(options),
         "listed": _listed(options),
         "seeds": _seeds(options),
-        "loras": [_sampled_lora(text) for text in options.loras or ()],
+        "loras": [sampled_lora(text) for text in options.loras or ()],
         **{name: _axis(name, text) for name, text in (("x", options.x), ("y", options.y)) if text},
     }
     if options.sampler is not None:
@@ -102,7 +102,7 @@ def _axis(option: str, text: str) -> dict[str, object]:
     return {"of": name, "values": [each.strip() for each in listed], "lora": number or 1}
 
 
-def _sampled_lora(text: str) -> dict[str, object]:
+def sampled_lora(text: str) -> dict[str, object]:
     """Return a LoRA or a run's step with its strength from "runs/paper-001@300:0.8"."""
     lora = strong_lora(text)
     run, at, step = str(lora["path"]).rpartition("@")

@@ -42,16 +42,14 @@ Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
 
 
-class Lora(Section):
-    """A LoRA file and its strength; 1 is the strength it was trained with."""
+class SampledLora(Section):
+    """A LoRA file, or a run's folder with the step whose weights are used, and its strength.
+
+    strength: 1 is as trained. step: Of a run; None for the newest.
+    """
 
     path: str
     strength: Strength = 1.0
-
-
-class SampledLora(Lora):
-    """The same, or a run's folder with the step whose weights are used; None for the newest."""
-
     step: Annotated[int, Field(ge=1)] | None = None
 
     @property

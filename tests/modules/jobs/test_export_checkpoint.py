@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import load
+from safetensors.torch import load, load_file
 
 from modules.jobs.convert import convert
+from modules.jobs.merge import merge
 from modules.jobs.sample import sample
 from modules.jobs.train import train
 from modules.trainer import Trainer
 from onetrainer.errors import UserError
 from onetrainer.jobs.convert_request import ConvertRequest
+from onetrainer.jobs.lora_requests import MergeRequest
 from onetrainer.jobs.sample_request import SampledLora, SampleRequest
 from onetrainer.jobs.sample_table import require_steps
 from onetrainer.run.events import Validated
@@ -98,11 +100,14 @@ def test_the_file_of_a_checkpoint_is_that_which_the_run_would_have_saved(saved_r
 def test_images_of_a_step_are_made_of_its_checkpoint_or_of_the_file_that_is_left(saved_run):
     folder = saved_run(RUNS["lora"] | {"ema": {}})
 
+    def lora(step):
+        return SampledLora(path=str(folder.path), step=step)
+
     def image(step):
         request = SampleRequest(
             base=str(folder.path.parents[1] / "base"), prompts=("a red square",), steps=1,
             width=64, height=64, device="cpu", out=str(folder.path / "tried"),
-            loras=[SampledLora(path=str(folder.path), step=step)],
+            loras=[lora(step)],
         )  # fmt: skip
         require_steps(request)
         (path,) = sample(request, lambda _: None).outputs
@@ -111,6 +116,12 @@ def test_images_of_a_step_are_made_of_its_checkpoint_or_of_the_file_that_is_left
     assert available_steps(folder) == [1, 2, 3]
     of_checkpoints = {step: image(step) for step in (1, 2)}
     assert of_checkpoints[1] != of_checkpoints[2] != image(None)
+    target = folder.path / "merged.safetensors"
+    merge(MergeRequest(target=str(target), loras=[lora(2)]), lambda _: None)
+    exact, found = load_file(folder.output / "one-000002.safetensors"), load_file(target)
+    up = next(name for name in found if name.endswith("lora_up.weight"))
+    alpha = float(exact[up.replace("lora_up.weight", "alpha")])
+    torch.testing.assert_close(found[up], exact[up] * alpha / exact[up].shape[1])
     for step in (1, 2):
         shutil.rmtree(folder.checkpoint(step))
     assert available_steps(folder) == [2, 3]  # of 2 there is the file of "Save now"

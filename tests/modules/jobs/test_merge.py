@@ -24,7 +24,7 @@ from onetrainer.jobs.lora_requests import (
     ResizeRequest,
     merge_of_resize,
 )
-from onetrainer.jobs.sample_request import Lora, SampledLora, SampleRequest
+from onetrainer.jobs.sample_request import SampledLora, SampleRequest
 from onetrainer.run.device_owner import Owner, owning, places_of
 from onetrainer.run.events import Sample
 from tests import adapters, exports, tiny
@@ -57,7 +57,9 @@ def files(tmp_path_factory):
 
 def merge(target, *loras, **options):
     request = MergeRequest(
-        target=str(target), loras=[Lora(path=path, strength=s) for path, s in loras], **options
+        target=str(target),
+        loras=[SampledLora(path=path, strength=s) for path, s in loras],
+        **options,
     )
     return merge_job(request, lambda event: None).summary
 
@@ -276,7 +278,7 @@ def test_the_gpu_is_waited_for_where_matrices_are_decomposed_on_it(tmp_path, fil
         raise Waited(event)
 
     target = str(tmp_path / "out.safetensors")
-    loras = [Lora(path=files("lora"))]
+    loras = [SampledLora(path=files("lora"))]
     merging = MergeRequest(target=target, loras=loras, rank=1, device="cuda")
     extracting = ExtractRequest(target=target, base=str(base), tuned=str(base), device="cuda")
     with owning(places_of("cuda"), Owner("run-001")):

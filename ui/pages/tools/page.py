@@ -283,4 +283,5 @@ class ToolsPage(View):
 
 def _lora(lora: object) -> Mapping[str, object]:
     assert isinstance(lora, TrialLora)
-    return {"path": lora.path, "strength": lora.strength.replace(",", ".")}
+    strength = lora.strength.replace(",", ".")
+    return {"path": lora.path, "strength": strength, "step": lora.step}

@@ -1,0 +1,36 @@
+"""The files of LoRAs that are given as files, or as steps of runs."""
+
+from pathlib import Path
+
+from modules.jobs.export_checkpoint import export_checkpoint
+from onetrainer.jobs.convert_request import ConvertRequest
+from onetrainer.jobs.sample_request import SampledLora
+from onetrainer.run.events import Phase, Report
+from onetrainer.run.steps import available_steps, require_step, step_files
+
+
+def place_of(lora: SampledLora) -> Path:
+    """Return where a LoRA is: its file, or the checkpoint that it has to be written of.
+
+    Raises:
+        UserError: If the weights of a run's step are gone.
+    """
+    run = lora.run
+    if run is None:
+        return Path(lora.path)
+    require_step(run, lora.step)
+    step = lora.step or available_steps(run)[-1]
+    is_kept = step in [kept for kept, _ in run.complete_checkpoints()]
+    return run.checkpoint(step) if is_kept else step_files(run)[step]
+
+
+def file_of(lora: SampledLora, folder: Path, report: Report) -> Path:
+    """Return a LoRA's file; that of a checkpoint is written into a folder first."""
+    place, run = place_of(lora), lora.run
+    if run is None or place.is_file():
+        return place
+    step = int(place.name.removeprefix("step-"))
+    target = str(folder / f"{Path(lora.path).name}-{step}.safetensors")
+    request = ConvertRequest(source=lora.path, step=step, target=target)
+    report(Phase("loading", detail=f"writing the LoRA {lora.name}"))
+    return Path(export_checkpoint(run, request, lambda _: None).outputs[0])
