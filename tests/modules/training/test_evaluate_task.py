@@ -166,7 +166,8 @@ def test_what_is_measured_is_reported_with_concepts_and_levels(project):
     document = json.loads((folder.validation / "step-000000.json").read_text())
     assert [len(row) for row in document["losses"]["shown"].values()] == [6] * 3
     phases = [event for event in reported(folder, Phase) if event.name == "validating"]
-    assert [(event.done, event.total) for event in phases] == [(0, 3), (0, 3)]
+    # On a slow machine the images after the first are reported, too.
+    assert [event.total for event in phases if event.done == 0] == [3, 3]
 
 
 def test_what_is_not_cached_is_encoded_to_the_same_measurements(project, straight):
