@@ -23,43 +23,74 @@ from onetrainer.run.events import Measured, Phase, Progress, Rewarded
 _MAX_UNREAD_STEPS = 8
 _SPEED_STEPS = 20
 _MAX_UNREAD_SECONDS = 0.5
-# Steps that are faster are read some at once: the first after a step takes thrice as long as the
-# next ones, as nothing of it is in the processor's caches.
-_READ_SECONDS = 0.1
+# Steps that are faster are reported some at once: the first after a step takes thrice as long as
+# the next ones, as nothing of it is in the processor's caches.
+_REPORT_SECONDS = 0.2
 # Between two Measured: at least so many, and a part of the run's time so far, so that a day of
 # training makes some thousands of them.
 _MEASURE_SECONDS, _MEASURE_PART = 5.0, 1 / 500
-_MEMORY_SECONDS = 0.5
+_MEMORY_SECONDS = 2.0
 """To ask the system for the process's memory takes as long as to report a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step that is over.
+
+    Attributes:
+        speed, seconds_left: At its end, as of `Progress`.
+        lr: Scalar, on the device if the optimizer estimates it.
+        losses: Of each microbatch, (B,), per image.
+        scores: Of each microbatch, by name, (B,), per image; on any device.
+        check: Whether the step is broken, and the gradient's norm.
+        rates: Learning rates of several parameter groups; None if nothing else is measured of it.
+    """
+
+    step: int
+    epoch: int
+    speed: float
+    seconds_left: float
+    lr: float | Tensor
+    losses: list[Tensor]
+    scores: list[Mapping[str, Tensor]]
+    check: StepCheck
+    rates: Mapping[str, float | Tensor] | None
 
 
 @dataclass(frozen=True)
 class _UnreadStep:
-    """A step whose loss has not been read from the device.
+    """A step whose numbers leave the device, and have not been read.
 
     Attributes:
         losses: (n,), of the step's images.
-        check: Whether the step is broken, and the gradient's norm.
-        scores: (B,), per image, by name; on any device.
-        numbers: Those of `_scalars`, then the rates of `groups`.
-        groups: Names of the parameter groups whose learning rates are read; None if nothing else
-            is measured of this step.
+        scores: The same, by name.
+        numbers: Those of `_scalars`, then the step's rates.
     """
 
-    progress: Progress
+    made: _Step
     losses: Tensor
-    check: StepCheck
     scores: dict[str, Tensor]
     numbers: LateNumbers
-    groups: Sequence[str] | None = None
+
+    @staticmethod
+    def of(made: _Step) -> "_UnreadStep":
+        """Queue the copies of what is read of a step."""
+        names = made.scores[0]
+        scores = {name: torch.cat([each[name] for each in made.scores]) for name in names}
+        losses = torch.cat(made.losses)
+        scalars = _scalars(losses, made.check, made.lr, scores)
+        return _UnreadStep(
+            made, losses, scores, LateNumbers([*scalars, *(made.rates or {}).values()])
+        )
 
     def facts(self) -> StepFacts:
         """Read what is known of a broken step."""
+        check = self.made.check
         return StepFacts(
-            self.progress.step,
+            self.made.step,
             self.losses.tolist(),
-            self.check.norm.item(),
-            list(zip(self.check.weights, self.check.norms.tolist(), strict=True)),
+            check.norm.item(),
+            list(zip(check.weights, check.norms.tolist(), strict=True)),
         )
 
 
@@ -79,12 +110,6 @@ def _scalars(
         spread = values.std() if len(values) > 1 else values.new_zeros(())
         scalars += [values.mean(), spread]
     return scalars
-
-
-def _is_broken(numbers: Sequence[float]) -> bool:
-    """Return whether a step is broken, by the first numbers of `_scalars`."""
-    loss, is_broken, *_ = numbers
-    return bool(is_broken) or not math.isfinite(loss)
 
 
 class Reporter:
@@ -112,6 +137,7 @@ class Reporter:
         self._on_broken = on_broken
         self._watch = watch
         self._rates = rates
+        self._made: list[_Step] = []
         self._pending: deque[_UnreadStep] = deque()
         self._times: deque[float] = deque(maxlen=_SPEED_STEPS + 1)
         # Of this process: steps, and seconds of the tasks between them, such as samples.
@@ -150,40 +176,39 @@ class Reporter:
         # Over the last steps; 0 before the first one since the clock was started.
         seconds = max(1e-9, self._times[-1] - self._times[0])
         speed = (len(self._times) - 1) / seconds if len(self._times) > 1 else 0.0
-        progress = Progress(
-            step=step,
-            total_steps=self._total,
-            epoch=epoch,
-            loss=math.nan,
-            lr=math.nan,
-            steps_per_second=round(speed, 4),
-            eta_seconds=round(self._seconds_left(self._total - step, speed), 1),
+        self._made.append(
+            _Step(
+                step,
+                epoch,
+                speed,
+                self._seconds_left(self._total - step, speed),
+                lr,
+                [loss.per_item for loss in losses],
+                [loss.scores for loss in losses],
+                check,
+                self._rates() if self._is_measured(self._times[-1]) else None,
+            )
         )
-        joined = {
-            name: torch.cat([loss.scores[name] for loss in losses]) for name in losses[0].scores
-        }
-        per_item = torch.cat([loss.per_item for loss in losses])
-        scalars = _scalars(per_item, check, lr, joined)
-        groups = None
-        if self._is_measured(self._times[-1]):
-            rates = self._rates()
-            groups, scalars = [*rates], [*scalars, *rates.values()]
-        numbers = LateNumbers(scalars)
-        self._pending.append(_UnreadStep(progress, per_item, check, joined, numbers, groups))
-        if self._is_due():
+        if self._is_due(check):
+            self._queue()
             self._report(self._arrived())
         # Slow steps are read at once, or the window would seem to hang.
         if monotonic() - self._read_at > _MAX_UNREAD_SECONDS:
             self.flush()
 
-    def _is_due(self) -> bool:
-        """Return whether steps are to be read: after some, or some time, or a broken one."""
-        if len(self._pending) >= _MAX_UNREAD_STEPS:
+    def _is_due(self, check: StepCheck) -> bool:
+        """Return whether steps are reported now: after some, or some time, or a broken one."""
+        if len(self._made) + len(self._pending) >= _MAX_UNREAD_STEPS:
             return True
-        if self._times[-1] - self._read_at > _READ_SECONDS:
+        if self._times[-1] - self._read_at > _REPORT_SECONDS:
             return True
-        # Where it costs nothing, no further step is made before one is judged.
-        return self._device.type == "cpu" and _is_broken(self._pending[-1].numbers.read())
+        # Where reading waits for nothing, a step is judged before the next one is made.
+        return self._device.type == "cpu" and bool(check.broken)
+
+    def _queue(self) -> None:
+        """Queue the copies of what is read of the steps so far."""
+        self._pending += map(_UnreadStep.of, self._made)
+        self._made.clear()
 
     def _is_measured(self, now: float) -> bool:
         """Return whether more is measured of the step that is over now."""
@@ -206,6 +231,7 @@ class Reporter:
 
     def flush(self) -> None:
         """Read the losses from the device and write the events; raise what `on_broken` raises."""
+        self._queue()
         self._report(self._all())
 
     def _arrived(self) -> Iterator[_UnreadStep]:
@@ -236,19 +262,24 @@ class Reporter:
         loss, is_broken, norm, rate, lost, *more = step.numbers.read()
         self._read_at = monotonic()
         scores, rates = more[: 2 * len(step.scores)], more[2 * len(step.scores) :]
+        made = step.made
         if step.scores:
             self._events.write(_rewarded(step, scores))
-        values = {
-            "loss": loss,
-            "lr": rate,
-            "memory_bytes": self._memory(),
-            "gradient_norm": norm if math.isfinite(norm) else None,
-        }
-        progress = Progress(**(vars(step.progress) | values))
+        progress = Progress(
+            step=made.step,
+            total_steps=self._total,
+            epoch=made.epoch,
+            loss=loss,
+            lr=rate,
+            steps_per_second=round(made.speed, 4),
+            eta_seconds=round(made.seconds_left, 1),
+            memory_bytes=self._memory(),
+            gradient_norm=norm if math.isfinite(norm) else None,
+        )
         self._events.write(progress)
-        if step.groups is not None:
-            self._events.write(self._measured(step, dict(zip(step.groups, rates, strict=True))))
-        if _is_broken([loss, is_broken]):
+        if made.rates is not None:
+            self._events.write(self._measured(step, dict(zip(made.rates, rates, strict=True))))
+        if is_broken or not math.isfinite(loss):
             return True
         if self._watch is not None:
             self._watch.take(progress, unchanged=None if math.isnan(lost) else lost)
@@ -261,7 +292,7 @@ class Reporter:
         elif self._device.type == "mps":
             held = torch.mps.driver_allocated_memory()
         return Measured(
-            step=step.progress.step,
+            step=step.made.step,
             images=len(step.losses),
             host_bytes=self._host_memory(),
             device_bytes=held,
@@ -294,7 +325,7 @@ def _rewarded(item: _UnreadStep, read: Sequence[float]) -> Rewarded:
     values = dict(zip(item.scores, zip(read[::2], read[1::2], strict=True), strict=True))
     mean, spread = values[REWARD]
     return Rewarded(
-        step=item.progress.step,
+        step=item.made.step,
         reward=mean,
         spread=spread,
         images=len(item.scores[REWARD]),

@@ -233,7 +233,7 @@ def test_events_that_cannot_be_written_end_the_run_after_a_checkpoint(
 
     original, folder = os.write, runs.new_run(config, sampling={"every": 0})
     with monkeypatch.context() as patch:
-        patch.setattr(reporter, "_READ_SECONDS", -1.0)  # or steps 4 and 5 are written at once
+        patch.setattr(reporter, "_REPORT_SECONDS", -1.0)  # or steps 4 and 5 are written at once
         patch.setattr(os, "write", write)
         with pytest.raises(UserError, match=r"events\.jsonl: cannot write here \(no space left"):
             train(folder)

@@ -145,7 +145,7 @@ def test_fast_steps_are_written_some_at_once_and_slow_ones_as_they_end(tmp_path,
     events = EventWriter(path)
     reporter = Reporter(events, device=torch.device("cpu"), total_steps=99, on_broken=pytest.fail)
     written = []
-    for step, seconds in enumerate([0.01] * 19 + [0.2, 0.01], start=1):
+    for step, seconds in enumerate([0.01] * 19 + [0.3, 0.01], start=1):
         now += seconds
         reporter.progress(step=step, epoch=0, lr=1e-4, losses=losses("cpu"), check=checked("cpu"))
         written.append(len([e for e in read_all(path) if isinstance(e, Progress)]))
