@@ -29,6 +29,7 @@ def dragged(desk, *files):
     with subprocess.Popen(command, **how) as source:
         assert source.stdout.readline() == "ready\n"
         desk.drag(PLACE, (500, 400), lambda: desk.widget("drop highlight").get("shown"))
+        assert source.stdout.readline() == "taken\n"
         yield
         desk.let_go()
         assert source.stdout.readline() == "copy\n"
@@ -87,6 +88,7 @@ def test_another_folder_is_added_or_takes_the_place_of_the_first_as_a_person_say
     drop(desk, tmp_path / "dogs")
     desk.wait_state(message="“dogs” is already trained on.")
     drop(desk, tmp_path / "birds")
+    desk.wait_question("answer replace")  # until then it may move
     desk.click("answer replace")
     desk.wait(lambda: desk.value("data.folder") == str(tmp_path / "birds"), "the third")
 
