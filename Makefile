@@ -47,7 +47,7 @@ mutate: setup ## plant some twenty faults one at a time: do the tests find them?
 test-long: setup packages ## the random campaigns and cross products that `make test` leaves out
 	@$(RUN) pytest -n $(WORKERS) --dist worksteal -m long
 
-faults: setup ## kill, cut, fill the disk, signal, flip bits, hostile inputs: does everything survive?
+faults: setup ## kill runs and the queue, cut, fill the disk, signal, flip bits, hostile inputs: does everything survive?
 	@$(RUN) tests.faults
 
 test-gpu: setup ## the tests that need an NVIDIA graphics card

@@ -46,7 +46,9 @@ _TEST_PRECISION = "in which number format: auto (default), fp32, bf16 or fp16"
 _PRECISIONS = ("auto", "fp32", "bf16", "fp16")
 _DEMO = "create and load the demo: at the first start, or at every start with a FOLDER"
 _SWEEP = "add a run for each value; can be repeated, for every combination"
-_QUEUE_ACTIONS = ("list", "add", "serve", "now", "move", "remove", "hold", "go", "clear")
+_QUEUE_ACTIONS = (
+    *("list", "add", "serve", "now", "move", "clone", "device", "remove", "hold", "go", "clear"),
+)
 _WRITES: Options = {
     "--write": _flag("write what was found; otherwise it is only shown"),
     "--queue": _flag("let the queue run the model, instead of doing so now"),
@@ -107,7 +109,7 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
             "target": {"nargs": "?", "help": "add: a config, preset or run; others: a run's name"},
             "--set": _SET,
             "--sweep": _value("KEY.PATH=A,B", _SWEEP, action="append", default=[]),
-            "--device": _value("DEVICE", "where the added runs train", choices=DEVICES),
+            "--device": _value("DEVICE", "add, device: where the runs train", choices=DEVICES),
             "--no-forecast": _flag("do not forecast how long an added run takes"),
             "--to": _value("N", "move: the new place among the waiting ones", type=int, default=1),
             "--keep": _flag("serve: also wait for runs that are added later"),

@@ -109,6 +109,11 @@ class Forking:
             worker.kill()
             worker.wait()
 
+    def end_now(self) -> None:
+        """Kill the workers without waiting, for a process that dies itself."""
+        for worker in self._forked:
+            worker.kill()
+
     def Popen(
         self,
         command: list[str],

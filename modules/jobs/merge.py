@@ -83,7 +83,7 @@ def _merge(request: MergeRequest, report: Report, configs: Path) -> Finished:
 
 def owning_gpu(
     request: MergeRequest | ExtractRequest, name: str, report: Report
-) -> AbstractContextManager[None]:
+) -> AbstractContextManager[object]:
     """Own the GPU for a job that computes there; on the processor it computes beside others."""
     return nullcontext() if request.device == "cpu" else owning_for(request.device, name, report)
 

@@ -21,7 +21,7 @@ from onetrainer.captions.prompt_weights import has_weights
 from onetrainer.captions.sample_prompts import Shot
 from onetrainer.jobs.sample_request import SampledLora, SampleRequest
 from onetrainer.jobs.sample_table import Cell, SampleTable, table_of
-from onetrainer.run.device_owner import owning_for
+from onetrainer.run.device_owner import expecting, owning_for
 from onetrainer.run.events import Event, Finished, Phase, Report, Sample, Warned
 
 SECONDS_PER_PHASE = 1.0
@@ -38,8 +38,8 @@ def sample(request: SampleRequest, report: Report) -> Finished:
 
     Existing files are kept. Waits until the device is free.
     """
-    with owning_for(request.device, "onetrainer sample", report):
-        return sample_with(LoadedModel(), request, report)
+    with owning_for(request.device, "onetrainer sample", report) as expect:
+        return sample_with(LoadedModel(), request, expecting(report, expect))
 
 
 def sample_with(

@@ -17,7 +17,14 @@ from modules.jobs.loaded_model import LoadedModel
 from modules.jobs.sample import sample_with
 from onetrainer.errors import EXIT_DONE, UserError
 from onetrainer.jobs.sample_request import SampleRequest
-from onetrainer.run.device_owner import Owner, is_wanted, owning, places_of
+from onetrainer.run.device_owner import (
+    Expect,
+    Owner,
+    expecting,
+    is_wanted,
+    owning,
+    places_of,
+)
 from onetrainer.run.events import Phase, Report, Stopped
 from onetrainer.run.failures import failed
 
@@ -45,6 +52,7 @@ def warm(first: str, lines: IO[bytes], report: Report, *, idle: float = IDLE_SEC
     """
     requests = _Requests(first, lines)
     places: list[str] = []  # that are owned
+    expect: Expect = lambda _: None  # noqa: E731 # until they are
     model = LoadedModel()
     with ExitStack() as stack:
         for request in requests.until_idle(partial(is_wanted, places), idle):
@@ -54,20 +62,27 @@ def warm(first: str, lines: IO[bytes], report: Report, *, idle: float = IDLE_SEC
                     stack.close()
                     places.clear()
                     model = LoadedModel()
-                    stack.enter_context(_owning(wanted, requests, report))
+                    owned, expect = _owning(wanted, requests, report)
+                    stack.enter_context(owned)
                     places += wanted
-                report(sample_with(model, request, report, partial(_check, requests, wanted)))
+                telling = expecting(report, expect)
+                report(sample_with(model, request, telling, partial(_check, requests, wanted)))
             except UserError as error:
                 report(failed(error))
             except _Ended as ended:
                 report(Stopped(0, "stop", because=ended.because))
+            if places:
+                expect(0.0)
     return EXIT_DONE
 
 
-def _owning(places: list[str], requests: "_Requests", report: Report) -> ExitStack:
-    """Own devices, after waiting for them unless the request ends; return what lets them go."""
+def _owning(places: list[str], requests: "_Requests", report: Report) -> tuple[ExitStack, Expect]:
+    """Own devices, after waiting for them unless the request ends.
+
+    Returns what lets them go, and what tells others when that is expected.
+    """
     with ExitStack() as stack:
-        stack.enter_context(
+        expect = stack.enter_context(
             owning(
                 places,
                 OWNER,
@@ -77,7 +92,7 @@ def _owning(places: list[str], requests: "_Requests", report: Report) -> ExitSta
                 check=requests.check,
             )
         )
-        return stack.pop_all()
+        return stack.pop_all(), expect
 
 
 def _check(requests: "_Requests", places: list[str]) -> None:

@@ -18,6 +18,7 @@ from onetrainer.errors import EXIT_DONE, EXIT_USER, UserError
 from onetrainer.jobs.caption_request import CaptionRequest, CaptionWriting, Makes, MaskWriting
 from onetrainer.jobs.options import request_values, validate_request
 from onetrainer.messages.formatting import counted, table
+from onetrainer.queue.forecast import seconds_of_images
 from onetrainer.queue.queue import Queue
 from onetrainer.queue.serve import is_served
 from onetrainer.run.device_owner import Owner, owning, places_of
@@ -50,26 +51,27 @@ def _run(
     missing = job.missing()
     if options.queue:
         return _enqueue(job, len(missing))
-    if missing and (code := _describe(job.request)) != EXIT_DONE:
+    if missing and (code := _describe(job.request, len(missing))) != EXIT_DONE:
         return code
     return _write(job, writing) if options.write else _show(job, writing)
 
 
-def _describe(request: CaptionRequest) -> int:
-    """Run the model, once no other process computes on its device."""
+def _describe(request: CaptionRequest, count: int) -> int:
+    """Run the model over so many images, once no other process computes on its device."""
     owner = Owner(f"onetrainer {request.makes.removesuffix('s')}")
     places = places_of(request.device)
 
     def report(other: Owner) -> None:
         print_lines([f"Waiting: {other.name} uses the device."])
 
-    with owning(places, owner, on_wait=report):
+    with owning(places, owner, on_wait=report) as expect:
+        expect(seconds_of_images(JobFolder(request), count))
         return run_job("caption", request)
 
 
 def _enqueue(job: JobFolder, count: int) -> int:
     queue = Queue()
-    queue.add([job.write_request()])
+    queue.add([job.write_request()], seconds_of_images(job, count))
     lines = [f"Added to the queue: {job.path.name}, {counted(count, 'image')} to describe."]
     if not is_served(queue):
         lines.append("Nothing serves the queue. To begin: queue serve")

@@ -1,27 +1,27 @@
 """The command `queue`."""
 
 import argparse
+import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from onetrainer.cli.configs import startable
-from onetrainer.cli.screen import print_lines, print_result
+from onetrainer.cli.screen import Screen, print_lines, print_result
 from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, UserError
-from onetrainer.jobs.job import Job
-from onetrainer.jobs.plan_request import PlanRequest
-from onetrainer.messages.formatting import counted, table
+from onetrainer.messages.formatting import table
+from onetrainer.messages.queue_rows import queue_rows, standing_of_queue
 from onetrainer.presets import presets
-from onetrainer.presets.presets import with_absolute_paths, with_overrides
-from onetrainer.queue.freeze import freeze
-from onetrainer.queue.queue import Entry, Queue, QueueState, other_owners, summary_of
-from onetrainer.queue.serve import is_served, serve
-from onetrainer.queue.sweep import swept
-from onetrainer.queue.times import seconds_to_end
-from onetrainer.run.events import Forecast
+from onetrainer.presets.presets import with_overrides
+from onetrainer.queue.forecast import forecast_missing
+from onetrainer.queue.freeze import change_device, clone, freeze
+from onetrainer.queue.listing import Listing
+from onetrainer.queue.queue import Queue
+from onetrainer.queue.serve import serve
 from onetrainer.run.run_folder import open_run
 
-_TAKING_A_RUN = ("now", "move", "remove")
+_TAKING_A_RUN = ("now", "move", "remove", "clone", "device")
 
 
 def queue(options: argparse.Namespace) -> int:
@@ -46,34 +46,40 @@ def queue(options: argparse.Namespace) -> int:
             found.hold(options.action == "hold")
         case "clear":
             found.forget_past()
-    return _list(found, is_json=options.json)
+        case "clone":
+            clone(found, run)
+        case "device":
+            change_device(found, run, _device(options))
+    return _list(found, options)
+
+
+def _device(options: argparse.Namespace) -> str:
+    if not options.device:
+        raise UserError("queue device: the device is missing", "Expected --device, as cuda:1")
+    return str(options.device)
 
 
 def _add(found: Queue, options: argparse.Namespace) -> int:
     """Freeze one run or several, and append them; a run's folder is appended as it is."""
     if (Path(options.target) / "config.json").is_file() and not (options.set or options.sweep):
         found.add([open_run(Path(options.target))])
-        return _list(found, is_json=options.json)
+        return _list(found, options)
     document = presets.load(options.target, options.set, may_be_run=True)
     if options.device:
         document = with_overrides(document, [f"hardware.device={options.device}"])
     check = partial(startable, source=options.target)
-    config = check(document)
-    swept(document, options.sweep)  # before the forecast, which takes a while
-    seconds = 0.0
-    if not options.no_forecast:
-        seconds = _forecast_seconds(PlanRequest(config=with_absolute_paths(config)))
-    found.add(freeze(config, options.sweep, check=check), seconds)
-    return _list(found, is_json=options.json)
+    found.add(freeze(check(document), options.sweep, check=check))
+    return _list(found, options)
 
 
-def _forecast_seconds(request: PlanRequest) -> float:
-    """Return how long a run is forecast to take; 0 if that is not known."""
-    seconds = 0.0
-    for event in Job("plan", request.model_copy(update={"fixes": False})).events():
-        if isinstance(event, Forecast):
-            seconds = float(event.time.get("run_seconds", 0.0))
-    return seconds
+def _forecast(found: Queue) -> None:
+    """Forecast what waits and has no forecast; Ctrl+C leaves the rest without one."""
+    screen = Screen(sys.stderr)
+    screen.update_status("forecasting when each will be done")
+    with suppress(KeyboardInterrupt):
+        for entry, _ in forecast_missing(found, set()):
+            screen.update_status(f"forecast: {entry.folder.name}")
+    screen.clear()
 
 
 def _serve(found: Queue, *, keeps: bool) -> int:
@@ -89,38 +95,33 @@ def _serve(found: Queue, *, keeps: bool) -> int:
     return EXIT_DONE
 
 
-def _list(found: Queue, *, is_json: bool) -> int:
-    state = found.read()
-    ends = seconds_to_end(state)
+def _list(found: Queue, options: argparse.Namespace) -> int:
+    if options.action in ("add", "clone", "device") and not options.no_forecast:
+        _forecast(found)
+    listing = Listing(found)
     document = [
-        {"run": entry.run, "turn": entry.turn, "seconds_to_end": ends.get(entry.run)}
-        for entry in state.entries
+        {
+            "run": entry.run,
+            "turn": entry.turn,
+            "device": entry.device,
+            "seconds_to_end": listing.ends.get(entry.run),
+        }
+        for entry in listing.state.entries
     ]
-    print_result(document, _lines(found, state, ends), is_json=is_json)
+    print_result(document, _lines(listing), is_json=options.json)
     return EXIT_DONE
 
 
-def _lines(found: Queue, state: QueueState, ends: dict[str, float | None]) -> list[str]:
-    if not state.entries:
-        return ["The queue is empty. To add a run: queue add CONFIG"]
-    numbers = {entry.run: str(n) for n, entry in enumerate(state.waiting, start=1)}
-    rows = [_row(entry, numbers.get(entry.run, ""), ends.get(entry.run)) for entry in state.entries]
-    lines = table(rows, left=(0, 1, 2))
-    for other in other_owners(state):
-        lines.append(f"{other.name}, which the queue did not start, uses the device.")
-    waiting = counted(len(state.waiting), "run")
+def _lines(listing: Listing) -> list[str]:
+    rows = [
+        (row.number, row.name, row.state, row.device, row.steps, row.done)
+        for row in queue_rows(listing)
+    ]
+    lines = table([("", "run", "state", "device", "steps", "done"), *rows], left=(0, 1, 2, 3))
+    state = listing.state
+    what = "To add a run: queue add CONFIG" if not state.entries else ""
     if state.is_held:
-        lines.append(f"The queue is held: {waiting} waiting. To go on: queue go")
-    elif state.waiting and not is_served(found):
-        lines.append(f"{waiting} waiting, and nothing serves the queue. To begin: queue serve")
-    return lines
-
-
-def _row(entry: Entry, number: str, end: float | None) -> tuple[str, ...]:
-    run = summary_of(entry)
-    if run is None:
-        return number, entry.folder.name, "its folder is gone", "", ""
-    steps = f"{run.step:,} of {run.total_steps:,}" if run.total_steps else ""
-    turn = entry.turn if entry.turn != "over" else entry.error or run.standing
-    when = "" if end is None else time.strftime("done %a %H:%M", time.localtime(time.time() + end))
-    return number, entry.folder.name, turn, steps, when
+        what = "To go on: queue go"
+    elif state.waiting and not listing.is_served:
+        what = "To begin: queue serve"
+    return [*(lines if rows else ()), f"{standing_of_queue(listing)} {what}".strip()]

@@ -15,7 +15,7 @@ from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
 from onetrainer.files.locks import locked
 from onetrainer.json_file import read_json
-from onetrainer.run.device_owner import Owner, owner_of, places_of
+from onetrainer.run.device_owner import places_of
 from onetrainer.run.history import RunSummary, summary
 from onetrainer.run.run_folder import RunFolder, cannot_write
 from onetrainer.run.user_folder import user_folder
@@ -31,12 +31,13 @@ class Entry:
     Attributes:
         run: Its folder.
         turn: Whether it waits, has the device, or has had its turn.
-        seconds: Forecast duration of the whole run; 0 if unknown.
+        seconds: Forecast duration of the whole run, or of what is left of a job; 0 if unknown.
         passes: Whether it is to pause, so that another run passes.
         starts: How often it was started; more than once after a pause or a restart.
         error: Why it could not be started.
         device: The devices that it trains on, as the setting names them.
-        changed: When its events had last grown as it got its turn; -1 if that is not known.
+        began: When its turn began, in seconds since the epoch; 0 before.
+        job: What it is if it is no run: "caption".
     """
 
     run: str
@@ -46,7 +47,8 @@ class Entry:
     starts: int = 0
     error: str = ""
     device: str = "auto"
-    changed: float = -1.0
+    began: float = 0.0
+    job: str = ""
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -75,6 +77,24 @@ class QueueState:
     def waiting(self) -> list[Entry]:
         """The runs that wait, in their order."""
         return [entry for entry in self.entries if entry.turn == "waiting"]
+
+    def find(self, run: Path) -> Entry:
+        """Return the entry of a run, by its folder or its name. Raises UserError."""
+        path = str(run.absolute())
+        found = [each for each in self.entries if path == each.run or str(run) == each.folder.name]
+        if found:
+            return found[0]
+        known = ", ".join(each.folder.name for each in self.entries) or "none, so far"
+        raise UserError(
+            f"{run}: this run is not in the queue", f"Expected one of {known}", "Check the name"
+        )
+
+    def find_waiting(self, run: Path) -> Entry:
+        """Return the same of a run that waits. Raises UserError."""
+        entry = self.find(run)
+        if entry.turn != "waiting":
+            raise UserError(f"{run.name}: this run does not wait", "Expected a waiting run")
+        return entry
 
     def with_entry(self, run: str, **changes: Any) -> "QueueState":  # noqa: ANN401 # Entry's fields
         """Return the state with another entry of a run."""
@@ -140,11 +160,17 @@ class Queue:
         seconds: The forecast of each; 0 if unknown.
         """
         with self.changing() as change:
-            new = {str(run.path): _new_entry(run, seconds) for run in runs}
+            new = {str(run.path): entry_of(run, seconds) for run in runs}
             kept = [e for e in change.state.entries if e.turn != "over" or e.run not in new]
             known = {entry.run for entry in kept}
             entries = (*kept, *(entry for run, entry in new.items() if run not in known))
             change.state = replace(change.state, entries=entries)
+
+    def note_seconds(self, seconds: Mapping[str, float]) -> None:
+        """Note the forecasts of runs, by their folders."""
+        with self.changing() as change:
+            for run, each in seconds.items():
+                change.state = change.state.with_entry(run, seconds=each)
 
     def remove(self, run: Path) -> None:
         """Take a run out that is not running; its folder stays if it has begun.
@@ -152,7 +178,7 @@ class Queue:
         Raises UserError if it has its turn, or is not in the queue.
         """
         with self.changing() as change:
-            entry = _find(change.state, run)
+            entry = change.state.find(run)
             if entry.turn == "running":
                 raise UserError(
                     f"{run.name}: this run is running",
@@ -165,7 +191,7 @@ class Queue:
     def move(self, run: Path, place: int) -> None:
         """Move a waiting run to a place among the waiting ones, from 0. Raises UserError."""
         with self.changing() as change:
-            entry = _waiting(change.state, run)
+            entry = change.state.find_waiting(run)
             change.state = change.state.with_waiting_at(entry.run, max(0, place))
 
     def run_now(self, run: Path) -> None:
@@ -174,7 +200,7 @@ class Queue:
         Raises UserError if it does not wait.
         """
         with self.changing() as change:
-            entry = _waiting(change.state, run)
+            entry = change.state.find_waiting(run)
             state = change.state.with_waiting_at(entry.run, 0)
             for other in state.running:
                 if {*other.places} & {*entry.places}:
@@ -217,47 +243,20 @@ def summary_of(entry: Entry) -> RunSummary | None:
         return None
 
 
-def other_owners(state: QueueState) -> list[Owner]:
-    """Return the runs that the queue did not start, and that its waiting runs wait for."""
-    own = {entry.run for entry in state.running}
-    places = sorted({place for entry in state.waiting for place in entry.places})
-    found = filter(None, (owner_of([place]) for place in places))
-    return [each for each in dict.fromkeys(found) if each.run not in own and not each.yields]
-
-
-def _new_entry(run: RunFolder, seconds: float) -> Entry:
-    """Return the entry of a run that waits, with the devices that its config names."""
+def entry_of(run: RunFolder, seconds: float = 0.0) -> Entry:
+    """Return the entry of a run or job that waits, with the devices that its config names."""
     try:
         document = read_json(run.config)
         section = document.get("hardware") or document.get("request") or {}
         device, count = str(section.get("device", "auto")), int(section.get("processes") or 0)
+        job = str(document.get("job") or "")
     except (UserError, AttributeError, TypeError, ValueError):  # which the run itself reports
-        device, count = "auto", 0
+        device, count, job = "auto", 0, ""
     if count > 1 and device in ("auto", "cuda"):
         device = ",".join(f"cuda:{index}" for index in range(count))
-    return Entry(str(run.path), seconds=seconds, device=device)
+    return Entry(str(run.path), seconds=seconds, device=device, job=job)
 
 
 def _entry(values: Mapping[str, Any]) -> Entry:
     known = {field.name for field in fields(Entry)}
     return Entry(**{key: value for key, value in values.items() if key in known})
-
-
-def _find(state: QueueState, run: Path) -> Entry:
-    """Return the entry of a run, by its folder or its name. Raises UserError."""
-    path = str(run.absolute())
-    found = [each for each in state.entries if path == each.run or str(run) == each.folder.name]
-    if found:
-        return found[0]
-    raise UserError(
-        f"{run}: this run is not in the queue",
-        "Expected one of " + (", ".join(e.folder.name for e in state.entries) or "none, so far"),
-        "Check the name",
-    )
-
-
-def _waiting(state: QueueState, run: Path) -> Entry:
-    entry = _find(state, run)
-    if entry.turn != "waiting":
-        raise UserError(f"{run.name}: this run does not wait", "Expected a waiting run")
-    return entry

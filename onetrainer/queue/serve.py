@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import sleep
+from time import sleep, time
 
 from onetrainer.errors import UserError
 from onetrainer.files.locks import locked, try_lock, unlock
@@ -18,6 +18,8 @@ _LOCK_WAIT = 0.5
 """Seconds: a window that asks `is_served` holds the lock for a moment; it does not serve."""
 MOST_STARTS = 20
 """A run that ends the server with it, again and again, is not resumed for ever."""
+BEGIN_SECONDS = 60.0
+"""A worker needs less, even of a slow disk, until its folder is locked."""
 
 
 class Server:
@@ -49,17 +51,18 @@ class Server:
         run = self._runs.get(entry.run)
         if run is not None and run.is_alive:
             return True
-        if not entry.folder.is_busy():
-            return False
-        self._runs[entry.run] = client.attach(entry.folder)  # an earlier server has started it
-        return True
+        if entry.folder.is_busy():
+            self._runs[entry.run] = client.attach(entry.folder)  # an earlier server has started it
+            return True
+        return run is None and _may_arrive(entry)  # one that was killed as it started it
 
     def _let_pass(self, entry: Entry) -> None:
         """Ask a running run to pause if another one is to pass."""
-        if entry.passes and entry.run not in self._asked_to_pass:
+        run = self._runs.get(entry.run)  # None while its worker is on its way
+        if run is not None and entry.passes and entry.run not in self._asked_to_pass:
             self._asked_to_pass.add(entry.run)
             try:
-                self._runs[entry.run].send("pause")
+                run.send("pause")
             except UserError as error:
                 self._report(f"{entry.folder.name} cannot be asked to pause: {error}")
                 return
@@ -74,8 +77,7 @@ class Server:
         let_pass = entry.passes and standing == "paused"
         # The computer or this program ended with it, maybe before it reported anything: it goes
         # on from its newest checkpoint.
-        is_unchanged = run is not None and run.changed == entry.changed
-        was_cut = not was_watched and (is_unchanged or standing in ("broken off", "not begun"))
+        was_cut = run is not None and not (was_watched or _has_ended(entry))
         goes_on = let_pass or (was_cut and entry.starts < MOST_STARTS)
         with self._queue.changing() as change:
             turn = "waiting" if goes_on else "over"
@@ -120,7 +122,6 @@ class Server:
 
         Whatever ends this process afterwards, the next server knows of the run.
         """
-        run = summary_of(entry)
         with self._queue.changing() as change:
             state = change.state
             if state.is_held or entry.run not in [each.run for each in state.waiting]:
@@ -130,9 +131,25 @@ class Server:
                 turn="running",
                 starts=entry.starts + 1,
                 error="",
-                changed=-1.0 if run is None else run.changed,
+                began=round(time(), 3),  # as the times of events are
             )
         return True
+
+
+def _may_arrive(entry: Entry) -> bool:
+    """Return whether the worker of a turn may still be on its way to the lock of its folder."""
+    if not 0 <= time() - entry.began < BEGIN_SECONDS:
+        return False
+    try:
+        return entry.folder.lock.stat().st_mtime < entry.began
+    except OSError:
+        return entry.folder.path.exists()
+
+
+def _has_ended(entry: Entry) -> bool:
+    """Return whether a run has reported its end since its turn began; an earlier end is none."""
+    run = summary_of(entry)
+    return run is not None and 0 < run.ended >= entry.began
 
 
 @contextmanager

@@ -1,17 +1,32 @@
 """When each run of the queue will be done, by its forecast and by how it runs."""
 
+from collections.abc import Mapping
+from pathlib import Path
+from time import time
+from types import MappingProxyType
+
 from onetrainer.queue.queue import Entry, QueueState, summary_of
-from onetrainer.run.history import RunSummary
+from onetrainer.run.device_owner import Holder
+from onetrainer.run.history import RunSummary, summary
+from onetrainer.run.run_folder import RunFolder
 
 
-def seconds_to_end(state: QueueState) -> dict[str, float | None]:
+def seconds_to_end(
+    state: QueueState, others: Mapping[Holder, float | None] = MappingProxyType({})
+) -> dict[str, float | None]:
     """Return the seconds until each run that is running or waits is done, by its folder.
 
     None from the first run of a device on whose duration is not known. Those whose folder is gone
     are left out: they take no time.
+
+    others: Owners that are not of the queue, which its runs wait for, each with the seconds left.
     """
     ends: dict[str, float | None] = {}
-    totals: dict[str, float | None] = {}
+    totals: dict[str, float | None] = {
+        holder.place: seconds
+        for holder, seconds in others.items()
+        if not (holder.waits or holder.owner.yields)
+    }
     for entry in sorted(state.entries, key=lambda each: each.turn != "running"):
         run = summary_of(entry) if entry.turn != "over" else None
         if run is None:
@@ -25,10 +40,24 @@ def seconds_to_end(state: QueueState) -> dict[str, float | None]:
     return ends
 
 
+def seconds_left_of(holder: Holder) -> float | None:
+    """Return the seconds until an owner is done; None if that is not known."""
+    owner = holder.owner
+    if owner.run and not holder.waits:
+        try:
+            eta = summary(RunFolder(Path(owner.run))).eta_seconds
+        except OSError:
+            return None
+        return eta if eta >= 0 else None
+    return max(0.0, owner.ends - time()) if owner.ends else None
+
+
 def _seconds_left(entry: Entry, run: RunSummary) -> float | None:
     if run.standing == "running" and run.eta_seconds >= 0:
         return run.eta_seconds
     if not entry.seconds:
         return None
+    if entry.job:  # its forecast is of what was left
+        return entry.seconds
     done = run.step / run.total_steps if run.total_steps else 0.0
     return entry.seconds * (1 - done)

@@ -9,16 +9,18 @@ import platform
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep, time
 from typing import IO
 
 from onetrainer.files.locks import try_lock, unlock
-from onetrainer.run.events import Phase, Report
+from onetrainer.run.events import Event, Phase, Report
 from onetrainer.run.user_folder import user_folder
 
 _PAUSE = 0.05
+_LENGTH = 1000
+"""Characters of an owner's text, with spaces at its end."""
 _TRIES_BEFORE_WAITING = 4
 """Another process that asks for the owner holds the lock for a moment; it does not own."""
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
@@ -30,12 +32,27 @@ class Owner:
     """What computes on a device.
 
     name: Of its run, or of what else it is. run: The run's folder; "" for no run. yields: Whether
-    it ends, or lets go, when another process waits.
+    it ends, or lets go, when another process waits. ends: When it expects to be done, in seconds
+    since the epoch; 0 if it does not know.
     """
 
     name: str
     run: str = ""
     yields: bool = False
+    ends: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who owns a device, or waits for it. place: What the device is called among owners."""
+
+    place: str
+    owner: Owner
+    waits: bool = False
+
+
+Expect = Callable[[float], None]
+"""Called by an owner with the seconds until it expects to be done; 0 if it does not know."""
 
 
 def places_of(device: str, processes: int = 0) -> tuple[str, ...]:
@@ -70,22 +87,23 @@ def owners_folder() -> Path:
 
 def owner_of(places: Sequence[str], folder: Path | None = None) -> Owner | None:
     """Return what computes on one of the devices; None if all are free."""
-    for place in places:
-        with suppress(OSError), _lock(place, folder).open("rb") as handle:
-            if not try_lock(handle, shared=True):
-                return _read(handle) or Owner("another program")
-            unlock(handle)
-    return None
+    return next(filter(None, (_holder_of(_lock(place, folder)) for place in places)), None)
+
+
+def holders(folder: Path | None = None) -> list[Holder]:
+    """Return who owns each of this computer's devices, and who is the first to wait for it."""
+    found = []
+    for lock in sorted((folder or owners_folder()).glob("*.lock")):
+        if owner := owner_of([lock.stem], folder):
+            found.append(Holder(lock.stem, owner))
+        if waiting := _holder_of(_turn(lock.stem, folder)):
+            found.append(Holder(lock.stem, waiting, waits=True))
+    return found
 
 
 def is_wanted(places: Sequence[str], folder: Path | None = None) -> bool:
     """Return whether another process waits for one of the devices."""
-    for place in places:
-        with suppress(OSError), _turn(place, folder).open("rb") as handle:
-            if not try_lock(handle, shared=True):
-                return True
-            unlock(handle)
-    return False
+    return any(_holder_of(_turn(place, folder)) for place in places)
 
 
 @contextmanager
@@ -96,7 +114,7 @@ def owning(
     on_wait: Callable[[Owner], object] = lambda _: None,
     check: Callable[[], object] = lambda: None,
     folder: Path | None = None,
-) -> Iterator[None]:
+) -> Iterator[Expect]:
     """Own devices within the context, after waiting until they are free.
 
     on_wait: Called with each owner that is waited for. check: Called again and again meanwhile;
@@ -106,17 +124,26 @@ def owning(
         OSError: If the locks cannot be written.
     """
     (folder or owners_folder()).mkdir(parents=True, exist_ok=True)
+    handles: list[IO[bytes]] = []
+
+    def expect(seconds: float) -> None:
+        ends = time() + seconds if seconds > 0 else 0.0
+        with suppress(OSError):  # others know less then
+            for handle in handles:
+                _write(handle, _text_of(replace(owner, ends=ends)))
+
     with ExitStack() as stack:
         for place in sorted(places):  # in one order, so that no two wait for each other
             lock, turn = _lock(place, folder), _turn(place, folder)
             handle = stack.enter_context(_opened(lock))
-            _wait(handle, turn, on_wait, check)
-            _write(handle, json.dumps(asdict(owner)))
+            _wait(handle, turn, owner, on_wait, check)
+            _write(handle, _text_of(owner))
             stack.callback(_write, handle, "")
-        yield
+            handles.append(handle)
+        yield expect
 
 
-def owning_for(device: str, name: str, report: Report) -> AbstractContextManager[None]:
+def owning_for(device: str, name: str, report: Report) -> AbstractContextManager[Expect]:
     """Own the devices of a setting for a job, which reports what it waits for; see `owning`."""
 
     def wait(other: Owner) -> None:
@@ -125,9 +152,28 @@ def owning_for(device: str, name: str, report: Report) -> AbstractContextManager
     return owning(places_of(device), Owner(name), on_wait=wait)
 
 
+def expecting(report: Report, expect: Expect) -> Report:
+    """Return what reports and tells, by the images so far, when all of them will be done."""
+    begun: tuple[float, int] | None = None
+
+    def tell(event: Event) -> None:
+        nonlocal begun
+        report(event)
+        if not isinstance(event, Phase) or event.name != "sampling":
+            return
+        if begun is None or event.done < begun[1]:  # of the next request
+            begun = monotonic(), event.done
+        elif event.done > begun[1]:
+            seconds = (monotonic() - begun[0]) / (event.done - begun[1])
+            expect(seconds * (event.total - event.done))
+
+    return tell
+
+
 def _wait(
     handle: IO[bytes],
     turn: Path,
+    owner: Owner,
     on_wait: Callable[[Owner], object],
     check: Callable[[], object],
 ) -> None:
@@ -135,7 +181,7 @@ def _wait(
     reported: Owner | None = None
     tries, is_first = 0, False
     with _opened(turn) as waiting:
-        while not ((is_first := is_first or try_lock(waiting)) and try_lock(handle)):
+        while not ((is_first := is_first or _takes(waiting, owner)) and try_lock(handle)):
             tries += 1
             other = _read(handle)
             if tries > _TRIES_BEFORE_WAITING and other is not None and other != reported:
@@ -143,6 +189,29 @@ def _wait(
                 on_wait(other)
             check()
             sleep(_PAUSE)
+
+
+def _takes(handle: IO[bytes], owner: Owner) -> bool:
+    """Lock a file and write into it who has; return whether it was free."""
+    if not try_lock(handle):
+        return False
+    _write(handle, _text_of(owner))
+    return True
+
+
+def _holder_of(path: Path) -> Owner | None:
+    """Return who holds the lock of a file; None if nobody does."""
+    with suppress(OSError), path.open("rb") as handle:
+        if not try_lock(handle, shared=True):
+            return _read(handle) or Owner("another program")
+        unlock(handle)
+    return None
+
+
+def _text_of(owner: Owner) -> str:
+    """Return what stands in a lock: as long after a change as before, for who reads meanwhile."""
+    values = {key: value for key, value in asdict(owner).items() if key != "ends" or value}
+    return json.dumps(values).ljust(_LENGTH)
 
 
 def _lock(place: str, folder: Path | None) -> Path:

@@ -1,6 +1,7 @@
 """Encoding of events as lines of JSON."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, cast, get_args
@@ -18,6 +19,7 @@ _FORMER_INSIDE: Mapping[str, Mapping[str, str]] = {
 }
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=True)
 _NUMBERS = frozenset({int, float, bool, type(None)})
+_TIME = re.compile(r'"time": (\d+(?:\.\d+)?)')  # before any text of the event
 _KEYS = {event: frozenset(item.name for item in fields(event)) for event in get_args(Event)}
 
 
@@ -49,6 +51,12 @@ def decode_event(line: str) -> Event | None:
         return cast(Event, event(**values))
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def event_time(line: str) -> float:
+    """Return the time of a line that is an event, in seconds since the epoch; 0 without one."""
+    found = _TIME.search(line)
+    return float(found[1]) if found else 0.0
 
 
 def _without_tokens(value: Any) -> Any:

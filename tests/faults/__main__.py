@@ -14,6 +14,7 @@ import torch
 from tests.faults.cases import CASES
 from tests.faults.faulty_worker import Kind
 from tests.faults.input_faults import damaged_files, hostile_configs
+from tests.faults.queue_faults import KilledQueue
 from tests.faults.result import Result
 from tests.faults.run_faults import FaultyRuns
 
@@ -25,7 +26,7 @@ _KINDS: Mapping[str, tuple[Kind, ...]] = {
 }
 _INPUTS = {"configs": (hostile_configs, 250), "files": (damaged_files, 50)}
 """The parts about inputs, each with how many there are for one of `--times`."""
-PARTS = (*_KINDS, "flips", *_INPUTS)
+PARTS = (*_KINDS, "flips", "queue", *_INPUTS)
 
 
 def main() -> int:
@@ -50,7 +51,7 @@ def main() -> int:
 
 
 def _results(options: argparse.Namespace) -> Iterator[Result]:
-    of_runs = [part for part in options.parts if part not in _INPUTS]
+    of_runs = [part for part in options.parts if part not in ("queue", *_INPUTS)]
     for case in (options.case or CASES) if of_runs else ():
         with tempfile.TemporaryDirectory() as folder:
             faulty = FaultyRuns(Path(folder), case)
@@ -61,6 +62,9 @@ def _results(options: argparse.Namespace) -> Iterator[Result]:
                 for result in faulty.campaign(_KINDS[part], options.times, options.seed):
                     yield replace(result, part=part)
     for part in options.parts:
+        if part == "queue":
+            with tempfile.TemporaryDirectory() as folder:
+                yield from KilledQueue(Path(folder)).campaign(options.times, options.seed)
         if part in _INPUTS:
             plant, each = _INPUTS[part]
             with tempfile.TemporaryDirectory() as folder:

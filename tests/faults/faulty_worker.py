@@ -39,27 +39,37 @@ class Fault:
     at: int = 0
 
 
-def main_with(fault: Fault, project: Path) -> Callable[[list[str]], int]:
-    """The worker's main function with a fault, for a process of its own."""
+def main_with(
+    fault: Fault,
+    project: Path,
+    body: Callable[[list[str]], int] = worker.main,
+    also: Callable[[], object] = lambda: None,
+    counted: str = "operations",
+) -> Callable[[list[str]], int]:
+    """The worker's main function, or another one, with a fault, for a process of its own.
+
+    also: Called right before a kill. counted: The file that gets the number of operations.
+    """
 
     def main(arguments: list[str]) -> int:
-        hook = _Hook(fault, project)
+        hook = _Hook(fault, project, also)
         sys.addaudithook(hook)
         try:
             with patch.object(io, "open", hook.opened), patch.object(os, "write", hook.write):
-                return worker.main(arguments)
+                return body(arguments)
         finally:
             hook.is_over = True
-            (project / "operations").write_text(str(hook.count))
+            (project / counted).write_text(str(hook.count))
 
     return main
 
 
 class _Hook:
-    def __init__(self, fault: Fault, project: Path) -> None:
+    def __init__(self, fault: Fault, project: Path, also: Callable[[], object]) -> None:
         self.count = 0
         self.is_over = False
         self._fault = fault
+        self._also = also
         self._project = str(project.resolve())
 
     def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
@@ -114,6 +124,8 @@ class _Hook:
 
     def _happen(self) -> None:
         if (kind := self._fault.kind) in ("kill", "cut"):
+            self.is_over = True
+            self._also()
             _die()
         if kind.startswith("SIG"):
             os.kill(os.getpid(), signal.Signals[kind])

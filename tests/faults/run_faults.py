@@ -61,7 +61,7 @@ class FaultyRuns:
             problems = []
             if (code := self._work(folder, Fault())) != EXIT_DONE:
                 problems.append(f"exit code {code}: {_tail(folder)}")
-            elif _in_order(outcome(folder)) != _in_order(self.expected):
+            elif in_order(outcome(folder)) != in_order(self.expected):
                 problems.append("the files or events differ")
             if not _has_warned(folder):
                 problems.append("no warning")
@@ -82,18 +82,14 @@ class FaultyRuns:
             problems.append(f"cannot be resumed (exit code {code}): {_tail(folder)}")
         elif fault.kind == "full" and _has_warned(folder):
             pass  # a sample or a validation that failed was left out, and that was said
-        elif _in_order(self._outcome(folder, fault)) != _in_order(self.expected):
+        elif in_order(self._outcome(folder, fault)) != in_order(self.expected):
             problems.append("the files or events differ")
         problems += [f"litter: {path}" for path in litter(self._project)]
         return Result("runs", self._case, f"{fault.kind} at {fault.at}", doing, tuple(problems))
 
     def _outcome(self, folder: RunFolder, fault: Fault) -> Outcome:
-        found, expected = outcome(folder), self.expected.events
-        if not fault.kind.startswith("SIG"):
-            return found
-        # A pause saves a checkpoint of its own.
-        events = (one for one in found.events if one in expected or not isinstance(one, Checkpoint))
-        return replace(found, events=tuple(events))
+        found = outcome(folder)
+        return without_pauses(found, self.expected) if fault.kind.startswith("SIG") else found
 
     def _after(self, folder: RunFolder, fault: Fault, code: int) -> Iterator[str]:
         """What is wrong right after a fault."""
@@ -128,7 +124,15 @@ def _has_warned(folder: RunFolder) -> bool:
     return any(isinstance(event, Warned) for event in runs.events_of(folder))
 
 
-def _in_order(left: Outcome) -> Outcome:
+def without_pauses(found: Outcome, expected: Outcome) -> Outcome:
+    """An outcome without the checkpoints of its own that each pause has saved."""
+    events = (
+        one for one in found.events if one in expected.events or not isinstance(one, Checkpoint)
+    )
+    return replace(found, events=tuple(events))
+
+
+def in_order(left: Outcome) -> Outcome:
     """An outcome with its events in the order of their steps: a resumed run makes up for some."""
     return replace(left, events=tuple(sorted(left.events, key=repr)))
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.faults import input_faults
 from tests.faults.input_faults import damaged_files, hostile_configs
+from tests.faults.queue_faults import KilledQueue
 from tests.faults.run_faults import FaultyRuns
 
 pytestmark = pytest.mark.slow
@@ -22,6 +23,13 @@ def test_a_run_survives_what_happens_to_it(tmp_path):
     assert faulty.operations > 150  # moments to plant a fault at
     require_sound(faulty.campaign(("kill", "cut", "full", "SIGTERM"), times=1, seed=SEED))
     require_sound(faulty.flips(times=2, seed=SEED))
+
+
+def test_a_queue_goes_on_after_kills_and_no_run_is_lost_started_twice_or_half_written(tmp_path):
+    results = [*KilledQueue(tmp_path).campaign(times=3, seed=276)]
+    kinds = ("as it has started", "a worker and", "server alone, before", "nothing")
+    assert [kind in one.doing for kind, one in zip(kinds, results, strict=True)] == [True] * 4
+    require_sound(results)
 
 
 def test_an_answer_that_never_comes_is_a_problem(monkeypatch):

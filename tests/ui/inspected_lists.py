@@ -21,6 +21,7 @@ def lists(page: Any) -> dict[str, object]:
         "trial": page.shown if isinstance(page, TrialPage) else {},
         "captioning": page.shown if isinstance(page, CaptioningPage) else {},
         "queue": page.rows if isinstance(page, QueuePage) else [],
+        "queue_devices": page.devices if isinstance(page, QueuePage) else [],
         "queue_folders": list(page._entries) if isinstance(page, QueuePage) else [],
     }
 

@@ -8,8 +8,7 @@ from tkinter import ttk
 
 from onetrainer.errors import UserError
 from onetrainer.messages.formatting import counted
-from onetrainer.presets.presets import load_document, resolve, with_value
-from onetrainer.queue.freeze import freeze
+from onetrainer.queue.freeze import freeze_again
 from onetrainer.queue.queue import Queue
 from onetrainer.run.deleted import delete_run, restore_run, size_of_run
 from onetrainer.run.record import RunRecord
@@ -54,10 +53,7 @@ def queue_again(context: Context, record: RunRecord) -> None:
     def add() -> str:
         folder, queue = open_run(path), Queue()
         if is_over:
-            document = with_value(
-                load_document(folder.config), "output.folder", str(folder.path.parent)
-            )
-            folder = freeze(resolve(document, source=str(folder.config)))[0]
+            folder = freeze_again(folder)
         queue.add([folder])
         how = f"with the settings of “{record.name}”" if is_over else "to go on where it is"
         return f"“{folder.name}” is in the queue, {how}."

@@ -323,9 +323,10 @@ class RunActions:
         self._context.act.show_page("run")
 
     def _enqueue(self, sweeps: Sequence[str], config: TrainConfig) -> None:
-        """Add runs of a checked config to the queue, whose forecast is the form's.
+        """Add runs of a checked config to the queue.
 
-        With other values than the form's each of them is checked too, in a thread.
+        The forecast of one is the form's. With other values than the form's each of them is checked
+        too, in a thread, and the page of the queue forecasts each.
         """
         context = self._context
         forecasts = context.forecasts
@@ -344,7 +345,7 @@ class RunActions:
         self.is_checking = True
         context.act.refresh()
         context.widgets.jobs.run(
-            lambda: Queue().add(freeze(config, sweeps, check=startable), seconds),
+            lambda: Queue().add(freeze(config, sweeps, check=startable)),
             added,
             self._check_failed,
         )

@@ -10,8 +10,8 @@ from typing import Any
 
 from onetrainer.config.fields import Setting
 from onetrainer.json_file import Document
+from onetrainer.messages.run_standing import standing_text
 from onetrainer.run.record import RunRecord, find_runs
-from ui.messages.run_standing import standing_text
 from ui.model.form_fields import display_text, find_setting
 from ui.model.preset_changes import changes_between
 from ui.model.preset_rows import family_text, method_text

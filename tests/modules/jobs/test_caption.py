@@ -160,5 +160,8 @@ def test_the_terminal_shows_first_and_writes_when_it_is_told_to(
     assert "SmilingWolf" in capsys.readouterr().err
     assert main(["mask", images, str(tagger)]) == 2
     assert "which makes captions" in capsys.readouterr().err
+    Image.new("RGB", (24, 24), "red").save(tmp_path / "images" / "new.png")
     assert main([*command, "--queue"]) == 0
-    assert len(Queue().read().waiting) == 1
+    (entry,) = Queue().read().waiting
+    assert entry.job == "caption"
+    assert 0 < entry.seconds < 10  # for the new one, by how long the others took

@@ -1,7 +1,6 @@
-"""Runs of a queue, with real workers: in turns, passing each other, after a kill."""
+"""Runs of a queue, with real workers, in turns and passing each other; its kills: tests/faults."""
 
 import os
-import random
 import signal
 
 import pytest
@@ -69,22 +68,6 @@ def test_a_run_lets_another_one_pass_and_ends_with_the_same_bytes(config, queue,
         long.name: 2,
         urgent.name: 1,
     }
-
-
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, 10))]
-)
-def test_a_queue_that_was_killed_with_its_run_goes_on(config, queue, straight, seed):
-    """As when the computer is switched off: the server is gone, and the worker is killed."""
-    folders = [runs.new_run(config), runs.new_run(config)]
-    queue.add(folders)
-    server, draw = Server(queue, lambda _: None), random.Random(seed)
-    victim, step = draw.choice(folders), draw.randrange(5)
-    runs.wait_until(lambda: server.poll() and summary(victim).step >= step and victim.worker_pid())
-    os.kill(victim.worker_pid(), signal.SIGKILL)
-    runs.wait_until(lambda: not victim.is_busy())
-    finish(Server(queue, lambda _: None))
-    assert [lora(folder) for folder in folders] == [lora(straight)] * 2
 
 
 def test_a_run_that_crashes_while_it_is_watched_is_not_tried_again(config, queue):

@@ -9,18 +9,24 @@ import pytest
 
 from onetrainer.errors import UserError
 from onetrainer.files.locks import try_lock, unlock
+from onetrainer.messages.queue_rows import queue_rows
 from onetrainer.presets.presets import resolve
-from onetrainer.queue.queue import Entry, Queue, QueueState, other_owners
+from onetrainer.queue import serve
+from onetrainer.queue.forecast import forecast_missing
+from onetrainer.queue.freeze import change_device, clone
+from onetrainer.queue.listing import Listing
+from onetrainer.queue.queue import Entry, Queue, QueueState
 from onetrainer.queue.serve import Server, is_served, serving
 from onetrainer.queue.sweep import swept
 from onetrainer.queue.times import seconds_to_end
 from onetrainer.run import client
 from onetrainer.run.client import environment
-from onetrainer.run.device_owner import Owner, owning
+from onetrainer.run.device_owner import Owner, holders, owning
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Progress, Started, Stopped
 from onetrainer.run.run_folder import create_run
 from tests.each import each
+from tests.runs import wait_until
 
 
 @pytest.fixture
@@ -82,6 +88,100 @@ def test_times_add_up_from_what_is_left_of_the_running_run(queue, runs):
     assert [ends[str(run.path)] for run in runs] == [130.0, 30.0, 230.0]
     unknown = state.with_entry(str(runs[0].path), seconds=0.0)
     assert seconds_to_end(unknown)[str(runs[2].path)] is None
+
+
+def test_a_run_is_cloned_behind_itself_with_its_settings_and_forecast(queue, tmp_path):
+    config = resolve({"training": {"seed": 7}}, source="a test").model_dump(mode="json")
+    config["output"]["folder"] = "elsewhere"  # the folder of runs has moved since
+    folders = [create_run(tmp_path / "runs", name=name, config=config) for name in "ab"]
+    queue.add(folders, seconds=9.0)
+    made = clone(queue, folders[0].path)
+    assert [entry.folder.name for entry in queue.read().waiting] == ["a-001", made.name, "b-001"]
+    assert {entry.seconds for entry in queue.read().waiting} == {9.0}
+    copy = json.loads(made.config.read_text())
+    assert made.path.parent == folders[0].path.parent
+    assert copy == config | {"output": config["output"] | {"folder": str(made.path.parent)}}
+    with queue.changing() as change:
+        change.state = change.state.with_entry(str(folders[0].path), turn="over")
+    last = clone(queue, folders[0].path)
+    assert queue.read().waiting[-1].folder.name == last.name
+
+
+def test_a_waiting_run_or_job_is_moved_to_another_device_and_forecast_anew(queue, tmp_path):
+    config = resolve({}, source="a test").model_dump(mode="json")
+    run = create_run(tmp_path / "runs", name="a", config=config)
+    job = create_run(tmp_path / "runs", name="b", config={"job": "caption", "request": {"x": 1}})
+    queue.add([run, job], seconds=9.0)
+    for folder, device in ((run, "cuda:1,cuda:2"), (job, "cuda:1")):
+        change_device(queue, folder.path, device)
+    entries = queue.read().waiting
+    assert [(entry.device, entry.seconds, entry.job) for entry in entries] == [
+        ("cuda:1,cuda:2", 0.0, ""), ("cuda:1", 9.0, "caption"),
+    ]  # fmt: skip
+    assert (
+        resolve(json.loads(run.config.read_text()), source="").hardware.device == entries[0].device
+    )
+    assert json.loads(job.config.read_text())["request"] == {"x": 1, "device": "cuda:1"}
+    with pytest.raises(UserError, match="device"):
+        change_device(queue, run.path, "toaster")
+    with pytest.raises(UserError, match="describes each image once"):
+        clone(queue, job.path)
+    with queue.changing() as change:
+        change.state = change.state.with_entry(str(run.path), turn="running")
+    with pytest.raises(UserError, match="does not wait"):
+        change_device(queue, run.path, "cpu")
+
+
+def test_rows_say_where_each_is_when_it_is_done_and_who_else_computes(queue, runs):
+    state, holder = queue.read(), str(runs[0].path)
+    with queue.changing() as change:
+        change.state = state.with_entry(holder, turn="running").with_entry(
+            str(runs[2].path), device="cuda:1"
+        )
+    with (
+        owning(["gpu-0"], Owner("Try model", yields=True)) as expect,
+        owning(["gpu-1"], Owner("x-001", "/runs/x-001")),
+    ):
+        waiting = threading.Thread(target=lambda: own_for_a_moment(Owner("a-001", holder)))
+        waiting.start()
+        wait_until(lambda: any(each.waits for each in holders()))
+        expect(3600)
+        rows = {row.name: row for row in queue_rows(Listing(queue))}
+    waiting.join()
+    assert rows["Try model"].state == "Generating images"
+    assert rows["x-001"].state == "Training, not of the queue"
+    assert rows["a-001"].state == "Waits for Try model"
+    assert [rows[name].device for name in ("x-001", "b-001", "c-001")] == [
+        "GPU 1", "automatic", "GPU 1",
+    ]  # fmt: skip
+    assert rows["Try model"].done and rows["b-001"].done
+    assert rows["c-001"].done == ""  # it waits for one that does not know when it ends
+
+
+def test_what_waits_is_forecast_once_and_values_that_change_no_length_share_one(queue, tmp_path):
+    values = [(5, 1e-4), (5, 3e-4), (20, 1e-4)]
+    documents = [{"training": {"steps": s}, "optimizer": {"lr": r}} for s, r in values]
+    configs = [resolve(one, source="a test").model_dump(mode="json") for one in documents]
+    folders = [
+        create_run(tmp_path / "runs", name="run", config=one) for one in (*configs, {"x": 1})
+    ]
+    queue.add(folders)
+    asked, tried = [], set()
+
+    def seconds_of(config):
+        asked.append(config.training.steps)
+        return config.training.steps * 2.0
+
+    found = [seconds for _, seconds in forecast_missing(queue, tried, seconds_of)]
+    assert (found, asked) == ([10.0, 10.0, 40.0], [5, 20])
+    assert [entry.seconds for entry in queue.read().waiting] == [10.0, 10.0, 40.0, 0.0]
+    assert list(forecast_missing(queue, tried, seconds_of)) == []
+    assert seconds_to_end(queue.read())[str(folders[2].path)] == 60.0
+
+
+def own_for_a_moment(owner):
+    with owning(["gpu-0"], owner):
+        pass
 
 
 def test_a_file_that_is_no_queue_is_named_and_kept(queue):
@@ -154,7 +254,8 @@ def test_a_run_that_was_taken_out_or_held_since_the_queue_was_read_is_not_starte
 def test_a_run_has_its_turn_before_it_starts_and_goes_on_if_the_server_ended_then(
     queue, runs, monkeypatch
 ):
-    """Its last ending is that of an earlier turn."""
+    """Its last ending is that of an earlier turn, which also holds after the file was rewound."""
+    monkeypatch.setattr(serve, "BEGIN_SECONDS", 0.0)
     events = EventWriter(runs[0].events)
     events.write(Stopped(4, "pause"))
     events.close()
@@ -171,6 +272,7 @@ def test_a_run_has_its_turn_before_it_starts_and_goes_on_if_the_server_ended_the
     assert [entry.run for entry in queue.read().running] == [str(runs[0].path)]
     queue.hold(True)
     later = queue.read()
+    os.utime(runs[0].events)  # as if a worker had rewound it before it was killed
     Server(queue, print).poll()
     assert [entry.folder.name for entry in queue.read().waiting] == [run.name for run in runs]
     with queue.changing() as change:
@@ -178,9 +280,32 @@ def test_a_run_has_its_turn_before_it_starts_and_goes_on_if_the_server_ended_the
     events = EventWriter(runs[0].events)
     events.write(Stopped(8, "pause"))
     events.close()
-    os.utime(runs[0].events, (1, 1))
     Server(queue, print).poll()
     assert queue.read().entries[0].turn == "over"
+
+
+def test_a_run_whose_worker_is_on_its_way_when_the_server_is_killed_is_not_started_again(
+    queue, runs, monkeypatch
+):
+    """The next server comes before the worker has locked its folder."""
+    started: list[str] = []
+
+    def start(folder):
+        started.append(folder.name)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(client, "start", start)
+    with pytest.raises(KeyboardInterrupt):
+        Server(queue, print).poll()
+    server = Server(queue, print)
+    assert server.poll()
+    assert [entry.folder.name for entry in queue.read().running] == started == [runs[0].name]
+    with runs[0].locked():
+        assert server.poll()
+    monkeypatch.setattr(serve, "BEGIN_SECONDS", 0.0)
+    with runs[0].locked():
+        assert Server(queue, print).poll()
+    assert started == [runs[0].name]
 
 
 def test_a_run_that_cannot_be_asked_to_pause_trains_on(queue, runs):
@@ -259,7 +384,7 @@ def test_each_device_has_its_own_turn_and_waits_for_what_the_queue_did_not_start
     other, trial = Owner("x-001", "/runs/x-001"), Owner("Try model", yields=True)
     with folders[0].locked(), folders[1].locked(), folders[2].locked():
         with owning(["gpu-0"], other), owning(["gpu-1"], trial):
-            assert other_owners(queue.read()) == [other]
+            assert Listing(queue).blocking == other.name
             assert server.poll()
         turns = {entry.folder.name: entry.turn for entry in queue.read().entries}
         assert turns == {"a-001": "waiting", "b-001": "waiting", "c-001": "running"}

@@ -1,9 +1,20 @@
 import subprocess
 import sys
 import threading
+import time
 
 from onetrainer.run.client import environment
-from onetrainer.run.device_owner import Owner, is_wanted, owner_of, owning, places_of
+from onetrainer.run.device_owner import (
+    Holder,
+    Owner,
+    expecting,
+    holders,
+    is_wanted,
+    owner_of,
+    owning,
+    places_of,
+)
+from onetrainer.run.events import Phase
 from tests.runs import wait_until
 
 RUN = Owner("run-001", "/runs/run-001")
@@ -43,10 +54,30 @@ def test_who_waits_is_seen_by_the_owner_and_gets_the_device_after_it(tmp_path):
         assert is_wanted(["gpu-0", "gpu-1"], tmp_path)
         assert not is_wanted(["gpu-1"], tmp_path)
         assert not owned.is_set()
+        assert holders(tmp_path) == [
+            Holder("gpu-0", RUN),
+            Holder("gpu-0", Owner("second"), waits=True),
+            Holder("gpu-1", RUN),
+        ]
     second.join()
     assert heard == [RUN]
     assert owned.is_set()
     assert owner_of(["gpu-0", "gpu-1"], tmp_path) is None
+    assert holders(tmp_path) == []
+
+
+def test_an_owner_tells_by_its_images_when_it_expects_to_be_done(tmp_path):
+    reported, begun = [], time.time()
+    with owning(["cpu"], RUN, folder=tmp_path) as expect:
+        report = expecting(reported.append, expect)
+        for done in (0, 0, 1):
+            assert holders(tmp_path)[0].owner.ends == 0
+            report(Phase("sampling", done, 3))
+        # Two are left, for each of which the first is the measure.
+        assert begun < holders(tmp_path)[0].owner.ends < time.time() + 2 * (time.time() - begun)
+        expect(0)
+        assert holders(tmp_path)[0].owner.ends == 0
+    assert len(reported) == 3
 
 
 def test_a_killed_owner_owns_nothing(tmp_path):

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from onetrainer.errors import Fix, Offer, Problem
+from onetrainer.messages.run_standing import standing_text
 from onetrainer.presets.find import BUILT_IN
 from onetrainer.run.events import Sample, Stopped
 from onetrainer.run.history import RunSummary
 from onetrainer.run.run_folder import create_run
 from ui.actions.preset_actions import name_error, suggested_name
 from ui.messages.problems import fix_label, problem_text
-from ui.messages.run_standing import standing_text
 from ui.model.draft import PENDING, Draft
 from ui.model.preset_origin import PresetOrigin
 from ui.pages.run.banner_message import stopped_message

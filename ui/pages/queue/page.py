@@ -1,6 +1,5 @@
 """Page of the queue: runs that train one after the other, also while no window is open."""
 
-import time
 import tkinter as tk
 from collections.abc import Callable
 from functools import partial
@@ -8,45 +7,36 @@ from pathlib import Path
 from tkinter import ttk
 from typing import Literal
 
-from onetrainer.captioning.results import is_job
 from onetrainer.errors import UserError
-from onetrainer.messages.formatting import counted
-from onetrainer.queue.queue import Entry, Queue, other_owners, summary_of
-from onetrainer.queue.serve import is_served, start_server
-from onetrainer.queue.times import seconds_to_end
-from onetrainer.run.history import RunSummary
+from onetrainer.messages.queue_rows import EMPTY, queue_rows, standing_of_queue
+from onetrainer.queue.forecast import forecast_missing
+from onetrainer.queue.freeze import change_device, clone
+from onetrainer.queue.listing import Listing
+from onetrainer.queue.queue import Entry, Queue
+from onetrainer.queue.serve import start_server
 from ui.context import Context, View
+from ui.dialogs.device_dialog import ask_device
 from ui.dialogs.dialogs import show_error
 from ui.dialogs.sweep_dialog import ask_sweep
-from ui.messages.run_standing import standing_text
 from ui.widgets.flow import Flow
 from ui.widgets.scroller import Scroller
 
 _COLUMNS: tuple[tuple[str, str, int, Literal["w", "e"]], ...] = (
-    ("place", "", 40, "e"),
+    ("number", "", 40, "e"),
     ("name", "Run", 220, "w"),
-    ("state", "State", 170, "w"),
-    ("steps", "Steps", 120, "e"),
-    ("done", "Done", 150, "w"),
+    ("state", "State", 210, "w"),
+    ("done", "Done", 100, "e"),
+    ("device", "Device", 110, "w"),
+    ("steps", "Steps", 130, "e"),
 )
 _POLL_MS = 1000
 _LEAD = "Runs train one after the other, also after a failure, and while this window is closed."
-_BUSY = {False: "Training", True: "Describing images"}
 _CHOOSE = "Choose a run first."
-_NOT_QUEUED = "The queue did not start this run."
+_NOT_QUEUED = "This is not of the queue."
 _NOT_WAITING = "This run does not wait."
 _RUNNING = "This run is training. Stop or pause it on the page Run."
-
-
-class _Listed:
-    """The queue as it was read: its file, each run's state, and when each is done."""
-
-    def __init__(self, queue: Queue) -> None:
-        self.state = queue.read()
-        self.is_served = is_served(queue)
-        self.runs = {entry.run: summary_of(entry) for entry in self.state.entries}
-        self.ends = seconds_to_end(self.state)
-        self.others = [each for each in other_owners(self.state) if each.run]
+_JOB = "A job describes each image once."
+_GONE = "Its folder is gone."
 
 
 class QueuePage(View):
@@ -58,7 +48,9 @@ class QueuePage(View):
         self._context = context
         self._queue = Queue()
         self._entries: dict[str, Entry] = {}
-        self._is_working = False
+        self._runs_here: set[str] = set()  # rows that are runs
+        self._forecast: set[str] = set()  # runs whose forecast was tried
+        self._is_working = self._is_forecasting = False
         self._timer = ""
         widgets, px = context.widgets, context.widgets.px
         scroller = Scroller(widgets, parent, fills=True)
@@ -91,8 +83,10 @@ class QueuePage(View):
                 ("now", "Run now", self._run_now),
                 ("up", "Up", partial(self._move, -1)),
                 ("down", "Down", partial(self._move, 1)),
+                ("clone", "Clone", self._clone),
+                ("device", "Device…", self._choose_device),
                 ("again", "Add again", self._add_again),
-                ("remove", "Remove", partial(self._change, Queue.remove)),
+                ("remove", "Remove", self._remove),
                 ("show", "Show", self._show_run),
             )
         }
@@ -101,6 +95,8 @@ class QueuePage(View):
         for button in (*self._buttons.values(), clear):
             flow.add(button.widget)
         self._buttons["now"].describe("A run that is training pauses, and goes on afterwards")
+        self._buttons["clone"].describe("Adds a new run with the same settings behind it")
+        self._buttons["device"].describe("Lets this run train on another GPU")
         self._enable()
 
     def _fit_columns(self, event: "tk.Event[tk.Misc]") -> None:
@@ -118,6 +114,11 @@ class QueuePage(View):
         cells = self._tree.set
         return [(cells(row, "name"), cells(row, "state")) for row in self._tree.get_children()]
 
+    @property
+    def devices(self) -> list[str]:
+        """The device of each row."""
+        return [self._tree.set(row, "device") for row in self._tree.get_children()]
+
     def refresh(self) -> None:
         """Read the queue now, and each second while the page is shown."""
         if not self._timer:
@@ -133,7 +134,7 @@ class QueuePage(View):
             self._timer = self.outer.after(_POLL_MS, self._tick)
 
     def _read(self) -> None:
-        self._context.widgets.jobs.run(partial(_Listed, self._queue), self._fill, self._failed)
+        self._context.widgets.jobs.run(partial(Listing, self._queue), self._fill, self._failed)
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, UserError):
@@ -152,27 +153,25 @@ class QueuePage(View):
         tree.bind("<<TreeviewSelect>>", lambda _: self._enable())
         tree.bind("<Double-Button-1>", lambda _: self._show_run())
         tree.bind("<Return>", lambda _: self._show_run())
-        tree.bind("<Delete>", lambda _: self._change(Queue.remove))
+        tree.bind("<Delete>", lambda _: self._remove())
         tree.bind("<Alt-Up>", lambda _: self._move(-1))
         tree.bind("<Alt-Down>", lambda _: self._move(1))
         self._context.widgets.name(tree, "queue table")
         self._context.widgets.on_wheel[tree] = lambda steps: tree.yview_scroll(steps, "units")
         return tree
 
-    def _fill(self, listed: _Listed) -> None:
-        tree, state = self._tree, listed.state
+    def _fill(self, listing: Listing) -> None:
+        tree, state = self._tree, listing.state
         if not tree.winfo_exists():
             return
         chosen = tree.selection()
         self._entries = {entry.run: entry for entry in state.entries}
-        places = {entry.run: n for n, entry in enumerate(state.waiting, start=1)}
+        listed = queue_rows(listing)
         rows = {
-            other.run: ("", other.name, "Training, not of the queue", "", "")
-            for other in listed.others
-        } | {
-            run: _row(entry, listed.runs[run], places.get(run), listed.ends.get(run))
-            for run, entry in self._entries.items()
+            row.key: (row.number, row.name, row.state, row.done, row.device, row.steps)
+            for row in listed
         }
+        self._runs_here = {*self._entries, *(each.owner.run for each in listing.others)}
         # Rows that stay keep their place on the screen and the keyboard.
         tree.delete(*(row for row in tree.get_children() if row not in rows))
         for index, (run, values) in enumerate(rows.items()):
@@ -182,27 +181,48 @@ class QueuePage(View):
             else:
                 tree.insert("", index, iid=run, values=values)
         tree.selection_set([row for row in chosen if row in rows])
-        self.status.configure(text=_status_text(listed))
-        is_working = listed.is_served and not state.is_held
+        self.status.configure(text=_status_text(listing))
+        is_working = listing.is_served and not state.is_held
         self._serve.set_text("Hold the queue" if is_working else "Start the queue")
         self._serve.enable("" if state.waiting or is_working else "No run waits.")
         self._is_working = is_working
         self._enable()
+        self._forecast_missing()
+
+    def _forecast_missing(self) -> None:
+        """Forecast in a thread what waits without a forecast, such as each value of a sweep."""
+        missing = {e.run for e in self._entries.values() if e.turn == "waiting" and not e.seconds}
+        if self._is_forecasting or missing <= self._forecast:
+            return
+        self._is_forecasting = True
+
+        def done(_: object) -> None:
+            self._is_forecasting = False
+
+        def failed(error: Exception) -> None:
+            self._is_forecasting = False
+            self._failed(error)
+
+        found = forecast_missing(self._queue, self._forecast)
+        self._context.widgets.jobs.run(lambda: list(found), done, failed)
 
     def _chosen(self) -> Entry | None:
         chosen = self._tree.selection()
         return self._entries.get(chosen[0]) if chosen else None
 
     def _enable(self) -> None:
-        entry, is_chosen = self._chosen(), bool(self._tree.selection())
+        entry, chosen = self._chosen(), self._tree.selection()
         turn = entry.turn if entry else None
-        missing = _NOT_QUEUED if is_chosen else _CHOOSE
+        missing = _NOT_QUEUED if chosen else _CHOOSE
         waiting = missing if turn is None else "" if turn == "waiting" else _NOT_WAITING
+        gone = _GONE if entry and not entry.folder.config.is_file() else ""
         reasons = {
             **dict.fromkeys(("now", "up", "down"), waiting),
+            "clone": missing if entry is None else _JOB if entry.job else gone,
+            "device": waiting or gone,
             "again": missing if turn is None else "" if turn == "over" else "It has its turn yet.",
             "remove": missing if turn is None else _RUNNING if turn == "running" else "",
-            "show": "" if is_chosen else _CHOOSE,
+            "show": "" if {*chosen} & self._runs_here else missing,
         }
         for name, button in self._buttons.items():
             button.enable(reasons[name])
@@ -223,10 +243,20 @@ class QueuePage(View):
         if sweep:
             self._context.act.enqueue([sweep])
 
-    def _change(self, change: Callable[[Queue, Path], None]) -> None:
+    def _change(self, change: Callable[[Queue, Path], object]) -> None:
         entry = self._chosen()
         if entry is not None:
             self._do(lambda: change(self._queue, Path(entry.run)))
+
+    def _remove(self) -> None:
+        """Take the chosen run out, and choose the one that takes its place."""
+        rows, entry = [*self._tree.get_children()], self._chosen()
+        self._change(Queue.remove)
+        if entry is not None and entry.turn != "running" and rows[1:]:
+            at = rows.index(entry.run)
+            rows.remove(entry.run)
+            self._tree.selection_set(rows[min(at, len(rows) - 1)])
+            self._tree.focus(rows[min(at, len(rows) - 1)])
 
     def _move(self, by: int) -> None:
         def move(queue: Queue, run: Path) -> None:
@@ -244,14 +274,26 @@ class QueuePage(View):
 
         self._change(run_now)
 
+    def _clone(self) -> None:
+        self._change(clone)
+
+    def _choose_device(self) -> None:
+        entry = self._chosen()
+        device = ask_device(self._context, entry.folder.name, entry.device) if entry else ""
+        if entry is not None and device and device != entry.device:
+            self._forecast.discard(entry.run)
+            self._do(lambda: change_device(self._queue, Path(entry.run), device))
+            self._read()
+
     def _add_again(self) -> None:
         self._change(lambda queue, run: queue.add([Entry(str(run)).folder]))
 
     def _show_run(self) -> None:
         for run in self._tree.selection():
-            if is_job(Entry(run).folder):
+            entry = self._entries.get(run)
+            if entry is not None and entry.job:
                 self._context.act.show_page("captioning")
-            else:
+            elif run in self._runs_here:
                 self._context.act.attach(Path(run))
 
     def _clear(self) -> None:
@@ -269,33 +311,8 @@ class QueuePage(View):
         self._context.widgets.jobs.run_in_order(work, lambda _: self._read(), failed)
 
 
-def _row(
-    entry: Entry, run: RunSummary | None, place: int | None, end: float | None
-) -> tuple[str, ...]:
-    if run is None:
-        return "", entry.folder.name, "Its folder is gone", "", ""
-    steps = f"{run.step:,} of {run.total_steps:,}" if run.total_steps else ""
-    done = "" if end is None else time.strftime("%a %H:%M", time.localtime(time.time() + end))
-    match entry.turn:
-        case "waiting":
-            state = f"Waits, paused at step {run.step:,}" if run.step else "Waits"
-        case "running":
-            state = "Pausing" if entry.passes else _BUSY[is_job(entry.folder)]
-        case "over":
-            state = f"Not started: {entry.error}" if entry.error else standing_text(run)
-            done = time.strftime("%a %H:%M", time.localtime(run.changed))
-    return str(place or ""), entry.folder.name, state, steps, done
-
-
-def _status_text(listed: _Listed) -> str:
-    state = listed.state
-    waiting = counted(len(state.waiting), "run")
-    if not state.entries:
-        return "No run is queued yet. Adding one freezes its settings: the form is free again."
-    if state.is_held:
-        return f"Held: {waiting} waiting. A run that is training goes on to its end."
-    if listed.others:
-        return f"{waiting} waiting for {listed.others[0].name}, which the queue did not start."
-    if not listed.is_served:
-        return f"{waiting} waiting." if state.waiting else "Nothing waits."
-    return f"{waiting} waiting." if state.waiting else "The last run is training."
+def _status_text(listing: Listing) -> str:
+    text = standing_of_queue(listing)
+    if text == EMPTY:
+        text += " Adding one freezes its settings: the form is free again."
+    return text

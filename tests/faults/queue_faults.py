@@ -1,0 +1,196 @@
+"""Kills of the queue: its runs go on, none is lost, started twice, or left in halves.
+
+Real processes: one serves the queue and starts the workers. It dies before an operation of its own
+or with its worker before one of that, alone or with everything else, as when the computer is
+switched off; a pause that lets another run pass may be under way. Then the next one serves.
+"""
+
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from modules import worker
+from onetrainer.errors import EXIT_DONE, UserError
+from onetrainer.queue import serve
+from onetrainer.queue.queue import Queue
+from onetrainer.run import client
+from onetrainer.run.history import summary
+from onetrainer.run.run_folder import RunFolder
+from tests import runs
+from tests.faults.cases import litter, new_run, outcome
+from tests.faults.faulty_worker import Fault, main_with
+from tests.faults.result import Result
+from tests.faults.run_faults import in_order, without_pauses
+from tests.forked import Forked, Forking, Main
+
+_CASE = "lora-accumulation"
+_SERVER_OPERATIONS = 16
+"""Of a server about as many as until its first run is over."""
+_BEGIN_SECONDS = 5.0
+_LEAST_WAITING = 2
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When what is killed.
+
+    own, of_worker: Faults of the server, and of the workers that it starts. has_all: Whether all
+    workers die with it. at_start: Whether it dies as it has started a worker.
+    """
+
+    text: str = "nothing is killed"
+    own: Fault = Fault()  # noqa: RUF009 # it never changes
+    has_all: bool = False
+    of_worker: Fault = Fault()  # noqa: RUF009
+    at_start: bool = False
+
+
+class _Starting(Forking):
+    """Starts workers; the process may die with the first of them on its way."""
+
+    def __init__(self, main: Main, kill_all: Callable[[], None] | None, at_start: bool) -> None:
+        super().__init__(main)
+        self._kill_all, self._at_start = kill_all, at_start
+
+    def Popen(self, command: list[str], **how: Any) -> Forked:
+        started = super().Popen(command, **how)
+        if self._at_start:
+            self.kill_others()
+            _kill(os.getpid())
+        return started
+
+    def kill_others(self) -> None:
+        if self._kill_all is not None:
+            self.end_now()
+            self._kill_all()
+
+
+class KilledQueue:
+    """A queue in a project of its own."""
+
+    def __init__(self, project: Path) -> None:
+        """Make the project, and the run that nothing happens to."""
+        self._project = project
+        self._config = runs.write_project(project)
+        self.queue = Queue(project / "user" / "queue")
+        self._doubles = project / "doubles"
+        self._log = project / "serve.log"
+        self._folders: list[RunFolder] = []
+        self._straight = self._add()
+        assert self._serve(Moment()) == EXIT_DONE, self._log.read_text()[-2000:]
+        self.expected = outcome(self._straight)
+        self.operations = int((project / "operations").read_text())
+
+    def campaign(self, times: int, seed: int) -> Iterator[Result]:
+        """Kill the queue before operations drawn by a seed, and serve it to its end."""
+        draw = random.Random(f"{seed} queue")
+        for number in range(times):
+            waiting = self.queue.read().waiting
+            for _ in range(_LEAST_WAITING - len(waiting)):
+                self._add()
+            if draw.random() < 0.3:
+                self.queue.run_now(self.queue.read().waiting[-1].folder.path)
+            moment = self._moment(draw)
+            code = self._serve(moment)
+            problems = [*self._after(code)]
+            yield Result("queue", _CASE, f"kill {number + 1}", moment.text, tuple(problems))
+        code = self._serve(Moment())
+        yield Result("queue", _CASE, "none", "nothing is killed", tuple(self._end(code)))
+
+    def _moment(self, draw: random.Random) -> Moment:
+        place, has_all = draw.choice(("server", "start", "worker", "worker")), draw.random() < 0.5
+        whom = "with all workers" if has_all else "alone"
+        match place:
+            case "server":
+                own = Fault("kill", draw.randint(1, _SERVER_OPERATIONS))
+                return Moment(f"the server {whom}, before its operation {own.at}", own, has_all)
+            case "start":
+                text = f"the server {whom}, as it has started a worker"
+                return Moment(text, has_all=has_all, at_start=True)
+        fault = Fault("kill", draw.randint(1, self.operations))
+        return Moment(f"a worker and the server, before its operation {fault.at}", of_worker=fault)
+
+    def _add(self) -> RunFolder:
+        self._folders.append(new_run(self._config, _CASE))
+        self.queue.add([self._folders[-1]])
+        return self._folders[-1]
+
+    def _serve(self, moment: Moment) -> int:
+        """Serve the queue in a process; the exit code."""
+        work = main_with(moment.of_worker, self._project, self._work, self._kill_server)
+        forking = _Starting(work, self._kill_all if moment.has_all else None, moment.at_start)
+
+        def serve_all(_: list[str]) -> int:
+            with (
+                patch.object(client, "subprocess", forking),
+                patch.object(serve, "BEGIN_SECONDS", _BEGIN_SECONDS),
+                patch.object(serve, "POLL_SECONDS", 0.02),
+            ):
+                serve.serve(self.queue, print, keeps=False)
+            return EXIT_DONE
+
+        main = main_with(moment.own, self._project, serve_all, forking.kill_others, "of the server")
+        home = {"XDG_CONFIG_HOME": str(self._project / "user-config")}
+        with self._log.open("ab") as log:
+            return Forked(main, [], log, home).wait(runs.DEADLINE)
+
+    def _kill_all(self) -> None:
+        """Kill the workers, also those that an earlier server has started."""
+        for folder in self._folders:
+            if (pid := folder.worker_pid()) is not None:
+                _kill(pid)
+
+    def _work(self, arguments: list[str]) -> int:
+        """Train as a worker does, and note whether that is once too often."""
+        folder = RunFolder(Path(arguments[0]))
+        if folder.is_busy() or summary(folder).standing == "finished":
+            with self._doubles.open("a") as doubles:
+                doubles.write(f"{folder.name}\n")
+        return worker.main(arguments)
+
+    def _kill_server(self) -> None:
+        _kill(int(self.queue.serving.read_bytes()[1:]))
+
+    def _after(self, code: int) -> Iterator[str]:
+        """What is wrong right after a kill."""
+        if code not in (EXIT_DONE, -signal.SIGKILL):
+            yield f"exit code {code}: {self._log.read_text()[-500:]}"
+        try:
+            found = Counter(entry.run for entry in self.queue.read().entries)
+        except UserError as error:
+            yield f"the queue cannot be read: {error}"
+            return
+        for folder in self._folders:
+            if found[str(folder.path)] != 1:
+                yield f"{folder.name} is in the queue {found[str(folder.path)]} times"
+        if self._doubles.exists():
+            yield f"started twice: {self._doubles.read_text().split()}"
+        if "Traceback" in self._log.read_text():
+            yield f"a traceback: {self._log.read_text()[-500:]}"
+
+    def _end(self, code: int) -> Iterator[str]:
+        """What is wrong after the queue was served to its end."""
+        yield from self._after(code)
+        if code != EXIT_DONE:
+            yield "the queue does not come to its end"
+        for entry in self.queue.read().entries:
+            run = summary(entry.folder)
+            if (entry.turn, run.standing) != ("over", "finished"):
+                yield f"{entry.folder.name}: {entry.turn}, {run.standing} {entry.error}"
+            elif in_order(without_pauses(outcome(entry.folder), self.expected)) != in_order(
+                self.expected
+            ):
+                yield f"{entry.folder.name}: the files or events differ"
+        yield from (f"litter: {path}" for path in litter(self._project))
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
