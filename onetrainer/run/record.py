@@ -2,18 +2,19 @@
 
 import json
 import math
+import zlib
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from onetrainer.run.events import Validated
-from onetrainer.run.history import RunSummary, run_folders, summary
+from onetrainer.run.history import RunSummary, summary
 from onetrainer.run.own_notes import OwnNotes, read_notes
 from onetrainer.run.run_folder import RunFolder
 from onetrainer.run.wire import decode_event
 
+_FAST = 1
 _VALIDATED = b'{"type": "Validated"'
 
 
@@ -22,7 +23,7 @@ class RunRecord:
     """One run.
 
     Attributes:
-        settings: Its config as the file has it; empty if it cannot be read.
+        config: Its config as the file has it, compressed: it is the most of a record.
         began: When its first worker started, or its folder was made, in seconds since the epoch.
         best: Its validation of the lowest loss; None if there is none.
         sample: Its newest sample, small if there is a small one; None if there is none.
@@ -30,12 +31,21 @@ class RunRecord:
     """
 
     summary: RunSummary
-    settings: Mapping[str, Any]
+    config: bytes
     began: float
     best: Validated | None
     sample: Path | None
     notes: OwnNotes
-    version: tuple[object, ...]
+    version: str
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Its config; empty if it cannot be read."""
+        try:
+            settings = json.loads(zlib.decompress(self.config))
+        except (ValueError, zlib.error):
+            return {}
+        return settings if isinstance(settings, dict) else {}
 
     @property
     def path(self) -> Path:
@@ -48,30 +58,12 @@ class RunRecord:
         return self.notes.label or self.path.name
 
 
-def find_runs(*parents: Path, known: Mapping[Path, RunRecord]) -> list[RunRecord]:
-    """Return the runs in some folders, the one that began last first.
-
-    known: Records read before; those whose files are still the same are not read again.
-    """
-    found = []
-    for folder in run_folders(*parents):
-        with suppress(OSError):  # it was deleted a moment ago
-            version, before = _version(folder), known.get(folder.path)
-            is_same = before is not None and before.version == version
-            found.append(before if before and is_same else read_record(folder, version))
-    return sorted(found, key=lambda run: (-run.began, run.path.name))
-
-
-def read_record(folder: RunFolder, version: tuple[object, ...] = ()) -> RunRecord:
+def read_record(folder: RunFolder, version: str = "") -> RunRecord:
     """Return the record of one run. Raises OSError if it is gone."""
     events = folder.events.read_bytes() if folder.events.exists() else b""
-    try:
-        settings = json.loads(folder.config.read_bytes())
-    except ValueError:
-        settings = {}
     return RunRecord(
         summary(folder),
-        settings if isinstance(settings, dict) else {},
+        zlib.compress(folder.config.read_bytes(), _FAST),
         _began(events) or folder.config.stat().st_mtime,
         _best(events),
         _newest_sample(folder.samples),
@@ -80,10 +72,21 @@ def read_record(folder: RunFolder, version: tuple[object, ...] = ()) -> RunRecor
     )
 
 
-def _version(folder: RunFolder) -> tuple[object, ...]:
-    files = (folder.events, folder.config, folder.notes, folder.samples)
-    known = [path.stat() for path in files if path.exists()]
-    return (folder.is_busy(), *((status.st_mtime_ns, status.st_size) for status in known))
+def version_of(folder: RunFolder) -> str:
+    """Return what changes with anything that a record is read from. Raises OSError if it is gone.
+
+    A run that is running has ended once its lock is free, which changes no file.
+    """
+    parts = [str(folder.is_busy())]
+    for path in (folder.events, folder.config, folder.notes, folder.samples):
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            if path == folder.config:
+                raise
+            continue
+        parts.append(f"{path.name} {status.st_mtime_ns} {status.st_size}")
+    return ", ".join(parts)
 
 
 def _began(events: bytes) -> float:

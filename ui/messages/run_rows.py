@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 from onetrainer.config.fields import Setting
 from onetrainer.json_file import Document
 from onetrainer.messages.run_standing import standing_text
-from onetrainer.run.record import RunRecord, find_runs
+from onetrainer.run.known_runs import Progress, find_runs
+from onetrainer.run.record import RunRecord
 from ui.model.form_fields import display_text, find_setting
 from ui.model.preset_changes import changes_between
 from ui.model.preset_rows import family_text, method_text
@@ -29,6 +30,7 @@ class RunRow:
     """A run as it is listed.
 
     Attributes:
+        base: The name that runs are compared under, without a number.
         kind: Family and method: "SD 1.5 · LoRA".
         before: The run of the same name before it, with which it is compared; None if there is
             none.
@@ -37,6 +39,7 @@ class RunRow:
     """
 
     record: RunRecord
+    base: str
     kind: str
     state: str
     before: str | None
@@ -80,25 +83,34 @@ SORT_KEYS: Mapping[str, Callable[[RunRow], Any]] = {
 }
 
 
-def list_runs(parents: Sequence[Path], known: Mapping[Path, RunRow]) -> list[RunRow]:
+def list_runs(
+    parents: Sequence[Path],
+    known: Mapping[Path, RunRow],
+    progress: Progress = lambda *_: None,
+) -> list[RunRow]:
     """Return the rows of all runs in some folders, the last one first.
 
-    known: Rows of before; of runs that have not changed since, little is done again.
+    known: Rows of before; of runs that have not changed since, little is done again. progress:
+    Called with how many are read, and of how many.
     """
-    records = find_runs(*parents, known={path: row.record for path, row in known.items()})
-    latest: dict[tuple[Path, str], RunRecord] = {}
+    before_now = {path: row.record for path, row in known.items()}
+    records = find_runs(*parents, known=before_now, progress=progress)
+    latest: dict[tuple[Path, str], _Settings] = {}
     rows = []
     for record in reversed(records):
-        group = record.path.parent, _base_name(record)
-        before, latest[group] = latest.get(group), record
-        rows.append(_row(record, before, known.get(record.path)))
+        row, settings = known.get(record.path), _Settings(record)
+        same = row if row is not None and row.record is record else None
+        group = record.path.parent, same.base if same else _base_name(settings)
+        before, latest[group] = latest.get(group), settings
+        is_same = same is not None and same.before == (before.record.name if before else None)
+        rows.append(same if same and is_same else _row(settings, group[1], before))
     return rows[::-1]
 
 
 def with_record(rows: Sequence[RunRow], changed: RunRecord) -> list[RunRow]:
     """Return the rows after a person's notes on one of the runs have changed."""
     return [
-        _finished(changed, row.kind, row.before, row.difference)
+        _finished(changed, row.base, row.kind, row.before, row.difference)
         if row.path == changed.path
         else row
         for row in rows
@@ -136,30 +148,39 @@ def setting_table(documents: Sequence[Document]) -> list[tuple[str, str, list[st
     return sorted(unique.values(), key=lambda row: pages.index(row[0]))
 
 
-def _base_name(record: RunRecord) -> str:
-    output = record.settings.get("output")
+class _Settings:
+    """A run's settings, read when they are needed: of most runs they are not."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self.record = record
+
+    @cached_property
+    def document(self) -> Document:
+        return dict(self.record.settings)
+
+
+def _base_name(run: _Settings) -> str:
+    output = run.document.get("output")
     name = output.get("name") if isinstance(output, dict) else None
-    return name if isinstance(name, str) else record.path.name.rpartition("-")[0]
+    return name if isinstance(name, str) else run.record.path.name.rpartition("-")[0]
 
 
-def _row(record: RunRecord, before: RunRecord | None, known: RunRow | None) -> RunRow:
-    name = before.name if before else None
-    if known is not None and known.record is record and known.before == name:
-        return known
-    difference = _difference(before.settings, record.settings) if before else ""
-    document = dict(record.settings)
+def _row(run: _Settings, base: str, before: _Settings | None) -> RunRow:
+    difference = _difference(before.document, run.document) if before else ""
     try:
-        kind = f"{family_text(document)} · {method_text(document)}"
+        kind = f"{family_text(run.document)} · {method_text(run.document)}"
     except (TypeError, AttributeError):  # a file that is no config of ours
         kind = _NOTHING
-    return _finished(record, kind, name, difference)
+    return _finished(run.record, base, kind, before.record.name if before else None, difference)
 
 
-def _finished(record: RunRecord, kind: str, before: str | None, difference: str) -> RunRow:
+def _finished(
+    record: RunRecord, base: str, kind: str, before: str | None, difference: str
+) -> RunRow:
     notes, state = record.notes, standing_text(record.summary)
     own = (record.path.name, notes.label, notes.notes, *notes.tags)
     texts = (*own, str(record.path.parent), kind, state, difference)
-    return RunRow(record, kind, state, before, difference, " ".join(texts).lower())
+    return RunRow(record, base, kind, state, before, difference, " ".join(texts).lower())
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -167,14 +188,12 @@ def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
     Values that only one of the two has follow from a choice, which is listed.
     """
-    old, new = dict(_leaves(before)), dict(_leaves(now))
     parts = []
-    for path, value in new.items():
-        if path in old and old[path] != value and path not in _IGNORED:
-            setting = _setting(path)
-            if setting is not None and setting.ui.level != "hidden":
-                parts.append(_change(setting, old[path], value))
-    return "; ".join(parts) if parts or old != new else "same settings"
+    for path, old, new in _changes(before, now):
+        setting = _setting(path) if path not in _IGNORED else None
+        if setting is not None and setting.ui.level != "hidden":
+            parts.append(_change(setting, old, new))
+    return "; ".join(parts) if parts or before != now else "same settings"
 
 
 def _change(setting: Setting, old: object, new: object) -> str:
@@ -184,13 +203,16 @@ def _change(setting: Setting, old: object, new: object) -> str:
     return f"{setting.ui.label} {texts[1]} (was {texts[0]})"
 
 
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Yield the values of a document by path; a list is one value."""
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
+def _changes(
+    old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, object, object]]:
+    """Yield path, old and new value where two documents differ; a list is one value."""
+    for key, value in new.items() if old != new else ():
+        before = old.get(key, value)
+        if isinstance(before, dict) and isinstance(value, dict):
+            yield from _changes(before, value, f"{prefix}{key}.")
+        elif before != value and not isinstance(before, dict) and not isinstance(value, dict):
+            yield f"{prefix}{key}", before, value
 
 
 @cache

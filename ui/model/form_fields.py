@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Literal
 
 from onetrainer.config.base.encoders import FAMILY, encoder_label, encoders_by_key
@@ -247,15 +247,18 @@ def section_name(section: str, variants: Variants) -> str:
     return " ".join(_SPELLINGS.get(word, word) for word in key.split("_"))
 
 
+@cache
+def _all_by_path() -> dict[str, Setting]:
+    """Return all settings by path; of one that several variants have, the last."""
+    return {setting.path: setting for setting in all_settings()}
+
+
 def find_setting(path: str, variants: Variants | None = None) -> Setting | None:
     """Return the setting at a path, also inside a list entry; None if there is none.
 
     If several variants have it, the chosen one is returned; without `variants` the first.
     """
-    if variants is None:
-        known = {setting.path: setting for setting in all_settings()}
-    else:
-        known = dict(settings_by_path(variants))
+    known = _all_by_path() if variants is None else dict(settings_by_path(variants))
     if path in known:
         return known[path]
     for name, setting in known.items():

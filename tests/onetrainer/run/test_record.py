@@ -5,8 +5,8 @@ import pytest
 from onetrainer.errors import UserError
 from onetrainer.run.deleted import DELETED, delete_run, restore_run, size_of_run
 from onetrainer.run.events import Progress, Started, Validated
+from onetrainer.run.known_runs import find_runs
 from onetrainer.run.own_notes import OwnNotes, change_notes, read_notes, split_tags
-from onetrainer.run.record import find_runs
 from tests.onetrainer.run.test_history import make_run, progress
 
 

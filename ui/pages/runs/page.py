@@ -77,7 +77,8 @@ class RunsPage(View):
             order_by=self._order_by,
         )
         self.table.outer.pack(fill="both", expand=True)
-        self._empty = widgets.label(inner, style="Dim")
+        self._empty = widgets.label(inner, "Reading runs …", style="Dim")
+        self._empty.place(relx=0.5, rely=0.5, anchor="center")
         one = self._with_one
         self.details = RunDetails(
             widgets,
@@ -226,7 +227,19 @@ class RunsPage(View):
         folder = self._context.draft.value("output.folder")
         known = {row.path: row for row in self.rows}
         jobs = self._context.widgets.jobs
-        jobs.run(lambda: list_runs(run_parents(folder), known), self._take, self._not_read)
+
+        def progress(done: int, total: int) -> None:
+            jobs.post(partial(self._say_progress, done, total))
+
+        def read() -> list[RunRow]:
+            return list_runs(run_parents(folder), known, progress)
+
+        jobs.run(read, self._take, self._not_read)
+
+    def _say_progress(self, done: int, total: int) -> None:
+        """Say how far the first reading is, which may take a while."""
+        if self._is_reading and not self.rows and done:
+            self._empty.say(f"Reading runs: {done:,} of {total:,} …")
 
     def _take(self, rows: list[RunRow]) -> None:
         self._is_reading = False

@@ -1,8 +1,9 @@
 """Table of runs with their newest samples."""
 
 import tkinter as tk
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from tkinter import ttk
 from typing import Literal
 
@@ -27,6 +28,7 @@ _STRETCHED = "difference"
 _SPARED = ("tags", "kind", "difference", "reward", "best", "length")
 _IMAGE, _IMAGE_COLUMN, _CELL_PAD = 38, 58, 10
 _HEADING = 60  # more than the headings are high
+_ROWS_AT_ONCE, _PAUSE_MS = 100, 5
 
 
 class RunTable:
@@ -51,6 +53,9 @@ class RunTable:
         self._widgets, self._images = widgets, images
         self._rows: dict[str, RunRow] = {}
         self._shown: list[str] = []
+        self._made: set[str] = set()  # rows that the table has, seen or not
+        self._unmade: Iterator[tuple[int, str]] = iter(())
+        self._maker = ""
         self._photos: dict[str, tuple[object, object]] = {}
         self._timer = ""
         self.outer = widgets.frame(parent)
@@ -67,7 +72,7 @@ class RunTable:
         tree.bind("<<TreeviewSelect>>", lambda _: chosen())
         for sequence in ("<Double-Button-1>", "<Return>"):
             tree.bind(sequence, lambda _: opened())
-        tree.bind("<Control-a>", lambda _: tree.selection_set(self._shown))
+        tree.bind("<Control-a>", lambda _: tree.selection_set(tree.get_children()))
         tree.bind("<Configure>", lambda _: self._fit())
         follow = tree.cget("yscrollcommand")
         tree.configure(yscrollcommand=lambda *ends: self._scrolled(str(follow), *ends))
@@ -88,24 +93,41 @@ class RunTable:
     def show(self, rows: Sequence[RunRow], shown: Sequence[RunRow]) -> None:
         """List rows. rows: All there are; shown: Those to be seen, in their order."""
         new = {str(row.path): row for row in rows}
-        gone = [key for key in self._rows if key not in new]
+        gone = [key for key in self._made if key not in new]
         if gone:
             self.tree.delete(*gone)
-        for key, row in new.items():
-            before = self._rows.get(key)
-            if before is None:
-                self.tree.insert("", "end", iid=key, values=list(row.values.values()))
-            elif before is not row:
-                self.tree.item(key, values=list(row.values.values()))
+            self._made.difference_update(gone)
+        for key in self._made:
+            if self._rows[key] is not new[key]:
+                self.tree.item(key, values=list(new[key].values.values()))
         self._rows, self._shown = new, [str(row.path) for row in shown]
-        self.tree.set_children("", *self._shown)
+        placed = tuple(key for key in self._shown if key in self._made)
+        if placed != self.tree.get_children():
+            self.tree.set_children("", *placed)
         hidden = set(self.tree.selection()) - set(self._shown)
         if hidden:
             self.tree.selection_remove(*hidden)
+        self._unmade = enumerate(self._shown)
+        self._make_some()
         self._fit()
 
+    def _make_some(self) -> None:
+        """Make rows that are seen for the first time, in pieces that delay no key."""
+        if self._maker:
+            self.tree.after_cancel(self._maker)
+            self._maker = ""
+        missing = ((at, key) for at, key in self._unmade if key not in self._made)
+        for at, key in islice(missing, _ROWS_AT_ONCE):
+            self.tree.insert("", at, iid=key, values=list(self._rows[key].values.values()))
+            self._made.add(key)
+        if len(self.tree.get_children()) < len(self._shown):
+            self._maker = self.tree.after(_PAUSE_MS, self._make_some)
+        self._show_visible_soon()
+
     def select(self, row: RunRow) -> None:
-        """Select one row alone."""
+        """Select one row alone, if the table has it yet."""
+        if str(row.path) not in self._made:
+            return
         self.tree.selection_set(str(row.path))
         self.tree.focus(str(row.path))
         self.tree.see(str(row.path))
