@@ -8,6 +8,7 @@ switched off; a pause that lets another run pass may be under way. Then the next
 import os
 import random
 import signal
+import stat
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -35,6 +36,7 @@ _SERVER_OPERATIONS = 16
 """Of a server about as many as until its first run is over."""
 _BEGIN_SECONDS = 5.0
 _LEAST_WAITING = 2
+_MOST_FILES = 256
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,11 @@ class KilledQueue:
         main = main_with(moment.own, self._project, serve_all, forking.kill_others, "of the server")
         home = {"XDG_CONFIG_HOME": str(self._project / "user-config")}
         with self._log.open("ab") as log:
-            return Forked(main, [], log, home).wait(runs.DEADLINE)
+            code = Forked(main, [], log, home).wait(runs.DEADLINE)
+        if code != EXIT_DONE and (moment.has_all or moment.of_worker.at):
+            # Where a computer is switched off, all die at once; here the last one dies later.
+            runs.wait_until(lambda: not any(folder.is_busy() for folder in self._folders))
+        return code
 
     def _kill_all(self) -> None:
         """Kill the workers, also those that an earlier server has started."""
@@ -149,6 +155,7 @@ class KilledQueue:
 
     def _work(self, arguments: list[str]) -> int:
         """Train as a worker does, and note whether that is once too often."""
+        _leave_files()
         folder = RunFolder(Path(arguments[0]))
         if folder.is_busy() or summary(folder).standing == "finished":
             with self._doubles.open("a") as doubles:
@@ -189,6 +196,18 @@ class KilledQueue:
             ):
                 yield f"{entry.folder.name}: the files or events differ"
         yield from (f"litter: {path}" for path in litter(self._project))
+
+
+def _leave_files() -> None:
+    """Let go of the files of the server, whose locks are to end with it, as `subprocess` does.
+
+    Their numbers stay taken, so that objects which are dropped later close nothing else.
+    """
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3, _MOST_FILES):
+        with suppress(OSError):
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.dup2(nothing, descriptor)
 
 
 def _kill(pid: int) -> None:
