@@ -17,7 +17,6 @@ from onetrainer.queue.freeze import change_device, clone
 from onetrainer.queue.listing import Listing
 from onetrainer.queue.queue import Entry, Queue, QueueState
 from onetrainer.queue.serve import Server, is_served, serving
-from onetrainer.queue.sweep import swept
 from onetrainer.queue.times import seconds_to_end
 from onetrainer.run import client
 from onetrainer.run.client import environment
@@ -25,7 +24,6 @@ from onetrainer.run.device_owner import Owner, holders, owning
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Progress, Started, Stopped
 from onetrainer.run.run_folder import create_run
-from tests.each import each
 from tests.runs import wait_until
 
 
@@ -342,25 +340,6 @@ def test_a_run_whose_folder_is_gone_is_over_and_the_others_have_their_turn(queue
     Server(queue, print).poll()
     first = queue.read().entries[0]
     assert (first.turn, first.error) == ("over", "its folder is gone")
-
-
-def test_sweeps_make_every_combination_with_names_of_their_own():
-    document = {"output": {"name": "cat"}}
-    made = swept(document, ["training.seed=1,2", "optimizer.lr=1e-4,3e-4"])
-    configs = [resolve(one, source="a test") for one in made]
-    assert [(one.training.seed, one.optimizer.lr) for one in configs] == [
-        (1, 1e-4), (1, 3e-4), (2, 1e-4), (2, 3e-4),
-    ]  # fmt: skip
-    assert [one.output.name for one in configs][:2] == ["cat-seed-1-lr-1e-4", "cat-seed-1-lr-3e-4"]
-    assert swept(document, []) == [document]
-    listed = swept(document, ['data.captions.trigger=["a, b", "c/d"]'])
-    assert [one["output"]["name"] for one in listed] == ["cat-trigger-a-b", "cat-trigger-c-d"]
-
-
-@each("text", ["training.seed", "training.seed=", "a=[1,", "training.seed=" + "1," * 201])
-def test_a_sweep_that_is_none_is_refused(text):
-    with pytest.raises(UserError, match="--sweep"):
-        swept({}, [text])
 
 
 def test_the_file_is_json_that_later_versions_may_extend(queue, runs):
