@@ -199,6 +199,7 @@ class App:
         self.preparations.end()
         self.jobs.forget()
         self.draft.forget_listeners()
+        self.shell.drawer.end()
         for child in self.root.winfo_children():
             child.destroy()
         _end_timers(self.root)

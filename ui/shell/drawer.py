@@ -26,6 +26,10 @@ class Drawer:
         # Not added to that of a drawer of before, which the window had at another scale.
         nav.outer.winfo_toplevel().bind("<Button-1>", self._clicked)
 
+    def end(self) -> None:
+        """Follow the window's size no more: the navigation will be destroyed in pieces."""
+        self._nav.outer.master.unbind("<Configure>")
+
     def toggle(self) -> None:
         """Show the navigation over the page, or hide it again."""
         if not self.close() and self.is_folded:
