@@ -1,14 +1,22 @@
 """Takes the screenshots of the window for the documents: python -m tests.ui.screenshots.
 
-Two of the demos are trained for it, which takes some minutes. Needs Xvfb, openbox and xdotool.
+Two of the demos are trained for it, which takes some minutes; a run holds still while it is shown.
+Needs Xvfb, openbox and xdotool.
 """
 
 import argparse
 import json
+import os
 import shutil
+import signal
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from PIL import Image
+
+from onetrainer.run.run_folder import RunFolder
 from tests.ui.desk import ROOT, Desk
 from tests.ui.xscreen import screen
 
@@ -28,6 +36,8 @@ UNDER_WAY = 0.68
 TOO_LARGE = {"extends": "sdxl/lora-24gb"}
 """What the GPU of `tests.ui.gpu_worker` has too little memory for."""
 VALIDATION = {"use": True, "split": 0.25, "every": 20}
+COLORS = 256
+"""Of a screenshot: a third of the bytes, and nothing that the eye finds."""
 
 
 def main() -> None:
@@ -65,7 +75,6 @@ class Studio:
         desk = self.desk
         desk.wait_state(preset="demo")
         desk.wait_state(message="")
-        self.take_memory()
         self.make_light_work()
         self.take_welcome()
         self.take_guide()
@@ -75,32 +84,89 @@ class Studio:
             desk.page(page)
             self.prepare(page)
             self.shoot(page)
+        self.take_search()
         self.take_preview()
+        self.take_dataset()
+        self.take_tools()
+        self.take_queue()
         desk.key("F5")
         most = UNDER_WAY * desk.value("training.steps")
         desk.wait(lambda: desk.state["step"] >= most, "the run under way", LONG)
-        desk.page("run")
-        self.shoot("run")
-        desk.page("monitor")
-        self.shoot("monitor")
-        desk.page("samples")
-        self.shoot("samples")
+        with self.holding_still():
+            self.take_run()
+        if self.is_real:
+            self.take_finished()
+            self.take_trial()
+            self.take_rewards()
+            self.take_runs()
+        self.take_memory()  # which takes longest
+        self.finish()
+
+    @contextmanager
+    def holding_still(self) -> Iterator[None]:
+        """The run makes no step meanwhile, however long the screenshots take."""
+        pid = RunFolder(Path(self.desk.state["folder"])).worker_pid()
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def take_run(self) -> None:
+        desk = self.desk
+        for page in ("run", "monitor", "samples"):
+            desk.page(page)
+            self.shoot(page)
         desk.ask_to_close()
-        desk.wait(lambda: desk.widget("answer keep").get("shown"), "the question")
-        desk.image(self.out / "window-closing-dark.png")
+        desk.wait_question("answer keep")
+        self.save("closing-dark")
         desk.key("Escape")
-        desk.page("runs")
-        self.shoot("runs")
-        desk.page("queue")
-        self.shoot("queue")
+        desk.wait_end_of_question("answer keep")
+
+    def take_search(self) -> None:
+        desk = self.desk
         desk.key("ctrl+f")
         desk.type("learn")
         self.shoot("search")
         desk.key("Escape")
-        if self.is_real:
-            self.take_finished()
-            self.take_rewards()
-        self.finish()
+
+    def take_dataset(self) -> None:
+        desk = self.desk
+        desk.key("shift+F6")
+        desk.wait(lambda: desk.state["images"].get("is_read"), "the images")
+        desk.key("Right", "Right")
+        self.shoot("images")
+        desk.key("shift+F7")
+        desk.wait_state(page="captioning")
+        self.shoot("captioning")
+
+    def take_tools(self) -> None:
+        desk = self.desk
+        desk.key("F11")
+        desk.wait_state(page="tools")
+        desk.click("tool Resize")
+        desk.click("tool rank")
+        self.shoot("tools")
+
+    def take_queue(self) -> None:
+        """Runs that wait; removed, so that the demo trains alone."""
+        desk = self.desk
+        desk.key("F7")
+        desk.wait_state(page="queue")
+        desk.click("enqueue sweep")
+        desk.wait_question("answer values")
+        desk.type("2e-3, 4e-3, 8e-3")
+        desk.key("Return")
+        desk.wait(lambda: len(desk.state["queue"]) == len("abc"), "the runs")
+        self.shoot("queue")
+        place = desk.widget("queue table")
+        for left in (2, 1, 0):
+            desk.click_at(place["x"] + 80, place["y"] + 45)  # the first row
+            desk.key("Delete")
+            desk.wait(lambda left=left: len(desk.state["queue"]) == left, "one less")
+        for folder in map(Path, (self.folder / "demo" / "runs").glob("*")):
+            shutil.rmtree(folder)
 
     def take_preview(self) -> None:
         desk = self.desk
@@ -121,6 +187,33 @@ class Studio:
         self.shoot("finished")
         desk.page("samples")
         self.shoot("samples-finished")
+
+    def take_trial(self) -> None:
+        """Images of what the run has trained."""
+        desk = self.desk
+        desk.key("F9")
+        desk.wait_state(page="trial")
+        desk.replace("trial prompt", "a yellow smiley on a green background")
+        for name, text in (("width", "128"), ("height", "128"), ("count", "4")):
+            desk.replace(f"trial {name}", text)
+        desk.click("add run lora")
+        desk.wait_question("answer run")
+        desk.key("Return")
+        desk.wait_end_of_question("answer run")
+        desk.click("generate")
+        desk.wait(lambda: desk.state["trial"]["status"].startswith("Done"), "the images", LONG)
+        self.shoot("trial")
+
+    def take_runs(self) -> None:
+        desk = self.desk
+        desk.page("runs")
+        desk.wait(lambda: len(desk.state["runs"]["names"]) > 1, "the runs")
+        desk.click("runs table")
+        self.shoot("runs")
+        desk.key("ctrl+a")
+        desk.click("compare runs")
+        desk.wait(lambda: desk.state["runs"]["tab"], "the comparison")
+        self.shoot("compare")
 
     def take_rewards(self) -> None:
         """The demo of reward training: its page, and the run when it has ended."""
@@ -188,10 +281,13 @@ class Studio:
         desk.wait_state(preset="demo")
 
     def take_presets(self) -> None:
-        self.desk.key("ctrl+o")
-        self.desk.wait_state(page="presets")
+        desk = self.desk
+        desk.key("ctrl+o")
+        desk.wait_state(page="presets")
+        desk.type("sd15")
+        desk.wait(lambda: " s a step" in desk.state["presets"]["needs"], "the time of a step", LONG)
         self.shoot("presets")
-        self.desk.key("Escape")
+        desk.key("Escape")
 
     def prepare(self, page: str) -> None:
         desk = self.desk
@@ -213,10 +309,17 @@ class Studio:
             if self.desk.state["mode"] != mode:
                 self.desk.key("ctrl+d")
                 self.desk.wait_state(mode=mode)
-            self.desk.rest()
-            self.desk.image(self.out / f"window-{page}-{mode}.png")
+            self.save(f"{page}-{mode}")
         self.desk.key("ctrl+d")
         self.desk.wait_state(mode="dark")
+
+    def save(self, name: str) -> None:
+        self.desk.park()  # no tip of what the pointer happens to be over
+        self.desk.rest()
+        path = self.out / f"window-{name}.png"
+        self.desk.image(path)
+        with Image.open(path) as image:
+            image.convert("RGB").quantize(COLORS).save(path, optimize=True)
 
     def finish(self) -> None:
         error_log = self.desk.end()
