@@ -75,7 +75,7 @@ class Training(Section):
     """The largest norm a step's gradient may have; longer ones are scaled down. 1 is usual, 0 is
     off."""
 
-    broken_steps: BrokenSteps = BrokenSteps()
+    broken_steps: BrokenSteps = BrokenSteps.default()
 
     @property
     def total_steps(self) -> int:
@@ -99,38 +99,40 @@ class TrainConfig(Section):
     version: Annotated[int, Field(ge=1), Ui("Config version", level="hidden")] = VERSION
     """The version of this file's layout; older files are migrated when they are read."""
 
-    model: Model = Model()
-    data: Data = Data()
+    model: Model = Model.default()
+    data: Data = Data.default()
     method: Annotated[Method, Ui("Method", search="lora dora lycoris fine-tune embedding type")] = (
-        Lora()
+        Lora.default()
     )
     """What is trained: a small adapter, the model itself, embeddings, or the VAE's decoder. LoRA is
     a good default."""
 
-    embeddings: Embeddings = Embeddings()
+    embeddings: Embeddings = Embeddings.default()
     objective: Annotated[
         Objective, Ui("Objective", level="advanced", search="loss goal reward denoising slider")
-    ] = Denoising()
+    ] = Denoising.default()
     """What training minimizes: the denoising loss, a reconstruction loss, a negative reward, or the
     distance to a direction between prompts."""
 
-    training: Training = Training()
-    optimizer: Annotated[Optimizer, Ui("Optimizer", search="adam lion prodigy 8bit")] = AdamW()
+    training: Training = Training.default()
+    optimizer: Annotated[Optimizer, Ui("Optimizer", search="adam lion prodigy 8bit")] = (
+        AdamW.default()
+    )
     """Updates the weights from the gradients. AdamW is a good default for LoRA; Prodigy finds the
     learning rate itself."""
 
     schedule: Annotated[Schedule, Ui("Learning rate schedule", search="scheduler decay")] = (
-        Constant()
+        Constant.default()
     )
     """How the learning rate changes over the run, after the warm-up. "constant" is a good default;
     "cosine" falls toward the end."""
 
-    ema: Ema = Ema()
-    validation: Validation = Validation()
-    sampling: Sampling = Sampling()
-    output: Output = Output()
-    metadata: Metadata = Metadata()
-    hardware: Hardware = Hardware()
+    ema: Ema = Ema.default()
+    validation: Validation = Validation.default()
+    sampling: Sampling = Sampling.default()
+    output: Output = Output.default()
+    metadata: Metadata = Metadata.default()
+    hardware: Hardware = Hardware.default()
 
 
 def uses_images(config: TrainConfig) -> bool:

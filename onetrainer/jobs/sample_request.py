@@ -120,7 +120,7 @@ class SampleRequest(Section):
     prompt_weights: Annotated[PromptWeights, Ui("Prompt weights")] = "off"
     """Reads (word:1.3) as a weight, as "a1111" or "comfyui" do; "off" reads it as text."""
 
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=1), Ui("Seed", unit="N")] = (Prompt().seed,)
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1), Ui("Seed", unit="N")] = (Prompt.default().seed,)
     """The seed of the noise."""
 
     width: Annotated[int | None, SIDE, Ui("Width", unit="PX")] = None
@@ -160,13 +160,13 @@ class SampleRequest(Section):
     offline: Annotated[bool, Ui("Offline")] = False
     """Never uses the network."""
 
-    sampler: Annotated[SamplerName, Ui("Sampler", lead="sampling")] = Sampling().sampler
+    sampler: Annotated[SamplerName, Ui("Sampler", lead="sampling")] = Sampling.default().sampler
     """The method that turns noise into an image, also by its usual name: "DPM++ 2M Karras"."""
 
-    steps: Annotated[int, Field(ge=1, le=1000), Ui("Sampling steps")] = Sampling().steps
+    steps: Annotated[int, Field(ge=1, le=1000), Ui("Sampling steps")] = Sampling.default().steps
     """Denoising steps."""
 
-    guidance: Annotated[float, Field(ge=0, le=50), Ui("Guidance")] = Sampling().guidance
+    guidance: Annotated[float, Field(ge=0, le=50), Ui("Guidance")] = Sampling.default().guidance
     """How strongly images follow their prompt; 1 for no guidance."""
 
     guidance_rescale: Annotated[float, Field(ge=0, le=1), Ui("Guidance rescale")] = 0.0

@@ -38,7 +38,7 @@ _REMEMBERED = 64
 
 def variants_in(document: Mapping[str, object]) -> Variants:
     """Return the variants that a document has chosen, or the defaults where it is silent."""
-    family = presets.value_at(document, FAMILY) or Model().family
+    family = presets.value_at(document, FAMILY) or Model.default().family
     return (*selected_variants(document, TrainConfig).items(), (FAMILY, str(family)))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, WithJsonSchema
@@ -43,9 +44,11 @@ def encoder_label(key: str, family: str) -> str:
     return (encoders.get(family) or next(iter(encoders.values()))).label
 
 
-def _complete(section: type[Settings], given: Mapping[str, Settings]) -> dict[str, Settings]:
+def every_encoder(
+    section: type[Settings], given: Mapping[str, Settings] = MappingProxyType({})
+) -> dict[str, Settings]:
     """Return the settings of every text encoder: those given, else defaults."""
-    return {key: given.get(key) or section() for key in encoders_by_key()}
+    return {key: given.get(key) or section.default() for key in encoders_by_key()}
 
 
 def _require_key(key: str) -> str:
@@ -61,9 +64,9 @@ EncoderKey = Annotated[
     WithJsonSchema({"enum": [*encoders_by_key()], "type": "string"}),
 ]
 TextEncoders = Annotated[
-    Mapping[EncoderKey, TextEncoder], AfterValidator(partial(_complete, TextEncoder))
+    Mapping[EncoderKey, TextEncoder], AfterValidator(partial(every_encoder, TextEncoder))
 ]
 TextEncoderAdapters = Annotated[
     Mapping[EncoderKey, TextEncoderAdapter],
-    AfterValidator(partial(_complete, TextEncoderAdapter)),
+    AfterValidator(partial(every_encoder, TextEncoderAdapter)),
 ]

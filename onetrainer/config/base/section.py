@@ -7,7 +7,7 @@ the reference and its `--set` path all come from the field, its `Ui` mark and th
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -76,8 +76,8 @@ def source_of(text: str) -> str:
 class Section(BaseModel):
     """A frozen group of settings; unknown keys, NaN and infinities are refused.
 
-    A section within another is by default `Inner()`: the same as `Inner()`, without
-    building the schema of the inner section alone, which takes some milliseconds each.
+    A section within another is by default `Inner.default()`, which leaves the schema of the inner
+    section alone unbuilt.
     """
 
     model_config = ConfigDict(
@@ -88,6 +88,11 @@ class Section(BaseModel):
         # The schemas of most sections are never needed by themselves.
         defer_build=True,
     )
+
+    @classmethod
+    def default(cls) -> Self:
+        """Return the same as `cls()` without its schema, which takes milliseconds to build."""
+        return cls.model_construct()
 
     @classmethod
     def __get_pydantic_json_schema__(

@@ -187,11 +187,11 @@ class Concept(Section):
     ] = False
     """Uses caption settings of its own for this folder, in place of those for all."""
 
-    captions: Captions = Captions()
+    captions: Captions = Captions.default()
 
     own_augmentation: Annotated[
         bool, Ui("Own augmentation", level="advanced", search="changes pictures")
     ] = False
     """Uses augmentation settings of its own for this folder, in place of those for all."""
 
-    augmentation: Augmentation = Augmentation()
+    augmentation: Augmentation = Augmentation.default()

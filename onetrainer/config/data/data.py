@@ -151,9 +151,9 @@ class Data(Section):
     """The caption of every class image, such as "a photo of a cat". Empty uses each one's own, from
     text files, or from names if the training images' captions come from there."""
 
-    buckets: Buckets = Buckets()
-    captions: Captions = Captions()
-    augmentation: Augmentation = Augmentation()
+    buckets: Buckets = Buckets.default()
+    captions: Captions = Captions.default()
+    augmentation: Augmentation = Augmentation.default()
 
     cache_latents: Annotated[
         bool,

@@ -1,11 +1,12 @@
 """Settings for training a model's own weights."""
 
+from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from onetrainer.config.base.components import LayerRule, Unet
-from onetrainer.config.base.encoders import TextEncoders
+from onetrainer.config.base.components import LayerRule, TextEncoder, Unet
+from onetrainer.config.base.encoders import TextEncoders, every_encoder
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.methods.adapter_section import TARGET_LABELS
 
@@ -36,8 +37,8 @@ class Full(Section):
     """Rounds a bf16 weight up or down at random (from the seed), so that small updates add up and
     are not lost. Without it, bf16 weights hardly change at low learning rates."""
 
-    unet: Unet = Unet()
-    text_encoders: TextEncoders = Field(default_factory=dict, validate_default=True)
+    unet: Unet = Unet.default()
+    text_encoders: TextEncoders = Field(default_factory=partial(every_encoder, TextEncoder))
 
     targets: Annotated[
         Literal["attn", "attn-mlp", "full", "named"],

@@ -1,14 +1,16 @@
 """Settings of adapters with low-rank matrices: LoRA, DoRA, LoHa and LoKr."""
 
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from onetrainer.config.base.components import (
     AdapterLayerRule,
+    TextEncoderAdapter,
     UnetAdapter,
 )
-from onetrainer.config.base.encoders import TextEncoderAdapters
+from onetrainer.config.base.encoders import TextEncoderAdapters, every_encoder
 from onetrainer.config.base.section import Ui
 from onetrainer.config.methods.adapter_section import (
     RULES,
@@ -50,8 +52,10 @@ class LowRank(AdapterSection):
     """Which layers get an adapter: attention only, attention and feed-forward, every linear and
     convolution layer, or only those listed in "Layers by name"."""
 
-    unet: UnetAdapter = UnetAdapter()
-    text_encoders: TextEncoderAdapters = Field(default_factory=dict, validate_default=True)
+    unet: UnetAdapter = UnetAdapter.default()
+    text_encoders: TextEncoderAdapters = Field(
+        default_factory=partial(every_encoder, TextEncoderAdapter)
+    )
 
     layers: Annotated[tuple[AdapterLayerRule, ...], Field(max_length=64), RULES] = ()
     """Layers by name, which may get another rank, alpha or learning rate, be excluded, or be added

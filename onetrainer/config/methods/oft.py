@@ -1,11 +1,12 @@
 """Settings of orthogonal fine-tuning."""
 
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from onetrainer.config.base.components import LayerRule, Unet
-from onetrainer.config.base.encoders import TextEncoders
+from onetrainer.config.base.components import LayerRule, TextEncoder, Unet
+from onetrainer.config.base.encoders import TextEncoders, every_encoder
 from onetrainer.config.base.section import Ui
 from onetrainer.config.methods.adapter_section import (
     RULES,
@@ -45,8 +46,8 @@ class Oft(AdapterSection):
     """Which layers get an adapter: attention only, attention and feed-forward, every linear and
     convolution layer, or only those listed in "Layers by name"."""
 
-    unet: Unet = Unet()
-    text_encoders: TextEncoders = Field(default_factory=dict, validate_default=True)
+    unet: Unet = Unet.default()
+    text_encoders: TextEncoders = Field(default_factory=partial(every_encoder, TextEncoder))
 
     layers: Annotated[tuple[LayerRule, ...], Field(max_length=64), RULES] = ()
     """Layers by name, which may get another learning rate, be excluded, or be added to those above.

@@ -17,14 +17,14 @@ class Denoising(Section):
     title: ClassVar[str] = "denoising"
     kind: Literal["denoising"] = "denoising"
 
-    loss: Losses = Losses()
+    loss: Losses = Losses.default()
     weighting: Annotated[
         Weighting,
         Ui(
             "Loss weighting",
             search="loss_weight_fn min_snr_gamma debiased p2 scale_v_pred_loss snr",
         ),
-    ] = Plain()
+    ] = Plain.default()
     """How the loss is weighted by timestep. "none" is a good default; min-SNR trains faster at low
     noise. All but "none" mean the same for models that predict noise and for those that predict
     velocity."""
@@ -35,12 +35,12 @@ class Denoising(Section):
             "Timesteps",
             search="timestep_distribution noising strength sampling range",
         ),
-    ] = Uniform()
+    ] = Uniform.default()
     """How often each timestep is trained. More noise trains composition, less noise trains detail;
     uniform is a good default."""
 
-    noise: Noise = Noise()
-    mask: Mask = Mask()
+    noise: Noise = Noise.default()
+    mask: Mask = Mask.default()
     prior: Annotated[
         Prior,
         Ui(
@@ -50,6 +50,6 @@ class Denoising(Section):
             only_with={"data.class_folder": ("*",)},
             or_with={"data.concepts.*.role": ("prior",)},
         ),
-    ] = ClassImages()
+    ] = ClassImages.default()
     """What class images train: the images themselves, or the base model's prediction for them,
     which needs a second forward pass."""

@@ -23,7 +23,7 @@ class AlignProp(Section):
 
     algorithm: Annotated[
         Algorithm, Ui("Algorithm", search="alignprop draft refl drtune best of n raft")
-    ] = AlignPropSteps()
+    ] = AlignPropSteps.default()
     """How the reward is turned into weight updates. AlignProp is a good default; best of n also
     works with scores without a gradient."""
 
@@ -35,7 +35,7 @@ class AlignProp(Section):
     """What images are scored by; add one that is not trained, to see whether the others still mean
     anything."""
 
-    prompts: Prompts = Prompts()
-    rollout: Rollout = Rollout()
-    keep: Keep = Keep()
-    evaluation: Evaluation = Evaluation()
+    prompts: Prompts = Prompts.default()
+    rollout: Rollout = Rollout.default()
+    keep: Keep = Keep.default()
+    evaluation: Evaluation = Evaluation.default()
