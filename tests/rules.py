@@ -211,6 +211,14 @@ def top_violations(sources: Iterable[Source]) -> Iterator[str]:
             yield f"{wing}: {len(files)} files at its top, at most {MOST_AT_THE_TOP}"
 
 
+def package_violations(sources: Iterable[Source]) -> Iterator[str]:
+    """R3: a folder's `__init__.py` imports none of ours: one of its files loads no other."""
+    for source in sources:
+        for found in imports(source, ()) if source.is_package else ():
+            if _top(found.target) in WINGS:
+                yield f"{source.path}:{found.line}: import {found.target} where it is used"
+
+
 def circles(sources: Iterable[Source]) -> list[list[str]]:
     """R3: every set of files that import each other in a circle, smallest names first."""
     listed = list(sources)

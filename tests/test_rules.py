@@ -83,6 +83,10 @@ def test_r3_few_files_stand_at_the_top_of_a_wing(sources):
     assert _listed(rules.top_violations(sources)) == ""
 
 
+def test_r3_a_folder_loads_none_of_its_files(sources):
+    assert _listed(rules.package_violations(sources)) == ""
+
+
 def test_r4_only_assembly_sees_the_whole_config(sources):
     assert _listed(rules.config_violations(sources)) == ""
 

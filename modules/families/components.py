@@ -26,7 +26,8 @@ from modules.formats.original.layout import (
 from modules.formats.original.recipe import Recipe
 from modules.formats.original.vae_files import vae_recipes
 from onetrainer.families.spec import CLIP_TOKENIZER, ComponentSpec, FamilySpec
-from onetrainer.model_files import ModelFile, weight_files
+from onetrainer.model_files.folders import weight_files
+from onetrainer.model_files.kinds import ModelFile
 
 VAE_DTYPE = torch.float32  # Stable Diffusion's VAEs were trained in float32
 

@@ -27,9 +27,7 @@ from onetrainer.config.run.model import Model
 from onetrainer.errors import UserError
 from onetrainer.families.registry import folder_of
 from onetrainer.families.spec import EncoderSpec, FamilySpec
-from onetrainer.model_files import (
-    ModelFile,
-    inspect_model,
+from onetrainer.model_files.choices import (
     require_family,
     require_predictable,
     require_published_size,
@@ -37,6 +35,8 @@ from onetrainer.model_files import (
     resolve_prediction,
     resolve_zero_snr,
 )
+from onetrainer.model_files.inspection import inspect_model
+from onetrainer.model_files.kinds import ModelFile
 
 NO_DTYPES: Mapping[str, torch.dtype] = {}
 

@@ -33,8 +33,8 @@ from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.families.registry import family_spec
-from onetrainer.model_files import inspect_model
 from onetrainer.model_files.hub import cached_folder, is_hub_name
+from onetrainer.model_files.inspection import inspect_model
 from onetrainer.model_files.kinds import ModelFile
 
 WEIGHTS = {"unet": "unet", "vae": "vae", METHOD: "adapters", REWARDS: "rewards"}

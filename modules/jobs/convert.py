@@ -31,9 +31,7 @@ from onetrainer.jobs.convert_request import (
     model_format,
     source_run,
 )
-from onetrainer.model_files import (
-    DESCRIPTIONS,
-    ModelFile,
+from onetrainer.model_files.choices import (
     prediction_change,
     require_family,
     require_predictable,
@@ -41,6 +39,7 @@ from onetrainer.model_files import (
     resolve_prediction,
     resolve_zero_snr,
 )
+from onetrainer.model_files.kinds import DESCRIPTIONS, ModelFile
 from onetrainer.run.events import Finished, Phase, Report
 from onetrainer.run.run_folder import cannot_write
 

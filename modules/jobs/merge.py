@@ -39,8 +39,8 @@ from onetrainer.jobs.lora_requests import (
     require_model,
 )
 from onetrainer.jobs.sample_request import SampledLora
-from onetrainer.model_files import inspect_model
 from onetrainer.model_files.adapter_keys import UP
+from onetrainer.model_files.inspection import inspect_model
 from onetrainer.run.device_owner import owning_for
 from onetrainer.run.events import Finished, Phase, Report
 from onetrainer.run.run_folder import cannot_write

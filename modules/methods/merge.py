@@ -11,8 +11,8 @@ from modules.interfaces import Family
 from modules.methods.adapters.weight_formulas import merged_bias, merged_weight
 from modules.methods.layers.layer_presets import named_layers
 from onetrainer.errors import UserError
-from onetrainer.model_files import NAMES
 from onetrainer.model_files.adapter_keys import is_adapter_key, is_text_encoder_key
+from onetrainer.model_files.kinds import NAMES
 
 
 def merge_loras(family: Family, loras: Sequence[tuple[LoraFile, float]]) -> list[str]:

@@ -15,7 +15,8 @@ from modules.formats.models.stored_model import StoredVae, open_stored_model, op
 from modules.formats.models.whole_model import Description, describe
 from modules.interfaces import ExportOptions, Family
 from onetrainer.config.run.model import Model
-from onetrainer.model_files import ModelFile, inspect_model
+from onetrainer.model_files.inspection import inspect_model
+from onetrainer.model_files.kinds import ModelFile
 
 Trained = Mapping[str, Mapping[str, Tensor]]
 """Trained tensors by component, then by name there, text encoders' with `text_model.`."""

@@ -21,9 +21,8 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import CHOOSE, Fix, Problem, ProblemsError, UserError, warning
 from onetrainer.families.registry import FAMILY_LABELS, family_spec
 from onetrainer.json_file import Document
-from onetrainer.model_files import (
-    ModelFile,
-    inspect_model,
+from onetrainer.model_files.adapters import resolve_start_rank
+from onetrainer.model_files.choices import (
     prediction_change,
     require_family,
     require_predictable,
@@ -32,8 +31,9 @@ from onetrainer.model_files import (
     resolve_prediction,
     resolve_zero_snr,
 )
-from onetrainer.model_files.adapters import resolve_start_rank
 from onetrainer.model_files.hub import cached_folder, is_hub_name
+from onetrainer.model_files.inspection import inspect_model
+from onetrainer.model_files.kinds import ModelFile
 from onetrainer.presets import presets
 from onetrainer.presets.lines import with_lines
 from onetrainer.presets.presets import value_at

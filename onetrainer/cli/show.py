@@ -12,16 +12,11 @@ from onetrainer.cli.show_runs import Description, image_at, is_image, run_at
 from onetrainer.errors import EXIT_USER, UserError
 from onetrainer.families.registry import FAMILIES, FAMILY_LABELS, family_spec
 from onetrainer.messages.formatting import format_size
-from onetrainer.model_files import (
-    DESCRIPTIONS,
-    NAMES,
-    ModelFile,
-    inspect_model,
-    inspect_table,
-)
 from onetrainer.model_files.adapters import adapter_of
 from onetrainer.model_files.embeddings import embeddings_of
-from onetrainer.tensor_files import read_table
+from onetrainer.model_files.inspection import inspect_model, inspect_table
+from onetrainer.model_files.kinds import DESCRIPTIONS, NAMES, ModelFile
+from onetrainer.tensor_files.table import read_table
 
 _FORMATS: Mapping[str, str] = {
     "safetensors": "safetensors",

@@ -5,16 +5,15 @@ from pathlib import Path
 
 from onetrainer.errors import UserError
 from onetrainer.families.registry import FAMILIES, FAMILY_LABELS, any_base, family_spec
-from onetrainer.model_files import (
-    NAMES,
-    ModelFile,
-    inspect_model,
+from onetrainer.model_files.choices import (
     require_family,
     require_published_size,
     resolve_prediction,
 )
 from onetrainer.model_files.find import size_on_disk
 from onetrainer.model_files.hub import cached_folder, is_hub_name
+from onetrainer.model_files.inspection import inspect_model
+from onetrainer.model_files.kinds import NAMES, ModelFile
 from onetrainer.presets.find import expanded
 
 

@@ -13,7 +13,9 @@ from onetrainer.families.registry import FAMILY_LABELS
 from onetrainer.files.atomic import is_taken
 from onetrainer.files.names import require_portable
 from onetrainer.jobs.options import option_of
-from onetrainer.model_files import DESCRIPTIONS, ModelFile, inspect_model, require_vae
+from onetrainer.model_files.choices import require_vae
+from onetrainer.model_files.inspection import inspect_model
+from onetrainer.model_files.kinds import DESCRIPTIONS, ModelFile
 from onetrainer.run.fork import state_at
 from onetrainer.run.run_folder import RunFolder
 from onetrainer.tensor_files.table import PICKLE_SUFFIXES

@@ -22,13 +22,9 @@ from onetrainer.jobs.convert_request import (
     require_suffix,
 )
 from onetrainer.jobs.sample_request import SampledLora
-from onetrainer.model_files import (
-    DESCRIPTIONS,
-    ModelFile,
-    inspect_model,
-    require_family,
-    require_made_for,
-)
+from onetrainer.model_files.choices import require_family, require_made_for
+from onetrainer.model_files.inspection import inspect_model
+from onetrainer.model_files.kinds import DESCRIPTIONS, ModelFile
 from onetrainer.run.steps import require_step
 
 Rank = Annotated[int | None, Field(ge=1, le=4096), Ui("Rank")]

@@ -18,8 +18,9 @@ from onetrainer.jobs.sample_request import (
     require_additions,
 )
 from onetrainer.jobs.sample_table import require_steps
-from onetrainer.model_files import inspect_model, resolve_prediction, resolve_zero_snr
+from onetrainer.model_files.choices import resolve_prediction, resolve_zero_snr
 from onetrainer.model_files.hub import is_hub_name
+from onetrainer.model_files.inspection import inspect_model
 
 MAX_SEEDS = 10_000
 

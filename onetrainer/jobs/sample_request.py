@@ -21,14 +21,14 @@ from onetrainer.config.run.sampling import (
 from onetrainer.errors import UserError
 from onetrainer.families.registry import FAMILY_LABELS, family_spec
 from onetrainer.families.spec import Prediction
-from onetrainer.model_files import (
-    DESCRIPTIONS,
-    inspect_model,
+from onetrainer.model_files.choices import (
     require_family,
     require_made_for,
     require_published_size,
     require_vae,
 )
+from onetrainer.model_files.inspection import inspect_model
+from onetrainer.model_files.kinds import DESCRIPTIONS
 from onetrainer.run.run_folder import RunFolder
 
 NOT_ADDITIONS = ("vae", "unet", "text-encoder", *FAMILY_LABELS)
@@ -120,7 +120,9 @@ class SampleRequest(Section):
     prompt_weights: Annotated[PromptWeights, Ui("Prompt weights")] = "off"
     """Reads (word:1.3) as a weight, as "a1111" or "comfyui" do; "off" reads it as text."""
 
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=1), Ui("Seed", unit="N")] = (Prompt.default().seed,)
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1), Ui("Seed", unit="N")] = (
+        Prompt.default().seed,
+    )
     """The seed of the noise."""
 
     width: Annotated[int | None, SIDE, Ui("Width", unit="PX")] = None

@@ -14,7 +14,8 @@ from onetrainer.families import registry
 from onetrainer.families.spec import EncoderSpec
 from onetrainer.model_files.adapter_keys import encoder_pattern
 from onetrainer.model_files.embedding_keys import BUNDLE
-from onetrainer.tensor_files import TensorEntry, TensorTable, read_table
+from onetrainer.tensor_files.entries import TensorEntry, TensorTable
+from onetrainer.tensor_files.table import read_table
 
 _Method = TypeVar("_Method", bound=LowRank)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from onetrainer.model_files.embedding_keys import OUTPUT, bundled, is_vectors
 from onetrainer.model_files.kinds import NAMES, Kind, ModelFile
 from onetrainer.model_files.tensors import family_of_vectors
-from onetrainer.tensor_files import TensorTable
+from onetrainer.tensor_files.entries import TensorTable
 
 Shapes = Mapping[str, Sequence[int]]
 

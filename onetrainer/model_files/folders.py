@@ -11,8 +11,9 @@ from onetrainer.families.registry import FAMILY_LABELS, narrowed
 from onetrainer.families.spec import FamilySpec
 from onetrainer.model_files.prediction_hints import PredictionHints, hints_in_scheduler
 from onetrainer.model_files.tensors import Recognized, recognize, with_channels
-from onetrainer.tensor_files import TensorTable, read_table
+from onetrainer.tensor_files.entries import TensorTable
 from onetrainer.tensor_files.refusals import DOWNLOAD_AGAIN
+from onetrainer.tensor_files.table import read_table
 
 INCOMPLETE = "The folder was not downloaded completely; download it again"
 DIFFUSERS_WEIGHTS, TRANSFORMERS_WEIGHTS = "diffusion_pytorch_model", "model"

@@ -13,7 +13,8 @@ from onetrainer.model_files.kinds import Layout, ModelFile
 from onetrainer.model_files.prediction_hints import hints_in_file
 from onetrainer.model_files.sizes import is_unusual_size, stored_configs
 from onetrainer.model_files.tensors import Recognized, recognize
-from onetrainer.tensor_files import TensorEntry, TensorTable, read_table
+from onetrainer.tensor_files.entries import TensorEntry, TensorTable
+from onetrainer.tensor_files.table import read_table
 
 _PRECISIONS: Mapping[str, str] = {
     "F64": "fp64", "F32": "fp32", "F16": "fp16", "BF16": "bf16", "F8_E4M3": "fp8",

@@ -6,7 +6,7 @@ from typing import Any
 
 from onetrainer.errors import UserError
 from onetrainer.families.spec import Prediction
-from onetrainer.tensor_files import TensorTable
+from onetrainer.tensor_files.entries import TensorTable
 
 V_MARKER, ZERO_SNR_MARKER = "v_pred", "ztsnr"
 """Empty tensors by which inference programs recognize such models."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from onetrainer.config.run.model import FamilyName
 from onetrainer.families.registry import family_spec
-from onetrainer.tensor_files import TensorEntry
+from onetrainer.tensor_files.entries import TensorEntry
 
 CONFIGS_KEY = "onetrainer.configs"
 """Metadata with the configs of a model of other sizes: JSON by path within a diffusers folder."""

@@ -22,7 +22,7 @@ from onetrainer.model_files.embedding_keys import (
 )
 from onetrainer.model_files.kinds import Kind
 from onetrainer.model_files.prediction_hints import PredictionHints
-from onetrainer.tensor_files import TensorEntry, TensorTable
+from onetrainer.tensor_files.entries import TensorEntry, TensorTable
 
 Entries = Mapping[str, TensorEntry]
 

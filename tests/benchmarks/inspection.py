@@ -13,8 +13,8 @@ from time import perf_counter
 
 import torch
 
-from onetrainer.model_files import inspect_model
-from onetrainer.tensor_files import read_table
+from onetrainer.model_files.inspection import inspect_model
+from onetrainer.tensor_files.table import read_table
 from tests import headers
 
 TURNS = 5

@@ -75,7 +75,8 @@ def _folder(path: Path) -> Dropped:
 def _model(path: Path) -> Dropped:
     # Imported when a model is dropped: its readers would slow the start of the window.
     from onetrainer.families.registry import FAMILY_LABELS
-    from onetrainer.model_files import DESCRIPTIONS, NAMES, inspect_model
+    from onetrainer.model_files.inspection import inspect_model
+    from onetrainer.model_files.kinds import DESCRIPTIONS, NAMES
 
     model = inspect_model(path)
     if model.kind in FAMILY_LABELS:

@@ -87,7 +87,8 @@ def _folder_facts(folder: Path) -> EntryFacts:
 
 def _model_lines(path: Path) -> list[str]:
     # Imported when a model is described: its readers would slow the start of the window.
-    from onetrainer.model_files import DESCRIPTIONS, NAMES, inspect_model
+    from onetrainer.model_files.inspection import inspect_model
+    from onetrainer.model_files.kinds import DESCRIPTIONS, NAMES
 
     model = inspect_model(path)
     kind = DESCRIPTIONS[model.kind]

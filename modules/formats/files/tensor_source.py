@@ -14,7 +14,8 @@ import torch
 from torch import Size, Tensor
 
 from onetrainer.errors import UserError
-from onetrainer.tensor_files import TensorEntry, TensorTable, read_table
+from onetrainer.tensor_files.entries import TensorEntry, TensorTable
+from onetrainer.tensor_files.table import read_table
 
 DTYPES: Mapping[str, torch.dtype] = {
     "BOOL": torch.bool,

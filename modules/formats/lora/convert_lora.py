@@ -19,9 +19,9 @@ from onetrainer.errors import UserError
 from onetrainer.families.registry import any_base, base_of, families_with
 from onetrainer.jobs.convert_request import Precision
 from onetrainer.messages.formatting import format_size
-from onetrainer.model_files import inspect_model
 from onetrainer.model_files.adapter_family import family_of_adapter, is_for_other_architecture
 from onetrainer.model_files.adapter_keys import ALPHA, is_adapter_key, is_text_encoder_key, split
+from onetrainer.model_files.inspection import inspect_model
 from onetrainer.model_files.kinds import NAMES, Kind
 from onetrainer.model_files.tensors import family_of_vectors
 

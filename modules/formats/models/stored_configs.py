@@ -11,7 +11,7 @@ from modules.formats.files.component_configs import Config, read_config
 from modules.formats.models.component_shapes import shapes_of
 from modules.formats.models.whole_model import INDEX, Description
 from onetrainer.families.spec import FamilySpec
-from onetrainer.model_files import ModelFile
+from onetrainer.model_files.kinds import ModelFile
 from onetrainer.model_files.sizes import CONFIGS_KEY
 
 SCHEDULER = "scheduler/scheduler_config.json"

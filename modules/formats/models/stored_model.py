@@ -20,7 +20,8 @@ from modules.formats.original.vae_files import vae_recipes
 from onetrainer.errors import UserError
 from onetrainer.families.spec import ComponentSpec
 from onetrainer.messages.formatting import counted, some
-from onetrainer.model_files import ModelFile, weight_files
+from onetrainer.model_files.folders import weight_files
+from onetrainer.model_files.kinds import ModelFile
 
 Tensors = Mapping[str, LazyTensor]
 

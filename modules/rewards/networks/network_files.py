@@ -16,7 +16,7 @@ from modules.formats.files.tensor_source import TensorReader
 from modules.formats.original.layout import read_component
 from modules.formats.original.recipe import Recipe
 from onetrainer.errors import UserError
-from onetrainer.model_files import weight_files
+from onetrainer.model_files.folders import weight_files
 from onetrainer.model_files.hub import is_hub_name
 
 Report = Callable[[str], None]

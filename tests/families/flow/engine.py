@@ -13,7 +13,8 @@ from modules.formats.models.component_shapes import build_empty
 from modules.interfaces import Conditioning, LatentMoments
 from onetrainer.families.registry import folder_of
 from onetrainer.families.spec import FamilySpec
-from onetrainer.model_files import inspect_model, require_family
+from onetrainer.model_files.choices import require_family
+from onetrainer.model_files.inspection import inspect_model
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from onetrainer.config.run.model import Model
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix
 from onetrainer.families import registry
-from onetrainer.model_files import inspect_model
+from onetrainer.model_files.inspection import inspect_model
 from onetrainer.presets.presets import load_document, resolve
 from onetrainer.rules.rules import check_rules
 from onetrainer.run.events import Progress

@@ -17,7 +17,7 @@ from onetrainer.config.run.model import Model
 from onetrainer.errors import UserError
 from onetrainer.families.registry import family_spec
 from onetrainer.jobs.convert_request import ConvertRequest
-from onetrainer.model_files import inspect_model
+from onetrainer.model_files.inspection import inspect_model
 from tests.modules.formats import small_models
 from tests.modules.formats.small_models import FAMILIES, assert_equal, read_folder
 

@@ -6,7 +6,7 @@ import shutil
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from onetrainer.model_files import inspect_model
+from onetrainer.model_files.inspection import inspect_model
 
 
 def metadata_of(path):

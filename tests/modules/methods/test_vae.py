@@ -14,7 +14,7 @@ from modules.methods.vae import VaeDecoder
 from onetrainer.config.methods.full import Vae as VaeSection
 from onetrainer.families.registry import base_of
 from onetrainer.families.stable_diffusion import SD15
-from onetrainer.model_files import inspect_model
+from onetrainer.model_files.inspection import inspect_model
 from tests import tiny
 from tests.cases import cases
 from tests.modules.methods.sources import shake, states, write_origin

@@ -9,10 +9,10 @@ from modules.formats.lora.lora_names import NAMINGS
 from modules.formats.lora.standard_names import standard_names
 from onetrainer.cli.show import describe
 from onetrainer.families.registry import folder_of, lora_components
-from onetrainer.model_files import inspect_model
 from onetrainer.model_files.adapter_family import family_of_adapter
+from onetrainer.model_files.inspection import inspect_model
 from onetrainer.model_files.tensors import recognize
-from onetrainer.tensor_files import read_table
+from onetrainer.tensor_files.table import read_table
 from tests import headers
 from tests.each import each
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from onetrainer.errors import UserError
-from onetrainer.model_files import (
-    ModelFile,
+from onetrainer.model_files.choices import (
     prediction_change,
     require_family,
     require_predictable,
@@ -14,6 +13,7 @@ from onetrainer.model_files import (
     resolve_prediction,
     resolve_zero_snr,
 )
+from onetrainer.model_files.kinds import ModelFile
 from tests.each import each
 
 V = "v_prediction"

@@ -10,8 +10,10 @@ from safetensors.torch import load_file
 
 from modules.formats.files.tensor_source import open_tensors
 from onetrainer.errors import UserError
-from onetrainer.model_files import inspect_model, require_family, weight_files
-from onetrainer.tensor_files import read_table
+from onetrainer.model_files.choices import require_family
+from onetrainer.model_files.folders import weight_files
+from onetrainer.model_files.inspection import inspect_model
+from onetrainer.tensor_files.table import read_table
 from tests import headers, tiny
 from tests.each import each
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from onetrainer.errors import UserError
-from onetrainer.model_files import inspect_model
+from onetrainer.model_files.inspection import inspect_model
 from tests import headers, tiny
 from tests.each import each
 

@@ -3,8 +3,9 @@
 import pytest
 
 from onetrainer.errors import UserError
-from onetrainer.model_files import inspect_model, inspect_table, require_family
-from onetrainer.tensor_files import read_table
+from onetrainer.model_files.choices import require_family
+from onetrainer.model_files.inspection import inspect_model, inspect_table
+from onetrainer.tensor_files.table import read_table
 from tests import headers, tiny
 from tests.each import each
 

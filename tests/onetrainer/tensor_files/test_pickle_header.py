@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from onetrainer.errors import UserError
-from onetrainer.tensor_files import read_table
+from onetrainer.tensor_files.table import read_table
 from tests.each import each
 
 DTYPES = [

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from onetrainer.errors import UserError
-from onetrainer.tensor_files import read_table
+from onetrainer.tensor_files.table import read_table
 from tests.each import each
 
 WORDS = {

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from onetrainer.errors import UserError
-from onetrainer.tensor_files import read_table
 from onetrainer.tensor_files.pickle_names import is_safe_name
+from onetrainer.tensor_files.table import read_table
 from onetrainer.tensor_files.unpickler import Global, PickleError, Unpickler
 from tests.each import each
 

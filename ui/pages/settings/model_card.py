@@ -9,7 +9,7 @@ from ui.messages.problems import join_list
 from ui.progress.run_state import format_bytes
 
 if TYPE_CHECKING:
-    from onetrainer.model_files import ModelFile
+    from onetrainer.model_files.kinds import ModelFile
 
 NOTHING_CHOSEN = (
     "Choose a file or a diffusers folder, drop one on the window, or enter the name of a model on "
@@ -40,7 +40,7 @@ def lines_of(text: str, is_offline: bool) -> list[str]:
 
 
 def _lines_at(path: Path, text: str) -> list[str]:
-    from onetrainer.model_files import inspect_model
+    from onetrainer.model_files.inspection import inspect_model
 
     try:
         model = inspect_model(path)
@@ -51,7 +51,7 @@ def _lines_at(path: Path, text: str) -> list[str]:
 
 def facts(model: "ModelFile") -> list[str]:
     """Describe a model, one line for each known fact."""
-    from onetrainer.model_files import DESCRIPTIONS, NAMES
+    from onetrainer.model_files.kinds import DESCRIPTIONS, NAMES
 
     lines = [f"This is {DESCRIPTIONS[model.kind]}."]
     if model.made_for is not None and model.made_for in NAMES:

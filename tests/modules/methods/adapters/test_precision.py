@@ -11,7 +11,7 @@ from modules.formats.lora.lora_names import NAMINGS
 from modules.methods.adapters.adapters import Adapters
 from modules.methods.layers.layer_presets import layer_names
 from modules.methods.merge import merge_loras
-from onetrainer.model_files import inspect_model
+from onetrainer.model_files.inspection import inspect_model
 from tests import tiny
 from tests.adapters import KINDS, predict, section
 from tests.batches import TIME_IDS

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from onetrainer.model_files import ModelFile
+from onetrainer.model_files.kinds import ModelFile
 from tests.ui.project import MARKERS, SDXL_PARTS, write_model
 from ui.pages.settings.model_card import facts, lines_of
 
