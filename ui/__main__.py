@@ -50,20 +50,23 @@ def make_parser() -> argparse.ArgumentParser:
 
 def open_window(options: argparse.Namespace) -> "App":
     """Build the window from the parsed command line."""
-    from ui.app import App, Opening
     from ui.background.memory import give_back_memory
+    from ui.background.threads import without_collection
 
     give_back_memory()
     # A thread that computes would make the window's wait 5 ms each time that it has called Tk.
     sys.setswitchinterval(_SWITCH_S)
-    return App(
-        Opening(
-            options.preset,
-            Path(options.demo or DEMO_FOLDER).absolute(),
-            with_demo=options.demo is not None,
-            is_demo_named=bool(options.demo),
+    with without_collection():
+        from ui.app import App, Opening
+
+        return App(
+            Opening(
+                options.preset,
+                Path(options.demo or DEMO_FOLDER).absolute(),
+                with_demo=options.demo is not None,
+                is_demo_named=bool(options.demo),
+            )
         )
-    )
 
 
 def _missing_requirement() -> str:

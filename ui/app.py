@@ -81,7 +81,7 @@ class App:
         self.root.withdraw()
         self.error_log = ErrorLog(self.show_message)
         self.root.report_callback_exception = self.error_log.report
-        self.jobs = Jobs()
+        self.jobs = Jobs(is_held=True)
         self._screen = f"{self.root.winfo_screenwidth()}x{self.root.winfo_screenheight()}"
         self._theme = Theme(self.root, self.window_state.scale_of(self._screen))
         self.draft = Draft()
@@ -112,7 +112,7 @@ class App:
         self.support = SupportActions(self.context)
         self.closing = Closing(self.context, self._close)
         self.shell = Shell(self.context, self.plans)
-        self.preparations = Preparations(self.root, self._views, self.view)
+        self.preparations = Preparations(self.root, self.jobs, self._views, self.view)
         self.shell.stage.outer.bind("<Map>", lambda _: self.preparations.begin())
         self.dropping = Dropping(self.context)
         files, page = self.runs.files, lambda: self._views.get(self.page)
@@ -124,7 +124,9 @@ class App:
         self.root.mainloop()
 
     def refresh(self) -> None:
-        """Update the screen to the draft and the session."""
+        """Update the screen to the draft and the session, once there is a page."""
+        if not self.page:
+            return
         self.shell.refresh(is_checking=self.runs.is_checking, page=self.page)
         view = self._views.get(self.page)
         if view is not None:
@@ -369,7 +371,9 @@ class App:
         root = self.root
         root.title("OneTrainer")
         root.minsize(*self._fitting(_MIN_SIZE))
-        root.geometry(visible_geometry(self.window_state.geometry, root) or self._default_size())
+        last = visible_geometry(self.window_state.geometry, root)
+        self.window_state.geometry = last or self._default_size()
+        root.geometry(self.window_state.geometry)
 
     def _default_size(self) -> str:
         return "x".join(map(str, self._fitting(_SIZE)))

@@ -8,7 +8,9 @@ from pydantic import Field
 from onetrainer.config.base.amount import InSteps, Steps, known
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.data.data import Data
-from onetrainer.config.methods.embedding import Embeddings
+from onetrainer.config.methods.components import trained_components
+from onetrainer.config.methods.embedding import EmbeddingOnly, Embeddings
+from onetrainer.config.methods.full import Vae
 from onetrainer.config.methods.low_rank import Lora
 from onetrainer.config.methods.method import Method
 from onetrainer.config.objectives.denoising import Denoising
@@ -147,3 +149,12 @@ def uses_images(config: TrainConfig) -> bool:
             return True
         case Slider():
             return False
+
+
+def trains_text_encoder(config: TrainConfig) -> bool:
+    """Return whether the weights of a text encoder, or adapters on them, are trained."""
+    match config.method:
+        case EmbeddingOnly() | Vae():
+            return False
+        case method:
+            return bool(trained_components(method, config.model.family).keys() - {"unet"})

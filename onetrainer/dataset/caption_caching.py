@@ -4,11 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from onetrainer.concepts.concepts import ConceptSettings, concepts_of
-from onetrainer.config.methods.components import trained_components
-from onetrainer.config.methods.embedding import EmbeddingOnly
-from onetrainer.config.methods.full import Vae
 from onetrainer.config.objectives.reconstruction import Reconstruction
-from onetrainer.config.train import TrainConfig
+from onetrainer.config.train import TrainConfig, trains_text_encoder
 from onetrainer.dataset.batch_plan import BatchPlan
 from onetrainer.dataset.caption_sampling import captions_vary, plain_caption, sample_caption
 from onetrainer.dataset.items import Item
@@ -18,15 +15,6 @@ MAX_VARYING_CAPTIONS = 10_000
 Most are used once, so encoding them within the steps takes no longer, but then the text encoders
 are needed on the device.
 """
-
-
-def trains_text_encoder(config: TrainConfig) -> bool:
-    """Return whether the weights of a text encoder, or adapters on them, are trained."""
-    match config.method:
-        case EmbeddingOnly() | Vae():
-            return False
-        case method:
-            return bool(trained_components(method, config.model.family).keys() - {"unet"})
 
 
 def encodes_text_each_step(config: TrainConfig) -> bool:

@@ -8,7 +8,6 @@ import hashlib
 import os
 import platform
 import re
-import secrets
 import shutil
 import stat
 import sys
@@ -102,7 +101,7 @@ def temporary_path(path: Path) -> Path:
     name = path.name
     if len(os.fsencode(name)) > _MAX_NAME:
         name = os.fsencode(name)[:_MAX_NAME].decode(errors="ignore")
-    return path.with_name(f".onetrainer-{name}-{writer}-{secrets.token_hex(4)}.part")
+    return path.with_name(f".onetrainer-{name}-{writer}-{os.urandom(4).hex()}.part")
 
 
 def remove_leftovers(folder: Path, *, is_locked: bool = False) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from onetrainer.config.base.variants import KIND, selected_variants, with_default_variants
-from onetrainer.config.fields import Setting, is_available, setting_at, settings
+from onetrainer.config.fields import Setting, setting_at, settings
 from onetrainer.config.migrate import interval_with_unit, migrate
 from onetrainer.config.problems import format_value, problems_of, unprintable
 from onetrainer.config.renamed import current_path
@@ -176,10 +176,10 @@ def as_preset(config: TrainConfig, *, description: str = "", notes: str = "") ->
 def defaults(selected: Mapping[str, str]) -> Document:
     """Return the defaults of all settings for some variants (see `selected_variants`)."""
     document: Document = {}
+    known = {setting.path for setting in settings(TrainConfig, selected=selected)}
     for path, name in selected.items():
-        setting = setting_at(f"{path}.{KIND}")
-        if setting is not None and is_available(setting, selected):
-            document = with_value(document, setting.path, name)
+        if f"{path}.{KIND}" in known:
+            document = with_value(document, f"{path}.{KIND}", name)
     whole: Document = resolve(document, source="").model_dump(mode="json")
     return whole
 

@@ -16,8 +16,7 @@ from onetrainer.config.rewards.algorithms import (
 )
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.rewards.reward import NETWORKS, REWARD_LABELS, Reward
-from onetrainer.config.train import TrainConfig
-from onetrainer.dataset.caption_caching import trains_text_encoder
+from onetrainer.config.train import TrainConfig, trains_text_encoder
 from onetrainer.errors import CHOOSE, Fix, Problem, warning
 from onetrainer.families.registry import FAMILY_LABELS, base_of, family_spec
 

@@ -8,17 +8,27 @@ window computes at a stretch from the first to the second, which a key would hav
 import json
 import sys
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ui.app import App
 
 _TICK_MS = 1
 
 
-def main(arguments: list[str]) -> None:
+def open_painted(arguments: list[str]) -> "App":
+    """The window of a command line, as soon as its first page is on the screen."""
     from ui.__main__ import make_parser, open_window
 
     app = open_window(make_parser().parse_args(arguments))
     if not app.shell.stage.outer.winfo_viewable():
         app.root.wait_visibility(app.shell.stage.outer)
     app.root.update_idletasks()
+    return app
+
+
+def main(arguments: list[str]) -> None:
+    app = open_painted(arguments)
     painted = time.process_time()
     stretches = []
 

@@ -8,7 +8,7 @@ from ui.background.apart import apart
 from ui.background.background_query import CancelToken
 from ui.context import Context
 from ui.model.draft import FileSettings
-from ui.model.preset_fields import CHECKED_SETTINGS
+from ui.model.preset_fields import checked_settings
 
 CHECK_AFTER_MS = 400
 
@@ -21,13 +21,15 @@ class FileCheck:
         self._waiting = ""
         self._scheduled: FileSettings | None = None
         self._found: list[Problem] = []
+        # The first check is of whatever the window opens with, once that is on the screen.
+        self._is_first = True
         context.draft.listen(self._schedule)
-        self._schedule()
+        context.widgets.jobs.post(self._check)
 
     def _schedule(self) -> None:
         """Check after a pause in changes, because typing changes a path with each key."""
         draft, root = self._context.draft, self._context.root
-        if not draft.needs_file_check or draft.file_settings == self._scheduled:
+        if self._is_first or not draft.needs_file_check or draft.file_settings == self._scheduled:
             return
         self._scheduled = draft.file_settings
         if self._waiting:
@@ -36,7 +38,7 @@ class FileCheck:
 
     def _check(self) -> None:
         self._waiting = ""
-        self._scheduled = None
+        self._is_first, self._scheduled = False, None
         if self._context.draft.needs_file_check:
             self._run()
 
@@ -68,7 +70,7 @@ class FileCheck:
         if not isinstance(error, UserError):
             raise error
         # Only the home of an unknown user fails; the message begins with the path.
-        values = zip(CHECKED_SETTINGS, file_settings, strict=True)
+        values = zip(checked_settings(), file_settings, strict=True)
         paths = (path for path, value in values if value and error.what.startswith(f"{value}:"))
         path = next(paths, "")
         self._store(file_settings, [Problem(path, error.what, error.expected, error.remedy)])

@@ -2,18 +2,20 @@
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onetrainer.errors import UserError
-from onetrainer.support.doctor import examine
-from onetrainer.support.findings import Finding
-from onetrainer.support.report import Report, write_report
 from ui.context import Context
 from ui.dialogs.dialogs import show_error
 from ui.dialogs.support_dialogs import ask_report, show_findings
 
+if TYPE_CHECKING:
+    from onetrainer.support.findings import Finding
+    from onetrainer.support.report import Report
+
 
 class SupportActions:
-    """Works in threads, and shows what came of it."""
+    """Works in threads, and shows what came of it; what does the work is imported there."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -21,7 +23,7 @@ class SupportActions:
     def examine(self) -> None:
         """Examine this computer and show the findings."""
         self._context.act.show_message("Examining this computer, which takes some seconds …")
-        self._context.widgets.jobs.run(lambda: list(examine()), self._show_findings)
+        self._context.widgets.jobs.run(_examine, self._show_findings)
 
     def report(self, folder: Path) -> None:
         """Ask what a report about a run is to hold, make it, and open its folder."""
@@ -30,12 +32,12 @@ class SupportActions:
             return
         self._context.act.show_message("Making the report …")
         self._context.widgets.jobs.run(
-            lambda: write_report(folder, examine(), with_samples=answer == "samples"),
+            lambda: _write_report(folder, with_samples=answer == "samples"),
             self._show_report,
             self._failed,
         )
 
-    def _show_findings(self, findings: list[Finding]) -> None:
+    def _show_findings(self, findings: "list[Finding]") -> None:
         if show_findings(self._context, findings):
             # Late, as its jobs take a while to import.
             from onetrainer.support.self_test import run_self_test
@@ -46,7 +48,7 @@ class SupportActions:
                 lambda finding: self._show_findings([*findings, finding]),
             )
 
-    def _show_report(self, report: Report) -> None:
+    def _show_report(self, report: "Report") -> None:
         self._context.act.open_path(report.path.parent)
         self._context.act.show_message(f"The report is {report.path}")
 
@@ -54,3 +56,15 @@ class SupportActions:
         if not isinstance(error, UserError):
             raise error
         show_error(self._context, error)
+
+
+def _examine() -> "list[Finding]":
+    from onetrainer.support.doctor import examine
+
+    return list(examine())
+
+
+def _write_report(folder: Path, *, with_samples: bool) -> "Report":
+    from onetrainer.support.report import write_report
+
+    return write_report(folder, _examine(), with_samples=with_samples)

@@ -19,9 +19,13 @@ class Jobs:
     """Runs functions in threads and delivers their results on demand.
 
     `on_close` lists functions that end work which must not outlive the window.
+
+    is_held: Whether all of it waits for `release`, so that a window is on the screen sooner.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_held: bool = False) -> None:
+        self._is_held = is_held
+        self._held: list[Callable[[], None]] = []
         self._results: SimpleQueue[tuple[int, Callable[[], None]]] = SimpleQueue()
         self._generation = 0
         self._line: ThreadPoolExecutor | None = None
@@ -38,7 +42,17 @@ class Jobs:
         `deliver` calls `done` or `failed` later. Without `failed` it raises the work's exception.
         """
         body = self._body(work, done, failed)
-        threading.Thread(target=body, daemon=True).start()
+        if self._is_held:
+            self._held.append(body)
+        else:
+            threading.Thread(target=body, daemon=True).start()
+
+    def release(self) -> None:
+        """Begin what was held, and hold nothing from now on."""
+        self._is_held = False
+        for body in self._held:
+            threading.Thread(target=body, daemon=True).start()
+        self._held.clear()
 
     def run_in_order(
         self,
@@ -85,26 +99,29 @@ class Jobs:
         for end in self.on_close:
             end()
         self.on_close.clear()
+        self._held.clear()
         self._generation += 1
 
     def deliver(self) -> int:
         """Call the waiting functions, up to a limit; return how many were called."""
-        for made in range(_MAX_CALLS):
+        most = 0 if self._is_held else _MAX_CALLS
+        for made in range(most):
             try:
                 generation, call = self._results.get_nowait()
             except Empty:
                 return made
             if generation == self._generation:
                 call()
-        return _MAX_CALLS
+        return most
 
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Keep Python from collecting garbage while a thread makes a great many objects that stay.
+    """Keep Python from collecting garbage while a great many objects are made that stay.
 
     Each collection would stop the window for as long as looking at all of them takes: half a second
-    for 100,000 images. They are never looked at later either; all are freed when they are dropped.
+    for 100,000 images, a tenth of opening the window. They are never looked at later either; all
+    are freed when they are dropped.
     """
     gc.disable()
     try:

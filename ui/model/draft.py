@@ -178,7 +178,8 @@ class Draft:
 
     def changed(self) -> list[str]:
         """Return the paths of settings that differ from the loaded or saved ones."""
-        return [s.path for s in settings_in(self.variants) if self.is_changed(s.path)]
+        known = settings_in(self.variants) if self.is_dirty else ()
+        return [s.path for s in known if self.is_changed(s.path)]
 
     def is_changed(self, path: str) -> bool:
         """Return whether a setting differs from its loaded or saved value.
@@ -221,12 +222,12 @@ class Draft:
     @property
     def file_settings(self) -> FileSettings:
         """Values that the check of files and folders depends on."""
-        return tuple(self.value(path) for path in preset_fields.CHECKED_SETTINGS)
+        return tuple(self.value(path) for path in preset_fields.checked_settings())
 
     @property
     def needs_file_check(self) -> bool:
         """Whether the current files and folders have not been checked yet."""
-        return self._checked_inputs != self.file_settings
+        return self._checked_inputs is None or self._checked_inputs != self.file_settings
 
     def set_file_problems(
         self, problems: list[Problem], file_settings: FileSettings | None = None
@@ -240,7 +241,7 @@ class Draft:
         """Return a config with the valid file settings; everything else has its default."""
         document = defaults_in(self.variants)
         wrong = [problem.path for problem in self._invalid]
-        for path in preset_fields.CHECKED_SETTINGS:
+        for path in preset_fields.checked_settings():
             is_wrong = any(f"{place}.".startswith(f"{path}.") for place in wrong)
             if not is_wrong and self.setting(path) is not None:
                 document = presets.with_value(document, path, self.value(path))

@@ -1,6 +1,7 @@
 """Settings that belong to the user, to the base model, and to files on disk."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 from onetrainer.config.train import TrainConfig
@@ -30,17 +31,38 @@ _IMAGE_SETTINGS = (
 )
 # Lists in these sections that belong to the training nevertheless.
 _TRAINING_LISTS = ("data.buckets.",)
-USER_SETTINGS = tuple(
-    setting.path
-    for setting in all_settings()
-    if (
-        (setting.ui.is_path or setting.kind == "list")
-        and setting.path.startswith(_USER_SECTIONS)
-        and not setting.path.startswith(_TRAINING_LISTS)
+
+
+@cache
+def user_settings() -> tuple[str, ...]:
+    """Return the paths of the settings that built-in presets leave to the user."""
+    named = (*_BASE_MODEL_SETTINGS, *_IMAGE_SETTINGS, "model.offline", "output.name")
+    return tuple(
+        setting.path
+        for setting in all_settings()
+        if (
+            (setting.ui.is_path or setting.kind == "list")
+            and setting.path.startswith(_USER_SECTIONS)
+            and not setting.path.startswith(_TRAINING_LISTS)
+        )
+        or setting.path in named
+        or setting.path.startswith("metadata.")
     )
-    or setting.path in (*_BASE_MODEL_SETTINGS, *_IMAGE_SETTINGS, "model.offline", "output.name")
-    or setting.path.startswith("metadata.")
-)
+
+
+@cache
+def checked_settings() -> tuple[str, ...]:
+    """Return the paths of the settings that the check of files depends on."""
+    # Evaluation prompts are compared with a prompt file.
+    sections = ("model.", "data.", "objective.prompts.", "objective.evaluation.")
+    return tuple(
+        setting.path
+        for setting in all_settings()
+        if setting.ui.is_path
+        or any(part.ui.is_path for part in entries_of(setting))
+        or setting.path == "method.kind"
+        or setting.path.startswith(sections)
+    )
 
 
 def is_built_in(path: Path) -> bool:
@@ -65,7 +87,7 @@ def open_config(
     document: Document = presets.resolve(loaded, source=str(path)).model_dump(mode="json")
     left: tuple[str, ...] = ()
     if is_built_in(path):
-        left = tuple(p for p in USER_SETTINGS if presets.value_at(loaded, p) is None)
+        left = tuple(p for p in user_settings() if presets.value_at(loaded, p) is None)
     known = settings_by_path(variants_in(document))
     for setting in left:
         kept = without_demo_value(value(setting)) if setting in known else None
@@ -95,17 +117,6 @@ def portable_config(config: TrainConfig) -> TrainConfig:
     return presets.resolve(whole, source="")
 
 
-# Settings that the check of files depends on; evaluation prompts are compared with a prompt file.
-CHECKED_SETTINGS = tuple(
-    setting.path
-    for setting in all_settings()
-    if setting.ui.is_path
-    or any(part.ui.is_path for part in entries_of(setting))
-    or setting.path == "method.kind"
-    or setting.path.startswith(("model.", "data.", "objective.prompts.", "objective.evaluation."))
-)
-
-
 def still_valid(
     found: Sequence[Problem], checked: Sequence[object], file_settings: Sequence[object]
 ) -> list[Problem]:
@@ -113,10 +124,10 @@ def still_valid(
 
     Args:
         found: Problems found by the check.
-        checked: Checked values, in the order of `CHECKED_SETTINGS`.
+        checked: Checked values, in the order of `checked_settings`.
         file_settings: Current values, in the same order.
     """
-    pairs = zip(CHECKED_SETTINGS, checked, file_settings, strict=True)
+    pairs = zip(checked_settings(), checked, file_settings, strict=True)
     changed = {path for path, old, new in pairs if old != new}
     return [
         problem

@@ -1,17 +1,30 @@
 """Origin of files and values: a run's folder, the demo, or the user."""
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from onetrainer.demo.write import MARKER, demo_configs
 from onetrainer.errors import UserError
 from onetrainer.run.run_folder import RunFolder
 
-_DEMO = demo_configs().values()
-_DEMO_PROMPTS = frozenset(
-    entry["prompt"] for config in _DEMO for entry in config["sampling"].get("prompts", ())
-)
-_DEMO_NAMES = frozenset(config["output"]["name"] for config in _DEMO)
+
+@dataclass(frozen=True)
+class _Demo:
+    """What the configs of the demo set that nobody else would."""
+
+    prompts: frozenset[str]
+    names: frozenset[str]
+
+
+@cache
+def _demo() -> _Demo:
+    configs = demo_configs().values()
+    entries = (entry for config in configs for entry in config["sampling"].get("prompts", ()))
+    return _Demo(
+        frozenset(entry["prompt"] for entry in entries),
+        frozenset(config["output"]["name"] for config in configs),
+    )
 
 
 @dataclass(frozen=True)
@@ -61,11 +74,11 @@ def without_demo_value(value: object) -> object:
         kept = [
             item
             for item in value
-            if not (isinstance(item, dict) and item.get("prompt") in _DEMO_PROMPTS)
+            if not (isinstance(item, dict) and item.get("prompt") in _demo().prompts)
         ]
         # A list that was empty before was emptied by the user.
         return kept if kept or not value else None
-    if isinstance(value, str) and (value in _DEMO_NAMES or _is_in_demo(value)):
+    if isinstance(value, str) and (value in _demo().names or _is_in_demo(value)):
         return None
     return value
 

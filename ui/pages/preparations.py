@@ -4,22 +4,28 @@ import tkinter as tk
 from collections.abc import Callable, Iterator, Mapping
 
 from onetrainer.config.base.field_help import field_help
+from ui.background.threads import Jobs
 from ui.context import View
 from ui.model.form_fields import pages, settings_on
 from ui.pages.registry import load_next
 
 AFTER_MS = 400
+# Until Tk has drawn what it has placed.
+_DRAWN_AFTER_MS = 20
 _INTERVAL_MS = 30
 
 
 class Preparations:
     """Creates the pages of settings and imports the others, in pieces that delay no key.
 
-    views: the pages that exist. view: creates one of a name.
+    jobs: are released before. views: the pages that exist. view: creates one of a name.
     """
 
-    def __init__(self, root: tk.Tk, views: Mapping[str, View], view: Callable[[str], View]) -> None:
+    def __init__(
+        self, root: tk.Tk, jobs: Jobs, views: Mapping[str, View], view: Callable[[str], View]
+    ) -> None:
         self._root = root
+        self._jobs = jobs
         self._views = views
         self._view = view
         self._timer = ""
@@ -27,6 +33,7 @@ class Preparations:
 
     def begin(self) -> None:
         """Begin a while after the first page is on the screen."""
+        self._root.after(_DRAWN_AFTER_MS, self._jobs.release)
         self._timer = self._root.after(AFTER_MS, self._go_on, self._pieces())
 
     def end(self) -> None:

@@ -20,8 +20,8 @@ class Drawer:
         self, widgets: Widgets, nav: Nav, page: tk.Widget, folded: Callable[[bool], None]
     ) -> None:
         self._widgets, self._nav, self._page, self._folded = widgets, nav, page, folded
-        self.is_folded: bool | None = None
-        self.is_open = False
+        self.is_folded = self.is_open = False
+        self._unfold()
         nav.outer.master.bind("<Configure>", self._fit)
         # Not added to that of a drawer of before, which the window had at another scale.
         nav.outer.winfo_toplevel().bind("<Button-1>", self._clicked)
@@ -59,8 +59,11 @@ class Drawer:
         if is_folded:
             self._nav.outer.pack_forget()
         else:
-            self._nav.outer.pack(side="left", fill="y", before=self._page)
+            self._unfold()
         self._folded(is_folded)
+
+    def _unfold(self) -> None:
+        self._nav.outer.pack(side="left", fill="y", before=self._page)
 
     def _clicked(self, event: "tk.Event[tk.Misc]") -> None:
         """Hide the navigation on a click elsewhere; its own entries and its button do it too."""

@@ -1,4 +1,4 @@
-"""Place of the window on the screen."""
+"""Place and size of the window on the screen."""
 
 import tkinter as tk
 
@@ -15,3 +15,10 @@ def visible_geometry(geometry: str, root: tk.Tk) -> str:
         and int(offsets[1]) < root.winfo_screenheight() - 100
     )
     return geometry if fits and is_on else ""
+
+
+def height_of(root: tk.Tk, geometry: str) -> int:
+    """Return the height of a window; the one that its geometry says while it is not shown yet."""
+    if root.winfo_viewable():
+        return root.winfo_height()
+    return int(geometry.replace("-", "+").partition("x")[2].partition("+")[0])

@@ -16,6 +16,9 @@ from ui.widgets.button import focusable
 from ui.widgets.widgets import Label, Widgets
 
 WIDTH = 196
+_MARGIN = 10
+# Height of header, status line and foot, about.
+_AROUND = 115
 
 
 class _Size(NamedTuple):
@@ -42,16 +45,22 @@ class NavItem:
     """Entry of one page."""
 
     def __init__(
-        self, widgets: Widgets, parent: tk.Misc, name: str, title: str, go: Callable[[], object]
+        self,
+        widgets: Widgets,
+        parent: tk.Misc,
+        page: Page,
+        go: Callable[[], object],
+        size: _Size,
     ) -> None:
         self._widgets = widgets
         self.is_current = False
         self.mark = ("", "")
         self.button = customtkinter.CTkButton(
             parent,
-            text=title,
+            text=page.title,
             anchor="w",
-            height=_SIZES[0].height,
+            width=WIDTH - 2 * _MARGIN,
+            height=size.height,
             corner_radius=7,
             border_width=2,
             border_spacing=1,
@@ -60,13 +69,13 @@ class NavItem:
             hover_color=pair("raised"),
             border_color=pair("side"),
             text_color=pair("text"),
-            font=widgets.theme.ctk_font(_SIZES[0].text),
+            font=widgets.theme.ctk_font(size.text),
             command=go,
         )
-        self.button.pack(fill="x", padx=widgets.px(10))
+        self.button.pack(fill="x", padx=widgets.px(_MARGIN), pady=widgets.px(size.gap))
         self._label = widgets.label(self.button, style="SmallDim", ground="side")
         widgets.theme.paint(self._label, background="side")
-        widgets.name(self.button, f"page {name}")
+        widgets.name(self.button, f"page {page.name}")
         self._canvas = focusable(self.button, go, self._show_focus)
 
     def set_current(self, is_current: bool) -> None:
@@ -103,7 +112,10 @@ class NavItem:
 
 
 class Nav:
-    """Navigation with groups of entries."""
+    """Navigation with groups of entries.
+
+    height: pixels of the window once it is on the screen; another one draws all entries anew.
+    """
 
     def __init__(
         self,
@@ -111,6 +123,7 @@ class Nav:
         parent: tk.Misc,
         pages: Sequence[Page],
         go: Callable[[str], object],
+        height: int,
     ) -> None:
         self._widgets = widgets
         self.outer = widgets.frame(parent, ground="side")
@@ -121,21 +134,23 @@ class Nav:
         self._groups: list[tuple[ttk.Frame, Label, list[NavItem]]] = []
         self.foot = widgets.frame(self.outer, ground="side")
         listed = (page for page in pages if page.group)
-        for title, members in groupby(listed, key=lambda page: page.group):
+        members = {title: [*each] for title, each in groupby(listed, key=lambda page: page.group)}
+        self._counts = [len(each) for each in members.values()]
+        for title in members:
             box = widgets.frame(self.outer, ground="side")
             label = widgets.label(box, title, style="SmallDim", ground="side")
             label.pack(anchor="w", padx=widgets.px(18))
-            items = {
-                page.name: NavItem(widgets, box, page.name, page.title, partial(go, page.name))
-                for page in members
-            }
-            self._items |= items
-            self._groups.append((box, label, [*items.values()]))
-        self.foot.lift()  # the last in the Tab order
-        self._size: _Size | None = None
+            self._groups.append((box, label, []))
         self._columns = 0
         self.spread(False)
-        self._set_size(_SIZES[0])
+        self._size = self._largest(height - widgets.px(_AROUND))
+        for (box, label, items), each in zip(self._groups, members.values(), strict=True):
+            self._space(label, self._size)
+            for page in each:
+                item = NavItem(widgets, box, page, partial(go, page.name), self._size)
+                self._items[page.name] = item
+                items.append(item)
+        self.foot.lift()  # the last in the Tab order
         self.outer.bind("<Configure>", self._fit)
 
     def spread(self, is_spread: bool) -> None:
@@ -167,8 +182,7 @@ class Nav:
     @property
     def _shortest(self) -> int:
         """The index of the group with the fewest entries."""
-        counts = [len(items) for *_, items in self._groups]
-        return counts.index(min(counts))
+        return self._counts.index(min(self._counts))
 
     def take_focus(self) -> None:
         """Move the keyboard to the current page's entry."""
@@ -188,10 +202,11 @@ class Nav:
 
     def _fit(self, event: "tk.Event[tk.Misc]") -> None:
         """Reduce the entries and the space between groups if the window is too low for them."""
-        fitting = (
-            size for size in _SIZES if self._needed(size, columns=self._columns) <= event.height
-        )
-        self._set_size(next(fitting, _SIZES[-1]))
+        self._set_size(self._largest(event.height))
+
+    def _largest(self, room: int) -> _Size:
+        sizes = (size for size in _SIZES if self._needed(size, columns=self._columns) <= room)
+        return next(sizes, _SIZES[-1])
 
     def _needed(self, size: _Size, *, columns: int) -> int:
         px = self._widgets.px
@@ -199,8 +214,8 @@ class Nav:
             px(size.above)
             + title.winfo_reqheight()
             + px(size.below)
-            + len(items) * (px(size.height) + 2 * px(size.gap))
-            for _, title, items in self._groups
+            + count * (px(size.height) + 2 * px(size.gap))
+            for (_, title, _), count in zip(self._groups, self._counts, strict=True)
         ]
         foot = self.foot.winfo_reqheight() + 2 * px(8)
         return (
@@ -213,7 +228,10 @@ class Nav:
         self._size = size
         px, font = self._widgets.px, self._widgets.theme.ctk_font(size.text)
         for _, title, items in self._groups:
-            title.pack(pady=(px(size.above), px(size.below)))
+            self._space(title, size)
             for item in items:
                 item.button.configure(height=size.height, font=font)
                 item.button.pack(pady=px(size.gap))
+
+    def _space(self, title: Label, size: _Size) -> None:
+        title.pack(pady=(self._widgets.px(size.above), self._widgets.px(size.below)))

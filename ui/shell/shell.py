@@ -9,6 +9,7 @@ from ui.model.form_fields import PagePlan, page_of
 from ui.shell.drawer import Drawer
 from ui.shell.finder import Finder
 from ui.shell.footer import Footer
+from ui.shell.geometry import height_of
 from ui.shell.header import Header
 from ui.shell.nav import Nav
 from ui.shell.stage import Stage
@@ -36,7 +37,8 @@ class Shell:
         self.header.outer.pack(fill="x")
         widgets.divider(root).pack(fill="x")
         middle = widgets.frame(root, ground="window")
-        self.nav = Nav(widgets, middle, context.pages, act.show_page)
+        height = height_of(root, context.window_state.geometry)
+        self.nav = Nav(widgets, middle, context.pages, act.show_page, height)
         self._mode: ttk.Button = self._make_foot()
         self.footer = Footer(context)
         # Packed before the page, which would push it out of a low window.

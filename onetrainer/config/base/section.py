@@ -92,7 +92,8 @@ class Section(BaseModel):
     @classmethod
     def default(cls) -> Self:
         """Return the same as `cls()` without its schema, which takes milliseconds to build."""
-        return cls.model_construct()
+        # pydantic's mypy plugin gives it the type of this class.
+        return cls.model_construct()  # type: ignore[return-value]
 
     @classmethod
     def __get_pydantic_json_schema__(

@@ -2,6 +2,7 @@
 
 import types
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
@@ -11,12 +12,17 @@ KIND = "kind"
 """The key that selects a section's variant."""
 
 
-def variants(field: FieldInfo) -> dict[str, type[BaseModel]]:
+def variants(field: FieldInfo) -> Mapping[str, type[BaseModel]]:
     """Return a field's section variants by name, in their order; empty for any other field."""
-    if get_origin(field.annotation) not in (Union, types.UnionType):
-        return {}
-    members = [member for member in get_args(field.annotation) if as_section(member)]
-    if len(members) < len(get_args(field.annotation)):
+    is_union = get_origin(field.annotation) in (Union, types.UnionType)
+    # Types are hashable, though not for mypy.
+    return _members(field.annotation) if is_union else {}  # type: ignore[arg-type]
+
+
+@cache
+def _members(union: Any) -> Mapping[str, type[BaseModel]]:
+    members = [member for member in get_args(union) if as_section(member)]
+    if len(members) < len(get_args(union)):
         return {}
     return {str(member.model_fields[KIND].default): member for member in members}
 

@@ -6,7 +6,10 @@ from typing import get_args
 import pytest
 
 from onetrainer.__main__ import DEVICES
+from onetrainer.config.base.section import Section
 from onetrainer.config.fields import setting_at
+from onetrainer.config.methods.full import Full
+from onetrainer.config.methods.low_rank import Lora
 from onetrainer.config.migrate import migrate
 from onetrainer.config.renamed import RENAMED, current_path
 from onetrainer.config.run.hardware import Device
@@ -196,3 +199,20 @@ def test_former_names_are_known_without_a_version_and_refused_with_todays():
         with pytest.raises(ProblemsError) as caught:
             resolve(migrate(document, source=""), source="")
         assert [p.remedy for p in caught.value.problems] == [f'It is now called "{name}".']
+
+
+def _below(section):
+    for inner in section.__subclasses__():
+        yield from (inner, *_below(inner))
+
+
+def test_a_default_is_what_a_section_makes_of_nothing():
+    sections = [
+        section
+        for section in _below(Section)
+        if not any(field.is_required() for field in section.model_fields.values())
+    ]
+    assert {Lora, Full, TrainConfig} <= {*sections}
+    for section in sections:
+        assert section.default() == section(), section
+        assert section.default().model_dump() == section().model_dump(), section

@@ -119,6 +119,7 @@ def test_a_name_of_the_hub_is_searched_on_this_computer_only(window, monkeypatch
 
 
 def test_typing_a_path_checks_files_once(window):
+    check_files(window)  # the first check waits for the window, and not for a pause
     for length in range(1, 6):
         window.draft.set("model.path", "/else"[:length])
     assert len(window.root.waiting) == 1

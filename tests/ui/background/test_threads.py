@@ -4,7 +4,7 @@ import threading
 from functools import partial
 
 from tests.ui.desk import deliver_until
-from ui.background.threads import OneAtATime
+from ui.background.threads import Jobs, OneAtATime
 
 
 def test_one_is_done_at_a_time_and_only_the_last_one_asked_for_is_delivered(jobs):
@@ -51,3 +51,14 @@ def test_changes_are_made_one_after_the_other_also_when_nobody_waits_any_more(jo
     jobs.run_in_order(lambda: "a new window", ended.append)
     deliver_until(jobs, lambda: ended)
     assert (made[2:], len(said)) == (["last"], 3)
+
+
+def test_held_work_begins_and_is_delivered_once_it_is_released():
+    jobs, begun, done = Jobs(is_held=True), threading.Event(), []
+    jobs.run(begun.set, done.append)
+    jobs.post(lambda: done.append("posted"))
+    assert jobs.deliver() == 0
+    assert not begun.is_set()
+    jobs.release()
+    deliver_until(jobs, lambda: len(done) == 2)
+    assert begun.is_set()

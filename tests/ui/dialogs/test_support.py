@@ -5,7 +5,6 @@ import pytest
 from onetrainer.run.run_folder import create_run
 from onetrainer.support.findings import Finding, problem
 from tests.ui.desk import deliver_until, once_asked
-from ui.actions import support_actions
 from ui.actions.support_actions import SupportActions
 
 FOUND = [Finding("python", "3.11"), problem("gpu", "hidden", "Show it.")]
@@ -17,7 +16,7 @@ def said(context, monkeypatch):
     said = []
     context.act.show_message = said.append
     context.act.open_path = said.append
-    monkeypatch.setattr(support_actions, "examine", lambda: iter(FOUND))
+    monkeypatch.setattr("onetrainer.support.doctor.examine", lambda: iter(FOUND))
     return said
 
 

@@ -270,8 +270,26 @@ def test_gaps_between_drawn_widgets_are_scaled_once(root, widgets):
     assert gaps == [8, 16]
 
 
+def test_each_entry_of_the_navigation_is_drawn_once_in_the_window_it_was_made_for(
+    root, widgets, monkeypatch
+):
+    draw, drawn = customtkinter.CTkButton._draw, []
+
+    def counted(button, *arguments, **named):
+        drawn.append(button)
+        draw(button, *arguments, **named)
+
+    monkeypatch.setattr(customtkinter.CTkButton, "_draw", counted)
+    resize(root, 1280, 800)
+    nav = Nav(widgets, root, PAGES, print, 800)
+    widgets.label(nav.foot, "Help").pack()
+    nav.outer.pack(side="left", fill="y", expand=True, pady=(48, 37))
+    root.update()
+    assert len(drawn) == len(nav._items)
+
+
 def test_all_pages_can_be_gone_to_in_the_lowest_window_that_has_their_list_beside(root, widgets):
-    nav = Nav(widgets, root, PAGES, print)
+    nav = Nav(widgets, root, PAGES, print, 800)
     widgets.label(nav.foot, "Help").pack()
     nav.outer.pack(fill="y", expand=True)
     root.update()
