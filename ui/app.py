@@ -124,7 +124,7 @@ class App:
         self.root.mainloop()
 
     def refresh(self) -> None:
-        """Update the screen to the draft and the session, once there is a page."""
+        """Update the screen to the draft and the session."""
         if not self.page:
             return
         self.shell.refresh(is_checking=self.runs.is_checking, page=self.page)
@@ -333,9 +333,9 @@ class App:
     def _draft_changed(self) -> None:
         self.refresh()
         self.save_state_soon()
-        implied_change, self.draft.implied_change = self.draft.implied_change, None
-        if implied_change is not None:
-            self.show_message(implied_change_message(implied_change, self.draft.variants))
+        change, self.draft.implied_change = self.draft.implied_change, None
+        if change is not None:
+            self.show_message(implied_change_message(change, self.draft.variants))
 
     def _open(self, opening: Opening) -> None:
         is_first = not self.window_state.draft
@@ -354,7 +354,6 @@ class App:
         elif is_empty:
             page = "welcome"
         self.show_page(page or "model")
-        # Edits made since the first start are kept.
         if opening.with_demo and (is_first or opening.is_demo_named):
             self.root.after(1, self.presets.load_demo)
 
@@ -371,9 +370,9 @@ class App:
         root = self.root
         root.title("OneTrainer")
         root.minsize(*self._fitting(_MIN_SIZE))
-        last = visible_geometry(self.window_state.geometry, root)
-        self.window_state.geometry = last or self._default_size()
-        root.geometry(self.window_state.geometry)
+        state = self.window_state
+        state.geometry = visible_geometry(state.geometry, root) or self._default_size()
+        root.geometry(state.geometry)
 
     def _default_size(self) -> str:
         return "x".join(map(str, self._fitting(_SIZE)))

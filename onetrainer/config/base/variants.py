@@ -15,8 +15,8 @@ KIND = "kind"
 def variants(field: FieldInfo) -> Mapping[str, type[BaseModel]]:
     """Return a field's section variants by name, in their order; empty for any other field."""
     is_union = get_origin(field.annotation) in (Union, types.UnionType)
-    # Types are hashable, though not for mypy.
-    return _members(field.annotation) if is_union else {}  # type: ignore[arg-type]
+    annotation = field.annotation
+    return _members(annotation) if is_union else {}  # type: ignore[arg-type] # types are hashable
 
 
 @cache
