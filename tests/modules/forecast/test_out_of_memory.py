@@ -102,6 +102,13 @@ LACKS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _environment_of_a_worker(monkeypatch):
+    """As it sets its own, which would stay that of the tests."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+
+
 def ended(run):
     with closing(Inbox(run.commands)) as inbox:
         return worker._train(run, inbox)
