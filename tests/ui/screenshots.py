@@ -198,7 +198,7 @@ class Studio:
             desk.replace(f"trial {name}", text)
         desk.click("add run lora")
         desk.wait_question("answer run")
-        desk.key("Return")
+        desk.click("answer add")
         desk.wait_end_of_question("answer run")
         desk.click("generate")
         desk.wait(lambda: desk.state["trial"]["status"].startswith("Done"), "the images", LONG)
