@@ -88,8 +88,9 @@ def test_seven_files_at_the_top_of_a_wing_are_found():
 
 
 def test_a_folder_that_loads_its_files_is_found():
-    files = _files(ui__a____init__="from ui.a.b import C", ui__a__b="from ui.c import D")
-    assert len(list(rules.package_violations(files))) == 1
+    package = parse("ui/a/__init__.py", "from ui.a.b import C")
+    files = _files(ui__a__b="from ui.c import D")
+    assert len(list(rules.package_violations([package, *files]))) == 1
 
 
 def test_circle_of_three_files_is_found():

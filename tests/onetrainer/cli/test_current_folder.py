@@ -20,8 +20,10 @@ DEADLINE = 120
 NAMES = ("argparse", "faulthandler", "json", "pathlib", "PIL", "pydantic", "tkinter", "torch")
 NOT_PYTHON = {
     "onetrainer/gpu_driver/nvidia.py",
+    "onetrainer/run/lost_worker.py",
     "ui/actions/run_actions.py",
     "ui/dialogs/desktop_dialog.py",
+    "ui/widgets/clipboard.py",
 }
 PACKAGES = ("modules", "onetrainer", "ui")
 # What setuptools writes as the installed command.
