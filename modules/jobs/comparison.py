@@ -47,7 +47,7 @@ def compare(request: MergeRequest | ExtractRequest, report: Report) -> tuple[lis
                 paths.append(path)
                 prompt = prompt_of_line(request.picture, place="--picture")
                 report(Sample(0, index, str(path), prompt.prompt, prompt.seed))
-    except (UserError, torch.OutOfMemoryError) as error:
+    except (UserError, OSError, torch.OutOfMemoryError) as error:
         return [str(path) for path in paths], [f"The images could not be compared: {error}"]
     return [str(path) for path in paths], [_distances(*images)]
 

@@ -21,7 +21,7 @@ from modules.formats.models.stored_model import open_stored_model
 from modules.formats.models.whole_model import WholeModel
 from modules.jobs.comparison import compare
 from modules.jobs.convert import convert_model, describe_stored, naming_of
-from modules.jobs.lora_sources import file_of
+from modules.jobs.lora_sources import files_of
 from modules.lora_tools.bake import baked, names_of_model
 from modules.lora_tools.combine import NamedLora, Weights, combine
 from modules.lora_tools.losses import LayerLoss, loss_lines, rounding_line
@@ -63,7 +63,7 @@ def merge(request: MergeRequest, report: Report, *, configs: Path = MODELS) -> F
 
 def _of_files(request: MergeRequest, folder: Path, report: Report) -> MergeRequest:
     """Return a request with files in place of runs' steps, some written into a folder."""
-    files = [file_of(lora, folder, report) for lora in request.loras]
+    files = files_of(request.loras, folder, report)
     loras = [
         SampledLora(path=str(file), strength=lora.strength)
         for lora, file in zip(request.loras, files, strict=True)

@@ -61,6 +61,8 @@ def rounding_line(losses: Iterable[LayerLoss]) -> str:
     """Return a line about losses that are nothing but rounding to a file's number format."""
     pairs = [(loss.energy, loss.lost) for loss in losses]
     energy, lost = (sum(each) for each in zip(*pairs, strict=True)) if pairs else (0.0, 0.0)
+    if not energy:
+        return "The LoRAs change nothing."
     if lost <= _NOTHING * energy:
         return "Nothing of the change was lost."
     return (

@@ -32,13 +32,16 @@ class MaskFolder:
 
 
 class RealPaths:
-    """Paths of images, found also by links to their folders."""
+    """Paths of images, found also by links to their folders.
+
+    Names that differ only in case count as one, as they are on Windows and macOS.
+    """
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._real: Callable[[Path], Path] = cache(Path.resolve)
         self._names: dict[Path, set[str]] = {}  # by folder: a path for each takes twice the memory
         for path in paths:
-            self._names.setdefault(self._real(path.parent), set()).add(path.name)
+            self._names.setdefault(self._real(path.parent), set()).add(path.name.casefold())
 
     def __contains__(self, path: Path) -> bool:
-        return path.name in self._names.get(self._real(path.parent), ())
+        return path.name.casefold() in self._names.get(self._real(path.parent), ())

@@ -29,7 +29,7 @@ def remember_run_folder(folder: Path) -> None:
         with locked(_file().with_suffix(".lock"), wait=_LOCK_WAIT):
             others = [known for known in known_run_folders() if known != folder]
             texts = [str(known) for known in [folder, *others][:_MOST]]
-            write_atomic(_file(), json.dumps(texts, indent=1, ensure_ascii=False).encode())
+            write_atomic(_file(), json.dumps(texts, indent=1).encode())
 
 
 def _file() -> Path:

@@ -4,6 +4,7 @@ Everything in the file can be read again from the runs themselves, so no failure
 """
 
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -18,8 +19,8 @@ from onetrainer.run.record import RunRecord, read_record, version_of
 from onetrainer.run.user_folder import user_folder
 from onetrainer.run.wire import decode_event, encode_event
 
-_FORMAT = 1
-_TABLE = "CREATE TABLE IF NOT EXISTS runs (path TEXT PRIMARY KEY, facts TEXT, config BLOB)"
+_FORMAT = 2
+_TABLE = "CREATE TABLE IF NOT EXISTS runs (path BLOB PRIMARY KEY, facts TEXT, config BLOB)"
 _AT_ONCE, _REPORT_EVERY = 200, 50
 
 Progress = Callable[[int, int], object]
@@ -71,19 +72,21 @@ class _Kept:
         with self._ignoring_failures(), self._open() as connection:
             for path, facts, config in connection.execute("SELECT path, facts, config FROM runs"):
                 with suppress(ValueError, KeyError, TypeError):  # of another version
-                    found[Path(path)] = _record(Path(path), json.loads(facts), config)
+                    place = Path(os.fsdecode(path))
+                    found[place] = _record(place, json.loads(facts), config)
         return found
 
     def write(self, records: Iterable[RunRecord]) -> None:
         """Keep records."""
-        rows = [(str(one.path), json.dumps(_facts(one)), one.config) for one in records]
+        rows = [(os.fsencode(one.path), json.dumps(_facts(one)), one.config) for one in records]
         if rows:
             with self._ignoring_failures(), self._open() as connection:
                 connection.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?, ?)", rows)
 
     def remove(self, gone: Iterable[Path], parents: Iterable[Path]) -> None:
-        """Forget runs that are gone from folders that were looked through."""
-        rows = [(str(path),) for path in gone if path.parent in {*parents}]
+        """Forget runs that are gone from folders; a folder that is gone itself may come back."""
+        present = {parent for parent in parents if parent.is_dir()}
+        rows = [(os.fsencode(path),) for path in gone if path.parent in present]
         if rows:
             with self._ignoring_failures(), self._open() as connection:
                 connection.executemany("DELETE FROM runs WHERE path = ?", rows)
@@ -105,7 +108,9 @@ class _Kept:
             yield
         except sqlite3.DatabaseError as error:
             if not isinstance(error, sqlite3.OperationalError):  # it is locked, or the disk full
-                self._file.unlink(missing_ok=True)
+                with suppress(OSError):  # another window may have it open
+                    self._file.with_name(f"{self._file.name}-journal").unlink(missing_ok=True)
+                    self._file.unlink(missing_ok=True)
         except OSError:
             pass
 

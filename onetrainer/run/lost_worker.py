@@ -26,7 +26,8 @@ _CRASHES = {
 _CRASH = re.compile(rf"^Fatal Python error: ({'|'.join(_CRASHES)})", re.MULTILINE)
 _BEGINNING = re.compile(r"^worker \d+ begins at ", re.MULTILINE)
 _LOG_BYTES = 256 * 1024  # holds the stacks of all threads
-_JOURNAL_SECONDS = 3.0
+_JOURNAL_SECONDS = 1.0  # the window waits for it
+_KILLED_WITHIN = 3600.0  # seconds after a worker's last sign
 _SLACK = 60.0  # seconds by which clocks and last writes may be off
 
 
@@ -57,9 +58,15 @@ def _lost_by(folder: RunFolder) -> LostBy:
     if _boot_time() > last_sign + _SLACK:
         return "restart"
     kills = oom_kills(Path(mark.counts)) if mark.counts else None
-    if (kills is not None and kills > mark.oom_kills) or _is_in_journal(mark, last_sign):
+    if kills is not None and kills < mark.oom_kills:  # the group was made anew since
+        kills = None
+    if kills is not None and kills > mark.oom_kills:
         return "memory"
-    return "nothing known" if kills is None else "no lack of memory"
+    is_in_journal = _is_in_journal(mark, last_sign)
+    if is_in_journal:
+        return "memory"
+    is_unknown = kills is None or is_in_journal is None
+    return "nothing known" if is_unknown else "no lack of memory"
 
 
 def _last_sign(folder: RunFolder) -> float:
@@ -74,8 +81,10 @@ def _boot_time() -> float:
     return float(psutil.boot_time())
 
 
-def _is_in_journal(mark: WorkerMark, last_sign: float) -> bool:
-    """Return whether Linux, or systemd's guard of memory, has logged the kill, as far as it tells.
+def _is_in_journal(mark: WorkerMark, last_sign: float) -> bool | None:
+    """Return whether Linux, or systemd's guard of memory, has logged the kill; None if it failed.
+
+    Where there is no journal, nothing is in it.
 
     The guard kills whole groups: a terminal with all that was started in it.
     Sources: the kernel's mm/oom_kill.c; systemd's src/oom/oomd-manager.c.
@@ -84,13 +93,14 @@ def _is_in_journal(mark: WorkerMark, last_sign: float) -> bool:
     if not program:
         return False
     words = [program, "--quiet", "--no-pager", "--output=cat", f"--since=@{last_sign - _SLACK:.0f}"]
+    words += [f"--until=@{last_sign + _KILLED_WITHIN:.0f}"]
     words += ["_TRANSPORT=kernel", "+", "_SYSTEMD_UNIT=systemd-oomd.service"]
     try:
         found = subprocess.run(
             words, capture_output=True, text=True, timeout=_JOURNAL_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
-        return False
+        return None
     group = "/".join(Path(mark.counts).parent.parts[-2:])
     signs = [f"Killed process {mark.pid} ", *([f"{group} due to memory"] if group else [])]
     return any(sign in found.stdout for sign in signs)

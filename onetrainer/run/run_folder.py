@@ -1,6 +1,7 @@
 """One run's folder: its paths, and the lock of its worker."""
 
 import json
+import platform
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -160,9 +161,12 @@ class RunFolder:
             yield
 
     def worker_pid(self) -> int | None:
-        """Return the id of the process running in this folder; None if there is none."""
+        """Return the id of the process running in this folder; None if none does on this computer.
+
+        A number of another computer or container would mean any process here.
+        """
         mark = self.last_worker() if self.is_busy() else None
-        return mark.pid if mark else None
+        return mark.pid if mark and mark.host in ("", platform.node()) else None
 
     def last_worker(self) -> WorkerMark | None:
         """Return what the lock tells of the worker that runs here, or was the last one."""

@@ -1,19 +1,24 @@
 """Steps of a run whose weights are there: in a checkpoint, or in a file for other programs."""
 
+import json
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from onetrainer.errors import UserError
 from onetrainer.run.run_folder import RunFolder
 
-# As a run, “Save now” and “Use this one” name them; those of embeddings have more behind the step.
-_OF_STEP = re.compile(r".+-(\d{6,})\.safetensors")
 _MOST_LISTED = 12
 
 
 def step_files(folder: RunFolder) -> dict[int, Path]:
-    """Return the files of a run's steps in its output folder, by step."""
-    found = ((_OF_STEP.fullmatch(path.name), path) for path in folder.output.glob("*.safetensors"))
+    """Return the files of a run's steps in its output folder, by step.
+
+    They are named as a run, "Save now" and "Use this one" do: NAME-STEP, where the final file is
+    NAME, which may end with digits itself. Those of embeddings have more behind the step.
+    """
+    of_step = re.compile(re.escape(_output_name(folder)) + r"-(\d{6,})\.safetensors")
+    found = ((of_step.fullmatch(path.name), path) for path in folder.output.glob("*.safetensors"))
     return {int(match[1]): path for match, path in found if match}
 
 
@@ -38,3 +43,9 @@ def require_step(folder: RunFolder, step: int | None) -> None:
         if steps
         else "Train it first.",
     )
+
+
+def _output_name(folder: RunFolder) -> str:
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        return str(json.loads(folder.config.read_bytes())["output"]["name"])
+    return ""

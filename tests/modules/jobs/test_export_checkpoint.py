@@ -10,6 +10,7 @@ from PIL import Image
 from safetensors.torch import load, load_file
 
 from modules.jobs.convert import convert
+from modules.jobs.lora_sources import files_of
 from modules.jobs.merge import merge
 from modules.jobs.sample import sample
 from modules.jobs.train import train
@@ -118,12 +119,16 @@ def test_images_of_a_step_are_made_of_its_checkpoint_or_of_the_file_that_is_left
     assert of_checkpoints[1] != of_checkpoints[2] != image(None)
     target = folder.path / "merged.safetensors"
     merge(MergeRequest(target=str(target), loras=[lora(2)]), lambda _: None)
+    first, second = files_of([lora(2), lora(2)], folder.path / "files", lambda _: None)
+    assert first != second
+    assert first.read_bytes() == second.read_bytes()
     exact, found = load_file(folder.output / "one-000002.safetensors"), load_file(target)
     up = next(name for name in found if name.endswith("lora_up.weight"))
     alpha = float(exact[up.replace("lora_up.weight", "alpha")])
     torch.testing.assert_close(found[up], exact[up] * alpha / exact[up].shape[1])
     for step in (1, 2):
         shutil.rmtree(folder.checkpoint(step))
+    (folder.output / "one-20261126-000002.safetensors").touch()  # of a run of another name
     assert available_steps(folder) == [2, 3]  # of 2 there is the file of "Save now"
     assert image(2) == of_checkpoints[2]
     with pytest.raises(UserError, match=r"no weights of step 1\. Expected one of the steps 2, 3"):

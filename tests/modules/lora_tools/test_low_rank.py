@@ -1,5 +1,7 @@
 import torch
 
+from modules.formats.lora.lora_names import Layer
+from modules.lora_tools.losses import LayerLoss, rounding_line
 from modules.lora_tools.low_rank import Product, RankLimit, reduce, sum_of
 from tests.each import each
 
@@ -58,3 +60,8 @@ def test_a_sum_of_products_is_exact_and_reduces_to_its_own_rank():
 def test_a_change_of_zero_has_no_rank(change):
     reduced = reduce(change, RankLimit(2))
     assert (reduced.product.rank, reduced.energy, reduced.lost) == (0, 0.0, 0.0)
+
+
+def test_a_change_of_nothing_is_said_whatever_rounding_there_was():
+    loss = LayerLoss(Layer("unet", "conv_in"), 4, energy=0.0, lost=1e-9)
+    assert rounding_line([loss]) == "The LoRAs change nothing."

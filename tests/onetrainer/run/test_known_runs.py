@@ -1,6 +1,15 @@
 """All runs of some folders, however many, of which little is read twice."""
 
+import os
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
 from onetrainer.run.events import Finished, Progress, Sample, Started
+from onetrainer.run.known_folders import known_run_folders, remember_run_folder
 from onetrainer.run.known_runs import find_runs
 from onetrainer.run.own_notes import change_notes
 from tests.onetrainer.run.test_history import make_run
@@ -42,5 +51,21 @@ def test_runs_that_are_gone_are_forgotten_and_a_damaged_file_is_begun_anew(tmp_p
         file.write_bytes(damage)
     for _ in range(2):
         assert find_runs(tmp_path / "runs", known={}, file=file)[0].path == folder.path
+    (tmp_path / "runs").rename(tmp_path / "unplugged")
+    assert find_runs(tmp_path / "runs", known={}, file=file) == []
+    (tmp_path / "unplugged").rename(tmp_path / "runs")
+    with closing(sqlite3.connect(file)) as kept:
+        assert kept.execute("SELECT count(*) FROM runs").fetchone() == (1,)
     folder.path.rename(tmp_path / "elsewhere")
     assert find_runs(tmp_path / "runs", known={}, file=file) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names there are Unicode")
+def test_runs_in_a_folder_of_another_encoding_are_kept_too(tmp_path):
+    parent = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    folder = make_run(parent, "a", Started(1, 0, 9))
+    for _ in range(2):
+        (run,) = find_runs(parent, known={}, file=tmp_path / "runs.sqlite")
+        assert run.path == folder.path
+    remember_run_folder(parent)
+    assert known_run_folders()[0] == parent

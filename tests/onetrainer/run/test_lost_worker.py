@@ -52,6 +52,7 @@ def test_the_end_of_a_worker_that_another_process_started_is_told_from_records(
     for mark, log, said, failure, words in [
         (before, "", "", "out of memory", "memory (RAM) ran out"),
         (after, "", "", "lost", "has not recorded"),
+        (WorkerMark(77, here, str(counts), 4), "", "", "lost", "probably"),  # counted anew since
         (still, CRASH, "", "crashed", "SIGSEGV"),
         (still, CRASH + BEGIN.format(77), "", "lost", "has not recorded"),  # of one before
         (WorkerMark(77, here, str(gone)), "", "", "lost", "probably killed"),
@@ -80,6 +81,22 @@ def test_the_end_of_a_worker_that_another_process_started_is_told_from_records(
         run.poll()
         left = run.unexpected_exit()
         assert (left.failure, words in left.what) == (failure, True), (mark, log, said, left)
+
+
+def test_a_record_that_cannot_be_read_is_not_taken_for_an_empty_one(folder, journal, tmp_path):
+    counts = tmp_path / GROUP / "memory.events"
+    mark = WorkerMark(77, platform.node(), str(counts), 3)
+    folder.lock.write_bytes(b"\0" + mark.encode().encode())
+    (tmp_path / "bin" / "journalctl").write_text("#!/no/such/shell\n")
+    run = attach(folder)
+    run.poll()
+    assert "probably" in run.unexpected_exit().what
+
+
+def test_the_number_of_a_process_on_another_computer_means_none_here(folder):
+    with folder.locked():
+        folder.lock.write_bytes(b"\0" + WorkerMark(os.getpid(), "another").encode().encode())
+        assert folder.worker_pid() is None
 
 
 def test_a_run_that_was_under_way_when_the_computer_went_off_is_reported_as_that(folder, journal):
