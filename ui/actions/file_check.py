@@ -21,6 +21,7 @@ class FileCheck:
         self._waiting = ""
         self._scheduled: FileSettings | None = None
         self._found: list[Problem] = []
+        self._is_running = self._is_outdated = False
         # The first check is of whatever the window opens with, once that is on the screen.
         self._is_first = True
         context.draft.listen(self._schedule)
@@ -44,11 +45,14 @@ class FileCheck:
 
     def look_again(self) -> None:
         """Check what is checked already once more: the files may have changed meanwhile."""
-        if not self._context.draft.needs_file_check:
+        if self._is_running:
+            self._is_outdated = True
+        elif not self._context.draft.needs_file_check:
             self._run()
 
     def _run(self) -> None:
         draft = self._context.draft
+        self._is_running, self._is_outdated = True, False
         self._scheduled = file_settings = draft.file_settings
         config = draft.files_config()
         self._context.widgets.jobs.run(
@@ -59,14 +63,17 @@ class FileCheck:
 
     def _store(self, file_settings: FileSettings, found: list[Problem]) -> None:
         draft = self._context.draft
-        self._scheduled = None
+        self._is_running, self._scheduled = False, None
         is_news = draft.needs_file_check or found != self._found
         # Drop the result of outdated settings; the next check is scheduled.
         if file_settings == draft.file_settings and is_news:
             self._found = found
             draft.set_file_problems(found, file_settings)
+        if self._is_outdated:
+            self.look_again()
 
     def _failed(self, file_settings: FileSettings, error: Exception) -> None:
+        self._is_running = False
         if not isinstance(error, UserError):
             raise error
         # Only the home of an unknown user fails; the message begins with the path.

@@ -46,7 +46,10 @@ def apart(ask: Ask[Answer]) -> Ask[Answer]:
 
 
 def answer_apart(ask: Ask[Answer], config: TrainConfig, token: CancelToken[Answer]) -> Answer:
-    """Answer in a process of its own, which ends with the answer. Raises what `ask` raises."""
+    """Answer in a process of its own, which ends with the answer.
+
+    Raises a UserError as `ask` does, and RuntimeError with the traceback of anything else.
+    """
     process = token.start(_Process)
     try:
         return process.follow(ask, config, token)
@@ -160,10 +163,15 @@ def _answer(sink: BinaryIO, ask: Ask[Answer], config: TrainConfig) -> None:
         try:
             values: tuple[object, ...] = (ask(config, token),)
         except Exception as error:  # noqa: BLE001 # raised in the window
-            if not isinstance(error, UserError):
-                error.add_note("".join(traceback.format_exception(error)))
-            kind, values = "failed", (error,)
+            kind, values = "failed", (_plain(error),)
     _send(sink, kind, values)
+
+
+def _plain(error: Exception) -> Exception:
+    """Return what says the same and can be sent, which is not so of every exception."""
+    if isinstance(error, UserError):
+        return UserError(error.what, error.expected, error.remedy, failure=error.failure)
+    return RuntimeError("".join(traceback.format_exception(error)))
 
 
 def _send(sink: BinaryIO, kind: _Kind, values: tuple[object, ...]) -> None:

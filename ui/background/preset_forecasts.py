@@ -93,6 +93,7 @@ class PresetForecasts:
         """Stop the forecast that is being made, or the measuring."""
         if self._token is not None:
             self._token.cancel()
+            self._has_measured = self._has_measured and not self.is_measuring
             self._end()
 
     def _end(self) -> None:
@@ -107,8 +108,9 @@ class PresetForecasts:
     def _fail(self, token: CancelToken[Forecast], digest: str, error: Exception) -> None:
         if token is not self._token:
             return
+        self._end()
         if not isinstance(error, UserError):
             raise error
-        self._end()
-        self.failed[digest] = error
+        if digest:  # nobody asked for the measuring
+            self.failed[digest] = error
         self._changed()

@@ -7,7 +7,6 @@ from ui.background.session import Session
 from ui.background.threads import Jobs
 
 TICK_MS = 50
-# X
 _BUSY_TICK_MS = 10
 _TICKS_PER_SECOND = 20
 

@@ -28,6 +28,7 @@ class Jobs:
         self._held: list[Callable[[], None]] = []
         self._results: SimpleQueue[tuple[int, Callable[[], None]]] = SimpleQueue()
         self._generation = 0
+        self._own = threading.local()  # the generation of the work that a thread does
         self._line: ThreadPoolExecutor | None = None
         self.on_close: list[Callable[[], None]] = []
 
@@ -80,6 +81,7 @@ class Jobs:
         generation = self._generation
 
         def body() -> None:
+            self._own.generation = generation
             try:
                 result = work()
             except Exception as error:  # noqa: BLE001 - raised or handled in `deliver`
@@ -91,8 +93,12 @@ class Jobs:
         return body
 
     def post(self, call: Callable[[], None]) -> None:
-        """Let `deliver` call a function; safe to use from any thread."""
-        self._results.put((self._generation, call))
+        """Let `deliver` call a function; safe to use from any thread.
+
+        What work posts that was begun before `forget` is dropped: its widgets are gone.
+        """
+        generation = getattr(self._own, "generation", self._generation)
+        self._results.put((generation, call))
 
     def forget(self) -> None:
         """End what must not outlive the widgets, and drop all results that are still to come."""
@@ -143,11 +149,15 @@ class OneAtATime(Generic[Result]):
 
     Args:
         jobs: Runs the work.
-        done, failed: Called with what became of the work that was asked for last.
+        done, failed: Called with what became of the work that was asked for last. Without `failed`
+            its exception is raised.
     """
 
     def __init__(
-        self, jobs: Jobs, done: Callable[[Result], None], failed: Callable[[Exception], None]
+        self,
+        jobs: Jobs,
+        done: Callable[[Result], None],
+        failed: Callable[[Exception], None] = _raise,
     ) -> None:
         self._jobs, self._done, self._failed = jobs, done, failed
         self._wanted: Callable[[], Result] | None = None

@@ -1,8 +1,9 @@
 """The question which step of which run is to be tried."""
 
 import tkinter as tk
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from tkinter import ttk
 
 from onetrainer.errors import UserError
@@ -20,9 +21,16 @@ _NO_ADAPTERS = ("full", "vae", "embedding")
 _MOST_RUNS = 60
 
 
-def ask_step(context: Context) -> TrialLora | None:
+Steps = Mapping[RunFolder, Sequence[int]]
+
+
+def step_reader(context: Context) -> Callable[[], Steps]:
+    """Return what reads which steps there are, in a thread: some disks take long to be missed."""
+    return partial(_steps_by_run, context.draft.value("output.folder"), context.session.folder)
+
+
+def ask_step(context: Context, steps: Steps) -> TrialLora | None:
     """Ask for a run and a step whose weights are there; return None if canceled, or none is."""
-    steps = _steps_by_run(context)
     if not steps:
         context.act.show_message("No run of a LoRA on this computer has a checkpoint yet.")
         return None
@@ -79,11 +87,10 @@ def _labeled(runs: Iterable[RunFolder]) -> dict[str, RunFolder]:
     return labeled
 
 
-def _steps_by_run(context: Context) -> dict[RunFolder, list[int]]:
+def _steps_by_run(output_folder: object, shown: RunFolder | None) -> Steps:
     """Return the steps of runs of adapters: first of the one on Run, then of the newest."""
-    parents = run_parents(context.draft.value("output.folder"))
+    parents = run_parents(output_folder)
     latest = sorted(run_folders(*parents), key=_changed, reverse=True)
-    shown = context.session.folder
     found = [*([shown] if shown else []), *latest[:_MOST_RUNS]]
     by_path = {folder.path: folder for folder in found}
     steps = {folder: available_steps(folder) for folder in by_path.values() if _is_adapter(folder)}

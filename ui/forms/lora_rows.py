@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from tkinter import ttk
 
+from ui.background.threads import OneAtATime
 from ui.context import Context
-from ui.dialogs.step_dialog import ask_step
+from ui.dialogs.step_dialog import Steps, ask_step, step_reader
 from ui.model.trial import TrialLora
 
 
@@ -30,6 +31,7 @@ class LoraRows:
     ) -> None:
         self._context, self._changed = context, changed
         self._rows: list[_Row] = []
+        self._steps = OneAtATime(context.widgets.jobs, self._ask_soon)
         widgets, px = context.widgets, context.widgets.px
         self._list = widgets.frame(parent)
         self._list.pack(fill="x")
@@ -77,6 +79,13 @@ class LoraRows:
             self.add(TrialLora(path))
 
     def _add_of_run(self) -> None:
-        chosen = ask_step(self._context)
+        self._steps.ask(step_reader(self._context))
+
+    def _ask_soon(self, steps: Steps) -> None:
+        # Asked outside of what delivers results, which would stand still until the answer.
+        self._context.root.after(1, self._ask, steps)
+
+    def _ask(self, steps: Steps) -> None:
+        chosen = ask_step(self._context, steps)
         if chosen is not None:
             self.add(chosen)

@@ -1,5 +1,6 @@
 """The check of files after a change: real threads, and a clock that is turned by hand."""
 
+import threading
 import time
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ from onetrainer.errors import Fix
 from tests.ui.desk import deliver_until
 from tests.ui.project import MARKERS, PARTS, SDXL_PARTS, errors_of, write_model
 from tests.ui.xscreen import DEADLINE
+from ui.actions import file_check
 from ui.actions.file_check import CHECK_AFTER_MS, FileCheck
 from ui.background.threads import Jobs
 from ui.model.draft import Draft
@@ -137,3 +139,20 @@ def test_a_home_that_is_nobodys_is_reported(window):
     window.draft.set("model.path", "~nobody-of-this-name/model.safetensors")
     check_files(window)
     assert "no such user" in window.draft.problem("model.path").what
+
+
+def test_one_look_at_the_files_follows_all_that_were_asked_for_during_another(window, monkeypatch):
+    check_files(window)
+    gate, looks = threading.Event(), []
+
+    def look(config):
+        looks.append(gate.wait(DEADLINE))
+        return check(config)
+
+    check = file_check.check_files
+    monkeypatch.setattr(file_check, "check_files", look)
+    for _ in range(3):
+        window.files.look_again()
+    gate.set()
+    deliver_until(window.jobs, lambda: not window.files._is_running)
+    assert looks == [True, True]

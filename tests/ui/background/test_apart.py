@@ -4,6 +4,7 @@ import pytest
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
+from onetrainer.images.image_file import ImageError
 from onetrainer.presets.presets import load_document, resolve
 from tests.each import each
 from ui.background import apart
@@ -42,6 +43,11 @@ def described(answer):
     return answer
 
 
+def fail(config, _):
+    """Fails as only the other process can."""
+    raise ImageError(config.data.folder, "it is cut off")
+
+
 @each("ask", [read_images, compute_preview, check_images])
 def test_another_process_gives_the_same_answers_and_what_comes_before_them(ask, config):
     early = []
@@ -59,6 +65,8 @@ def test_what_it_cannot_answer_is_said_here_and_it_ends_when_nobody_waits(config
     empty = TrainConfig.model_validate({"data": {}})
     with pytest.raises(UserError, match="no image folder is selected"):
         apart.answer_apart(read_images, empty, CancelToken(lambda *_: None))
+    with pytest.raises(RuntimeError, match=r"ImageError: .*it is cut off"):
+        apart.answer_apart(fail, config, CancelToken(lambda *_: None))
     started = []
     token = CancelToken(lambda *_: started[0].stop(), lambda _: None)  # as if it had crashed
     monkeypatch.setattr(token, "start", lambda begin: started.append(begin()) or started[0])

@@ -64,3 +64,29 @@ def test_another_forecast_and_the_end_of_the_window_stop_one(forecasts, jobs, wo
     deliver_until(jobs, lambda: forecasts._token._started is not None)
     jobs.forget()
     assert (work.is_stopped, forecasts.digest) == (True, "")
+
+
+def test_a_measuring_that_was_stopped_is_made_later_and_one_that_failed_is_not(home, jobs, work):
+    works = [FakeWork()]
+    forecasts = PresetForecasts(jobs, lambda: None, lambda *_: work, lambda *_: works[-1])
+    forecasts.measure()
+    forecasts.start(locate("sd15/lora"), "digest")
+    forecasts.stop()
+    works.append(work)
+    forecasts.measure()
+    assert forecasts.is_measuring
+    work.report(Failed("user", "no device"), None)
+    deliver_until(jobs, lambda: not forecasts.is_measuring)
+    forecasts.measure()
+    assert (forecasts.is_measuring, forecasts.failed) == (False, {})
+
+
+def test_what_breaks_off_is_over(home, jobs):
+    def begin(*_):
+        raise ZeroDivisionError
+
+    forecasts = PresetForecasts(jobs, lambda: None, begin)
+    forecasts.start(locate("sd15/lora"), "digest")
+    with pytest.raises(ZeroDivisionError):
+        deliver_until(jobs, lambda: not forecasts.digest)
+    assert forecasts.digest == ""

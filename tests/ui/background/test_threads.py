@@ -62,3 +62,20 @@ def test_held_work_begins_and_is_delivered_once_it_is_released():
     jobs.release()
     deliver_until(jobs, lambda: len(done) == 2)
     assert begun.is_set()
+
+
+def test_news_of_work_whose_widgets_are_gone_are_dropped(jobs):
+    gate, heard, ended = threading.Event(), [], []
+
+    def work():
+        assert gate.wait(60)
+        jobs.post(lambda: heard.append("old"))
+        ended.append(True)
+
+    jobs.run(work, heard.append)
+    jobs.forget()  # all widgets are made anew, at another size
+    gate.set()
+    deliver_until(jobs, lambda: ended)
+    jobs.run(lambda: jobs.post(lambda: heard.append("new")), heard.append)
+    deliver_until(jobs, lambda: len(heard) == 2)
+    assert heard == ["new", None]
