@@ -2,7 +2,9 @@
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
+from onetrainer.captioning.results import is_job
 from onetrainer.config.fields import setting_at
 from onetrainer.messages.formatting import counted
 from onetrainer.messages.run_standing import standing_text
@@ -10,6 +12,7 @@ from onetrainer.queue.listing import Listing
 from onetrainer.queue.queue import Entry
 from onetrainer.run.device_owner import Holder
 from onetrainer.run.history import RunSummary
+from onetrainer.run.run_folder import RunFolder
 
 EMPTY = "No run is queued yet."
 _BUSY = {"": "Training", "caption": "Describing images"}
@@ -96,7 +99,8 @@ def _other(holder: Holder, left: float | None) -> QueueRow:
     if holder.waits:
         state = "Waits for the device"
     elif owner.run:
-        state = "Training, not of the queue"
+        what = "Describing images" if is_job(RunFolder(Path(owner.run))) else "Training"
+        state = f"{what}, not of the queue"
     elif owner.yields:
         state = "Generating images" if left else "Keeps its model; lets others pass"
     else:

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from onetrainer.captioning.results import jobs_folder
 from onetrainer.errors import UserError
 from onetrainer.files.locks import try_lock, unlock
 from onetrainer.messages.queue_rows import queue_rows
@@ -139,6 +140,7 @@ def test_rows_say_where_each_is_when_it_is_done_and_who_else_computes(queue, run
     with (
         owning(["gpu-0"], Owner("Try model", yields=True)) as expect,
         owning(["gpu-1"], Owner("x-001", "/runs/x-001")),
+        owning(["gpu-2"], Owner("captions-1", str(jobs_folder() / "captions-1"))),
     ):
         waiting = threading.Thread(target=lambda: own_for_a_moment(Owner("a-001", holder)))
         waiting.start()
@@ -148,6 +150,7 @@ def test_rows_say_where_each_is_when_it_is_done_and_who_else_computes(queue, run
     waiting.join()
     assert rows["Try model"].state == "Generating images"
     assert rows["x-001"].state == "Training, not of the queue"
+    assert rows["captions-1"].state == "Describing images, not of the queue"
     assert rows["a-001"].state == "Waits for Try model"
     assert [rows[name].device for name in ("x-001", "b-001", "c-001")] == [
         "GPU 1", "automatic", "GPU 1",

@@ -1,12 +1,15 @@
 """Page of the queue: runs that train one after the other, also while no window is open."""
 
+import threading
 import tkinter as tk
 from collections.abc import Callable
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from tkinter import ttk
 from typing import Literal
 
+from onetrainer.captioning.results import is_job
 from onetrainer.errors import UserError
 from onetrainer.messages.queue_rows import EMPTY, queue_rows, standing_of_queue
 from onetrainer.queue.forecast import forecast_missing
@@ -14,6 +17,7 @@ from onetrainer.queue.freeze import change_device, clone
 from onetrainer.queue.listing import Listing
 from onetrainer.queue.queue import Entry, Queue
 from onetrainer.queue.serve import start_server
+from onetrainer.run.run_folder import RunFolder
 from ui.context import Context, View
 from ui.dialogs.device_dialog import ask_device
 from ui.dialogs.dialogs import show_error
@@ -51,6 +55,8 @@ class QueuePage(View):
         self._runs_here: set[str] = set()  # rows that are runs
         self._forecast: set[str] = set()  # runs whose forecast was tried
         self._is_working = self._is_forecasting = False
+        self._is_closed = threading.Event()
+        context.widgets.jobs.on_close.append(self._is_closed.set)
         self._timer = ""
         widgets, px = context.widgets, context.widgets.px
         scroller = Scroller(widgets, parent, fills=True)
@@ -204,7 +210,8 @@ class QueuePage(View):
             self._failed(error)
 
         found = forecast_missing(self._queue, self._forecast)
-        self._context.widgets.jobs.run(lambda: list(found), done, failed)
+        wanted = takewhile(lambda _: not self._is_closed.is_set(), found)
+        self._context.widgets.jobs.run(lambda: list(wanted), done, failed)
 
     def _chosen(self) -> Entry | None:
         chosen = self._tree.selection()
@@ -279,11 +286,10 @@ class QueuePage(View):
 
     def _choose_device(self) -> None:
         entry = self._chosen()
-        device = ask_device(self._context, entry.folder.name, entry.device) if entry else ""
+        device = ask_device(self._context, entry) if entry else ""
         if entry is not None and device and device != entry.device:
             self._forecast.discard(entry.run)
             self._do(lambda: change_device(self._queue, Path(entry.run), device))
-            self._read()
 
     def _add_again(self) -> None:
         self._change(lambda queue, run: queue.add([Entry(str(run)).folder]))
@@ -291,7 +297,7 @@ class QueuePage(View):
     def _show_run(self) -> None:
         for run in self._tree.selection():
             entry = self._entries.get(run)
-            if entry is not None and entry.job:
+            if (entry is not None and entry.job) or is_job(RunFolder(Path(run))):
                 self._context.act.show_page("captioning")
             elif run in self._runs_here:
                 self._context.act.attach(Path(run))
