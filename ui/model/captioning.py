@@ -142,9 +142,10 @@ class Review:
 def review(job: JobFolder, writing: CaptionWriting | MaskWriting) -> Review:
     """Look up what there is. Raises UserError if the folder of images cannot be listed."""
     images = Path(job.request.images)
-    results = job.read()
+    proposals = list(propose(job, own_files(images), writing, makes_masks=False))
+    results = job.read()  # afterwards: a model that is at work adds to them
     rows = []
-    for each in propose(job, own_files(images), writing, makes_masks=False):
+    for each in proposals:
         mask = results[each.image.name].mask
         found = job.masks / mask if mask else None
         row = Row(each.image.path, each.image.name, each.fate, each.text, each.text_before, found)

@@ -1,7 +1,11 @@
-"""What the page of captioning knows of how its folder is trained."""
+"""What the page of captioning knows of how its folder is trained, and of what was found."""
 
+from PIL import Image
+
+from onetrainer.captioning.results import JobFolder, Result
 from onetrainer.concepts.concepts import ConceptSettings
-from ui.model.captioning import mask_folder_of, trained_as, unread_note
+from onetrainer.jobs.caption_request import CaptionRequest, CaptionWriting
+from ui.model.captioning import mask_folder_of, review, trained_as, unread_note
 from ui.model.draft import Draft
 
 
@@ -27,3 +31,24 @@ def test_what_training_would_not_read_is_said_and_masks_go_to_its_folder(tmp_pat
     draft.set("data.masks", "off")
     assert "turned off" in unread_note(concept(), "clipseg")
     assert unread_note(None, "tagger") == mask_folder_of(None) == ""
+
+
+class AtWork(JobFolder):
+    """A job whose model describes another image each time that the images are listed."""
+
+    def listed(self):
+        found = super().listed()
+        name = found[len(self.read())].name
+        with self.adding() as results:
+            results.add([Result(name, text=f"found in {name}")])
+        return found
+
+
+def test_what_a_model_finds_while_it_is_reviewed_is_reviewed(home, tmp_path):
+    images = tmp_path / "images"
+    images.mkdir()
+    for name in "abc":
+        Image.new("RGB", (8, 8)).save(images / f"{name}.png")
+    job = AtWork(CaptionRequest(images=str(images), model="model"))
+    found = review(job, CaptionWriting())
+    assert [row.text for row in found.rows] == ["found in a.png"]

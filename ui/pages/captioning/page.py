@@ -80,6 +80,11 @@ class CaptioningPage(View):
         }
         return {"rows": rows, "running": self._run is not None, **texts}
 
+    @property
+    def working(self) -> str:
+        """Whether files are being written."""
+        return _WRITING if self._is_writing else ""
+
     def refresh(self) -> None:
         """Read the results again, which may have been written or changed elsewhere."""
         if self._run is None and not self._is_writing:
