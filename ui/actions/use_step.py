@@ -35,8 +35,10 @@ class StepFiles:
         if step not in (kept := available_steps(folder)):
             step = self._ask_other(folder, step, kept)
         has_checkpoint = step in [number for number, _ in folder.complete_checkpoints()]
-        if step and not has_checkpoint:
-            self._say_written(step_files(folder)[step], "It is there already")
+        # Either may have gone while the question was open; of what is gone the job says so.
+        file = step_files(folder).get(step)
+        if file is not None and not has_checkpoint:
+            self._say_written(file, "It is there already")
         elif step:
             self.writing = f"step {step:,}"
             self.context.widgets.jobs.run(

@@ -132,7 +132,9 @@ class RequestForm:
         entry.pack(side="left", fill="x" if is_wide else "none", expand=is_wide)
         widgets.name(entry, name)
         if is_list:
-            return lambda: [_expanded(part.strip()) for part in value.get().split("|") if part]
+            return lambda: [
+                _expanded(part.strip()) for part in value.get().split("|") if part.strip()
+            ]
         return lambda: _expanded(value.get().strip()) if is_path else value.get().strip()
 
     def propose(self, target: Path) -> None:

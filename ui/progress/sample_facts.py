@@ -74,11 +74,13 @@ def _is_number(value: Any) -> bool:  # noqa: ANN401 # of JSON
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def weights_note(folder: RunFolder, step: int) -> str:
+def weights_note(folder: RunFolder, step: int, *, is_running: bool) -> str:
     """Return that the weights of a step are gone, and which are not; "" if they are there."""
     steps = available_steps(folder)
     if step == 0 or step in steps:
         return ""
+    if not steps and not is_running:
+        return "No weights of this run are kept."
     if not steps:
         return "No weights are kept yet: the first checkpoint is still to come."
     nearest = min(steps, key=lambda other: (abs(other - step), -other))

@@ -1,6 +1,7 @@
 """Texts and images on the clipboard, for other programs."""
 
 import base64
+import os
 import subprocess
 import sys
 import tkinter as tk
@@ -20,9 +21,12 @@ _APPLESCRIPT = (
     "set the clipboard to (read (POSIX file (item 1 of paths)) as «class PNGf»)",
     "end run",
 )
+# Not a part of the script, where several quotes would end it.
+_PATH_VARIABLE = "ONETRAINER_IMAGE"
 _POWERSHELL = (
     "Add-Type -AssemblyName System.Windows.Forms, System.Drawing;"
-    " [System.Windows.Forms.Clipboard]::SetImage([System.Drawing.Image]::FromFile('{path}'))"
+    " [System.Windows.Forms.Clipboard]::SetImage("
+    f"[System.Drawing.Image]::FromFile($env:{_PATH_VARIABLE}))"
 )
 
 
@@ -50,7 +54,7 @@ def copy_png(root: tk.Tk, jobs: Jobs, path: Path, done: Callable[[bool], None]) 
         done(True)
         return
     command = _command(path)
-    jobs.run(lambda: _has_run(command), done)
+    jobs.run(lambda: _has_run(command, path), done)
 
 
 def _command(path: Path) -> list[str]:
@@ -58,11 +62,10 @@ def _command(path: Path) -> list[str]:
     if sys.platform == "darwin":
         lines = [word for line in _APPLESCRIPT for word in ("-e", line)]
         return [find_program("osascript"), *lines, str(path)]
-    script = _POWERSHELL.format(path=str(path).replace("'", "''"))
-    return [find_program("powershell"), "-NoProfile", "-STA", "-Command", script]
+    return [find_program("powershell"), "-NoProfile", "-STA", "-Command", _POWERSHELL]
 
 
-def _has_run(command: list[str]) -> bool:
+def _has_run(command: list[str], path: Path) -> bool:
     if not command[0]:
         return False
     try:
@@ -72,6 +75,7 @@ def _has_run(command: list[str]) -> bool:
             capture_output=True,
             timeout=_TIMEOUT_S,
             check=True,
+            env=os.environ | {_PATH_VARIABLE: str(path)},
             creationflags=_NO_WINDOW,
         )
     except (OSError, subprocess.SubprocessError):

@@ -1,6 +1,7 @@
 """Samples without a window: what is seen of them, what is known of them, and their grid."""
 
 import json
+from functools import partial
 
 import pytest
 from PIL import Image
@@ -107,12 +108,14 @@ def test_a_grid_has_the_first_and_last_of_many_steps_and_every_image_at_its_plac
 
 def test_what_is_left_of_a_steps_weights_is_said(tmp_path):
     folder = RunFolder(tmp_path)
-    assert weights_note(folder, 0) == ""
-    assert "first checkpoint is still to come" in weights_note(folder, 10)
+    assert weights_note(folder, 0, is_running=True) == ""
+    assert "first checkpoint is still to come" in weights_note(folder, 10, is_running=True)
+    assert weights_note(folder, 10, is_running=False) == "No weights of this run are kept."
     folder.checkpoint(30).mkdir(parents=True)
     (folder.checkpoint(30) / "state.json").touch()
     folder.output.mkdir()
     (folder.output / "paper-000020.safetensors").touch()
     (folder.output / "paper-000040-token.safetensors").touch()  # an embedding
-    assert weights_note(folder, 20) == weights_note(folder, 30) == ""
-    assert weights_note(folder, 60).endswith("the nearest are those of step 30.")
+    note = partial(weights_note, folder, is_running=False)
+    assert note(20) == note(30) == ""
+    assert note(60).endswith("the nearest are those of step 30.")

@@ -8,7 +8,7 @@ import numpy
 from PIL import Image
 
 from tests.ui.desk import pump_until
-from ui.widgets.clipboard import copy_png
+from ui.widgets.clipboard import _command, _has_run, copy_png
 
 READER = """
 import tkinter
@@ -36,3 +36,14 @@ def test_of_an_image_that_is_gone_the_path_is_copied(root, jobs, tmp_path):
     told = []
     copy_png(root, jobs, tmp_path / "gone.png", told.append)
     assert told == [False] and root.clipboard_get() == str(tmp_path / "gone.png")
+
+
+def test_powershell_gets_the_path_beside_its_script(tmp_path, monkeypatch):
+    """A quote of any kind would end a text of its script."""
+    program, path = tmp_path / "powershell", tmp_path / "it’s ‘$(x)‛ 'y'.png"
+    program.write_text('#!/bin/sh\nprintf "%s\n" "$ONETRAINER_IMAGE" "$*" > "$0.got"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert _has_run(_command(path), path)
+    got, script = (tmp_path / "powershell.got").read_text().split("\n", 1)
+    assert got == str(path) and "FromFile($env:ONETRAINER_IMAGE)" in script

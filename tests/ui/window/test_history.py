@@ -86,7 +86,16 @@ def test_runs_are_named_noted_starred_found_and_compared(two_runs):
     desk.click("compare curves")
     desk.key("Escape")
     desk.wait(lambda: not runs(desk)["tab"], "the list")
-    compare_with_a_run_elsewhere(desk, newest.with_name("paper-001"))
+    first = RunFolder(newest.with_name("paper-001"))
+    first.notes.mkdir()  # where they cannot be written
+    compare_with_a_run_elsewhere(desk, first.path)
+    choose(desk, 2)
+    desk.click("rename run")
+    desk.wait_question("answer label")
+    desk.type("Flat")
+    desk.key("Return")
+    desk.wait(lambda: desk.state["message"].startswith("Not saved"), "that it is not saved")
+    wait_names(desk, "Steep", "paper-001", "paper-009")
 
 
 def compare_with_a_run_elsewhere(desk, run):

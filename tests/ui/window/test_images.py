@@ -153,3 +153,5 @@ def test_a_mask_is_painted_and_undone_and_the_image_stays(desk, folder):
     assert {path: path.read_bytes() for path in before} == before
     desk.click("undo saving")
     desk.wait(lambda: not mask.exists(), "the undoing")
+    desk.click("paint mask")
+    desk.wait(lambda: images_of(desk)["ready"], "the same image at the same size")

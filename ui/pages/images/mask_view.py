@@ -91,7 +91,7 @@ class MaskView:
     def show(self, images: ImageList, row: ImageRow) -> None:
         """Show an image with its mask; that of another one is saved before."""
         self.save()
-        self._row, self.painting, self._masked = row, None, None
+        self._row, self.painting, self._masked, self._loaded = row, None, None, ()
         path, locked = images.mask_path(row), images.mask_locked(row)
         self._path, self._content = path, None
         self._say(locked)

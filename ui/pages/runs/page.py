@@ -338,7 +338,8 @@ class RunsPage(View):
         """Show a person's notes on a run, and write them."""
         folder, record = RunFolder(row.path), row.record
         notes = replace(record.notes, **changes)
-        self._take_record(replace(record, notes=notes))
+        # Of no version, so that the next reading reads it again, also if it cannot be saved.
+        self._take_record(replace(record, notes=notes, version=""))
 
         def write() -> RunRecord:
             change_notes(folder, **changes)

@@ -149,7 +149,7 @@ class RunTable:
             return
         top = self._shown.index(tree.identify_row(first))
         visible = tree.winfo_height() // self._widgets.px(_IMAGE) + 1
-        keys = self._shown[top : top + visible]
+        keys = [key for key in self._shown[top : top + visible] if key in self._made]
         for key in [key for key in self._photos if key not in keys]:
             if tree.exists(key):
                 tree.item(key, image="")

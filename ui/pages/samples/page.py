@@ -239,7 +239,7 @@ class SamplesPage(View):
         self._lead.say(f"{folder.name}  ·  {extent(self._book)}")
         known = self._settings.get(sample_path(folder, sample)) or ""
         rewards = sample_rewards(session.state.rewards, sample)
-        weights = weights_note(folder, sample.step)
+        weights = weights_note(folder, sample.step, is_running=session.is_running)
         facts = "\n".join(text for text in (known, rewards, weights) if text)
         self.viewer.show(folder.path, self._book, self._prompt, self._step, facts=facts)
         self._show_gallery(folder)

@@ -13,7 +13,10 @@ from ui.widgets.widgets import Widgets
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.5])
-def test_the_newest_sample_of_a_run_is_in_its_row(root, jobs, tmp_path, scale):
+def test_the_newest_sample_of_a_run_is_in_its_row(root, jobs, tmp_path, scale, monkeypatch):
+    """Also while rows below it, which are made one after the other, are still to come."""
+    monkeypatch.setattr("ui.pages.runs.table._ROWS_AT_ONCE", 1)
+    create_run(tmp_path, name="other", config={})
     run = create_run(tmp_path, name="paper", config={})
     Image.new("RGB", (64, 64), "red").save(run.samples / "step-000010-0.png")
     theme = Theme(root)
@@ -22,6 +25,7 @@ def test_the_newest_sample_of_a_run_is_in_its_row(root, jobs, tmp_path, scale):
     nothing = {"chosen": lambda: None, "opened": lambda: None, "order_by": lambda _: None}
     table = RunTable(Widgets(theme, jobs), root, ImageCache(jobs), **nothing)
     table.outer.pack(fill="both", expand=True)
+    root.update()
     rows = list_runs([tmp_path], {})
     table.show(rows, rows)
 
