@@ -36,16 +36,16 @@ from ui.model.form_fields import find_setting, page_of, pages
 from ui.model.window_state import read_state, write_state
 from ui.pages.preparations import Preparations
 from ui.pages.registry import PAGES, PASSING_PAGES, SETTINGS_PAGES, make_view
-from ui.shell.geometry import visible_geometry
+from ui.shell.cover import Cover
+from ui.shell.geometry import fitting, visible_geometry
 from ui.shell.shell import Shell
 from ui.theme.theme import Theme, pair
+from ui.widgets.kept import Kept
 from ui.widgets.scroller import bind_focus, bind_wheel
 from ui.widgets.widgets import Widgets, focused
 
 _SIZE = (1280, 800)
 _MIN_SIZE = (620, 370)
-# Pixels of the screen for the frame of the window and the panel of the desktop.
-_SPARED = (16, 60)
 _SAVE_AFTER_MS = 1000
 # Interval in which customtkinter checks the desktop's appearance and scaling. The window sets
 # both itself, so the checks would only cost time.
@@ -90,6 +90,8 @@ class App:
         self.page = ""
         self._page_before = ""
         self._save_timer = ""
+        self._cover, self._kept = Cover(self._theme), Kept()
+        self._is_resizing = False
         self._problem_index = -1
         self._demo = opening.demo
         self._place_window()
@@ -103,7 +105,7 @@ class App:
 
     def _build(self) -> None:
         """Create the widgets, and whatever holds some of them."""
-        self.widgets = Widgets(self._theme, self.jobs)
+        self.widgets = Widgets(self._theme, self.jobs, self._kept)
         self._theme.apply(self.window_state.mode)
         self._views: dict[str, View] = {}
         self.context = self._make_context()
@@ -187,32 +189,43 @@ class App:
 
     def zoom(self, by: int) -> None:
         """Make everything larger or smaller by a number of sizes; 0 follows the desktop."""
-        if self.runs.is_checking:
-            return  # a start that is being checked would be lost
-        if work := self.context.act.working():
-            self.show_message(f"{work} Wait for its end, or stop it, before changing the size.")
+        if self._keeps_size():
             return
-        scales = self.window_state.scales
-        if by:
-            scales[self._screen] = self._theme.next_scale(by)
-        else:
-            scales.pop(self._screen, None)
+        state, screen = self.window_state, self._screen
+        chosen = self._theme.next_scale(by, state.scale_of(screen)) if by else 0.0
+        state.choose_scale(screen, chosen)
+        # Keys that come together build the window once, for all of them.
+        if not self._is_resizing:
+            self._is_resizing = True
+            self._cover.show(self._resize)
+
+    def _keeps_size(self) -> bool:
+        """Return whether something is going on that another size would end, and say so."""
+        work = self.context.act.working()
+        if work:
+            self.show_message(f"{work} Wait for its end, or stop it, before changing the size.")
+        return bool(work) or self.runs.is_checking  # a start that is being checked would be lost
+
+    def _resize(self) -> None:
+        """Build the window anew at its size; what is typed is in the draft and in `kept`."""
+        self._is_resizing = False
+        if self._keeps_size():  # which has begun since
+            self.window_state.choose_scale(self._screen, self._theme.chosen)
+            self._cover.hide()
+            return
         self.commit()
         self.preparations.end()
         self.jobs.forget()
         self.draft.forget_listeners()
         self.shell.drawer.end()
-        for child in self.root.winfo_children():
-            child.destroy()
-        _end_timers(self.root)
-        self._theme.rescale(scales.get(self._screen, 0.0))
+        self._cover.clear()
+        self._theme.rescale(self.window_state.scale_of(self._screen))
         self._build()
-        self.root.minsize(*self._fitting(_MIN_SIZE))
+        self.root.minsize(*fitting(self._theme, _MIN_SIZE))
         page, self.page = self.page, ""
         self.show_page(page)
-        is_largest = self._theme.scale == self._theme.largest
-        limit = ", the largest that this screen has room for" if is_largest else ""
-        self.show_message(f"Size: {self._theme.scale:.0%}{limit}. Ctrl+0 is the desktop's.")
+        self._cover.hide()
+        self.show_message(self._theme.scale_text)
         self.save_state_soon()
 
     def help(self) -> None:
@@ -354,6 +367,7 @@ class App:
         elif is_empty:
             page = "welcome"
         self.show_page(page or "model")
+        # Edits made since the first start are kept.
         if opening.with_demo and (is_first or opening.is_demo_named):
             self.root.after(1, self.presets.load_demo)
 
@@ -369,19 +383,13 @@ class App:
     def _place_window(self) -> None:
         root = self.root
         root.title("OneTrainer")
-        root.minsize(*self._fitting(_MIN_SIZE))
+        root.minsize(*fitting(self._theme, _MIN_SIZE))
         state = self.window_state
         state.geometry = visible_geometry(state.geometry, root) or self._default_size()
         root.geometry(state.geometry)
 
     def _default_size(self) -> str:
-        return "x".join(map(str, self._fitting(_SIZE)))
-
-    def _fitting(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Return a size in pixels of this screen, reduced to what the screen has room for."""
-        px, (width, height) = self._theme.px, size
-        room = self.root.winfo_screenwidth(), self.root.winfo_screenheight()
-        return min(px(width), room[0] - _SPARED[0]), min(px(height), room[1] - _SPARED[1])
+        return "x".join(map(str, fitting(self._theme, _SIZE)))
 
     def _close(self) -> None:
         self.save_state()
@@ -389,12 +397,3 @@ class App:
         self.jobs.forget()
         self.pump.stop()
         self.root.destroy()
-
-
-def _end_timers(root: tk.Tk) -> None:
-    """End the timers of widgets that were destroyed; Tk would report that they have no command."""
-    call, split = root.tk.call, root.tk.splitlist
-    for timer in split(call("after", "info")):
-        name = split(split(call("after", "info", timer))[0])[0]
-        if not call("info", "commands", name):
-            call("after", "cancel", timer)

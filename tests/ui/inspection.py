@@ -164,6 +164,8 @@ def _state(app: App, timing: Timing) -> Answer:
         "turns": app.pump.ticks,
         "undecoded": len(app.context.images._waiting),
         "mode": app.widgets.theme.mode,
+        "scale": app.widgets.theme.scale,
+        "resizing": app._is_resizing,
         "place": [
             app.root.winfo_rootx(),
             app.root.winfo_rooty(),
@@ -265,6 +267,7 @@ def _widget(app: App, name: str) -> Answer:
         return {"exists": False}
     app.root.update_idletasks()
     button: Button | None = app.widgets.buttons.get(name)
+    has_text = button is not None or isinstance(widget, ttk.Label)
     return {
         "exists": True,
         "shown": bool(widget.winfo_viewable()),
@@ -277,8 +280,14 @@ def _widget(app: App, name: str) -> Answer:
         "enabled": button.is_enabled if button else True,
         "reason": button.reason if button else "",
         "kind": button._kind if button else "",
-        "text": str(widget.cget("text")) if button or isinstance(widget, ttk.Label) else "",
+        "text": str(widget.cget("text")) if has_text else _typed(widget),
     }
+
+
+def _typed(widget: tk.Misc) -> str:
+    if isinstance(widget, tk.Text):
+        return widget.get("1.0", "end-1c")
+    return widget.get() if isinstance(widget, tk.Entry) else ""
 
 
 def _value(app: App, path: str) -> Answer:

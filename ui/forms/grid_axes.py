@@ -1,6 +1,5 @@
 """What a grid of images varies from column to column and from row to row, as a person chooses."""
 
-import tkinter as tk
 from collections.abc import Callable, Mapping, Sequence
 from tkinter import ttk
 
@@ -39,8 +38,8 @@ class AxisRow:
         title = widgets.label(row, label, style="SmallDim")
         title.configure(width=8)
         title.pack(side="left")
-        self._of = tk.StringVar(row, _NOTHING)
-        self._values = tk.StringVar(row)
+        self._of = widgets.kept.variable(row, name, _NOTHING)
+        self._values = widgets.kept.variable(row, f"{name} values")
         self._box = ttk.Combobox(
             row,
             textvariable=self._of,
@@ -60,6 +59,7 @@ class AxisRow:
         self._entry.bind("<Return>", lambda _: entered())
         widgets.name(self._box, name)
         widgets.name(self._entry, f"{name} values")
+        self._enable(self.axis())
 
     def axis(self) -> TrialAxis | None:
         """Return the axis as it is typed; None for nothing."""
@@ -79,6 +79,9 @@ class AxisRow:
             loras = self._loras()
             lora = loras[axis.lora - 1] if axis.lora <= len(loras) else None
             values = usual_values(axis.of, lora, self._typed())
+        self._values.set(_OF_PROMPT if axis is not None and axis.of == "prompt" else values)
+        self._enable(axis)
+
+    def _enable(self, axis: TrialAxis | None) -> None:
         is_typed = axis is not None and axis.of != "prompt"
-        self._values.set(values if is_typed or axis is None else _OF_PROMPT)
         self._entry.configure(state="normal" if is_typed else "disabled")

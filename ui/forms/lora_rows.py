@@ -24,12 +24,18 @@ class LoraRows:
 
     Args:
         changed: Called when one is added or removed.
+        kept_as: By which name the list is kept; "" for not.
     """
 
     def __init__(
-        self, context: Context, parent: tk.Misc, changed: Callable[[], None] = lambda: None
+        self,
+        context: Context,
+        parent: tk.Misc,
+        changed: Callable[[], None] = lambda: None,
+        *,
+        kept_as: str = "",
     ) -> None:
-        self._context, self._changed = context, changed
+        self._context, self._changed, self._kept_as = context, changed, kept_as
         self._rows: list[_Row] = []
         self._steps = OneAtATime(context.widgets.jobs, self._ask_soon)
         widgets, px = context.widgets, context.widgets.px
@@ -42,6 +48,8 @@ class LoraRows:
         of_run = widgets.button(line, "A run's step…", self._add_of_run, name="add run lora")
         of_run.describe("What a run had trained by a step whose weights are still there")
         of_run.widget.pack(side="left")
+        for lora in widgets.kept.value(kept_as, list[TrialLora]()):
+            self._show(lora)
 
     def listed(self) -> list[TrialLora]:
         """Return the LoRAs as they are typed."""
@@ -49,6 +57,11 @@ class LoraRows:
 
     def add(self, lora: TrialLora) -> None:
         """Add a LoRA."""
+        self._show(lora)
+        self._keep()
+        self._changed()
+
+    def _show(self, lora: TrialLora) -> None:
         widgets, px = self._context.widgets, self._context.widgets.px
         box = widgets.frame(self._list)
         box.pack(fill="x", pady=(px(4), 0))
@@ -61,10 +74,15 @@ class LoraRows:
         widgets.name(entry, "trial strength")
         widgets.label(box, lora.name[:34], style="Small").pack(side="left")
         self._rows.append(row)
-        self._changed()
+        row.strength.trace_add("write", lambda *_: self._keep())
+
+    def _keep(self) -> None:
+        if self._kept_as:
+            self._context.widgets.kept.keep(self._kept_as, self.listed())
 
     def _remove(self, row: _Row) -> None:
         self._rows.remove(row)
+        self._keep()
         self._context.widgets.forget(row.box)
         row.box.destroy()
         # A frame without children keeps its height.

@@ -53,7 +53,8 @@ class RequestForm:
         if has_help:
             self._help = FieldHelp(context.widgets, parent, 2 * columns, name=f"{name} help")
         self._targets: list[tk.StringVar] = []
-        self._proposed = ""
+        # The same field of two requests is two fields.
+        self._kept_as = f"{name} {request.__name__}"
         shown = [each for each in settings(request) if each.kind != "list" or _is_shown(each)]
         required = {name for name, field in request.model_fields.items() if field.is_required()}
         if fields is not None:
@@ -88,29 +89,43 @@ class RequestForm:
         box.grid(row=row, column=column + 1, sticky="ew", pady=px(3))
         name = f"{self._name} {setting.path}"
         if setting.path == _LORAS:
-            self._typed[setting.path] = LoraRows(self._context, box, self._changed).listed
+            kept_as = f"{self._kept_as} {setting.path}"
+            rows = LoraRows(self._context, box, self._changed, kept_as=kept_as)
+            self._typed[setting.path] = rows.listed
         elif setting.kind == "yes-no":
-            switch = widgets.switch(box, self._changed)
-            switch.widget.pack(anchor="w")
-            widgets.name(switch.widget, name)
-            self._typed[setting.path] = lambda: switch.is_on
+            self._typed[setting.path] = self._add_switch(box, setting, name)
         else:
             self._typed[setting.path] = self._add_value(box, setting, name, default)
         if self._help is not None:
             self._help.follow(box, text, row + 1)
+
+    def _add_switch(self, box: ttk.Frame, setting: Setting, name: str) -> Callable[[], object]:
+        """Create a switch; return what reads it."""
+        widgets, kept_as = self._context.widgets, f"{self._kept_as} {setting.path}"
+
+        def switched() -> None:
+            widgets.kept.keep(kept_as, switch.is_on)
+            self._changed()
+
+        switch = widgets.switch(box, switched)
+        switch.show(widgets.kept.value(kept_as, False))
+        switch.widget.pack(anchor="w")
+        widgets.name(switch.widget, name)
+        return lambda: switch.is_on
 
     def _add_value(
         self, box: ttk.Frame, setting: Setting, name: str, default: str
     ) -> Callable[[], object]:
         """Create an entry or a choice; return what reads it."""
         widgets = self._context.widgets
-        value = tk.StringVar(box, default)
-        value.trace_add("write", lambda *_: self._changed())
+        labels = {setting.ui.choices.get(each, each): each for each in setting.choices}
         if setting.choices:
-            labels = {setting.ui.choices.get(each, each): each for each in setting.choices}
             if setting.is_optional:
                 labels = {"automatic": "", **labels}
-            value.set(next(label for label, each in labels.items() if each == default))
+            default = next(label for label, each in labels.items() if each == default)
+        value = widgets.kept.variable(box, f"{self._kept_as} {setting.path}", default)
+        value.trace_add("write", lambda *_: self._changed())
+        if setting.choices:
             chosen = ttk.Combobox(box, textvariable=value, values=list(labels), state="readonly")
             chosen.configure(font="OneTrainerBody", width=24)
             chosen.pack(anchor="w")
@@ -139,10 +154,12 @@ class RequestForm:
 
     def propose(self, target: Path) -> None:
         """Fill in what is to be written, unless a person has."""
+        kept, name = self._context.widgets.kept, f"{self._kept_as} proposed"
         for value in self._targets:
-            if value.get() in ("", self._proposed) and str(target) != self._proposed:
-                self._proposed = str(target)
-                value.set(self._proposed)
+            proposed = kept.value(name, "")
+            if value.get() in ("", proposed) and str(target) != proposed:
+                kept.keep(name, str(target))
+                value.set(str(target))
 
     def _choose_folder(self, value: tk.StringVar) -> None:
         """Let the folder be chosen, and keep the name."""

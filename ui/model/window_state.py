@@ -58,6 +58,13 @@ class WindowState:
         scale: object = self.scales.get(screen)
         return scale if isinstance(scale, float) and scale in SCALES else 0.0
 
+    def choose_scale(self, screen: str, scale: float) -> None:
+        """Choose a size for a screen; 0 for the desktop's."""
+        if scale:
+            self.scales[screen] = scale
+        else:
+            self.scales.pop(screen, None)
+
     def remember_model(self, text: object) -> None:
         """Put a base model in front of those that were used."""
         if isinstance(text, str) and text:

@@ -61,6 +61,7 @@ class Theme:
         self.mode: Mode = "dark"
         self._painted: WeakKeyDictionary[tk.Misc, dict[str, Role]] = WeakKeyDictionary()
         self.scale = self.largest = 1.0
+        self.chosen = chosen
         families = set(tkinter.font.families(root))
         self.family = _first(_FAMILIES, families)
         self.mono = _first(_MONO_FAMILIES, families)
@@ -71,12 +72,10 @@ class Theme:
 
     def rescale(self, chosen: float) -> None:
         """Change the size of what is built from now on; 0 follows the desktop."""
-        root, screen = self.root, (self.root.winfo_screenwidth(), self.root.winfo_screenheight())
-        fitting = min(size / needed for size, needed in zip(screen, _NEEDED, strict=True))
-        self.largest = max([scale for scale in SCALES if scale <= fitting] or SCALES[:1])
-        # Tk and customtkinter ignore the screen density on Linux; both use this factor.
-        quarters = min(round(root.winfo_fpixels("1i") / _DPI * 4), int(fitting * 4))
-        before, self.scale = self.scale, min(chosen, self.largest) or max(1.0, quarters / 4)
+        root, screen = self.root, self._screen
+        self.largest = max([scale for scale in SCALES if scale <= self._fitting] or SCALES[:1])
+        self.chosen, before = chosen, self.scale
+        self.scale = self._scale_for(chosen)
         if self.scale != before:
             customtkinter.set_widget_scaling(self.scale)
             # It also fixes the size of the window for a second.
@@ -87,11 +86,32 @@ class Theme:
         icon = self.px(_ICON)
         self.undo_images = smooth.make(root, icon, icon), smooth.make(root, icon, icon)
 
-    def next_scale(self, by: int) -> float:
-        """Return the size that is so many sizes above this one, as far as there are any."""
-        sizes = [scale for scale in SCALES if scale <= self.largest]
-        place = sizes.index(min(sizes, key=lambda each: abs(each - self.scale))) + by
+    def next_scale(self, by: int, chosen: float) -> float:
+        """Return the size that is so many sizes above a chosen one, as far as there are any."""
+        sizes, scale = [each for each in SCALES if each <= self.largest], self._scale_for(chosen)
+        place = sizes.index(min(sizes, key=lambda each: abs(each - scale))) + by
         return sizes[min(max(place, 0), len(sizes) - 1)]
+
+    @property
+    def scale_text(self) -> str:
+        """The size in words."""
+        is_largest = self.scale == self.largest
+        limit = ", the largest that the screen has room for" if is_largest else ""
+        return f"Size: {self.scale:.0%}{limit}. Ctrl+0 is the desktop's."
+
+    @property
+    def _screen(self) -> tuple[int, int]:
+        return self.root.winfo_screenwidth(), self.root.winfo_screenheight()
+
+    @property
+    def _fitting(self) -> float:
+        """The scale at which the window just fits the screen."""
+        return min(size / needed for size, needed in zip(self._screen, _NEEDED, strict=True))
+
+    def _scale_for(self, chosen: float) -> float:
+        # Tk and customtkinter ignore the screen density on Linux; both use this factor.
+        quarters = min(round(self.root.winfo_fpixels("1i") / _DPI * 4), int(self._fitting * 4))
+        return min(chosen, self.largest) or max(1.0, quarters / 4)
 
     @property
     def palette(self) -> Palette:

@@ -15,6 +15,7 @@ from ui.background.threads import Jobs
 from ui.theme.palette import Role
 from ui.theme.theme import BODY, Theme, pair
 from ui.widgets.button import Button, ButtonKind, Command
+from ui.widgets.kept import Kept
 from ui.widgets.placing import wrap_within
 from ui.widgets.switch import Switch, Switches
 
@@ -48,9 +49,11 @@ class Label(ttk.Label):
 class Widgets:
     """Factory for widgets in the theme, and registry of named controls."""
 
-    def __init__(self, theme: Theme, jobs: Jobs) -> None:
+    def __init__(self, theme: Theme, jobs: Jobs, kept: Kept | None = None) -> None:
+        """kept: outlives these widgets; None keeps nothing longer."""
         self.theme = theme
         self.jobs = jobs
+        self.kept = kept or Kept()
         self.is_dragging = False  # files of this window, which are not to be dropped on it
         self._switches = Switches(theme)
         self._named: dict[str, list[tk.Misc]] = {}

@@ -42,9 +42,14 @@ class CaptioningForm:
     ) -> None:
         self._context, self._parent, self._changed = context, parent, changed
         self._below = below
-        self.kind: Kind = "tagger"
-        self._models = {kind: tk.StringVar(parent, spec.example) for kind, spec in KINDS.items()}
-        self._models["background"].set("")
+        kept = context.widgets.kept
+        self.kind: Kind = kept.value("caption kind", "tagger")
+        self._models = {
+            kind: kept.variable(
+                parent, f"caption model {kind}", "" if kind == "background" else spec.example
+            )
+            for kind, spec in KINDS.items()
+        }
         self._prompts: dict[Kind, tk.Text] = {}
         self._requests: dict[Kind, RequestForm] = {}
         self._writings: dict[Kind, RequestForm] = {}
@@ -57,11 +62,12 @@ class CaptioningForm:
             self._make_kinds(parent, title, [k for k, s in KINDS.items() if s.makes == makes])
         self._text = widgets.label(parent, "", style="SmallDim")
         self._text.pack(anchor="w", pady=(px(2), px(10)))
-        self._images = tk.StringVar(parent, str(context.draft.value("data.folder") or ""))
+        folder = str(context.draft.value("data.folder") or "")
+        self._images = kept.variable(parent, "caption images", folder)
         line = self._path(parent, "Images", self._images, "folder", "caption images")
         is_recursive = bool(context.draft.value("data.include_subfolders"))
-        self._subfolders = widgets.switch(line, changed, text="Include subfolders")
-        self._subfolders.show(is_recursive)
+        self._subfolders = widgets.switch(line, self._switched, text="Include subfolders")
+        self._subfolders.show(kept.value("caption subfolders", is_recursive))
         self._subfolders.widget.pack(side="right")
         widgets.name(self._subfolders.widget, "caption subfolders")
         self._place = widgets.frame(parent)
@@ -112,8 +118,13 @@ class CaptioningForm:
             grid.grid_columnconfigure(column, weight=1, uniform="kinds")
             self._kinds[kind] = button
 
+    def _switched(self) -> None:
+        self._context.widgets.kept.keep("caption subfolders", self._subfolders.is_on)
+        self._changed()
+
     def _choose(self, kind: Kind) -> None:
         self.kind = kind
+        self._context.widgets.kept.keep("caption kind", kind)
         for each, button in self._kinds.items():
             button.set_kind("primary" if each == kind else "plain")
         if self.kind not in self._boxes:
@@ -139,7 +150,7 @@ class CaptioningForm:
         if spec.takes_prompt:
             widgets.label(box, spec.takes_prompt).pack(anchor="w", pady=(0, px(4)))
             prompt = widgets.text_box(box, width=30, height=3 if kind == "chat" else 1)
-            prompt.insert("1.0", spec.prompt)
+            widgets.kept.text(prompt, f"caption prompt {kind}", spec.prompt)
             prompt.pack(fill="x", pady=(0, px(8)))
             prompt.bind("<Tab>", lambda _: give_focus(prompt.tk_focusNext()))
             prompt.bind("<FocusOut>", lambda _: self._changed())

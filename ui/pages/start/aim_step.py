@@ -36,8 +36,8 @@ class AimStep:
         widgets.label(self.outer, lead, wrap=640).pack(anchor="w", pady=(0, px(8)))
         self._buttons = [self._add_aim(index) for index in range(len(AIMS))]
         self._words = widgets.frame(self.outer)
-        self._word = tk.StringVar(parent)
-        self._shows = tk.StringVar(parent)
+        self._word = widgets.kept.variable(parent, "start word")
+        self._shows = widgets.kept.variable(parent, "start shows")
         self._word_label, self._word_entry, self._word_help = self._add_word(
             0, self._word, "start word"
         )

@@ -58,6 +58,7 @@ class ModelStep:
         box.bind("<<ComboboxSelected>>", lambda _: self._choose_family())
         box.pack(side="left", padx=(px(10), 0))
         widgets.name(box, "start family")
+        box.set(FAMILY_LABELS.get(choices.family, ""))
         self._family = box
         self._table = ModelTable(context, self.outer, self.field.set, take, rows=_ROWS)
         self._table.outer.pack(fill="x", pady=(px(14), 0))

@@ -27,9 +27,9 @@ class StartPage(View):
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
-        self._choices = choices = Choices()
-        self._at = 0
         widgets, px = context.widgets, context.widgets.px
+        self._choices = choices = widgets.kept.once("start choices", Choices)
+        self._at = widgets.kept.value("start step", 0)
         self._scroller = Scroller(widgets, parent)
         self.outer: tk.Widget = self._scroller.outer
         column = self._column = widgets.frame(self._scroller.inner, ground="window")
@@ -54,7 +54,7 @@ class StartPage(View):
         self._make_foot()
         self._scroller.canvas.bind("<Configure>", self._arrange, add="+")
         self._prefill()
-        self._show(0)
+        self._show(self._at)
 
     @property
     def step(self) -> int:
@@ -119,17 +119,18 @@ class StartPage(View):
         self._form = make("All settings", self._show_form, name="start form")
 
     def _prefill(self) -> None:
-        """Begin with the folder and the model of the form, unless they are the demo's."""
+        """Begin with the answers so far, else with what is in the form and not of the demo."""
         for index, path in ((0, "data.folder"), (1, "model.path")):
             value = without_demo_value(self._context.draft.value(path))
             step = self._step(index)
-            if isinstance(value, str) and value and isinstance(step, ImagesStep | ModelStep):
-                step.field.set(value)
+            if isinstance(step, ImagesStep | ModelStep):
+                step.field.set(step.field.text or (value if isinstance(value, str) else ""))
 
     def _show(self, index: int) -> None:
         for step in self._steps.values():
             step.outer.pack_forget()
         self._at = index
+        self._context.widgets.kept.keep("start step", index)
         self._step(index).outer.pack(fill="both", expand=True)
         is_ready = index == _READY
         gap = self._context.widgets.px(8)

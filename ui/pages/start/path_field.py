@@ -32,7 +32,7 @@ class PathField:
         self._reported = ""
         widgets = context.widgets
         self.outer = widgets.frame(parent)
-        self._text = tk.StringVar(parent)
+        self._text = widgets.kept.variable(parent, name)
         self.entry = ttk.Entry(self.outer, textvariable=self._text, font="OneTrainerBody")
         self.entry.pack(side="left", fill="x", expand=True)
         self.entry.bind("<Return>", lambda _: self.commit())

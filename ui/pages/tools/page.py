@@ -112,10 +112,12 @@ class ToolsPage(View):
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
         self._running: _Running | None = None
-        self._said: dict[str, tuple[str, str]] = {}  # by each tool, with its style
-        self._made: dict[str, list[Path]] = {}  # images to compare, by each tool
-        self._tool = _TOOLS[0]
         widgets, px = context.widgets, context.widgets.px
+        # By each tool: what it said, with its style, and images to compare.
+        self._said = widgets.kept.once("tool reports", dict[str, tuple[str, str]])
+        self._made = widgets.kept.once("tool images", dict[str, list[Path]])
+        title = widgets.kept.value("tool", _TOOLS[0].title)
+        self._tool = next(tool for tool in _TOOLS if tool.title == title)
         scroller = Scroller(widgets, parent)
         self.outer: tk.Widget = scroller.outer
         page = widgets.frame(scroller.inner, ground="window")
@@ -168,6 +170,7 @@ class ToolsPage(View):
 
     def _choose(self, tool: _Tool) -> None:
         self._tool = tool
+        self._context.widgets.kept.keep("tool", tool.title)
         if tool.title not in self._forms:
             box = self._context.widgets.frame(self._card)
             self._forms[tool.title] = (

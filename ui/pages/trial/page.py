@@ -60,6 +60,7 @@ class TrialPage(View):
         widgets.label(form, "LoRAs").pack(anchor="w")
         self._loras = LoraRows(context, form)
         self._make_numbers(form)
+        self._restore()
         widgets.label(form, "Grid").pack(anchor="w", pady=(px(10), px(4)))
         self._axes = {
             name: AxisRow(
@@ -81,7 +82,6 @@ class TrialPage(View):
         self._button.widget.pack(side="left")
         self._status = widgets.label(line, "", style="Dim", wrap=270)
         self._status.pack(side="left", padx=(px(14), 0))
-        self._restore()
         self._images = TrialImages(context, view)
         self._images.list_folder(trial_folder(context.draft))
 
