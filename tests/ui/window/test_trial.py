@@ -16,8 +16,7 @@ def test_images_and_grids_are_generated_by_a_model_and_by_a_run_that_trains(desk
     desk.wait_state(page="trial")
     desk.click("generate")
     wait_status(desk, "There is no prompt")
-    desk.click("trial prompt")
-    desk.type("a red cat")
+    desk.click_and_type("trial prompt", "a red cat")
     desk.replace("trial width", "500")
     desk.key("Return")
     wait_status(desk, "Width: ")
@@ -65,5 +64,9 @@ def test_images_and_grids_are_generated_by_a_model_and_by_a_run_that_trains(desk
     assert made(desk)[-1] == "00009-grid.png"
     desk.replace("trial seed", "9")
     desk.key("ctrl+plus")  # which makes all pages anew
+    desk.wait(
+        lambda: (desk.state["scale"], desk.widget("trial seed").get("text")) == (1.1, "9"),
+        "the seed at another size",
+    )
     desk.click("generate")
-    desk.wait(lambda: made(desk)[-1] == "00010-9.png", "an image of what was typed before")
+    desk.wait(lambda: made(desk)[-1] == "00012-grid.png", "a grid of what was typed before")
