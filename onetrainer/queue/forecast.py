@@ -32,9 +32,14 @@ def seconds_of_config(config: TrainConfig) -> float:
         preview = None
     steps = dict(known_steps_of(config, preview))
     seconds = 0.0
-    for event in Job("plan", PlanRequest(config=config, steps=steps, fixes=False)).events():
-        if isinstance(event, Forecast):
-            seconds = float(event.time.get("run_seconds", 0.0))
+    job = Job("plan", PlanRequest(config=config, steps=steps, fixes=False))
+    try:
+        for event in job.events():
+            if isinstance(event, Forecast):
+                seconds = float(event.time.get("run_seconds", 0.0))
+    except BaseException:  # Ctrl+C, which does not reach the process
+        job.stop()
+        raise
     return seconds
 
 
@@ -45,7 +50,8 @@ def forecast_missing(
 
     Args:
         queue: The queue.
-        tried: The folders of those that were tried; they are added to it, and none is tried twice.
+        tried: The folders of those that were tried; they are added to it, and none is tried twice,
+            unless it has changed meanwhile.
         seconds_of: Forecasts a run; called once for those that differ in no length.
     """
     known: dict[str, float] = {}
@@ -62,8 +68,9 @@ def forecast_missing(
                 known[key] = seconds = known[key] if key in known else seconds_of(config)
         except (UserError, OSError):  # which the run itself reports
             continue
-        if seconds:
-            queue.note_seconds({entry.run: seconds})
+        if seconds and not queue.note_seconds(entry, seconds):
+            tried.discard(entry.run)
+            continue
         yield entry, seconds
 
 

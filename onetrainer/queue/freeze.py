@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
+from onetrainer.jobs.caption_request import CaptionRequest
+from onetrainer.jobs.options import validate_request
 from onetrainer.json_file import Document, read_json
 from onetrainer.presets.presets import (
     change_config,
@@ -64,11 +67,12 @@ def clone(queue: Queue, run: Path) -> RunFolder:
             "Start another one on the page Captioning",
         )
     made = freeze_again(entry.folder)
-    queue.add([made], entry.seconds)
-    state = queue.read()
-    waiting = [each.run for each in state.waiting]
-    place = waiting.index(entry.run) + 1 if entry.run in waiting else 0
-    queue.move(made.path, place if entry.turn == "waiting" else len(waiting))
+    with queue.changing() as change:  # the other one may have begun by now
+        new = entry_of(made, entry.seconds)
+        waiting = [each.run for each in change.state.waiting]
+        place = waiting.index(entry.run) + 1 if entry.run in waiting else len(waiting)
+        entries = (*change.state.entries, new)
+        change.state = replace(change.state, entries=entries).with_waiting_at(new.run, place)
     return made
 
 
@@ -91,6 +95,7 @@ def change_device(queue: Queue, run: Path, device: str) -> None:
 def _change_job(folder: RunFolder, device: str) -> None:
     document = read_json(folder.config)
     document["request"] = {**document["request"], "device": device}
+    validate_request(CaptionRequest, document["request"])
     try:
         write_atomic(folder.config, (json.dumps(document, indent=2) + "\n").encode())
     except OSError as error:

@@ -166,11 +166,17 @@ class Queue:
             entries = (*kept, *(entry for run, entry in new.items() if run not in known))
             change.state = replace(change.state, entries=entries)
 
-    def note_seconds(self, seconds: Mapping[str, float]) -> None:
-        """Note the forecasts of runs, by their folders."""
+    def note_seconds(self, entry: Entry, seconds: float) -> bool:
+        """Note the forecast of a run as it was read; return whether it still waits so.
+
+        One that has moved to another device meanwhile has another speed.
+        """
         with self.changing() as change:
-            for run, each in seconds.items():
-                change.state = change.state.with_entry(run, seconds=each)
+            asked = entry.run, entry.device
+            waits = any((each.run, each.device) == asked for each in change.state.waiting)
+            if waits:
+                change.state = change.state.with_entry(entry.run, seconds=seconds)
+        return waits
 
     def remove(self, run: Path) -> None:
         """Take a run out that is not running; its folder stays if it has begun.

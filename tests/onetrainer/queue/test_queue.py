@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -13,7 +14,6 @@ from onetrainer.files.locks import try_lock, unlock
 from onetrainer.messages.queue_rows import queue_rows
 from onetrainer.presets.presets import resolve
 from onetrainer.queue import serve
-from onetrainer.queue.forecast import forecast_missing
 from onetrainer.queue.freeze import change_device, clone
 from onetrainer.queue.listing import Listing
 from onetrainer.queue.queue import Entry, Queue, QueueState
@@ -106,10 +106,24 @@ def test_a_run_is_cloned_behind_itself_with_its_settings_and_forecast(queue, tmp
     assert queue.read().waiting[-1].folder.name == last.name
 
 
+def test_a_clone_of_a_run_that_begins_meanwhile_waits_behind_all_others(queue, tmp_path):
+    config = resolve({}, source="a test").model_dump(mode="json")
+    folders = [create_run(tmp_path / "runs", name=name, config=config) for name in "ab"]
+    queue.add(folders)
+    with ThreadPoolExecutor() as threads:
+        with queue.changing() as change:  # which the clone waits for
+            made = threads.submit(clone, queue, folders[0].path)
+            wait_until(lambda: len([*folders[0].path.parent.iterdir()]) == 3)
+            change.state = change.state.with_entry(str(folders[0].path), turn="running")
+        names = [folders[1].name, made.result().name]
+    assert [entry.folder.name for entry in queue.read().waiting] == names
+
+
 def test_a_waiting_run_or_job_is_moved_to_another_device_and_forecast_anew(queue, tmp_path):
     config = resolve({}, source="a test").model_dump(mode="json")
     run = create_run(tmp_path / "runs", name="a", config=config)
-    job = create_run(tmp_path / "runs", name="b", config={"job": "caption", "request": {"x": 1}})
+    request = {"images": "pictures", "model": "tagger"}
+    job = create_run(tmp_path / "runs", name="b", config={"job": "caption", "request": request})
     queue.add([run, job], seconds=9.0)
     for folder, device in ((run, "cuda:1,cuda:2"), (job, "cuda:1")):
         change_device(queue, folder.path, device)
@@ -120,9 +134,11 @@ def test_a_waiting_run_or_job_is_moved_to_another_device_and_forecast_anew(queue
     assert (
         resolve(json.loads(run.config.read_text()), source="").hardware.device == entries[0].device
     )
-    assert json.loads(job.config.read_text())["request"] == {"x": 1, "device": "cuda:1"}
-    with pytest.raises(UserError, match="device"):
-        change_device(queue, run.path, "toaster")
+    assert json.loads(job.config.read_text())["request"] == request | {"device": "cuda:1"}
+    for folder in (run, job):
+        with pytest.raises(UserError, match="device"):
+            change_device(queue, folder.path, "toaster")
+    assert queue.read().waiting == entries
     with pytest.raises(UserError, match="describes each image once"):
         clone(queue, job.path)
     with queue.changing() as change:
@@ -157,27 +173,6 @@ def test_rows_say_where_each_is_when_it_is_done_and_who_else_computes(queue, run
     ]  # fmt: skip
     assert rows["Try model"].done and rows["b-001"].done
     assert rows["c-001"].done == ""  # it waits for one that does not know when it ends
-
-
-def test_what_waits_is_forecast_once_and_values_that_change_no_length_share_one(queue, tmp_path):
-    values = [(5, 1e-4), (5, 3e-4), (20, 1e-4)]
-    documents = [{"training": {"steps": s}, "optimizer": {"lr": r}} for s, r in values]
-    configs = [resolve(one, source="a test").model_dump(mode="json") for one in documents]
-    folders = [
-        create_run(tmp_path / "runs", name="run", config=one) for one in (*configs, {"x": 1})
-    ]
-    queue.add(folders)
-    asked, tried = [], set()
-
-    def seconds_of(config):
-        asked.append(config.training.steps)
-        return config.training.steps * 2.0
-
-    found = [seconds for _, seconds in forecast_missing(queue, tried, seconds_of)]
-    assert (found, asked) == ([10.0, 10.0, 40.0], [5, 20])
-    assert [entry.seconds for entry in queue.read().waiting] == [10.0, 10.0, 40.0, 0.0]
-    assert list(forecast_missing(queue, tried, seconds_of)) == []
-    assert seconds_to_end(queue.read())[str(folders[2].path)] == 60.0
 
 
 def own_for_a_moment(owner):
