@@ -257,6 +257,7 @@ class EncodedTexts:
 
         It lies in the cache's file, so that what is remembered takes no memory for its numbers.
         """
+        self.store.renew_lease()  # also for what is not read again
         known = self._remembered.get(caption)
         if known is None:
             known = self._read(caption)

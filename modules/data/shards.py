@@ -162,7 +162,7 @@ class Store:
         """
         if locations.shard[i] < 0:
             raise ValueError(f"{i} is missing")
-        self._renew_lease()
+        self.renew_lease()
         mapped, row = self._mapped[locations.shard[i]], int(locations.row[i])
         self._check(mapped, row)
         return {name: rows.tensor(row) for name, rows in mapped.rows.items()}
@@ -177,7 +177,7 @@ class Store:
         numbers, at = locations.shard[rows], locations.row[rows]
         if len(at) == 0 or numbers.min() < 0:
             raise ValueError("rows without an entry")
-        self._renew_lease()
+        self.renew_lease()
         sources = [self._mapped[number] for number in numbers.tolist()]
         for mapped, row in zip(sources, at.tolist(), strict=True):
             self._check(mapped, row)
@@ -242,7 +242,7 @@ class Store:
             raise DamagedEntry(f"{mapped.kind}/{mapped.name}: entry {row}")
         mapped.is_checked[row] = True
 
-    def _renew_lease(self) -> None:
+    def renew_lease(self) -> None:
         """Renew the lease from time to time, for other computers that use the folder."""
         if monotonic() < self._lease_renewal:
             return

@@ -2,13 +2,17 @@
 
 import os
 import random
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import torch
 
+from modules.data import shards
 from modules.data.cache import CachingStopped, EncoderDigests, damage_notes, weights_digest
+from onetrainer.cache.database import INDEX_NAME
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.dataset.items import index_concept
 from onetrainer.dataset.transforms import image_transform, transform_count
@@ -62,6 +66,18 @@ def test_cached_caption_is_what_the_family_encodes(bench):
         hidden = bench.family.inner.encode_text([caption]).hidden
         assert torch.equal(texts.conditioning(caption).hidden, hidden)
     assert texts.conditioning("").hidden.shape == (1, 77, tiny.WIDTH)
+
+
+def test_captions_that_are_remembered_stay_in_use(bench, monkeypatch):
+    """Another computer would remove from the cache what nobody has said to use for a day."""
+    monkeypatch.setattr(shards, "_LEASE_INTERVAL_S", 0)
+    texts = bench.encode(caches_latents=False).texts
+    texts.conditioning("thing 0")
+    with closing(sqlite3.connect(texts.store.folder / INDEX_NAME)) as database:
+        database.execute("DELETE FROM leases")
+        database.commit()
+        texts.conditioning("thing 0")
+        assert database.execute("SELECT count(*) FROM leases").fetchone() == (1,)
 
 
 def test_changed_image_alone_is_encoded_again(bench):
