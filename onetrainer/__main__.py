@@ -47,8 +47,8 @@ _PRECISIONS = ("auto", "fp32", "bf16", "fp16")
 _DEMO = "create and load the demo: at the first start, or at every start with a FOLDER"
 _SWEEP = "add a run for each value; can be repeated, for every combination"
 _QUEUE_ACTIONS = (
-    *("list", "add", "serve", "now", "move", "clone", "device", "remove", "hold", "go", "clear"),
-)
+    "list", "add", "serve", "now", "move", "clone", "device", "remove", "hold", "go", "clear",
+)  # fmt: skip
 _WRITES: Options = {
     "--write": _flag("write what was found; otherwise it is only shown"),
     "--queue": _flag("let the queue run the model, instead of doing so now"),

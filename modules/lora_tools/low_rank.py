@@ -48,12 +48,10 @@ class Reduced:
 
     Attributes:
         product: Its rank is 0 if the change is zero.
-        energy: The sum of squares of the whole change's elements.
-        lost: The part of it that was left out.
+        lost: The part of the change's energy that was left out.
     """
 
     product: Product
-    energy: float
     lost: float
 
 
@@ -88,16 +86,15 @@ def reduce(change: Product | Tensor, limit: RankLimit) -> Reduced:
     """
     left, values, right = _svd_of_product(change) if isinstance(change, Product) else _svd(change)
     squares = values.square()
-    energy = squares.sum()
     rank = int((values > values[0] * ROUNDING).sum()) if len(values) else 0
     if limit.energy < 1 and rank:
-        kept = squares.cumsum(0) / energy
+        kept = squares.cumsum(0) / squares.sum()
         rank = min(rank, int((kept < limit.energy).sum()) + 1)
     if limit.rank is not None:
         rank = min(rank, limit.rank)
     roots = values[:rank].sqrt()
     product = Product(left[:, :rank] * roots, roots[:, None] * right[:rank])
-    return Reduced(product, float(energy), float(squares[rank:].sum()))
+    return Reduced(product, float(squares[rank:].sum()))
 
 
 def _svd_of_product(product: Product) -> tuple[Tensor, Tensor, Tensor]:
