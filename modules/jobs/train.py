@@ -5,7 +5,7 @@ import hashlib
 import os
 import platform
 import traceback
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import replace
 from importlib import metadata as packages
 from pathlib import Path
@@ -52,6 +52,7 @@ from modules.training.failures import SAMPLING, TENSORBOARD, Failures
 from modules.training.inbox import Inbox
 from modules.training.sample_task import SampleTask
 from modules.training.tensorboard import open_board
+from modules.world.link import ProcessLost
 from modules.world.world import World, alone
 from onetrainer.checks.preflight import require_startable
 from onetrainer.config.migrate import migrate
@@ -323,16 +324,25 @@ def _ensure_checkpoint(run: Run, assembled: Assembled) -> None:
 
 
 def _save_last_step(run: Run, assembled: Assembled, error: Exception) -> None:
-    """Save a checkpoint of the last step before an error ends the run, if that is possible."""
-    run.world.leave()
+    """Save a checkpoint of the last step before an error ends the run, if that is possible.
+
+    What is known of the steps so far is reported in any case.
+    """
+    trainer = assembled.trainer
     if (
         is_sharded(run)  # the others may be gone, or wait in the step for this process
         or isinstance(error, StateLost | WentBack | NothingTrained | FolderGone)
-        or not assembled.trainer.state.is_whole
+        or not trainer.state.is_whole
     ):
+        # Before `leave`: if the GPU waits for a process that is lost, the run ends all the same.
+        if not isinstance(error, ProcessLost):
+            with suppress(Exception):  # the first error is the one to report
+                trainer.report.flush()
+        run.world.leave()
         return
+    run.world.leave()
     try:
-        assembled.trainer.report.flush()
+        trainer.report.flush()
         _ensure_checkpoint(run, assembled)
     except UserError:
         return  # the first error is the one to report

@@ -1,6 +1,7 @@
 """What fails beside the steps of a run, and how little of them is lost."""
 
 import errno
+import math
 import os
 import shutil
 import signal
@@ -215,12 +216,16 @@ def test_a_step_that_fails_while_it_updates_weights_is_not_saved(config, monkeyp
 
     made, name = [], "backward" if fused else "step"
     original = getattr(Engine, name)
+    for pause in ("_REPORT_SECONDS", "_MAX_UNREAD_SECONDS"):  # as of fast steps
+        monkeypatch.setattr(reporter, pause, math.inf)
     monkeypatch.setattr(Engine, name, broken)
-    changes = {"gradient_clipping": 0.0} if fused else {}
-    folder = runs.new_run(config, optimizer={"fused_backward": fused}, training=changes)
+    clipping = {"gradient_clipping": 0.0} if fused else {}
+    changes = {"training": clipping, "sampling": {"every": 0}}  # which would write the steps so far
+    folder = runs.new_run(config, optimizer={"fused_backward": fused}, **changes)
     with pytest.raises(RuntimeError, match="a kernel failed"):
         train(folder)
     assert steps_of(folder) == [3]
+    assert [event.step for event in reported(folder, Progress)] == [1, 2, 3, 4]
 
 
 def test_events_that_cannot_be_written_end_the_run_after_a_checkpoint(
