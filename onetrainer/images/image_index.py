@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from uuid import uuid4
 
+from onetrainer.files.atomic import remove_leftovers, temporary_path
 from onetrainer.images.header import Header, file_stamp
 
 FILE_NAME = "pictures.sqlite"  # as in existing caches
@@ -245,14 +245,23 @@ class ImageIndex:
 def recent_facts() -> ImageIndex:
     """Return the index of this process, for facts that have no file, or not yet.
 
-    Many of them are in a temporary folder, which goes with the process; other processes that it
-    starts may share it.
+    Many of them are in a temporary folder, which goes with the process, or if that is killed, with
+    the next one that asks; other processes that it starts may share it.
     """
     shared = os.environ.get(SHARED_FACTS)
-    folder = Path(shared or Path(tempfile.gettempdir(), f"onetrainer-{uuid4().hex}"))
-    if not shared:
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return ImageIndex(folder)
+    if shared:
+        return ImageIndex(Path(shared))
+    temporary = Path(tempfile.gettempdir())
+    remove_leftovers(temporary)
+    index = ImageIndex(temporary_path(temporary / "facts"))
+    atexit.register(_remove, index)
+    return index
+
+
+def _remove(index: ImageIndex) -> None:
+    """Remove an index; closed first, as Windows removes no open file."""
+    index.close()
+    shutil.rmtree(index.folder, ignore_errors=True)
 
 
 def _connect(file: Path) -> sqlite3.Connection:

@@ -5,8 +5,10 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 from contextlib import closing
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -252,7 +254,17 @@ def test_facts_asked_for_longest_ago_are_forgotten_first(later, tmp_path, folder
     assert sum(kept) == 9  # ten, and a tenth less
 
 
-def test_facts_without_a_cache_folder_are_kept_as_long_as_the_process_lives(later, image):
+def end_with_facts(image):
+    recent_facts.cache_clear()
+    recent_facts().read(image)
+    recent_facts().save()
+    os._exit(9)
+
+
+def test_facts_without_a_cache_folder_are_kept_as_long_as_the_process_lives(
+    later, image, folder, monkeypatch
+):
+    """Those of a killed one go when the next one asks; a file is closed before it goes."""
     facts = recent_facts()
     assert facts is recent_facts() and facts.cached_header(image) is None
     facts.store_header(image, HEADER)
@@ -261,13 +273,28 @@ def test_facts_without_a_cache_folder_are_kept_as_long_as_the_process_lives(late
     image.write_bytes(b"something else")
     assert facts.cached_header(image) is None
     code = """
+import shutil
+from psutil import Process
 from onetrainer import ROOT
-from onetrainer.images.image_index import recent_facts
+from onetrainer.images.image_index import FILE_NAME, recent_facts
+def removing(folder, **more):
+    assert not any(FILE_NAME in file.path for file in Process().open_files())
+    print("closed")
+    remove(folder, **more)
+remove, shutil.rmtree = shutil.rmtree, removing
 recent_facts().read(ROOT / "pyproject.toml")
 recent_facts().save()
 assert recent_facts().folder.is_dir()
 print(recent_facts().folder)
 """
-    command = [sys.executable, "-c", code]
-    shown = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, check=True)
-    assert not Path(shown.stdout.decode().strip()).exists()
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    killed = get_context("fork").Process(target=end_with_facts, args=(image,))
+    killed.start()
+    killed.join()
+    assert len([*folder.rglob(FILE_NAME)]) == 1
+    command, place = [sys.executable, "-c", code], environment() | {"TMPDIR": str(folder)}
+    shown = subprocess.run(command, cwd=ROOT, env=place, capture_output=True, check=True)
+    left, own, closed = shown.stdout.decode().split()
+    assert (left, closed) == ("closed", "closed") and folder in Path(own).parents
+    assert [*folder.iterdir()] == []
