@@ -113,6 +113,7 @@ def test_what_is_left_of_a_steps_weights_is_said(tmp_path):
     assert weights_note(folder, 10, is_running=False) == "No weights of this run are kept."
     folder.checkpoint(30).mkdir(parents=True)
     (folder.checkpoint(30) / "state.json").touch()
+    folder.config.write_text('{"output": {"name": "paper"}}')
     folder.output.mkdir()
     (folder.output / "paper-000020.safetensors").touch()
     (folder.output / "paper-000040-token.safetensors").touch()  # an embedding
