@@ -151,9 +151,13 @@ def test_a_mask_is_painted_and_undone_and_the_image_stays(desk, folder):
         assert painted.getpixel((48, 48)) == 0 and painted.getpixel((48, 5)) == 255
     wait(desk, mask="", undo="Save paper-00-masklabel.png")
     desk.click("paint mask")
+    desk.wait(lambda: desk.widget("mask remove")["enabled"], "the mask again")
+    desk.click("mask remove")
+    desk.wait(lambda: not mask.exists(), "the mask away")
     desk.wait(lambda: images_of(desk)["ready"], "the same image at the same size")
     desk.key("Escape")
-    wait(desk, mask="")
+    desk.click("undo saving")
+    desk.wait(mask.exists, "the mask back")
     assert {path: path.read_bytes() for path in before} == before
     desk.click("undo saving")
     desk.wait(lambda: not mask.exists(), "the undoing")
