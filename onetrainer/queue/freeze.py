@@ -8,8 +8,6 @@ from pathlib import Path
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
-from onetrainer.jobs.caption_request import CaptionRequest
-from onetrainer.jobs.options import validate_request
 from onetrainer.json_file import Document, read_json
 from onetrainer.presets.presets import (
     change_config,
@@ -93,6 +91,10 @@ def change_device(queue: Queue, run: Path, device: str) -> None:
 
 
 def _change_job(folder: RunFolder, device: str) -> None:
+    # Only here: the window shows its first page without them.
+    from onetrainer.jobs.caption_request import CaptionRequest
+    from onetrainer.jobs.options import validate_request
+
     document = read_json(folder.config)
     document["request"] = {**document["request"], "device": device}
     validate_request(CaptionRequest, document["request"])
