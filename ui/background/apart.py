@@ -162,7 +162,7 @@ def _answer(sink: BinaryIO, ask: Ask[Answer], config: TrainConfig) -> None:
     with closing(recent_facts()):  # before the end is sent, after which the window kills it
         try:
             values: tuple[object, ...] = (ask(config, token),)
-        except Exception as error:  # noqa: BLE001 # raised in the window
+        except Exception as error:  # noqa: BLE001 - raised in the window
             kind, values = "failed", (_plain(error),)
     _send(sink, kind, values)
 

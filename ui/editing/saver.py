@@ -127,7 +127,7 @@ class Saver:
             result: Saved | Exception
             try:
                 result = work()
-            except Exception as error:  # noqa: BLE001 - raised or told in `end`
+            except Exception as error:  # noqa: BLE001 - raised or reported in `end`
                 result = error
             steps = self._read_steps()
             self._tell(lambda: end(result, steps))

@@ -183,7 +183,7 @@ class Row:
         is_tall = self.setting.ui.editor == "text" and not is_above
         north, above = ("n", gap + px(6)) if is_tall else ("", gap)
         self._dot.grid(row=line + 1, column=0, sticky=f"{north}w", pady=(above, gap))
-        # A long label has two lines, else it would widen the card and push what is beside it away.
+        # A long label has two lines, or it would push the next card off the page.
         self._label.configure(wraplength=0 if is_above else px(LABEL_WIDTH))
         if is_above:
             self._label.grid(row=line + 1, column=1, columnspan=3, sticky="w", pady=gap)

@@ -1,4 +1,4 @@
-"""A plain sheet over the window while everything in it is built anew."""
+"""A plain sheet over the window while its pages are rebuilt."""
 
 import tkinter as tk
 from collections.abc import Callable
@@ -9,24 +9,24 @@ _LOOK_AGAIN_MS = 100
 
 
 class Cover:
-    """Takes the keys meanwhile, and lives as long as the window.
+    """Receives the keys meanwhile, and lives as long as the window.
 
-    X sends a key to whatever is below the pointer, and Tk drops it if that is gone by then.
+    X sends a key to the widget below the pointer; Tk drops it if that widget is destroyed by then.
     """
 
     def __init__(self, theme: Theme) -> None:
         self._root = theme.root
         self._sheet = tk.Frame(theme.root)
         theme.paint(self._sheet, bg="window")
-        # customtkinter gives the keyboard to whatever is clicked.
+        # customtkinter gives the keyboard to the widget that is clicked.
         self._sheet.bind("<Button-1>", lambda _: "break")
 
     def show(self, then: Callable[[], object]) -> None:
-        """Cover the window; call a function once the keys of before have been dealt with.
+        """Cover the window; call a function once the keys pressed before have been handled.
 
-        It is called from the window's own loop: idle work is also done in the middle of whatever
-        waits for a layout, whose widgets it would destroy, and the loop of a dialog is in the
-        middle of whatever waits for the answer.
+        The function is called by a timer while no dialog is open. As idle work, it would also run
+        inside any `update_idletasks`, and destroy the widgets that the caller is laying out; while
+        a dialog is open, it would destroy those of the code that waits for the answer.
         """
         self._root.after(1, self._place, then)
 
@@ -37,8 +37,8 @@ class Cover:
         self._sheet.place(relwidth=1, relheight=1)
         self._sheet.lift()
         self._root.update_idletasks()
-        self._root.winfo_pointerxy()  # its answer comes after whatever was pressed before
-        # What came before is dealt with in the first turn of the loop.
+        self._root.winfo_pointerxy()  # its answer arrives after all keys pressed before
+        # Those keys are handled in the first turn of the loop.
         self._root.after(1, lambda: self._root.after(1, self._end, then))
 
     def _end(self, then: Callable[[], object]) -> None:
