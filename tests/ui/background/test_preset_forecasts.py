@@ -67,14 +67,16 @@ def test_another_forecast_and_the_end_of_the_window_stop_one(forecasts, jobs, wo
 
 
 def test_a_measuring_that_was_stopped_is_made_later_and_one_that_failed_is_not(home, jobs, work):
-    works = [FakeWork()]
-    forecasts = PresetForecasts(jobs, lambda: None, lambda *_: work, lambda *_: works[-1])
+    first = FakeWork()
+    works = [first]
+    forecasts = PresetForecasts(jobs, lambda: None, lambda *_: FakeWork(), lambda *_: works[-1])
     forecasts.measure()
+    deliver_until(jobs, lambda: forecasts._token._started is first)
     forecasts.start(locate("sd15/lora"), "digest")
     forecasts.stop()
     works.append(work)
     forecasts.measure()
-    assert forecasts.is_measuring
+    assert (first.is_stopped, forecasts.is_measuring) == (True, True)
     work.report(Failed("user", "no device"), None)
     deliver_until(jobs, lambda: not forecasts.is_measuring)
     forecasts.measure()
