@@ -33,7 +33,7 @@ class ParagraphEditor:
         self._is_showing = False
         frame = widgets.frame(parent)
         text = widgets.text_box(frame, width=20, height=self._least)
-        text.bind("<<Modified>>", self._modified)
+        text.bind("<<Modified>>", lambda _: self.settle())
         text.bind("<Configure>", lambda _: self._fit())
         text.bind("<Tab>", lambda _: give_focus(text.tk_focusNext()))
         text.bind("<Shift-Tab>", lambda _: give_focus(text.tk_focusPrev()))
@@ -61,18 +61,19 @@ class ParagraphEditor:
     def read(self) -> object:
         return self._text.get("1.0", "end-1c")
 
+    def settle(self) -> None:
+        """Report what was typed now, as Tk's own event about it comes after others that wait."""
+        if self._text.edit_modified() and not self._is_showing:
+            self._changed()
+            self._fit()
+        self._text.edit_modified(False)
+
     def mark(self, severity: str) -> None:
         role: Role = "danger" if severity == "error" else "border"
         self._widgets.theme.paint(self._text, highlightbackground=role)
 
     def fill(self, width: int) -> None:
         """Leave it: it fills its row."""
-
-    def _modified(self, _: "tk.Event[tk.Misc]") -> None:
-        if self._text.edit_modified() and not self._is_showing:
-            self._changed()
-            self._fit()
-        self._text.edit_modified(False)
 
     def _fit(self) -> None:
         """Make the field as tall as its text, within limits."""

@@ -12,6 +12,7 @@ from onetrainer.errors import Fix
 from ui.context import PathKind
 from ui.forms.amount import AmountEditor
 from ui.forms.editors import ChoiceEditor, EntryEditor, add_help_tooltip, make_editor
+from ui.forms.paragraph import ParagraphEditor
 from ui.messages.problems import fix_label, problem_lines
 from ui.model.draft import Draft
 from ui.model.form_fields import display_text
@@ -150,7 +151,7 @@ class Row:
 
     def detach(self) -> None:
         """Hide the row and drop what was being typed, because its setting no longer exists."""
-        if self._waiting:
+        if self._has_typed():
             self._label.after_cancel(self._waiting)
             self._waiting = ""
         self.hide()
@@ -245,7 +246,7 @@ class Row:
     def refresh(self) -> None:
         """Show the draft's value and its problems."""
         draft = self._context.draft
-        if not self._waiting:
+        if not self._has_typed():
             self.editor.show(draft.value(self.path))
         if isinstance(self.editor, AmountEditor):
             self.editor.set_note(self._context.note(draft.value(self.path)))
@@ -265,7 +266,7 @@ class Row:
 
     def commit(self) -> None:
         """Write what was typed to the draft now."""
-        if self._waiting:
+        if self._has_typed():
             self._label.after_cancel(self._waiting)
             self._waiting = ""
             self._context.draft.set(self.path, self.editor.read())
@@ -302,6 +303,12 @@ class Row:
         # The buttons that choose a path belong to the field.
         if not str(focus).startswith(f"{self.editor.widget}."):
             self._context.draft.leave(self.path)
+
+    def _has_typed(self) -> bool:
+        """Return whether what was typed is not in the draft yet."""
+        if isinstance(self.editor, ParagraphEditor):
+            self.editor.settle()
+        return bool(self._waiting)
 
     def _changed(self) -> None:
         if self._waiting:

@@ -52,6 +52,15 @@ def test_text_typed_into_a_row_that_disappears_is_dropped(make_form, draft, root
     assert draft.value_errors == []
 
 
+def test_a_letter_outlives_what_happens_before_tk_tells_of_it(make_form, draft):
+    row = make_form("sampling").row("sampling.prompts.0.prompt")
+    row.editor.focus.insert("end-1c", "a")
+    draft.notify()  # such as by a check that ends between key and event
+    assert row.editor.read().endswith("a")
+    row.commit()
+    assert draft.value("sampling.prompts.0.prompt") == row.editor.read()
+
+
 def test_settings_without_effect_are_hidden(make_form, draft):
     form = make_form("loss")
     for path, other, value in (
