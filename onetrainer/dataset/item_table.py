@@ -6,43 +6,15 @@ another in a moment.
 
 import os
 from array import array
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import overload
 
+from onetrainer.captions.texts import Texts
 from onetrainer.config.data.concept import Role
 from onetrainer.dataset.items import Item
 
 _BETWEEN = "\0"  # captions, which never have it
-_ENCODING = "utf-8", "surrogatepass"  # names of other encodings have lone surrogates
-
-
-class Texts:
-    """Texts in one piece."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        data, self._ends = bytearray(), array("I", [0])
-        for text in texts:
-            data += text.encode(*_ENCODING)
-            self._ends.append(len(data))
-        self._data = bytes(data)
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    def __getitem__(self, index: int) -> str:
-        """Return a text by its index from 0."""
-        data = self._data[self._ends[index] : self._ends[index + 1]]
-        return data.decode(*_ENCODING)
-
-    def indices_of(self, text: str) -> Iterator[int]:
-        """Yield the indices of a text that is not empty; fast, as all are searched as one."""
-        data, at = text.encode(*_ENCODING), -1
-        while (at := self._data.find(data, at + 1)) >= 0:
-            index = bisect_right(self._ends, at) - 1
-            if self._ends[index] == at and self._ends[index + 1] == at + len(data):
-                yield index
 
 
 class Paths:

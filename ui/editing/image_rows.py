@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from onetrainer.captions.caption_text import new_caption_path
+from onetrainer.captions.texts import Texts
 from onetrainer.concepts.folder_listing import FolderImage
 from onetrainer.dataset.buckets import Bucket
-from onetrainer.dataset.item_table import ItemTable, Paths, Texts
+from onetrainer.dataset.item_table import ItemTable, Paths
 from onetrainer.dataset.items import Item
 
 

@@ -1,5 +1,7 @@
 """Tokens are counted as the tokenizer of transformers does."""
 
+from random import Random
+
 from transformers import CLIPTokenizer
 
 from onetrainer.captions.token_count import chunks, token_counter
@@ -15,14 +17,18 @@ TEXTS = (
         "it's we'll they're",
     ),
     *("supercalifragilisticexpialidocious" * 3, "a\u0308 e\u0301", "word " * 100),
+    *("<|ENDOFTEXT|>!! <|startoftext|>s", "ΟΔΟΣ İstanbul ǅ ﬁ ½ Ⅷ", "'''s 'LL"),
 )
+PARTS = (*"abcdefgSTUVWΣςİé’'<|>.,!?()0123½日\u0301\u200d🙂 \t", *("'s", "<|endoftext|>", "the"))
 
 
 def test_counts_are_those_of_the_tokenizer_that_trains():
     tokenizer = CLIPTokenizer.from_pretrained(CLIP_TOKENIZER)
     count = token_counter()
-    for text in TEXTS:
-        ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    random = Random(0)
+    texts = [*TEXTS, *("".join(random.choices(PARTS, k=40)) for _ in range(1000))]
+    expected = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+    for text, ids in zip(texts, expected, strict=True):
         assert count(text) == len(ids), text
 
 

@@ -4,7 +4,8 @@ import pickle
 import tracemalloc
 from pathlib import Path
 
-from onetrainer.dataset.item_table import ItemTable, Paths, Texts
+from onetrainer.captions.texts import Texts
+from onetrainer.dataset.item_table import ItemTable, Paths
 from onetrainer.dataset.items import Item
 
 MOST_BYTES = 160

@@ -1,0 +1,39 @@
+"""Very many texts in one piece of memory, instead of an object for each."""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import overload
+
+_ENCODING = "utf-8", "surrogatepass"  # names of other encodings have lone surrogates
+
+
+class Texts(Sequence[str]):
+    """Texts in one piece."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        data, self._ends = bytearray(), array("I", [0])
+        for text in texts:
+            data += text.encode(*_ENCODING)
+            self._ends.append(len(data))
+        self._data = bytes(data)
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        """Return a text by its index from 0, or some."""
+        data = self._data[self._ends[index] : self._ends[index + 1]]
+        return data.decode(*_ENCODING)
+
+    def indices_of(self, text: str) -> Iterator[int]:
+        """Yield the indices of a text that is not empty; fast, as all are searched as one."""
+        data, at = text.encode(*_ENCODING), -1
+        while (at := self._data.find(data, at + 1)) >= 0:
+            index = bisect_right(self._ends, at) - 1
+            if self._ends[index] == at and self._ends[index + 1] == at + len(data):
+                yield index
