@@ -69,9 +69,6 @@ def load_conditioning_image(
 
     size: The only upright size that is accepted; None accepts any.
     """
-    import numpy as np
-    from PIL import Image
-
     geometry = transform.geometry
     with ExitStack() as memory:  # until the image is small
         with open_image(file, path) as image:
@@ -84,11 +81,16 @@ def load_conditioning_image(
                 is_turned = exif_orientation in TRANSPOSED_ORIENTATIONS
                 image.draft(None, wanted[::-1] if is_turned else wanted)
             memory.enter_context(decoding(image, path))
-            if image.mode in DEEP_MODES:
-                whole = Image.fromarray(np.asarray(image).astype(np.float32))
-            else:
-                whole = opaque(image)
+            whole = _deep(image) if image.mode in DEEP_MODES else opaque(image)
         return crop_image(apply_orientation(whole, exif_orientation), transform, "images")
+
+
+def _deep(image: "Image") -> "Image":
+    """Return an image of 16 bits in "F"; takes numpy, which other images do without."""
+    import numpy as np
+    from PIL import Image
+
+    return Image.fromarray(np.asarray(image).astype(np.float32))
 
 
 def was_decoded_smaller(item: Item, transform: ImageTransform) -> bool:

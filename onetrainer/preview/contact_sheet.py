@@ -41,21 +41,13 @@ def thumbnail(item: Item, transform: ImageTransform, size: int) -> "Image":
     Raises:
         ImageError: the file cannot be read, or its size has changed since it was indexed.
     """
-    import numpy as np
-    from PIL import Image
-
     try:
         with item.path.open("rb") as file:
             image = load_transformed(item, transform, file)
     except OSError as error:
         raise ImageError(item.path, f"cannot be read ({error.strerror})") from error
-    if image.mode == "F":
-        gray = np.asarray(image).clip(0, DEEP_WHITE) * (_WHITE / DEEP_WHITE)
-        image = Image.fromarray(gray.round().astype(np.uint8)).convert("RGB")
-    if transform.is_recolored:
-        colors = np.asarray(image).transpose(2, 0, 1).astype(np.float32) / np.float32(_WHITE)
-        values = adjust_colors(colors, transform).transpose(1, 2, 0) * _WHITE
-        image = Image.fromarray(values.round().astype(np.uint8))
+    if image.mode == "F" or transform.is_recolored:
+        image = _plain_colors(image, transform)
     image.thumbnail((size, size))
     return image
 
@@ -94,6 +86,21 @@ def check_folder(folder: Path, plan: DatasetPreview) -> None:
                 "The sheets would be used as training images",
                 "Choose one outside of it",
             )
+
+
+def _plain_colors(image: "Image", transform: ImageTransform) -> "Image":
+    """Return an image with its colors changed, in 8 bits; takes numpy, which most do without."""
+    import numpy as np
+    from PIL import Image
+
+    if image.mode == "F":
+        gray = np.asarray(image).clip(0, DEEP_WHITE) * (_WHITE / DEEP_WHITE)
+        image = Image.fromarray(gray.round().astype(np.uint8)).convert("RGB")
+    if transform.is_recolored:
+        colors = np.asarray(image).transpose(2, 0, 1).astype(np.float32) / np.float32(_WHITE)
+        values = adjust_colors(colors, transform).transpose(1, 2, 0) * _WHITE
+        image = Image.fromarray(values.round().astype(np.uint8))
+    return image
 
 
 def _draw_sheet(plan: DatasetPreview, bucket: Bucket) -> "Image":
