@@ -1,10 +1,9 @@
-"""Edit captions: add, remove, rename and order tags, count them, find and replace text.
+"""Edit captions: add, remove, rename and order tags, find and replace text.
 
 Unlike `tags`, which arranges tags for one repeat, these keep what is written around the tags: a
 keep separator stays where it is, and a caption whose tags do not change stays as it is.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -45,23 +44,6 @@ def tag_format(captions: Captions) -> TagFormat:
 def tags_of(caption: str, form: TagFormat) -> list[str]:
     """Return the tags of a caption in order."""
     return [tag for part in _parts(caption, form) for tag in part]
-
-
-def count_tags(captions: Iterable[Sequence[str]]) -> list[tuple[str, int]]:
-    """Return each tag with the number of captions that have it, the most frequent first.
-
-    captions: The tags of each. Case and repeated blanks are ignored; the most frequent spelling
-    stands for all.
-    """
-    counts: Counter[str] = Counter()
-    spellings: dict[str, Counter[str]] = {}
-    for tags in captions:
-        found = {token_key(tag): tag for tag in tags}
-        counts.update(found.keys())
-        for key, tag in found.items():
-            spellings.setdefault(key, Counter())[tag] += 1
-    order = sorted(counts, key=lambda key: (-counts[key], key))
-    return [(spellings[key].most_common(1)[0][0], counts[key]) for key in order]
 
 
 def change_tags(caption: str, form: TagFormat, change: TagChange) -> str:
@@ -115,7 +97,7 @@ def moving_first(tags: Sequence[str]) -> TagChange:
     return lambda some: sorted(some, key=lambda tag: places.get(token_key(tag), len(places)))
 
 
-def ordering(order: TagOrder, counts: Sequence[tuple[str, int]] = ()) -> TagChange:
+def ordering(order: TagOrder, counts: Iterable[tuple[str, int]] = ()) -> TagChange:
     """Return the change that sorts tags by name, or by `count_tags`, the most frequent first."""
     number = {token_key(tag): -count for tag, count in counts}
     by_count = order == "count"

@@ -2,13 +2,12 @@
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from typing import overload
+from collections.abc import Iterable, Iterator
 
 _ENCODING = "utf-8", "surrogatepass"  # names of other encodings have lone surrogates
 
 
-class Texts(Sequence[str]):
+class Texts:
     """Texts in one piece."""
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -21,12 +20,8 @@ class Texts(Sequence[str]):
     def __len__(self) -> int:
         return len(self._ends) - 1
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
-    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
-        """Return a text by its index from 0, or some."""
+    def __getitem__(self, index: int) -> str:
+        """Return a text by its index from 0."""
         data = self._data[self._ends[index] : self._ends[index + 1]]
         return data.decode(*_ENCODING)
 
@@ -37,3 +32,14 @@ class Texts(Sequence[str]):
             index = bisect_right(self._ends, at) - 1
             if self._ends[index] == at and self._ends[index + 1] == at + len(data):
                 yield index
+
+    def indices_with(self, part: str) -> Iterator[int]:
+        """Yield the indices of the texts that have a part, which is not empty; as fast."""
+        data, at = part.encode(*_ENCODING), 0
+        while (at := self._data.find(data, at)) >= 0:
+            index = bisect_right(self._ends, at) - 1
+            if at + len(data) <= self._ends[index + 1]:
+                yield index
+                at = self._ends[index + 1]
+            else:
+                at += 1

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onetrainer.captions.placeholder_tokens import token_key
-from onetrainer.captions.tag_edits import count_tags, tags_of
+from onetrainer.captions.tag_counts import TagCounts, count_tags
+from onetrainer.captions.tag_edits import tags_of
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.images.findings import HEADLINES, Finding
 from ui.editing.image_list import ImageList
@@ -78,7 +79,7 @@ def bucket_counts(images: ImageList) -> list[tuple[Bucket, int]]:
     return counts.most_common()
 
 
-def tag_counts(images: ImageList, indices: Sequence[int]) -> list[tuple[str, int]]:
+def tag_counts(images: ImageList, indices: Sequence[int]) -> TagCounts:
     """Return the tags of some images with the number of captions that have them."""
     rows = (images.rows[index] for index in indices)
     return count_tags(

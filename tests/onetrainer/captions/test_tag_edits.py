@@ -3,12 +3,12 @@
 import pytest
 
 from onetrainer.captions import tag_edits
+from onetrainer.captions.tag_counts import count_tags
 from onetrainer.captions.tag_edits import (
     TagFormat,
     TextSearch,
     add_tags,
     change_tags,
-    count_tags,
     moving_first,
     ordering,
     removing,
@@ -72,10 +72,14 @@ def test_tags_are_added_where_they_are_missing(form, tags, is_first, before, aft
 
 def test_a_tag_is_counted_once_a_caption_and_by_its_usual_spelling():
     captions = ["Cat, cat, red", "cat", "a  b, CAT", "cat"]
-    assert count_tags(tags_of(each, PLAIN) for each in captions) == [
-        ("cat", 4),
-        ("a b", 1),
-        ("red", 1),
+    counts = count_tags(tags_of(each, PLAIN) for each in captions)
+    assert list(counts) == [("cat", 4), ("a b", 1), ("red", 1)]
+    odd = count_tags([["Ünö", "e\u0301"], ["Ünö"], ["ünö"], ["ö"], ["öü"]])
+    assert list(odd) == [("Ünö", 3), ("e\u0301", 1), ("ö", 1), ("öü", 1)]
+    assert [[*odd.having(part)] for part in ("Ö", "öe", "üNÖ")] == [
+        [("Ünö", 3), ("ö", 1), ("öü", 1)],
+        [],
+        [("Ünö", 3)],
     ]
     assert tags_of("z, a ||| y", KEPT) == ["z", "a", "y"]
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from tkinter import ttk
 
+from onetrainer.captions.tag_counts import TagCounts
 from onetrainer.captions.tag_edits import (
     TagOrder,
     TextSearch,
@@ -109,8 +110,7 @@ class TagsPanel:
         filter_by: Callable[[str], None],
     ) -> None:
         self._context, self._images, self._plan = context, images, plan
-        self._all: Sequence[tuple[str, int]] = ()
-        self.counts: list[tuple[str, int]] = []
+        self._all = self.counts = TagCounts()
         widgets, px = context.widgets, context.widgets.px
         self.outer = widgets.frame(parent)
         self._text = tk.StringVar(self.outer)
@@ -137,7 +137,7 @@ class TagsPanel:
         wrap_within(self.outer, self._hint, margin=0)
         self.enable()
 
-    def show(self, counts: Sequence[tuple[str, int]]) -> None:
+    def show(self, counts: TagCounts) -> None:
         """Show tags with their numbers of captions."""
         self._all = counts
         self._narrow()
@@ -175,9 +175,9 @@ class TagsPanel:
 
     def _narrow(self) -> None:
         """List the tags that contain what is entered; all if none does."""
-        text = self._text.get().strip().casefold()
-        found = [pair for pair in self._all if text in pair[0].casefold()] if text else []
-        self.counts = found or list(self._all)
+        text = self._text.get().strip()
+        found = self._all.having(text) if text else self._all
+        self.counts = found or self._all
         self._marking.marked.clear()
         self.grid.show(len(self.counts), 0 if self.counts else -1)
         self.enable()
