@@ -137,17 +137,18 @@ class Desk:
         return process
 
     def ask(self, question: str, **details: str) -> dict[str, Any]:
-        self._channel.write(json.dumps({"ask": question, **details}) + "\n")
-        self._channel.flush()
         try:
+            self._channel.write(json.dumps({"ask": question, **details}) + "\n")
+            self._channel.flush()
             line = self._channel.readline()
         except TimeoutError:
             self.process.send_signal(signal.SIGABRT)  # it says where it stands
             self.process.wait(DEADLINE)
             raise AssertionError(f"the window does not answer: {self.errors()}") from None
-        except ConnectionResetError:
+        except (BrokenPipeError, ConnectionResetError):
             line = ""
         if not line:
+            self.process.wait(DEADLINE)
             raise AssertionError(f"the window is gone: {self.errors()}")
         return json.loads(line)
 

@@ -180,8 +180,8 @@ class CaptioningForm:
         choose.widget.pack(side="right", padx=(px(8), 0))
         entry = ttk.Entry(line, textvariable=value, font="OneTrainerBody", width=10)
         entry.pack(side="left", fill="x", expand=True)
-        for sequence in ("<Return>", "<FocusOut>"):
-            entry.bind(sequence, lambda _: self._changed())
+        entry.bind("<Return>", lambda _: self._changed())
+        value.trace_add("write", lambda *_: self._changed())
         widgets.name(entry, name)
         return head
 
@@ -189,7 +189,6 @@ class CaptioningForm:
         path = self._context.act.choose_path(kind, value.get())
         if path:
             value.set(path)
-            self._changed()
 
     def _typed_model(self) -> None:
         """Say where the model is, a moment after the last key."""

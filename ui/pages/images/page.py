@@ -13,6 +13,7 @@ from onetrainer.messages.formatting import counted
 from ui.background.apart import apart
 from ui.background.background_query import BackgroundQuery
 from ui.background.folder_times import FolderWatch
+from ui.background.threads import OneAtATime
 from ui.context import Context, View
 from ui.dialogs.dialogs import show_error
 from ui.dialogs.edit_dialogs import ask_batch
@@ -69,6 +70,9 @@ class ImagesPage(View):
         for query in (self.query, context.check):
             query.listen(self._refresh_if_shown)
         self.writing = Writing(context, self._enable, self._reread_rows)
+        self._rereads = OneAtATime(context.widgets.jobs, self._update)
+        self._stale: set[Path] = set()  # saved, and not read again yet
+        self._is_filtered_early = False  # before they were
         self._buttons = self._make_head()
         self.filter_bar = FilterBar(context, self._page, lambda _: self._filter())
         self._place: dict[str, Any] = {"padx": px(28)}
@@ -246,6 +250,7 @@ class ImagesPage(View):
     def _filter(self, keep: Path | None = None) -> None:
         """Find the images to show, in a thread; the newest question counts."""
         images, wanted, findings = self.images, self.filter_bar.wanted, self._findings or ()
+        self._is_filtered_early = bool(self._stale)
         asked = self._asked = (images, wanted, keep)
 
         def find() -> tuple[Sequence[int], int | None]:
@@ -345,20 +350,29 @@ class ImagesPage(View):
         )
 
     def _reread_rows(self, paths: list[Path]) -> None:
-        """Read those images anew whose captions or masks may have changed."""
-        images, jobs = self.images, self._context.widgets.jobs
+        """Read those images anew whose captions or masks may have changed.
 
-        def read() -> dict[int, ImageRow]:
-            self._watch.note_own(paths)
-            return images.updated(paths)
+        One reading at a time, of all that has changed since the last: two at once could end in the
+        other order, and leave what was read first.
+        """
+        self._stale.update(paths)
+        images, stale = self.images, list(self._stale)
 
-        jobs.run(read, partial(self._update, images))
+        def read() -> tuple[ImageList, dict[int, ImageRow]]:
+            self._watch.note_own(stale)
+            return images, images.updated(stale)
 
-    def _update(self, images: ImageList, rows: dict[int, ImageRow]) -> None:
+        self._rereads.ask(read)
+
+    def _update(self, found: tuple[ImageList, dict[int, ImageRow]]) -> None:
         """Take rows that were read anew."""
+        images, rows = found
+        self._stale.clear()
         images.rows.take(rows)
         if images is not self.images:
             return
+        if self._is_filtered_early:
+            self._filter()
         self.thumbnails.draw_soon()
         if self.thumbnails.current in rows and not self.caption.is_changed:
             self.caption.show(images, self._current_row)
