@@ -26,7 +26,7 @@ _CRASHES = {
 _CRASH = re.compile(rf"^Fatal Python error: ({'|'.join(_CRASHES)})", re.MULTILINE)
 _BEGINNING = re.compile(r"^worker \d+ begins at ", re.MULTILINE)
 _LOG_BYTES = 256 * 1024  # holds the stacks of all threads
-_JOURNAL_SECONDS = 1.0  # the window waits for it
+_JOURNAL_SECONDS = 1.0  # a terminal waits for it
 _KILLED_WITHIN = 3600.0  # seconds after a worker's last sign
 _SLACK = 60.0  # seconds by which clocks and last writes may be off
 

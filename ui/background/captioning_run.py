@@ -10,6 +10,7 @@ from onetrainer.run import client
 from onetrainer.run.client import Run
 from onetrainer.run.events import Event, Failed, Finished, Phase, Stopped
 from onetrainer.run.run_folder import RunFolder
+from ui.background.worker_exit import WorkerExitSearch
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class CaptioningRun:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._standing = Standing("Starting …")
+        self._exit_search: WorkerExitSearch | None = None
 
     @property
     def folder(self) -> RunFolder:
@@ -43,7 +45,10 @@ class CaptioningRun:
         if is_queued(self.folder):
             waits = "Waits for its turn in the queue."
             return Standing(waits if is_served(Queue()) else f"{waits} Start it on Queue.")
-        ending = self._run.unexpected_exit()
+        self._exit_search = self._exit_search or WorkerExitSearch(self._run)
+        if not self._exit_search.is_done:
+            return self._standing
+        ending, self._exit_search = self._exit_search.found, None
         if ending is None:
             return self._standing
         return Standing("", has_ended=True, error=UserError(ending.what, "", _tail(ending.log)))

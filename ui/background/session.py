@@ -12,6 +12,7 @@ from onetrainer.run.client import SILENCE, Run
 from onetrainer.run.commands import CommandName, Leaving
 from onetrainer.run.event_log import News
 from onetrainer.run.run_folder import RunFolder, create_run, open_run
+from ui.background.worker_exit import WorkerExitSearch
 from ui.progress.run_state import RunState, phase_text
 from ui.progress.stall import Stall, stall_of
 from ui.progress.worker_log import worker_log_tail
@@ -41,6 +42,7 @@ class Session:
         self._is_finished = True
         self._is_replay = False
         self._replayed: RunState | None = None
+        self._exit_search: WorkerExitSearch | None = None
 
     @property
     def is_running(self) -> bool:
@@ -164,7 +166,7 @@ class Session:
         if news.events or news.restarted:
             self._last_event_at = self._clock()
             return True
-        return self._finish(self.run) if not is_alive else False
+        return False if is_alive else self._finish(self.run)
 
     def _apply(self, news: News) -> None:
         if news.restarted:
@@ -184,12 +186,19 @@ class Session:
         self.generation += 1
 
     def _finish(self, run: Run) -> bool:
-        """Finish the run: the worker has ended and all its events were read."""
+        """Finish the run, whose worker has ended and whose events were read, once it is clear how.
+
+        Returns whether it is.
+        """
+        if self._exit_search is None or self._exit_search.run is not run:
+            self._exit_search = WorkerExitSearch(run)
+        if not self._exit_search.is_done:
+            return False
+        unexpected_exit, self._exit_search = self._exit_search.found, None
         self._is_finished = True
         self.pending_command = None
         if self._replayed is not None and self._replayed.started is not None:
             self._show(self._replayed)
-        unexpected_exit = run.unexpected_exit()
         self.state.unexpected_exit = (
             replace(unexpected_exit, log=worker_log_tail(run.folder.log))
             if unexpected_exit
@@ -210,6 +219,6 @@ class Session:
             self._show(RunState())
         self.pending_command = None
         self._last_event_at = self._clock()
-        self._is_finished = False
+        self._is_finished, self._exit_search = False, None
         # A run that had already ended is only read, which may take several ticks.
         self._is_replay = not run.is_alive
