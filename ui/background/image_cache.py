@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from pathlib import Path
 from queue import LifoQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ui.background.threads import Jobs
 
@@ -28,6 +28,12 @@ Ready = Callable[[], None]
 Make = Callable[[], "Image | None"]
 
 
+class _Asked(NamedTuple):
+    key: Hashable
+    make: Make
+    age: int
+
+
 class ImageCache:
     """Decoded images by path and size; the last request is decoded first."""
 
@@ -36,10 +42,11 @@ class ImageCache:
         self._cache: OrderedDict[Hashable, Image | None] = OrderedDict()
         self._bytes = 0
         self._waiting: OrderedDict[Hashable, list[Ready]] = OrderedDict()
-        # Its threads go on, but those who waited for an image are gone with their widgets.
-        jobs.on_close.append(self._waiting.clear)
-        self._queue: LifoQueue[tuple[Hashable, Make]] = LifoQueue()
+        self._age = 0  # how often the images were forgotten
+        self._is_closed = False
+        self._queue: LifoQueue[_Asked | None] = LifoQueue()
         self._threads: list[threading.Thread] = []
+        jobs.on_close.append(self._close)
 
     def get(self, path: Path, width: int, height: int, ready: Ready) -> "Image | None":
         """Return the image scaled to fit, or None and call `ready` when it is decoded.
@@ -68,25 +75,38 @@ class ImageCache:
         self._waiting[key] = [ready]
         if len(self._waiting) > _MAX_WAITING:
             self._waiting.popitem(last=False)
-        self._queue.put((key, make))
+        self._queue.put(_Asked(key, make, self._age))
         if len(self._threads) < _THREADS:
             self._threads.append(threading.Thread(target=self._decode, daemon=True))
             self._threads[-1].start()
         return None
 
     def clear(self) -> None:
-        """Forget all images, whose files may have changed."""
+        """Forget all images, whose files may have changed; also those that are being decoded."""
         self._cache.clear()
         self._bytes = 0
+        self._age += 1
+
+    def _close(self) -> None:
+        """End the threads; those who wait for an image are gone with their widgets."""
+        self._is_closed = True
+        self._waiting.clear()
+        for _ in self._threads:
+            self._queue.put(None)
 
     def _decode(self) -> None:
-        while True:
-            key, make = self._queue.get()
-            if key in self._waiting:  # nobody waits for what was dropped
-                image = make()
-                self._jobs.post(partial(self._store, key, image))
+        while (asked := self._queue.get()) is not None:
+            if asked.key in self._waiting:  # nobody waits for what was dropped
+                self._jobs.post(partial(self._store, asked, asked.make()))
 
-    def _store(self, key: Hashable, image: "Image | None") -> None:
+    def _store(self, asked: _Asked, image: "Image | None") -> None:
+        key = asked.key
+        if self._is_closed:
+            return
+        if asked.age != self._age:  # its file was read before it changed
+            if key in self._waiting:
+                self._queue.put(asked._replace(age=self._age))
+            return
         self._bytes += _size(image) - _size(self._cache.get(key))
         self._cache[key] = image
         while self._bytes > _MAX_BYTES and len(self._cache) > _LEAST:

@@ -59,6 +59,37 @@ def test_the_oldest_requests_are_dropped_and_can_be_made_again(jobs, monkeypatch
     deliver_until(jobs, lambda: 0 in ready)
 
 
+def test_an_image_that_was_read_before_a_refresh_is_read_again(jobs):
+    cache, gate, ready = ImageCache(jobs), threading.Event(), []
+    contents = iter("ab")
+
+    def make():
+        color = next(contents)  # as the file is now
+        gate.wait(60)
+        return Image.new("RGB", (4, 4), {"a": "red", "b": "blue"}[color])
+
+    cache.get_or_make("key", make, lambda: ready.append(1))
+    deliver_until(jobs, lambda: cache._queue.empty())  # the thread has taken it
+    cache.clear()
+    gate.set()
+    deliver_until(jobs, lambda: ready)
+    assert cache.get_or_make("key", make, lambda: None).getpixel((0, 0)) == (0, 0, 255)
+
+
+def test_its_threads_end_with_the_widgets_and_what_they_still_decode_is_dropped(jobs):
+    cache, gate = ImageCache(jobs), threading.Event()
+    for key in range(3):
+        cache.get_or_make(key, lambda: gate.wait(60) and Image.new("RGB", (4, 4)), lambda: None)
+    threads = cache._threads
+    jobs.forget()
+    gate.set()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    jobs.deliver()
+    assert not cache._cache
+
+
 def test_a_whole_image_keeps_its_size(tmp_path):
     Image.new("RGB", (70, 90)).save(tmp_path / "a.png")
     assert load_whole(tmp_path / "a.png").size == (70, 90)
