@@ -1,6 +1,7 @@
 """The job that describes images with a model: into the results of its folder, never into theirs."""
 
 import hashlib
+import io
 from collections.abc import Sequence
 from time import monotonic
 
@@ -11,6 +12,7 @@ from modules.captioning.load import load_describer
 from modules.memory.precision import choose_device
 from onetrainer.captioning.results import JobFolder, Result, stamp_of
 from onetrainer.concepts.folder_listing import FolderImage
+from onetrainer.files.atomic import replace_file
 from onetrainer.images.decoding import decoding
 from onetrainer.images.features import as_rgb
 from onetrainer.images.image_file import (
@@ -96,7 +98,10 @@ def _result(found: Found, name: str, stamp: str, seconds: float, folder: JobFold
     mask = ""
     if found.mask is not None:
         mask = f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.png"
-        found.mask.save(folder.masks / mask)
+        # Whole or not at all: results of before may name it, and be read now.
+        written = io.BytesIO()
+        found.mask.save(written, "PNG")
+        replace_file(folder.masks / mask, written.getvalue())
     return Result(
         name, stamp, found.text, found.tags, found.characters, found.rating, mask, seconds=seconds
     )

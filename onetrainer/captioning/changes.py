@@ -11,7 +11,7 @@ from typing import Literal
 
 from onetrainer.captioning.masks import mask_bytes
 from onetrainer.captioning.own_files import OwnFile, OwnFiles, digest
-from onetrainer.captioning.results import JobFolder, Result
+from onetrainer.captioning.results import JobFolder, Result, stamp_of
 from onetrainer.captioning.texts import beside_existing, caption_text
 from onetrainer.captions.caption_file import decode_text
 from onetrainer.captions.caption_text import new_caption_path
@@ -65,6 +65,8 @@ def propose(
 ) -> Iterator[Proposal]:
     """Yield what becomes of each image of a job that has a result, in their order.
 
+    One that has changed since it was described has none: the job describes it again.
+
     Args:
         job: Which has found something.
         own: The files that this program wrote.
@@ -76,7 +78,7 @@ def propose(
     results, taken, path_of = job.read(), dict[Path, str](), _paths(job, images, writing)
     for image in images:
         result = results.get(image.name)
-        if result is None:
+        if result is None or result.stamp != stamp_of(image.path):
             continue
         path = image.path
         try:

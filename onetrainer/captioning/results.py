@@ -16,7 +16,7 @@ from typing import Any
 
 from onetrainer.concepts.folder_listing import FolderImage, list_folder
 from onetrainer.errors import UserError
-from onetrainer.files.atomic import write_atomic
+from onetrainer.files.atomic import remove_leftovers, write_atomic
 from onetrainer.files.locks import locked
 from onetrainer.jobs.caption_request import CaptionRequest
 from onetrainer.run.run_folder import RunFolder, cannot_write
@@ -118,6 +118,7 @@ class JobFolder:
                 locked(self.path / "results.lock", wait=0),
                 self.results.open("ab", buffering=0) as file,
             ):
+                remove_leftovers(self.masks, is_locked=True)
                 file.write(b"\n")  # what was cut off before is a line of its own
                 yield _Results(file)
         except BlockingIOError as error:

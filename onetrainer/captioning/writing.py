@@ -62,17 +62,18 @@ def write(
     """
     written, batches, waiting = Written(), list[int](), iter(proposals)
     before = _batches(images)
+
+    def note(batch: int) -> None:  # first: what is broken off can be taken back, too
+        batches.append(batch)
+        _note_batches(images, [*before[-_MOST_WRITINGS:], batches])
+
     while chunk := list(islice(waiting, _AT_ONCE)):
         written.fates.update(proposal.fate for proposal in chunk)
         chosen = [proposal for proposal in chunk if proposal.fate in WRITTEN]
         # Before: what this leaves half done is told by its content.
         remember(images, [proposal.own for proposal in chosen if proposal.own])
         changes = [Change(each.path, each.before, each.after) for each in chosen]
-        saved = save(changes, about, history)
-        written.add(saved)
-        if saved.batch is not None:
-            batches.append(saved.batch)
-            _note_batches(images, [*before[-_MOST_WRITINGS:], batches])
+        written.add(save(changes, about, history, begun=note))
         progress(written.fates.total())
     return written
 

@@ -84,10 +84,22 @@ def _show(job: JobFolder, writing: CaptionWriting | MaskWriting) -> int:
     for proposal in _proposals(job, writing):
         fates[proposal.fate] += 1
         if len(lines) < _MOST_SHOWN:
-            lines += [f"{proposal.image.name}: {proposal.text}"] if proposal.text else []
+            lines += _difference(proposal)
     print_lines(lines)
     print_lines(_fate_lines(fates, writing))
     return print_lines(["Nothing is written yet. To write: the same command with --write"])
+
+
+def _difference(proposal: Proposal) -> list[str]:
+    """Return what is said of one caption: what there is, and what would take its place."""
+    name, text = proposal.image.name, proposal.text
+    now = " / ".join(proposal.text_before.splitlines())
+    match proposal.fate:
+        case "changed" if text and now:
+            return [f"{name}:", f"  now: {now}", f"  new: {' / '.join(text.splitlines())}"]
+        case "kept" if text:
+            return [f"{name}:", f"  yours: {now}", f"  found: {text}"]
+    return [f"{name}: {text}"] if text else []
 
 
 def _write(job: JobFolder, writing: CaptionWriting | MaskWriting) -> int:

@@ -14,6 +14,8 @@ from onetrainer.files.atomic import remove_leftovers, replace_file, sync_folder
 
 Progress = Callable[[int, int], None]
 """Called with (files done, total)."""
+Begun = Callable[[int], None]
+"""Called with the number of the batch in the history, before its first file is written."""
 
 READ_ONLY = "it is read-only"
 _TAKE_BACK = "Take back: "
@@ -69,6 +71,7 @@ def save(
     history: EditHistory,
     *,
     progress: Progress | None = None,
+    begun: Begun | None = None,
 ) -> Saved:
     """Write those changes whose files are as they were read.
 
@@ -77,7 +80,7 @@ def save(
     about: What was done, for a person: "Replace cat by dog". Raises UserError if the history cannot
     be written, and then writes no file.
     """
-    return _save(changes, about, history, progress=progress)
+    return _save(changes, about, history, progress=progress, begun=begun)
 
 
 def take_back(
@@ -123,6 +126,7 @@ def _save(
     of: Batch | None = None,
     passed: Collection[Path] = (),
     progress: Progress | None = None,
+    begun: Begun | None = None,
 ) -> Saved:
     """Write changes. passed: Files that are stepped over in taking back the batch `of`."""
     with history.locked():
@@ -132,6 +136,8 @@ def _save(
         contents = [(change.path, change.before, change.after) for change in ready]
         contents += [(path, None, None) for path in passed]
         number = history.add(about, contents, of=of)
+        if begun:
+            begun(number)
         folders = {change.path.parent for change in ready}
         for folder in folders:
             remove_leftovers(folder)

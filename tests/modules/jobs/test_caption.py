@@ -148,6 +148,7 @@ def test_the_terminal_shows_first_and_writes_when_it_is_told_to(
     shown = capsys.readouterr().out
     assert "a.png: ohwx, red hair, ^_^, someone (series)" in shown
     assert "Nothing is written yet" in shown
+    assert "c.png:\n  yours: mine\n  found: ohwx, " in shown
     assert not (tmp_path / "images" / "a.txt").exists()
     assert main([*command, "--write"]) == 0
     assert "4 captions written." in capsys.readouterr().out

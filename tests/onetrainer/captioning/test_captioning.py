@@ -57,6 +57,10 @@ def found(images, texts, makes="captions", model="model"):
     return job
 
 
+def masked(images, name, mask):
+    return Result(f"{name}.png", stamp_of(images / f"{name}.png"), mask=mask)
+
+
 def writes(job, images, history, **options):
     """Writes, and returns the number of images by what became of them."""
     writing = CaptionWriting(**options)
@@ -142,7 +146,8 @@ def test_two_images_of_one_name_do_not_share_a_caption(images, history):
     Image.new("RGB", (8, 8)).save(images / "a.jpg")
     job = found(images, dict.fromkeys("ab", "found"))
     with job.adding() as results:
-        results.add([Result("a.jpg", "", "another"), Result("c.png", "", error="damaged")])
+        results.add([Result("a.jpg", stamp_of(images / "a.jpg"), "another")])
+        results.add([Result("c.png", stamp_of(images / "c.png"), error="damaged")])
     texts = {each.image.name: each.text for each in propose(job, {}, CaptionWriting())}
     assert texts["a.jpg"] == "another"
     assert texts["a.png"] == "a.jpg has the same name, and so this file"
@@ -174,8 +179,8 @@ def test_masks_are_written_beside_their_images_and_a_persons_are_kept(images, hi
     job = JobFolder(CaptionRequest(images=str(images), model="model", makes="masks"))
     with job.adding() as results:
         Image.new("L", (8, 8), 255).save(job.masks / "white.png")
-        results.add(Result(f"{n}.png", "", mask="white.png") for n in "abc")
-        results.add([Result("d.png", "", mask="gone.png")])
+        results.add(masked(images, n, "white.png") for n in "abc")
+        results.add([masked(images, "d", "gone.png")])
 
     def fates(**options):
         proposals = propose(job, own_files(images), MaskWriting(**options))
@@ -202,7 +207,7 @@ def test_masks_go_where_training_looks_for_them_and_never_over_an_image(images, 
     job = JobFolder(CaptionRequest(images=str(images), model="model", makes="masks"))
     with job.adding() as results:
         Image.new("L", (8, 8), 255).save(job.masks / "white.png")
-        results.add(Result(f"{n}.png", "", mask="white.png") for n in "abcd")
+        results.add(masked(images, n, "white.png") for n in "abcd")
 
     def fates(folder):
         writing = MaskWriting(mask_folder=str(folder), existing="replace")
@@ -233,6 +238,9 @@ def test_results_outlive_what_is_cut_off_and_follow_what_changes(images):
     Image.new("RGB", (41, 20)).save(images / "b.png")
     assert [image.name for image in job.missing()] == ["b.png"]
     assert job.read()["d.png"].text == "again"
+    # Of another image than the one that was described nothing is written.
+    proposed = propose(job, {}, CaptionWriting())
+    assert [each.image.name for each in proposed] == ["a.png", "c.png", "d.png"]
 
 
 def test_a_preview_and_the_whole_share_their_results_but_other_questions_do_not(images):

@@ -2,7 +2,7 @@
 
 from PIL import Image
 
-from onetrainer.captioning.results import JobFolder, Result
+from onetrainer.captioning.results import JobFolder, Result, stamp_of
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.jobs.caption_request import CaptionRequest, CaptionWriting
 from ui.model.captioning import mask_folder_of, review, trained_as, unread_note
@@ -38,9 +38,9 @@ class AtWork(JobFolder):
 
     def listed(self):
         found = super().listed()
-        name = found[len(self.read())].name
+        image = found[len(self.read())]
         with self.adding() as results:
-            results.add([Result(name, text=f"found in {name}")])
+            results.add([Result(image.name, stamp_of(image.path), f"found in {image.name}")])
         return found
 
 
