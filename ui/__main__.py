@@ -50,10 +50,11 @@ def make_parser() -> argparse.ArgumentParser:
 
 def open_window(options: argparse.Namespace) -> "App":
     """Build the window from the parsed command line."""
+    from ui.background.collection import collect_in_this_thread, without_collection
     from ui.background.memory import give_back_memory
-    from ui.background.threads import without_collection
 
     give_back_memory()
+    collect_in_this_thread()
     # A thread that computes would make the window's wait 5 ms each time that it has called Tk.
     sys.setswitchinterval(_SWITCH_S)
     with without_collection():

@@ -18,6 +18,7 @@ from tests.ui.desk import SHORT_WAITS, Desk, pump_until
 from tests.ui.project import write_project
 from tests.ui.window_server import end_all
 from tests.ui.xscreen import screen
+from ui.background.collection import collect_in_this_thread
 from ui.background.threads import Jobs
 from ui.forms.form import Form
 from ui.forms.row import FormContext
@@ -44,6 +45,7 @@ def pytest_runtest_protocol(
     if _has_root(item) and (is_last or not _has_root(nextitem)):
         # A root window that a later test's thread happened to drop would abort the process.
         gc.collect()
+        gc.enable()
     return result
 
 
@@ -104,6 +106,8 @@ def root(display: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     """A root window in this process; a callback that raises fails the test."""
     monkeypatch.setenv("DISPLAY", display)
     window = tk.Tk()
+    collect_in_this_thread()
+    gc.collect()  # of the window before
     caught: list[BaseException] = []
     window.report_callback_exception = lambda kind, error, trace: caught.append(error)
     # The window manager gives it the keyboard a while after it has come up; a test that began

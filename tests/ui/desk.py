@@ -72,6 +72,10 @@ def once_asked(root: tk.Tk, do: Callable[[], object]) -> None:
     root.after(10, poll)
 
 
+class GoneError(AssertionError):
+    """The process of a window has ended."""
+
+
 class Desk:
     """One window in a process of its own. Reads through its inspection socket, acts through X."""
 
@@ -148,8 +152,8 @@ class Desk:
         except (BrokenPipeError, ConnectionResetError):
             line = ""
         if not line:
-            self.process.wait(DEADLINE)
-            raise AssertionError(f"the window is gone: {self.errors()}")
+            ended = self.process.wait(DEADLINE)
+            raise GoneError(f"the window is gone ({ended}): {self.errors()}")
         return json.loads(line)
 
     @property
@@ -384,7 +388,7 @@ class Desk:
         """Waits until the window has taken in what was done to it."""
         try:
             self.ask("state")
-        except (OSError, AssertionError):
+        except (OSError, GoneError):
             # What was done may have closed the window; a test that did not mean that goes on
             # to ask and gets the answer.
             self.process.wait(DEADLINE)

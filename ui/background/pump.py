@@ -3,6 +3,7 @@
 import tkinter as tk
 from collections.abc import Callable
 
+from ui.background.collection import collect_due
 from ui.background.session import Session
 from ui.background.threads import Jobs
 
@@ -50,6 +51,7 @@ class Pump:
                 self._on_news()
             if has_news:
                 delay = _BUSY_TICK_MS
+            collect_due()
         finally:
             if self._id:  # not stopped meanwhile
                 self._root.after_cancel(self._id)

@@ -1,9 +1,7 @@
 """Slow work in threads that never touch Tk."""
 
-import gc
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -119,22 +117,6 @@ class Jobs:
             if generation == self._generation:
                 call()
         return most
-
-
-@contextmanager
-def without_collection() -> Iterator[None]:
-    """Keep Python from collecting garbage while a great many objects are made that stay.
-
-    Each collection would stop the window for as long as looking at all of them takes: half a second
-    for 100,000 images, a tenth of opening the window. They are never looked at later either; all
-    are freed when they are dropped.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def _raise(error: Exception) -> None:

@@ -27,7 +27,7 @@ from onetrainer.dataset.items import DatasetIndex, Item, index_concept
 from onetrainer.errors import UserError
 from onetrainer.images.image_index import recent_facts
 from ui.background.background_query import CancelToken
-from ui.background.threads import without_collection
+from ui.background.collection import without_collection
 from ui.editing.image_rows import ImageRow, Listed, Rows
 
 DEPENDS_ON = ("data", "model.family", "validation", "training.seed", "objective", "method.kind")

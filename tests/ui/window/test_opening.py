@@ -61,4 +61,4 @@ def test_only_what_the_first_page_shows_is_made_before_it_is_painted(display, tm
         assert inside <= allowed, folder
     assert found["built"] == ["TrainConfig"]
     assert found["frozen"] > 10_000
-    assert found["collects"]
+    assert not found["collects"]  # the window does, in its own thread
