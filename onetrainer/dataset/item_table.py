@@ -14,6 +14,7 @@ from onetrainer.captions.texts import Texts
 from onetrainer.config.data.concept import Role
 from onetrainer.dataset.items import Item
 
+_MOST_IN_TWO = 65_535
 _BETWEEN = "\0"  # captions, which never have it
 
 
@@ -22,19 +23,24 @@ class Paths:
 
     def __init__(self, paths: Iterable[Path | None]) -> None:
         numbers: dict[str, int] = {}
-        self._places = array("I")
+        places = array("I")
 
         def names() -> Iterator[str]:
             for path in paths:
                 folder, name = os.path.split(path or "")
-                self._places.append(numbers.setdefault(folder, len(numbers)))
+                places.append(numbers.setdefault(folder, len(numbers)))
                 yield name
 
         self.names = Texts(names())
         self._folders = tuple(numbers)
+        self._places = in_few_bytes(places)
+        if self._folders == ("",) and not any(self.names[index] for index in range(len(places))):
+            self.names, self._places = Texts(()), in_few_bytes(())  # as of masks, where none is
 
     def __getitem__(self, index: int) -> Path | None:
         """Return a path by its index from 0."""
+        if not self._places:
+            return None
         name = self.names[index]
         return Path(self._folders[self._places[index]], name) if name else None
 
@@ -54,10 +60,9 @@ class ItemTable(Sequence[Item]):
         self._masks = Paths(item.mask for item in items)
         self._conditioning = Paths(item.conditioning for item in items)
         self._captions = Texts(_BETWEEN.join(item.captions) for item in items)
-        self._sizes = array("I", (side for item in items for side in (item.width, item.height)))
-        self._kinds = array(
-            "I",
-            (kinds.setdefault((item.role, item.concept, item.group), len(kinds)) for item in items),
+        self._sizes = in_few_bytes(side for item in items for side in (item.width, item.height))
+        self._kinds = in_few_bytes(
+            kinds.setdefault((item.role, item.concept, item.group), len(kinds)) for item in items
         )
         self._each_kind = tuple(kinds)
         self._names = {
@@ -99,6 +104,13 @@ class ItemTable(Sequence[Item]):
             name=_name(group, self._paths.names[index]) if name is None else name,
             focus=self._focus.get(index),
         )
+
+
+def in_few_bytes(numbers: Iterable[int]) -> "array[int]":
+    """Return numbers from 0, each in as many bytes as the largest of them needs."""
+    found = array("I", numbers)
+    largest = max(found, default=0)
+    return found if largest > _MOST_IN_TWO else array("B" if largest < 256 else "H", found)
 
 
 def _name(group: str, file: str) -> str:

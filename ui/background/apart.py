@@ -22,6 +22,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.run.client import OWN_GROUP, environment
 from ui.background.background_query import CancelToken
+from ui.background.memory import give_back_now
 
 Answer = TypeVar("Answer")
 Ask = Callable[[TrainConfig, CancelToken[Answer]], Answer]
@@ -55,6 +56,7 @@ def answer_apart(ask: Ask[Answer], config: TrainConfig, token: CancelToken[Answe
         return process.follow(ask, config, token)
     finally:
         process.close()
+        give_back_now()
         token.raise_if_cancelled()
 
 

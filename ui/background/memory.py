@@ -19,3 +19,10 @@ def give_back_memory() -> None:
             change = ctypes.CDLL(None).mallopt
             change(_M_MMAP_THRESHOLD, _OWN_PAGES_FROM)
             change(_M_ARENA_MAX, 2)
+
+
+def give_back_now() -> None:
+    """Give back what is free among what is still used: 8 MB after very many images; glibc only."""
+    if sys.platform == "linux":
+        with suppress(AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)

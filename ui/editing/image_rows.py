@@ -11,7 +11,7 @@ from onetrainer.captions.caption_text import new_caption_path
 from onetrainer.captions.texts import Texts
 from onetrainer.concepts.folder_listing import FolderImage
 from onetrainer.dataset.buckets import Bucket
-from onetrainer.dataset.item_table import ItemTable, Paths
+from onetrainer.dataset.item_table import ItemTable, Paths, in_few_bytes
 from onetrainer.dataset.items import Item
 
 
@@ -52,8 +52,8 @@ class Rows:
         self.names = Texts(image.name for image in images)
         self.captions = Paths(image.caption for image in images)
         self.masks = Paths(each.mask for each in listed)
-        self.concepts = array("I", (each.concept for each in listed))
-        self.sizes = array("I", (sizes.setdefault(each.buckets, len(sizes)) for each in listed))
+        self.concepts = in_few_bytes(each.concept for each in listed)
+        self.sizes = in_few_bytes(sizes.setdefault(each.buckets, len(sizes)) for each in listed)
         self.each_size = tuple(sizes)
         self.reasons = {
             index: reason

@@ -5,10 +5,10 @@ import tracemalloc
 from pathlib import Path
 
 from onetrainer.captions.texts import Texts
-from onetrainer.dataset.item_table import ItemTable, Paths
+from onetrainer.dataset.item_table import ItemTable, Paths, in_few_bytes
 from onetrainer.dataset.items import Item
 
-MOST_BYTES = 160
+MOST_BYTES = 130
 """Of an item with the name and caption of `many`: these take 100 of them."""
 
 
@@ -55,6 +55,10 @@ def test_items_are_what_they_were_also_odd_ones():
     assert [paths[index] for index in range(3)] == [path, None, Path("b")]
     texts = Texts(["ab", "", "b", "", "xab", "ab", ""])
     assert [[*texts.indices_of(text)] for text in ("ab", "b", "a")] == [[0, 5], [2], []]
+    nowhere = Paths([None, None])
+    assert (nowhere[0], nowhere[1]) == (None, None) and list(nowhere.names.indices_of("b")) == []
+    for largest in (255, 256, 65_535, 65_536):
+        assert list(in_few_bytes([0, largest])) == [0, largest]
     assert len(Texts([])) == len(ItemTable([])) == 0
 
 
