@@ -5,18 +5,30 @@ import json
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
+from tests.faults.caption_faults import KilledWriting, masking
 from tests.faults.cases import CASES
 from tests.faults.faulty_worker import Kind
 from tests.faults.input_faults import damaged_files, hostile_configs
 from tests.faults.queue_faults import KilledQueue
 from tests.faults.result import Result
 from tests.faults.run_faults import FaultyRuns
+from tests.faults.trial_faults import KilledTrials
+
+
+class Campaign(Protocol):
+    """Kills in one project."""
+
+    def campaign(self, times: int, seed: int) -> Iterator[Result]:
+        """Kill so many times, at moments drawn by a seed."""
+
 
 _KINDS: Mapping[str, tuple[Kind, ...]] = {
     "kills": ("kill",),
@@ -24,9 +36,15 @@ _KINDS: Mapping[str, tuple[Kind, ...]] = {
     "full": ("full",),
     "signals": ("SIGTERM", "SIGHUP", "SIGINT"),
 }
+_PROCESSES: Mapping[str, tuple[Callable[[Path], Campaign], ...]] = {
+    "queue": (KilledQueue,),
+    "captions": (partial(KilledQueue, work=masking), KilledWriting),
+    "trials": (KilledTrials,),
+}
+"""The parts that kill several processes, each in projects of its own."""
 _INPUTS = {"configs": (hostile_configs, 250), "files": (damaged_files, 50)}
 """The parts about inputs, each with how many there are for one of `--times`."""
-PARTS = (*_KINDS, "flips", "queue", *_INPUTS)
+PARTS = (*_KINDS, "flips", *_PROCESSES, *_INPUTS)
 
 
 def main() -> int:
@@ -51,7 +69,7 @@ def main() -> int:
 
 
 def _results(options: argparse.Namespace) -> Iterator[Result]:
-    of_runs = [part for part in options.parts if part not in ("queue", *_INPUTS)]
+    of_runs = [part for part in options.parts if part not in (*_PROCESSES, *_INPUTS)]
     for case in (options.case or CASES) if of_runs else ():
         with tempfile.TemporaryDirectory() as folder:
             faulty = FaultyRuns(Path(folder), case)
@@ -62,9 +80,10 @@ def _results(options: argparse.Namespace) -> Iterator[Result]:
                 for result in faulty.campaign(_KINDS[part], options.times, options.seed):
                     yield replace(result, part=part)
     for part in options.parts:
-        if part == "queue":
+        for make in _PROCESSES.get(part, ()):
             with tempfile.TemporaryDirectory() as folder:
-                yield from KilledQueue(Path(folder)).campaign(options.times, options.seed)
+                killed = make(Path(folder)).campaign(options.times, options.seed)
+                yield from (replace(result, part=part) for result in killed)
         if part in _INPUTS:
             plant, each = _INPUTS[part]
             with tempfile.TemporaryDirectory() as folder:

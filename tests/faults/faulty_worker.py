@@ -97,10 +97,13 @@ class _Hook:
             def write(self, data: Any) -> int:
                 return hook.half_at_fault(super().write, data)
 
-        if "b" not in mode or "r" in mode or not str(path).startswith(self._project):
+        is_plain = "b" not in mode or "r" in mode or "opener" in named
+        if is_plain or not str(path).startswith(self._project):
             return _io_open(path, mode, *rest, **named)
-        buffered = io.BufferedRandom if "+" in mode else io.BufferedWriter
-        return buffered(Counted(path, mode.replace("b", "")))
+        counted = Counted(path, mode.replace("b", ""))
+        if 0 in (*rest[:1], named.get("buffering")):
+            return counted
+        return io.BufferedRandom(counted) if "+" in mode else io.BufferedWriter(counted)
 
     def write(self, descriptor: int, data: Any) -> int:
         """Stand for `os.write`, by which events are written; not to pipes."""

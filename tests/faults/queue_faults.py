@@ -1,4 +1,4 @@
-"""Kills of the queue: its runs go on, none is lost, started twice, or left in halves.
+"""Kills of the queue: its runs and jobs go on, none is lost, started twice, or left in halves.
 
 Real processes: one serves the queue and starts the workers. It dies before an operation of its own
 or with its worker before one of that, alone or with everything else, as when the computer is
@@ -25,7 +25,7 @@ from onetrainer.run import client
 from onetrainer.run.history import summary
 from onetrainer.run.run_folder import RunFolder
 from tests import runs
-from tests.faults.cases import litter, new_run, outcome
+from tests.faults.cases import Outcome, litter, new_run, outcome
 from tests.faults.faulty_worker import Fault, main_with
 from tests.faults.result import Result
 from tests.faults.run_faults import in_order, without_pauses
@@ -40,11 +40,39 @@ _MOST_FILES = 256
 
 
 @dataclass(frozen=True)
+class QueuedWork:
+    """What waits in the queue.
+
+    new: Makes the folder of another one. outcome: What it has left at its end. is_same: Whether
+    that is what one has left that nothing befell. damage: What is wrong in it at any time.
+    dies_alone: Whether workers also die while the server lives; it is added to the queue again.
+    """
+
+    case: str
+    new: Callable[[], RunFolder]
+    outcome: Callable[[RunFolder], Any]
+    is_same: Callable[[Any, Any], bool]
+    damage: Callable[[RunFolder], Iterator[str]] = lambda _: iter(())
+    dies_alone: bool = False
+
+
+def training(project: Path) -> QueuedWork:
+    """Runs, each of which trains."""
+    config = runs.write_project(project)
+
+    def is_same(found: Outcome, expected: Outcome) -> bool:
+        return in_order(without_pauses(found, expected)) == in_order(expected)
+
+    return QueuedWork(_CASE, lambda: new_run(config, _CASE), outcome, is_same)
+
+
+@dataclass(frozen=True)
 class Moment:
     """When what is killed.
 
     own, of_worker: Faults of the server, and of the workers that it starts. has_all: Whether all
-    workers die with it. at_start: Whether it dies as it has started a worker.
+    workers die with it. at_start: Whether it dies as it has started a worker. spares_server:
+    Whether it lives on when a worker dies.
     """
 
     text: str = "nothing is killed"
@@ -52,6 +80,7 @@ class Moment:
     has_all: bool = False
     of_worker: Fault = Fault()  # noqa: RUF009
     at_start: bool = False
+    spares_server: bool = False
 
 
 class _Starting(Forking):
@@ -77,17 +106,17 @@ class _Starting(Forking):
 class KilledQueue:
     """A queue in a project of its own."""
 
-    def __init__(self, project: Path) -> None:
+    def __init__(self, project: Path, work: Callable[[Path], QueuedWork] = training) -> None:
         """Make the project, and the run that nothing happens to."""
         self._project = project
-        self._config = runs.write_project(project)
+        self._queued = work(project)
         self.queue = Queue(project / "user" / "queue")
         self._doubles = project / "doubles"
         self._log = project / "serve.log"
         self._folders: list[RunFolder] = []
         self._straight = self._add()
         assert self._serve(Moment()) == EXIT_DONE, self._log.read_text()[-2000:]
-        self.expected = outcome(self._straight)
+        self.expected = self._queued.outcome(self._straight)
         self.operations = int((project / "operations").read_text())
 
     def campaign(self, times: int, seed: int) -> Iterator[Result]:
@@ -102,12 +131,19 @@ class KilledQueue:
             moment = self._moment(draw)
             code = self._serve(moment)
             problems = [*self._after(code)]
-            yield Result("queue", _CASE, f"kill {number + 1}", moment.text, tuple(problems))
+            if moment.spares_server:
+                self._add_again()
+            yield Result(
+                "queue", self._queued.case, f"kill {number + 1}", moment.text, tuple(problems)
+            )
         code = self._serve(Moment())
-        yield Result("queue", _CASE, "none", "nothing is killed", tuple(self._end(code)))
+        yield Result(
+            "queue", self._queued.case, "none", "nothing is killed", tuple(self._end(code))
+        )
 
     def _moment(self, draw: random.Random) -> Moment:
-        place, has_all = draw.choice(("server", "start", "worker", "worker")), draw.random() < 0.5
+        places = ("server", "start", "worker", "alone" if self._queued.dies_alone else "worker")
+        place, has_all = draw.choice(places), draw.random() < 0.5
         whom = "with all workers" if has_all else "alone"
         match place:
             case "server":
@@ -117,16 +153,25 @@ class KilledQueue:
                 text = f"the server {whom}, as it has started a worker"
                 return Moment(text, has_all=has_all, at_start=True)
         fault = Fault("kill", draw.randint(1, self.operations))
+        if place == "alone":
+            text = f"each worker alone, before its operation {fault.at}"
+            return Moment(text, of_worker=fault, spares_server=True)
         return Moment(f"a worker and the server, before its operation {fault.at}", of_worker=fault)
 
     def _add(self) -> RunFolder:
-        self._folders.append(new_run(self._config, _CASE))
+        self._folders.append(self._queued.new())
         self.queue.add([self._folders[-1]])
         return self._folders[-1]
 
+    def _add_again(self) -> None:
+        """Add what a dead worker has left, as a person does."""
+        over = [each.folder for each in self.queue.read().entries if each.turn == "over"]
+        self.queue.add([folder for folder in over if summary(folder).standing != "finished"])
+
     def _serve(self, moment: Moment) -> int:
         """Serve the queue in a process; the exit code."""
-        work = main_with(moment.of_worker, self._project, self._work, self._kill_server)
+        also = (lambda: None) if moment.spares_server else self._kill_server
+        work = main_with(moment.of_worker, self._project, self._work, also)
         forking = _Starting(work, self._kill_all if moment.has_all else None, moment.at_start)
 
         def serve_all(_: list[str]) -> int:
@@ -154,7 +199,7 @@ class KilledQueue:
                 _kill(pid)
 
     def _work(self, arguments: list[str]) -> int:
-        """Train as a worker does, and note whether that is once too often."""
+        """Do as a worker does, and note whether that is once too often."""
         _leave_files()
         folder = RunFolder(Path(arguments[0]))
         if folder.is_busy() or summary(folder).standing == "finished":
@@ -177,6 +222,8 @@ class KilledQueue:
         for folder in self._folders:
             if found[str(folder.path)] != 1:
                 yield f"{folder.name} is in the queue {found[str(folder.path)]} times"
+        for folder in self._folders:
+            yield from self._queued.damage(folder)
         if self._doubles.exists():
             yield f"started twice: {self._doubles.read_text().split()}"
         if "Traceback" in self._log.read_text():
@@ -191,9 +238,7 @@ class KilledQueue:
             run = summary(entry.folder)
             if (entry.turn, run.standing) != ("over", "finished"):
                 yield f"{entry.folder.name}: {entry.turn}, {run.standing} {entry.error}"
-            elif in_order(without_pauses(outcome(entry.folder), self.expected)) != in_order(
-                self.expected
-            ):
+            elif not self._queued.is_same(self._queued.outcome(entry.folder), self.expected):
                 yield f"{entry.folder.name}: the files or events differ"
         yield from (f"litter: {path}" for path in litter(self._project))
 

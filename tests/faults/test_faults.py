@@ -5,9 +5,11 @@ import threading
 import pytest
 
 from tests.faults import input_faults
+from tests.faults.caption_faults import KilledWriting, masking
 from tests.faults.input_faults import damaged_files, hostile_configs
 from tests.faults.queue_faults import KilledQueue
 from tests.faults.run_faults import FaultyRuns
+from tests.faults.trial_faults import KilledTrials
 
 pytestmark = pytest.mark.slow
 SEED = 1
@@ -30,6 +32,19 @@ def test_a_queue_goes_on_after_kills_and_no_run_is_lost_started_twice_or_half_wr
     kinds = ("as it has started", "a worker and", "server alone, before", "nothing")
     assert [kind in one.doing for kind, one in zip(kinds, results, strict=True)] == [True] * 4
     require_sound(results)
+
+
+def test_killed_jobs_describe_each_image_once_and_killed_writings_can_be_taken_back(tmp_path):
+    jobs = KilledQueue(tmp_path / "jobs", masking)
+    results = [*jobs.campaign(times=2, seed=6)]
+    assert any("each worker alone" in result.doing for result in results)
+    require_sound(results)
+    require_sound(KilledWriting(tmp_path / "writing").campaign(times=1, seed=SEED))
+
+
+@pytest.mark.long
+def test_a_killed_worker_of_try_model_leaves_whole_images_and_the_next_gives_the_same(tmp_path):
+    require_sound(KilledTrials(tmp_path).campaign(times=8, seed=SEED))
 
 
 def test_an_answer_that_never_comes_is_a_problem(monkeypatch):
