@@ -182,7 +182,7 @@ class View:
         return False
 
     def take_path(self, kind: str, path: str) -> bool:
-        """Take dropped "images" or a "model" into a field; return whether the page has one."""
+        """Take a dropped file, such as "images" or a "model"; return whether the page does."""
         return False
 
     def commit(self) -> None:

@@ -125,18 +125,27 @@ class EntryEditor:
             self._frame.grid_columnconfigure(0, minsize=width)
 
     def add_choosers(self, choose: Callable[[PathKind, str], str], path: str) -> list[ttk.Button]:
-        """Add and return buttons that choose the path that the setting is, if it is one."""
+        """Add and return buttons that choose the path that the setting is, if it is one.
+
+        A single one stands beside the path, several below it, which leaves it the width.
+        """
 
         def chosen(kind: PathKind) -> None:
             chosen_path = choose(kind, str(self.read()))
             if chosen_path:
                 self._text.set(chosen_path)
 
-        buttons = []
-        for column, kind in enumerate(_kinds(self._setting), start=2):
+        buttons: list[ttk.Button] = []
+        kinds, gap = _kinds(self._setting), self._widgets.px(6)
+        line = self._widgets.frame(self._frame)
+        if len(kinds) > 1:
+            line.grid(row=1, column=0, sticky="w", pady=(gap, 0))
+        elif kinds:
+            line.grid(row=0, column=2, padx=(gap, 0))
+        for kind in kinds:
             label, name = _CHOOSERS[kind]
-            button = ttk.Button(self._frame, text=label, command=partial(chosen, kind))
-            button.grid(row=0, column=column, padx=(self._widgets.px(6), 0))
+            button = ttk.Button(line, text=label, command=partial(chosen, kind))
+            button.pack(side="left", padx=(gap if buttons else 0, 0))
             self._widgets.name(button, f"choose {name} {path}")
             buttons.append(button)
         return buttons

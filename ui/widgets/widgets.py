@@ -21,6 +21,8 @@ from ui.widgets.switch import Switch, Switches
 
 _STRIPE = 3
 CARD_PAD = 18
+# What a line that Tk wraps may be longer than was asked for: most of a character.
+_BEYOND = 8
 _PAGE_MARGIN = 28
 
 
@@ -185,7 +187,7 @@ class Widgets:
         """
         for widget in box.winfo_children():
             if isinstance(widget, Label) and widget.wraps:
-                room = max(120, width - 2 * self.px(CARD_PAD))
+                room = max(120, width - 2 * self.px(CARD_PAD) - self.px(_BEYOND))
                 widget.configure(wraplength=room - widget.inset)
             self.wrap_in_card(widget, width)
 

@@ -15,6 +15,8 @@ def right_edge(editor):
 @each("page", PAGES)
 def test_fields_end_at_one_edge_and_paths_take_the_width_there_is(make_form, root, page):
     form = make_form(page)
+    # As a page does: without, the window is as narrow as the widest row of buttons.
+    form._cards[0].outer.master.grid_columnconfigure(0, minsize=684)
     root.update()
     rows = [row for card in form._cards for row in card._rows if row.is_shown]
     narrow, wide = set(), set()
@@ -29,6 +31,14 @@ def test_fields_end_at_one_edge_and_paths_take_the_width_there_is(make_form, roo
     assert len(narrow) == 1, page
     assert len(wide) <= 1, page
     assert min(wide, default=10_000) > max(narrow), page
+
+
+def test_a_path_with_several_buttons_has_them_below_it_and_the_width_for_itself(make_form, root):
+    row = make_form("model").row("model.path")
+    root.update()
+    entry, whole = row.editor.focus, row.editor.widget
+    assert entry.winfo_width() == whole.winfo_width()
+    assert entry.winfo_height() < whole.winfo_height() / 2 + 10
 
 
 def test_cards_stand_in_columns_that_are_read_one_after_the_other(make_form, root):

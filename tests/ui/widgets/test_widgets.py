@@ -28,6 +28,7 @@ from ui.progress.validation import Validation
 from ui.shell.nav import Nav
 from ui.theme.palette import PALETTES
 from ui.widgets.switch import paint
+from ui.widgets.widgets import CARD_PAD
 
 
 class Forms(dict):
@@ -252,6 +253,17 @@ def test_results_of_threads_are_delivered_where_they_are_asked_for():
         jobs.deliver()
     assert ZeroDivisionError in results
     assert threading.get_ident() not in results
+
+
+def test_wrapped_text_of_a_card_is_nowhere_wider_than_the_card(root, widgets):
+    outer, inner = widgets.card(root)
+    outer.pack()
+    text = 'Saves a checkpoint every so many steps, or every "1 epoch" or "500 images"; 0 is never.'
+    label = widgets.label(inner, text, wrap=200)
+    label.pack()
+    for width in range(230, 330):
+        widgets.wrap_in_card(outer, width)
+        assert label.winfo_reqwidth() <= width - 2 * CARD_PAD, width
 
 
 def test_gaps_between_drawn_widgets_are_scaled_once(root, widgets):

@@ -17,6 +17,9 @@ def test_the_column_next_to_the_settings_fits_after_the_window_was_narrow(desk):
     before = desk.widget("sticky column training")
     desk.resize(970, 800)
     desk.rest(4)
+    # The room of the explanation above the other cards, which is not there, is given back.
+    below, explanation = desk.widget("sticky column training"), desk.widget("help training")
+    assert below["height"] <= before["height"] - explanation["height"]
     desk.resize(1300, 800)
     desk.wait(lambda: desk.widget("sticky column training") == before, "the place of before")
     left, _, width, _ = desk.state["place"]
@@ -112,6 +115,12 @@ def test_text_has_room_in_a_small_window(desk):
     for place in range(3):
         words = desk.widget(f"text of way {place}")
         assert words["wanted_width"] <= words["width"]
+    for width in (960, 1024, 1100):
+        desk.resize(width, 700)
+        desk.page("images")
+        desk.rest(4)
+        heading = desk.widget("images heading")
+        assert heading["wanted_width"] <= heading["width"], width
     desk.page("preview")
     desk.click("preview check")
     message = desk.widget("check message")

@@ -170,12 +170,17 @@ def test_a_run_that_crashes_says_why_and_its_log_is_folded_and_bounded(begin, pr
     desk.page("training")
 
 
-def test_what_a_run_left_out_leads_to_the_check_of_images(begin, project):
+def test_a_finished_run_leads_to_trying_it_and_to_the_check_of_what_it_left_out(begin, project):
     desk = begin(project)
     start(desk)
     desk.wait_state(status="finished")
     desk.wait(lambda: "Check the images" in desk.state["banner_buttons"], "the button")
+    assert desk.state["banner_buttons"][0] == "Try it"
     desk.click("banner place 0")
+    desk.wait_state(page="trial")
+    desk.wait(lambda: desk.widget("trial strength").get("shown"), "the LoRA in the list")
+    desk.page("run")
+    desk.click("banner place 1")
     desk.wait_state(page="preview")
     desk.wait(lambda: desk.widget("check images")["shown"], "the check")
 

@@ -177,8 +177,9 @@ class ImagesPage(View):
         head.pack(fill="x", padx=px(28), pady=(px(21), px(12)))
         self._tools = line = widgets.frame(head, ground="window")
         line.pack(side="right", anchor="s")
-        heading, _, _ = widgets.heading(head, "Images", _LEAD)
-        heading.pack(side="left")
+        self._heading, _, _ = widgets.heading(head, "Images", _LEAD)
+        self._heading.pack(side="left")
+        widgets.name(self._heading, "images heading")
         made = {}
         actions: tuple[tuple[str, str, Callable[[], object]], ...] = (
             ("undo saving", "Undo saving", self.writing.undo),
@@ -191,13 +192,18 @@ class ImagesPage(View):
             actions = (("caption by model", "Use a model…", to_models), *actions)
         for name, label, action in actions:
             made[name] = widgets.button(line, label, action, name=name, ground="window")
-            made[name].widget.pack(side="left", padx=(px(6), 0))
+            gap = px(6) if len(made) > 1 else 0
+            made[name].widget.pack(side="left", padx=(gap, 0))
         return made
 
     def _arrange(self, width: int) -> None:
         """Put the buttons below the title, and the panels below the grid, where it is narrow."""
-        is_beside = self._sides.arrange(width)
-        self._tools.pack(side="right" if is_beside else "bottom", anchor="se" if is_beside else "w")
+        is_wide, px = self._sides.arrange(width), self._context.widgets.px
+        needed = self._heading.winfo_reqwidth() + self._tools.winfo_reqwidth() + px(2 * 28 + 6)
+        if is_wide and needed <= width:
+            self._tools.pack(side="right", anchor="se", pady=0)
+        else:
+            self._tools.pack(side="bottom", anchor="w", pady=(px(8), 0))
 
     def _make_panels(self) -> None:
         context, widgets, px = self._context, self._context.widgets, self._context.widgets.px

@@ -85,8 +85,10 @@ class PresetDetails:
         gap = self._widgets.px(20 if is_wide else 4)
         place_two(self._facts, self._changes, is_beside=is_wide, heights=(0, 1), gap=gap)
 
-    def show(self, row: PresetRow | None, forecasts: PresetForecasts) -> None:
-        """Show a row; None if there is none."""
+    def show(
+        self, row: PresetRow | None, forecasts: PresetForecasts, *, is_listed: bool = True
+    ) -> None:
+        """Show a row; None if there is none. is_listed: Whether the presets have been read."""
         is_other = (row and row.path) != (self._row and self._row.path)
         if is_other:
             self.commit()
@@ -101,8 +103,8 @@ class PresetDetails:
         is_own = row is not None and row.kind == "yours"
         show(self._own, is_own, fill="x", after=self._line)
         if row is None:
-            self._name.say("No preset found")
-            self._about.say("Try other words, or open a file.")
+            self._name.say("No preset found" if is_listed else "Reading the presets …")
+            self._about.say("Try other words, or open a file." if is_listed else "")
             self._needs.say("")
             return
         self._name.say(row.name)

@@ -172,7 +172,7 @@ class PresetsPage(View):
         self._show()
 
     def _choose(self) -> None:
-        self.details.show(self.table.chosen, self._forecasts)
+        self.details.show(self.table.chosen, self._forecasts, is_listed=self._is_listed)
         if self._timer:
             self.outer.after_cancel(self._timer)
         self._timer = self.outer.after(_COMPARE_AFTER_MS, self._compare)

@@ -2,13 +2,22 @@
 
 from dataclasses import dataclass
 
+from onetrainer.config.methods.adapters import WITH_ADAPTERS
 from onetrainer.errors import sentence
+from onetrainer.presets.presets import value_at
 from onetrainer.run.client import SILENCE
 from onetrainer.run.events import Failed, Finished, Stopped
 from onetrainer.run.run_folder import RunFolder
 from ui.context import Context
 from ui.messages.problems import capitalized, settings_in, with_labels
-from ui.pages.run.remedies import Remedy, check_images, go_to, past_the_guard, remedies_of
+from ui.pages.run.remedies import (
+    Remedy,
+    check_images,
+    config_of,
+    go_to,
+    past_the_guard,
+    remedies_of,
+)
 from ui.progress.run_state import RunState
 from ui.theme.palette import Role
 
@@ -118,12 +127,25 @@ def _finished_message(context: Context, done: Finished, folder: RunFolder) -> Me
         title = "Training ended early"
         lines.append("“Early stopping after” was reached. Raise it to train the remaining steps.")
         places.append(go_to(context, "validation.patience"))
-    places += _places_of_images(context, state)
+    places += [*_trials_of(context, folder, done), *_places_of_images(context, state)]
     lines += [str(folder.path / output) for output in done.outputs]
     # The summary repeats the verdict of the guard.
     text = "\n".join(line for line in dict.fromkeys(lines) if line)
     tone: Role = "warning" if guard else "good"
     return Message(tone, title, text, can_open_output=True, remedy=remedy, places=tuple(places))
+
+
+def _trials_of(context: Context, folder: RunFolder, done: Finished) -> list[Remedy]:
+    """Return the button that generates images with what was trained, if that is a LoRA."""
+    (setting, kinds), outputs = next(iter(WITH_ADAPTERS.items())), done.outputs
+    if not outputs or value_at(config_of(folder), setting) not in kinds:
+        return []
+
+    def show() -> None:
+        context.act.show_page("trial")
+        context.act.take_path("lora", str(folder.path / outputs[0]))
+
+    return [Remedy("Try it", show)]
 
 
 def _places_of_images(context: Context, state: RunState) -> list[Remedy]:

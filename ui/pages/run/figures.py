@@ -4,6 +4,7 @@ import tkinter as tk
 
 from onetrainer.run.commands import Leaving
 from ui.background.session import Session
+from ui.model.form_fields import edit_text
 from ui.progress.rewards import format_score
 from ui.progress.run_state import RunState, format_bytes, format_speed, format_time
 from ui.widgets.widgets import Label, Widgets
@@ -86,7 +87,7 @@ def _figures(state: RunState) -> list[tuple[str, str]]:
             left = format_time(progress.eta_seconds)
         memory = format_bytes(progress.memory_bytes) if progress.memory_bytes else ""
         loss = format_score(rewarded.reward) if rewarded else f"{progress.loss:.4f}"
-        rate = f"{progress.lr:.2e}".replace("e-0", "e-")
+        rate = edit_text(float(f"{progress.lr:.2e}"))
     figures = {
         "Step": f"{state.step:,} / {total:,}" if total else "",
         "Epoch": epoch,

@@ -48,7 +48,7 @@ def remedies_of(
 
     failed: The event of the failure; None for a worker that reported none.
     """
-    known, document = FAILURES.get(name), _config_of(folder)
+    known, document = FAILURES.get(name), config_of(folder)
     settings = list(_settings(known, failed, document))[:_MOST_SETTINGS]
     places = [go_to(context, path) for path in settings]
     main = None
@@ -96,7 +96,7 @@ def _button(
 
 def past_the_guard(context: Context, folder: RunFolder) -> Remedy | None:
     """Return the button that goes on from where the guard stopped; None if it would not stop."""
-    if value_at(_config_of(folder), _GUARD) == "warn":
+    if value_at(config_of(folder), _GUARD) == "warn":
         return None
     return Remedy("Go on, and only warn", partial(context.act.resume, {_GUARD: "warn"}))
 
@@ -157,7 +157,8 @@ def _label_of(changes: Mapping[str, Any]) -> str:
     return f"{fix_label(Fix(*next(iter(changes.items()))), '')} and resume"
 
 
-def _config_of(folder: RunFolder) -> Mapping[str, Any]:
+def config_of(folder: RunFolder) -> Mapping[str, Any]:
+    """Return the config of a run; empty if it cannot be read."""
     try:
         return read_json(folder.config)
     except UserError:

@@ -52,7 +52,7 @@ class StickyColumn:
         canvas, above = self._page.canvas, self._widgets.px(_MIN_ABOVE)
         height = self.frame.winfo_reqheight()
         first = self._cover.winfo_reqheight() if self._stays else above
-        self._room.configure(height=first - above)
+        self._room.configure(height=max(1, first - above))  # 0 would leave it as high as it was
         self.space.configure(width=self._width, height=height)
         left, top = self.space.winfo_x(), self.space.winfo_y() - round(canvas.canvasy(0))
         top_of_first = top - above

@@ -172,7 +172,7 @@ class StartPage(View):
         loaded = draft.last_change
         if is_applied and loaded is not None and not is_new:
             offer = Offer("Undo", "undo start", draft.undo, lambda: draft.last_change is loaded)
-            context.act.show_message("The settings of before were replaced.", offer)
+            context.act.show_message("Your earlier settings were replaced.", offer)
 
     def _show_form(self) -> None:
         self._context.act.show_page("model")

@@ -104,6 +104,12 @@ class TrialPage(View):
         if self._source is None:
             self._button.enable(self._blocked_reason())
 
+    def take_path(self, kind: str, path: str) -> bool:
+        """Add a LoRA, once."""
+        if kind == "lora" and path not in [lora.path for lora in self._loras.listed()]:
+            self._loras.add(TrialLora(path))
+        return kind == "lora"
+
     def commit(self) -> None:
         """Remember what is typed, for the next window and for this one at another size."""
         texts = {name: box.get("1.0", "end").strip() for name, box in self._texts().items()}
