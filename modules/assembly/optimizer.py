@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
-from modules.assembly.placement import autocast_of
+from modules.assembly.placement import autocasts_of
 from modules.interfaces import Method, ParameterGroup, named_parameters
 from modules.optim.build import build_optimizer
 from modules.optim.ema import Ema
@@ -66,7 +65,7 @@ def optimization_of(
         updater=updater,
         freeze_schedule=FreezeSchedule(groups),
         gradient_clipping=config.training.gradient_clipping,
-        autocast=partial(autocast_of, config, device),
+        autocast=autocasts_of(config, device),
         whole_norms=sharding.norms if sharding else None,
     )
     ema = ema_of(config, groups)

@@ -1,7 +1,8 @@
 """Placement of a run's components, and memory settings of their layers."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import torch
 from torch import nn
@@ -67,7 +68,14 @@ def storage_dtypes(config: TrainConfig) -> dict[str, torch.dtype]:
 
 
 def autocast_of(config: TrainConfig, device: torch.device) -> AbstractContextManager[object]:
-    """Return the context that UNet and text encoders run in, new for each use.
+    """Return the context that UNet and text encoders run in, for one use."""
+    return autocasts_of(config, device)()
+
+
+def autocasts_of(
+    config: TrainConfig, device: torch.device
+) -> Callable[[], AbstractContextManager[object]]:
+    """Return what makes the context that UNet and text encoders run in, new for each use.
 
     Autocast only where the trained weights of one have another dtype than the compute dtype.
     Everywhere else nothing is left for it to cast, as adapters and token embeddings cast their own:
@@ -77,8 +85,8 @@ def autocast_of(config: TrainConfig, device: torch.device) -> AbstractContextMan
     precision = config.hardware.precision
     dtypes = {name: dtype for name, dtype in storage_dtypes(config).items() if name != VAE}
     if set(dtypes.values()) == {compute_dtype(precision)}:
-        return nullcontext()
-    return autocast(device, precision)
+        return nullcontext
+    return partial(autocast, device, precision)
 
 
 def quantize(config: TrainConfig, family: Family, *, device: torch.device) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from time import monotonic
 
@@ -165,7 +166,7 @@ class Store:
         self.renew_lease()
         mapped, row = self._mapped[locations.shard[i]], int(locations.row[i])
         self._check(mapped, row)
-        return {name: rows.tensor(row) for name, rows in mapped.rows.items()}
+        return {name: rows.values[row] for name, rows in mapped.rows.items()}
 
     def gather(
         self, locations: EntryLocations, rows: Sequence[int], names: Sequence[str]
@@ -174,12 +175,13 @@ class Store:
 
         rows: indices into the locations. Raises DamagedEntry, and ValueError for missing entries.
         """
-        numbers, at = locations.shard[rows], locations.row[rows]
-        if len(at) == 0 or numbers.min() < 0:
+        numbers = [int(locations.shard[row]) for row in rows]
+        if min(numbers, default=-1) < 0:
             raise ValueError("rows without an entry")
         self.renew_lease()
-        sources = [self._mapped[number] for number in numbers.tolist()]
-        for mapped, row in zip(sources, at.tolist(), strict=True):
+        at = [int(locations.row[row]) for row in rows]
+        sources = [self._mapped[number] for number in numbers]
+        for mapped, row in zip(sources, at, strict=True):
             self._check(mapped, row)
         return [_gathered(name, [each.rows[name] for each in sources], at) for name in names]
 
@@ -259,20 +261,24 @@ class _Rows:
     dtype: torch.dtype
     shape: tuple[int, ...]
 
-    def tensor(self, row: int) -> Tensor:
-        """Return one row without copying it."""
-        return torch.from_numpy(self.bytes[row]).view(self.dtype).view(self.shape)
+    @cached_property
+    def values(self) -> Tensor:
+        """All rows, (N, *shape), without copying them."""
+        rows = torch.from_numpy(self.bytes).view(self.dtype)
+        return rows.view(len(self.bytes), *self.shape)
 
 
-def _gathered(name: str, sources: Sequence[_Rows], at: NDArray[np.int32]) -> Tensor:
+def _gathered(name: str, sources: Sequence[_Rows], at: Sequence[int]) -> Tensor:
     """Copy a row of each source, (B, ...)."""
     first = sources[0]
+    if len(at) == 1:
+        return first.values[at[0] : at[0] + 1].clone()
     # numpy's copies take half the time of torch's here, which allocate new memory each time.
     if all(source is first for source in sources):
         out = first.bytes.take(at, axis=0)
     else:
         out = np.empty((len(at), first.bytes.shape[1]), np.uint8)
-        for index, (source, row) in enumerate(zip(sources, at.tolist(), strict=True)):
+        for index, (source, row) in enumerate(zip(sources, at, strict=True)):
             if (source.dtype, source.shape) != (first.dtype, first.shape):
                 raise ValueError(f"{name}: {source.shape} among {first.shape}")
             out[index] = source.bytes[row]

@@ -27,9 +27,10 @@ class Draws:
 
     def normal(self, purpose: str, shape: torch.Size) -> Tensor:
         """Draw standard normal noise, (B, *shape), float32."""
-        return torch.stack(
-            [torch.randn(shape, generator=generator) for generator in self.generators(purpose)]
-        )
+        noises = torch.empty(len(self.positions), *shape)
+        for noise, generator in zip(noises.unbind(), self.generators(purpose), strict=True):
+            noise.normal_(generator=generator)
+        return noises
 
     def chances(self, purpose: str) -> list[float]:
         """Draw a uniform number in [0, 1) for each image."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import fields, is_dataclass, replace
+from functools import lru_cache
 from typing import TypeVar, cast
 
 import torch
@@ -13,20 +14,27 @@ Value = TypeVar("Value")
 
 
 def map_tensors(value: Value, change: Callable[[Tensor], Tensor]) -> Value:
-    """Return a dataclass with each of its tensors changed, and those of dataclasses in it."""
+    """Return a dataclass with each of its tensors changed, and those of dataclasses in it.
+
+    The value itself if `change` returns each tensor as it is.
+    """
     if isinstance(value, Tensor):
         return cast(Value, change(value))
-    if is_dataclass(value) and not isinstance(value, type):
-        changed = {name: map_tensors(each, change) for name, each in _entries(value)}
-        return cast(Value, replace(value, **changed))
-    return value
+    changes = {}
+    for name, each in _entries(value):
+        changed = map_tensors(each, change)
+        if changed is not each:
+            changes[name] = changed
+    if not changes:
+        return value
+    return replace(value, **changes)  # type: ignore[type-var] # a dataclass, as it has fields
 
 
 def tensors_in(value: object) -> Iterator[Tensor]:
     """Yield the tensors of a dataclass, and those of dataclasses in it, in a fixed order."""
     if isinstance(value, Tensor):
         yield value
-    elif is_dataclass(value):
+    else:
         for _, each in _entries(value):
             yield from tensors_in(each)
 
@@ -52,5 +60,11 @@ def pinned(value: Value) -> Value:
 
 
 def _entries(value: object) -> Iterator[tuple[str, object]]:
-    assert is_dataclass(value)
-    return ((field.name, getattr(value, field.name)) for field in fields(value))
+    """Iterate over the fields of a dataclass; over nothing of any other value."""
+    kind: type = type(value)
+    return ((name, getattr(value, name)) for name in _names(kind))
+
+
+@lru_cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()

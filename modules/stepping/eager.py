@@ -1,6 +1,6 @@
 """A step computed operation by operation, as Python asks for them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from modules import seeds
@@ -51,7 +51,9 @@ class EagerStep:
 
     def microbatch(self, drawn: Inputs) -> Loss:
         """Add a microbatch's gradients to those of the step."""
-        inputs = on_device(drawn, self.engine.device)
+        device = self.engine.device
+        # Inputs are drawn in host memory: no need to look through them there.
+        inputs = drawn if device.type == "cpu" else on_device(drawn, device)
         self.method.begin_microbatch()
         with self.engine.autocast():
             loss = self.objective.compute(inputs)
@@ -59,7 +61,7 @@ class EagerStep:
         with loss.recomputation():
             self.engine.backward(loss.value)
         # Without its graph, whose memory is free when the optimizer steps.
-        return replace(loss, value=loss.value.detach())
+        return Loss(loss.value.detach(), loss.per_item, loss.scores)
 
     def update(self) -> StepCheck:
         """Update the weights by the gradients of all microbatches."""

@@ -61,6 +61,8 @@ class Inbox:
     def leaving(self) -> Leaving | None:
         """How the run is to end after the current step; None if it goes on."""
         with self._lock:
+            if not self._received:
+                return None
             return next((name for name in reversed(LEAVING) if name in self._received), None)
 
     def is_leaving(self) -> bool:

@@ -54,14 +54,18 @@ from onetrainer.seeds import derive, draws, shuffled
 def sample_caption(item: Item, concept: ConceptSettings, repeat: int) -> str:
     """Return the caption of one repeat of an image; "" for the empty prompt."""
     captions = concept.captions
-    if draws(concept.seed, "caption dropout", repeat, item.name).random() < captions.dropout:
+    if captions.dropout and _is_dropped(item, concept, repeat):
         return ""
     count = len(item.captions)
-    round_, at = divmod(repeat, count)
-    order = shuffled(range(count), derive(concept.seed, "caption round", round_, item.name))
-    caption = item.captions[order[at]]
+    round_, number = repeat, 0
+    if count > 1:
+        round_, at = divmod(repeat, count)
+        number = shuffled(range(count), derive(concept.seed, "caption round", round_, item.name))[
+            at
+        ]
+    caption = item.captions[number]
     if captions.wildcards:
-        orders = _shuffled_orders(concept.seed, f"{order[at]}:{item.name}")
+        orders = _shuffled_orders(concept.seed, f"{number}:{item.name}")
         caption = choose_options(_parsed_or_as_is(caption), round_, orders)
 
     def arranged(tags: Tags) -> Tags:
@@ -72,6 +76,11 @@ def sample_caption(item: Item, concept: ConceptSettings, repeat: int) -> str:
     text = _prepend_trigger(caption, concept, arranged)
     orders = _shuffled_orders(concept.seed, f"template:{item.name}")
     return _fill_template(text, item, concept, repeat, orders)
+
+
+def _is_dropped(item: Item, concept: ConceptSettings, repeat: int) -> bool:
+    number = draws(concept.seed, "caption dropout", repeat, item.name).random()
+    return number < concept.captions.dropout
 
 
 def plain_caption(item: Item, concept: ConceptSettings) -> str:

@@ -66,9 +66,11 @@ class Watch:
         recent = self._recent.setdefault(what, deque(maxlen=WINDOW))
         if len(recent) >= FEWEST:
             usual = median(recent)
-            spread = median(abs(each - usual) for each in recent) * MAD_TO_DEVIATION
             excess = math.log(value) - usual
-            is_spike = excess > max(DEVIATIONS * spread, math.log(LEAST_FACTOR))
+            # The rest only where it matters: this is computed in every step.
+            is_spike = excess > math.log(LEAST_FACTOR) and excess > DEVIATIONS * (
+                median(abs(each - usual) for each in recent) * MAD_TO_DEVIATION
+            )
             self._counts[what] = self._counts.get(what, 0) + is_spike
             if is_spike and self._counts[what] <= MOST_WARNINGS:
                 self.warn(

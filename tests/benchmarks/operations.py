@@ -65,7 +65,7 @@ _NOT_LAUNCHED = frozenset(
     view _unsafe_view t transpose permute expand slice split unsqueeze squeeze detach alias select
     as_strided chunk unbind split_with_sizes _reshape_alias reshape unflatten lift_fresh
     is_same_size empty empty_like new_empty new_empty_strided empty_strided
-    _record_function_enter_new _record_function_exit randn
+    _record_function_enter_new _record_function_exit randn normal_
     """.split()  # noqa: SIM905 - a list of strings would take a line for each
 )
 
