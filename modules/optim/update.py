@@ -77,9 +77,12 @@ class WeightUpdater:
     def takes_divisor(self, device: torch.device) -> bool:
         """Return whether the optimizer's kernels divide gradients by a scalar on a device.
 
-        Not those of weights on another device: they would not wait for the scalar.
+        Not those of weights on another device: they would not wait for the scalar. It is in host
+        memory only if all gradients are.
         """
-        return self._has_fused_kernels and all(w.device == device for w in self._parameters)
+        if not self._has_fused_kernels:
+            return False
+        return device == HOST or all(weight.device == device for weight in self._parameters)
 
     def update_all(self, broken: Tensor | None = None, divisor: Tensor | None = None) -> None:
         """Update every weight that has a gradient, unless the step is broken.

@@ -143,8 +143,9 @@ class Engine:
         if self._fused_backward is not None:
             weights, norms = self._updater.parameters, self._fused_backward.norms(self.device)
         else:
-            weights = [weight for weight in self._updater.parameters if weight.grad is not None]
-            gradients = [weight.grad for weight in weights if weight.grad is not None]
+            found = [(w, w.grad) for w in self._updater.parameters]
+            weights = [weight for weight, gradient in found if gradient is not None]
+            gradients = [gradient for _, gradient in found if gradient is not None]
             self._overflow = self._scale.unscale(gradients) if self._scale else None
             norms = gradient_norms(gradients)
             if self._whole_norms is not None:

@@ -9,7 +9,6 @@ beside the plain loop. Afterwards, the memory that 200 and 2000 images take.
 """
 
 import argparse
-import json
 import resource
 import subprocess
 import sys
@@ -36,6 +35,7 @@ from onetrainer.dataset.transforms import plain_transform
 from onetrainer.families.registry import family_spec
 from onetrainer.images.image_index import ImageIndex
 from tests import tiny
+from tests.benchmarks.lines import say
 from tests.transforms import load_pixels
 
 SHAPES = [(4000, 3000), (3000, 4000), (4000, 2667), (3000, 3000)]
@@ -70,19 +70,18 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=32)
     parser.add_argument("--images", type=int, default=12)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--peaks", type=int, nargs=2, default=(200, 2000), metavar="IMAGES")
     parser.add_argument("--memory-of", type=int, default=0, help="only how much so many take")
     options = parser.parse_args()
     if options.memory_of:
         print(peak_of(options.memory_of))
         return
-    print(json.dumps({"benchmark": "caching", **speeds(options)}), flush=True)
+    say("caching", **speeds(options))
     peaks = [
         int(subprocess.check_output([sys.executable, "-m", __spec__.name, "--memory-of", str(n)]))
-        for n in (200, 2000)
+        for n in options.peaks
     ]
-    print(
-        json.dumps({"benchmark": "caching", "peak_MB": dict(zip((200, 2000), peaks, strict=True))})
-    )
+    say("caching", peak_MB=dict(zip(options.peaks, peaks, strict=True)))
 
 
 def speeds(options: argparse.Namespace) -> dict[str, object]:

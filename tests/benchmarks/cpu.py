@@ -1,4 +1,6 @@
-"""The CPU set, in one command: `python -m tests.benchmarks.cpu [NAME ...]`, some twenty minutes.
+"""The CPU set, in one command: `python -m tests.benchmarks.cpu [--quick] [NAME ...]`.
+
+Takes some twenty minutes; --quick two, with sizes that show only that each benchmark runs.
 
 Each benchmark runs in a process of its own, one after the other: the share of a bare loop's speed
 in training steps, operations of a step, time to begin, memory against its forecast, caching, and
@@ -7,9 +9,11 @@ Prints the machine and the versions as a line of JSON, then the lines of each be
 come, and a table of them all at the end. Judges nothing. `docs/benchmarks.md` keeps results.
 """
 
+import argparse
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,23 +21,29 @@ from importlib import metadata as packages
 from time import strftime
 from typing import Any
 
-SET: Mapping[str, tuple[str, ...]] = {
-    "steps": (),
-    "operations": (),
-    "start_up": (),
-    "memory": ("--family", "sd15", "--method", "lora"),
-    "caching": (),
-    **dict.fromkeys(("inspection", "exchange", "shards", "image_checks"), ()),
+SET: Mapping[str, tuple[str, str]] = {
+    "steps": ("", "lora --steps 8"),
+    "operations": ("", "'sd15 lora'"),
+    "start_up": ("", "--repeats 1"),
+    "memory": ("--family sd15 --method lora", "--family sd15 --method lora --policy block"),
+    "caching": ("", "--images 2 --turns 1 --peaks 10 40"),
+    "inspection": ("", ""),
+    "exchange": ("", "sd15"),
+    "shards": ("", "--samples 64 --entries 2000"),
+    "image_checks": ("", "--seeds 1 --different 8"),
 }
-"""The benchmarks, with their arguments."""
+"""The benchmarks, with their arguments; then those of --quick."""
 PACKAGES = ("torch", "diffusers", "transformers", "accelerate", "lycoris_lora")
 _NOT_IN_TABLE = ("benchmark", "most")
 
 
 def main() -> None:
-    wanted = sys.argv[1:] or [*SET]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", default=[*SET])
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
     say(machine())
-    lines = [line for name in wanted for line in results_of(name)]
+    lines = [line for name in options.names for line in results_of(name, options.quick)]
     sys.stdout.write("\n".join(table(lines)) + "\n")
 
 
@@ -51,9 +61,10 @@ def machine() -> dict[str, Any]:
     }
 
 
-def results_of(name: str) -> Iterator[dict[str, Any]]:
+def results_of(name: str, is_quick: bool) -> Iterator[dict[str, Any]]:
     """Run a benchmark; yield its lines, which are printed as they come."""
-    command = [sys.executable, "-m", f"tests.benchmarks.{name}", *SET[name]]
+    arguments = shlex.split(SET[name][is_quick])
+    command = [sys.executable, "-m", f"tests.benchmarks.{name}", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for text in process.stdout:

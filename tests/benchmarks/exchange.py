@@ -29,6 +29,7 @@ from modules.sampling.sampler import sample
 from onetrainer.config.run.sampling import Prompt
 from onetrainer.jobs.convert_request import ConvertRequest
 from tests import tiny
+from tests.benchmarks.lines import say
 from tests.exports import export
 from tests.modules.methods.adapters.test_lora_exchange import trained
 
@@ -50,9 +51,9 @@ def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for family in tiny.FAMILIES:
+        for family in sys.argv[1:] or tiny.FAMILIES:
             _round_trip(folder / family, family)
-        for family in ("sd15", "sd2", "sdxl"):
+        for family in sys.argv[1:] or ("sd15", "sd2", "sdxl"):
             _loras(folder / family, family)
             _prompts(folder / family, family)
 
@@ -73,8 +74,16 @@ def _round_trip(home: Path, name: str) -> None:
         home / "file.safetensors", config=str(home / "folder"), local_files_only=True
     )
     difference = float(abs(_generate(theirs, name) - _generate(single, name)).max())
-    _say(f"{name}: folder -> file -> folder: {tensors} tensors, equal bit for bit")
-    _say(f"{name}: image by diffusers from our file against from the folder: {difference:.1e}")
+    say(
+        "exchange",
+        family=name,
+        result=f"folder -> file -> folder: {tensors} tensors, equal bit for bit",
+    )
+    say(
+        "exchange",
+        family=name,
+        result=f"image by diffusers from our file against from the folder: {difference:.1e}",
+    )
 
 
 def _convert(source: Path, target: Path, configs: Path) -> None:
@@ -119,14 +128,14 @@ def _loras(home: Path, name: str) -> None:
         merge_loras(family, [(read_lora(path, layer_names(family)), 1.0)])
         merged = sample(family, [prompt], steps=STEPS, guidance=GUIDANCE)
         attached = sample(trained(name)[0], [prompt], steps=STEPS, guidance=GUIDANCE)
-        text = f"{name}: LoRA as {naming}: effect {_pixels(merged, plain):.2f}"
+        text = f"LoRA as {naming}: effect {_pixels(merged, plain):.2f}"
         text += f", merged by the formula against attached {_pixels(merged, attached):.1e}"
         if naming != "comfyui":
             pipe = PIPELINES[name].from_pretrained(home / "folder", local_files_only=True)
             pipe.load_lora_weights(home, weight_name=path.name)
             theirs = torch.from_numpy(_generate(pipe, name)).permute(0, 3, 1, 2) * 2 - 1
             text += f", diffusers against ours {_pixels(attached, theirs):.1e}"
-        _say(text)
+        say("exchange", family=name, result=text)
 
 
 def _pixels(one: torch.Tensor, other: torch.Tensor) -> float:
@@ -145,12 +154,7 @@ def _prompts(home: Path, name: str) -> None:
             else:
                 hidden, _ = pipe.encode_prompt(prompt, "cpu", 1, False)
         worst = max(worst, float((ours.hidden - hidden).abs().max()))
-    _say(f"{name}: prompts against diffusers' pipeline: {worst:.1e}")
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    say("exchange", family=name, result=f"prompts against diffusers' pipeline: {worst:.1e}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """How well near-duplicates, blur and enlarging are found: the figures of docs/image-preview.md.
 
-python -m tests.benchmarks.image_checks      a minute or two
+python -m tests.benchmarks.image_checks [--seeds 6] [--different 200]      a minute or two
 """
 
+import argparse
 import tempfile
 from itertools import combinations
 from pathlib import Path
@@ -15,10 +16,10 @@ from onetrainer.dataset.near_duplicates import group_features, similar_pairs
 from onetrainer.demo.images import draw, random_scene
 from onetrainer.images.detail import detail_of
 from onetrainer.images.features import image_features
+from tests.benchmarks.lines import say
 from tests.onetrainer.generated_images import as_jpeg, cut, enlarged, leaves, scaled
 
 SIZE = 640
-SEEDS = range(6)
 RESAMPLING = Image.Resampling
 SCRATCH = Path(tempfile.mkdtemp()) / "picture.bmp"
 
@@ -136,33 +137,43 @@ def features_of(image):
 
 
 def main():
-    images = [make(seed, SIZE) for seed in SEEDS for make in (leaves, cloud, portrait, sketch)]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--different", type=int, default=200, help="images of each set")
+    options = parser.parse_args()
+    makers = (leaves, cloud, portrait, sketch)
+    images = [make(seed, SIZE) for seed in range(options.seeds) for make in makers]
     features = [features_of(image) for image in images]
-    print(f"near-duplicates found, of {len(images)}")
     for name, change in CHANGES.items():
         changed = [features_of(change(image)) for image in images]
         pairs = zip(features, changed, strict=True)
-        print(f"  {name}: {sum(group_features(pair) == [0, 0] for pair in pairs)}")
-    print("different images taken for near-duplicates")
+        found = sum(group_features(pair) == [0, 0] for pair in pairs)
+        say("image_checks", change=name, images=len(images), found_as_near_duplicates=found)
+    different = range(options.different)
     sets = {
         "these": features,
-        "leaves": [features_of(leaves(1000 + seed, 256)) for seed in range(200)],
-        "products": [features_of(product(seed)) for seed in range(200)],
-        "demo's scenes": [features_of(image) for image in scenes(200)],
+        "leaves": [features_of(leaves(1000 + seed, 256)) for seed in different],
+        "products": [features_of(product(seed)) for seed in different],
+        "demo's scenes": [features_of(image) for image in scenes(len(different))],
     }
     for name, some in sets.items():
-        count = len(list(combinations(some, 2)))
-        print(f"  {name}: {len(similar_pairs(some))} links of {len(some)} images, {count} pairs")
-    print(f"sharpness, of {len(images)}: finest detail, traces; enlarged, of blocks, blurred")
+        pairs = len(list(combinations(some, 2)))
+        links = len(similar_pairs(some))
+        say("image_checks", different=name, images=len(some), pairs=pairs, taken_for_similar=links)
     for name, change in SHARPNESS.items():
         found = [detail_of(change(image).convert("L")) for image in images]
         large = [d.trace >= TRACE and d.strong < MIN_STRONG_DETAIL for d in found]
         soft = [d.finest < MIN_DETAIL and not e for d, e in zip(found, large, strict=True)]
         reach, traces = sorted(d.finest for d in found), [d.trace for d in found]
-        print(
-            f"  {name}: {reach[0]:.2f} to {reach[-1]:.2f}, {min(traces):.0f} to {max(traces):.0f};"
-            f" {sum(large)}, {sum(d.block > 1 for d in found)}, {sum(soft)}",
-            flush=True,
+        say(
+            "image_checks",
+            sharpness=name,
+            images=len(images),
+            finest_detail=f"{reach[0]:.2f} to {reach[-1]:.2f}",
+            traces=f"{min(traces):.0f} to {max(traces):.0f}",
+            enlarged=sum(large),
+            of_blocks=sum(detail.block > 1 for detail in found),
+            blurred=sum(soft),
         )
 
 

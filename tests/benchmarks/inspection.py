@@ -4,8 +4,6 @@ A file of 7 GB with all of SDXL's tensors, sparse, and a pickle of 2500 tensors;
 compared with a plain reading of as many bytes as the header has.
 """
 
-import json
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +14,7 @@ import torch
 from onetrainer.model_files.inspection import inspect_model
 from onetrainer.tensor_files.table import read_table
 from tests import headers
+from tests.benchmarks.lines import say
 
 TURNS = 5
 
@@ -49,8 +48,8 @@ def _best(call: Callable[[], object]) -> float:
 
 
 def _report(what: str, ours: float, bare: float) -> None:
-    result = {"benchmark": "inspection", "file": what, "ms": round(1000 * ours, 1)}
-    sys.stdout.write(json.dumps(result | {"bare_reading_ms": round(1000 * bare, 2)}) + "\n")
+    milliseconds = {"ms": round(1000 * ours, 1), "bare_reading_ms": round(1000 * bare, 2)}
+    say("inspection", file=what, **milliseconds)
 
 
 if __name__ == "__main__":

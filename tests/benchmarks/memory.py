@@ -1,6 +1,6 @@
 """Peak bytes of training: forecast and measured on the pretended GPU, at full size.
 
-    python -m tests.benchmarks.memory [--family sd15] [--method lora] [--all]
+    python -m tests.benchmarks.memory [--family sd15] [--method lora] [--policy block]
 
 Measured is what the real run does: the model waits in host memory, parts come when their phase
 begins, and two steps are made by the real engine; tensors have shapes and no numbers. Where there
@@ -38,6 +38,7 @@ from onetrainer.families.registry import family_spec
 from onetrainer.model_files.kinds import ModelFile
 from tests import pretend
 from tests.batches import loss_of
+from tests.benchmarks.lines import say
 from tests.forecasts import forecast
 
 GIB = 1 << 30
@@ -85,30 +86,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--family", choices=tuple(SIDES))
     parser.add_argument("--method", choices=tuple(METHODS))
+    parser.add_argument("--policy", choices=POLICIES)
     parser.add_argument("--cuda", action="store_true")
     options = parser.parse_args()
-    print(f"{'case':34} {'forecast':>9} {'measured':>9} {'off by':>7}   seconds", flush=True)
     measure = measured_on_cuda if options.cuda else measured_peak
-    for case in cases(options.family, options.method):
+    for case in cases(options.family, options.method, options.policy):
         began = monotonic()
         predicted = forecast_peak(case.config())
         between = monotonic()
         real = measure(case.config())
-        off = predicted / real - 1
-        name = f"{case.family} {case.method} {case.checkpointing} {case.offload:g}"
-        times = f"{between - began:.1f} + {monotonic() - between:.1f}"
-        print(
-            f"{name:34} {predicted / GIB:9.2f} {real / GIB:9.2f} {off:+7.1%}   {times}", flush=True
+        say(
+            "memory",
+            case=f"{case.family} {case.method} {case.checkpointing} {case.offload:g}",
+            forecast_GiB=round(predicted / GIB, 2),
+            measured_GiB=round(real / GIB, 2),
+            off_by=f"{predicted / real - 1:+.1%}",
+            seconds=round(between - began, 1),
+            measuring_seconds=round(monotonic() - between, 1),
         )
 
 
-def cases(family: str | None = None, method: str | None = None) -> Iterator[Case]:
+def cases(
+    family: str | None = None, method: str | None = None, policy: str | None = None
+) -> Iterator[Case]:
     """Every line; offloaded layers are checkpointed under every policy."""
     for own_family in SIDES if family is None else (family,):
         for own_method in METHODS if method is None else (method,):
-            for policy in POLICIES:
+            for own_policy in POLICIES if policy is None else (policy,):
                 for fraction in FRACTIONS:
-                    yield Case(own_family, own_method, policy, fraction)
+                    yield Case(own_family, own_method, own_policy, fraction)
 
 
 def forecast_peak(config: TrainConfig) -> int:

@@ -7,7 +7,6 @@ launches nothing and is not counted; nor are the random numbers, which the host 
 one operation, as on a GPU.
 """
 
-import json
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from modules.training.engine import Engine
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.presets.presets import resolve
+from tests.benchmarks.lines import say
 
 LORA = {"kind": "lora", "rank": 16, "alpha": 16.0, "targets": "attn"}
 FULL = {"kind": "full", "weights": "bf16"}
@@ -149,17 +149,15 @@ def main() -> None:
         start = process_time()
         counts = count(CASES[name])
         phases = {phase: sum(names.values()) for phase, names in counts.items()}
-        result = {
-            "benchmark": "operations",
-            "case": name,
-            "budget": CASES[name].budget,
-            "operations": sum(phases.values()),
+        say(
+            "operations",
+            case=name,
+            budget=CASES[name].budget,
+            operations=sum(phases.values()),
             **phases,
-            "most": {phase: dict(names.most_common(12)) for phase, names in counts.items()},
-            "seconds": round(process_time() - start, 1),
-        }
-        sys.stdout.write(json.dumps(result) + "\n")
-        sys.stdout.flush()
+            most={phase: dict(names.most_common(12)) for phase, names in counts.items()},
+            seconds=round(process_time() - start, 1),
+        )
 
 
 if __name__ == "__main__":

@@ -36,8 +36,9 @@ from onetrainer.cache.format import (
     signature_of,
     write_file,
 )
+from tests.benchmarks.lines import say
 
-INDEX_SIZES = (100, 100_000)
+FEW_ENTRIES = 100
 ROUNDS = 5
 Read = Callable[[Sequence[int]], list[Tensor]]
 
@@ -47,6 +48,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--size", type=int, default=64, help="of a latent; 64: images of 512 px")
+    parser.add_argument("--entries", type=int, default=100_000, help="of the larger index")
     parser.add_argument("--index", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--threads", type=int, default=1, help="that torch computes with")
     options = parser.parse_args()
@@ -57,7 +59,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         _compare(Path(folder), options.samples, options.batch, options.size)
     with tempfile.TemporaryDirectory() as folder:
-        _indices(Path(folder))
+        _indices(Path(folder), options.entries)
 
 
 def _compare(folder: Path, samples: int, batch: int, size: int) -> None:
@@ -90,14 +92,12 @@ def _seconds(read: Read, batches: list[list[int]]) -> float:
 
 
 def _report(speeds: dict[str, float], size: int) -> None:
-    megabytes = 2 * 4 * size * size * 4 / 1e6
-    print(f"moments of {8 * size} px, {megabytes:.2f} MB; samples per second")
     for name, speed in speeds.items():
-        times = ", ".join(
-            f"{speed / speeds[other]:5.1f} × {other}"
-            for other in ("npz", "npz, latents alone", "pt", "safetensors")
-        )
-        print(f"{name:20}{speed:9.0f}" + (f"  {times}" if name.startswith("shards") else ""))
+        times = {}
+        if name.startswith("shards"):
+            others = [other for other in speeds if not other.startswith("shards")]
+            times = {f"times {other}": round(speed / speeds[other], 1) for other in others}
+        say("shards", way=name, pixels=8 * size, samples_per_s=round(speed), **times)
 
 
 def _write(folder: Path, samples: int, size: int) -> None:
@@ -145,10 +145,10 @@ def _safetensors(folder: Path, row: int) -> tuple[Tensor, ...]:
     return tensors["mean"], tensors["std"]
 
 
-def _indices(folder: Path) -> None:
+def _indices(folder: Path, entries: int) -> None:
     """Memory of a process that has found so many entries, as it reports itself."""
     found = []
-    for count in INDEX_SIZES:
+    for count in (FEW_ENTRIES, entries):
         _write_small(folder / str(count), count)
         command = [sys.executable, "-m", "tests.benchmarks.shards", "--index"]
         done = subprocess.run(
@@ -158,9 +158,9 @@ def _indices(folder: Path) -> None:
             text=True,
         )
         found.append(json.loads(done.stdout))
-        print(f"{count} entries: {found[-1]}")
+        say("shards", entries=count, **{name: round(each, 3) for name, each in found[-1].items()})
     grown = found[-1]["grown_MB"] - found[0]["grown_MB"]
-    print(f"from {INDEX_SIZES[0]} to {INDEX_SIZES[1]} entries a store grows by {grown:.1f} MB")
+    say("shards", more_entries=entries - FEW_ENTRIES, more_MB=round(grown, 1))
 
 
 def _write_small(folder: Path, count: int) -> None:

@@ -10,6 +10,7 @@ start of Python and of the libraries alone, which show how fast the machine is. 
 before, as they are for whoever has started the program once.
 """
 
+import argparse
 import json
 import os
 import resource
@@ -27,6 +28,7 @@ from onetrainer.run import client
 from onetrainer.run.events import Event, Progress, Started
 from tests import runs, tiny
 from tests.benchmarks.bare_start import ENCODED
+from tests.benchmarks.lines import say
 from tests.ui.xscreen import screen
 
 REPEATS = 5
@@ -37,6 +39,9 @@ LIBRARIES = (
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    repeats = parser.parse_args().repeats
     with tempfile.TemporaryDirectory() as folder:
         os.environ["PYTHONPYCACHEPREFIX"] = str(Path(folder) / "compiled")
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -44,31 +49,31 @@ def main() -> None:
         runs.finish(runs.new_run(config, training={"steps": 1}))
         cli = [sys.executable, "-m", "onetrainer"]
         results = {
-            "python": _command([sys.executable, "-c", "pass"]),
-            "help": _command([*cli, "--help"]),
-            "check": _command([*cli, "check", str(config)]),
-            "libraries": _command([sys.executable, "-c", LIBRARIES]),
-            **_first_steps(config),
-            **_window(config, Path(folder) / "home"),
+            "python": _command([sys.executable, "-c", "pass"], repeats),
+            "help": _command([*cli, "--help"], repeats),
+            "check": _command([*cli, "check", str(config)], repeats),
+            "libraries": _command([sys.executable, "-c", LIBRARIES], repeats),
+            **_first_steps(config, repeats),
+            **_window(config, Path(folder) / "home", repeats),
         }
     for name, seconds in results.items():
-        sys.stdout.write(json.dumps({"benchmark": name, "seconds": round(seconds, 3)}) + "\n")
+        say("start_up", what=name, seconds=round(seconds, 3))
     ratios = {
         f"times_the_bare_loop{part}": round(
             results[f"first_step{part}"] / results[f"bare_first_step{part}"], 3
         )
         for part in ("", "_computing")
     }
-    sys.stdout.write(json.dumps({"benchmark": "first_step", **ratios}) + "\n")
+    say("start_up", **ratios)
 
 
-def _window(config: Path, home: Path) -> dict[str, float]:
+def _window(config: Path, home: Path, repeats: int) -> dict[str, float]:
     home.mkdir()
     best: dict[str, float] = {}
     with screen() as display:
         places = {"HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"), "DISPLAY": display}
         command = [sys.executable, "-m", "tests.benchmarks.opened_window", str(config)]
-        for _ in range(REPEATS):
+        for _ in range(repeats):
             answer = subprocess.run(
                 command, env={**os.environ, **places}, stdout=subprocess.PIPE, check=True
             )
@@ -77,8 +82,8 @@ def _window(config: Path, home: Path) -> dict[str, float]:
     return {f"window_{name}": seconds for name, seconds in best.items()}
 
 
-def _command(command: list[str]) -> float:
-    return min(_once(command) for _ in range(REPEATS))
+def _command(command: list[str], repeats: int) -> float:
+    return min(_once(command) for _ in range(repeats))
 
 
 def _once(command: list[str]) -> float:
@@ -87,12 +92,12 @@ def _once(command: list[str]) -> float:
     return perf_counter() - start
 
 
-def _first_steps(config: Path) -> dict[str, float]:
+def _first_steps(config: Path, repeats: int) -> dict[str, float]:
     """Wall seconds and processor seconds until a run's first step, and a bare loop's."""
     project = config.parent
     encoded = {"latents": torch.randn(4, 4, 8, 8), "hidden": torch.randn(4, 77, tiny.WIDTH)}
     save_file(encoded, project / ENCODED)
-    turns = [(_bare_first_step(project), _first_step(config)) for _ in range(REPEATS)]
+    turns = [(_bare_first_step(project), _first_step(config)) for _ in range(repeats)]
     (bare, bare_computing), (ours, computing) = (
         [min(times) for times in zip(*each, strict=True)] for each in zip(*turns, strict=True)
     )

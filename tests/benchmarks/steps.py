@@ -14,9 +14,7 @@ number, so that everything stays in the processor's caches.
 """
 
 import argparse
-import json
 import logging
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,6 +37,7 @@ from onetrainer.errors import EXIT_DONE
 from onetrainer.run.run_folder import RunFolder
 from tests import runs, tiny
 from tests.benchmarks.bare_lora import attach_lora
+from tests.benchmarks.lines import say
 
 RANK = 4
 STEPS, WARM_UP = 160, 16
@@ -59,11 +58,9 @@ def main() -> None:
     torch.set_num_threads(1)
     for method in options.methods:
         for batch_size in BATCH_SIZES:
-            result = {"benchmark": "steps", "method": method, "batch_size": batch_size}
             with tempfile.TemporaryDirectory() as folder:
                 figures = compared(Path(folder), method, batch_size, options.steps)
-            sys.stdout.write(json.dumps(result | figures) + "\n")
-            sys.stdout.flush()
+            say("steps", method=method, batch_size=batch_size, **figures)
 
 
 def compared(folder: Path, method: str, batch_size: int, steps: int) -> dict[str, float]:
