@@ -91,6 +91,7 @@ def _answer(app: App, timing: Timing, question: dict[str, str]) -> Answer:
         "state": lambda: _state(app, timing),
         "widget": lambda: _widget(app, question["name"]),
         "names": lambda: {"names": sorted(app.widgets.named)},
+        "widgets": lambda: {name: _widget(app, name) for name in app.widgets.named},
         "counts": lambda: _counts(app),
         "seconds of a refresh": lambda: {"seconds": _refresh_seconds(app)},
         "value": lambda: _value(app, question["path"]),
@@ -106,6 +107,8 @@ def _answer(app: App, timing: Timing, question: dict[str, str]) -> Answer:
         "forget gaps": timing.forget,
         "forget errors": lambda: _forget_errors(app),
     }
+    if question["ask"].startswith("widget"):
+        app.root.update_idletasks()
     return questions[question["ask"]]()
 
 
@@ -265,7 +268,6 @@ def _widget(app: App, name: str) -> Answer:
     widget = app.widgets.named.get(name)
     if widget is None or not widget.winfo_exists():
         return {"exists": False}
-    app.root.update_idletasks()
     button: Button | None = app.widgets.buttons.get(name)
     has_text = button is not None or isinstance(widget, ttk.Label)
     return {

@@ -9,10 +9,9 @@ LISTED = [page.name for page in PAGES if page.group]
 def beyond_the_edge(desk):
     """The names of controls on the screen that stick out of the window at its side."""
     left, _, width, _ = desk.state["place"]
-    places = {name: desk.widget(name) for name in desk.ask("names")["names"]}
     return [
         name
-        for name, place in places.items()
+        for name, place in desk.ask("widgets").items()
         if place.get("shown") and not left <= place["x"] <= left + width - place["width"]
     ]
 
