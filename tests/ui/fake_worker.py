@@ -356,7 +356,7 @@ def plan(mode: str) -> int:
     say(event)
     say(Phase("loading", detail="looking for settings that lower it"))
     if mode == "slow":
-        time.sleep(60)
+        time.sleep(600)  # until it is stopped
     say(replace(event, fixes=[] if is_block else [*FIXES]))
     say(Finished(0, []))
     return 0

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-DEADLINE = 60.0
+DEADLINE = 120.0
 """Seconds that anything may take, however busy the machine is."""
 NEEDED = ("Xvfb", "openbox", "xdotool")
 BUTTONS = 0b11111 << 8

@@ -30,7 +30,7 @@ from onetrainer.run.events import (
 )
 from onetrainer.run.run_folder import RunFolder, create_run
 
-DEADLINE = 60
+DEADLINE = 120
 
 
 def scripted(folder, *events):

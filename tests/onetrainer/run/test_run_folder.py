@@ -146,7 +146,7 @@ def test_a_second_worker_is_refused_and_a_dead_one_leaves_the_lock(folder):
     code = (
         "import sys, time; from pathlib import Path; "
         "from onetrainer.run.run_folder import RunFolder\n"
-        "with RunFolder(Path(sys.argv[1])).locked():\n  print('in', flush=True); time.sleep(60)"
+        "with RunFolder(Path(sys.argv[1])).locked():\n  print('in', flush=True); time.sleep(600)"
     )
     other = subprocess.Popen([sys.executable, "-c", code, folder.path], stdout=subprocess.PIPE)
     assert other.stdout is not None
