@@ -6,14 +6,14 @@ from PIL import Image
 
 from onetrainer.captioning.results import JobFolder, Result, stamp_of
 from onetrainer.jobs.caption_request import CaptionRequest
+from onetrainer.run.client import WORKER
 from tests import tiny_describers
 
-LONG = 60.0
 COLORS = ("red", "blue", "lime") * 5
 
 
 def wait_shown(desk, key, text):
-    desk.wait(lambda: text in desk.state["captioning"][key], text, LONG)
+    desk.wait(lambda: text in desk.state["captioning"][key], text)
 
 
 def captions(images):
@@ -40,7 +40,7 @@ def test_models_describe_ten_then_all_and_what_is_written_can_be_taken_back(
     (images / "00.txt").write_text("mine")
     tiny_describers.save_tagger(tagger)
     tiny_describers.save_background(network)
-    desk = open_desk(project, worker="")  # the real worker
+    desk = open_desk(project, worker=WORKER)
     desk.page("captioning")
     desk.replace("caption images", str(images))
     desk.replace("caption model tagger", str(network))

@@ -4,6 +4,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from onetrainer.demo.write import write_demo
+from onetrainer.run.client import WORKER
 
 WEIGHT = "mid_block.attentions.0.transformer_blocks.0.attn2.to_k.weight"
 LAYER = f"lora_unet_{WEIGHT.removesuffix('.weight').replace('.', '_')}"
@@ -14,7 +15,7 @@ def wait_report(desk, text):
 
 
 def test_a_lora_is_resized_with_what_was_lost_and_wrong_input_is_said(open_desk, project, tmp_path):
-    desk = open_desk(project, worker="")  # the real worker
+    desk = open_desk(project, worker=WORKER)
     generator = torch.Generator().manual_seed(0)
     source, target = tmp_path / "cat.safetensors", tmp_path / "cat-resized.safetensors"
     write_demo(tmp_path / "demo")
