@@ -55,5 +55,5 @@ def test_an_answer_that_never_comes_is_a_problem(monkeypatch):
 
 
 def test_no_config_and_no_file_ends_in_a_traceback(tmp_path):
-    require_sound(hostile_configs(tmp_path / "configs", times=100, seed=SEED))
-    require_sound(damaged_files(tmp_path / "files", times=60, seed=SEED))
+    require_sound(hostile_configs(tmp_path / "configs", times=50, seed=SEED))
+    require_sound(damaged_files(tmp_path / "files", times=30, seed=SEED))

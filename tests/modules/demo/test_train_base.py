@@ -11,6 +11,7 @@ from onetrainer.demo.images import Scene, draw
 from tests.demo_check import open_base
 
 
+@pytest.mark.long
 def test_one_step_of_each_stage_gives_a_complete_model(tmp_path):
     vae = load_or_train_autoencoder(tmp_path / "vae", steps=1, seed=0, polish_steps=1)
     train_denoiser(tmp_path / "base", vae, steps=1, seed=0, scenes=BATCH)

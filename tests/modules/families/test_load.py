@@ -72,7 +72,7 @@ def predicted(family, *, dtype=torch.float32):
         return family.predict(noisy, torch.tensor([500]), text, time_ids=SIZES)
 
 
-@families("sd2", "sdxl")
+@families("sdxl")
 def test_folder_and_file_of_every_family_are_the_same_model(written, choice, no_network):
     name, folder, file, configs = written
     one, other = loaded(folder, name), loaded(file, name, configs=configs, **choice)

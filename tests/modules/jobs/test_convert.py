@@ -18,14 +18,22 @@ from onetrainer.errors import UserError
 from onetrainer.families.registry import family_spec
 from onetrainer.jobs.convert_request import ConvertRequest
 from onetrainer.model_files.inspection import inspect_model
+from tests.cases import cases
 from tests.modules.formats import small_models
 from tests.modules.formats.small_models import FAMILIES, assert_equal, read_folder
 
-ALWAYS = [("sd15-inpainting", "epsilon"), ("sd2", "v_prediction"), ("sdxl", "epsilon")]
-EVERY_FAMILY = pytest.mark.parametrize(
-    ("family", "prediction"),
-    [pytest.param(*each, marks=() if each in ALWAYS else pytest.mark.long) for each in FAMILIES],
+INPAINTING, VELOCITY, XL = ALWAYS = (
+    ("sd15-inpainting", "epsilon"),
+    ("sd2", "v_prediction"),
+    ("sdxl", "epsilon"),
 )
+
+
+def families(*few):
+    """Some families in every run, the others among the long tests."""
+    return pytest.mark.parametrize(("family", "prediction"), cases(FAMILIES, few))
+
+
 UNET = "model.diffusion_model."
 Usage = namedtuple("Usage", "total used free")
 
@@ -52,7 +60,7 @@ def images(pipeline, family):
     ).images
 
 
-@EVERY_FAMILY
+@families(INPAINTING, XL)
 def test_file_to_folder_to_file_gives_equal_bytes(tmp_path, singles, run, family, prediction):
     tensors = load_file(singles[family, prediction])
     # What a genuine file holds besides, and no folder: its own values have to survive.
@@ -73,7 +81,7 @@ def test_file_to_folder_to_file_gives_equal_bytes(tmp_path, singles, run, family
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # diffusers' own
-@EVERY_FAMILY
+@families(VELOCITY, XL)
 def test_diffusers_reads_our_file_and_our_folder_as_the_source(
     tmp_path, folders, singles, run, no_network, family, prediction
 ):
@@ -146,7 +154,7 @@ def test_file_made_of_a_folder_has_the_buffers_of_genuine_files(singles):
     assert "conditioner.embedders.1.model.logit_scale" in found
 
 
-@EVERY_FAMILY
+@families(*ALWAYS)
 def test_markers_and_scheduler_flags_say_what_the_model_predicts(
     tmp_path, folders, run, family, prediction
 ):

@@ -193,39 +193,17 @@ def test_several_processes_give_the_bits_of_one(config, processes, alone, way, c
     }
 
 
-@pytest.fixture(scope="module")
-def made():
-    return {}
-
-
-@pytest.fixture
-def sharded(config, processes, made):
-    """The results of sharded runs in two processes, and their folders; made once each."""
-
-    def of(way):
-        if way not in made:
-            folder = new_run(config, way, 2)
-            assert processes(folder) == 0
-            made[way] = results(folder), folder
-        return made[way]
-
-    return of
-
-
 def numbers_of(folder, file):
     """All numbers of a file of the last checkpoint, in one row."""
     tensors = load_file(folder.checkpoint(STEPS) / f"{file}.safetensors")
     return torch.cat([tensors[name].flatten().double() for name in sorted(tensors)])
 
 
-@pytest.mark.parametrize("way", cases(TOLERANCES, ["sharded"]))
-def test_a_sharded_run_gives_the_numbers_of_one_process(config, sharded, way):
-    (content, told, validated), folder = sharded(way)
-    one = new_run(config, way, 1)
-    assert train(one) == 0
+def require_close(folder, one, tolerance):
+    """A sharded run has the numbers of one that was made in one process, but for rounding."""
+    content, told, validated = results(folder)
     expected, expected_told, expected_validated = results(one)
     assert content.keys() == expected.keys()
-    tolerance = TOLERANCES[way]
     for file in ("weights", "optimizer", "ema"):
         first, second = numbers_of(folder, file), numbers_of(one, file)
         assert (first - second).norm() < tolerance * second.norm(), file
@@ -244,20 +222,42 @@ def test_a_sharded_run_gives_the_numbers_of_one_process(config, sharded, way):
     assert shapes[0] == shapes[1]
 
 
-def test_a_sharded_run_goes_on_after_a_kill_in_another_number_of_processes(
-    config, processes, sharded
-):
+def killed_and_resumed(config, processes):
+    """A sharded run of three processes, one of which is killed, that two have finished."""
     folder = new_run(config, "sharded", 3)
     assert processes(folder, dying(1, 1)) == EXIT_USER
     assert "process 1 of 3" in reported(folder, Failed)[0].what
     assert folder.newest_step() == 1
     with_processes(folder, 2)
     assert processes(folder) == 0
-    (content, told, validated), _ = sharded("sharded")
-    again, told_again, validated_again = results(folder)
-    assert (again, validated_again) == (content, validated)
-    # The norm of the whole gradient is added up from other parts.
-    assert torch.tensor(told_again).allclose(torch.tensor(told), rtol=1e-6)
+    return folder
+
+
+def in_one_process(config, way):
+    folder = new_run(config, way, 1)
+    assert train(folder) == 0
+    return folder
+
+
+def test_a_sharded_run_gives_the_numbers_of_one_process_also_after_a_kill_in_fewer(
+    config, processes
+):
+    folder = killed_and_resumed(config, processes)
+    require_close(folder, in_one_process(config, "sharded"), TOLERANCES["sharded"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("way", TOLERANCES)
+def test_a_sharded_run_is_that_of_one_process_and_of_other_numbers(config, processes, way):
+    folder = new_run(config, way, 2)
+    assert processes(folder) == 0
+    require_close(folder, in_one_process(config, way), TOLERANCES[way])
+    if way == "sharded":
+        again, told_again, validated_again = results(killed_and_resumed(config, processes))
+        content, told, validated = results(folder)
+        assert (again, validated_again) == (content, validated)
+        # The norm of the whole gradient is added up from other parts.
+        assert torch.tensor(told_again).allclose(torch.tensor(told), rtol=1e-6)
 
 
 def dying(rank, step):
