@@ -1,6 +1,6 @@
 """Models of transformers that say something about an image: BLIP, Florence-2, those that chat."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -12,6 +12,8 @@ from modules.captioning.pretrained import load_pretrained
 from modules.memory.to_device import to_device
 from onetrainer.errors import UserError
 
+_OWN_POSITIONS = 2
+"""Of the tokens that begin and end a text."""
 _LONGEST_SIDE = 1536
 """Larger images are shrunk: some models cut an image into as many parts as it has pixels for."""
 
@@ -52,11 +54,23 @@ class TextModel:
                             self._device)
             for name, value in inputs.items()
         }  # fmt: skip
-        tokens = self._model.generate(**inputs, max_new_tokens=self._max_tokens, do_sample=False)
+        length = self._most_tokens(inputs)
+        tokens = self._model.generate(**inputs, max_new_tokens=length, do_sample=False)
         if self._chats:  # the question comes first
             tokens = tokens[:, inputs["input_ids"].shape[1] :]
         written = self._processor.batch_decode(tokens, skip_special_tokens=True)
         return [Found(text=" ".join(text.split())) for text in written]
+
+    def _most_tokens(self, inputs: Mapping[str, torch.Tensor]) -> int:
+        """Return how many tokens are written at most: a model fails where its positions end."""
+        config = self._model.config
+        text = config.get_text_config(decoder=True)
+        positions = int(getattr(text, "max_position_embeddings", None) or 0)
+        if not positions:
+            return self._max_tokens
+        is_apart = config.is_encoder_decoder  # what it reads takes none of those of what it writes
+        read = 0 if is_apart or "input_ids" not in inputs else inputs["input_ids"].shape[1]
+        return max(1, min(self._max_tokens, positions - read - _OWN_POSITIONS))
 
     def _conversation(self, folder: Path, prompt: str) -> str:
         """Return a conversation with an image and a question, up to where the answer begins."""

@@ -88,10 +88,10 @@ class KilledTrials:
             forking = Forking(main_with(fault, self._project))
             with patch.object(job, "subprocess", forking), patch.dict(os.environ, home):
                 endings.append([*warm.events(request)][-1])
-        process = warm._process
-        assert process is not None and process.stdin is not None
-        process.stdin.close()  # it ends by itself then, and notes what it has done
-        process.wait(60)
+        if (process := warm._process) is not None:  # None after a failure
+            assert process.stdin is not None
+            process.stdin.close()  # it ends by itself then, and notes what it has done
+            process.wait(60)
         warm.close()
         return endings
 

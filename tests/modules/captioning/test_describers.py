@@ -53,7 +53,8 @@ def images():
 
 
 def describer(path, makes="captions", **more):
-    request = CaptionRequest(images="", model=str(path), makes=makes, max_tokens=8, **more)
+    values = {"images": "", "model": str(path), "makes": makes, "max_tokens": 8}
+    request = CaptionRequest(**values | more)
     return load_describer(request, CPU, lambda _: None)
 
 
@@ -139,6 +140,17 @@ def test_texts_are_those_of_the_models_own_classes_alone_and_in_a_batch(name, fo
     assert [found.text for found in model.describe(images)] == expected
     assert model.describe(images[1:2])[0].text == expected[1]
     assert len(set(expected)) > 1  # they depend on the image
+
+
+@pytest.mark.parametrize("name", ["blip", "florence", "llava"])
+def test_a_text_ends_where_the_model_can_write_no_more(name, folders, images):
+    # The small ones have 64 positions, or end by themselves; the real ones of BLIP have 512.
+    prompts = {"blip": "a cat", "florence": ""}
+    prompt = prompts.get(name, tiny_describers.ASKED)
+    long = describer(folders / name, prompt=prompt, max_tokens=2048).describe(images)
+    short = describer(folders / name, prompt=prompt).describe(images)
+    for found, begun in zip(long, short, strict=True):
+        assert found.text.startswith(begun.text)
 
 
 def test_masks_are_of_everything_that_is_named(folders, images):
