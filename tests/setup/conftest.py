@@ -141,8 +141,7 @@ def _resumed(tmp_path_factory: pytest.TempPathFactory, machine: dict[str, str]) 
     command = checkout.command("--setup-only")
     with subprocess.Popen(command, env=machine, stdout=subprocess.PIPE) as first:
         assert first.stdout is not None
-        while b"creating .venv" not in first.stdout.readline():
-            pass
+        assert any(b"creating .venv" in line for line in first.stdout)
         first.kill()
     done = checkout.start("--setup-only", "--extra", "test")
     assert done.returncode == 0, done.stdout + done.stderr
