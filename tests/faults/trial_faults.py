@@ -43,18 +43,21 @@ class KilledTrials:
         for number in range(times):
             fault = Fault(draw.choice(_KINDS), draw.randint(1, self.operations))
             out = self._project / f"tried-{number}"
-            *_, first, last = self._ask(out, fault, Fault())
+            # The fault may be in the second request, where the worker of the first one lives on.
+            *befallen, last = self._ask(out, fault, Fault(), Fault())
             yield Result(
                 "trials",
                 "grid of two",
                 f"{fault.kind} at {fault.at}",
-                type(first).__name__,
-                tuple(self._problems(out, first, last)),
+                ", ".join(type(event).__name__ for event in befallen),
+                tuple(self._problems(out, befallen, last)),
             )
 
-    def _problems(self, out: Path, first: Event, last: Event) -> Iterator[str]:
-        if not isinstance(first, Failed | Finished):
-            yield f"a killed request ends with {first}"
+    def _problems(self, out: Path, befallen: Sequence[Event], last: Event) -> Iterator[str]:
+        if sum(isinstance(event, Failed) for event in befallen) > 1:
+            yield f"more than one request is lost: {befallen}"
+        if not all(isinstance(event, Failed | Finished) for event in befallen):
+            yield f"killed requests end with {befallen}"
         if not isinstance(last, Finished):
             yield f"the next request ends with {last}"
         elif self._images(last.outputs) != self.expected:

@@ -1,5 +1,7 @@
 """The cache of images: bounded, and what scrolling has left behind is not decoded."""
 
+import subprocess
+import sys
 import threading
 
 from PIL import Image
@@ -88,6 +90,30 @@ def test_its_threads_end_with_the_widgets_and_what_they_still_decode_is_dropped(
         assert not thread.is_alive()
     jobs.deliver()
     assert not cache._cache
+
+
+_SHOWN = """
+import sys
+from pathlib import Path
+from onetrainer.captions.token_count import token_counter
+from onetrainer.dataset.buckets import Bucket, CropGeometry
+from onetrainer.dataset.items import Item
+from onetrainer.dataset.transforms import ImageTransform
+from ui.background.image_cache import load_fitting
+from ui.background.preview_images import crop_overview
+
+path = Path(sys.argv[1])
+crop = ImageTransform(CropGeometry(70, 90, 3, 5, Bucket(64, 64)))
+assert load_fitting(path, 30, 30) and token_counter()("a cat") == 2
+assert crop_overview(Item(path, ("",), 70, 90), crop, (40, 40), "#ff0000")
+print([name for name in ("numpy", "tokenizers") if name in sys.modules])
+"""
+
+
+def test_an_image_and_its_caption_are_shown_without_libraries_that_take_much_memory(tmp_path):
+    Image.new("RGB", (70, 90)).save(tmp_path / "a.png")
+    shown = [sys.executable, "-c", _SHOWN, str(tmp_path / "a.png")]
+    assert subprocess.run(shown, capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_a_whole_image_keeps_its_size(tmp_path):
