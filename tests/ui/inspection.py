@@ -360,7 +360,7 @@ def _begin(app: App, path: str, mode: str) -> Answer:
     generation = app.session.generation + 1
     app.session.__init__()  # type: ignore[misc]  # others hold this very session
     app.session.generation = generation
-    for end in app.jobs.on_close:
+    for end in set(app.jobs.on_close) - {app.context.images._close}:  # whose widgets stay
         end()
     app.context.forecasts.answer = app.context.forecasts.failed = None
     app.window_state.advanced.clear()

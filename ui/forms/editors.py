@@ -90,6 +90,7 @@ class EntryEditor:
         self._text = tk.StringVar(parent)
         self._text.trace_add("write", self._typed)
         self.is_wide = setting.kind == "text"
+        self.is_tall = len(_kinds(setting)) > 1  # with buttons below it
         self._frame = frame = widgets.frame(parent)
         entry = ttk.Entry(frame, textvariable=self._text, font="OneTrainerBody")
         entry.grid(row=0, column=0, sticky="ew")
@@ -138,7 +139,7 @@ class EntryEditor:
         buttons: list[ttk.Button] = []
         kinds, gap = _kinds(self._setting), self._widgets.px(6)
         line = self._widgets.frame(self._frame)
-        if len(kinds) > 1:
+        if self.is_tall:
             line.grid(row=1, column=0, sticky="w", pady=(gap, 0))
         elif kinds:
             line.grid(row=0, column=2, padx=(gap, 0))

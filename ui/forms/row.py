@@ -180,8 +180,9 @@ class Row:
         if self._fix_line is not None:
             self._fix_line.grid(row=line + 4, column=2 - context.is_narrow)
         gap = px(4)
-        # Next to multi-line text the label is aligned with the first line.
-        is_tall = self.setting.ui.editor == "text" and not is_above
+        # Next to an editor of several lines the label is aligned with the first one.
+        has_buttons = isinstance(self.editor, EntryEditor) and self.editor.is_tall
+        is_tall = (self.setting.ui.editor == "text" or has_buttons) and not is_above
         north, above = ("n", gap + px(6)) if is_tall else ("", gap)
         self._dot.grid(row=line + 1, column=0, sticky=f"{north}w", pady=(above, gap))
         # A long label has two lines, or it would push the next card off the page.

@@ -26,7 +26,7 @@ class Flow:
     def width(self) -> int:
         """Width that a single line needs."""
         gap = self._widgets.px(_GAP)
-        return sum(part.winfo_reqwidth() + gap for part in self._parts)
+        return sum(part.winfo_reqwidth() + gap for part in self._parts) - gap
 
     def add(self, widget: tk.Widget) -> None:
         """Add a widget of the box at the end."""
@@ -54,5 +54,7 @@ class Flow:
                 frame.pack(anchor="w", pady=(gap if index else 0, 0))
             else:
                 frame.pack_forget()
+        before = -1
         for part, index in zip(self._parts, placed, strict=True):
-            part.pack(in_=self._lines[index], side="left", padx=(0, gap))
+            part.pack(in_=self._lines[index], side="left", padx=(gap * (index == before), 0))
+            before = index

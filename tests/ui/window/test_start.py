@@ -96,7 +96,11 @@ def test_keys_alone_lead_through_the_three_questions(open_desk, tmp_path):
         desk.key("Tab")
         if desk.state["focus"] == "start next":
             break
-    desk.key("space")
+    desk.key("shift+Tab", "space")
+    desk.wait_state(focus="start model")
+    desk.key("Return")
+    desk.wait_state(focus="start aim style")
+    desk.key("space")  # pressed again, what is chosen leads on
     desk.wait_state(preset="sdxl/lora-style", focus="start now")
 
 

@@ -132,8 +132,10 @@ class SamplesPage(View):
             """Put the buttons below the title where they do not fit beside it."""
             is_beside = line.winfo_width() >= head.winfo_reqwidth() + flow.width + px(12)
             head.grid(row=0, column=0, sticky="w")
+            # As wide as one line of them, also once a label of theirs has become longer.
+            line.grid_columnconfigure(1, minsize=flow.width if is_beside else 0)
             if is_beside:
-                row.grid(row=0, column=1, columnspan=1, sticky="se", pady=0)
+                row.grid(row=0, column=1, columnspan=1, sticky="sew", pady=0)
             else:
                 row.grid(row=1, column=0, columnspan=2, sticky="ew", pady=(px(8), 0))
 

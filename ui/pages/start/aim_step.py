@@ -1,6 +1,7 @@
 """Third step: what to make of the images."""
 
 import tkinter as tk
+from collections.abc import Callable
 from functools import partial
 from tkinter import ttk
 
@@ -21,14 +22,19 @@ _SHOWS = "What it is, in a few usual words, such as “a red cat”: training be
 
 
 class AimStep:
-    """Choice of what is made, with a word where only the person can know it."""
+    """Choice of what is made, with a word where only the person can know it.
 
-    def __init__(self, context: Context, parent: tk.Misc, choices: Choices) -> None:
+    take: Called when what is chosen is pressed again and nothing is left to say.
+    """
+
+    def __init__(
+        self, context: Context, parent: tk.Misc, choices: Choices, take: Callable[[], None]
+    ) -> None:
         # Imported late to keep the start of the window fast.
         from onetrainer.guide.aims import AIMS, gpu_memory
 
         self._context = context
-        self._choices = choices
+        self._choices, self._take = choices, take
         self._aims = AIMS
         widgets, px = context.widgets, context.widgets.px
         self.outer: tk.Widget = widgets.frame(parent)
@@ -114,6 +120,9 @@ class AimStep:
         self._context.act.refresh()
 
     def _choose(self, index: int) -> None:
+        if self._choices.aim is self._aims[index] and not self.blocked_reason():
+            self._take()
+            return
         self._choices.aim = self._aims[index]
         self._context.act.refresh()
         if self._words.winfo_manager() and not self._word.get():

@@ -46,7 +46,7 @@ class StartPage(View):
         makers: tuple[Callable[[], Step], ...] = (
             lambda: ImagesStep(context, self._card, choices),
             lambda: ModelStep(context, self._card, choices, self._go_on),
-            lambda: AimStep(context, self._card, choices),
+            lambda: AimStep(context, self._card, choices, self._go_on),
             lambda: ReadyStep(context, self._card, choices),
         )
         self._makers = makers
