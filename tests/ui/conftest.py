@@ -40,6 +40,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, object, object]:
+    if _has_root(item):
+        collect_in_this_thread()  # before what the test finds is noted
     result = yield
     is_last = nextitem is None or nextitem.path != item.path
     if _has_root(item) and (is_last or not _has_root(nextitem)):
@@ -106,7 +108,6 @@ def root(display: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     """A root window in this process; a callback that raises fails the test."""
     monkeypatch.setenv("DISPLAY", display)
     window = tk.Tk()
-    collect_in_this_thread()
     gc.collect()  # of the window before
     caught: list[BaseException] = []
     window.report_callback_exception = lambda kind, error, trace: caught.append(error)
