@@ -53,7 +53,7 @@ faults: setup ## kill runs and the queue, cut, fill the disk, signal, flip bits,
 test-gpu: setup ## the tests that need an NVIDIA graphics card
 	@$(RUN) pytest -m cuda
 
-bench: setup ## measure speed and memory; prints figures, judges nothing; OPTIONS=--quick shows in two minutes that it runs
+bench: setup ## measure speed and memory; prints figures, judges nothing; OPTIONS=--quick shows in three minutes that it runs
 	@$(RUN) tests.benchmarks.cpu $(OPTIONS)
 
 screenshots: setup packages ## regenerate the screenshots in docs/images

@@ -1,6 +1,6 @@
 """The CPU set, in one command: `python -m tests.benchmarks.cpu [--quick] [NAME ...]`.
 
-Takes some twenty minutes; --quick two, with sizes that show only that each benchmark runs.
+Takes some twenty minutes; --quick three, with sizes that show only that each benchmark runs.
 
 Each benchmark runs in a process of its own, one after the other: the share of a bare loop's speed
 in training steps, operations of a step, time to begin, memory against its forecast, caching, and
@@ -25,8 +25,11 @@ SET: Mapping[str, tuple[str, str]] = {
     "steps": ("", "lora --steps 8"),
     "operations": ("", "'sd15 lora'"),
     "start_up": ("", "--repeats 1"),
-    "memory": ("--family sd15 --method lora", "--family sd15 --method lora --policy block"),
-    "caching": ("", "--images 2 --turns 1 --peaks 10 40"),
+    "memory": (
+        "--family sd15 --method lora",
+        "--family sd15 --method lora --policy block --offload 0.5",
+    ),
+    "caching": ("", "--images 2 --turns 1 --width 8 --peaks 10 40"),
     "inspection": ("", ""),
     "exchange": ("", "sd15"),
     "shards": ("", "--samples 64 --entries 2000"),

@@ -49,6 +49,7 @@ STEPS, GUIDANCE = 4, 3.0
 def main() -> None:
     warnings.simplefilter("ignore")  # diffusers' own
     torch.set_num_threads(1)
+    tiny.layers_per_block = 2  # diffusers reads no single file of networks with fewer
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for family in sys.argv[1:] or tiny.FAMILIES:

@@ -1,6 +1,6 @@
 """Peak bytes of training: forecast and measured on the pretended GPU, at full size.
 
-    python -m tests.benchmarks.memory [--family sd15] [--method lora] [--policy block]
+    python -m tests.benchmarks.memory [--family sd15] [--method lora] [--policy off] [--offload 0]
 
 Measured is what the real run does: the model waits in host memory, parts come when their phase
 begins, and two steps are made by the real engine; tensors have shapes and no numbers. Where there
@@ -87,10 +87,15 @@ def main() -> None:
     parser.add_argument("--family", choices=tuple(SIDES))
     parser.add_argument("--method", choices=tuple(METHODS))
     parser.add_argument("--policy", choices=POLICIES)
+    parser.add_argument("--offload", type=float, choices=FRACTIONS)
     parser.add_argument("--cuda", action="store_true")
     options = parser.parse_args()
     measure = measured_on_cuda if options.cuda else measured_peak
-    for case in cases(options.family, options.method, options.policy):
+    for case in cases(options.family, options.method):
+        if options.policy not in (None, case.checkpointing):
+            continue
+        if options.offload not in (None, case.offload):
+            continue
         began = monotonic()
         predicted = forecast_peak(case.config())
         between = monotonic()
@@ -106,15 +111,13 @@ def main() -> None:
         )
 
 
-def cases(
-    family: str | None = None, method: str | None = None, policy: str | None = None
-) -> Iterator[Case]:
+def cases(family: str | None = None, method: str | None = None) -> Iterator[Case]:
     """Every line; offloaded layers are checkpointed under every policy."""
     for own_family in SIDES if family is None else (family,):
         for own_method in METHODS if method is None else (method,):
-            for own_policy in POLICIES if policy is None else (policy,):
+            for policy in POLICIES:
                 for fraction in FRACTIONS:
-                    yield Case(own_family, own_method, own_policy, fraction)
+                    yield Case(own_family, own_method, policy, fraction)
 
 
 def forecast_peak(config: TrainConfig) -> int:
