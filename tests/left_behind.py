@@ -53,7 +53,4 @@ def shared_state() -> dict[str, object]:
                 torch.backends.cudnn.deterministic,
             ),
         }
-    if tracker := sys.modules.get("customtkinter.windows.widgets.scaling.scaling_tracker"):
-        scaling = tracker.ScalingTracker
-        state["customtkinter: scaling"] = (scaling.widget_scaling, scaling.window_scaling)
     return state

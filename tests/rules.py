@@ -28,7 +28,7 @@ HOMES = {
         ),
         "modules",
     ),
-    **dict.fromkeys(("tkinter", "_tkinter", "customtkinter", "tkinterdnd2"), "ui"),
+    **dict.fromkeys(("tkinter", "_tkinter", "tkinterdnd2"), "ui"),
 }
 
 # R3: folders and files at the top of each wing, from the ground up. Each imports from lower

@@ -17,7 +17,7 @@ def _files(**texts: str) -> list[rules.Source]:
         ("onetrainer__a", "def f():\n    from torch.nn import Linear"),
         ("ui__a", "from diffusers import UNet2DConditionModel"),
         ("modules__a", "import tkinter.ttk"),
-        ("onetrainer__a", "from customtkinter import CTk"),
+        ("onetrainer__a", "from tkinterdnd2 import TkinterDnD"),
     ],
 )
 def test_library_outside_its_wing_is_found(name, text):

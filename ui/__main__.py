@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onetrainer import install_command, program
+from onetrainer import program
 
 if TYPE_CHECKING:
+    import tkinter as tk
+
     from ui.app import App
 
 EXIT_USER = 2
@@ -16,17 +18,25 @@ _SWITCH_S = 0.0005
 DEMO_FOLDER = Path("demo")  # in the current folder, as the runs; start-ui.py goes to the project
 
 
+class NoWindowError(Exception):
+    """No window can be opened here; why, in one line."""
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Open the window, wait until it is closed and return the exit code."""
     options = make_parser().parse_args(arguments)
-    missing = _missing_requirement()
-    if options.check:
-        sys.stdout.write(json.dumps({"problem": missing} if missing else _describe()) + "\n")
-        return 0
-    if missing:
-        sys.stderr.write(f"{missing}\n")
+    try:
+        if options.check:
+            sys.stdout.write(json.dumps(_describe(_make_root())) + "\n")
+            return 0
+        app = open_window(options)
+    except NoWindowError as error:
+        if options.check:
+            sys.stdout.write(json.dumps({"problem": str(error)}) + "\n")
+            return 0
+        sys.stderr.write(f"{error}\n")
         return EXIT_USER
-    open_window(options).run()
+    app.run()
     return 0
 
 
@@ -49,7 +59,11 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def open_window(options: argparse.Namespace) -> "App":
-    """Build the window from the parsed command line."""
+    """Build the window from the parsed command line.
+
+    Raises:
+        NoWindowError: There can be none.
+    """
     from ui.background.collection import collect_in_this_thread, without_collection
     from ui.background.memory import give_back_memory
 
@@ -58,47 +72,48 @@ def open_window(options: argparse.Namespace) -> "App":
     # A thread that computes would make the window's wait 5 ms each time that it has called Tk.
     sys.setswitchinterval(_SWITCH_S)
     with without_collection():
+        root = _make_root()
         from ui.app import App, Opening
 
         return App(
+            root,
             Opening(
                 options.preset,
                 Path(options.demo or DEMO_FOLDER).absolute(),
                 with_demo=options.demo is not None,
                 is_demo_named=bool(options.demo),
-            )
+            ),
         )
 
 
-def _missing_requirement() -> str:
-    """Return why no window can be opened, in one line; "" if it can."""
+def _make_root() -> "tk.Tk":
+    """Create the window, which is not shown yet."""
     try:
         import tkinter
     except ImportError:
-        return (
+        raise NoWindowError(
             "The window needs tkinter, which this Python lacks. Install it (on Debian and Ubuntu: "
             f"apt install python3-tk), or train without a window: {program()} train CONFIG"
-        )
+        ) from None
+    from ui.theme.desktop import use_real_pixels
+
+    use_real_pixels()
     try:
-        import customtkinter  # noqa: F401
-    except ImportError:
-        return f"The window needs customtkinter. Install it with: {install_command()}"
-    try:
-        root = tkinter.Tk()
+        root = tkinter.Tk(className="OneTrainer")
     except tkinter.TclError as error:
-        return f"No window can be opened here ({error}). Without one: {program()} train CONFIG"
-    root.destroy()
-    return ""
+        raise NoWindowError(
+            f"No window can be opened here ({error}). Without one: {program()} train CONFIG"
+        ) from None
+    root.withdraw()
+    return root
 
 
-def _describe() -> dict[str, object]:
-    """Return Tk's version, the screen, and the fonts of a window, which is not shown."""
+def _describe(root: "tk.Tk") -> dict[str, object]:
+    """Return Tk's version, the screen, and the fonts of a window, and close it."""
     import tkinter.font
 
     from ui.theme.theme import Theme
 
-    root = tkinter.Tk()
-    root.withdraw()
     theme = Theme(root)
     described = {
         "tk": str(root.tk.call("info", "patchlevel")),

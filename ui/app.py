@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import customtkinter
-
 from onetrainer.errors import UserError
 from onetrainer.presets.find import locate
 from ui.actions.closing import Closing
@@ -39,7 +37,7 @@ from ui.pages.registry import PAGES, PASSING_PAGES, SETTINGS_PAGES, make_view
 from ui.shell.cover import Cover
 from ui.shell.geometry import fitting, visible_geometry
 from ui.shell.shell import Shell
-from ui.theme.theme import Theme, pair
+from ui.theme.theme import Theme
 from ui.widgets.kept import Kept
 from ui.widgets.scroller import bind_focus, bind_wheel
 from ui.widgets.widgets import Widgets, focused
@@ -47,9 +45,6 @@ from ui.widgets.widgets import Widgets, focused
 _SIZE = (1280, 800)
 _MIN_SIZE = (620, 370)
 _SAVE_AFTER_MS = 1000
-# Interval in which customtkinter checks the desktop's appearance and scaling. The window sets
-# both itself, so the checks would only cost time.
-_DAY_MS = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True)
@@ -72,18 +67,16 @@ class Opening:
 class App:
     """One window, whose contents follow from the draft and the session."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, root: tk.Tk, opening: Opening) -> None:
+        """root: is not shown yet."""
         self.window_state = read_state()
-        customtkinter.AppearanceModeTracker.update_loop_interval = _DAY_MS
-        customtkinter.ScalingTracker.update_loop_interval = _DAY_MS
-        customtkinter.set_appearance_mode(self.window_state.mode)
-        self.root: tk.Tk = customtkinter.CTk(fg_color=pair("window"), className="OneTrainer")
-        self.root.withdraw()
+        self.root = root
         self.error_log = ErrorLog(self.show_message)
         self.root.report_callback_exception = self.error_log.report
         self.jobs = Jobs(is_held=True)
         self._screen = f"{self.root.winfo_screenwidth()}x{self.root.winfo_screenheight()}"
         self._theme = Theme(self.root, self.window_state.scale_of(self._screen))
+        self._theme.paint(self.root, bg="window")
         self.draft = Draft()
         self.session = Session()
         self.plans = pages()
@@ -114,7 +107,9 @@ class App:
         self.support = SupportActions(self.context)
         self.closing = Closing(self.context, self._close)
         self.shell = Shell(self.context, self.plans)
-        self.preparations = Preparations(self.root, self.jobs, self._views, self.view)
+        self.preparations = Preparations(
+            self.root, self._theme.faces, self.jobs, self._views, self.view
+        )
         self.shell.stage.outer.bind("<Map>", lambda _: self.preparations.begin())
         self.dropping = Dropping(self.context)
         files, page = self.runs.files, lambda: self._views.get(self.page)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
-import customtkinter
 import pytest
 
 from onetrainer import ROOT
@@ -116,8 +115,6 @@ def root(display: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     pump_until(window, lambda: window.winfo_viewable() and window.focus_get() is not None)
     yield window
     window.destroy()
-    # It outlives the window, and makes the scrollbars of the next one as wide.
-    customtkinter.set_widget_scaling(1)
     assert caught == []
 
 

@@ -364,7 +364,8 @@ class Desk:
 
     def _find_window(self) -> str:
         end = time.monotonic() + DEADLINE
-        self.ask("state")  # as soon as it is made
+        # As soon as it is on the screen, above others: their names are the same.
+        self.wait(lambda: self.widget("start").get("shown"), "the window on the screen")
         while time.monotonic() < end:
             found = self._xdotool("search", "--onlyvisible", "--name", "OneTrainer$").split()
             if found:

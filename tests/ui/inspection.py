@@ -363,9 +363,8 @@ def _begin(app: App, path: str, mode: str) -> Answer:
     for end in set(app.jobs.on_close) - {app.context.images._close}:  # whose widgets stay
         end()
     app.context.forecasts.answer = app.context.forecasts.failed = None
-    app.window_state.advanced.clear()
-    app.window_state.models.clear()
-    app.window_state.model_folders.clear()
+    for kept in ("advanced", "models", "model_folders"):
+        getattr(app.window_state, kept).clear()
     (user_folder() / "run-folders.json").unlink(missing_ok=True)
     for view in app._views.values():
         if isinstance(view, SettingsPage):
@@ -376,8 +375,9 @@ def _begin(app: App, path: str, mode: str) -> Answer:
         if isinstance(view, PreviewPage):
             view.check.check.answer = view.plan.query.answer = None
             view.check._groups, view.check._shown, view.plan._shown = [], None, None
-            view.check._group_list.show(0, -1)  # what is hidden is drawn, too
-            view.check._list.show(0, -1)
+            plan, check = view.plan, view.check
+            for grid in (check._group_list, check._list, plan._bucket_list, plan._thumbnails):
+                grid.show(0, -1)  # what is hidden is drawn, too
     app.draft.restore({}, {}, PresetOrigin())
     app.draft.load(Path(path))
     app.shell._hide_bar()

@@ -10,7 +10,8 @@ from onetrainer.errors import Problem, UserError, sentence
 from ui.context import Context
 from ui.messages.problems import fix_label, problem_text
 from ui.model.form_fields import find_setting, page_title
-from ui.widgets.button import Button, ButtonKind
+from ui.theme.rounded import ButtonKind
+from ui.widgets.button import Button
 from ui.widgets.placing import give_focus
 
 _WIDTH = 460
@@ -140,7 +141,7 @@ class Dialog:
         if focus is not None:
             focus.focus_set()
         elif first is not None:
-            next(c for c in first.winfo_children() if isinstance(c, tk.Canvas)).focus_set()
+            first.focus_set()
         self._root.wait_window(self.window)
         return self.answer
 
@@ -177,7 +178,7 @@ class _Guard:
         # Registered with the dialog, so that the command is deleted with it.
         called = window.register(self._return)
         root.protocol("WM_DELETE_WINDOW", called)
-        # Bound to a separate tag, because customtkinter binds this event on the root.
+        # Bound to a separate tag, because the window has a binding of its own to this event.
         root.bindtags((*root.bindtags(), self._tag))
         root.tk.call("bind", self._tag, "<FocusIn>", called)
         # The grab redirects clicks elsewhere in the program to the dialog.
@@ -202,7 +203,7 @@ class _Guard:
         left, top = event.x_root - window.winfo_rootx(), event.y_root - window.winfo_rooty()
         if not (0 <= left < window.winfo_width() and 0 <= top < window.winfo_height()):
             self._return()
-        # Otherwise customtkinter would focus any clicked widget, such as a paragraph.
+        # Otherwise any clicked widget, such as a paragraph, would get the focus.
         return "break"
 
     def _return(self) -> None:

@@ -137,7 +137,7 @@ class Form:
     def _shown(self) -> list[tk.Widget]:
         """Return the visible cards in reading order."""
         outers = [outer for card in self._cards for outer in card.outers]
-        hidden = [card.outer for card in self._cards if not card.has_rows]
+        hidden: list[tk.Widget] = [card.outer for card in self._cards if not card.has_rows]
         lists = (one for card in self._cards for one in card.lists)
         hidden += [one.outer for one in lists if not one.is_shown]
         return [outer for outer in outers if outer not in hidden]

@@ -41,7 +41,6 @@ class ParagraphEditor:
             text.bind("<ISO_Left_Tab>", lambda _: give_focus(text.tk_focusPrev()))
         text.pack(side="left", fill="x", expand=True)
         self._bar = widgets.scrollbar(frame, text.yview, width=12)
-        self._bar.configure(height=40)  # minimum; it grows with the text
         text.configure(yscrollcommand=self._scrolled)
         widgets.on_wheel[text] = self._wheel
         self._text = text

@@ -8,6 +8,8 @@ from ui.background.threads import Jobs
 from ui.context import View
 from ui.model.form_fields import pages, settings_on
 from ui.pages.registry import load_next
+from ui.theme.faces import Faces
+from ui.theme.rounded import set_up_all
 
 AFTER_MS = 400
 # Until Tk has drawn what it has placed.
@@ -18,12 +20,19 @@ _INTERVAL_MS = 30
 class Preparations:
     """Creates the pages of settings and imports the others, in pieces that delay no key.
 
-    jobs: are released before. views: the pages that exist. view: creates one of a name.
+    faces: get the styles of all pages. jobs: are released before. views: the pages that exist.
+    view: creates one of a name.
     """
 
     def __init__(
-        self, root: tk.Tk, jobs: Jobs, views: Mapping[str, View], view: Callable[[str], View]
+        self,
+        root: tk.Tk,
+        faces: Faces,
+        jobs: Jobs,
+        views: Mapping[str, View],
+        view: Callable[[str], View],
     ) -> None:
+        self._faces = faces
         self._root = root
         self._jobs = jobs
         self._views = views
@@ -51,6 +60,8 @@ class Preparations:
 
     def _pieces(self) -> Iterator[None]:
         """Yield after each piece."""
+        set_up_all(self._faces)
+        yield
         plans = pages()
         for plan in plans:
             if plan.name not in self._views:

@@ -18,7 +18,7 @@ class Cover:
         self._root = theme.root
         self._sheet = tk.Frame(theme.root)
         theme.paint(self._sheet, bg="window")
-        # customtkinter gives the keyboard to the widget that is clicked.
+        # Otherwise a click would give it the keyboard.
         self._sheet.bind("<Button-1>", lambda _: "break")
 
     def show(self, then: Callable[[], object]) -> None:

@@ -24,7 +24,7 @@ class Footer:
         self._run = ttk.Button(self.outer, style="QuietSide.TButton")
         self._run.configure(command=lambda: act.show_page("run"))
         self._bar = widgets.progress(self.outer, ground="side", height=6)
-        self._bar.configure(width=widgets.px(160) / widgets.theme.scale)
+        self._bar.configure(length=widgets.px(160))
         widgets.name(self._run, "run line")
         self._pad = pad
         self._found: list[Problem] = []

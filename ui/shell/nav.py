@@ -7,25 +7,25 @@ from itertools import groupby
 from tkinter import ttk
 from typing import NamedTuple
 
-import customtkinter
-
 from ui.context import Page
 from ui.theme.palette import Role
-from ui.theme.theme import pair
-from ui.widgets.button import focusable
+from ui.theme.rounded import entry_style
+from ui.theme.theme import BODY, LARGE, SMALL
+from ui.widgets.button import bind_press
 from ui.widgets.widgets import Label, Widgets
 
 WIDTH = 196
 _MARGIN = 10
+_TEXT_MARGIN = 9
 # Height of header, status line and foot, about.
 _AROUND = 115
 
 
 class _Size(NamedTuple):
-    """Height of an entry and of its text, space around entries, and around a group's title."""
+    """Height of an entry, its font, space around entries, and around a group's title."""
 
     height: int
-    text: int
+    font: str
     gap: int
     above: int
     below: int
@@ -33,11 +33,11 @@ class _Size(NamedTuple):
 
 # The first that fits into the window. An entry is never lower than its text and 8 pixels.
 _SIZES = (
-    _Size(34, 14, 1, 18, 4),
-    _Size(31, 14, 1, 18, 4),
-    _Size(27, 14, 1, 18, 4),
-    _Size(25, 13, 0, 2, 1),
-    _Size(23, 12, 0, 2, 1),
+    _Size(34, LARGE, 1, 18, 4),
+    _Size(31, LARGE, 1, 18, 4),
+    _Size(27, LARGE, 1, 18, 4),
+    _Size(25, BODY, 0, 2, 1),
+    _Size(23, SMALL, 0, 2, 1),
 )
 
 
@@ -55,60 +55,62 @@ class NavItem:
         self._widgets = widgets
         self.is_current = False
         self.mark = ("", "")
-        self.button = customtkinter.CTkButton(
-            parent,
-            text=page.title,
-            anchor="w",
-            width=WIDTH - 2 * _MARGIN,
-            height=size.height,
-            corner_radius=7,
-            border_width=2,
-            border_spacing=1,
-            fg_color=pair("side"),
-            bg_color=pair("side"),
-            hover_color=pair("raised"),
-            border_color=pair("side"),
-            text_color=pair("text"),
-            font=widgets.theme.ctk_font(size.text),
-            command=go,
-        )
-        self.button.pack(fill="x", padx=widgets.px(_MARGIN), pady=widgets.px(size.gap))
-        self._label = widgets.label(self.button, style="SmallDim", ground="side")
-        widgets.theme.paint(self._label, background="side")
+        self.button = ttk.Button(parent, text=page.title, command=go, takefocus=1)
+        self._go = go
+        self._label: Label | None = None
+        self.fit(size)
+        self.button.pack(fill="x", padx=widgets.px(_MARGIN))
         widgets.name(self.button, f"page {page.name}")
-        self._canvas = focusable(self.button, go, self._show_focus)
+        bind_press(self.button, go)
+
+    def fit(self, size: _Size) -> None:
+        """Give the entry a size."""
+        theme, px = self._widgets.theme, self._widgets.px
+        around, beside = max(px(size.height) - theme.line_height(size.font), 0), px(_TEXT_MARGIN)
+        padding = (beside, around // 2, beside, around - around // 2)
+        self.button.configure(style=entry_style(theme.faces, size.font), padding=padding)
+        self.button.pack_configure(pady=px(size.gap))
 
     def set_current(self, is_current: bool) -> None:
         """Show whether this is the current page."""
         if is_current == self.is_current:
             return
         self.is_current = is_current
-        face = pair(self._face)
-        hover = face if is_current else pair("raised")
-        self.button.configure(fg_color=face, border_color=face, hover_color=hover)
-        self._widgets.theme.paint(self._label, background=self._face)
+        self.button.state(["selected" if is_current else "!selected"])
+        self._color_mark()
 
     def set_mark(self, text: str, tone: str) -> None:
         """Show a text at the right end. tone: style of a label, such as "Danger"."""
         if (text, tone) == self.mark:
             return
         self.mark = (text, tone)
-        self._label.say(text, f"Small{tone}")
+        label = self._label or self._make_mark()
+        label.say(text, f"Small{tone}")
         if text:
-            self._label.place(relx=1.0, rely=0.5, anchor="e", x=-self._widgets.px(10))
+            label.place(relx=1.0, rely=0.5, anchor="e", x=-self._widgets.px(10))
         else:
-            self._label.place_forget()
+            label.place_forget()
 
-    @property
-    def _face(self) -> Role:
-        return "selected" if self.is_current else "side"
+    def _make_mark(self) -> Label:
+        """Create the label of the mark, which looks and acts as a part of the button."""
+        self._label = label = self._widgets.label(self.button, style="SmallDim", ground="side")
+        label.bind("<Button-1>", lambda _: self._go())
+        for event in ("<Enter>", "<Leave>"):
+            self.button.bind(event, lambda _: self._color_mark(), add="+")
+        self._color_mark()
+        return label
+
+    def _color_mark(self) -> None:
+        if self._label is not None:
+            x, y = self.button.winfo_pointerxy()
+            below = self.button.winfo_containing(x, y)
+            is_over = below in (self.button, self._label)
+            face: Role = "selected" if self.is_current else "raised" if is_over else "side"
+            self._widgets.theme.paint(self._label, background=face)
 
     def take_focus(self) -> None:
         """Move the keyboard to the entry."""
-        self._canvas.focus_set()
-
-    def _show_focus(self, has_focus: bool) -> None:
-        self.button.configure(border_color=pair("accent" if has_focus else self._face))
+        self.button.focus_set()
 
 
 class Nav:
@@ -226,12 +228,10 @@ class Nav:
         if size == self._size:
             return
         self._size = size
-        px, font = self._widgets.px, self._widgets.theme.ctk_font(size.text)
         for _, title, items in self._groups:
             self._space(title, size)
             for item in items:
-                item.button.configure(height=size.height, font=font)
-                item.button.pack(pady=px(size.gap))
+                item.fit(size)
 
     def _space(self, title: Label, size: _Size) -> None:
         title.pack(pady=(self._widgets.px(size.above), self._widgets.px(size.below)))

@@ -1,25 +1,36 @@
-"""The font of texts in image files, the one that comes with customtkinter. No Tk."""
+"""The font that the program brings along, for image files and for a window without a better one."""
 
-from functools import cache
-from importlib.util import find_spec
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont
 
-_FILE = "assets/fonts/Roboto/Roboto-Regular.ttf"
+_CUTS = ("Regular", "Medium")
 
 
 def label_font(size: int) -> "FreeTypeFont":
-    """Return it in a size in pixels."""
+    """Return it in a size in pixels, for Pillow."""
     from PIL import ImageFont
 
-    return ImageFont.truetype(str(_folder() / _FILE), size)
+    return ImageFont.truetype(str(font_file(_CUTS[0])), size)
 
 
-@cache
-def _folder() -> Path:
-    spec = find_spec("customtkinter")
-    assert spec is not None and spec.origin is not None, "the window has it"
-    return Path(spec.origin).parent
+def add_own_font() -> None:
+    """Let Tk know it in this process, on Linux, where a desktop may have no font for a window."""
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    try:
+        fontconfig = ctypes.CDLL("libfontconfig.so.1")
+    except OSError:
+        return  # Tk does without it as well then
+    for cut in _CUTS:
+        fontconfig.FcConfigAppFontAddFile(None, str(font_file(cut)).encode())
+
+
+def font_file(cut: str) -> Path:
+    """Return the file of a cut: "Regular" or "Medium"."""
+    return Path(__file__).parent / "roboto" / f"Roboto-{cut}.ttf"

@@ -28,7 +28,7 @@ def paint(
     def color(x: float, y: float) -> str:
         mixed = ground
         for distance, above in layers(x, y):
-            mixed = _mix(mixed, above, min(max(0.5 - distance, 0.0), 1.0))
+            mixed = mix(mixed, above, min(max(0.5 - distance, 0.0), 1.0))
         return mixed
 
     xs = [place + 0.5 - width / 2 for place in range(width)]
@@ -109,10 +109,10 @@ def area(
         for y in range(height) if top is not None else ():
             fraction = min(y + 0.5 - (top or 0.0) + 0.5, foot - y, 1.0)
             if fraction > 0:
-                rows[y][x] = _mix(ground, below, fraction)
+                rows[y][x] = mix(ground, below, fraction)
     for (x, y), fraction in _covered(line, thickness / 2).items():
         if 0 <= x < width and 0 <= y < height:
-            rows[y][x] = _mix(rows[y][x], above, fraction)
+            rows[y][x] = mix(rows[y][x], above, fraction)
     return rows
 
 
@@ -144,7 +144,8 @@ def _covered(line: Sequence[tuple[float, float]], reach: float) -> dict[tuple[in
     return coverage
 
 
-def _mix(below: str, above: str, fraction: float) -> str:
+def mix(below: str, above: str, fraction: float) -> str:
+    """Return a color between two: 0 is the one below, 1 the one above."""
     if fraction in (0.0, 1.0):
         return above if fraction else below
     pairs = [(int(below[at : at + 2], 16), int(above[at : at + 2], 16)) for at in (1, 3, 5)]

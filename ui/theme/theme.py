@@ -2,27 +2,24 @@
 
 import tkinter as tk
 import tkinter.font
-from collections.abc import Callable
 from tkinter import ttk
 from typing import Literal
 from weakref import WeakKeyDictionary
 
-import customtkinter
-
 from ui.theme import smooth
-from ui.theme.palette import DARK, LIGHT, PALETTES, Mode, Palette, Role
+from ui.theme.desktop import color_title_bar
+from ui.theme.faces import Faces
+from ui.theme.fonts import add_own_font
+from ui.theme.palette import PALETTES, Mode, Palette, Role
 from ui.theme.styles import restyle
-
-# Every length given to pack, grid and place is in pixels of the screen; customtkinter would scale
-# those given to its own widgets a second time.
-customtkinter.CTkBaseClass._apply_argument_scaling = lambda _, options: options
 
 _DPI = 96
 SCALES = (0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5)
 """Sizes that can be chosen; 1 is 96 dots per inch."""
 # Pixels at 96 dpi that the window needs: nothing is enlarged until this does not fit the screen.
 _NEEDED = (620, 370)
-_FAMILIES = ("Inter", "Segoe UI", "SF Pro Text", "Roboto", "Noto Sans", "DejaVu Sans")
+_FOR_WINDOWS = ("Inter", "Segoe UI", "SF Pro Text", "Roboto")
+_FAMILIES = (*_FOR_WINDOWS, "Noto Sans", "DejaVu Sans")
 _MEDIUM = "Roboto"
 _MONO_FAMILIES = ("JetBrains Mono", "Cascadia Mono", "Menlo", "DejaVu Sans Mono", "Noto Sans Mono")
 
@@ -32,6 +29,7 @@ BOLD = "OneTrainerBold"
 HEADING = "OneTrainerHeading"
 TITLE = "OneTrainerTitle"
 MONO = "OneTrainerMono"
+LARGE = "OneTrainerLarge"
 _ARROW, _ARROW_ROOM, _ICON = 12, 24, 15
 # Colors of an icon, and of what is below it: at rest and below the pointer.
 _UNDO_ROLES: tuple[tuple[Role, Role], tuple[Role, Role]] = (("dim", "text"), ("card", "raised"))
@@ -41,12 +39,7 @@ _DRESS_LIST = """+
     %W.f.l configure {*}$::OneTrainerList
     set [%W.f.l cget -listvariable] [lmap line [%W.f.l get 0 end] {string cat {  } $line}]
 """
-_SIZES = {BODY: 13, SMALL: 12, BOLD: 13, HEADING: 15, TITLE: 22, MONO: 12}
-
-
-def pair(role: Role) -> tuple[str, str]:
-    """Return a color for customtkinter: light, dark."""
-    return LIGHT[role], DARK[role]
+_SIZES = {BODY: 13, SMALL: 12, BOLD: 13, HEADING: 15, TITLE: 22, MONO: 12, LARGE: 14}
 
 
 class Theme:
@@ -60,9 +53,13 @@ class Theme:
         self.root = root
         self.mode: Mode = "dark"
         self._painted: WeakKeyDictionary[tk.Misc, dict[str, Role]] = WeakKeyDictionary()
+        self.faces = Faces(root, lambda: self.palette)
         self.scale = self.largest = 1.0
         self.chosen = chosen
         families = set(tkinter.font.families(root))
+        if families.isdisjoint(_FOR_WINDOWS):
+            add_own_font()
+            families = set(tkinter.font.families(root))
         self.family = _first(_FAMILIES, families)
         self.mono = _first(_MONO_FAMILIES, families)
         # Named fonts live as long as a reference to them.
@@ -72,14 +69,10 @@ class Theme:
 
     def rescale(self, chosen: float) -> None:
         """Change the size of what is built from now on; 0 follows the desktop."""
-        root, screen = self.root, self._screen
+        root = self.root
         self.largest = max([scale for scale in SCALES if scale <= self._fitting] or SCALES[:1])
-        self.chosen, before = chosen, self.scale
-        self.scale = self._scale_for(chosen)
-        if self.scale != before:
-            customtkinter.set_widget_scaling(self.scale)
-            # It also fixes the size of the window for a second.
-            root.wm_maxsize(*screen)
+        self.chosen = chosen
+        self.scale = self.faces.scale = self._scale_for(chosen)
         for name, size in _SIZES.items():
             self._fonts[name].configure(size=-self.px(self._font_size(name, size)))
         self._arrow = smooth.make(root, self.px(_ARROW_ROOM), self.px(_ARROW_ROOM))
@@ -109,7 +102,7 @@ class Theme:
         return min(size / needed for size, needed in zip(self._screen, _NEEDED, strict=True))
 
     def _scale_for(self, chosen: float) -> float:
-        # Tk and customtkinter ignore the screen density on Linux; both use this factor.
+        # Tk ignores the density of the screen on Linux.
         quarters = min(round(self.root.winfo_fpixels("1i") / _DPI * 4), int(self._fitting * 4))
         return min(chosen, self.largest) or max(1.0, quarters / 4)
 
@@ -126,19 +119,13 @@ class Theme:
         """Return the width of a text in pixels of this screen."""
         return self._fonts[font].measure(text)
 
-    def ctk_font(self, size: int = 13, *, bold: bool = False) -> customtkinter.CTkFont:
-        """Return a font for a customtkinter widget."""
-        return customtkinter.CTkFont(self.family, size, "bold" if bold else "normal")
+    def line_height(self, font: str = BODY) -> int:
+        """Return the height of a line in pixels of this screen."""
+        return int(self._fonts[font].metrics("linespace"))
 
     def apply(self, mode: Mode) -> None:
-        """Switch the window to dark or light: what is visible at once, hidden pages after it."""
+        """Switch the window to dark or light."""
         self.mode = mode
-        tracker = customtkinter.AppearanceModeTracker
-        everything = tracker.callback_list
-        hidden = [update for update in everything if not _is_visible(update)]
-        tracker.callback_list = [update for update in everything if _is_visible(update)]
-        customtkinter.set_appearance_mode(mode)
-        tracker.callback_list = everything
         palette, size = self.palette, self.px(_ARROW)
         arrow = smooth.chevron(size, self.scale, color=palette["dim"], ground=palette["field"])
         smooth.fill(self.root, self._arrow, arrow)
@@ -148,21 +135,13 @@ class Theme:
             )
             smooth.fill(self.root, image, rows)
         restyle(ttk.Style(self.root), palette, self.px, self._arrow)
+        self.faces.repaint()
         self._set_options()
         for widget, roles in list(self._painted.items()):
             if widget.winfo_exists():
                 self._color(widget, roles)
+        color_title_bar(self.root, mode)
         self.root.event_generate("<<ThemeChanged>>")
-        if hidden:
-            self.root.update_idletasks()
-            self.root.after(1, self._color_hidden, hidden, mode)
-
-    def _color_hidden(self, updates: list[Callable[[str], None]], mode: Mode) -> None:
-        """Color what was hidden while the mode was switched, unless it was switched again."""
-        known = customtkinter.AppearanceModeTracker.callback_list
-        for update in updates if mode == self.mode else ():
-            if update in known:  # destroyed widgets have left it
-                update("Light" if mode == "light" else "Dark")
 
     def paint(self, widget: tk.Misc, **roles: Role) -> None:
         """Color a plain Tk widget now and after each switch: `paint(canvas, bg="card")`."""
@@ -178,8 +157,8 @@ class Theme:
 
     def _font(self, name: str, size: int) -> tkinter.font.Font:
         family = self.mono if name == MONO else self.family
-        # _MEDIUM, which comes with customtkinter, has no bold cut, and one synthesized from its
-        # medium cut is hard to read. Bold text is larger instead.
+        # _MEDIUM has no bold cut here, and one synthesized from its medium cut is hard to read.
+        # Bold text is larger instead.
         is_bold = name in (BOLD, HEADING, TITLE) and family != _MEDIUM
         weight: Literal["bold", "normal"] = "bold" if is_bold else "normal"
         return tkinter.font.Font(self.root, name=name, family=family, size=-size, weight=weight)
@@ -206,12 +185,6 @@ class Theme:
         chosen = ("-selectbackground", palette["fill"], "-selectforeground", palette["on_fill"])
         self.root.tk.call("set", "::OneTrainerList", (*colors, *chosen))
         self.root.option_add("*Menu.font", BODY)
-
-
-def _is_visible(update: Callable[[str], None]) -> bool:
-    """Return whether the widget of a method is on the screen; windows are, whatever their state."""
-    widget = getattr(update, "__self__", None)
-    return isinstance(widget, tk.Wm) or (isinstance(widget, tk.Misc) and widget.winfo_viewable())
 
 
 def _first(wanted: tuple[str, ...], families: set[str]) -> str:

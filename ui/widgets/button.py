@@ -3,27 +3,19 @@
 import time
 import tkinter as tk
 from collections.abc import Callable
-from typing import Literal
-
-import customtkinter
+from tkinter import ttk
 
 from ui.theme.palette import Role
-from ui.theme.theme import Theme, pair
+from ui.theme.rounded import ButtonKind, button_style
+from ui.theme.theme import Theme
 from ui.widgets.tooltip import Tooltip
 
-ButtonKind = Literal["primary", "plain", "danger", "quiet"]
 Command = Callable[[], object]
 
-_RING = 2
 _ROOM = 13
+_HEIGHT = 30
 # Longer than the interval of a double click.
 _IGNORE_CLICKS_S = 0.5
-_BUTTON_COLORS: dict[ButtonKind, tuple[Role, Role, Role]] = {
-    "primary": ("fill", "fill_hover", "on_fill"),
-    "plain": ("raised", "hover", "text"),
-    "danger": ("danger_fill", "danger_fill", "on_fill"),
-    "quiet": ("card", "raised", "text"),
-}
 
 
 class Button:
@@ -39,38 +31,27 @@ class Button:
         kind: ButtonKind = "plain",
         ground: Role = "card",
         width: int = 0,
-        height: int = 30,
     ) -> None:
-        face, hover, text_role = _BUTTON_COLORS[kind]
+        """width: the least, in pixels at 96 dpi."""
         self._ground = ground
         self._kind: ButtonKind = kind
-        self._face: Role = ground if kind == "quiet" else face
         self._command = command
         self._theme = theme
-        self._text_role = text_role
         self.reason = ""
-        self._min_width = width
+        self._min_width = theme.px(width)
         self._ignores_clicks_until = 0.0
-        self.widget = customtkinter.CTkButton(
+        self.widget = ttk.Button(
             parent,
             text=text,
-            width=width or self._width(text),
-            height=height,
-            corner_radius=6,
-            border_width=_RING,
-            border_spacing=3,
-            fg_color=pair(self._face),
-            bg_color=pair(ground),
-            hover_color=pair(hover),
-            border_color=pair(self._face),
-            text_color=pair(text_role),
-            text_color_disabled=pair("dim"),
-            font=theme.ctk_font(),
+            style=button_style(theme.faces, kind, ground),
+            padding=self._padding(text),
             command=self._call,
+            takefocus=1,  # also while it is disabled, when a key shows the reason
         )
         self._help = ""
         self._tooltip = Tooltip(self.widget, theme, lambda: self.reason or self._help)
-        focusable(self.widget, self._call, self._show_focus)
+        bind_press(self.widget, self._call)
+        self.widget.bind("<FocusOut>", lambda _: self._tooltip.hide())
 
     def describe(self, text: str) -> "Button":
         """Set the tooltip and return the button."""
@@ -80,30 +61,23 @@ class Button:
     def set_text(self, text: str) -> None:
         """Change the label."""
         if self.widget.cget("text") != text:
-            self.widget.configure(text=text, width=max(self._min_width, self._width(text)))
+            self.widget.configure(text=text, padding=self._padding(text))
 
     def set_kind(self, kind: ButtonKind) -> None:
         """Change the appearance."""
         if kind != self._kind:
-            face, hover, self._text_role = _BUTTON_COLORS[kind]
-            self._kind, self._face = kind, self._ground if kind == "quiet" else face
-            self.widget.configure(hover_color=pair(hover), text_color=pair(self._text_role))
-            self._paint()
+            self._kind = kind
+            self.widget.configure(style=button_style(self._theme.faces, kind, self._ground))
 
     def enable(self, reason: str = "") -> None:
         """Enable the button, or disable it for a reason."""
-        if reason != self.reason:
-            self.reason = reason
-            self.widget.configure(state="disabled" if reason else "normal")
-            self._paint()
-
-    def _paint(self) -> None:
-        shown = pair("raised" if self.reason else self._face)
-        self.widget.configure(fg_color=shown, border_color=shown)
+        if bool(reason) != bool(self.reason):
+            self.widget.state(["disabled" if reason else "!disabled"])
+        self.reason = reason
 
     def take_focus(self) -> None:
         """Move the keyboard focus to the button."""
-        _canvas_of(self.widget).focus_set()
+        self.widget.focus_set()
 
     def ignore_clicks(self) -> None:
         """Ignore clicks for a moment, because another button was here until now."""
@@ -114,44 +88,26 @@ class Button:
         """Whether a click has an effect."""
         return not self.reason and time.monotonic() >= self._ignores_clicks_until
 
-    def _width(self, text: str) -> int:
-        """Return the width of the label plus padding, in pixels at 96 dpi."""
-        return round(self._theme.measure(text) / self._theme.scale) + 2 * _ROOM
+    def _padding(self, text: str) -> tuple[int, int, int, int]:
+        """Return the room around a label: at the left, top, right and bottom."""
+        px, width = self._theme.px, self._theme.measure(text)
+        beside = max(2 * px(_ROOM), self._min_width - width)
+        around = max(px(_HEIGHT) - self._theme.line_height(), 0)
+        return beside // 2, around // 2, beside - beside // 2, around - around // 2
 
     def _call(self) -> None:
         if self.is_enabled:
             self._command()
-        elif self.reason:  # by a key: customtkinter passes on no click then
+        elif self.reason:  # by a key, since a click on a disabled button has no effect
             self._tooltip.show_below()
 
-    def _show_focus(self, has_focus: bool) -> None:
-        self._paint()
-        if not has_focus:
-            self._tooltip.hide()
-        else:
-            ring: Role = "accent" if self._text_role != "on_fill" else "text"
-            self.widget.configure(border_color=pair(ring))
 
+def bind_press(widget: ttk.Button, press: Command) -> None:
+    """Let Space and Return press a button at once; Tk knows only Space, and waits after it."""
 
-def focusable(widget: tk.Misc, press: Command, show: Callable[[bool], None]) -> tk.Canvas:
-    """Let Tab reach a customtkinter widget, and Space and Return press it; return what has focus.
-
-    customtkinter draws on an inner canvas, which it keeps out of the Tab order.
-    `show` is called with whether the widget has the focus.
-    """
-    canvas = _canvas_of(widget)
-    canvas.configure(takefocus=1)
-
-    def pressed(_: "tk.Event[tk.Canvas]") -> str:
+    def pressed(_: "tk.Event[ttk.Button]") -> str:
         press()
         return "break"
 
     for key in ("<space>", "<Return>", "<KP_Enter>"):
-        canvas.bind(key, pressed)
-    canvas.bind("<FocusIn>", lambda _: show(True))
-    canvas.bind("<FocusOut>", lambda _: show(False))
-    return canvas
-
-
-def _canvas_of(widget: tk.Misc) -> tk.Canvas:
-    return next(child for child in widget.winfo_children() if isinstance(child, tk.Canvas))
+        widget.bind(key, pressed)

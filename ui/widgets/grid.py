@@ -7,7 +7,6 @@ import tkinter as tk
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ui.theme.theme import pair
 from ui.widgets.drawing import Drawing
 from ui.widgets.widgets import Widgets
 
@@ -78,7 +77,6 @@ class Grid:
         self.canvas.configure(highlightthickness=_RING, yscrollincrement=1, takefocus=1)
         self._bar = widgets.scrollbar(self.outer, self._yview)
         # The scrollbar always keeps its space, so that the width of the cells never changes.
-        self._bar_shown = True
         self._bar.pack(side="right", fill="y")
         self.canvas.configure(yscrollcommand=self._bar_set)
         self.canvas.pack(side="left", fill="both", expand=True)
@@ -199,7 +197,7 @@ class Grid:
             self._choose(index)
             if is_double:
                 self._open()
-        # Otherwise customtkinter would move the focus elsewhere.
+        # Otherwise the click would move the focus elsewhere.
         return "break"
 
     def _at(self, left: int, top: int) -> int:
@@ -246,10 +244,4 @@ class Grid:
 
     def _bar_set(self, *_: float) -> None:
         # Tk may call this again while the scrollbar is drawn, so the arguments can be outdated.
-        first, last = self.canvas.yview()
-        is_needed = last - first < 0.999
-        if is_needed != self._bar_shown:
-            self._bar_shown = is_needed
-            face, hover = (pair("hover"), pair("border")) if is_needed else (pair("card"),) * 2
-            self._bar.configure(button_color=face, button_hover_color=hover)
         self._bar.set(*self.canvas.yview())

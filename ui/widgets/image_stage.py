@@ -217,7 +217,7 @@ class ImageStage:
         else:
             self._drag = ("hold", event.x, event.y)
             self._held(True)
-        # Otherwise customtkinter would move the focus to the image.
+        # Otherwise the click would move the focus to the image.
         return "break"
 
     def _dragged(self, event: "tk.Event[tk.Canvas]") -> None:

@@ -262,7 +262,7 @@ class ImageTable:
         if 0 <= column < len(self._columns) and 0 <= row < len(self._rows):
             self._go(row, column)
             self._choose()
-        # Otherwise customtkinter would move the focus.
+        # Otherwise the click would move the focus.
         return "break"
 
     def _xview(self, *arguments: str) -> None:

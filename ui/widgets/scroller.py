@@ -151,8 +151,7 @@ class Scroller:
     def _bar_set(self, first: float, last: float) -> None:
         # Tk passes strings despite the annotation.
         self._needs_bar = float(last) - float(first) < 0.999
-        # Not now: a bar that Tk is placing lets idle work go first, in customtkinter, and would be
-        # on the screen for good if it were hidden there.
+        # Not now: Tk calls this while it lays out the canvas, from which the bar takes its room.
         if self._needs_bar != self._bar_shown and not self._bar_timer:
             self._bar_timer = self.canvas.after(1, self._show_bar)
         self._bar.set(float(first), float(last))
@@ -187,7 +186,14 @@ def bind_wheel(root: tk.Tk, widgets: Widgets) -> None:
 
 
 def bind_focus(root: tk.Tk, widgets: Callable[[], Widgets]) -> None:
-    """Scroll filled pages to the control that Tab has given the keyboard to; once for a window."""
+    """Give what is clicked the keyboard, and scroll filled pages to what Tab gives it to.
+
+    Once for a window. A field is left, and what is typed in it taken, by a click beside it.
+    """
+
+    def take(event: "tk.Event[tk.Misc]") -> None:
+        if isinstance(event.widget, tk.Misc) and event.widget.winfo_exists():
+            event.widget.focus_set()
 
     def follow(_: "tk.Event[tk.Misc]") -> None:
         focus, known = focused(root), widgets().on_focus
@@ -197,6 +203,7 @@ def bind_focus(root: tk.Tk, widgets: Callable[[], Widgets]) -> None:
         if focus is not None and box is not None:
             known[box](focus)
 
+    root.bind_all("<Button-1>", take, add="+")
     # After Tk's own bindings, which move the keyboard.
     for sequence in ("<<NextWindow>>", "<<PrevWindow>>"):
         root.bind_all(sequence, follow, add="+")

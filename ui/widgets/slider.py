@@ -3,11 +3,9 @@
 import tkinter as tk
 from collections.abc import Callable
 from functools import partial
+from tkinter import ttk
 
-import customtkinter
-
-from ui.theme.theme import pair
-from ui.widgets.button import focusable
+from ui.theme.rounded import slider_style
 from ui.widgets.widgets import Widgets
 
 
@@ -25,38 +23,38 @@ class Slider:
         by: float = 0.05,
         width: int = 110,
     ) -> None:
+        """by: What a key changes."""
         self._changed, self._ends = changed, ends
-        self.widget = slider = customtkinter.CTkSlider(
+        self.widget = ttk.Scale(
             parent,
             from_=ends[0],
             to=ends[1],
-            width=width,
-            height=16,
-            command=changed,
-            fg_color=pair("raised"),
-            progress_color=pair("fill"),
-            button_color=pair("text"),
-            button_hover_color=pair("accent"),
-            border_color="transparent",
-            bg_color=pair("card"),
+            length=widgets.px(width),
+            style=slider_style(widgets.theme.faces),
+            command=lambda value: changed(float(value)),  # Tk passes text
+            takefocus=1,
         )
-        focusable(
-            slider,
-            lambda: None,
-            lambda has: slider.configure(button_color=pair("accent" if has else "text")),
-        )
-        canvas = next(c for c in slider.winfo_children() if isinstance(c, tk.Canvas))
-        for wheel in ("<MouseWheel>", "<Button-4>", "<Button-5>"):
-            canvas.unbind(wheel)
+        self.widget.bind("<Button-1>", self._jump)
         for key, step in (("<Left>", -by), ("<Right>", by)):
-            canvas.bind(key, partial(self._nudge, step))
-        widgets.name(slider, name)
+            self.widget.bind(key, partial(self._nudge, step))
+        widgets.name(self.widget, name)
+
+    @property
+    def value(self) -> float:
+        """What it shows."""
+        return float(self.widget.get())
 
     def set(self, value: float) -> None:
         """Show a value."""
-        self.widget.set(value)
+        self.widget.configure(value=value)
 
-    def _nudge(self, by: float, _: object) -> None:
-        value = min(max(self.widget.get() + by, self._ends[0]), self._ends[1])
-        self.widget.set(value)
-        self._changed(value)
+    def _jump(self, event: "tk.Event[ttk.Scale]") -> str:
+        """Move the knob to the pointer; Tk would move it by 1 toward it."""
+        self.widget.focus_set()
+        self.widget.tk.call("ttk::scale::Jump", str(self.widget), event.x, event.y)
+        return "break"
+
+    def _nudge(self, by: float, _: object) -> str:
+        self.set(min(max(self.value + by, self._ends[0]), self._ends[1]))
+        self._changed(self.value)
+        return "break"

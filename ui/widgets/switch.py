@@ -25,13 +25,20 @@ class Switches:
     def __init__(self, theme: Theme) -> None:
         self._theme = theme
         self._images: dict[State, str] = {}
+        self._rows: dict[tuple[bool, bool, str], Rows] = {}
 
     def image(self, *, is_on: bool, has_focus: bool, has_label: bool, ground: Role) -> str:
         """Return the Tk name of the image for a state in the current colors."""
         palette, scale = self._theme.palette, self._theme.scale
-        state = (is_on, has_focus, has_label, f"{self._theme.mode} {ground}")
+        colors = f"{self._theme.mode} {ground}"
+        state = (is_on, has_focus, has_label, colors)
         if state not in self._images:
-            rows = paint(palette, palette[ground], scale, is_on=is_on, has_focus=has_focus)
+            kind = (is_on, has_focus, colors)
+            if kind not in self._rows:
+                self._rows[kind] = paint(
+                    palette, palette[ground], scale, is_on=is_on, has_focus=has_focus
+                )
+            rows = self._rows[kind]
             if has_label:
                 rows = [row + [palette[ground]] * round(6 * scale) for row in rows]
             image = smooth.make(self._theme.root, len(rows[0]), len(rows))

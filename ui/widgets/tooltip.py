@@ -30,7 +30,6 @@ class Tooltip:
         self._window: tk.Toplevel | None = None
         self._label: tk.Label | None = None
         self._is_below = False
-        # customtkinter's widgets pass bindings on to their parts and insist on add=True.
         widget.bind("<Enter>", self._enter, add="+")
         widget.bind("<Leave>", self._leave, add="+")
         widget.bind("<Button-1>", self._leave, add="+")

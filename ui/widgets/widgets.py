@@ -1,7 +1,6 @@
 """Widgets in the window's theme, so that pages need not know the toolkits.
 
-customtkinter draws buttons, cards and progress bars, ttk everything dense. The Tab key does not
-reach customtkinter's own widgets; it does reach the ones made here.
+They are ttk's; buttons, cards and bars have rounded corners by styles of `ui.theme.rounded`.
 """
 
 import tkinter as tk
@@ -9,12 +8,18 @@ from collections.abc import Callable
 from tkinter import ttk
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
-import customtkinter
-
 from ui.background.threads import Jobs
 from ui.theme.palette import Role
-from ui.theme.theme import BODY, Theme, pair
-from ui.widgets.button import Button, ButtonKind, Command
+from ui.theme.rounded import (
+    PROGRESS,
+    SCROLLBAR,
+    ButtonKind,
+    card_style,
+    progress_style,
+    scrollbar_style,
+)
+from ui.theme.theme import BODY, Theme
+from ui.widgets.button import Button, Command
 from ui.widgets.kept import Kept
 from ui.widgets.placing import wrap_within
 from ui.widgets.switch import Switch, Switches
@@ -46,6 +51,14 @@ class Label(ttk.Label):
     def text(self) -> str:
         """The shown text; "" while the label is hidden."""
         return str(self.cget("text")) if self.winfo_manager() else ""
+
+
+class Progress(ttk.Progressbar):
+    """Progress bar."""
+
+    def set(self, fraction: float) -> None:
+        """Show a fraction: 0 to 1."""
+        self.configure(value=fraction)
 
 
 class Widgets:
@@ -169,13 +182,9 @@ class Widgets:
         """Create an empty frame with a background color of the theme."""
         return ttk.Frame(parent, style=f"{ground.capitalize()}.TFrame")
 
-    def card(
-        self, parent: tk.Misc, *, on: Role = "window"
-    ) -> tuple[customtkinter.CTkFrame, ttk.Frame]:
+    def card(self, parent: tk.Misc, *, on: Role = "window") -> tuple[ttk.Frame, ttk.Frame]:
         """Create a card with rounded corners; return the frame to place and the frame to fill."""
-        outer = customtkinter.CTkFrame(
-            parent, corner_radius=10, fg_color=pair("card"), bg_color=pair(on), border_width=0
-        )
+        outer = ttk.Frame(parent, style=card_style(self.theme.faces, on))
         inner = self.frame(outer)
         inner.pack(fill="both", expand=True, padx=self.px(CARD_PAD), pady=self.px(14))
         return outer, inner
@@ -191,9 +200,7 @@ class Widgets:
                 widget.configure(wraplength=room - widget.inset)
             self.wrap_in_card(widget, width)
 
-    def titled_card(
-        self, parent: tk.Misc, title: str
-    ) -> tuple[customtkinter.CTkFrame, ttk.Frame, ttk.Frame]:
+    def titled_card(self, parent: tk.Misc, title: str) -> tuple[ttk.Frame, ttk.Frame, ttk.Frame]:
         """Create a card with a title; return the frame to place, its head and the one to fill."""
         outer, inner = self.card(parent)
         head = self.frame(inner)
@@ -201,9 +208,7 @@ class Widgets:
         self.label(head, title, style="Heading").pack(side="left")
         return outer, head, inner
 
-    def empty_card(
-        self, parent: tk.Misc, title: str, text: str
-    ) -> tuple[customtkinter.CTkFrame, ttk.Frame]:
+    def empty_card(self, parent: tk.Misc, title: str, text: str) -> tuple[ttk.Frame, ttk.Frame]:
         """Create a card for a page without contents; return it and the frame for its buttons."""
         outer, inner = self.card(parent)
         self.label(inner, title, style="Heading").pack(anchor="w")
@@ -219,43 +224,22 @@ class Widgets:
     def scrollbar(
         self,
         parent: tk.Misc,
-        command: Callable[..., object],
+        command: Callable[..., tuple[float, float] | None],
         *,
         ground: Role = "card",
-        width: int = 14,
-    ) -> customtkinter.CTkScrollbar:
-        """Create a vertical scrollbar."""
-        return customtkinter.CTkScrollbar(
-            parent,
-            command=command,
-            width=width,
-            fg_color=pair(ground),
-            bg_color=pair(ground),
-            button_color=pair("hover"),
-            button_hover_color=pair("border"),
-        )
-
-    def scrollbar_of(
-        self, parent: tk.Misc, box: ttk.Treeview | tk.Text
-    ) -> customtkinter.CTkScrollbar:
-        """Create the scrollbar of a table or a text, which is seen only while it is needed.
+        width: int = SCROLLBAR,
+    ) -> ttk.Scrollbar:
+        """Create a vertical scrollbar, which is not seen while there is nothing to scroll.
 
         Its place stays, since a text that became wider might not need it, and then need it again.
         """
+        style = scrollbar_style(self.theme.faces, ground, width)
+        return ttk.Scrollbar(parent, style=style, command=command, takefocus=0)
+
+    def scrollbar_of(self, parent: tk.Misc, box: ttk.Treeview | tk.Text) -> ttk.Scrollbar:
+        """Create the scrollbar of a table or a text."""
         bar = self.scrollbar(parent, box.yview)
-        shown: list[bool] = []
-
-        def follow(first: float, last: float) -> None:
-            is_needed = float(last) - float(first) < 1  # Tk passes text
-            if shown != [is_needed]:
-                shown[:] = [is_needed]
-                face, hover = pair("hover"), pair("border")
-                if not is_needed:
-                    face = hover = pair("card")
-                bar.configure(button_color=face, button_hover_color=hover)
-            bar.set(float(first), float(last))
-
-        box.configure(yscrollcommand=follow)
+        box.configure(yscrollcommand=bar.set)
         return bar
 
     def text_box(self, parent: tk.Misc, *, width: int, height: int) -> tk.Text:
@@ -282,20 +266,10 @@ class Widgets:
         return Switch(self._switches, parent, command, text=text, ground=ground)
 
     def progress(
-        self, parent: tk.Misc, *, ground: Role = "card", height: int = 8
-    ) -> customtkinter.CTkProgressBar:
-        """Create a progress bar at 0; its `set` takes 0 to 1."""
-        bar = customtkinter.CTkProgressBar(
-            parent,
-            height=height,
-            corner_radius=height // 2,
-            border_width=0,
-            fg_color=pair("raised"),
-            progress_color=pair("fill"),
-            bg_color=pair(ground),
-        )
-        bar.set(0)
-        return bar
+        self, parent: tk.Misc, *, ground: Role = "card", height: int = PROGRESS[0]
+    ) -> "Progress":
+        """Create a progress bar at 0."""
+        return Progress(parent, style=progress_style(self.theme.faces, ground, height), maximum=1)
 
 
 def _visible(widgets: list[tk.Misc]) -> tk.Misc:

@@ -3,14 +3,12 @@
 import ast
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
-import customtkinter
 from PIL import ImageFont
 
 from onetrainer import ROOT
+from ui.theme.fonts import font_file
 
-ROBOTO = Path(customtkinter.__file__).parent / "assets" / "fonts" / "Roboto"
 # Texts of the terminal alone, whose font is the terminal's; patterns that read what others wrote.
 OTHERS = ("onetrainer/cli/", "onetrainer/presets/differences.py", "onetrainer/captions/tags.py")
 READ_ONLY = ("onetrainer/files/names.py", "onetrainer/concepts/folder_listing.py")
@@ -19,7 +17,7 @@ _NOWHERE = "\ue123"
 
 @cache
 def font(cut: str) -> ImageFont.FreeTypeFont:
-    return ImageFont.truetype(str(ROBOTO / f"Roboto-{cut}.ttf"), 20)
+    return ImageFont.truetype(str(font_file(cut)), 20)
 
 
 @cache

@@ -5,6 +5,7 @@ from ui.theme.palette import PALETTES, SERIES_COLORS
 
 GROUNDS = ("window", "side", "card", "field")
 TEXTS = ("text", "dim", "accent", "danger", "warning", "good", "validation")
+WAYS = ("", "_hover", "_pressed")
 LEAST_TEXT = 4.5
 LEAST_BORDER = 3.0
 
@@ -12,7 +13,9 @@ LEAST_BORDER = 3.0
 def test_every_text_and_edge_can_be_seen_on_every_ground():
     seen = [
         (LEAST_TEXT, TEXTS, [*GROUNDS, "raised", "selected"]),
-        (LEAST_TEXT, ["on_fill"], ["fill", "fill_hover", "danger_fill"]),
+        (LEAST_TEXT, ["text"], ["hover", "pressed"]),
+        (LEAST_TEXT, ["on_fill"], [f"fill{way}" for way in WAYS]),
+        (LEAST_TEXT, ["on_fill"], ["danger_fill", *(f"danger{way}" for way in WAYS if way)]),
         (LEAST_BORDER, ["border"], set(GROUNDS) - {"side"}),  # no field stands there
     ]
     for (mode, palette), (least, above, below) in product(PALETTES.items(), seen):

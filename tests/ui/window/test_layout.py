@@ -41,7 +41,7 @@ def test_the_explanation_of_a_setting_stays_in_sight(desk, tmp_path):
     desk.click("hardware.device")
     desk.wait_state(help="hardware.device")
     desk.key("Escape")  # closes the list, which would take the wheel
-    wheel(desk, 0.5, 3)
+    wheel(desk, 0.5, 2)
     column, place = desk.widget("sticky column hardware"), desk.widget("help hardware")
     before = capture_help(tmp_path / "before.png")
     wheel(desk, 0.8, 5)  # also with the pointer over the cards next to the settings

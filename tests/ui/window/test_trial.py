@@ -25,7 +25,6 @@ def test_images_and_grids_are_generated_by_a_model_and_by_a_run_that_trains(desk
     desk.click("generate")
     wait_status(desk, "model.safetensors: this is an embedding")
     assert desk.state["trial"]["button"] == "Generate"
-
     desk.ask("mode", mode="ok")
     desk.replace("trial count", "3")
     desk.key("Return")

@@ -3,8 +3,6 @@
 import tkinter as tk
 from tkinter import ttk
 
-import customtkinter
-
 from ui.widgets.placing import place_two
 from ui.widgets.widgets import Widgets
 
@@ -21,14 +19,14 @@ class Sides:
         widgets: Widgets,
         box: ttk.Frame,
         first: tk.Widget,
-        second: customtkinter.CTkFrame,
+        second: ttk.Frame,
     ) -> None:
         self._px, self._box = widgets.px, box
         self._cards = first, second
         self._is_beside: bool | None = None
         self._instead: tk.Widget | None = None
         # Of one width: buttons that wrap would need another one each time they do.
-        second.configure(width=_RIGHT)
+        second.configure(width=widgets.px(_RIGHT))
         second.pack_propagate(False)
 
     def arrange(self, width: int) -> bool:

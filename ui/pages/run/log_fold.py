@@ -21,7 +21,6 @@ class LogFold:
         self._box = widgets.text_box(self._frame, width=1, height=_HEIGHT)
         self._box.configure(font=MONO, state="disabled", takefocus=1)
         self._bar = widgets.scrollbar(self._frame, self._box.yview)
-        self._bar.configure(height=1)  # no higher than the lines
         self._box.configure(yscrollcommand=self._bar.set)
         whole = widgets.button(self._frame, "Whole log", context.act.show_log, name="open log")
         whole.widget.pack(side="bottom", anchor="w", pady=(widgets.px(8), 0))

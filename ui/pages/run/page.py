@@ -2,8 +2,7 @@
 
 import tkinter as tk
 from functools import partial
-
-import customtkinter
+from tkinter import ttk
 
 from ui.context import Context, View
 from ui.messages.line_breaks import shorten, shorten_start
@@ -89,7 +88,7 @@ class RunPage(View):
             self._title.say(shorten(folder.name, room, partial(theme.measure, font=TITLE)))
             self._lead.say(shorten_start(self._path(), room, theme.measure))
 
-    def _make_empty(self) -> customtkinter.CTkFrame:
+    def _make_empty(self) -> ttk.Frame:
         widgets = self._context.widgets
         outer, line = widgets.empty_card(
             self.outer,

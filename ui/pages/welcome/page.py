@@ -8,7 +8,7 @@ from tkinter import ttk
 from onetrainer.families.registry import any_base
 from ui.context import Context, View
 from ui.pages.welcome.icons import Draw, draw_demo, draw_images, draw_preset
-from ui.widgets.button import ButtonKind
+from ui.theme.rounded import ButtonKind
 from ui.widgets.drawing import Drawing
 from ui.widgets.scroller import Scroller
 

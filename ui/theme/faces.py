@@ -1,0 +1,150 @@
+"""Rounded faces of buttons, cards and bars: small images that ttk stretches to a widget's size."""
+
+import math
+import tkinter as tk
+from collections.abc import Callable, Sequence
+from functools import cache
+from tkinter import ttk
+from typing import NamedTuple
+
+from ui.theme.palette import Palette, Role
+from ui.theme.smooth import make, mix
+
+
+class Face(NamedTuple):
+    """A rounded rectangle; lengths in pixels at 96 dpi.
+
+    Attributes:
+        fill: Its color.
+        ground: Color around it.
+        ring: Color of its edge; None for none.
+        size: Of the image. Its middle is repeated where the widget is larger.
+        radius: Of its corners.
+        inset: From the left and right edge of the image, and from the upper and lower one.
+        is_clear: Whether the image is transparent around it; corners still fade to `ground`.
+    """
+
+    fill: Role
+    ground: Role
+    ring: Role | None = None
+    size: tuple[int, int] = (48, 24)
+    radius: float = 6
+    inset: tuple[float, float] = (0, 0)
+    is_clear: bool = False
+
+
+Looks = Sequence[tuple[str, Face]]
+"""Faces by the states of ttk in which they are seen, the first that applies; the last by ""."""
+_RING = 2.0
+
+
+class Faces:
+    """Elements of ttk that are faces, and the styles that have them.
+
+    They are made when the first widget needs them, and painted anew, in place, for other colors.
+    Another scale gets its own, because an element keeps the size of its first image.
+
+    palette: Returns the colors in use.
+    """
+
+    def __init__(self, root: tk.Misc, palette: Callable[[], Palette]) -> None:
+        self._root = root
+        self._palette = palette
+        self.scale = 1.0
+        self._images: dict[tuple[Face, float], str] = {}
+        self._styles: dict[str, Callable[[str], None]] = {}
+
+    def style(self, name: str, layout: Callable[[], str], color: Callable[[str], None]) -> str:
+        """Return the name of a style at this scale, which is set up at the first time.
+
+        Args:
+            name: Ends with the class of the widget.
+            layout: Returns its layout.
+            color: Sets the options that are colors, and the others, of the style of a name.
+        """
+        name = self._named(name)
+        if name not in self._styles:
+            self._root.tk.call("ttk::style", "layout", name, layout())
+            self._styles[name] = color
+            color(name)
+        return name
+
+    def configure(self, style: str, options: dict[str, object], **colors: Role) -> None:
+        """Set options of a style, and its colors."""
+        roles = {name: self._palette()[role] for name, role in colors.items()}
+        ttk.Style(self._root).configure(style, None, **options, **roles)
+
+    def map(self, style: str, **options: list[tuple[str, Role]]) -> None:
+        """Set colors of a style by state."""
+        colored = {
+            name: [(state, self._palette()[role]) for state, role in roles]
+            for name, roles in options.items()
+        }
+        ttk.Style(self._root).map(style, None, **colored)
+
+    def element(self, name: str, looks: Looks) -> str:
+        """Create an element of a style and return its name."""
+        style, name = ttk.Style(self._root), self._named(name)
+        if name not in style.element_names():
+            first = looks[-1][1]
+            border = [
+                min(self._px(gap + first.radius), (self._px(side) - 1) // 2)
+                for gap, side in zip(first.inset, first.size, strict=True)
+            ]
+            states = [word for states, face in looks[:-1] for word in (states, self._image(face))]
+            images, create = (self._image(first), *states), ("ttk::style", "element", "create")
+            options = ("-border", border, "-padding", 0, "-sticky", "nswe")
+            self._root.tk.call(*create, name, "image", images, *options)
+        return name
+
+    def repaint(self) -> None:
+        """Paint everything that is in use in other colors."""
+        for face, scale in self._images:
+            if scale == self.scale:
+                self._paint(face)
+        for name, color in self._styles.items():
+            color(name)
+
+    def _named(self, name: str) -> str:
+        return f"Of{round(100 * self.scale)}.{name}"
+
+    def _px(self, length: float) -> int:
+        return round(length * self.scale)
+
+    def _image(self, face: Face) -> str:
+        key = face, self.scale
+        if key not in self._images:
+            self._images[key] = make(self._root, *map(self._px, face.size))
+            self._paint(face)
+        return self._images[key]
+
+    def _paint(self, face: Face) -> None:
+        palette, put, image = self._palette(), self._root.tk.call, self._images[face, self.scale]
+        ground, fill = palette[face.ground], palette[face.fill]
+        edge, ring = (palette[face.ring], self._px(_RING)) if face.ring else (fill, 0)
+        (width, height), (left, top) = map(self._px, face.size), map(self._px, face.inset)
+        right, bottom = width - left, height - top
+        if not face.is_clear:
+            put(image, "put", ground, "-to", 0, 0, width, height)
+        reach = min(self._px(face.radius), (right - left) // 2, (bottom - top) // 2)
+        for y, line in enumerate(_corner(reach, ring)):
+            beside = [mix(mix(ground, edge, outer), fill, inner) for outer, inner in line if outer]
+            between = [edge if y < ring else fill] * (right - left - 2 * reach)
+            row = "{" + " ".join((*beside, *between, *reversed(beside))) + "}"
+            for place in (top + y, bottom - 1 - y):
+                put(image, "put", row, "-to", left + reach - len(beside), place)
+        for color, by in ((edge, 0), (fill, ring)) if ring else ((fill, 0),):
+            box = (left + by, top + reach, right - by, bottom - reach)
+            if box[1] < box[3]:
+                put(image, "put", color, "-to", *box)
+
+
+@cache
+def _corner(radius: int, ring: int) -> list[list[tuple[float, float]]]:
+    """Return what part of each pixel of an upper left corner is in the edge, and inside a ring."""
+
+    def covered(x: float, y: float, radius: float) -> float:
+        return min(max(0.5 + radius - math.hypot(x, y), 0.0), 1.0)
+
+    places = [radius - place - 0.5 for place in range(radius)]
+    return [[(covered(x, y, radius), covered(x, y, radius - ring)) for x in places] for y in places]
