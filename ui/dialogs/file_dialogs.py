@@ -5,7 +5,6 @@ import tkinter as tk
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from tkinter import filedialog
 
 from onetrainer.errors import UserError
 from onetrainer.model_files.hub import is_hub_name
@@ -57,6 +56,8 @@ def _choose(context: Context, kind: PathKind, start: Path, title: str) -> str:
 
 
 def _ask_system(root: tk.Tk, title: str, start: Path, patterns: Patterns | None) -> str:
+    from tkinter import filedialog
+
     if patterns is None:
         return filedialog.askdirectory(parent=root, initialdir=start, title=title) or ""
     types = [(label, tuple(those)) for label, those in patterns.items()]

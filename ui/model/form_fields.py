@@ -143,6 +143,7 @@ MEMORY_PAGE = next(plan.name for plan in _PLANS if "memory" in plan.cards)
 """The page with all of the memory forecast."""
 # Page of sections that no plan names, so that a new section needs no change here.
 _FALLBACK_PAGE = "training"
+_PAGES_BY_SECTION = {section: plan.name for plan in _PLANS for section in plan.sections}
 
 _TITLES = {
     "data": "Images",
@@ -223,8 +224,10 @@ def settings_on(plan: PagePlan) -> tuple[Setting, ...]:
 @lru_cache(_PATHS_REMEMBERED)
 def page_of(path: str) -> str:
     """Return the name of the page that shows a setting: that of the innermost section named."""
-    sections_by_page = {section: plan.name for plan in _PLANS for section in plan.sections}
-    return sections_by_page.get(_innermost(f"{path}.", [*sections_by_page]), _FALLBACK_PAGE)
+    section = path
+    while section and section not in _PAGES_BY_SECTION:
+        section = section.rpartition(".")[0]
+    return _PAGES_BY_SECTION.get(section, _FALLBACK_PAGE)
 
 
 def page_title(path: str) -> str:

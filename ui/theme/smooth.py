@@ -14,7 +14,12 @@ _STROKE = 0.8
 
 
 def paint(
-    width: int, height: int, ground: str, layers: Callable[[float, float], list[Layer]]
+    width: int,
+    height: int,
+    ground: str,
+    layers: Callable[[float, float], list[Layer]],
+    *,
+    is_mirrored: bool = False,
 ) -> Rows:
     """Return the colors of an image's pixels, antialiased at the edges of shapes.
 
@@ -23,6 +28,7 @@ def paint(
         height: In pixels.
         ground: Color of the background.
         layers: Returns the shapes at a point, the lowest first; (0, 0) is the center.
+        is_mirrored: Whether the lower half mirrors the upper one, which alone is computed then.
     """
 
     def color(x: float, y: float) -> str:
@@ -33,7 +39,10 @@ def paint(
 
     xs = [place + 0.5 - width / 2 for place in range(width)]
     ys = [place + 0.5 - height / 2 for place in range(height)]
-    return [[color(x, y) for x in xs] for y in ys]
+    if not is_mirrored:
+        return [[color(x, y) for x in xs] for y in ys]
+    above = [[color(x, y) for x in xs] for y in ys[: -(-height // 2)]]
+    return above + above[: height // 2][::-1]
 
 
 def make(root: tk.Misc, width: int, height: int) -> str:

@@ -135,4 +135,4 @@ def paint(palette: Palette, ground: str, scale: float, *, is_on: bool, has_focus
             (math.hypot(x - knob, y) - _KNOB * scale, palette["on_fill"]),
         ]
 
-    return smooth.paint(width, height, ground, layers)
+    return smooth.paint(width, height, ground, layers, is_mirrored=True)

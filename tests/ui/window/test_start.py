@@ -78,6 +78,7 @@ def test_keys_alone_lead_through_the_three_questions(open_desk, tmp_path):
     name_models(home)
     desk = open_desk()
     desk.wait_state(page="welcome")
+    desk.wait(lambda: desk.widget("welcome train on my images")["shown"], "the first page")
     desk.key("Tab", "Tab", "space")
     desk.wait_state(page="start", focus="start images")
     desk.type(str(images))
