@@ -254,7 +254,6 @@ def test_results_of_threads_are_delivered_where_they_are_asked_for():
     assert threading.get_ident() not in results
 
 
-<<<<<<< HEAD
 def test_wrapped_text_of_a_card_is_nowhere_wider_than_the_card(root, widgets):
     outer, inner = widgets.card(root)
     outer.pack()
@@ -266,35 +265,7 @@ def test_wrapped_text_of_a_card_is_nowhere_wider_than_the_card(root, widgets):
         assert label.winfo_reqwidth() <= width - 2 * CARD_PAD, width
 
 
-def test_gaps_between_drawn_widgets_are_scaled_once(root, widgets):
-    box = widgets.frame(root)
-    box.pack()
-    gaps = []
-    for density in (1, 2):
-        customtkinter.set_widget_scaling(density)
-        first, second = (widgets.button(box, "Save", print).widget for _ in range(2))
-        first.grid(row=density, column=0)
-        second.grid(row=density, column=1, padx=(8 * density, 0))
-        root.update()
-        gaps.append(second.winfo_x() - first.winfo_x() - first.winfo_width())
-        first.grid_forget()
-        second.grid_forget()
-    assert gaps == [8, 16]
-
-
-def test_each_entry_of_the_navigation_is_drawn_once_in_the_window_it_was_made_for(
-    root, widgets, monkeypatch
-):
-    draw, drawn = customtkinter.CTkButton._draw, []
-
-    def counted(button, *arguments, **named):
-        drawn.append(button)
-        draw(button, *arguments, **named)
-
-    monkeypatch.setattr(customtkinter.CTkButton, "_draw", counted)
-=======
 def test_the_navigation_is_made_for_the_window_that_it_is_to_be_in(root, widgets):
->>>>>>> 35fe75fe (Draw buttons, cards and bars with ttk, and do without customtkinter)
     resize(root, 1280, 800)
     nav = Nav(widgets, root, PAGES, print, 800)
     widgets.label(nav.foot, "Help").pack()

@@ -66,7 +66,7 @@ class RunTable:
         for name, label, width, anchor in _COLUMNS:
             tree.heading(name, text=label, anchor=anchor, command=partial(order_by, name))
             tree.column(name, width=widgets.px(width), anchor=anchor, stretch=name == _STRETCHED)
-        self._bar = widgets.scrollbar_of(self.outer, tree)
+        self._bar = widgets.scrollbar(self.outer, tree.yview)
         self._bar.pack(side="right", fill="y")
         tree.pack(side="left", fill="both", expand=True)
         tree.bind("<<TreeviewSelect>>", lambda _: chosen())
@@ -74,8 +74,7 @@ class RunTable:
             tree.bind(sequence, lambda _: opened())
         tree.bind("<Control-a>", lambda _: tree.selection_set(tree.get_children()))
         tree.bind("<Configure>", lambda _: self._fit())
-        follow = tree.cget("yscrollcommand")
-        tree.configure(yscrollcommand=lambda *ends: self._scrolled(str(follow), *ends))
+        tree.configure(yscrollcommand=self._scrolled)
         widgets.name(tree, "runs table")
         widgets.on_wheel[tree] = lambda steps: tree.yview_scroll(steps, "units")
 
@@ -132,8 +131,8 @@ class RunTable:
         self.tree.focus(str(row.path))
         self.tree.see(str(row.path))
 
-    def _scrolled(self, follow: str, *ends: str) -> None:
-        self.tree.tk.call(follow, *ends)
+    def _scrolled(self, first: float, last: float) -> None:
+        self._bar.set(first, last)
         self._show_visible_soon()
 
     def _show_visible_soon(self) -> None:
