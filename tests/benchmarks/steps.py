@@ -14,6 +14,7 @@ number, so that everything stays in the processor's caches.
 """
 
 import argparse
+import json
 import logging
 import tempfile
 from collections.abc import Callable, Iterator
@@ -67,13 +68,14 @@ def main() -> None:
 def compared(folder: Path, method: str, batch_size: int, steps: int) -> dict[str, float]:
     """The figures of a method at a batch size."""
     project = runs.write_project(folder)
+    project.write_text(json.dumps({**runs.SETTINGS, "method": METHODS[method]}))
     tiny.write_images(folder / "pictures", [f"picture {number}" for number in range(IMAGES)])
     bare = _Bare(method, batch_size)
     times = _Times(bare.step)
-    train(_new_run(project, method, batch_size, steps), times)
+    train(_new_run(project, batch_size, steps), times)
     assert bare.trained == times.trained
     warm = _Times(lambda: None, has_network=False)
-    train(_new_run(project, method, batch_size, steps), warm)
+    train(_new_run(project, batch_size, steps), warm)
     return {
         "fraction_of_bare_loop": round(median(times.bare) / median(times.whole), 3),
         "fraction_at_best": round(_quick(times.bare) / _quick(times.whole), 3),
@@ -98,10 +100,9 @@ def _quick(seconds: list[float]) -> float:
     return quantiles(seconds, n=10)[0]
 
 
-def _new_run(project: Path, method: str, batch_size: int, steps: int) -> RunFolder:
+def _new_run(project: Path, batch_size: int, steps: int) -> RunFolder:
     return runs.new_run(
         project,
-        method=METHODS[method],
         training={"steps": WARM_UP + steps, "batch_size": batch_size},
         sampling={"every": 0, "at_start": False, "at_end": False},
         validation={"use": True, "split": 0.2, "every": 0, "at_start": False, "at_end": False},
