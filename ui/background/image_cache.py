@@ -43,7 +43,6 @@ class ImageCache:
         self._bytes = 0
         self._waiting: OrderedDict[Hashable, list[Ready]] = OrderedDict()
         self._age = 0  # how often the images were forgotten
-        self._is_closed = False
         self._queue: LifoQueue[_Asked | None] = LifoQueue()
         self._threads: list[threading.Thread] = []
         jobs.on_close.append(self._close)
@@ -89,10 +88,11 @@ class ImageCache:
 
     def _close(self) -> None:
         """End the threads; those who wait for an image are gone with their widgets."""
-        self._is_closed = True
         self._waiting.clear()
+        self._age += 1
         for _ in self._threads:
             self._queue.put(None)
+        self._threads.clear()  # whoever asks all the same gets others
 
     def _decode(self) -> None:
         while (asked := self._queue.get()) is not None:
@@ -101,8 +101,6 @@ class ImageCache:
 
     def _store(self, asked: _Asked, image: "Image | None") -> None:
         key = asked.key
-        if self._is_closed:
-            return
         if asked.age != self._age:  # its file was read before it changed
             if key in self._waiting:
                 self._queue.put(asked._replace(age=self._age))

@@ -82,7 +82,7 @@ def test_its_threads_end_with_the_widgets_and_what_they_still_decode_is_dropped(
     cache, gate = ImageCache(jobs), threading.Event()
     for key in range(3):
         cache.get_or_make(key, lambda: gate.wait(60) and Image.new("RGB", (4, 4)), lambda: None)
-    threads = cache._threads
+    threads = [*cache._threads]
     jobs.forget()
     gate.set()
     for thread in threads:
@@ -90,6 +90,8 @@ def test_its_threads_end_with_the_widgets_and_what_they_still_decode_is_dropped(
         assert not thread.is_alive()
     jobs.deliver()
     assert not cache._cache
+    cache.get_or_make(0, lambda: Image.new("RGB", (4, 4)), lambda: None)
+    deliver_until(jobs, lambda: 0 in cache._cache)
 
 
 _SHOWN = """
