@@ -62,6 +62,7 @@ def test_wheel_has_every_file_below_the_name_of_the_program(wheel):
         points = archive.read("onetrainer-0.1.0.dist-info/entry_points.txt").decode()
     sources = [path for wing in ("modules", "ui") for path in (ROOT / wing).rglob("*.py")]
     data = [path for path in (ROOT / "configs").rglob("*") if path.is_file()]
+    data += (ROOT / "ui").rglob("*.ttf")
     own = [path.relative_to(ROOT).as_posix() for path in (ROOT / "onetrainer").rglob("*.py")]
     bundled = [f"onetrainer/bundled/{path.relative_to(ROOT).as_posix()}" for path in sources + data]
     assert names == {*own, *bundled}
