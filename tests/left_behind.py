@@ -31,7 +31,12 @@ def shared_state() -> dict[str, object]:
         "handlers of signals": [signal.getsignal(number) for number in _SIGNALS],
         "handlers of logging": list(logging.root.handlers),
         "level of logging": (logging.root.level, logging.root.manager.disable),
-        "filters of warnings": list(warnings.filters),
+        # Those of one message or of a library's own come with its first import.
+        "filters of warnings": [
+            each
+            for each in warnings.filters
+            if each[1] is None and each[2].__module__ == "builtins"
+        ],
         "garbage collection": gc.isenabled(),
         "temporary folder": tempfile.tempdir,
         "timeout of sockets": socket.getdefaulttimeout(),
