@@ -1,8 +1,8 @@
 """Count the tokens of captions as CLIP's text encoders read them, in 2 MB.
 
 The library that trains reads them with, `tokenizers`, takes 30 MB of the window for the same
-numbers: they were compared for every character, and differ for two letters that are newer than
-Python's tables.
+numbers: they were compared for every character, and differ only at code points that are newer than
+one library's tables of letters.
 """
 
 import unicodedata
@@ -10,6 +10,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import cache, lru_cache
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
 import regex
@@ -57,16 +58,26 @@ class _Merges:
         """Return the number of tokens of a piece of text."""
         characters = [_CHARACTERS[byte] for byte in word.encode("utf-8", "surrogatepass")]
         symbols = [*characters[:-1], characters[-1] + _END_OF_WORD]
-        ranks = [self.rank(*pair) for pair in pairwise(symbols)]
-        while ranks and (least := min(ranks)) < self._unmerged:
-            at = ranks.index(least)
-            symbols[at : at + 2] = [symbols[at] + symbols[at + 1]]
-            del ranks[at]
-            if at > 0:
-                ranks[at - 1] = self.rank(symbols[at - 1], symbols[at])
-            if at < len(ranks):
-                ranks[at] = self.rank(symbols[at], symbols[at + 1])
-        return len(symbols)
+        end = len(symbols)
+        before, after = list(range(-1, end - 1)), list(range(1, end + 1))
+        merges = [(self.rank(*pair), at) for at, pair in enumerate(pairwise(symbols))]
+        heapify(merges)
+        while merges:
+            rank, at = heappop(merges)
+            following = after[at]
+            if rank == self._unmerged:
+                break
+            if following == end or self.rank(symbols[at], symbols[following]) != rank:
+                continue  # one of the two has become part of another symbol
+            symbols[at], symbols[following] = symbols[at] + symbols[following], ""
+            after[at] = after[following]
+            if after[at] < end:
+                before[after[at]] = at
+            for first in (before[at], at):
+                if first >= 0 and after[first] < end:
+                    pair = symbols[first], symbols[after[first]]
+                    heappush(merges, (self.rank(*pair), first))
+        return sum(map(bool, symbols))
 
 
 @cache

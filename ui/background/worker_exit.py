@@ -23,11 +23,12 @@ class WorkerExitSearch:
 
     @property
     def is_done(self) -> bool:
-        """Whether it is known; raises here what went wrong there."""
+        """Whether it is known; raises here, once, what went wrong there."""
         if self._thread.is_alive():
             return False
-        if self._error is not None:
-            raise self._error
+        if (error := self._error) is not None:
+            self._error = None
+            raise error
         return True
 
     def _find(self) -> None:

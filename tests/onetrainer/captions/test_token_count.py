@@ -4,6 +4,7 @@ from random import Random
 
 from transformers import CLIPTokenizer
 
+from onetrainer.captions import token_count
 from onetrainer.captions.token_count import chunks, token_counter
 from onetrainer.families.spec import CLIP_TOKENIZER
 
@@ -34,3 +35,12 @@ def test_counts_are_those_of_the_tokenizer_that_trains():
 
 def test_chunks_are_of_75_tokens():
     assert [chunks(tokens) for tokens in (0, 1, 75, 76, 150, 151)] == [1, 1, 1, 2, 2, 3]
+
+
+def test_a_long_piece_of_text_takes_as_many_looks_as_it_has_bytes(monkeypatch):
+    merges, looks = token_count._Merges(), []
+    rank = merges.rank
+    monkeypatch.setattr(merges, "rank", lambda *pair: looks.append(pair) or rank(*pair))
+    word = "日本語の文" * 100
+    assert 1 < merges.count(word) < len(word.encode())
+    assert len(looks) < 5 * len(word.encode())

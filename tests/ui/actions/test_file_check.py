@@ -73,7 +73,7 @@ def test_a_model_that_arrives_later_is_found_and_nothing_is_told_again(window, t
     told = []
     window.draft.listen(lambda: told.append(errors_of(window.draft)))
     window.files.look_again()
-    write_model(late)
+    write_model(tmp_path / "arriving").rename(late)  # whole, as the check may be reading
     window.files.look_again()
     deliver_until(window.jobs, lambda: told)
     assert told == [[]]

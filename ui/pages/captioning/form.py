@@ -180,8 +180,8 @@ class CaptioningForm:
         choose.widget.pack(side="right", padx=(px(8), 0))
         entry = ttk.Entry(line, textvariable=value, font="OneTrainerBody", width=10)
         entry.pack(side="left", fill="x", expand=True)
-        entry.bind("<Return>", lambda _: self._changed())
-        value.trace_add("write", lambda *_: self._changed())
+        for sequence in ("<Return>", "<FocusOut>"):
+            entry.bind(sequence, lambda _: self._changed())
         widgets.name(entry, name)
         return head
 
@@ -189,9 +189,11 @@ class CaptioningForm:
         path = self._context.act.choose_path(kind, value.get())
         if path:
             value.set(path)
+            self._changed()
 
     def _typed_model(self) -> None:
-        """Say where the model is, a moment after the last key."""
+        """Say where the model is and look for what it found, a moment after the last key."""
+        self._changed()
         if self._timer:
             self._parent.after_cancel(self._timer)
         self._timer = self._parent.after(_NOTE_AFTER_MS, self._show_note)
