@@ -5,6 +5,7 @@ Needs Xvfb, openbox and xdotool.
 """
 
 import argparse
+import fcntl
 import json
 import os
 import shutil
@@ -36,6 +37,8 @@ UNDER_WAY = 0.68
 TOO_LARGE = {"extends": "sdxl/lora-24gb"}
 """What the GPU of `tests.ui.gpu_worker` has too little memory for."""
 VALIDATION = {"use": True, "split": 0.25, "every": 20}
+MARK = ".screenshots"
+"""In a folder that is made here, and locked while it is in use."""
 COLORS = 256
 """Of a screenshot: a third of the bytes, and nothing that the eye finds."""
 
@@ -49,13 +52,37 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     width, height = (int(part) for part in options.size.split("x"))
     # A short path, since the screenshots show it.
-    folder = Path(tempfile.gettempdir()) / "onetrainer"
-    folder.mkdir()
-    try:
-        with screen(width + 120, height + 200) as display:
-            Studio(display, folder, options.out, options.size, is_fake=options.fake).take_all()
-    finally:
-        shutil.rmtree(folder)
+    with (
+        own_folder(Path(tempfile.gettempdir()) / "onetrainer") as folder,
+        screen(width + 120, height + 200) as display,
+    ):
+        studio = Studio(display, folder, options.out, options.size, is_fake=options.fake)
+        try:
+            studio.take_all()
+        finally:
+            error_log = studio.finish()
+    if error_log:
+        raise SystemExit("\n".join(error_log))
+
+
+@contextmanager
+def own_folder(folder: Path) -> Iterator[Path]:
+    """A new folder for a while; one that a call left when its process was killed is replaced."""
+    mark = folder / MARK
+    if folder.exists() and not mark.exists():
+        raise SystemExit(f"{folder} is in the way, and not of these screenshots: move it.")
+    folder.mkdir(exist_ok=True)
+    with mark.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SystemExit(f"{folder} is in use by another call.") from None
+        try:
+            for left in set(folder.iterdir()) - {mark}:
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+            yield folder
+        finally:
+            shutil.rmtree(folder)
 
 
 class Studio:
@@ -100,7 +127,6 @@ class Studio:
             self.take_rewards()
             self.take_runs()
         self.take_memory()  # which takes longest
-        self.finish()
 
     @contextmanager
     def holding_still(self) -> Iterator[None]:
@@ -208,7 +234,9 @@ class Studio:
         desk = self.desk
         desk.page("runs")
         desk.wait(lambda: len(desk.state["runs"]["names"]) > 1, "the runs")
-        desk.click("runs table")
+        place = desk.widget("runs table")
+        desk.click_at(place["x"] + 120, place["y"] + 53)  # the first row
+        desk.wait(lambda: desk.state["runs"]["chosen"], "the chosen run")
         self.shoot("runs")
         desk.key("ctrl+a")
         desk.click("compare runs")
@@ -321,11 +349,11 @@ class Studio:
         with Image.open(path) as image:
             image.convert("RGB").quantize(COLORS).save(path, optimize=True)
 
-    def finish(self) -> None:
+    def finish(self) -> list[str]:
+        """End the window and its worker; return the defects that it met."""
         error_log = self.desk.end()
         self.desk.end_worker()
-        if error_log:
-            raise SystemExit("\n".join(error_log))
+        return error_log
 
 
 if __name__ == "__main__":

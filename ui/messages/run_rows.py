@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +136,10 @@ def filters(rows: Sequence[RunRow]) -> list[str]:
 
 
 def setting_table(documents: Sequence[Document]) -> list[tuple[str, str, list[str]]]:
-    """Return page, label and each config's value of the settings in which several differ."""
+    """Return page, label and each config's value of the settings in which several differ.
+
+    A value of several lines takes a row for each, the first of them with the label.
+    """
     first, *others = documents
     found = [{c.path: c for c in changes_between(first, other)} for other in others]
     rows = []
@@ -145,7 +148,11 @@ def setting_table(documents: Sequence[Document]) -> list[tuple[str, str, list[st
         rows.append((change.page, change.label, [change.old, *values], path))
     unique = {path: (page, label, values) for page, label, values, path in rows}
     pages = list(dict.fromkeys(page for page, *_ in unique.values()))
-    return sorted(unique.values(), key=lambda row: pages.index(row[0]))
+    return [
+        (page, "" if at else label, list(lines))
+        for page, label, values in sorted(unique.values(), key=lambda row: pages.index(row[0]))
+        for at, lines in enumerate(zip_longest(*(v.split("\n") for v in values), fillvalue=""))
+    ]
 
 
 class _Settings:

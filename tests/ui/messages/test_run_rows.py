@@ -60,12 +60,19 @@ def test_the_search_looks_at_all_that_is_known_of_a_run(tmp_path):
     assert found("", STARRED) == found("", "Tag: best") == ["paper-001"]
 
 
-def test_settings_of_several_runs_stand_in_one_row_each(tmp_path):
-    runs = make_runs(tmp_path, {}, {"optimizer": {"lr": 3e-4}}, {"training": {"steps": 80}})
+def test_each_setting_of_several_runs_stands_in_a_row_and_each_further_line_in_its_own(tmp_path):
+    runs = make_runs(
+        tmp_path,
+        {},
+        {"optimizer": {"lr": 3e-4}},
+        {"training": {"steps": 80}, "output": {"notes": "Warm.\nSharp folds."}},
+    )
     table = setting_table([load_document(run.config) for run in runs])
     assert table == [
         ("Training", "Learning rate", ["1e-4", "3e-4", "3e-4"]),
         ("Training", "Length", ["60", "60", "80"]),
+        ("Output", "Notes", ["", "", "Warm."]),
+        ("Output", "", ["", "", "Sharp folds."]),
     ]
 
 

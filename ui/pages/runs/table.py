@@ -140,7 +140,7 @@ class RunTable:
             self._timer = self.tree.after_idle(self._show_visible)
 
     def _show_visible(self) -> None:
-        """Give the visible rows their images and differences, however many others there are."""
+        """Give the visible rows their images, and texts in the width of the columns."""
         self._timer = ""
         side, tree = self._widgets.px(_IMAGE), self.tree
         first = next((y for y in range(self._widgets.px(_HEADING)) if tree.identify_row(y)), None)
@@ -153,13 +153,16 @@ class RunTable:
             if tree.exists(key):
                 tree.item(key, image="")
             del self._photos[key]
-        room = tree.column(_STRETCHED, "width") - self._widgets.px(_CELL_PAD)
+        rooms = {
+            name: tree.column(name, "width") - self._widgets.px(_CELL_PAD) for name, *_ in _COLUMNS
+        }
         for key in keys:
             self._show_image(key, side)
-            # To the width of the column, where Tk would cut a letter.
-            text = shorten(self._rows[key].difference, room, self._widgets.theme.measure)
-            if tree.set(key, _STRETCHED) != text:
-                tree.set(key, _STRETCHED, text)
+            for name, whole in self._rows[key].values.items():
+                # Tk would cut a letter.
+                text = shorten(whole, rooms[name], self._widgets.theme.measure)
+                if str(tree.set(key, name)) != text:
+                    tree.set(key, name, text)
 
     def _show_image(self, key: str, side: int) -> None:
         record = self._rows[key].record
