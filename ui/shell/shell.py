@@ -82,10 +82,9 @@ class Shell:
         self._show_offer(offer)
         room = self.stage.outer.winfo_width() - self._context.widgets.px(_MESSAGE_MARGIN)
         self._message.configure(text=text, wraplength=max(0, room))
-        # Placed over the page, so that buttons stay where the user is about to click, and at the
-        # lower edge, because most buttons are at the upper one.
-        self._bar.place(relx=0, rely=1, relwidth=1, anchor="sw")
-        self._bar.lift()
+        # Below the page, which is scrolled where it has no room for it: over the page, it would
+        # cover a button there; above it, move the one that the user is about to click.
+        show(self._bar, True, side="bottom", fill="x", before=self.stage.outer)
         if self._hiding:
             self._bar.after_cancel(self._hiding)
         shown_ms = _MESSAGE_MS if offer is None else _OFFER_MS
@@ -111,7 +110,7 @@ class Shell:
         if self._hiding:
             self._bar.after_cancel(self._hiding)
         self._hiding = ""
-        self._bar.place_forget()
+        show(self._bar, False)
         self._show_offer(None)
 
     def _show_offer(self, offer: Offer | None) -> None:
@@ -128,6 +127,7 @@ class Shell:
     def _make_bar(self, parent: tk.Misc) -> tuple[ttk.Frame, ttk.Label, ttk.Button]:
         widgets = self._context.widgets
         bar = widgets.frame(parent, ground="raised")
+        widgets.name(bar, "message bar")
         close = ttk.Button(bar, text="×", style="QuietRaised.TButton", command=self._hide_bar)
         close.configure(width=2, takefocus=0)
         close.pack(side="right", padx=widgets.px(8), pady=widgets.px(3))
