@@ -65,13 +65,13 @@ def test_each_setting_of_several_runs_stands_in_a_row_and_each_further_line_in_i
         tmp_path,
         {},
         {"optimizer": {"lr": 3e-4}},
-        {"training": {"steps": 80}, "output": {"notes": "Warm.\nSharp folds."}},
+        {"training": {"steps": 80}, "metadata": {"description": "Warm.\nSharp folds."}},
     )
     table = setting_table([load_document(run.config) for run in runs])
     assert table == [
         ("Training", "Learning rate", ["1e-4", "3e-4", "3e-4"]),
         ("Training", "Length", ["60", "60", "80"]),
-        ("Output", "Notes", ["", "", "Warm."]),
+        ("Output", "Description", ["empty", "empty", "Warm."]),
         ("Output", "", ["", "", "Sharp folds."]),
     ]
 
