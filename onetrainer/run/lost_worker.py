@@ -97,7 +97,13 @@ def _is_in_journal(mark: WorkerMark, last_sign: float) -> bool | None:
     words += ["_TRANSPORT=kernel", "+", "_SYSTEMD_UNIT=systemd-oomd.service"]
     try:
         found = subprocess.run(
-            words, capture_output=True, text=True, timeout=_JOURNAL_SECONDS, check=False
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_JOURNAL_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

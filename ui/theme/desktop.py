@@ -24,15 +24,30 @@ def color_title_bar(root: tk.Tk, mode: Mode) -> None:
     """Make the title bar dark or light; on Linux it is the desktop's."""
     is_dark = mode == "dark"
     if sys.platform == "win32":
-        import ctypes
+        if root.winfo_viewable():
+            _color_frame(root, is_dark)
+        else:  # Tk makes the frame as the window comes up
 
+            def color_once(event: "tk.Event[tk.Misc]") -> None:
+                if waiting and event.widget is root:
+                    waiting.clear()
+                    _color_frame(root, is_dark)
+
+            waiting = [root]
+            root.bind("<Map>", color_once, add="+")
+    elif sys.platform == "darwin":
+        look = "darkaqua" if is_dark else "aqua"
+        with suppress(tk.TclError):  # older than Tk 8.6.10
+            root.tk.call("tk::unsupported::MacWindowStyle", "appearance", ".", look)
+
+
+def _color_frame(root: tk.Tk, is_dark: bool) -> None:
+    import ctypes
+
+    if sys.platform == "win32":
         window = ctypes.windll.user32.GetParent(root.winfo_id())
         value = ctypes.c_int(is_dark)
         with suppress(AttributeError, OSError):  # older than Windows 10
             ctypes.windll.dwmapi.DwmSetWindowAttribute(
                 window, _DWMWA_USE_IMMERSIVE_DARK_MODE, ctypes.byref(value), ctypes.sizeof(value)
             )
-    elif sys.platform == "darwin":
-        look = "darkaqua" if is_dark else "aqua"
-        with suppress(tk.TclError):  # older than Tk 8.6.10
-            root.tk.call("tk::unsupported::MacWindowStyle", "appearance", ".", look)

@@ -172,6 +172,8 @@ def bind_wheel(root: tk.Tk, widgets: Widgets) -> None:
         root.unbind_class("TCombobox", event)
 
     def scroll(event: "tk.Event[tk.Misc]") -> None:
+        if isinstance(event.widget, ttk.Scrollbar):
+            return  # Tk has scrolled what it belongs to
         steps = -1 if event.num == 4 or event.delta > 0 else 1
         widget: tk.Misc | None = event.widget if isinstance(event.widget, tk.Misc) else None
         while widget is not None:

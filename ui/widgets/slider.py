@@ -35,7 +35,7 @@ class Slider:
             takefocus=1,
         )
         self.widget.bind("<Button-1>", self._jump)
-        for key, step in (("<Left>", -by), ("<Right>", by)):
+        for key, step in (("<Left>", -by), ("<Right>", by), ("<Down>", -by), ("<Up>", by)):
             self.widget.bind(key, partial(self._nudge, step))
         widgets.name(self.widget, name)
 

@@ -115,3 +115,6 @@ def test_a_slider_follows_the_pointer_and_the_keys_but_says_nothing_of_what_it_i
     root.update()
     slider.widget.event_generate("<Left>")
     assert said[-1] == slider.value == 0.75
+    for key, value in (("<Down>", 0.5), ("<Up>", 0.75)):
+        slider.widget.event_generate(key)
+        assert said[-1] == slider.value == value
