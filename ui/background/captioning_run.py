@@ -38,9 +38,11 @@ class CaptioningRun:
 
     def poll(self) -> Standing:
         """Return how far it is, without waiting."""
+        is_alive = self._run.is_alive  # first: all that it wrote before its end is read then
         for event in self._run.poll().events:
             self._standing = _after(event, self._standing)
-        if self._standing.has_ended or self._run.is_alive:
+        if self._standing.has_ended or is_alive:
+            self._exit_search = None
             return self._standing
         if is_queued(self.folder):
             waits = "Waits for its turn in the queue."

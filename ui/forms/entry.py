@@ -120,7 +120,7 @@ class Entry:
         name = entry_title(self._setting, values)
         full_title = f"{title} · {name}" if name else title
         in_bold = partial(self._widgets.theme.measure, font="OneTrainerBold")
-        room = self._context.fitting(_TITLE_ROOM, beside=_BUTTONS_ROOM)
+        room = self._context.fitting(_TITLE_ROOM, taken=_BUTTONS_ROOM)
         self._title.say(shorten(full_title, room, in_bold))
         self._fold.configure(text=_OPEN if is_open else _FOLDED)
         gap = self._widgets.px(8)
@@ -140,7 +140,7 @@ class Entry:
             lines = [f"{len(problems)} to check"]
         lines += entry_summary(self._setting, values) or ["Not filled in yet."]
         style = "SmallDanger" if error_count else "SmallWarning" if problems else "SmallDim"
-        room, measure = self._context.fitting(_WRAP, beside=_INDENT), self._widgets.theme.measure
+        room, measure = self._context.fitting(_WRAP, taken=_INDENT), self._widgets.theme.measure
         self._summary.configure(wraplength=room)
         self._summary.say(break_at_dots("  ·  ".join(lines), room, measure), style)
 

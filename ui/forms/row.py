@@ -75,14 +75,14 @@ class FormContext:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether labels of paths and texts stand above them, as there is no room beside."""
+        """Whether labels of paths and texts stand above them, for want of width."""
         return 0 < self.room.width < self.widgets.px(_NARROW)
 
-    def fitting(self, length: int, *, beside: int = 0) -> int:
-        """Return a length of 96 dpi in pixels, at most what a card has beside other things."""
+    def fitting(self, length: int, *, taken: int = 0) -> int:
+        """Return a length of 96 dpi in pixels, at most what a card has left of its width."""
         if not self.room.width:
             return self.widgets.px(length)
-        room = self.room.width - self.widgets.px(2 * CARD_PAD + beside)
+        room = self.room.width - self.widgets.px(2 * CARD_PAD + taken)
         return min(self.widgets.px(length), room)
 
 
@@ -203,8 +203,8 @@ class Row:
             self.editor.fill(_field_width(self._context.widgets))
         self._reset.grid(row=line + 1, column=4, sticky=f"{north}e", padx=(px(4), 0))
         is_first = is_stacked or context.is_narrow
-        beside = _DOT_WIDTH if is_first else _DOT_WIDTH + LABEL_WIDTH
-        self._message.configure(wraplength=context.fitting(_MESSAGE_WRAP, beside=beside))
+        taken = _DOT_WIDTH if is_first else _DOT_WIDTH + LABEL_WIDTH
+        self._message.configure(wraplength=context.fitting(_MESSAGE_WRAP, taken=taken))
         column = 1 if is_first else 2
         self._message.grid(row=line + 3, column=column, columnspan=3, sticky="w", pady=(0, px(4)))
         self.refresh()

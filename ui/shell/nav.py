@@ -66,8 +66,8 @@ class NavItem:
     def fit(self, size: _Size) -> None:
         """Give the entry a size."""
         theme, px = self._widgets.theme, self._widgets.px
-        around, beside = max(px(size.height) - theme.line_height(size.font), 0), px(_TEXT_MARGIN)
-        padding = (beside, around // 2, beside, around - around // 2)
+        around, margin = max(px(size.height) - theme.line_height(size.font), 0), px(_TEXT_MARGIN)
+        padding = (margin, around // 2, margin, around - around // 2)
         self.button.configure(style=entry_style(theme.faces, size.font), padding=padding)
         self.button.pack_configure(pady=px(size.gap))
 
@@ -116,7 +116,7 @@ class NavItem:
 class Nav:
     """Navigation with groups of entries.
 
-    height: pixels of the window once it is on the screen; another one draws all entries anew.
+    height: pixels of the window once it is on the screen; another one draws all entries again.
     """
 
     def __init__(

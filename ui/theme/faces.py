@@ -41,7 +41,7 @@ _RING = 2.0
 class Faces:
     """Elements of ttk that are faces, and the styles that have them.
 
-    They are made when the first widget needs them, and painted anew, in place, for other colors.
+    They are made when the first widget needs them, and painted again, in place, for other colors.
     Another scale gets its own, because an element keeps the size of its first image.
 
     palette: Returns the colors in use.
@@ -128,11 +128,11 @@ class Faces:
             put(image, "put", ground, "-to", 0, 0, width, height)
         reach = min(self._px(face.radius), (right - left) // 2, (bottom - top) // 2)
         for y, line in enumerate(_corner(reach, ring)):
-            beside = [mix(mix(ground, edge, outer), fill, inner) for outer, inner in line if outer]
+            corner = [mix(mix(ground, edge, outer), fill, inner) for outer, inner in line if outer]
             between = [edge if y < ring else fill] * (right - left - 2 * reach)
-            row = "{" + " ".join((*beside, *between, *reversed(beside))) + "}"
+            row = "{" + " ".join((*corner, *between, *reversed(corner))) + "}"
             for place in (top + y, bottom - 1 - y):
-                put(image, "put", row, "-to", left + reach - len(beside), place)
+                put(image, "put", row, "-to", left + reach - len(corner), place)
         for color, by in ((edge, 0), (fill, ring)) if ring else ((fill, 0),):
             box = (left + by, top + reach, right - by, bottom - reach)
             if box[1] < box[3]:

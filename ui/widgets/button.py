@@ -91,9 +91,9 @@ class Button:
     def _padding(self, text: str) -> tuple[int, int, int, int]:
         """Return the room around a label: at the left, top, right and bottom."""
         px, width = self._theme.px, self._theme.measure(text)
-        beside = max(2 * px(_ROOM), self._min_width - width)
+        sides = max(2 * px(_ROOM), self._min_width - width)
         around = max(px(_HEIGHT) - self._theme.line_height(), 0)
-        return beside // 2, around // 2, beside - beside // 2, around - around // 2
+        return sides // 2, around // 2, sides - sides // 2, around - around // 2
 
     def _call(self) -> None:
         if self.is_enabled:

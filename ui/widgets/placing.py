@@ -58,9 +58,9 @@ def place_two(
         box.grid_columnconfigure(line, weight=width, uniform="beside" if is_beside else "")
         box.grid_rowconfigure(line, weight=height)
     first.grid(row=0, column=0, sticky="nsew")
-    beside, below = (1, 0) if is_beside else (0, 1)
-    apart = (gap * beside, 0), (gap * below, 0)
-    second.grid(row=below, column=beside, sticky="nsew", padx=apart[0], pady=apart[1])
+    column, row = (1, 0) if is_beside else (0, 1)
+    apart = (gap * column, 0), (gap * row, 0)
+    second.grid(row=row, column=column, sticky="nsew", padx=apart[0], pady=apart[1])
 
 
 def while_visible(widget: tk.Misc, refresh: Callable[[], None]) -> Callable[[], None]:
