@@ -324,7 +324,6 @@ class App:
             report=lambda folder: self.support.report(folder),
             choose_preset=lambda: self.presets.show_all(),
             load_file=lambda path, preset=None: self.presets.load(path, preset),
-            reset_preset=lambda: self.presets.reset(),
             load_demo=lambda: self.presets.load_demo(),
             show_changes=lambda: self.presets.show_changes(),
             save_preset=lambda: self.presets.save(),

@@ -104,7 +104,6 @@ class Actions:
     report: Callable[[Path], None]
     choose_preset: Callable[[], None]
     load_file: Callable[..., object]
-    reset_preset: Callable[[], None]
     load_demo: Callable[[], None]
     show_changes: Callable[[], None]
     save_preset: Callable[[], object]

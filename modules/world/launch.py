@@ -30,7 +30,6 @@ class Place:
         rank: Its number, from 0.
         size: How many there are.
         local_rank: Its number among those on its computer.
-        local_size: How many are on its computer.
         host: Name or address of the computer of the first process.
         address: Of the first process's `Hub`; "" if something else started this process.
         is_on_cpu: Whether all compute on the CPU, where there are GPUs, too.
@@ -39,7 +38,6 @@ class Place:
     rank: int = 0
     size: int = 1
     local_rank: int = 0
-    local_size: int = 1
     host: str = _HERE
     address: str = ""
     is_on_cpu: bool = False
@@ -61,7 +59,6 @@ def place_in(variables: Mapping[str, str]) -> Place:
         rank=int(variables.get("RANK", "0")),
         size=size,
         local_rank=int(variables.get("LOCAL_RANK", "0")),
-        local_size=int(variables.get("LOCAL_WORLD_SIZE", str(size))),
         host=variables.get("MASTER_ADDR", _HERE),
         address=variables.get(ADDRESS, ""),
         is_on_cpu=variables.get(_ON_CPU, "").lower() in ("true", "1", "yes"),

@@ -44,11 +44,6 @@ class KindSpec:
     takes_prompt: str = ""
     model_types: tuple[str, ...] = ()
 
-    @property
-    def needs_onnx(self) -> bool:
-        """Whether it runs in ONNX Runtime."""
-        return not self.model_types
-
 
 _ASKED = (
     "Describe this image in two or three sentences, as a caption for training an image generator:"

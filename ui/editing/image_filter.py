@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,8 +105,3 @@ def _found_paths(show: str, findings: Sequence[Finding]) -> frozenset[Path]:
     some = [finding for finding in findings if HEADLINES[finding.kind] == show]
     others = [finding.other for finding in some if finding.other is not None]
     return frozenset([*(finding.path for finding in some), *others])
-
-
-def by_kind(findings: Sequence[Finding]) -> Mapping[Path, Finding]:
-    """Return the worst finding of each file."""
-    return {finding.path: finding for finding in reversed(findings)}
