@@ -8,13 +8,14 @@ from pathlib import Path
 from onetrainer.errors import UserError
 from onetrainer.presets.find import locate
 from ui.actions.closing import Closing
-from ui.actions.dropping import Dropping
+from ui.actions.dropping import Dropping, take_drops
 from ui.actions.keys import bind_keys
 from ui.actions.look_again import LookAgain
 from ui.actions.preset_actions import PresetActions
 from ui.actions.queue_offer import offer_queue
 from ui.actions.run_actions import RunActions
 from ui.actions.support_actions import SupportActions
+from ui.background.collection import collect_dropped
 from ui.background.current_preview import CurrentPreview
 from ui.background.error_log import ErrorLog
 from ui.background.forecaster import make_forecasts
@@ -27,7 +28,6 @@ from ui.background.threads import Jobs
 from ui.context import Actions, Context, Offer, View
 from ui.dialogs.dialogs import show_error
 from ui.dialogs.file_dialogs import choose_path
-from ui.forms.editors import bind_select_all
 from ui.messages.problems import implied_change_message
 from ui.model.draft import Draft
 from ui.model.form_fields import find_setting, page_of, pages
@@ -89,7 +89,7 @@ class App:
         self._demo = opening.demo
         self._place_window()
         self._build()
-        bind_focus(self.root, lambda: self.widgets)
+        self._bind()
         self.pump = Pump(self.root, self.jobs, self.session, self.refresh)
         self._open(opening)
         self.root.deiconify()
@@ -114,7 +114,7 @@ class App:
         self.dropping = Dropping(self.context)
         files, page = self.runs.files, lambda: self._views.get(self.page)
         self.look_again = LookAgain(self.context, files, page)
-        self._bind()
+        self.draft.listen(self._draft_changed)
 
     def run(self) -> None:
         """Show the window until it is closed."""
@@ -216,6 +216,7 @@ class App:
         self._cover.clear()
         self._theme.rescale(self.window_state.scale_of(self._screen))
         self._build()
+        collect_dropped()
         self.root.minsize(*fitting(self._theme, _MIN_SIZE))
         page, self.page = self.page, ""
         self.show_page(page)
@@ -331,11 +332,16 @@ class App:
         )
 
     def _bind(self) -> None:
-        bind_select_all(self.root)
-        bind_wheel(self.root, self.widgets)
-        bind_keys(self.context)
-        self.root.protocol("WM_DELETE_WINDOW", self.closing.ask)
-        self.draft.listen(self._draft_changed)
+        """Bind events of the window once, to what is there when they come: it is built anew."""
+        root = self.root
+        bind_wheel(root, lambda: self.widgets)
+        bind_focus(root, lambda: self.widgets)
+        bind_keys(root, PAGES, lambda: self.context)
+        take_drops(root, lambda: self.dropping)
+        root.bind("<Button-1>", lambda event: self.shell.drawer.clicked(event))
+        # Fields of the window get the event too, from each other.
+        root.bind("<FocusIn>", lambda event: self.look_again() if event.widget is root else None)
+        root.protocol("WM_DELETE_WINDOW", lambda: self.closing.ask())
 
     def _draft_changed(self) -> None:
         self.refresh()

@@ -330,9 +330,12 @@ def _refresh_seconds(app: App) -> float:
 
 
 def _counts(app: App) -> Answer:
+    gc.unfreeze()
     gc.collect()
-    commands = app.root.tk.eval("llength [info commands]")
-    return {"widgets": _children(app.root), "commands": int(commands)}
+    objects = [each for each in gc.get_objects() if isinstance(each, tk.Misc | tk.Variable)]
+    shown = [each for each in objects if isinstance(each, tk.Misc) and each.winfo_exists()]
+    commands = int(app.root.tk.eval("llength [info commands]"))
+    return {"widgets": len(shown), "commands": commands, "objects": len(objects)}
 
 
 def _load(app: App, path: str) -> Answer:
@@ -386,10 +389,6 @@ def _begin(app: App, path: str, mode: str) -> Answer:
     app.root.focus_force()
     app.root.update()
     return {}
-
-
-def _children(widget: tk.Misc) -> int:
-    return sum(1 + _children(child) for child in widget.winfo_children())
 
 
 def _holds(widget: tk.Misc, focus: tk.Misc | None) -> bool:

@@ -1,5 +1,7 @@
 """What happens to files that are dropped on the window: each goes to its setting, or is shown."""
 
+import tkinter as tk
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,16 +21,25 @@ _ENABLE_AFTER_MS = 600
 _FOLDER, _CONCEPTS = "data.folder", "data.concepts"
 
 
+def take_drops(root: tk.Tk, dropping: Callable[[], "Dropping"]) -> None:
+    """Let files be dropped on a window, once. dropping: Returns what applies them by then."""
+    target = DropTarget(
+        root,
+        lambda: dropping().is_open(),
+        lambda is_over: dropping().highlight(is_over),
+        lambda paths: dropping().take(paths),
+    )
+    root.after(_ENABLE_AFTER_MS, target.enable)
+
+
 class Dropping:
     """Applies dropped files to the draft, one after another."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        root = context.root
-        target = DropTarget(root, self._is_open, DropHighlight(context).show, self.take)
-        root.after(_ENABLE_AFTER_MS, target.enable)
+        self.highlight = DropHighlight(context).show
 
-    def _is_open(self) -> bool:
+    def is_open(self) -> bool:
         """Return whether files are taken: not while a dialog or a menu is open, nor our own."""
         root = self._context.root
         return not (self._context.widgets.is_dragging or root.tk.call("grab", "current", root))

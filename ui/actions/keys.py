@@ -1,10 +1,11 @@
 """Keyboard shortcuts of the window: what they are called, what they do, and their binding."""
 
 import tkinter as tk
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from tkinter import ttk
 
-from ui.context import Context
+from ui.context import Context, Page
 from ui.model.dropped import ACCEPTED
 
 
@@ -100,33 +101,38 @@ SHORTCUTS: tuple[tuple[str, str, Mapping[str, Callable[[Context], object]]], ...
 )
 
 
-def bind_keys(context: Context) -> None:
-    """Bind the keys of the whole window."""
-    actions: dict[str, Callable[[], object]] = {
-        sequence: partial(action, context)
-        for _, _, bindings in SHORTCUTS
-        for sequence, action in bindings.items()
+def bind_keys(root: tk.Tk, pages: Sequence[Page], context: Callable[[], Context]) -> None:
+    """Bind the keys of the whole window, once. context: Returns that of its widgets by then."""
+    actions: dict[str, Callable[[Context], object]] = {
+        sequence: action for _, _, bindings in SHORTCUTS for sequence, action in bindings.items()
     }
-    show_page = context.act.show_page
-    actions |= {
-        f"<{page.key}>": partial(show_page, page.name) for page in context.pages if page.key
-    }
-    listed = [page.name for page in context.pages if page.group]
+    actions |= {f"<{page.key}>": partial(_show_page, name=page.name) for page in pages if page.key}
+    listed = [page.name for page in pages if page.group]
     # In the order of the keyboard: zero follows nine.
     for place, name in enumerate(listed[:10], start=1):
-        actions[f"<Alt-Key-{place % 10}>"] = partial(show_page, name)
+        actions[f"<Alt-Key-{place % 10}>"] = partial(_show_page, name=name)
+    _bind_select_all(root)
     for sequence, action in actions.items():
-        _bind(context.root, sequence, action)
+        _bind(root, sequence, action, context)
 
 
-def _bind(root: tk.Tk, sequence: str, action: Callable[[], object]) -> None:
+def _show_page(context: Context, *, name: str) -> None:
+    context.act.show_page(name)
+
+
+def _bind(
+    root: tk.Tk,
+    sequence: str,
+    action: Callable[[Context], object],
+    context: Callable[[], Context],
+) -> None:
     def pressed(event: "tk.Event[tk.Misc]") -> str | None:
         # Ignore keys in dialogs, also Tk's own, whose widgets tkinter knows only by path, and
         # while a menu or list is open, which has the grab.
         top = str(root.tk.call("winfo", "toplevel", str(event.widget)))
         if top != str(root) or root.tk.call("grab", "current", root):
             return None
-        action()
+        action(context())
         return "break"
 
     root.bind_all(sequence, pressed)
@@ -134,3 +140,23 @@ def _bind(root: tk.Tk, sequence: str, action: Callable[[], object]) -> None:
         # Otherwise Tk's own bindings of these keys (new line, delete, forward) would run too.
         root.bind_class("Text", sequence, pressed)
         root.bind_class("TEntry", sequence, pressed)
+
+
+def _bind_select_all(root: tk.Tk) -> None:
+    """Bind Ctrl+A to select all; on Linux, Tk's own binding goes to the start of the line."""
+    for name in ("TEntry", "TCombobox", "Entry"):
+        root.bind_class(name, "<Control-a>", _select_entry)
+    root.bind_class("Text", "<Control-a>", _select_text)
+
+
+def _select_entry(event: "tk.Event[tk.Misc]") -> str:
+    if isinstance(event.widget, ttk.Entry | tk.Entry):
+        event.widget.selection_range(0, "end")
+        event.widget.icursor("end")
+    return "break"
+
+
+def _select_text(event: "tk.Event[tk.Misc]") -> str:
+    if isinstance(event.widget, tk.Text):
+        event.widget.tag_add("sel", "1.0", "end-1c")
+    return "break"

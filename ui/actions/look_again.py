@@ -17,9 +17,6 @@ class LookAgain:
 
     def __init__(self, context: Context, files: FileCheck, page: Callable[[], View | None]) -> None:
         self._context, self._files, self._page = context, files, page
-        root = context.root
-        # Fields of the window get the event too, from each other.
-        root.bind("<FocusIn>", lambda event: self() if event.widget is root else None)
 
     def __call__(self) -> None:
         """Look again, in threads; nothing is shown anew unless something is other than before."""

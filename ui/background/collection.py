@@ -28,13 +28,20 @@ def collect_due() -> None:
             return
 
 
+def collect_dropped() -> None:
+    """Free all that is not used any more, also of what `without_collection` has kept from this."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
 @contextmanager
 def without_collection() -> Iterator[None]:
     """Keep garbage uncollected while a great many objects are made that stay.
 
     Each collection would stop the window for as long as looking at all of them takes: half a second
-    for 100,000 images, a tenth of opening the window. They are never looked at later either; all
-    are freed when they are dropped.
+    for 100,000 images, a tenth of opening the window. They are never looked at later either, but
+    by `collect_dropped`; what is in no circle is freed when it is dropped.
     """
     mark, was_enabled = object(), gc.isenabled()
     _held.append(mark)

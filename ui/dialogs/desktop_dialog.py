@@ -39,7 +39,8 @@ def dialog_command(
         if name == "kdialog":
             action = "--getexistingdirectory" if patterns is None else "--getopenfilename"
             shown = [f"{label} ({' '.join(those)})" for label, those in (patterns or {}).items()]
-            filters = ["|".join(shown)] if shown else []
+            # Of "|", which its help names, older ones make one filter.
+            filters = ["\n".join(shown)] if shown else []
             return [path, action, str(start), *filters, "--title", title, "--attach", str(parent)]
         command = [path, "--file-selection", f"--title={title}", f"--filename={start}/", "--modal"]
         command.append(f"--attach={parent}")
@@ -75,7 +76,7 @@ def ask_desktop(root: tk.Tk, command: Sequence[str]) -> str | None:
     cover = "._Busy"
     root.tk.call("bindtags", cover, _BUSY_TAG)
     root.tk.call("focus", cover)
-    root.protocol("WM_DELETE_WINDOW", lambda: None)
+    root.protocol("WM_DELETE_WINDOW", "list")  # a command of Tcl that does nothing
     try:
         poll()
         root.wait_variable(has_ended)

@@ -15,6 +15,7 @@ from ui.context import Context
 from ui.dialogs.dialogs import Choice, Dialog
 from ui.model.run_parents import run_parents
 from ui.model.trial import TrialLora
+from ui.widgets.changes import on_change
 
 ADD = "add"
 _NO_ADAPTERS = ("full", "vae", "embedding")
@@ -58,12 +59,12 @@ def ask_step(context: Context, steps: Steps) -> TrialLora | None:
         widgets.name(box, name)
         boxes.append(box)
 
-    def list_steps(*_: object) -> None:
+    def list_steps() -> None:
         labels = [f"{each:,}" for each in reversed(steps[folders[run.get()]])]
         boxes[1].configure(values=labels)
         step.set(labels[0])
 
-    run.trace_add("write", list_steps)
+    on_change(run, dialog.window, list_steps)
     boxes[0].configure(values=list(folders))
     run.set(next(iter(folders)))
     dialog.add_buttons([Choice(ADD, "Add", "primary"), Choice("", "Cancel")])

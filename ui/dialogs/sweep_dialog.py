@@ -7,6 +7,7 @@ from onetrainer.config.fields import Setting
 from ui.context import Context
 from ui.dialogs.dialogs import Choice, Dialog
 from ui.model.form_fields import display_text, page_title, pages, settings_on
+from ui.widgets.changes import on_change
 
 ADD = "add"
 _KINDS = ("number", "integer", "choice", "yes-no")
@@ -43,7 +44,7 @@ def ask_sweep(context: Context) -> str:
     note = widgets.label(dialog.body, "", style="Dim")
     note.pack(anchor="w", pady=(widgets.px(6), 0))
 
-    def say(*_: object) -> None:
+    def say() -> None:
         setting = context.draft.setting(settings[chosen.get()])
         now = context.draft.value(settings[chosen.get()])
         text = "" if setting is None else f"Now {display_text(now, setting)}."
@@ -51,7 +52,7 @@ def ask_sweep(context: Context) -> str:
             text += f" Values: {', '.join(setting.choices)}."
         note.configure(text=text, wraplength=widgets.px(420))
 
-    chosen.trace_add("write", say)
+    on_change(chosen, dialog.window, say)
     say()
     dialog.add_buttons([Choice(ADD, "Add the runs", "primary"), Choice("", "Cancel")])
     entry.bind("<Return>", lambda _: dialog.close(ADD))

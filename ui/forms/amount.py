@@ -8,6 +8,7 @@ from typing import get_args
 from onetrainer.config.base.amount import Amount, Unit, parse_amount
 from onetrainer.config.fields import Setting
 from ui.model.form_fields import edit_text, parse_value
+from ui.widgets.changes import on_change
 from ui.widgets.widgets import Widgets, focused
 
 STEPS = "steps"
@@ -29,7 +30,6 @@ class AmountEditor:
         self._note = ""
         self._is_showing = False
         self._text = tk.StringVar(parent)
-        self._text.trace_add("write", lambda *_: self._typed())
         frame = widgets.frame(parent)
         entry = ttk.Entry(
             frame, textvariable=self._text, font="OneTrainerBody", width=_NUMBER_CHARACTERS
@@ -47,6 +47,7 @@ class AmountEditor:
         self._frame = frame
         self.unit.bind("<<ComboboxSelected>>", lambda _: self._unit_chosen(), add="+")
         entry.bind("<FocusOut>", lambda _: self._normalize(), add="+")
+        on_change(self._text, entry, self._typed)
         self.widget: tk.Widget = frame
         self.focus: tk.Misc = entry
         self._entry = entry

@@ -11,6 +11,7 @@ from ui.context import PathKind
 from ui.forms.amount import AmountEditor
 from ui.forms.paragraph import ParagraphEditor
 from ui.model.form_fields import display_text, edit_text, parse_value
+from ui.widgets.changes import on_change
 from ui.widgets.tooltip import Tooltip
 from ui.widgets.widgets import Widgets, focused
 
@@ -88,7 +89,6 @@ class EntryEditor:
         self._changed = changed
         self._is_showing = False
         self._text = tk.StringVar(parent)
-        self._text.trace_add("write", self._typed)
         self.is_wide = setting.kind == "text"
         self.is_tall = len(_kinds(setting)) > 1  # with buttons below it
         self._frame = frame = widgets.frame(parent)
@@ -101,6 +101,7 @@ class EntryEditor:
         if setting.ui.unit or setting.ui.zero:
             self._unit.grid(row=0, column=1, padx=(widgets.px(8), 0))
         entry.bind("<FocusOut>", self._normalize, add="+")
+        on_change(self._text, entry, self._typed)
         self.widget: tk.Widget = frame
         self.focus: tk.Misc = entry
         self._entry = entry
@@ -151,7 +152,7 @@ class EntryEditor:
             buttons.append(button)
         return buttons
 
-    def _typed(self, *_: str) -> None:
+    def _typed(self) -> None:
         if self._setting.ui.zero:
             self._show_unit()
         if not self._is_showing:
@@ -244,13 +245,6 @@ class SwitchEditor:
         """Leave it: a switch has a size of its own."""
 
 
-def bind_select_all(root: tk.Tk) -> None:
-    """Bind Ctrl+A to select all; on Linux, Tk's own binding goes to the start of the line."""
-    for name in ("TEntry", "TCombobox", "Entry"):
-        root.bind_class(name, "<Control-a>", _select_entry)
-    root.bind_class("Text", "<Control-a>", _select_text)
-
-
 def add_help_tooltip(widgets: Widgets, widget: tk.Misc, setting: Setting) -> None:
     """Give an editor, or its label, the help of its setting as tooltip.
 
@@ -263,19 +257,6 @@ def add_help_tooltip(widgets: Widgets, widget: tk.Misc, setting: Setting) -> Non
         return "" if is_wrong else setting.help_text
 
     Tooltip(widget, widgets.theme, text)
-
-
-def _select_entry(event: "tk.Event[tk.Misc]") -> str:
-    if isinstance(event.widget, ttk.Entry | tk.Entry):
-        event.widget.selection_range(0, "end")
-        event.widget.icursor("end")
-    return "break"
-
-
-def _select_text(event: "tk.Event[tk.Misc]") -> str:
-    if isinstance(event.widget, tk.Text):
-        event.widget.tag_add("sel", "1.0", "end-1c")
-    return "break"
 
 
 def _kinds(setting: Setting) -> list[PathKind]:

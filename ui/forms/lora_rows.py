@@ -10,6 +10,7 @@ from ui.background.threads import OneAtATime
 from ui.context import Context
 from ui.dialogs.step_dialog import Steps, ask_step, step_reader
 from ui.model.trial import TrialLora
+from ui.widgets.changes import on_change
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class LoraRows:
         widgets.name(entry, "trial strength")
         widgets.label(box, lora.name[:34], style="Small").pack(side="left")
         self._rows.append(row)
-        row.strength.trace_add("write", lambda *_: self._keep())
+        on_change(row.strength, entry, self._keep)
 
     def _keep(self) -> None:
         if self._kept_as:

@@ -15,6 +15,7 @@ from ui.context import Context
 from ui.forms.field_help import FieldHelp
 from ui.forms.lora_rows import LoraRows
 from ui.model.labeled_request import in_words_of_the_window
+from ui.widgets.changes import on_change
 from ui.widgets.tooltip import Tooltip
 
 _PATHS = ("IN", "OUT", "MODEL", "BASE", "TRAINED", "FILE")
@@ -124,7 +125,7 @@ class RequestForm:
                 labels = {"automatic": "", **labels}
             default = next(label for label, each in labels.items() if each == default)
         value = widgets.kept.variable(box, f"{self._kept_as} {setting.path}", default)
-        value.trace_add("write", lambda *_: self._changed())
+        on_change(value, box, self._changed)
         if setting.choices:
             chosen = ttk.Combobox(box, textvariable=value, values=list(labels), state="readonly")
             chosen.configure(font="OneTrainerBody", width=24)

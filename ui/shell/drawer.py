@@ -23,8 +23,6 @@ class Drawer:
         self.is_folded = self.is_open = False
         self._unfold()
         nav.outer.master.bind("<Configure>", self._fit)
-        # Not added to that of a drawer of before, which the window had at another scale.
-        nav.outer.winfo_toplevel().bind("<Button-1>", self._clicked)
 
     def end(self) -> None:
         """Follow the window's size no more: the navigation will be destroyed in pieces."""
@@ -65,7 +63,7 @@ class Drawer:
     def _unfold(self) -> None:
         self._nav.outer.pack(side="left", fill="y", before=self._page)
 
-    def _clicked(self, event: "tk.Event[tk.Misc]") -> None:
+    def clicked(self, event: "tk.Event[tk.Misc]") -> None:
         """Hide the navigation on a click elsewhere; its own entries and its button do it too."""
         place = f"{event.widget}."
         if self.is_open and not place.startswith((f"{self._nav.outer}.", f"{self._nav.opener}.")):

@@ -9,6 +9,7 @@ from ui.messages.line_breaks import shorten_at_word
 from ui.model.draft import Draft
 from ui.model.form_fields import PagePlan, display_text
 from ui.model.search import Hit, find_settings
+from ui.widgets.changes import on_change
 from ui.widgets.widgets import Widgets, focused
 
 _WIDTH = 540
@@ -35,8 +36,8 @@ class Finder:
         self._jump = jump
         self._hits: list[Hit] = []
         self._text = tk.StringVar(root)
-        self._text.trace_add("write", lambda *_: self._search())
         self.entry = ttk.Entry(parent, textvariable=self._text, font="OneTrainerBody", width=24)
+        on_change(self._text, self.entry, self._search)
         self._hint = tk.Label(self.entry, text=_HINT, font="OneTrainerBody", borderwidth=0)
         widgets.theme.paint(self._hint, bg="field", fg="dim")
         self._show_hint()

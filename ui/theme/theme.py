@@ -55,6 +55,7 @@ class Theme:
         self._painted: WeakKeyDictionary[tk.Misc, dict[str, Role]] = WeakKeyDictionary()
         self.faces = Faces(root, lambda: self.palette)
         self.scale = self.largest = 1.0
+        self._icons: dict[float, list[str]] = {}  # by scale, since Tk keeps them
         self.chosen = chosen
         families = set(tkinter.font.families(root))
         if families.isdisjoint(_FOR_WINDOWS):
@@ -75,9 +76,11 @@ class Theme:
         self.scale = self.faces.scale = self._scale_for(chosen)
         for name, size in _SIZES.items():
             self._fonts[name].configure(size=-self.px(self._font_size(name, size)))
-        self._arrow = smooth.make(root, self.px(_ARROW_ROOM), self.px(_ARROW_ROOM))
-        icon = self.px(_ICON)
-        self.undo_images = smooth.make(root, icon, icon), smooth.make(root, icon, icon)
+        if self.scale not in self._icons:
+            sides = map(self.px, (_ARROW_ROOM, _ICON, _ICON))
+            self._icons[self.scale] = [smooth.make(root, side, side) for side in sides]
+        self._arrow, at_rest, active = self._icons[self.scale]
+        self.undo_images = at_rest, active
 
     def next_scale(self, by: int, chosen: float) -> float:
         """Return the size that is so many sizes above a chosen one, as far as there are any."""

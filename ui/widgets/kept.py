@@ -8,6 +8,8 @@ import tkinter as tk
 from collections.abc import Callable
 from typing import TypeVar, cast
 
+from ui.widgets.changes import on_change
+
 Value = TypeVar("Value")
 
 
@@ -34,7 +36,7 @@ class Kept:
     def variable(self, parent: tk.Misc, name: str, default: str = "") -> tk.StringVar:
         """Create the variable of a control."""
         made = tk.StringVar(parent, self.value(name, default))
-        made.trace_add("write", lambda *_: self.keep(name, made.get()))
+        on_change(made, parent, lambda: self.keep(name, made.get()))
         return made
 
     def text(self, box: tk.Text, name: str, default: str = "") -> None:

@@ -165,8 +165,11 @@ class Scroller:
             show(self._bar, self._needs_bar, side="right", fill="y", before=self.canvas)
 
 
-def bind_wheel(root: tk.Tk, widgets: Widgets) -> None:
-    """Bind the mouse wheel to scrolling in the whole window; it never changes a value."""
+def bind_wheel(root: tk.Tk, widgets: Callable[[], Widgets]) -> None:
+    """Bind the mouse wheel to scrolling in the whole window; it never changes a value.
+
+    Once for a window. widgets: Returns those that it has by then.
+    """
     # Otherwise the wheel would change the value of a closed combo box.
     for event in ("<MouseWheel>", "<Shift-MouseWheel>", "<Button-4>", "<Button-5>"):
         root.unbind_class("TCombobox", event)
@@ -176,8 +179,9 @@ def bind_wheel(root: tk.Tk, widgets: Widgets) -> None:
             return  # Tk has scrolled what it belongs to
         steps = -1 if event.num == 4 or event.delta > 0 else 1
         widget: tk.Misc | None = event.widget if isinstance(event.widget, tk.Misc) else None
+        known = widgets().on_wheel
         while widget is not None:
-            scroll_by_steps = widgets.on_wheel.get(widget)
+            scroll_by_steps = known.get(widget)
             if scroll_by_steps is not None:
                 scroll_by_steps(steps)
                 return

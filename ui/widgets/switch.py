@@ -16,24 +16,27 @@ _KNOB = 7.0
 _RING = 1.5
 
 Command = Callable[[], object]
-State = tuple[bool, bool, bool, str]
+State = tuple[bool, bool, bool, str, float]
 
 
 class Switches:
-    """Cache of switch images, shared by all switches of a window in the same state."""
+    """Cache of switch images, shared by all switches of a window in the same state.
+
+    It outlives the switches of one size of the window, as Tk keeps the images.
+    """
 
     def __init__(self, theme: Theme) -> None:
         self._theme = theme
         self._images: dict[State, str] = {}
-        self._rows: dict[tuple[bool, bool, str], Rows] = {}
+        self._rows: dict[tuple[bool, bool, str, float], Rows] = {}
 
     def image(self, *, is_on: bool, has_focus: bool, has_label: bool, ground: Role) -> str:
         """Return the Tk name of the image for a state in the current colors."""
         palette, scale = self._theme.palette, self._theme.scale
         colors = f"{self._theme.mode} {ground}"
-        state = (is_on, has_focus, has_label, colors)
+        state = (is_on, has_focus, has_label, colors, scale)
         if state not in self._images:
-            kind = (is_on, has_focus, colors)
+            kind = (is_on, has_focus, colors, scale)
             if kind not in self._rows:
                 self._rows[kind] = paint(
                     palette, palette[ground], scale, is_on=is_on, has_focus=has_focus

@@ -70,7 +70,7 @@ class Widgets:
         self.jobs = jobs
         self.kept = kept or Kept()
         self.is_dragging = False  # files of this window, which are not to be dropped on it
-        self._switches = Switches(theme)
+        self._switches = self.kept.once("switches", lambda: Switches(theme))
         self._named: dict[str, list[tk.Misc]] = {}
         self._buttons: WeakValueDictionary[str, Button] = WeakValueDictionary()
         self.with_problem: WeakSet[tk.Misc] = WeakSet()

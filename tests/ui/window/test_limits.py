@@ -12,6 +12,8 @@ MOST_TURN_FRACTION = 0.02
 MADE_AHEAD = {"ui.pages.preparations.AFTER_MS": 1}
 """Pages that have not been visited are made as soon as the window is open."""
 PAGES = (*SETTINGS_PAGES, "run", "samples", "runs")
+WITH_FIELDS = ("data", "training", "sampling", "images", "monitor", "runs", "trial", "tools")
+"""Pages of every kind of field, list and drawing."""
 
 
 def cpu_seconds(pid):
@@ -74,3 +76,29 @@ def test_loading_presets_makes_no_widget_and_dialogs_leave_none(desk, project):
     after = desk.ask("counts")
     assert after["widgets"] == before["widgets"]
     assert after["commands"] <= before["commands"] + 5
+
+
+def test_another_size_or_theme_leaves_nothing_of_the_window_before(desk):
+    """Neither objects, which Tcl or Python may keep, nor commands of Tcl, images among them."""
+
+    def switch(key, **wanted):
+        desk.key(key)
+        desk.wait_state(resizing=False, **wanted)
+        for page in WITH_FIELDS:
+            desk.page(page)
+        desk.rest()
+
+    switch("ctrl+plus", scale=1.1)
+    before = desk.ask("counts")
+    for key, wanted in (
+        ("ctrl+d", {"mode": "light"}),
+        ("ctrl+minus", {"scale": 1.0}),
+        ("ctrl+d", {"mode": "dark"}),
+        ("ctrl+plus", {"scale": 1.1}),
+    ):
+        switch(key, **wanted)
+    after = desk.ask("counts")
+    assert 500 < after["objects"] <= before["objects"]
+    # Images of switches in the other colors stay, and a timer may be under way.
+    assert after["commands"] <= before["commands"] + 30
+    switch("ctrl+0", scale=1.0)

@@ -22,6 +22,7 @@ from ui.model.captioning import (
 )
 from ui.model.labeled_request import labeled_request
 from ui.widgets.button import Button
+from ui.widgets.changes import on_change
 from ui.widgets.placing import give_focus, show, wrap_within
 from ui.widgets.widgets import Label
 
@@ -145,7 +146,7 @@ class CaptioningForm:
         note = widgets.label(box, "", style="SmallDim")
         note.pack(anchor="w", pady=(px(4), px(8)))
         wrap_within(box, note)
-        self._models[kind].trace_add("write", lambda *_: self._typed_model())
+        on_change(self._models[kind], box, self._typed_model)
         self._notes[kind] = note
         if spec.takes_prompt:
             widgets.label(box, spec.takes_prompt).pack(anchor="w", pady=(0, px(4)))

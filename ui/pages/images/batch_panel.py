@@ -24,6 +24,7 @@ from ui.editing.caption_batch import Edit
 from ui.editing.image_list import ImageList
 from ui.editing.image_rows import ImageRow
 from ui.widgets.button import Button
+from ui.widgets.changes import on_change
 from ui.widgets.flow import Flow
 from ui.widgets.grid import Box, Grid
 from ui.widgets.marking import Marking
@@ -63,7 +64,7 @@ class ReplacePanel:
             self.outer, "Show changes…", self._start, name="replace", kind="primary"
         )
         self.button.widget.pack(anchor="w", pady=(px(12), 0))
-        self._find.trace_add("write", lambda *_: self.enable())
+        on_change(self._find, self.outer, self.enable)
         self.enable()
 
     def enable(self) -> None:
@@ -132,7 +133,7 @@ class TagsPanel:
         self.grid.outer.pack(fill="both", expand=True)
         self._marking = Marking(self.grid, self.enable)
         widgets.name(self.entry, "tag text")
-        self._text.trace_add("write", lambda *_: self._narrow())
+        on_change(self._text, self.outer, self._narrow)
         self._buttons = self._make_buttons(line)
         wrap_within(self.outer, self._hint, margin=0)
         self.enable()

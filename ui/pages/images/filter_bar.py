@@ -9,6 +9,7 @@ from ui.background.dataset_preview import format_bucket
 from ui.context import Context
 from ui.editing.image_filter import EVERYTHING, ImageFilter
 from ui.editing.image_list import ImageList
+from ui.widgets.changes import on_change
 from ui.widgets.flow import Flow
 
 _ALL_FOLDERS, _ALL_BUCKETS = "All folders", "All buckets"
@@ -37,7 +38,7 @@ class FilterBar:
         self._flow.add(self.entry)
         self.entry.bind("<Escape>", lambda _: self._text.set(""))
         widgets.name(self.entry, "find images")
-        self._text.trace_add("write", lambda *_: self._typed())
+        on_change(self._text, self.outer, self._typed)
         self._show = self._choice("filter images", EVERYTHING)
         self._folder = self._choice("filter folder", _ALL_FOLDERS)
         self._bucket = self._choice("filter bucket", _ALL_BUCKETS)

@@ -11,6 +11,7 @@ from ui.background.threads import Latest
 from ui.context import Context
 from ui.progress.log_lines import Filter, LogNews, LogReader, LogRows, find_in
 from ui.theme.palette import Role
+from ui.widgets.changes import on_change
 from ui.widgets.clipboard import copy_text
 from ui.widgets.line_list import LineList
 from ui.widgets.placing import show, wrap_within
@@ -56,7 +57,7 @@ class LogView:
         self._next.widget.pack(side="left", padx=(0, px(8)))
         self._count = widgets.label(line, style="SmallDim")
         self._count.pack(side="left")
-        self._query.trace_add("write", lambda *_: self._count_hits())
+        on_change(self._query, self.outer, self._count_hits)
         foot = widgets.frame(inner)
         foot.pack(side="bottom", fill="x", pady=(px(8), 0))
         self._follow = widgets.switch(foot, self._follow_now, text="Follow")

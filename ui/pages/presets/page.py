@@ -18,6 +18,7 @@ from ui.model.preset_rows import ORDERS, Order, PresetRow, list_rows
 from ui.model.run_parents import run_parents
 from ui.pages.presets.details import PresetDetails, changes_title
 from ui.pages.presets.table import PresetTable
+from ui.widgets.changes import on_change
 from ui.widgets.placing import give_focus, place_two
 from ui.widgets.scroller import Scroller
 
@@ -71,7 +72,7 @@ class PresetsPage(View):
         )
         self.table.tree.bind("<Delete>", lambda _: self._delete())
         self._box.bind("<Configure>", self._arrange)
-        self._search.trace_add("write", lambda *_: self._show())
+        on_change(self._search, self.outer, self._show)
 
     def refresh(self) -> None:
         """Compare with the changed settings, and follow the theme."""

@@ -28,6 +28,7 @@ from ui.pages.runs.comparison import ComparedRun, Comparison, read_compared
 from ui.pages.runs.details import RunDetails
 from ui.pages.runs.table import RunTable
 from ui.widgets.button import Button
+from ui.widgets.changes import on_change
 from ui.widgets.flow import Flow
 from ui.widgets.placing import show
 from ui.widgets.scroller import Scroller
@@ -98,7 +99,7 @@ class RunsPage(View):
         self.table.tree.bind("<Delete>", lambda _: self._delete())
         self.comparison = Comparison(context, self._page, self._leave_comparison)
         self._list.pack(**self._inside)
-        self._search.trace_add("write", lambda *_: self._show_soon())
+        on_change(self._search, self.outer, self._show_soon)
         self._chosen()
 
     def refresh(self) -> None:

@@ -49,6 +49,7 @@ class SmallPlot:
         self._title.pack(anchor="w", pady=(widgets.px(12), widgets.px(4)))
         self._image = smooth.make(self.widget, *self._size)
         self._plot = tk.Label(self.widget, image=self._image, borderwidth=0)
+        self._plot.bind("<Destroy>", lambda _: self.widget.tk.call("image", "delete", self._image))
         widgets.theme.paint(self._plot, bg="card")
         self._ends = widgets.frame(self.widget)
         self._left = widgets.label(self._ends, style="SmallDim")

@@ -8,6 +8,7 @@ from tkinter import ttk
 from ui.context import Context
 from ui.pages.start.choices import Choices
 from ui.widgets.button import Button
+from ui.widgets.changes import on_change
 from ui.widgets.placing import give_focus, show, show_in_grid
 from ui.widgets.widgets import Label
 
@@ -111,7 +112,7 @@ class AimStep:
         label.grid(row=row, column=0, sticky="w")
         entry.grid(row=row, column=1, sticky="w", pady=(widgets.px(4), 0))
         help_text.grid(row=row + 1, column=1, sticky="w", pady=(widgets.px(2), widgets.px(4)))
-        variable.trace_add("write", lambda *_: self._typed())
+        on_change(variable, entry, self._typed)
         widgets.name(entry, name)
         return label, entry, help_text
 

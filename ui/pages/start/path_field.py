@@ -6,6 +6,7 @@ from functools import partial
 from tkinter import ttk
 
 from ui.context import Context, PathKind
+from ui.widgets.changes import on_change
 
 _TYPED_AFTER_MS = 400
 
@@ -43,7 +44,7 @@ class PathField:
                 self.outer, label, partial(self._choose, kind), name=f"{name} {kind}"
             )
             button.widget.pack(side="left", padx=(widgets.px(6), 0))
-        self._text.trace_add("write", lambda *_: self._typed())
+        on_change(self._text, self.entry, self._typed)
 
     @property
     def text(self) -> str:
