@@ -26,6 +26,7 @@ from onetrainer.rules.data import is_same_folder, masks_path, sibling_path, subf
 
 if TYPE_CHECKING:
     from onetrainer.dataset.items import DatasetIndex
+    from onetrainer.dataset.pixel_facts import PixelFacts
 
 _SHOWN_IMAGES = 5
 
@@ -35,16 +36,25 @@ Indexes = Mapping[int, "DatasetIndex"]
 
 def check_images(config: TrainConfig) -> list[Problem]:
     """Return problems with the images, each at the setting of its folder."""
+    from onetrainer.cache.run_entries import open_image_index
     from onetrainer.dataset.dataset import reads_image_folders, used_concepts, uses_images_only
+    from onetrainer.dataset.pixel_facts import PixelFacts
+    from onetrainer.images.image_index import recent_facts
 
     if not reads_image_folders(config):
         return []
     concepts = used_concepts(config)
-    indexes, problems = _list_folders(config, concepts)
+    with open_image_index(config) as known:
+        facts = PixelFacts(known or recent_facts())
+        indexes, problems = _list_folders(config, concepts, facts)
+        # What was found in their pixels by now; the validation split is as if they were sound.
+        sound = {
+            number: facts.apply_to(index, concepts[number]) for number, index in indexes.items()
+        }
     is_plain = uses_images_only(config)
     problems += _subfolder_problems(concepts, indexes)
     problems += _numbered_folder_problems(config, concepts)
-    for number, index in indexes.items():
+    for number, index in sound.items():
         is_reported = is_plain or _is_reported_by_rules(config, concepts[number])
         problems += _index_problems(concepts[number], index, has_captions=not is_reported)
     if is_plain:
@@ -75,11 +85,10 @@ def unreadable_problem(path: str, error: OSError) -> Problem:
 
 
 def _list_folders(
-    config: TrainConfig, concepts: Sequence[ConceptSettings]
+    config: TrainConfig, concepts: Sequence[ConceptSettings], facts: "PixelFacts"
 ) -> "tuple[dict[int, DatasetIndex], list[Problem]]":
     from onetrainer.captions.caption_list import read_caption_list
     from onetrainer.dataset.items import index_concept
-    from onetrainer.images.image_index import recent_facts
 
     indexes, problems = {}, []
     for number, concept in enumerate(concepts):
@@ -91,7 +100,7 @@ def _list_folders(
                 setting = concept.setting_path
             required = concept.require_captions and not _is_reported_by_rules(config, concept)
             seen = replace(concept, require_captions=required)
-            indexes[number] = index_concept(seen, number=number, headers=recent_facts())
+            indexes[number] = index_concept(seen, number=number, headers=facts.headers)
         except UserError as error:
             problems.append(Problem(setting, error.what, error.expected, error.remedy))
         except OSError as error:  # a name too long, a folder that may not be looked into
@@ -287,9 +296,13 @@ def _shared_file_problem(
 def _index_problems(
     concept: ConceptSettings, index: "DatasetIndex", *, has_captions: bool = True
 ) -> Iterator[Problem]:
-    from onetrainer.dataset.items import counted_images, wildcard_fault
+    from onetrainer.dataset.items import counted_images, no_images_error, wildcard_fault
 
     setting = concept.setting_path
+    if not index.items:
+        error = no_images_error(concept.folder, index.skipped, recursive=concept.recursive)
+        yield Problem(setting, error.what, error.expected, error.remedy)
+        return
     if index.skipped:
         names = [f"{each.name} ({each.reason})" for each in index.skipped]
         yield warning(

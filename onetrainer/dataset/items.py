@@ -163,7 +163,7 @@ def index_concept(
             items.append(item)
             item_notes += notes
     if not items:
-        raise _no_images_error(root, skipped, recursive=concept.recursive)
+        raise no_images_error(root, skipped, recursive=concept.recursive)
     uncaptioned = sum(is_uncaptioned(item, concept) for item in items)
     missed = (
         missed_captions(listing.images) if uncaptioned and concept.caption_source == "files" else ""
@@ -311,7 +311,8 @@ def _readable_folder(concept: ConceptSettings, root: Path) -> Path:
     return root
 
 
-def _no_images_error(root: Path, skipped: list[Skipped], *, recursive: bool) -> UserError:
+def no_images_error(root: Path, skipped: Sequence[Skipped], *, recursive: bool) -> UserError:
+    """Return the error of a folder without a usable image."""
     if skipped:
         some = "; ".join(map(str, skipped[:EXAMPLES]))
         more = f"; and {len(skipped) - EXAMPLES} more" if len(skipped) > EXAMPLES else ""

@@ -4,9 +4,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.dataset import Dataset, read_dataset, without_damaged
-from onetrainer.dataset.items import HeaderCache, Item, Skipped, Watch
+from onetrainer.dataset.items import (
+    DatasetIndex,
+    HeaderCache,
+    Item,
+    Skipped,
+    Watch,
+    is_uncaptioned,
+)
 from onetrainer.dataset.near_duplicates import (
     THREADS,
     Progress,
@@ -80,6 +88,17 @@ class PixelFacts:
             unexamined += reason is None
         dataset = without_damaged(dataset, damaged) if damaged else dataset
         return replace(dataset, unexamined=unexamined)
+
+    def apply_to(self, index: DatasetIndex, concept: ConceptSettings) -> DatasetIndex:
+        """Return the contents of a folder without the images that are known to be damaged."""
+        damage = {item.path: self.damage(item) for item in index.items}
+        items = tuple(item for item in index.items if not damage[item.path])
+        found = [Skipped(path, reason) for path, reason in damage.items() if reason]
+        if not found:
+            return index
+        uncaptioned = sum(is_uncaptioned(item, concept) for item in items)
+        skipped = (*index.skipped, *found)
+        return replace(index, items=items, skipped=skipped, uncaptioned=uncaptioned)
 
     def damage(self, item: Item) -> str | None:
         """Return why an item cannot be decoded; "" if it can, None if that is not known."""

@@ -1,5 +1,8 @@
 """Check of the draft's files and folders, in a thread shortly after each change."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem, UserError
 from onetrainer.json_file import Document
@@ -9,6 +12,9 @@ from ui.background.background_query import CancelToken
 from ui.context import Context
 from ui.model.draft import FileSettings
 from ui.model.preset_fields import checked_settings
+
+if TYPE_CHECKING:
+    from onetrainer.dataset.items import Skipped
 
 CHECK_AFTER_MS = 400
 
@@ -24,7 +30,9 @@ class FileCheck:
         self._is_running = self._is_outdated = False
         # The first check is of whatever the window opens with, once that is on the screen.
         self._is_first = True
+        self._left_out: Sequence[Skipped] = ()
         context.draft.listen(self._schedule)
+        context.preview.query.listen(self._hear_of_images)
         context.widgets.jobs.post(self._check)
 
     def _schedule(self) -> None:
@@ -49,6 +57,15 @@ class FileCheck:
             self._is_outdated = True
         elif not self._context.draft.needs_file_check:
             self._run()
+
+    def _hear_of_images(self) -> None:
+        """Check again once all images were decoded: the fields name those that cannot be used."""
+        answer = self._context.preview.query.answer
+        if answer is None or answer.preview.unexamined:
+            return
+        before, self._left_out = self._left_out, answer.preview.skipped
+        if self._left_out != before:
+            self.look_again()
 
     def _run(self) -> None:
         draft = self._context.draft

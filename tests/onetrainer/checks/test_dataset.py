@@ -5,7 +5,9 @@ from PIL import Image, ImageFile
 from onetrainer.checks.dataset import check_images
 from onetrainer.checks.preflight import all_problems
 from onetrainer.dataset.dataset import read_dataset
+from onetrainer.dataset.pixel_facts import PixelFacts
 from onetrainer.errors import Fix
+from onetrainer.images.image_index import recent_facts
 from onetrainer.presets.presets import resolve, with_value
 from tests.each import each
 
@@ -44,6 +46,27 @@ def test_each_folder_is_reported_at_its_own_place(tmp_path):
         ("data.concepts.2.folder", "error"),
         ("data.folder", "warning"),
     ]
+
+
+def test_images_that_are_known_to_be_damaged_are_reported_with_those_of_broken_headers(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("onetrainer.images.header.SETTLED_NS", 0)
+    folder = images(tmp_path / "a")
+    (folder / "broken.png").touch()
+    for name in ("0.png", "1.png"):
+        (folder / name).write_bytes((folder / name).read_bytes()[:-20])
+    made = config(folder=str(folder))
+    for expected in ("1 image cannot be used", "3 images cannot be used"):
+        (found,) = check_images(made)
+        assert found.what.startswith(expected)
+        PixelFacts(recent_facts()).examine(read_dataset(made).items)
+    for name in ("2.png", "3.png"):
+        (folder / name).write_bytes((folder / name).read_bytes()[:-20])
+    PixelFacts(recent_facts()).examine(read_dataset(made).items)
+    (found,) = check_images(made)
+    assert (found.path, found.severity) == ("data.folder", "error")
+    assert "none of its 5 images can be used" in found.what
 
 
 def test_images_in_folders_within_are_reported_unless_somebody_takes_them(tmp_path):

@@ -12,6 +12,7 @@ from tests.ui.project import MARKERS, PARTS, SDXL_PARTS, errors_of, write_model
 from tests.ui.xscreen import DEADLINE
 from ui.actions import file_check
 from ui.actions.file_check import CHECK_AFTER_MS, FileCheck
+from ui.background.current_preview import CurrentPreview
 from ui.background.threads import Jobs
 from ui.model.draft import Draft
 
@@ -41,9 +42,11 @@ class Root:
 @pytest.fixture
 def window(home, project):
     draft, root, jobs = Draft(), Root(), Jobs()
-    files = FileCheck(SimpleNamespace(draft=draft, root=root, widgets=SimpleNamespace(jobs=jobs)))
+    preview = CurrentPreview(draft, jobs, lambda *_: None)
+    made = {"draft": draft, "root": root, "preview": preview}
+    files = FileCheck(SimpleNamespace(**made, widgets=SimpleNamespace(jobs=jobs)))
     draft.load(project)
-    return SimpleNamespace(draft=draft, root=root, jobs=jobs, files=files)
+    return SimpleNamespace(**made, jobs=jobs, files=files)
 
 
 def check_files(window):
@@ -156,3 +159,23 @@ def test_one_look_at_the_files_follows_all_that_were_asked_for_during_another(wi
     gate.set()
     deliver_until(window.jobs, lambda: not window.files._is_running)
     assert looks == [True, True]
+
+
+def test_an_image_that_is_found_damaged_by_decoding_is_reported_at_its_folder_too(
+    window, project, monkeypatch
+):
+    monkeypatch.setattr("onetrainer.images.header.SETTLED_NS", 0)
+    cut = project.parent / "pictures" / "paper-04.png"
+    cut.write_bytes(cut.read_bytes()[:-40])
+
+    def left_out():
+        return [one.what for one in window.draft.problems if one.path == "data.folder"]
+
+    check_files(window)
+    assert left_out() == []  # its header is sound
+    window.preview.query.start()
+    deliver_until(window.jobs, left_out)
+    skipped = window.preview.query.answer.preview.skipped
+    assert [
+        f"1 image cannot be used: {each.name} ({each.reason})" for each in skipped
+    ] == left_out()
