@@ -15,9 +15,11 @@ from modules.assembly.rewards import (
     prompt_evaluation_of,
     reward_loss_source,
 )
+from modules.assembly.rounds import RunRounds
 from modules.assembly.run_context import Run
 from modules.assembly.sliders import slider_evaluation_of, slider_loss_source
 from modules.assembly.stepping import step_of
+from modules.assembly.tasks import TimedTask, ToleratedTask
 from modules.assembly.validation_set import grid_of, validation_files, validation_record
 from modules.broken_steps.cause import Investigator
 from modules.broken_steps.response import BrokenSteps
@@ -39,10 +41,11 @@ from modules.training.checkpoint_writer import CheckpointWriter
 from modules.training.checkpoints import TrainState
 from modules.training.disk_space import DiskSpaceTask
 from modules.training.evaluate_task import EvaluateTask, Evaluation, KeepBestTask
-from modules.training.failures import SAMPLING, Failures
+from modules.training.failures import SAMPLING
 from modules.training.reporter import Reporter
 from modules.training.sample_task import SAMPLE, SampleTask
 from modules.training.tasks import ExportTask, SaveTask
+from modules.training.time_left import Rounds
 from modules.training.try_task import TryTask
 from onetrainer.captions.sample_prompts import all_shots
 from onetrainer.config.objectives.reconstruction import Reconstruction
@@ -65,32 +68,13 @@ class _Parts:
 
 
 @dataclass(frozen=True)
-class ToleratedTask:
-    """A task whose failure does not end the run.
-
-    Attributes:
-        what: As for `Failures.tolerated`.
-    """
-
-    task: Task
-    what: str
-    failures: Failures
-
-    def is_due(self, step: int) -> bool:
-        return self.task.is_due(step)
-
-    def run(self, step: int) -> None:
-        with self.failures.tolerated(self.what):
-            self.task.run(step)
-
-
-@dataclass(frozen=True)
 class Tasks:
     """Tasks between steps.
 
     Attributes:
         evaluate: Those that may end the run early: of images, then of prompts.
         deciding: Which evaluation decides on the best step; None if none is kept.
+        rounds: How often, and how long so far: those of `evaluate`, of samples, exports, saving.
     """
 
     evaluate: tuple[EvaluateTask, ...]
@@ -99,17 +83,21 @@ class Tasks:
     export: ExportTask
     deciding: Evaluation | None
     disk_space: DiskSpaceTask
+    rounds: tuple[Rounds, ...]
 
     def in_order(self) -> tuple[Task, ...]:
         """Return the tasks in the order in which they run after a step."""
         failures = self.save.failures
         keep = (KeepBestTask(self.deciding, self.save),) if self.deciding else ()
-        evaluate = [
-            ToleratedTask(task, task.evaluation.phase_name, failures) for task in self.evaluate
+        planned: list[Task] = [
+            *(ToleratedTask(task, task.evaluation.phase_name, failures) for task in self.evaluate),
+            ToleratedTask(self.sample, SAMPLING, failures),
+            self.export,
+            self.save,
         ]
-        sample = ToleratedTask(self.sample, SAMPLING, failures)
+        *evaluate, sample, export, save = map(TimedTask, planned, self.rounds)
         tried = ToleratedTask(TryTask(self.sample), SAMPLING, failures)
-        return (self.disk_space, *evaluate, sample, tried, self.export, self.save, *keep)
+        return (self.disk_space, *evaluate, sample, tried, export, save, *keep)
 
     def should_stop_early(self) -> bool:
         """Return whether any evaluation asks to stop."""
@@ -182,7 +170,7 @@ def assemble(
         optimizer=parts.optimization.optimizer,
         lr_multiplier=multiplier,
         ema=parts.optimization.ema,
-        report=_reporter(parts, source, retries, multiplier, tasks.save.writer),
+        report=_reporter(parts, source, retries, multiplier, tasks),
         inbox=run.inbox,
         tasks=tasks.in_order(),
         world=run.world,
@@ -236,7 +224,7 @@ def _reporter(
     source: LossSource,
     retries: Retries,
     multiplier: Callable[[int], float],
-    writer: CheckpointWriter,
+    tasks: Tasks,
 ) -> Reporter:
     run, config = parts.run, parts.run.config
     base_lr = parts.optimization.optimizer.param_groups[0]["base_lr"]
@@ -250,7 +238,8 @@ def _reporter(
         run.events,
         device=run.device,
         total_steps=config.training.total_steps,
-        on_broken=_broken_steps(parts, source, retries, writer).report,
+        on_broken=_broken_steps(parts, source, retries, tasks.save.writer).report,
+        rounds=tasks.rounds,
         watch=watch,
         rates=partial(effective_lrs, parts.optimization.optimizer),
     )
@@ -342,7 +331,12 @@ def _tasks(parts: _Parts, source: LossSource, rewards: LoadedRewards | None) -> 
     steps = run.config.training.total_steps
     save = _save_task(parts, source, sample, deciding)
     disk_space = DiskSpaceTask(run.folder, save.writer, run.inbox, steps)
-    return Tasks(evaluate, sample, save, ExportTask(save, steps), deciding, disk_space)
+    of = RunRounds(run.config, source.batches)
+    rounds = (
+        *map(of.of_evaluation, evaluations),
+        *(of.of_samples(sample.shots), of.of_export(), of.of_saving()),
+    )
+    return Tasks(evaluate, sample, save, ExportTask(save, steps), deciding, disk_space, rounds)
 
 
 def _save_task(

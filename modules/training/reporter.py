@@ -15,6 +15,7 @@ from modules.interfaces import ANCHOR, LAST_STEPS, REWARD, REWARD_PREFIX, Loss
 from modules.memory.to_device import LateNumbers
 from modules.optim.step_check import StepCheck
 from modules.training.gpu_health import GpuHealthReader
+from modules.training.time_left import Rounds, seconds_left
 from onetrainer.metrics.watch import Watch
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Measured, Phase, Progress, Rewarded
@@ -123,12 +124,14 @@ class Reporter:
         total_steps: int,
         on_broken: Callable[[StepFacts], None],
         watch: Watch | None = None,
+        rounds: Sequence[Rounds] = (),
         rates: Callable[[], Mapping[str, float | Tensor]] = dict,
     ) -> None:
         """Create the reporter of a run.
 
         on_broken: Called for each broken step once it has been read; may raise.
         watch: Looks at the other steps.
+        rounds: What else the run does, for the time that is left.
         rates: Returns the learning rates of several parameter groups; called in few steps.
         """
         self._events = events
@@ -136,13 +139,11 @@ class Reporter:
         self._total = total_steps
         self._on_broken = on_broken
         self._watch = watch
+        self._rounds = rounds
         self._rates = rates
         self._made: list[_Step] = []
         self._pending: deque[_UnreadStep] = deque()
         self._times: deque[float] = deque(maxlen=_SPEED_STEPS + 1)
-        # Of this process: steps, and seconds of the tasks between them, such as samples.
-        self._steps = 0
-        self._task_rounds: list[float] = []
         self._process = psutil.Process()
         self._memory_read = -math.inf, 0
         self._read_at = self._began_at = self._measure_at = monotonic()
@@ -151,11 +152,8 @@ class Reporter:
     def start_clock(self, step: int) -> None:
         """Report that training goes on, and restart the measurement of its speed."""
         self._events.write(Phase("training", step, self._total))
-        now = monotonic()
-        if self._times:
-            self._task_rounds.append(now - self._times[-1])
         self._times.clear()
-        self._times.append(now)
+        self._times.append(monotonic())
 
     def progress(
         self,
@@ -172,7 +170,6 @@ class Reporter:
         losses: One per microbatch.
         """
         self._times.append(monotonic())
-        self._steps += 1
         # Over the last steps; 0 before the first one since the clock was started.
         seconds = max(1e-9, self._times[-1] - self._times[0])
         speed = (len(self._times) - 1) / seconds if len(self._times) > 1 else 0.0
@@ -181,7 +178,7 @@ class Reporter:
                 step,
                 epoch,
                 speed,
-                self._seconds_left(self._total - step, speed),
+                seconds_left(step, self._total, speed, self._rounds),
                 lr,
                 [loss.per_item for loss in losses],
                 [loss.scores for loss in losses],
@@ -216,18 +213,6 @@ class Reporter:
             return False
         self._measure_at = now + max(_MEASURE_SECONDS, _MEASURE_PART * (now - self._began_at))
         return True
-
-    def _seconds_left(self, steps: int, speed: float) -> float:
-        """Return the seconds to the end of the run, with tasks as long and often as so far.
-
-        -1 if unknown: before the first measured step, and for the tasks at the end if there were
-        none before.
-        """
-        if not speed or not (steps or self._task_rounds):
-            return -1.0
-        tasks = sum(self._task_rounds)
-        at_end = tasks / len(self._task_rounds) if self._task_rounds else 0.0
-        return steps / speed + steps * tasks / self._steps + at_end
 
     def flush(self) -> None:
         """Read the losses from the device and write the events; raise what `on_broken` raises."""

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from onetrainer.cache.run_entries import cache_folder
 from onetrainer.config.train import TrainConfig
 from onetrainer.messages.dataset import format_preview
 from onetrainer.run.events import Checkpoint, Finished, Progress, Sample, Started, Warned
@@ -43,10 +44,18 @@ def test_cards_page_and_terminal_say_of_a_run_what_its_events_then_report(tmp_pa
     terminal = format_preview(data.preview)
 
     assert runs.finish(folder) == 0
+    shards = [*cache_folder(resolved).rglob("*.safetensors")]
+    latents = [path.stat().st_size for path in shards if path.parent.name == "latents"]
+    forecast = data.preview.cache
+    # Of the tiny model's captions less than of a published one's, of latents the same.
+    assert forecast.image_bytes <= sum(latents) <= forecast.image_bytes + 1024 * len(latents)
+    assert sum(path.stat().st_size for path in shards) <= forecast.bytes
     events = {kind: [] for kind in (Started, Progress, Sample, Checkpoint, Finished, Warned)}
     for event in runs.events_of(folder):
         events.get(type(event), []).append(event)
 
+    # Each is told before the samples of its step, the last one before those of the end.
+    assert all(event.eta_seconds >= 1 for event in events[Progress])
     progress, summary = events[Progress], " ".join(events[Finished][0].summary)
     assert len(progress) == number_before("steps?\\b", card) == progress[-1].total_steps
     epochs = number_before("epochs?\\b", card)

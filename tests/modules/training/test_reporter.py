@@ -4,12 +4,15 @@ import psutil
 import pytest
 import torch
 
+from modules.assembly import tasks
 from modules.interfaces import ANCHOR, LAST_STEPS, REWARD, REWARD_PREFIX, Loss
 from modules.optim.step_check import StepCheck
 from modules.training import reporter as metrics
 from modules.training.reporter import Reporter
+from modules.training.time_left import Rounds, seconds_left
 from onetrainer.run.event_log import EventWriter, read_all
 from onetrainer.run.events import Measured, Progress, Rewarded
+from onetrainer.schedules.amounts import times_due
 from tests import pretend
 
 REWARDS = torch.tensor([1.0, 2.0, 6.0])
@@ -159,26 +162,45 @@ def test_fast_steps_are_written_some_at_once_and_slow_ones_as_they_end(tmp_path,
 
 
 def test_the_time_left_counts_what_is_done_between_steps_and_at_the_end(tmp_path, monkeypatch):
-    """Steps of 1 s, and samples of 10 s after every third; "0 s left" never stands meanwhile."""
-    now = 0.0
-    monkeypatch.setattr(metrics, "monotonic", lambda: now)
-    left = {}
-    for has_tasks in (True, False):
-        events = EventWriter(tmp_path / f"{has_tasks}.jsonl")
-        reporter = Reporter(events, device=torch.device("cpu"), total_steps=9, on_broken=None)
+    """Steps of 1 s, and samples of 10 s after every third, guessed to take as long as 4 steps."""
+    now, left = 0.0, {}
+    for module in (metrics, tasks):
+        monkeypatch.setattr(module, "monotonic", lambda: now)
+
+    class Samples:
+        def run(self, step):
+            nonlocal now
+            now += 10
+
+    for name, every in (("samples", 3), ("nothing else", 0)):
+        rounds = Rounds(lambda step, every=every: times_due(every, step - 1, 9, None), guess=4)
+        events = EventWriter(tmp_path / name)
+        reporter = Reporter(
+            events, device=torch.device("cpu"), total_steps=9, on_broken=None, rounds=[rounds]
+        )
         reporter.start_clock(0)
         for step in range(1, 10):
             now += 1
             reporter.progress(
                 step=step, epoch=0, lr=1e-4, losses=losses("cpu"), check=checked("cpu")
             )
-            if has_tasks and step % 3 == 0 and step < 9:
-                now += 10
+            if every and step % every == 0:
+                tasks.TimedTask(Samples(), rounds).run(step)
                 reporter.start_clock(step)
+        reporter.flush()
         events.close()
-        found = read_all(tmp_path / f"{has_tasks}.jsonl")
-        left[has_tasks] = [event.eta_seconds for event in found if isinstance(event, Progress)]
-    assert left[False] == [8, 7, 6, 5, 4, 3, 2, 1, -1]
-    # After the fourth step: five steps, 10 s of tasks per four steps, and once more at the end.
-    assert left[True][3] == 5 + 5 * 10 / 4 + 10
-    assert left[True][8] == 10
+        found = read_all(tmp_path / name)
+        left[name] = [event.eta_seconds for event in found if isinstance(event, Progress)]
+    assert left["nothing else"] == [8, 7, 6, 5, 4, 3, 2, 1, -1]
+    guessed, measured = 3 * 4, (2 * 10, 10)
+    assert left["samples"] == [
+        *(8 + guessed, 7 + guessed, 6 + guessed),
+        *(5 + measured[0], 4 + measured[0], 3 + measured[0]),
+        *(2 + measured[1], 1 + measured[1], measured[1]),
+    ]
+
+
+def test_while_anything_is_left_to_do_at_least_a_second_is_left():
+    soon = Rounds(lambda _: 1, count=1, seconds=0.01)
+    assert seconds_left(9, 9, 1000.0, [soon]) == seconds_left(8, 9, 1000.0, []) == 1
+    assert seconds_left(9, 9, 1000.0, []) == seconds_left(8, 9, 0.0, [soon]) == -1

@@ -1,0 +1,61 @@
+"""How often a run does what it does besides steps, and how long that takes about, by its config."""
+
+from modules.evaluation.scores import PromptEvaluation
+from modules.evaluation.slider import SliderEvaluation
+from modules.evaluation.validation import ImageEvaluation
+from modules.training.evaluate_task import Evaluation
+from modules.training.time_left import Rounds
+from onetrainer.captions.sample_prompts import Shot
+from onetrainer.config.base.amount import Steps
+from onetrainer.config.train import TrainConfig
+from onetrainer.rewards.cost import StepCost, cost_of, passes_per_step
+from onetrainer.schedules.amounts import Plan, is_due, times_due
+
+
+class RunRounds:
+    """The rounds of a run; what none of them was measured of yet is guessed by passes."""
+
+    def __init__(self, config: TrainConfig, plan: Plan) -> None:
+        self._config, self._plan = config, plan
+        self._cost = cost_of(config)
+
+    def of_evaluation(self, evaluation: Evaluation) -> Rounds:
+        """Return the rounds of an evaluation."""
+        match evaluation:
+            case ImageEvaluation(section=section, grid=grid, weights=weights):
+                passes = evaluation.count * grid.levels * grid.noises * len(weights)
+                return self._rounds(section.every, passes, at_end=section.at_end)
+            case PromptEvaluation(section=section):
+                return self._rounds(section.every, _passes(self._cost.evaluation))
+            case SliderEvaluation(every=every):
+                return self._rounds(every)
+        return self._rounds(0)
+
+    def of_samples(self, shots: tuple[Shot, ...]) -> Rounds:
+        """Return the rounds of samples."""
+        section, ema = self._config.sampling, self._config.ema
+        passes = sum(shot.steps * passes_per_step(shot.guidance) for shot in shots)
+        times = 2 if ema.use and ema.sample_both else 1
+        return self._rounds(section.every, times * passes, at_end=section.at_end)
+
+    def of_saving(self) -> Rounds:
+        """Return the rounds of checkpoints."""
+        return self._rounds(self._config.output.save_every)
+
+    def of_export(self) -> Rounds:
+        """Return the rounds of output files, of which the finished one is the last."""
+        return self._rounds(self._config.output.export_every)
+
+    def _rounds(self, every: Steps, passes: float = 0.0, *, at_end: bool = True) -> Rounds:
+        steps, plan = self._config.training.total_steps, self._plan
+        of_a_step = _passes(self._cost.step)
+        is_extra = at_end and not is_due(every, steps, plan)
+
+        def left(step: int) -> int:
+            return times_due(every, step - 1, steps, plan) + is_extra
+
+        return Rounds(left, passes / of_a_step if of_a_step else 0.0)
+
+
+def _passes(cost: StepCost) -> float:
+    return sum(cost.by_purpose().values())
