@@ -1,5 +1,7 @@
-"""What the pages with lists show, for the inspection."""
+"""What fields, lists, and the pages with lists show, for the inspection."""
 
+import tkinter as tk
+from tkinter import ttk
 from typing import Any
 
 from ui.pages.captioning.page import CaptioningPage
@@ -9,6 +11,21 @@ from ui.pages.queue.page import QueuePage
 from ui.pages.runs.page import RunsPage
 from ui.pages.tools.page import ToolsPage
 from ui.pages.trial.page import TrialPage
+
+
+def contents(widget: tk.Misc) -> str:
+    """What is typed in a field, the rows of a table, or how many images a canvas shows."""
+    match widget:
+        case tk.Text():
+            return widget.get("1.0", "end-1c")
+        case tk.Entry():
+            return widget.get()
+        case ttk.Treeview():
+            rows = (widget.item(row, "values") for row in widget.get_children())
+            return "\n".join(str(row[0]) for row in rows if row)
+        case tk.Canvas():
+            return str(sum(widget.type(item) == "image" for item in widget.find_all()))
+    return ""
 
 
 def lists(page: Any) -> dict[str, object]:

@@ -14,7 +14,7 @@ from tkinter import ttk
 from typing import Any
 
 from onetrainer.run.user_folder import user_folder
-from tests.ui.inspected_lists import lists
+from tests.ui.inspected_lists import contents, lists
 from ui.app import App
 from ui.background.dataset_preview import format_bucket
 from ui.background.pump import Pump
@@ -282,14 +282,8 @@ def _widget(app: App, name: str) -> Answer:
         "enabled": button.is_enabled if button else True,
         "reason": button.reason if button else "",
         "kind": button._kind if button else "",
-        "text": str(widget.cget("text")) if has_text else _typed(widget),
+        "text": str(widget.cget("text")) if has_text else contents(widget),
     }
-
-
-def _typed(widget: tk.Misc) -> str:
-    if isinstance(widget, tk.Text):
-        return widget.get("1.0", "end-1c")
-    return widget.get() if isinstance(widget, tk.Entry) else ""
 
 
 def _value(app: App, path: str) -> Answer:

@@ -5,17 +5,18 @@ from pathlib import Path
 from tkinter import ttk
 
 from onetrainer.errors import UserError
+from onetrainer.messages.formatting import format_size
 from onetrainer.presets.find import expanded
 from ui.context import Context
 from ui.dialogs.desktop_dialog import Patterns
 from ui.dialogs.dialogs import Dialog
+from ui.messages.line_breaks import shorten
 from ui.model.folder_entries import EntryFacts, FolderEntry, describe_entry, list_entries
-from ui.progress.run_state import format_bytes
 from ui.widgets.drawing import Drawing
 from ui.widgets.widgets import Widgets
 
 _PLACES_WIDTH, _SIZE_WIDTH, _FACTS_WIDTH = 170, 90, 190
-_NAME_WIDTHS, _ROWS = (100, 330), (4, 12)
+_NAME_WIDTHS, _ROWS, _CELL_GAP = (100, 330), (4, 12), 12
 # What else a dialog is wide and high, with the frame of its window.
 _AROUND = (130, 330)
 _UP = ".."
@@ -51,9 +52,12 @@ class _Browser:
         side = widgets.frame(line)
         side.pack(side="left", fill="y", padx=(widgets.px(12), 0))
         width = widgets.px(_FACTS_WIDTH)
-        self._picture = Drawing(widgets, side, self._draw, width=width, height=width)
+        self._picture = Drawing(
+            widgets, side, self._draw, width=width, height=width, name="answer picture"
+        )
         self._text = widgets.label(side, style="SmallDim", wrap=_FACTS_WIDTH)
         self._text.pack(anchor="w", pady=widgets.px(6))
+        widgets.name(self._text, "answer facts")
         self._picture.canvas.pack()
         self._add_buttons()
 
@@ -116,9 +120,11 @@ class _Browser:
         self._list.delete(*self._list.get_children())
         if folder != folder.parent:
             self._list.insert("", "end", iid=_UP, values=("Up", ""))
+        theme = self._context.widgets.theme
+        room = self._list.column("name", "width") - theme.px(_CELL_GAP)
         for name, entry in self._entries.items():
-            size = "" if entry.is_folder else format_bytes(entry.size)
-            shown = f"{name}/" if entry.is_folder else name
+            size = "" if entry.is_folder else format_size(entry.size)
+            shown = f"{shorten(name, room, theme.measure)}{'/' if entry.is_folder else ''}"
             self._list.insert("", "end", iid=name, values=(shown, size))
         first = self._list.get_children()[0] if self._list.get_children() else ""
         if first:
@@ -185,11 +191,13 @@ class _Browser:
         entry = self._selected()
         path = entry.path if entry else self._folder
         self._described = path
+        is_cut = entry is not None and self._list.set(path.name, "name").endswith("…")
 
         def described(facts: EntryFacts) -> None:
             if self._described == path and self._text.winfo_exists():
                 self._facts = facts
-                self._text.say("\n".join(facts.lines), "SmallDim")
+                lines = [path.name, *facts.lines] if is_cut else facts.lines
+                self._text.say("\n".join(lines), "SmallDim")
                 self._draw()
 
         self._context.widgets.jobs.run(lambda: describe_entry(path), described)

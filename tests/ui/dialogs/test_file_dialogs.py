@@ -1,5 +1,6 @@
 """Dialogs that choose a path: which program asks, where it begins, and the window's own browser."""
 
+import json
 import sys
 from types import SimpleNamespace
 
@@ -12,8 +13,8 @@ from ui.dialogs.file_dialogs import choose_path
 from ui.model.folder_entries import describe_entry, list_entries
 
 PROGRAM = """#!{python}
-import sys, pathlib
-pathlib.Path({log!r}).write_text("\\n".join(sys.argv))
+import json, sys, pathlib
+pathlib.Path({log!r}).write_text(json.dumps(sys.argv[1:]))
 print({answer!r})
 sys.exit({code})
 """
@@ -49,25 +50,36 @@ def press(files, key):
 
 
 def test_the_desktop_asks_with_its_own_dialog(files, tmp_path, monkeypatch):
-    """zenity, kdialog on KDE; a canceled one is no answer, and folders are remembered."""
+    """zenity, kdialog on KDE; a canceled one is no answer, and folders are remembered.
+
+    What kdialog takes: kdialog.cpp of KDE/kdialog, `setFileDialogFilter` of all its versions.
+    """
     chosen = tmp_path / "models" / "a.safetensors"
     chosen.parent.mkdir()
     zenity = add_program(tmp_path, "zenity", str(chosen))
     kdialog = add_program(tmp_path, "kdialog", "", code=1)
     gone = str(tmp_path / "models" / "gone.ckpt")
     assert choose_path(files, "model", gone) == str(chosen)
-    asked = zenity.read_text()
+    asked = json.loads(zenity.read_text())
     assert f"--filename={chosen.parent}/" in asked
     assert "--file-filter=Models | *.safetensors *.ckpt *.pt *.pth *.bin" in asked
     assert files.window_state.folders == [str(chosen.parent)]
     monkeypatch.setenv("XDG_CURRENT_DESKTOP", "X:KDE")
     for nowhere in ("", "stabilityai/sdxl-base-1.0", "~nobody-here/model.ckpt"):
         assert choose_path(files, "folder", nowhere) == ""
-        asked = kdialog.read_text().split("\n")
-        assert asked[1:3] == ["--getexistingdirectory", str(chosen.parent)]
+        asked = json.loads(kdialog.read_text())
+        assert asked[:2] == ["--getexistingdirectory", str(chosen.parent)]
     files.window_state.folders = [str(tmp_path / "gone")]
     choose_path(files, "folder", "")
-    assert kdialog.read_text().split("\n")[2] == str(tmp_path / "home")
+    assert json.loads(kdialog.read_text())[1] == str(tmp_path / "home")
+    add_program(tmp_path, "kdialog", str(chosen))
+    assert choose_path(files, "model", str(chosen)) == str(chosen)
+    number = int(files.root.tk.call("wm", "frame", files.root), 16)
+    filters = "Models (*.safetensors *.ckpt *.pt *.pth *.bin)\nAll files (*)"
+    assert json.loads(kdialog.read_text()) == [
+        *("--getopenfilename", str(chosen.parent), filters),
+        *("--title", "Select a model file", "--attach", str(number)),
+    ]
     assert int(files.root.tk.call("tk", "busy", "status", files.root)) == 0
 
 
