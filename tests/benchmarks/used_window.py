@@ -9,6 +9,7 @@ two turns by the clock, which a busy machine makes longer. MB: resident memory; 
 so far.
 """
 
+import itertools
 import json
 import resource
 import sys
@@ -19,11 +20,13 @@ from pathlib import Path
 
 import psutil
 
+from onetrainer.presets.find import locate
 from ui.app import App
 
 _TICK_MS = 1
 _TURNS = 250
 _REST_S = 1.0
+_CHANGES = 6
 
 Journey = Callable[[App], Iterator[str]]
 """Yields the name of the stage that goes on; "" for one that is not reported."""
@@ -109,6 +112,32 @@ def through_pages(app: App) -> Iterator[str]:
             yield from rest()
         say(stage=stage, **visits)
     yield from rest("all pages seen")
+    app.show_page("training")
+    yield from rest()
+    presets = itertools.cycle(map(locate, ("sdxl/lora-16gb", "sd15/lora")))
+    zooms = itertools.cycle((1, -1))
+    for name, change in (
+        ("preset applied", lambda: app.presets.load(next(presets))),
+        ("theme changed", app.switch_mode),
+        ("scale changed", lambda: app.zoom(next(zooms))),
+    ):
+        spent = []
+        for _ in range(_CHANGES):
+            spent.append(round(timed(app, change)))
+            yield from until(lambda: app.preparations.is_done)
+            yield from rest()
+        say(stage=name, ms=sorted(spent), **memory())
+
+
+def timed(app: App, change: Callable[[], object]) -> float:
+    """Changes something; the ms of the window's thread until it is on the screen."""
+    began = time.thread_time()
+    change()
+    app.root.update()
+    while app._is_resizing:
+        app.root.update()
+    app.root.update()
+    return 1000 * (time.thread_time() - began)
 
 
 def through_images(app: App) -> Iterator[str]:
