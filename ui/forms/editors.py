@@ -11,6 +11,7 @@ from ui.context import PathKind
 from ui.forms.amount import AmountEditor
 from ui.forms.paragraph import ParagraphEditor
 from ui.model.form_fields import display_text, edit_text, parse_value
+from ui.widgets.button import Button
 from ui.widgets.changes import on_change
 from ui.widgets.tooltip import Tooltip
 from ui.widgets.widgets import Widgets, focused
@@ -126,7 +127,7 @@ class EntryEditor:
         if not self.is_wide:
             self._frame.grid_columnconfigure(0, minsize=width)
 
-    def add_choosers(self, choose: Callable[[PathKind, str], str], path: str) -> list[ttk.Button]:
+    def add_choosers(self, choose: Callable[[PathKind, str], str], path: str) -> list[Button]:
         """Add and return buttons that choose the path that the setting is, if it is one.
 
         A single one stands beside the path, several below it, which leaves it the width.
@@ -137,7 +138,7 @@ class EntryEditor:
             if chosen_path:
                 self._text.set(chosen_path)
 
-        buttons: list[ttk.Button] = []
+        buttons: list[Button] = []
         kinds, gap = _kinds(self._setting), self._widgets.px(6)
         line = self._widgets.frame(self._frame)
         if self.is_tall:
@@ -146,9 +147,9 @@ class EntryEditor:
             line.grid(row=0, column=2, padx=(gap, 0))
         for kind in kinds:
             label, name = _CHOOSERS[kind]
-            button = ttk.Button(line, text=label, command=partial(chosen, kind))
-            button.pack(side="left", padx=(gap if buttons else 0, 0))
-            self._widgets.name(button, f"choose {name} {path}")
+            full_name = f"choose {name} {path}"
+            button = self._widgets.button(line, label, partial(chosen, kind), name=full_name)
+            button.widget.pack(side="left", padx=(gap if buttons else 0, 0))
             buttons.append(button)
         return buttons
 

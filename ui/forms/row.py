@@ -129,7 +129,7 @@ class Row:
         self.editor = make_editor(widgets, parent, setting, self.path, self._changed)
         if isinstance(self.editor, EntryEditor):
             for button in self.editor.add_choosers(context.choose_path, self.path):
-                button.bind("<FocusOut>", lambda _: self._focus_left(), add="+")
+                button.widget.bind("<FocusOut>", lambda _: self._focus_left(), add="+")
         self._reset = ttk.Button(parent, style="QuietCard.TButton", command=self._reset_value)
         self._reset.configure(image=" active ".join(widgets.theme.undo_images))
         widgets.name(self._reset, f"reset {self.path}")

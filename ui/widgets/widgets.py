@@ -54,11 +54,19 @@ class Label(ttk.Label):
 
 
 class Progress(ttk.Progressbar):
-    """Progress bar."""
+    """Progress bar with round ends."""
+
+    def __init__(self, parent: tk.Misc, *, style: str, height: int) -> None:
+        """height: In pixels; a bar that is shorter has no room for its ends."""
+        super().__init__(parent, style=style, maximum=1)
+        self._height, self._fraction = height, 0.0
+        self.bind("<Configure>", lambda _: self.set(self._fraction))
 
     def set(self, fraction: float) -> None:
         """Show a fraction: 0 to 1."""
-        self.configure(value=fraction)
+        self._fraction = fraction
+        least = min(1.0, self._height / max(1, self.winfo_width()))
+        self.configure(value=max(fraction, least) if fraction else 0.0)
 
 
 class Widgets:
@@ -269,7 +277,8 @@ class Widgets:
         self, parent: tk.Misc, *, ground: Role = "card", height: int = PROGRESS[0]
     ) -> "Progress":
         """Create a progress bar at 0."""
-        return Progress(parent, style=progress_style(self.theme.faces, ground, height), maximum=1)
+        style = progress_style(self.theme.faces, ground, height)
+        return Progress(parent, style=style, height=self.px(height))
 
 
 def _visible(widgets: list[tk.Misc]) -> tk.Misc:
