@@ -239,14 +239,16 @@ def _selected(path: str, field: FieldInfo, selected: Mapping[str, str] | None) -
 def _merged(found: Iterator[Setting]) -> Iterator[Setting]:
     """Yield one setting per path; its `needs` is the union over variants."""
     merged: dict[str, Setting] = {}
+    shared: dict[str, tuple[tuple[str, frozenset[str]], ...]] = {}
     for setting in found:
-        known = merged.get(setting.path)
-        if known is not None:
-            more = dict(setting.needs)
-            needs = ((path, names | more[path]) for path, names in known.needs if path in more)
-            setting = replace(known, needs=tuple(needs))
-        merged[setting.path] = setting
-    yield from merged.values()
+        path = setting.path
+        if path not in merged:
+            merged[path] = setting
+            continue
+        known, more = shared.get(path, merged[path].needs), dict(setting.needs)
+        shared[path] = tuple((one, names | more[one]) for one, names in known if one in more)
+    for path, setting in merged.items():
+        yield replace(setting, needs=shared[path]) if path in shared else setting
 
 
 def _variant_setting(
@@ -275,6 +277,12 @@ def _setting(
     path: str, section: type[BaseModel], needs: tuple[tuple[str, frozenset[str]], ...]
 ) -> Setting:
     key = path.rpartition(".")[2]
+    return replace(_setting_of(owner_of(section, key), key), path=path, needs=needs)
+
+
+@cache  # many variants share a field
+def _setting_of(section: type[BaseModel], key: str) -> Setting:
+    """Return the setting of a field that a section itself defines, by its key alone."""
     field = section.model_fields[key]
     ui = next(mark for mark in field.metadata if isinstance(mark, Ui))
     annotation, is_optional = _without_none(field.annotation)
@@ -287,15 +295,14 @@ def _setting(
         kind, choices = "choice", tuple(ui.choices)
     limits = _limits(marks)
     return Setting(
-        path=path,
+        path=key,
         kind=kind,
         ui=ui,
-        defined_at=(owner_of(section, key), key),
+        defined_at=(section, key),
         default=field.get_default(call_default_factory=True),
         choices=choices,
         item=item,
         is_optional=is_optional,
-        needs=needs,
         **limits,
     )
 
@@ -303,6 +310,8 @@ def _setting(
 def _limits(marks: list[Any]) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     for mark in marks:
+        if isinstance(mark, Ui):
+            continue
         for part in mark if isinstance(mark, Interval) else (mark,):
             match part:
                 case Ge(ge=value):

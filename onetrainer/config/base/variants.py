@@ -32,8 +32,13 @@ def default_variant(field: FieldInfo) -> str:
     return str(getattr(field.get_default(call_default_factory=True), KIND))
 
 
-def variant_paths(root: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Yield the path and the field of every section of a config that has variants."""
+@cache
+def variant_paths(root: type[BaseModel]) -> tuple[tuple[str, FieldInfo], ...]:
+    """Return the path and the field of every section of a config that has variants."""
+    return tuple(_variant_paths(root, ""))
+
+
+def _variant_paths(root: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo]]:
     for key, field in root.model_fields.items():
         path = f"{prefix}{key}"
         by_name = variants(field)
@@ -41,7 +46,7 @@ def variant_paths(root: type[BaseModel], prefix: str = "") -> Iterator[tuple[str
             yield path, field
         inner = as_section(field.annotation)
         for section in [*by_name.values(), *([inner] if inner else [])]:
-            yield from variant_paths(section, f"{path}.")
+            yield from _variant_paths(section, f"{path}.")
 
 
 def selected_variants(document: Mapping[str, Any], root: type[BaseModel]) -> dict[str, str]:
