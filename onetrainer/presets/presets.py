@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from onetrainer.config.base.variants import KIND, selected_variants, with_default_variants
+from onetrainer.config.complete import completed
 from onetrainer.config.fields import Setting, setting_at, settings
 from onetrainer.config.migrate import interval_with_unit, migrate
 from onetrainer.config.problems import format_value, problems_of, unprintable
@@ -22,7 +23,6 @@ from onetrainer.json_file import MAX_DEPTH, Document, parse, read_json
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.presets.find import expanded, is_file, locate
 from onetrainer.run.run_folder import cannot_write
-from onetrainer.trust.function_file import absolute_spec
 
 # Keys of a preset file that are not settings.
 ABOUT = ("description", "extends", "notes")
@@ -180,8 +180,7 @@ def defaults(selected: Mapping[str, str]) -> Document:
     for path, name in selected.items():
         if f"{path}.{KIND}" in known:
             document = with_value(document, f"{path}.{KIND}", name)
-    whole: Document = resolve(document, source="").model_dump(mode="json")
-    return whole
+    return completed(document)
 
 
 def with_variant(document: Mapping[str, Any], path: str, name: str) -> Document:
@@ -282,6 +281,9 @@ def _absolute(setting: Setting, value: str, folder: Path) -> str:
     if setting.ui.editor == "model" and is_hub_name(value, folder):
         return value
     if setting.ui.editor == "function":
+        # Imported late to keep the start of the window fast.
+        from onetrainer.trust.function_file import absolute_spec
+
         return absolute_spec(value, folder)
     return os.path.normpath(folder / expanded(value))
 

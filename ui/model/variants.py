@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from onetrainer.config.base.encoders import FAMILY
 from onetrainer.config.base.variants import KIND, as_section, selected_variants
 from onetrainer.config.base.variants import variants as variant_types
+from onetrainer.config.complete import completed
 from onetrainer.config.fields import Setting, settings
 from onetrainer.config.migrate import migrate
 from onetrainer.config.run.model import Model
@@ -21,7 +22,6 @@ from onetrainer.errors import Fix, UserError
 from onetrainer.json_file import Document
 from onetrainer.presets import presets
 from onetrainer.presets.presets import value_at
-from onetrainer.rules.rules import check_rules
 
 # Path and chosen variant of every section that has variants, in the order of the config; then the
 # path and value of the family, which text encoders depend on.
@@ -198,6 +198,9 @@ def required_objective(document: Document) -> Fix | None:
 
     Other invalid values of the document are ignored.
     """
+    # Imported late to keep the start of the window fast.
+    from onetrainer.rules.rules import check_rules
+
     config = presets.resolve(defaults_in(variants_in(document)), source="")
     fixes = (problem.fix for problem in check_rules(config) if problem.severity == "error")
     return next((fix for fix in fixes if fix and fix.path == "objective.kind"), None)
@@ -216,16 +219,4 @@ def migrated_document(document: Document) -> Document:
     """Return the document of an earlier window in the current layout, with all settings."""
     with suppress(UserError):  # of a newer version: use what is known
         document = migrate(document, source="")
-    return _merged(defaults_in(variants_in(document)), document)
-
-
-def _merged(base: Mapping[str, object], over: Mapping[str, object]) -> Document:
-    """Return the base with the values of another document for its keys."""
-    merged: Document = dict(base)
-    for key in base.keys() & over.keys():
-        inner, value = base[key], over[key]
-        if not isinstance(inner, Mapping):
-            merged[key] = value
-        elif isinstance(value, Mapping):  # a value in place of a section leaves nothing to edit
-            merged[key] = _merged(inner, value)
-    return merged
+    return completed(document)
