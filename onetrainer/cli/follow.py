@@ -10,8 +10,8 @@ from typing import TextIO
 from onetrainer import program
 from onetrainer.cli.screen import Screen, on_interrupt, phase_text
 from onetrainer.errors import EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, UserError, sentence
-from onetrainer.run.client import SILENCE, Run, log_tail
-from onetrainer.run.commands import Leaving
+from onetrainer.run.client import Run, log_tail
+from onetrainer.run.commands import SILENCE, Leaving
 from onetrainer.run.events import (
     BrokenStep,
     Checkpoint,

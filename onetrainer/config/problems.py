@@ -1,6 +1,5 @@
 """Conversion of pydantic's validation errors to problems that people can read."""
 
-import difflib
 import json
 import math
 import re
@@ -112,6 +111,8 @@ def _unknown_variant(path: str, tag: str, setting: Setting) -> Problem:
 
 def _nearest(text: str, choices: Iterable[str]) -> str:
     """Return the most similar choice, ignoring case, "-" and "_"; "" if none is similar."""
+    import difflib  # late, since few need it
+
     folded = {_folded(choice): choice for choice in choices}
     wanted = _folded(text)
     if wanted in folded:
@@ -167,6 +168,8 @@ def _unknown_key(path: str, root: type[BaseModel], own: Mapping[str, Setting]) -
 
 def _similar(leaf: str, paths: list[str], cutoff: float) -> list[str]:
     """Return the path whose last name is most similar, if it is similar enough."""
+    import difflib
+
     leaves = {path.rpartition(".")[2]: path for path in reversed(paths)}
     return [leaves[name] for name in difflib.get_close_matches(leaf, leaves, n=1, cutoff=cutoff)]
 

@@ -1,6 +1,5 @@
 """Finding of presets and config files by name or path."""
 
-import difflib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -72,6 +71,8 @@ def locate(
         named = folder / f"{name_or_path}.json"
         if ".." not in path.parts and not path.is_absolute() and is_file(named):
             return named
+    import difflib  # late, since it is for this message alone
+
     presets = find_presets()
     is_folder = len(name_or_path) < _MAX_NAME_LENGTH and path.is_dir()
     what = "this is a folder" if is_folder else "there is no such file or preset"

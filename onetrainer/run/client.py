@@ -29,8 +29,6 @@ _LOG_TAIL_LINES = 20
 _NOTE_TIMEOUT = 5.0
 OWN_GROUP = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
 """Creation flags that keep Ctrl+C away on Windows, which ignores `start_new_session`."""
-SILENCE = 30.0
-"""Seconds without an event after which a worker that is to end may be killed."""
 # Windows has no SIGKILL; there os.kill ends the process at once for every signal but two.
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 

@@ -16,6 +16,8 @@ Leaving = Literal["pause", "stop", "discard"]
 LEAVING: tuple[Leaving, ...] = get_args(Leaving)
 """Of several that were sent, the last of these counts."""
 CommandName = Literal[Leaving, "save", "sample", "cancel"]
+SILENCE = 30.0
+"""Seconds without an event after which a worker that is to end may be killed."""
 
 
 @dataclass(frozen=True)

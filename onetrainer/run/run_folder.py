@@ -5,15 +5,16 @@ import platform
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onetrainer import program
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
 from onetrainer.files.locks import locked, try_lock, unlock
 from onetrainer.files.names import require_portable
-from onetrainer.run.failures import recognize
-from onetrainer.run.worker_mark import WorkerMark, own_mark, read_mark
+
+if TYPE_CHECKING:
+    from onetrainer.run.worker_mark import WorkerMark
 
 STATE_FILE = "state.json"
 _MOST_RUNS = 100_000
@@ -144,6 +145,8 @@ class RunFolder:
 
         Raises UserError if another worker holds the lock.
         """
+        from onetrainer.run.worker_mark import own_mark
+
         with ExitStack() as stack:
             try:
                 # A window that asks `is_busy` holds the lock for a moment; that is no worker.
@@ -168,8 +171,10 @@ class RunFolder:
         mark = self.last_worker() if self.is_busy() else None
         return mark.pid if mark and mark.host in ("", platform.node()) else None
 
-    def last_worker(self) -> WorkerMark | None:
+    def last_worker(self) -> "WorkerMark | None":
         """Return what the lock tells of the worker that runs here, or was the last one."""
+        from onetrainer.run.worker_mark import read_mark
+
         try:
             with self.lock.open("rb") as handle:
                 handle.seek(1)
@@ -246,6 +251,9 @@ def busy(path: Path) -> UserError:
 
 def cannot_write(path: Path, error: OSError, option: str = "output.folder") -> UserError:
     """Return the error for a path that cannot be written. option: What chooses its folder."""
+    # Late, as reading of a run's paths needs neither failures nor the events that tell of them.
+    from onetrainer.run.failures import recognize
+
     if _is_elsewhere(error.filename, path):  # such as a file that was to be copied
         return system_error(error)
     expected, remedy = _WRITING.get(recognize(error), _WRITING[""])
@@ -258,6 +266,8 @@ def cannot_write(path: Path, error: OSError, option: str = "output.folder") -> U
 
 def system_error(error: OSError) -> UserError:
     """Return the error for whatever the system refused, with the file if there is one."""
+    from onetrainer.run.failures import recognize
+
     place = f"{error.filename}: " if isinstance(error.filename, str | Path) else ""
     remedy = _REMEDIES.get(recognize(error), "Check the path." if place else "")
     return UserError(f"{place}{_reason(error)}", "", remedy)

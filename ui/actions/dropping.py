@@ -4,7 +4,7 @@ import tkinter as tk
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onetrainer.errors import UserError
 from onetrainer.families.registry import base_of
@@ -13,8 +13,9 @@ from ui.context import Context, Offer
 from ui.dialogs.dialogs import Choice, ask, show_error
 from ui.model.dropped import Dropped, recognize_all
 from ui.model.new_entries import new_entry
-from ui.shell.drop_highlight import DropHighlight
-from ui.widgets.drop_target import DropTarget
+
+if TYPE_CHECKING:
+    from ui.shell.drop_highlight import DropHighlight
 
 # Once the window is on the screen and rests.
 _ENABLE_AFTER_MS = 600
@@ -23,13 +24,20 @@ _FOLDER, _CONCEPTS = "data.folder", "data.concepts"
 
 def take_drops(root: tk.Tk, dropping: Callable[[], "Dropping"]) -> None:
     """Let files be dropped on a window, once. dropping: Returns what applies them by then."""
-    target = DropTarget(
-        root,
-        lambda: dropping().is_open(),
-        lambda is_over: dropping().highlight(is_over),
-        lambda paths: dropping().take(paths),
-    )
-    root.after(_ENABLE_AFTER_MS, target.enable)
+
+    def enable() -> None:
+        # Imported late to keep the start of the window fast.
+        from ui.widgets.drop_target import DropTarget
+
+        target = DropTarget(
+            root,
+            lambda: dropping().is_open(),
+            lambda is_over: dropping().highlight(is_over),
+            lambda paths: dropping().take(paths),
+        )
+        target.enable()
+
+    root.after(_ENABLE_AFTER_MS, enable)
 
 
 class Dropping:
@@ -37,7 +45,14 @@ class Dropping:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self.highlight = DropHighlight(context).show
+        self._highlight: DropHighlight | None = None
+
+    def highlight(self, is_over: bool) -> None:
+        """Show what the window takes while files are over it."""
+        from ui.shell.drop_highlight import DropHighlight
+
+        self._highlight = self._highlight or DropHighlight(self._context)
+        self._highlight.show(is_over)
 
     def is_open(self) -> bool:
         """Return whether files are taken: not while a dialog or a menu is open, nor our own."""

@@ -15,7 +15,7 @@ from onetrainer.run.record import RunRecord
 from onetrainer.run.run_folder import open_run
 from ui.context import Context, Offer
 from ui.dialogs.dialogs import Choice, Dialog, ask, show_error
-from ui.progress.run_state import format_bytes
+from ui.progress.units import format_bytes
 
 _LOOK_AGAIN_MS = 20
 

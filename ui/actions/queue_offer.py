@@ -1,19 +1,19 @@
 """Offer to go on with runs that wait in the queue while nothing trains them."""
 
 from onetrainer.errors import UserError
-from onetrainer.queue.queue import Queue
-from onetrainer.queue.serve import is_served, start_server
 from ui.context import Context, Offer
 from ui.dialogs.dialogs import show_error
 
 
 def offer_queue(context: Context) -> None:
     """Say how many runs wait, with a button that starts the queue; nothing if it is held."""
-    queue = Queue()
 
     def begin() -> None:
+        from onetrainer.queue.queue import Queue
+        from onetrainer.queue.serve import start_server
+
         try:
-            start_server(queue)
+            start_server(Queue())
         except UserError as error:
             show_error(context, error)
         context.act.show_page("queue")
@@ -28,9 +28,14 @@ def offer_queue(context: Context) -> None:
         if not isinstance(error, UserError | OSError):  # the page of the queue reports them
             raise error
 
-    context.widgets.jobs.run(lambda: _waiting(queue), show, failed)
+    context.widgets.jobs.run(_waiting, show, failed)
 
 
-def _waiting(queue: Queue) -> int:
+def _waiting() -> int:
+    # Imported late to keep the start of the window fast.
+    from onetrainer.queue.queue import Queue
+    from onetrainer.queue.serve import is_served
+
+    queue = Queue()
     state = queue.read()
     return 0 if state.is_held or is_served(queue) else len(state.waiting)

@@ -1,7 +1,6 @@
 """Actions of a run: check and start, command, resume, fork, attach, open."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -19,25 +18,20 @@ from onetrainer.presets.presets import (
     with_absolute_paths,
     with_value,
 )
-from onetrainer.queue.freeze import freeze
-from onetrainer.queue.queue import Queue
-from onetrainer.rules.changes import changes_since, may_change
 from onetrainer.run.commands import LEAVING, CommandName, Leaving
-from onetrainer.run.fork import copy_history, state_at
 from onetrainer.run.run_folder import RunFolder, create_run
 from ui.actions.file_check import FileCheck, check_files, startable
 from ui.context import Context, Offer
 from ui.dialogs.dialogs import Choice, ask, show_error, show_problems
-from ui.dialogs.fork_dialog import FORM, ask_fork
-from ui.dialogs.stop_dialogs import ask_before_discard, ask_to_end
-from ui.dialogs.trust_dialog import confirm_functions
 from ui.model.draft import FileSettings
 from ui.model.form_fields import find_setting
-from ui.widgets.clipboard import copy_text
 
 
 class RunActions:
-    """Passes actions to the session, and shows errors."""
+    """Passes actions to the session, and shows errors.
+
+    What only some of them need is imported there, to keep the start of the window fast.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -95,6 +89,8 @@ class RunActions:
 
     def _check(self, then: Callable[[TrainConfig], None]) -> None:
         """Check the draft's files and code in a thread, then do something with it."""
+        from ui.dialogs.trust_dialog import confirm_functions
+
         context = self._context
         config, file_settings = context.draft.config(), context.draft.file_settings
         if not confirm_functions(context, config):
@@ -136,6 +132,8 @@ class RunActions:
 
     def mend(self, path: str) -> None:
         """Go to a setting, and offer to resume the displayed run with what it is set to."""
+        from onetrainer.rules.changes import may_change
+
         context, session = self._context, self._context.session
         context.act.jump(path)
         run, folder = session.run, session.folder
@@ -165,6 +163,9 @@ class RunActions:
 
     def fork(self) -> None:
         """Ask for a checkpoint of the displayed run, and start a new run that goes on from it."""
+        from onetrainer.run.fork import state_at
+        from ui.dialogs.fork_dialog import FORM, ask_fork
+
         context, source = self._context, self._context.session.folder
         context.act.commit()
         if source is None or self.start_blocked_reason():
@@ -182,6 +183,10 @@ class RunActions:
 
     def _fork(self, source: RunFolder, step: int, config: TrainConfig | None) -> None:
         """Check a fork in a thread, and start it. config: None for the run's own."""
+        from onetrainer.rules.changes import changes_since
+        from onetrainer.run.fork import copy_history, state_at
+        from ui.dialogs.trust_dialog import confirm_functions
+
         context, state = self._context, state_at(source, step)
         if config is None:
             document = load_document(source.config)
@@ -193,7 +198,6 @@ class RunActions:
             return
 
         def copy() -> RunFolder:
-            # Imported late to keep the start of the window fast.
             from onetrainer.checks.preflight import require_startable
 
             require_startable(check_files(whole))
@@ -223,6 +227,10 @@ class RunActions:
 
     def open_path(self, path: Path) -> None:
         """Open a folder or a file with the desktop's own program."""
+        import subprocess
+
+        from ui.widgets.clipboard import copy_text
+
         # With its path: Windows would look for a program in the current folder first.
         explorer = str(Path(os.environ.get("SYSTEMROOT", "C:/Windows"), "explorer.exe"))
         name = "open" if sys.platform == "darwin" else "xdg-open"
@@ -252,6 +260,8 @@ class RunActions:
 
     def _leave(self, leaving: Leaving) -> None:
         """End the run, also where it is to end already; ask what may be lost."""
+        from ui.dialogs.stop_dialogs import ask_before_discard, ask_to_end
+
         pending = self._context.session.pending_command
         chosen: Leaving | Literal["end", ""] = leaving
         if pending is not None and leaving in LEAVING[: LEAVING.index(pending.name) + 1]:
@@ -269,6 +279,8 @@ class RunActions:
         Raises:
             UserError: If its config cannot be read.
         """
+        from ui.dialogs.trust_dialog import confirm_functions
+
         context, folder = self._context, self._context.session.folder
         if folder is None or context.session.has_worker:
             return True
@@ -328,6 +340,9 @@ class RunActions:
         The forecast of one is the form's. With other values than the form's each of them is checked
         too, in a thread, and the page of the queue forecasts each.
         """
+        from onetrainer.queue.freeze import freeze
+        from onetrainer.queue.queue import Queue
+
         context = self._context
         forecasts = context.forecasts
         answer = None if forecasts.is_outdated else forecasts.answer

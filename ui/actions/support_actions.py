@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from onetrainer.errors import UserError
 from ui.context import Context
 from ui.dialogs.dialogs import show_error
-from ui.dialogs.support_dialogs import ask_report, show_findings
 
 if TYPE_CHECKING:
     from onetrainer.support.findings import Finding
@@ -27,6 +26,8 @@ class SupportActions:
 
     def report(self, folder: Path) -> None:
         """Ask what a report about a run is to hold, make it, and open its folder."""
+        from ui.dialogs.support_dialogs import ask_report
+
         answer = ask_report(self._context, folder.name)
         if not answer:
             return
@@ -38,6 +39,8 @@ class SupportActions:
         )
 
     def _show_findings(self, findings: "list[Finding]") -> None:
+        from ui.dialogs.support_dialogs import show_findings
+
         if show_findings(self._context, findings):
             # Late, as its jobs take a while to import.
             from onetrainer.support.self_test import run_self_test

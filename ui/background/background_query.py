@@ -80,6 +80,10 @@ class CancelToken(Generic[Answer]):
             self._report(done, total, activity)
 
 
+Ask = Callable[[TrainConfig, CancelToken[Answer]], Answer]
+"""Answers a question about a config in a thread."""
+
+
 class BackgroundQuery(Generic[Answer]):
     """Runs one query at a time.
 
@@ -97,7 +101,7 @@ class BackgroundQuery(Generic[Answer]):
         self,
         draft: Draft,
         jobs: Jobs,
-        ask: Callable[[TrainConfig, CancelToken[Answer]], Answer],
+        ask: Ask[Answer],
         *,
         depends_on: tuple[str, ...],
         keeps_answer: bool = False,

@@ -3,15 +3,11 @@
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.presets.presets import with_absolute_paths
-from ui.background.background_query import CancelToken
+from ui.background.background_query import Answer, Ask, CancelToken
 from ui.background.threads import Jobs
-
-Answer = TypeVar("Answer")
-Ask = Callable[[TrainConfig, CancelToken[Answer]], Answer]
 
 FolderTimes = dict[str, int]
 """When a file was last added, removed or renamed in each folder, in ns."""

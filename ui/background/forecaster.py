@@ -3,17 +3,18 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
-from onetrainer.presets.forecasts import remember_speed
-from onetrainer.run.events import Event, Failed, Forecast, Phase, Stopped
 from ui.background.apart import apart
 from ui.background.background_query import BackgroundQuery, CancelToken
 from ui.background.dataset_preview import known_steps_now
 from ui.background.threads import Jobs
 from ui.model.draft import Draft
+
+if TYPE_CHECKING:
+    from onetrainer.run.events import Event, Forecast
 
 # Sections that do not affect memory.
 _WITHOUT_MEMORY = ("output", "metadata", "description")
@@ -22,14 +23,14 @@ _WITHOUT_MEMORY = ("output", "metadata", "description")
 class ForecastJob(Protocol):
     """Running job."""
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator["Event"]:
         """Yield the events of the job; the last one is its end."""
 
     def stop(self) -> None:
         """Ask the job to stop; a second call stops it at once."""
 
 
-Forecasts = BackgroundQuery[Forecast]
+Forecasts = BackgroundQuery["Forecast"]
 BeginJob = Callable[[TrainConfig, Mapping[str, int]], ForecastJob]
 """Starts the job of a config, whose lengths in epochs or images are so many steps."""
 
@@ -86,11 +87,17 @@ def make_forecasts(
     return BackgroundQuery(draft, jobs, follow, depends_on=sections, keeps_answer=True)
 
 
-def follow_forecast(begin: BeginJob, config: TrainConfig, token: CancelToken[Forecast]) -> Forecast:
+def follow_forecast(
+    begin: BeginJob, config: TrainConfig, token: "CancelToken[Forecast]"
+) -> "Forecast":
     """Follow a job to its end; its first forecast has no fixes yet.
 
     Raises UserError: There is no forecast.
     """
+    # Imported late to keep the start of the window fast.
+    from onetrainer.presets.forecasts import remember_speed
+    from onetrainer.run.events import Failed, Forecast, Phase, Stopped
+
     newest: Forecast | None = None
     failed = UserError("The forecast ended without a result")
     steps = apart(known_steps_now)(config, token)

@@ -4,18 +4,19 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.presets.presets import with_absolute_paths
-from onetrainer.run import client
-from onetrainer.run.client import SILENCE, Run
-from onetrainer.run.commands import CommandName, Leaving
-from onetrainer.run.event_log import News
+from onetrainer.run.commands import SILENCE, CommandName, Leaving
 from onetrainer.run.run_folder import RunFolder, create_run, open_run
-from ui.background.worker_exit import WorkerExitSearch
-from ui.progress.run_state import RunState, phase_text
-from ui.progress.stall import Stall, stall_of
-from ui.progress.worker_log import worker_log_tail
+
+if TYPE_CHECKING:
+    from onetrainer.run.client import Run
+    from onetrainer.run.event_log import News
+    from ui.background.worker_exit import WorkerExitSearch
+    from ui.progress.run_state import RunState
+    from ui.progress.stall import Stall
 
 SILENT_AFTER = 60.0
 _LEAVING: Mapping[Leaving, str] = {"pause": "Pausing", "stop": "Stopping", "discard": "Stopping"}
@@ -30,11 +31,14 @@ class PendingCommand:
 
 
 class Session:
-    """Follows one run at a time without blocking."""
+    """Follows one run at a time without blocking.
+
+    What a run can report is imported with the first one, to keep the start of the window fast.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.run: Run | None = None
-        self.state = RunState()
+        self._state: RunState | None = None
         self.pending_command: PendingCommand | None = None
         self.generation = 0
         self._clock = clock
@@ -43,6 +47,12 @@ class Session:
         self._is_replay = False
         self._replayed: RunState | None = None
         self._exit_search: WorkerExitSearch | None = None
+
+    @property
+    def state(self) -> "RunState":
+        """What the displayed run has reported."""
+        self._state = self._state or _nothing_reported()
+        return self._state
 
     @property
     def is_running(self) -> bool:
@@ -57,8 +67,9 @@ class Session:
     @property
     def can_resume(self) -> bool:
         """Whether the displayed run has steps left and no worker."""
-        is_over = self.state.status == "finished" and not self.state.is_early_end
-        return self.run is not None and not self.has_worker and not is_over
+        if self.run is None or self.has_worker:
+            return False
+        return self.state.status != "finished" or self.state.is_early_end
 
     @property
     def folder(self) -> RunFolder | None:
@@ -78,6 +89,8 @@ class Session:
 
     def start_in(self, folder: RunFolder) -> None:
         """Start a run whose folder is made. Raises UserError if it cannot be started."""
+        from onetrainer.run import client
+
         self._follow(client.start(folder))
 
     def resume(self) -> None:
@@ -86,6 +99,8 @@ class Session:
         Raises:
             UserError: If it cannot be resumed.
         """
+        from onetrainer.run import client
+
         if self.run is None or self.has_worker:
             return
         self._follow(client.start(open_run(self.run.folder.path)), is_resumed=True)
@@ -96,12 +111,14 @@ class Session:
         Raises:
             UserError: If there is no run in the folder.
         """
+        from onetrainer.run import client
+
         self._follow(client.attach(open_run(path)))
 
     def leave(self) -> None:
         """Show no run, since that of before is gone."""
         self.run, self.pending_command, self._is_finished = None, None, True
-        self._show(RunState())
+        self._show(_nothing_reported())
 
     def send(self, name: CommandName) -> None:
         """Send a command to the worker.
@@ -130,6 +147,8 @@ class Session:
     @property
     def activity(self) -> str:
         """What the run is doing, in a few words: "Loading the model · quantizing"."""
+        from ui.progress.run_state import phase_text
+
         state, folder = self.state, self.folder
         if self.pending_command is not None:
             return _LEAVING[self.pending_command.name]
@@ -147,8 +166,10 @@ class Session:
         return quiet if self.is_running and quiet > SILENT_AFTER else 0.0
 
     @property
-    def stall(self) -> Stall | None:
+    def stall(self) -> "Stall | None":
         """The stall of a run that trains but makes no steps; None otherwise."""
+        from ui.progress.stall import stall_of
+
         if not self.is_running or self.pending_command is not None:
             return None
         return stall_of(self.state, self._clock() - self._last_event_at)
@@ -168,28 +189,31 @@ class Session:
             return True
         return False if is_alive else self._finish(self.run)
 
-    def _apply(self, news: News) -> None:
+    def _apply(self, news: "News") -> None:
         if news.restarted:
             if self._replayed is None:
-                self._show(RunState())
+                self._show(_nothing_reported())
             else:
-                self._replayed = RunState()
+                self._replayed = _nothing_reported()
         state = self._replayed or self.state
         for event in news.events:
             state.apply(event)
         if self._replayed is not None and news.events and news.is_complete:
             self._show(self._replayed)
 
-    def _show(self, state: RunState) -> None:
-        self.state = state
+    def _show(self, state: "RunState") -> None:
+        self._state = state
         self._replayed = None
         self.generation += 1
 
-    def _finish(self, run: Run) -> bool:
+    def _finish(self, run: "Run") -> bool:
         """Finish the run, whose worker has ended and whose events were read, once it is clear how.
 
         Returns whether it is.
         """
+        from ui.background.worker_exit import WorkerExitSearch
+        from ui.progress.worker_log import worker_log_tail
+
         if self._exit_search is None or self._exit_search.run is not run:
             self._exit_search = WorkerExitSearch(run)
         if not self._exit_search.is_done:
@@ -206,19 +230,25 @@ class Session:
         )
         return True
 
-    def _follow(self, run: Run, *, is_resumed: bool = False) -> None:
+    def _follow(self, run: "Run", *, is_resumed: bool = False) -> None:
         self.run = run
         if is_resumed:
             # The known state stays visible until the history of the new worker was read, which
             # takes seconds to begin and, for a long run, many ticks to read.
-            self.state = replace(
+            self._state = replace(
                 self.state, started=None, phase=None, ending=None, unexpected_exit=None
             )
-            self._replayed = RunState()
+            self._replayed = _nothing_reported()
         else:
-            self._show(RunState())
+            self._show(_nothing_reported())
         self.pending_command = None
         self._last_event_at = self._clock()
         self._is_finished, self._exit_search = False, None
         # A run that had already ended is only read, which may take several ticks.
         self._is_replay = not run.is_alive
+
+
+def _nothing_reported() -> "RunState":
+    from ui.progress.run_state import RunState
+
+    return RunState()

@@ -3,7 +3,7 @@
 import tkinter as tk
 from collections.abc import Mapping, Sequence
 
-from ui.progress.run_state import format_bytes
+from ui.progress.units import format_bytes
 from ui.theme.palette import SERIES_COLORS
 from ui.widgets.drawing import Drawing
 from ui.widgets.widgets import Widgets

@@ -9,7 +9,7 @@ from onetrainer.messages.durations import format_passes
 from onetrainer.messages.memory import component_label, fits, phase_label
 from onetrainer.run.events import Forecast
 from ui.messages.problems import capitalized
-from ui.progress.run_state import format_bytes
+from ui.progress.units import format_bytes
 from ui.theme.palette import SERIES_COLORS, Role
 
 # Components below a hundredth of the total cannot be seen in a bar.

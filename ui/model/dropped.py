@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from onetrainer.concepts.folder_listing import IMAGE_SUFFIXES, is_image
 from onetrainer.errors import UserError
-from ui.model.folder_entries import MODEL_SUFFIXES
 
 DroppedKind = Literal["preset", "images", "model", "lora", "vae", "run"]
 
@@ -49,6 +47,10 @@ def recognize_all(paths: Iterable[Path]) -> tuple[list[Dropped], list[UserError]
 
 def recognize(path: Path) -> Dropped:
     """Return what a file or folder is; raise UserError if the window has no use for it."""
+    # Imported late to keep the start of the window fast.
+    from onetrainer.concepts.folder_listing import IMAGE_SUFFIXES
+    from ui.model.folder_entries import MODEL_SUFFIXES
+
     if path.is_dir():
         return _folder(path)
     suffix = path.suffix.lower()
@@ -62,6 +64,8 @@ def recognize(path: Path) -> Dropped:
 
 
 def _folder(path: Path) -> Dropped:
+    from onetrainer.concepts.folder_listing import is_image
+
     if (path / "config.json").is_file() and (path / "checkpoints").is_dir():
         return Dropped("run", path)
     if (path / "model_index.json").is_file():
@@ -73,7 +77,6 @@ def _folder(path: Path) -> Dropped:
 
 
 def _model(path: Path) -> Dropped:
-    # Imported when a model is dropped: its readers would slow the start of the window.
     from onetrainer.families.registry import FAMILY_LABELS
     from onetrainer.model_files.inspection import inspect_model
     from onetrainer.model_files.kinds import DESCRIPTIONS, NAMES

@@ -9,7 +9,7 @@ from tkinter import ttk
 from onetrainer.families.registry import FAMILY_LABELS
 from ui.background.known_models import KnownModel
 from ui.context import Context
-from ui.progress.run_state import format_bytes
+from ui.progress.units import format_bytes
 from ui.widgets.placing import show
 from ui.widgets.tooltip import Tooltip
 

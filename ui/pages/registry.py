@@ -3,12 +3,10 @@
 import sys
 import tkinter as tk
 from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 
 from ui.context import Context, Page, View
 from ui.model.form_fields import pages
-from ui.pages.settings.page import SettingsPage
 
 _SETTINGS, _DATASET, _TRAINING = "SET UP", "DATASET", "TRAINING"
 
@@ -16,27 +14,31 @@ _SETTINGS, _DATASET, _TRAINING = "SET UP", "DATASET", "TRAINING"
 class _In:
     """Builds the page of a folder, whose modules are imported when it is first needed."""
 
-    def __init__(self, folder: str, view: str) -> None:
-        self._module, self._view = f"ui.pages.{folder}.page", view
+    def __init__(self, folder: str, view: str, **options: object) -> None:
+        """options: What else the page's class is given."""
+        self._module, self._view, self._options = f"ui.pages.{folder}.page", view, options
 
     @property
     def is_loaded(self) -> bool:
         """Whether the modules have been imported."""
         return self._module in sys.modules
 
-    def load(self) -> Callable[[Context, tk.Misc], View]:
+    def load(self) -> Callable[..., View]:
         """Import the modules and return the page's class."""
-        found: Callable[[Context, tk.Misc], View] = vars(import_module(self._module))[self._view]
+        found: Callable[..., View] = vars(import_module(self._module))[self._view]
         return found
 
     def __call__(self, context: Context, parent: tk.Misc) -> View:
         """Build the page."""
-        return self.load()(context, parent)
+        return self.load()(context, parent, **self._options)
 
 
 # In the order of the navigation, which Alt+1 to Alt+0 follow.
 PAGES = (
-    *(Page(plan.name, plan.title, partial(SettingsPage, plan=plan), _SETTINGS) for plan in pages()),
+    *(
+        Page(plan.name, plan.title, _In("settings", "SettingsPage", plan=plan), _SETTINGS)
+        for plan in pages()
+    ),
     Page("images", "Images", _In("images", "ImagesPage"), _DATASET, key="Shift-F6"),
     Page("captioning", "Captioning", _In("captioning", "CaptioningPage"), _DATASET, key="Shift-F7"),
     Page("preview", "Preview", _In("preview", "PreviewPage"), _DATASET, key="F6"),

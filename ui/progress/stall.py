@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from time import localtime, strftime, time
 
-from ui.progress.run_state import RunState, format_time
+from ui.progress.run_state import RunState
+from ui.progress.units import format_time
 
 _TIMES, _LEAST_SECONDS = 10.0, 60.0
 

@@ -4,13 +4,16 @@ import tkinter as tk
 from collections.abc import Callable
 from functools import partial
 from tkinter import ttk
+from typing import TYPE_CHECKING
 
 from ui.messages.line_breaks import shorten_at_word
 from ui.model.draft import Draft
 from ui.model.form_fields import PagePlan, display_text
-from ui.model.search import Hit, find_settings
 from ui.widgets.changes import on_change
 from ui.widgets.widgets import Widgets, focused
+
+if TYPE_CHECKING:
+    from ui.model.search import Hit
 
 _WIDTH = 540
 _MAX_VALUE_LENGTH = 40
@@ -97,6 +100,9 @@ class Finder:
                 self._show_hint()
 
     def _search(self) -> None:
+        # Imported late to keep the start of the window fast.
+        from ui.model.search import find_settings
+
         self._hits = find_settings(self._text.get(), self._plans, self._draft.variants)
         self._list.delete(0, "end")
         if not self._text.get().strip():
@@ -114,7 +120,7 @@ class Finder:
         self._list.place(x=left, y=top, width=width)
         self._list.lift()
 
-    def _line(self, hit: Hit) -> str:
+    def _line(self, hit: "Hit") -> str:
         setting = hit.setting
         if hit.only_with:
             return f"  {setting.ui.label}   —   {hit.place}: {hit.only_with}"

@@ -6,7 +6,7 @@ from onetrainer.errors import Problem
 from onetrainer.messages.formatting import counted
 from ui.background.session import Session
 from ui.context import Context
-from ui.progress.run_state import format_speed, format_time
+from ui.progress.units import format_speed, format_time
 from ui.widgets.placing import show
 
 
@@ -37,14 +37,14 @@ class Footer:
 
     def show_run(self, session: Session) -> None:
         """Show the status of the run; nothing without one."""
-        has_run, state = session.folder is not None, session.state
-        self._is_running = has_run and state.status in ("starting", "running")
+        has_run = session.folder is not None
+        self._is_running = has_run and session.state.status in ("starting", "running")
         self._show_message()
         show(self._bar, has_run, side="right", padx=(0, self._pad))
         show(self._run, has_run, side="right", padx=self._pad / 2)
         if has_run:
             self._run.configure(text=run_line(session))
-            self._bar.set(state.fraction)
+            self._bar.set(session.state.fraction)
 
     def _show_message(self) -> None:
         text = problems_line(self._found, is_running=self._is_running)

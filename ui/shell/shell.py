@@ -161,5 +161,5 @@ class Shell:
             mark = (f"! {warnings}", "Warning") if warnings else mark
             self.nav.mark(name, *((f"! {errors}", "Danger") if errors else mark))
         self.nav.mark("run", f"{session.state.fraction:.0%}" if session.is_running else "", "Good")
-        count = len(session.state.samples)
+        count = len(session.state.samples) if session.run is not None else 0
         self.nav.mark("samples", str(count) if count else "")

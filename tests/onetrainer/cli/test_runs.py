@@ -14,6 +14,7 @@ from onetrainer.cli.follow import follow
 from onetrainer.config.base.section import Section
 from onetrainer.run import client
 from onetrainer.run.client import Run
+from onetrainer.run.commands import SILENCE
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import (
     Evaluated,
@@ -202,7 +203,7 @@ def test_ending_the_process_is_offered_after_silence(folder, monkeypatch):
         signal.raise_signal(signal.SIGTERM)
         yield progress(1, 400)
         yield None
-        now[0] += client.SILENCE
+        now[0] += SILENCE
         yield None
         signal.raise_signal(signal.SIGINT)
         while True:

@@ -7,7 +7,7 @@ from onetrainer.errors import UserError
 from onetrainer.images.image_file import ImageError
 from onetrainer.presets.presets import load_document, resolve
 from tests.each import each
-from ui.background import apart
+from ui.background import answering_process, apart
 from ui.background.background_query import CancelToken, QueryCancelledError
 from ui.background.dataset_preview import compute_preview
 from ui.background.image_check import check_images
@@ -53,7 +53,7 @@ def test_another_process_gives_the_same_answers_and_what_comes_before_them(ask, 
     early = []
     here, there = (
         answer(config, CancelToken(lambda *_: None, early.append))
-        for answer in (ask, lambda *given: apart.answer_apart(ask, *given))
+        for answer in (ask, lambda *given: answering_process.answer_apart(ask, *given))
     )
     assert described(here) == described(there)
     if ask is read_images:  # what else comes early depends on what is known by then
@@ -64,22 +64,22 @@ def test_another_process_gives_the_same_answers_and_what_comes_before_them(ask, 
 def test_what_it_cannot_answer_is_said_here_and_it_ends_when_nobody_waits(config, monkeypatch):
     empty = TrainConfig.model_validate({"data": {}})
     with pytest.raises(UserError, match="no image folder is selected"):
-        apart.answer_apart(read_images, empty, CancelToken(lambda *_: None))
+        answering_process.answer_apart(read_images, empty, CancelToken(lambda *_: None))
     with pytest.raises(RuntimeError, match=r"ImageError: .*it is cut off"):
-        apart.answer_apart(fail, config, CancelToken(lambda *_: None))
+        answering_process.answer_apart(fail, config, CancelToken(lambda *_: None))
     started = []
     token = CancelToken(lambda *_: started[0].stop(), lambda _: None)  # as if it had crashed
     monkeypatch.setattr(token, "start", lambda begin: started.append(begin()) or started[0])
     with pytest.raises(UserError, match="has ended"):
-        apart.answer_apart(compute_preview, config, token)
+        answering_process.answer_apart(compute_preview, config, token)
     token = CancelToken(lambda *_: None, lambda _: token.cancel())
     with pytest.raises(QueryCancelledError):
-        apart.answer_apart(read_images, config, token)
+        answering_process.answer_apart(read_images, config, token)
 
 
 def test_only_many_files_are_worth_a_process(config, monkeypatch, tmp_path):
     asked = []
-    monkeypatch.setattr(apart, "answer_apart", lambda *_: asked.append("apart"))
+    monkeypatch.setattr(answering_process, "answer_apart", lambda *_: asked.append("apart"))
     ask = apart.apart(lambda *_: asked.append("here"))
     for most in (10_000, 12):
         monkeypatch.setattr(apart, "MANY_FILES", most)

@@ -1,6 +1,5 @@
 """The registry of pages: what the window, its navigation and its keys read."""
 
-from functools import partial
 from pathlib import Path
 
 import ui.pages
@@ -8,8 +7,7 @@ from ui.pages.registry import PAGES, SETTINGS_PAGES
 
 
 def folder_of(page):
-    make = page.make.func if isinstance(page.make, partial) else page.make.load()
-    return make.__module__.split(".")[2]
+    return page.make.load().__module__.split(".")[2]
 
 
 def test_every_folder_of_a_page_is_registered():

@@ -8,7 +8,7 @@ from onetrainer.run.events import (
     Stopped,
     Validated,
 )
-from ui.progress.run_state import RunState, format_bytes, format_speed, format_time
+from ui.progress.run_state import RunState
 from ui.progress.samples import SampleBook
 
 
@@ -47,12 +47,6 @@ def test_validations_are_kept_apart_from_the_loss_of_training():
     assert state.status_text() == "Validating · 3 of 8"
     assert (len(state.validation), len(state.curve)) == (1, 0)
     assert state.validation.newest.loss == 0.2
-
-
-def test_figures_are_shown_as_people_say_them():
-    assert [format_time(s) for s in (4.2, 61, 3725)] == ["4 s", "1 min 01 s", "1 h 02 min"]
-    assert [format_bytes(b) for b in (5 * 2**20, 9.1 * 2**30)] == ["5 MB", "9.1 GB"]
-    assert [format_speed(s) for s in (0, 3.14159, 0.25)] == ["", "3.1 it/s", "4.0 s/it"]
 
 
 def test_samples_are_found_by_prompt_and_step():

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from onetrainer.config.methods.adapters import WITH_ADAPTERS
 from onetrainer.errors import sentence
 from onetrainer.presets.presets import value_at
-from onetrainer.run.client import SILENCE
+from onetrainer.run.commands import SILENCE
 from onetrainer.run.events import Failed, Finished, Stopped
 from onetrainer.run.run_folder import RunFolder
 from ui.context import Context

@@ -6,7 +6,8 @@ from onetrainer.run.commands import Leaving
 from ui.background.session import Session
 from ui.model.form_fields import edit_text
 from ui.progress.rewards import format_score
-from ui.progress.run_state import RunState, format_bytes, format_speed, format_time
+from ui.progress.run_state import RunState
+from ui.progress.units import format_bytes, format_speed, format_time
 from ui.widgets.widgets import Label, Widgets
 
 _NONE = "—"

@@ -21,7 +21,7 @@ from ui.messages.memory import (
 )
 from ui.messages.problems import capitalized
 from ui.model.form_fields import MEMORY_PAGE
-from ui.progress.run_state import format_bytes
+from ui.progress.units import format_bytes
 from ui.widgets.placing import show, toned, while_visible
 
 _MAX_FIXES = 5

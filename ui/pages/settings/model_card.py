@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from onetrainer.errors import UserError, sentence
 from onetrainer.presets.find import expanded
 from ui.messages.problems import join_list
-from ui.progress.run_state import format_bytes
+from ui.progress.units import format_bytes
 
 if TYPE_CHECKING:
     from onetrainer.model_files.kinds import ModelFile

@@ -1,10 +1,13 @@
 """Plot of how often each noise level is trained."""
 
+from typing import TYPE_CHECKING
+
 from onetrainer.config.objectives.denoising import Denoising
 from onetrainer.config.objectives.timesteps import Timesteps
-from onetrainer.schedules.timestep_density import density
 from ui.model.draft import Draft
-from ui.pages.settings.small_plot import PlotCurve
+
+if TYPE_CHECKING:
+    from ui.pages.settings.small_plot import PlotCurve
 
 SECTION = "objective.timesteps"
 WIDTH = 360
@@ -12,8 +15,11 @@ _STEPS = 1000
 _BIN = 10
 
 
-def noise_curve(draft: Draft) -> PlotCurve | str:
+def noise_curve(draft: Draft) -> "PlotCurve | str":
     """Return the timestep density, or a message while the settings are wrong."""
+    # Imported late to keep the start of the window fast.
+    from ui.pages.settings.small_plot import PlotCurve
+
     config = draft.section_alone(SECTION)
     objective = config.objective if config is not None else None
     heights = density_bins(objective.timesteps) if isinstance(objective, Denoising) else []
@@ -29,6 +35,8 @@ def density_bins(timesteps: Timesteps) -> list[float]:
 
     Ordered from low noise to pure noise; [] where there are no timesteps to sample.
     """
+    from onetrainer.schedules.timestep_density import density
+
     try:
         fractions = density(timesteps, _STEPS)
     except ValueError:  # an empty range, which the form reports at the setting

@@ -3,6 +3,7 @@
 import tkinter as tk
 from collections.abc import Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 from onetrainer.config.fields import Setting
 from onetrainer.messages.formatting import counted
@@ -12,21 +13,23 @@ from ui.forms.row import FormContext
 from ui.model.form_fields import CardName, PagePlan, settings_on
 from ui.model.variants import entries_of
 from ui.pages.settings.amounts import note_of
-from ui.pages.settings.cost_card import CostCard
 from ui.pages.settings.help_below import HelpBelow
 from ui.pages.settings.help_card import HelpCard
-from ui.pages.settings.memory_card import MemoryCard
 from ui.pages.settings.next_button import NextButton
 from ui.pages.settings.noise_plot import SECTION, WIDTH, noise_curve
-from ui.pages.settings.objective_card import ObjectiveCard
 from ui.pages.settings.prompt_proposal import LABEL, PROMPTS, PromptProposal
-from ui.pages.settings.small_plot import SmallPlot
 from ui.pages.settings.sticky_column import StickyColumn
 from ui.pages.settings.summary_card import SummaryCard
 from ui.widgets.placing import while_visible
 from ui.widgets.scroller import Scroller
 from ui.widgets.switch import Switch
 from ui.widgets.widgets import focused
+
+if TYPE_CHECKING:
+    from ui.pages.settings.cost_card import CostCard
+    from ui.pages.settings.memory_card import MemoryCard
+    from ui.pages.settings.objective_card import ObjectiveCard
+    from ui.pages.settings.small_plot import SmallPlot
 
 _COLUMN, _MAX_COLUMN = 684, 960
 _MAX_COLUMNS = 3
@@ -36,7 +39,10 @@ _BELOW_AFTER_MS = 150
 
 
 class SettingsPage(View):
-    """Page built from its plan, so that a new config setting appears by itself."""
+    """Page built from its plan, so that a new config setting appears by itself.
+
+    Cards that some pages have are imported with the first of these.
+    """
 
     def __init__(self, context: Context, parent: tk.Misc, *, plan: PagePlan) -> None:
         self.name = plan.name
@@ -61,9 +67,7 @@ class SettingsPage(View):
             context.act.choose_path,
             {PROMPTS: (LABEL, PromptProposal(context).propose)},
         )
-        self._objective: ObjectiveCard | None = None
-        if plan.objective:
-            self._objective = ObjectiveCard(context, self._column, plan.objective, line=1)
+        self._objective = self._make_objective(plan)
         self.form = Form(form_context, self._column, plan, line=2)
         context.forecasts.listen(while_visible(self.outer, self.refresh))
         self._previewed: object = None
@@ -165,18 +169,31 @@ class SettingsPage(View):
         widgets.name(switch.widget, f"advanced {plan.name}")
         return switch
 
-    def _make_card(self, card: CardName, line: int) -> SummaryCard | MemoryCard | CostCard:
+    def _make_objective(self, plan: PagePlan) -> "ObjectiveCard | None":
+        if not plan.objective:
+            return None
+        from ui.pages.settings.objective_card import ObjectiveCard
+
+        return ObjectiveCard(self._context, self._column, plan.objective, line=1)
+
+    def _make_card(self, card: CardName, line: int) -> "SummaryCard | MemoryCard | CostCard":
         context, column = self._context, self._sticky.frame
         match card:
             case "memory" | "verdict":
+                from ui.pages.settings.memory_card import MemoryCard
+
                 is_full = card == "memory"
                 return MemoryCard(context, column, self.name, line=line, is_full=is_full)
             case "cost":
+                from ui.pages.settings.cost_card import CostCard
+
                 return CostCard(context, column, self.name, line=line)
             case _:
                 return SummaryCard(context, column, card, line=line)
 
-    def _make_plot(self, card: tk.Misc) -> SmallPlot:
+    def _make_plot(self, card: tk.Misc) -> "SmallPlot":
+        from ui.pages.settings.small_plot import SmallPlot
+
         widgets, draft = self._context.widgets, self._context.draft
         inputs, curve = partial(draft.value, SECTION), partial(noise_curve, draft)
         return SmallPlot(widgets, card, inputs, curve, name="plot of the noise", width=WIDTH)

@@ -2,11 +2,13 @@
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from onetrainer.concepts.concepts import ConceptSettings, concepts_of
 from onetrainer.errors import UserError
 from ui.context import Context
+
+if TYPE_CHECKING:
+    from onetrainer.concepts.concepts import ConceptSettings
 
 PROMPTS = "sampling.prompts"
 LABEL = "Use the first captions"
@@ -21,6 +23,9 @@ class PromptProposal:
 
     def propose(self) -> None:
         """Read the captions of the first folder, and use some of them."""
+        # Imported late to keep the start of the window fast.
+        from onetrainer.concepts.concepts import concepts_of
+
         draft = self._context.draft
         config = draft.section_alone("data")
         concepts = concepts_of(config) if config is not None else ()
@@ -41,8 +46,7 @@ class PromptProposal:
             draft.set(PROMPTS, prompts)
 
 
-def _proposed(concept: ConceptSettings, side: int) -> list[Any]:
-    # Imported late to keep the start of the window fast.
+def _proposed(concept: "ConceptSettings", side: int) -> list[Any]:
     from onetrainer.dataset.items import Item, index_concept
     from onetrainer.guide.prompts import first_captioned, prompts_of
     from onetrainer.images.image_index import recent_facts

@@ -2,15 +2,13 @@
 
 import tkinter as tk
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from onetrainer.captions.sample_prompts import shots_of
 from onetrainer.config.base.numbers import number_text
 from onetrainer.config.data.concept import CaptionSource
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.errors import UserError, sentence
 from onetrainer.messages.formatting import counted, format_epochs, some
-from onetrainer.rewards.prompts import prompts_of
 from ui.background.dataset_preview import PreviewData
 from ui.background.forecaster import forecast_seconds
 from ui.background.threads import Latest
@@ -23,10 +21,11 @@ from ui.model.variants import settings_in
 from ui.model.visible_settings import has_effect
 from ui.pages.settings.amounts import epochs_in, is_estimate, steps_in, times_due
 from ui.pages.settings.model_card import NOTHING_CHOSEN, lines_of
-from ui.pages.settings.rate_plot import INPUTS, WIDTH, rate_curve
-from ui.pages.settings.small_plot import SmallPlot
 from ui.widgets.drawing import Drawing
 from ui.widgets.placing import show, while_visible
+
+if TYPE_CHECKING:
+    from ui.pages.settings.small_plot import SmallPlot
 
 _THUMBNAILS = 9
 _COLUMNS = 3
@@ -44,7 +43,10 @@ _TITLES: Mapping[Subject, str] = {"images": "Images", "model": "Model"}
 
 
 class SummaryCard:
-    """Summary of the model, the images or the run, next to the settings."""
+    """Summary of the model, the images or the run, next to the settings.
+
+    What only some of these need is imported there, to keep the start of the window fast.
+    """
 
     def __init__(self, context: Context, parent: tk.Misc, subject: Subject, *, line: int) -> None:
         self._context = context
@@ -59,17 +61,7 @@ class SummaryCard:
         self._model: Latest[tuple[str, bool], list[str]] = Latest(
             widgets.jobs, lambda key: lines_of(*key), self.refresh
         )
-        self._plot: SmallPlot | None = None
-        if subject == "run with rates":
-            self._plot = SmallPlot(
-                widgets,
-                inner,
-                lambda: [*(context.draft.value(path) for path in INPUTS), self._known_steps()],
-                lambda: rate_curve(context.draft, self._known_steps()),
-                name="plot of the rate",
-                width=WIDTH,
-            )
-            self._plot.widget.pack(anchor="w")
+        self._plot = self._make_plot(inner) if subject == "run with rates" else None
         if subject == "images":
             preview = widgets.button(
                 inner,
@@ -81,6 +73,22 @@ class SummaryCard:
         outer.grid(row=line, column=0, sticky="ew", pady=(0, widgets.px(14)))
         if subject != "model":
             context.preview.query.listen(while_visible(outer, self.refresh))
+
+    def _make_plot(self, inner: tk.Misc) -> "SmallPlot":
+        from ui.pages.settings.rate_plot import INPUTS, WIDTH, rate_curve
+        from ui.pages.settings.small_plot import SmallPlot
+
+        draft = self._context.draft
+        plot = SmallPlot(
+            self._context.widgets,
+            inner,
+            lambda: [*(draft.value(path) for path in INPUTS), self._known_steps()],
+            lambda: rate_curve(draft, self._known_steps()),
+            name="plot of the rate",
+            width=WIDTH,
+        )
+        plot.widget.pack(anchor="w")
+        return plot
 
     def refresh(self) -> None:
         """Show the current draft."""
@@ -154,7 +162,6 @@ class SummaryCard:
 
 def data_lines(data: PreviewData, origin: CaptionSource | None) -> list[str]:
     """Describe the images. origin: Where the captions come from; None if from several sources."""
-    # Imported late, because opening the window does not need it.
     from onetrainer.messages.dataset import image_totals
 
     preview = data.preview
@@ -216,6 +223,8 @@ def _trainable_components(draft: Draft) -> dict[str, bool]:
 
 def prompt_lines(draft: Draft) -> list[str]:
     """Describe the number of training and evaluation prompts that the settings list."""
+    from onetrainer.rewards.prompts import prompts_of
+
     config = draft.section_alone("objective")
     section = config.objective if config is not None else None
     if config is None or not isinstance(section, AlignProp) or section.prompts.source != "list":
@@ -231,6 +240,8 @@ def prompt_lines(draft: Draft) -> list[str]:
 
 def sample_line(draft: Draft, times: int | None) -> str:
     """Describe the samples. times: How often they are generated; None if that is not known."""
+    from onetrainer.captions.sample_prompts import shots_of
+
     prompts, config = draft.value("sampling.prompts"), draft.valid_config()
     count = len(prompts) if isinstance(prompts, list) else 0
     if config:

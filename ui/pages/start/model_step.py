@@ -12,7 +12,7 @@ from ui.messages.dataset import Fact
 from ui.models.table import ModelTable
 from ui.pages.start.choices import Choices
 from ui.pages.start.path_field import PathField
-from ui.progress.run_state import format_bytes
+from ui.progress.units import format_bytes
 from ui.widgets.fact_rows import FactRows
 from ui.widgets.placing import show
 
