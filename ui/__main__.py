@@ -73,7 +73,8 @@ def open_window(options: argparse.Namespace) -> "App":
     sys.setswitchinterval(_SWITCH_S)
     with without_collection():
         root = _make_root()
-        from ui.app import App, Opening
+        from ui.actions.opening import Opening
+        from ui.app import App
 
         return App(
             root,

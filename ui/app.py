@@ -1,16 +1,12 @@
 """The window: creates header, pages and status line, and keeps them up to date."""
 
 import tkinter as tk
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 
-from onetrainer.errors import UserError
-from onetrainer.presets.find import locate
 from ui.actions.closing import Closing
 from ui.actions.dropping import Dropping, take_drops
 from ui.actions.keys import bind_keys
 from ui.actions.look_again import LookAgain
+from ui.actions.opening import Opener, Opening
 from ui.actions.preset_actions import PresetActions
 from ui.actions.queue_offer import offer_queue
 from ui.actions.run_actions import RunActions
@@ -25,12 +21,10 @@ from ui.background.known_models import KnownModels
 from ui.background.pump import Pump
 from ui.background.session import Session
 from ui.background.threads import Jobs
-from ui.context import Actions, Context, Offer, View
-from ui.dialogs.dialogs import show_error
-from ui.dialogs.file_dialogs import choose_path
+from ui.context import Actions, Context, Offer, PathKind, View
 from ui.messages.problems import implied_change_message
-from ui.model.draft import Draft
 from ui.model.form_fields import find_setting, page_of, pages
+from ui.model.held_draft import HeldDraft
 from ui.model.window_state import read_state, write_state
 from ui.pages.preparations import Preparations
 from ui.pages.registry import PAGES, PASSING_PAGES, SETTINGS_PAGES, make_view
@@ -47,23 +41,6 @@ _MIN_SIZE = (620, 370)
 _SAVE_AFTER_MS = 1000
 
 
-@dataclass(frozen=True)
-class Opening:
-    """What the window opens with.
-
-    Attributes:
-        preset: Name or path; "" for the last draft.
-        demo: Folder of the demo.
-        with_demo: Whether to create and load the demo at the first start.
-        is_demo_named: Whether the user named the folder of the demo, so that it is always loaded.
-    """
-
-    preset: str
-    demo: Path
-    with_demo: bool = False
-    is_demo_named: bool = False
-
-
 class App:
     """One window, whose contents follow from the draft and the session."""
 
@@ -77,7 +54,7 @@ class App:
         self._screen = f"{self.root.winfo_screenwidth()}x{self.root.winfo_screenheight()}"
         self._theme = Theme(self.root, self.window_state.scale_of(self._screen))
         self._theme.paint(self.root, bg="window")
-        self.draft = Draft()
+        self.draft = HeldDraft()
         self.session = Session()
         self.plans = pages()
         self.page = ""
@@ -91,7 +68,8 @@ class App:
         self._build()
         self._bind()
         self.pump = Pump(self.root, self.jobs, self.session, self.refresh)
-        self._open(opening)
+        self._opener = Opener(self.context, self.draft, self.presets, opening)
+        self.show_page(self._opener.begin())
         self.root.deiconify()
         self.pump.start()
         offer_queue(self.context)
@@ -108,7 +86,7 @@ class App:
         self.closing = Closing(self.context, self._close)
         self.shell = Shell(self.context, self.plans)
         self.preparations = Preparations(
-            self.root, self._theme.faces, self.jobs, self._views, self.view
+            self.root, self._theme.faces, self._drawn, self._views, self.view
         )
         self.shell.stage.outer.bind("<Map>", lambda _: self.preparations.begin())
         self.dropping = Dropping(self.context)
@@ -171,6 +149,8 @@ class App:
 
     def commit(self) -> None:
         """Pass everything that is being typed to the draft."""
+        if self.page:
+            self._opener.finish()
         for view in self._views.values():
             view.commit()
 
@@ -320,7 +300,7 @@ class App:
             fork=lambda: self.runs.fork(),
             attach=lambda folder: self.runs.attach(folder),
             open_path=lambda path: self.runs.open_path(path),
-            choose_path=lambda kind, current: choose_path(self.context, kind, current),
+            choose_path=self._choose_path,
             examine=lambda: self.support.examine(),
             report=lambda folder: self.support.report(folder),
             choose_preset=lambda: self.presets.show_all(),
@@ -330,6 +310,12 @@ class App:
             save_preset=lambda: self.presets.save(),
             save_preset_as=lambda: self.presets.save_as(),
         )
+
+    def _choose_path(self, kind: PathKind, current: str) -> str:
+        # Imported late to keep the start of the window fast.
+        from ui.dialogs.file_dialogs import choose_path
+
+        return choose_path(self.context, kind, current)
 
     def _bind(self) -> None:
         """Bind events of the window once, to what is there when they come: it is built anew."""
@@ -350,35 +336,10 @@ class App:
         if change is not None:
             self.show_message(implied_change_message(change, self.draft.variants))
 
-    def _open(self, opening: Opening) -> None:
-        is_first = not self.window_state.draft
-        self.window_state.restore_draft(self.draft)
-        page = self.window_state.page if self.window_state.page in SETTINGS_PAGES else ""
-        if opening.preset:
-            try:
-                replaced = self.draft.load(locate(opening.preset))
-                self.root.after(1, self.presets.report_replaced_changes, len(replaced))
-            except UserError as error:
-                self.root.after(1, partial(show_error, self.context, error))
-        is_empty = not self.draft.value("model.path") and not self.draft.value("data.folder")
-        self._attach_last_run()
-        if self.session.is_running:
-            page = "run"
-        elif is_empty:
-            page = "welcome"
-        self.show_page(page or "model")
-        # Edits made since the first start are kept.
-        if opening.with_demo and (is_first or opening.is_demo_named):
-            self.root.after(1, self.presets.load_demo)
-
-    def _attach_last_run(self) -> None:
-        folder = self.window_state.run_folder
-        if not folder:
-            return
-        try:
-            self.session.attach(Path(folder))
-        except UserError:
-            return  # the folder was deleted
+    def _drawn(self) -> None:
+        """Do at once what the first page on the screen did not need."""
+        self._opener.finish()
+        self.jobs.release()
 
     def _place_window(self) -> None:
         root = self.root

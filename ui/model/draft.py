@@ -12,9 +12,9 @@ from onetrainer.presets import presets
 from onetrainer.presets.find import Preset, preset_name
 from onetrainer.presets.own_presets import notes_of
 from onetrainer.presets.presets import value_at
-from onetrainer.rules.rules import check_rules
 from ui.model import preset_fields
 from ui.model.preset_origin import PresetOrigin, require_outside_run
+from ui.model.value_check import ValueCheck, check_values
 from ui.model.variants import (
     Edits,
     Variants,
@@ -33,7 +33,7 @@ from ui.model.variants import (
 
 _DEEPEST_UNDO = 200
 # Every run needs these and no preset knows them, so filling them in does not change the preset.
-_REQUIRED = ("model.path", "data.folder")
+REQUIRED = ("model.path", "data.folder")
 # Until the files are checked, the window must not say that the run is ready to start.
 PENDING = Problem("", "the files have not been checked yet", severity="pending")
 
@@ -76,8 +76,6 @@ class Draft:
         self.implied_change: Fix | None = None
         self.problems: list[Problem] = []
         self.value_errors: list[Problem] = []
-        self._config: TrainConfig | None = None
-        self._invalid: list[Problem] = []
         self._edits: Edits = {}
         self._base_as_chosen = (self.base, self.variants, *with_variants(self.base, self.variants))
         self._by_path: dict[str, list[Problem]] = {}
@@ -156,7 +154,7 @@ class Draft:
 
     def reset_all(self) -> None:
         """Reset every setting to its loaded or saved value; can be undone."""
-        kept = {p: self.value(p) for p in _REQUIRED if p in self.origin.user_settings}
+        kept = {p: self.value(p) for p in REQUIRED if p in self.origin.user_settings}
         document = self.base
         for path, value in kept.items():
             document = presets.with_value(document, path, value)
@@ -186,7 +184,7 @@ class Draft:
 
         A model path and image folder that the preset leaves to the user never count as changed.
         """
-        if path in _REQUIRED and path in self.origin.user_settings:
+        if path in REQUIRED and path in self.origin.user_settings:
             return False
         return self.value(path) != self.base_value(path)
 
@@ -201,7 +199,7 @@ class Draft:
 
     def leave(self, *paths: str) -> None:
         """Report from now on that these required settings are empty; without any, all of them."""
-        left = {path for path in paths or _REQUIRED if path in _REQUIRED} - self._left
+        left = {path for path in paths or REQUIRED if path in REQUIRED} - self._left
         if left:
             self._left |= left
             self._changed()
@@ -240,7 +238,7 @@ class Draft:
     def files_config(self) -> TrainConfig:
         """Return a config with the valid file settings; everything else has its default."""
         document = defaults_in(self.variants)
-        wrong = [problem.path for problem in self._invalid]
+        wrong = self._checked.invalid
         for path in preset_fields.checked_settings():
             is_wrong = any(f"{place}.".startswith(f"{path}.") for place in wrong)
             if not is_wrong and self.setting(path) is not None:
@@ -259,8 +257,8 @@ class Draft:
         return presets.resolve(self.document, source="")
 
     def valid_config(self) -> TrainConfig | None:
-        """Return the complete config; None while a value is invalid."""
-        return self._config
+        """Return the complete config; None while a value is invalid or not checked yet."""
+        return self._checked.config
 
     def load(self, path: Path, *, preset: Preset | None = None) -> list[str]:
         """Load a config file; settings that it omits get their defaults.
@@ -372,13 +370,12 @@ class Draft:
         self._find_problems()
         self.notify()
 
+    def _check(self) -> ValueCheck:
+        return check_values(self.document)
+
     def _find_problems(self) -> None:
-        self._config, self._invalid = None, []
-        try:
-            self._config = self.config()
-        except ProblemsError as error:
-            self._invalid = list(error.problems)
-        found = check_rules(self._config) if self._config else [*self._invalid]
+        self._checked = self._check()
+        found = [*self._checked.problems]
         self.value_errors = [problem for problem in found if problem.severity == "error"]
         wrong = {problem.path for problem in self.value_errors}
         # An invalid value needs no further message.
@@ -388,7 +385,7 @@ class Draft:
             )
             found += [problem for problem in checked if problem.path not in wrong]
         # A person who has not come to a field yet has made no mistake there.
-        ahead = {path for path in _REQUIRED if path not in self._left and not self.value(path)}
+        ahead = {path for path in REQUIRED if path not in self._left and not self.value(path)}
         for place, one in enumerate(found):
             if one.path in ahead and one.severity == "error":
                 found[place] = replace(one, severity="missing")

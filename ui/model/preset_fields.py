@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
+from onetrainer.config.complete import completed
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem
 from onetrainer.json_file import Document
@@ -71,7 +72,11 @@ def is_built_in(path: Path) -> bool:
 
 
 def open_config(
-    path: Path, preset: Preset | None, value: Callable[[str], object]
+    path: Path,
+    preset: Preset | None,
+    value: Callable[[str], object],
+    *,
+    is_checked: bool = True,
 ) -> tuple[Document, PresetOrigin]:
     """Return the document that a config file stands for, and where it is from.
 
@@ -82,9 +87,15 @@ def open_config(
         path: The file.
         preset: The preset that the file is, for its name.
         value: Returns the user's value at a path.
+        is_checked: Whether to check the file's values, which takes a while the first time.
+
+    Raises:
+        UserError: If the file cannot be read, or holds invalid values and these are checked.
     """
     loaded = presets.load_document(path)
-    document: Document = presets.resolve(loaded, source=str(path)).model_dump(mode="json")
+    document: Document = completed(loaded)
+    if is_checked:
+        document = presets.resolve(loaded, source=str(path)).model_dump(mode="json")
     left: tuple[str, ...] = ()
     if is_built_in(path):
         left = tuple(p for p in user_settings() if presets.value_at(loaded, p) is None)

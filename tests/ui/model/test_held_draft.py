@@ -1,0 +1,73 @@
+"""A draft that is shown before it is checked is the same draft after that."""
+
+import json
+
+import pytest
+
+from onetrainer.errors import UserError
+from onetrainer.presets.find import BUILT_IN
+from ui.model.draft import PENDING, Draft
+from ui.model.held_draft import HeldDraft
+
+LORA = BUILT_IN / "sd15" / "lora.json"
+
+
+def state_of(draft):
+    problems = [str(problem) for problem in draft.problems]
+    values = (draft.document, draft.base, draft.origin, draft.variants)
+    return (*values, problems, draft.valid_config(), draft.changed(), draft.last_change)
+
+
+@pytest.fixture
+def earlier(home):
+    """The draft of an earlier window, with a change to a preset."""
+    draft = Draft()
+    draft.load(LORA)
+    draft.set("training.steps", 7)
+    return draft.document, draft.base, draft.origin
+
+
+def restored(kind, earlier):
+    draft = kind()
+    draft.restore(*earlier)
+    return draft
+
+
+def test_it_has_no_problems_before_its_release_and_those_of_a_plain_one_then(earlier):
+    held = restored(HeldDraft, earlier)
+    assert (held.problems, held.valid_config()) == ([PENDING], None)
+    assert not held.is_startable  # no base model is chosen, which needs no check
+    assert held.release() == []
+    assert state_of(held) == state_of(restored(Draft, earlier))
+
+
+def test_a_previewed_file_is_loaded_with_the_release_or_the_first_change(earlier, project):
+    plain = restored(Draft, earlier)
+    replaced = plain.load(project)
+    held = restored(HeldDraft, earlier)
+    held.preview(project)
+    assert held.document == plain.document
+    assert held.release() == replaced and "training.steps" in replaced
+    assert state_of(held) == state_of(plain)
+    changed = restored(HeldDraft, earlier)
+    changed.preview(project)
+    for draft in (plain, changed):
+        draft.set("training.batch_size", 3)
+    assert state_of(changed) == state_of(plain)
+    changed.undo()
+    changed.undo()
+    assert (changed.document, changed.origin) == (earlier[0], earlier[2])
+
+
+def test_an_invalid_file_leaves_the_draft_of_before(earlier, tmp_path):
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps({"training": {"steps": "many"}}))
+    held = restored(HeldDraft, earlier)
+    held.preview(wrong)
+    assert held.value("training.steps") == "many"
+    with pytest.raises(UserError, match="many"):
+        held.release()
+    assert state_of(held) == state_of(restored(Draft, earlier))
+    wrong.write_text("{")
+    with pytest.raises(UserError, match="wrong"):
+        HeldDraft().preview(wrong)

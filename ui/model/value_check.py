@@ -1,0 +1,33 @@
+"""What is wrong with the values of a document, and with which of them."""
+
+from dataclasses import dataclass, field
+
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import Problem, ProblemsError
+from onetrainer.json_file import Document
+from onetrainer.presets import presets
+
+
+@dataclass(frozen=True)
+class ValueCheck:
+    """Result of a check. config: None if a value is invalid, or nothing was checked."""
+
+    config: TrainConfig | None = None
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def invalid(self) -> set[str]:
+        """Paths of the values that no config can have."""
+        return {problem.path for problem in self.problems} if self.config is None else set()
+
+
+def check_values(document: Document) -> ValueCheck:
+    """Check every value, then the rules between them."""
+    # Imported late to keep the start of the window fast.
+    from onetrainer.rules.rules import check_rules
+
+    try:
+        config = presets.resolve(document, source="")
+    except ProblemsError as error:
+        return ValueCheck(None, error.problems)
+    return ValueCheck(config, check_rules(config))
