@@ -127,16 +127,17 @@ class Faces:
         if not face.is_clear:
             put(image, "put", ground, "-to", 0, 0, width, height)
         reach = min(self._px(face.radius), (right - left) // 2, (bottom - top) // 2)
+        # Tk reads the color of every pixel of a row anew, but that of a box once.
+        for color, by in ((edge, 0), (fill, ring)) if ring else ((fill, 0),):
+            for across, down in ((by, reach), (reach, by)):
+                box = (left + across, top + down, right - across, bottom - down)
+                if box[0] < box[2] and box[1] < box[3]:
+                    put(image, "put", color, "-to", *box)
         for y, line in enumerate(_corner(reach, ring)):
             corner = [mix(mix(ground, edge, outer), fill, inner) for outer, inner in line if outer]
-            between = [edge if y < ring else fill] * (right - left - 2 * reach)
-            row = "{" + " ".join((*corner, *between, *reversed(corner))) + "}"
-            for place in (top + y, bottom - 1 - y):
-                put(image, "put", row, "-to", left + reach - len(corner), place)
-        for color, by in ((edge, 0), (fill, ring)) if ring else ((fill, 0),):
-            box = (left + by, top + reach, right - by, bottom - reach)
-            if box[1] < box[3]:
-                put(image, "put", color, "-to", *box)
+            for x, row in ((left + reach - len(corner), corner), (right - reach, corner[::-1])):
+                for place in (top + y, bottom - 1 - y):
+                    put(image, "put", "{" + " ".join(row) + "}", "-to", x, place)
 
 
 @cache

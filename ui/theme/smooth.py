@@ -3,6 +3,7 @@
 import math
 import tkinter as tk
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 # A shape at a point: its signed distance in pixels (negative inside), and its color.
@@ -11,6 +12,7 @@ Rows = list[list[str]]
 
 _CHEVRON = 4.0
 _STROKE = 0.8
+_MIXED = 4096  # colors that are kept: corners have the same few
 
 
 def paint(
@@ -153,6 +155,7 @@ def _covered(line: Sequence[tuple[float, float]], reach: float) -> dict[tuple[in
     return coverage
 
 
+@lru_cache(_MIXED)
 def mix(below: str, above: str, fraction: float) -> str:
     """Return a color between two: 0 is the one below, 1 the one above."""
     if fraction in (0.0, 1.0):
