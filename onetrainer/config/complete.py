@@ -14,6 +14,7 @@ from onetrainer.config.base.encoders import encoders_by_key
 from onetrainer.config.base.variants import (
     KIND,
     as_section,
+    default_of,
     default_variant,
     encoder_section,
     variants,
@@ -54,7 +55,7 @@ def _value(field: FieldInfo, given: object, *, is_given: bool) -> object:
         return completed(given, section)
     if is_given and table is None and section is None:
         return given
-    return _plain(field.get_default(call_default_factory=True))
+    return _plain(default_of(field))
 
 
 def _item(field: FieldInfo) -> type[BaseModel] | None:

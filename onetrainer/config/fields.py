@@ -23,6 +23,8 @@ from onetrainer.config.base.variants import (
 )
 from onetrainer.families.registry import FAMILY_LABELS
 
+Needs = tuple[tuple[str, frozenset[str]], ...]
+_Found = tuple[str, Needs, "Setting"]
 Kind = Literal["yes-no", "integer", "amount", "number", "text", "choice", "list"]
 
 
@@ -58,7 +60,7 @@ class Setting:
     below_highest: bool = False
     multiple_of: float | None = None
     max_length: int | None = None
-    needs: tuple[tuple[str, frozenset[str]], ...] = ()
+    needs: Needs = ()
     encoder: str = ""
 
     @property
@@ -149,18 +151,21 @@ def _settings(
     return tuple(_merged(_walk(section, prefix, chosen, ())))
 
 
-def encoder_settings(section: type[BaseModel], path: str, family: str = "") -> Iterator[Setting]:
-    """Yield the settings of every text encoder, with a family's labels of them.
+@lru_cache(maxsize=64)
+def encoder_settings(section: type[BaseModel], path: str, family: str = "") -> tuple[Setting, ...]:
+    """Return the settings of every text encoder, with a family's labels of them.
 
     section: That of each of them. path: That of their table.
     """
+    found = []
     for key, families in encoders_by_key().items():
         name = encoder_label(key, family)
         only_with = {FAMILY: tuple(families)} if len(families) < len(FAMILY_LABELS) else {}
-        for setting in _walk(section, f"{path}.{key}.", None, ()):
+        for setting in _merged(_walk(section, f"{path}.{key}.", None, ())):
             label = _about_encoder(setting.ui.label, name)
             ui = replace(setting.ui, label=label, only_with=only_with)
-            yield replace(setting, ui=ui, encoder=name)
+            found.append(replace(setting, ui=ui, encoder=name))
+    return tuple(found)
 
 
 def _about_encoder(text: str, name: str) -> str:
@@ -209,13 +214,14 @@ def _walk(
     section: type[BaseModel],
     prefix: str,
     selected: Mapping[str, str] | None,
-    needs: tuple[tuple[str, frozenset[str]], ...],
-) -> Iterator[Setting]:
+    needs: Needs,
+) -> Iterator[_Found]:
+    """Yield each path with what it needs, and its setting, which does not know these two yet."""
     for key, field in section.model_fields.items():
         path = f"{prefix}{key}"
         inner, by_name = as_section(field.annotation), variants(field)
         if by_name:
-            yield _variant_setting(path, section, by_name, needs)
+            yield f"{path}.{KIND}", needs, _variant_setting(section, key)
             for name in _selected(path, field, selected):
                 more = (*needs, (path, frozenset([name])))
                 yield from _walk(by_name[name], f"{path}.", selected, more)
@@ -223,9 +229,9 @@ def _walk(
             yield from _walk(inner, f"{path}.", selected, needs)
         elif (each := encoder_section(field.annotation)) is not None:
             for setting in encoder_settings(each, path, (selected or {}).get(FAMILY, "")):
-                yield replace(setting, needs=needs)
+                yield setting.path, needs, setting
         elif key != KIND and any(isinstance(mark, Ui) for mark in field.metadata):
-            yield _setting(path, section, needs)
+            yield path, needs, _setting_of(owner_of(section, key), key)
 
 
 def _selected(path: str, field: FieldInfo, selected: Mapping[str, str] | None) -> list[str]:
@@ -236,48 +242,36 @@ def _selected(path: str, field: FieldInfo, selected: Mapping[str, str] | None) -
     return [first, *(name for name in variants(field) if name != first)]
 
 
-def _merged(found: Iterator[Setting]) -> Iterator[Setting]:
-    """Yield one setting per path; its `needs` is the union over variants."""
+def _merged(found: Iterator[_Found]) -> Iterator[Setting]:
+    """Yield the first setting of each path; its `needs` is the union over variants."""
     merged: dict[str, Setting] = {}
-    shared: dict[str, tuple[tuple[str, frozenset[str]], ...]] = {}
-    for setting in found:
-        path = setting.path
-        if path not in merged:
-            merged[path] = setting
-            continue
-        known, more = shared.get(path, merged[path].needs), dict(setting.needs)
-        shared[path] = tuple((one, names | more[one]) for one, names in known if one in more)
+    needs: dict[str, Needs] = {}
+    for path, own, setting in found:
+        if path in merged:
+            more = dict(own)
+            shared = ((one, names | more[one]) for one, names in needs[path] if one in more)
+            needs[path] = tuple(shared)
+        else:
+            merged[path], needs[path] = setting, own
     for path, setting in merged.items():
-        yield replace(setting, needs=shared[path]) if path in shared else setting
+        yield replace(setting, path=path, needs=needs[path])
 
 
-def _variant_setting(
-    path: str,
-    section: type[BaseModel],
-    by_name: Mapping[str, type[BaseModel]],
-    needs: tuple[tuple[str, frozenset[str]], ...],
-) -> Setting:
+@cache
+def _variant_setting(section: type[BaseModel], key: str) -> Setting:
     """Return the setting that selects a section's variant; its labels are the variants' titles."""
-    key = path.rpartition(".")[2]
     field = section.model_fields[key]
+    by_name = variants(field)
     ui = next(mark for mark in field.metadata if isinstance(mark, Ui))
     titles = {name: getattr(variant, "title", name) for name, variant in by_name.items()}
     return Setting(
-        path=f"{path}.{KIND}",
+        path=KIND,
         kind="choice",
         ui=replace(ui, choices=titles),
         defined_at=(owner_of(section, key), key),
         default=default_variant(field),
         choices=tuple(by_name),
-        needs=needs,
     )
-
-
-def _setting(
-    path: str, section: type[BaseModel], needs: tuple[tuple[str, frozenset[str]], ...]
-) -> Setting:
-    key = path.rpartition(".")[2]
-    return replace(_setting_of(owner_of(section, key), key), path=path, needs=needs)
 
 
 @cache  # many variants share a field

@@ -29,7 +29,14 @@ def _members(union: Any) -> Mapping[str, type[BaseModel]]:
 
 def default_variant(field: FieldInfo) -> str:
     """Return the name of a field's default variant."""
-    return str(getattr(field.get_default(call_default_factory=True), KIND))
+    return str(getattr(default_of(field), KIND))
+
+
+def default_of(field: FieldInfo) -> object:
+    """Return the default of a field: itself, as sections never change, and not a copy of it."""
+    if field.default_factory is None:
+        return field.default
+    return field.get_default(call_default_factory=True)
 
 
 @cache
