@@ -84,6 +84,8 @@ class NavItem:
         if (text, tone) == self.mark:
             return
         self.mark = (text, tone)
+        if not text and self._label is None:  # as that of most pages, always
+            return
         label = self._label or self._make_mark()
         label.say(text, f"Small{tone}")
         if text:

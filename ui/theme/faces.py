@@ -135,9 +135,15 @@ class Faces:
                     put(image, "put", color, "-to", *box)
         for y, line in enumerate(_corner(reach, ring)):
             corner = [mix(mix(ground, edge, outer), fill, inner) for outer, inner in line if outer]
-            for x, row in ((left + reach - len(corner), corner), (right - reach, corner[::-1])):
-                for place in (top + y, bottom - 1 - y):
-                    put(image, "put", "{" + " ".join(row) + "}", "-to", x, place)
+            row = "{" + " ".join(corner) + "}"
+            put(image, "put", row, "-to", left + reach - len(corner), top + y)
+        # The other corners are reflections of the first.
+        quarter = ("-from", left, top, left + reach, top + reach, "-compositingrule", "set")
+        for x, across in ((left, 1), (right - reach, -1)):
+            for y, down in ((top, 1), (bottom - reach, -1)):
+                if reach and (across, down) != (1, 1):
+                    flip = ("-subsample", across, down)
+                    put(image, "copy", image, *quarter, *flip, "-to", x, y)
 
 
 @cache
