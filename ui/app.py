@@ -1,6 +1,7 @@
 """The window: creates header, pages and status line, and keeps them up to date."""
 
 import tkinter as tk
+from collections.abc import Iterator
 
 from ui.actions.closing import Closing
 from ui.actions.dropping import Dropping, take_drops
@@ -25,6 +26,7 @@ from ui.context import Actions, Context, Offer, PathKind, View
 from ui.messages.problems import implied_change_message
 from ui.model.form_fields import find_setting, page_of, pages
 from ui.model.held_draft import HeldDraft
+from ui.model.value_check import prepare_check
 from ui.model.window_state import read_state, write_state
 from ui.pages.preparations import Preparations
 from ui.pages.registry import PAGES, PASSING_PAGES, SETTINGS_PAGES, make_view
@@ -336,8 +338,9 @@ class App:
         if change is not None:
             self.show_message(implied_change_message(change, self.draft.variants))
 
-    def _drawn(self) -> None:
-        """Do at once what the first page on the screen did not need."""
+    def _drawn(self) -> Iterator[None]:
+        """Do in pieces what the first page on the screen did not need."""
+        yield from prepare_check()
         self._opener.finish()
         self.jobs.release()
 

@@ -1,7 +1,9 @@
 """What is wrong with the values of a document, and with which of them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from onetrainer.config.run.model import Model
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem, ProblemsError
 from onetrainer.json_file import Document
@@ -19,6 +21,17 @@ class ValueCheck:
     def invalid(self) -> set[str]:
         """Paths of the values that no config can have."""
         return {problem.path for problem in self.problems} if self.config is None else set()
+
+
+def prepare_check() -> Iterator[None]:
+    """Do in pieces what the first check would wait for."""
+    import onetrainer.rules.rules  # noqa: F401 - all rules
+
+    yield
+    Model.model_rebuild()  # a small section, with which pydantic looks for its plugins
+    yield
+    TrainConfig.model_rebuild()
+    yield
 
 
 def check_values(document: Document) -> ValueCheck:

@@ -14,21 +14,21 @@ from ui.theme.rounded import set_up_all
 AFTER_MS = 400
 # Until the screen has usually asked for all that it shows.
 _SEEN_AFTER_MS = 50
-_INTERVAL_MS = 30
+_INTERVAL_MS, _AT_ONCE_MS = 30, 1
 
 
 class Preparations:
     """Creates the pages of settings and imports the others, in pieces that delay no key.
 
-    faces: get the styles of all pages. drawn: is called before, once the first page is drawn.
-    views: the pages that exist. view: creates one of a name.
+    faces: get the styles of all pages. drawn: does in pieces what is to follow the first page
+    at once. views: the pages that exist. view: creates one of a name.
     """
 
     def __init__(
         self,
         root: tk.Tk,
         faces: Faces,
-        drawn: Callable[[], None],
+        drawn: Callable[[], Iterator[None]],
         views: Mapping[str, View],
         view: Callable[[str], View],
     ) -> None:
@@ -45,15 +45,6 @@ class Preparations:
         # Idle once, Tk draws what it has placed; idle again, it has done so.
         see = partial(self._root.after, _SEEN_AFTER_MS, self._see)
         self._root.after_idle(self._root.after_idle, see)
-        self._timer = self._root.after(AFTER_MS, self._go_on, self._pieces())
-
-    def _see(self) -> None:
-        """Draw what the screen has asked for since, and go on with what it has no need of."""
-        # Otherwise a page would stand there half drawn meanwhile.
-        self._root.winfo_pointerxy()  # which it answers when it has asked for everything
-        self._root.update()
-        if not self._is_over:  # the window may have been closed
-            self._drawn()
 
     def end(self) -> None:
         """Leave the rest, since the pages are destroyed."""
@@ -62,26 +53,40 @@ class Preparations:
             self._root.after_cancel(self._timer)
             self._timer = ""
 
-    def _go_on(self, pieces: Iterator[None]) -> None:
+    def _see(self) -> None:
+        """Draw what the screen has asked for since, and begin with what it has no need of."""
+        if self._is_over:
+            return
+        # Otherwise a page would stand there half drawn meanwhile.
+        self._root.winfo_pointerxy()  # which it answers when it has asked for everything
+        self._root.update()
+        if not self._is_over:  # the window may have been closed
+            self._go_on(self._pieces())
+
+    def _go_on(self, pieces: Iterator[int]) -> None:
         self._timer = ""
-        for _ in pieces:
-            self._timer = self._root.after(_INTERVAL_MS, self._go_on, pieces)
+        for pause in pieces:
+            self._timer = self._root.after(pause, self._go_on, pieces)
             return
         self.is_done = True
 
-    def _pieces(self) -> Iterator[None]:
-        """Yield after each piece."""
+    def _pieces(self) -> Iterator[int]:
+        """Yield after each piece how long to rest, in ms."""
+        for _ in self._drawn():
+            yield _AT_ONCE_MS
+        yield AFTER_MS
         set_up_all(self._faces)
-        yield
+        yield _INTERVAL_MS
         plans = pages()
         for plan in plans:
             if plan.name not in self._views:
                 view = self._view(plan.name)
-                yield
-                yield from view.prepare()
+                yield _INTERVAL_MS
+                for _ in view.prepare():
+                    yield _INTERVAL_MS
         while load_next():
-            yield
+            yield _INTERVAL_MS
         for plan in plans:  # for the search, which looks into every help
             for setting in settings_on(plan):
                 field_help(*setting.defined_at)
-            yield
+            yield _INTERVAL_MS
