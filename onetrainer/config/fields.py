@@ -17,6 +17,7 @@ from onetrainer.config.base.section import Section, Ui, source_of, without_sourc
 from onetrainer.config.base.variants import (
     KIND,
     as_section,
+    default_of,
     default_variant,
     encoder_section,
     variants,
@@ -293,7 +294,7 @@ def _setting_of(section: type[BaseModel], key: str) -> Setting:
         kind=kind,
         ui=ui,
         defined_at=(section, key),
-        default=field.get_default(call_default_factory=True),
+        default=default_of(field),
         choices=choices,
         item=item,
         is_optional=is_optional,

@@ -1,7 +1,7 @@
 """State that the window restores at its next start: window.json in the user's folder."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from onetrainer.files.atomic import write_atomic
@@ -140,6 +140,6 @@ def _read_file() -> Document:
 
 def _document(state: WindowState) -> Document:
     """Return a state's values as the file holds them."""
-    values = {key: value for key, value in asdict(state).items() if key != "stored"}
+    values = {key: value for key, value in vars(state).items() if key != "stored"}
     document: Document = json.loads(json.dumps(values))
     return document
