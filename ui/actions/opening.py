@@ -54,10 +54,16 @@ class Opener:
         # Edits made since the first start are kept.
         if opening.with_demo and (is_first or opening.is_demo_named):
             root.after(1, self._presets.load_demo)
-        return self._page()
+        page = self._page()
+        # The card of the time is there for a valid config only, and would push others down later.
+        if any("cost" in plan.cards for plan in pages() if plan.name == page):
+            self.finish()
+        return page
 
     def finish(self) -> None:
         """Have the draft checked, if it is not yet; nothing can be done with it before."""
+        if not self._draft.is_held:
+            return
         context, root = self._context, self._context.root
         try:
             replaced = self._draft.release()

@@ -65,7 +65,10 @@ class Draft:
         problems: All that is wrong; "missing" is what a person has not come to yet.
         load_count: How often a config was loaded.
         implied_change: What the last choice of a variant has changed elsewhere.
+        is_held: Whether it is not checked yet, as while the window opens.
     """
+
+    is_held = False
 
     def __init__(self) -> None:
         self.origin = PresetOrigin()

@@ -14,8 +14,6 @@ class HeldDraft(Draft):
 
     The first check builds the schema of the whole config and imports every rule, which takes longer
     than drawing a page; the screen needs neither.
-
-    is_held: Whether it has not been released yet.
     """
 
     def __init__(self) -> None:

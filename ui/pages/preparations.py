@@ -12,8 +12,8 @@ from ui.theme.faces import Faces
 from ui.theme.rounded import set_up_all
 
 AFTER_MS = 400
-# Until the screen has usually asked for all that it shows.
-_SEEN_AFTER_MS = 50
+# Until the screen has usually asked for all that it shows, and again until it shows that.
+_SEEN_AFTER_MS = 25
 _INTERVAL_MS, _AT_ONCE_MS = 30, 1
 
 
@@ -54,14 +54,14 @@ class Preparations:
             self._timer = ""
 
     def _see(self) -> None:
-        """Draw what the screen has asked for since, and begin with what it has no need of."""
+        """Draw what the screen has asked for since, and go on with what it has no need of."""
         if self._is_over:
             return
         # Otherwise a page would stand there half drawn meanwhile.
         self._root.winfo_pointerxy()  # which it answers when it has asked for everything
         self._root.update()
         if not self._is_over:  # the window may have been closed
-            self._go_on(self._pieces())
+            self._timer = self._root.after(_SEEN_AFTER_MS, self._go_on, self._pieces())
 
     def _go_on(self, pieces: Iterator[int]) -> None:
         self._timer = ""

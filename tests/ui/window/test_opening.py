@@ -62,18 +62,29 @@ ROOMS = {
 """What a folder may have imported by then: all of it is read and run before anything is seen."""
 
 
-def test_only_what_the_first_page_shows_is_made_before_it_is_painted_and_the_rest_then(
-    display, tmp_path
-):
-    config = write_project(tmp_path)
-    places = {name: str(tmp_path) for name in ("HOME", "XDG_CONFIG_HOME")}
+def opened(display, folder, config):
+    """What is there once the first page is on the screen, and after the draft was checked."""
+    places = {name: str(folder) for name in ("HOME", "XDG_CONFIG_HOME")}
     answer = subprocess.run(
         [sys.executable, "-c", CODE, str(config)],
         env={**os.environ, **places, "DISPLAY": display, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         check=True,
     )
-    found = json.loads(answer.stdout)
+    return json.loads(answer.stdout)
+
+
+def test_a_page_whose_cards_depend_on_the_check_is_painted_after_it(display, tmp_path):
+    (tmp_path / "onetrainer").mkdir()
+    (tmp_path / "onetrainer" / "window.json").write_text('{"page": "hardware"}')
+    found = opened(display, tmp_path, write_project(tmp_path))
+    assert (found["painted"]["page"], found["painted"]["is_valid"]) == ("hardware", True)
+
+
+def test_only_what_the_first_page_shows_is_made_before_it_is_painted_and_the_rest_then(
+    display, tmp_path
+):
+    found = opened(display, tmp_path, write_project(tmp_path))
     painted, checked = found["painted"], found["checked"]
     assert (painted["page"], painted["is_valid"], painted["problems"]) == (
         *("model", False),

@@ -15,8 +15,10 @@ _STEPS = 1000
 _BIN = 10
 
 
-def noise_curve(draft: Draft) -> "PlotCurve | str":
-    """Return the timestep density, or a message while the settings are wrong."""
+def noise_curve(draft: Draft) -> "PlotCurve | str | None":
+    """Return the timestep density, a message while the settings are wrong, or None before that."""
+    if draft.is_held:
+        return None
     # Imported late to keep the start of the window fast.
     from ui.pages.settings.small_plot import PlotCurve
 

@@ -16,11 +16,14 @@ WIDTH = 236
 _POINTS = 118  # one every two pixels
 
 
-def rate_curve(draft: Draft, known: Mapping[str, int]) -> PlotCurve | str:
+def rate_curve(draft: Draft, known: Mapping[str, int]) -> PlotCurve | str | None:
     """Return the learning rate over the run, or a message while the settings are wrong.
 
-    known: Steps of lengths in other units, by their text; those of others are guessed.
+    None while these are not checked. known: Steps of lengths in other units, by their text; those
+    of others are guessed.
     """
+    if draft.is_held:
+        return None
     if draft.setting("optimizer.lr") is None:
         return f"{_name(draft)} chooses its learning rate, without a schedule."
     config, run = draft.section_alone("schedule"), draft.section_alone("training")

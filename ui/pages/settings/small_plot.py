@@ -26,7 +26,8 @@ class SmallPlot:
 
     Args:
         inputs: Returns the values that the curve depends on.
-        curve: Returns the curve, or a message while the values are wrong.
+        curve: Returns the curve, a message while the values are wrong, or None, for which its place
+            stays empty, while that is not known.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class SmallPlot:
         widgets: Widgets,
         parent: tk.Misc,
         inputs: Callable[[], object],
-        curve: Callable[[], PlotCurve | str],
+        curve: Callable[[], PlotCurve | str | None],
         *,
         name: str,
         width: int,
@@ -64,11 +65,14 @@ class SmallPlot:
         wanted = (self._inputs(), self._widgets.theme.mode)
         if wanted == self._drawn:
             return
-        self._drawn, curve = wanted, self._curve()
-        has_curve = isinstance(curve, PlotCurve)
-        show(self._plot, has_curve, anchor="w")
-        show(self._ends, has_curve, anchor="w", fill="x")
-        if not isinstance(curve, PlotCurve):
+        curve = self._curve()
+        has_place = not isinstance(curve, str)
+        show(self._plot, has_place, anchor="w")
+        show(self._ends, has_place, anchor="w", fill="x")
+        if curve is None:
+            return
+        self._drawn = wanted
+        if isinstance(curve, str):
             self._title.say(curve)
             return
         self._title.say(curve.title)

@@ -225,7 +225,7 @@ def prompt_lines(draft: Draft) -> list[str]:
     """Describe the number of training and evaluation prompts that the settings list."""
     from onetrainer.rewards.prompts import prompts_of
 
-    config = draft.section_alone("objective")
+    config = None if draft.is_held else draft.section_alone("objective")
     section = config.objective if config is not None else None
     if config is None or not isinstance(section, AlignProp) or section.prompts.source != "list":
         return []
