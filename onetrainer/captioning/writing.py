@@ -10,7 +10,7 @@ from pathlib import Path
 
 from onetrainer.captioning.changes import WRITTEN, Fate, Proposal
 from onetrainer.captioning.own_files import notes_of, remember
-from onetrainer.edits.history import Batch, EditHistory
+from onetrainer.edits.history import Batch, BatchId, EditHistory
 from onetrainer.edits.saving import Change, Saved, save, take_back
 from onetrainer.files.atomic import write_atomic
 from onetrainer.run.run_folder import cannot_write
@@ -60,10 +60,10 @@ def write(
     Raises:
         UserError: If there can be no way back; nothing more is written then.
     """
-    written, batches, waiting = Written(), list[int](), iter(proposals)
+    written, batches, waiting = Written(), list[BatchId](), iter(proposals)
     before = _batches(images)
 
-    def note(batch: int) -> None:  # first: what is broken off can be taken back, too
+    def note(batch: BatchId) -> None:  # first: what is broken off can be taken back, too
         batches.append(batch)
         _note_batches(images, [*before[-_MOST_WRITINGS:], batches])
 
@@ -97,23 +97,23 @@ def take_back_last(images: Path, history: EditHistory) -> Written:
 def _last(images: Path, history: EditHistory) -> list[Batch]:
     """Return the batches of the last writing that has files to take back, the newest first."""
     writings = _batches(images)
-    noted = history.numbered(chain.from_iterable(writings))
-    left = {batch.number: batch for batch in noted if batch.left}
-    for numbers in reversed(writings):
-        if found := [left[number] for number in reversed(numbers) if number in left]:
+    noted = history.known(chain.from_iterable(writings))
+    left = {batch.id: batch for batch in noted if batch.left}
+    for batches in reversed(writings):
+        if found := [left[each] for each in reversed(batches) if each in left]:
             return found
     return []
 
 
-def _batches(images: Path) -> list[list[int]]:
+def _batches(images: Path) -> list[list[BatchId]]:
     """Return the batches of each writing."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, TypeError):
         found = json.loads(notes_of(images, "batches").read_bytes())
-        return [numbers for numbers in found if isinstance(numbers, list)]
+        return [[BatchId(int(number), float(time)) for number, time in each] for each in found]
     return []
 
 
-def _note_batches(images: Path, writings: list[list[int]]) -> None:
+def _note_batches(images: Path, writings: list[list[BatchId]]) -> None:
     place = notes_of(images, "batches")
     try:
         write_atomic(place, json.dumps(writings).encode())

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from onetrainer.errors import UserError
 from onetrainer.files.locks import locked
@@ -42,6 +43,18 @@ Twice the same: a taking back has stepped over the file, which it left as it was
 """
 
 
+class BatchId(NamedTuple):
+    """What tells a batch from all others, also of another history, whose numbers are the same.
+
+    Attributes:
+        number: Its number; later ones are larger.
+        time: When it was saved, in seconds since 1970.
+    """
+
+    number: int
+    time: float
+
+
 @dataclass(frozen=True)
 class Batch:
     """A saved batch of changes.
@@ -59,6 +72,11 @@ class Batch:
     about: str
     undoes: int | None
     left: int
+
+    @property
+    def id(self) -> BatchId:
+        """What tells it from all others."""
+        return BatchId(self.number, self.time)
 
 
 class EditHistory:
@@ -87,17 +105,18 @@ class EditHistory:
         except OSError as error:
             raise _unusable(self._file, error) from error
 
-    def add(self, about: str, contents: Collection[Content], *, of: Batch | None = None) -> int:
-        """Add a batch, forget the oldest ones if there is too much, and return its number.
+    def add(self, about: str, contents: Collection[Content], *, of: Batch | None = None) -> BatchId:
+        """Add a batch, forget the oldest ones if there is too much, and return which it is.
 
         of: The batch that it takes back; to take back a taking back is to redo.
         """
         undoes = of.number if of is not None and of.undoes is None else None
         redoes = of.number if of is not None and of.undoes is not None else None
+        now = time.time()
         with self._open() as connection:
             found = connection.execute(
                 "INSERT INTO batches (time, about, undoes, redoes) VALUES (?, ?, ?, ?)",
-                (time.time(), about, undoes, redoes),
+                (now, about, undoes, redoes),
             )
             number = found.lastrowid
             assert number is not None, "a row was inserted"
@@ -107,7 +126,7 @@ class EditHistory:
                     "INSERT INTO changes VALUES (?, ?, ?, ?)", (number, os.fsencode(path), *digests)
                 )
             _forget_oldest(connection, number)
-        return number
+        return BatchId(number, now)
 
     def keep_only(self, number: int, paths: Collection[Path]) -> None:
         """Remove the other files of a batch, which were not written after all."""
@@ -124,13 +143,15 @@ class EditHistory:
         query = f"SELECT {_COLUMNS} FROM batches ORDER BY number DESC LIMIT ?"
         return self._batches(query, (most,))
 
-    def numbered(self, numbers: Iterable[int]) -> list[Batch]:
-        """Return the batches of these numbers that are not forgotten, the newest first."""
+    def known(self, ids: Iterable[BatchId]) -> list[Batch]:
+        """Return those of some batches that are not forgotten, the newest first."""
+        wanted = set(ids)
         query = (
             f"SELECT {_COLUMNS} FROM batches WHERE number IN (SELECT value FROM json_each(?))"
             " ORDER BY number DESC"
         )
-        return self._batches(query, (json.dumps([*numbers]),))
+        numbers = json.dumps([one.number for one in wanted])
+        return [batch for batch in self._batches(query, (numbers,)) if batch.id in wanted]
 
     def last(self) -> Batch | None:
         """Return the newest batch that can be taken back and is no taking back itself."""
@@ -148,18 +169,22 @@ class EditHistory:
         )
         return next(iter(self._batches(query, ())), None)
 
-    def changes(self, number: int) -> list[Content]:
-        """Return the changed files of a batch, with what they held before and after it."""
+    def changes(self, batch: Batch) -> list[Content]:
+        """Return the changed files of a batch, with what they held before and after it.
+
+        None of another batch of that number, where the history was moved away meanwhile.
+        """
         query = (
             "SELECT path, one.data, two.data FROM changes"
             " LEFT JOIN contents AS one ON one.digest = before"
             " LEFT JOIN contents AS two ON two.digest = after"
-            " WHERE batch = ? AND before IS NOT after ORDER BY path"
+            " WHERE (SELECT time FROM batches WHERE number = batch) = ? AND batch = ?"
+            " AND before IS NOT after ORDER BY path"
         )
         if not self._file.exists():
             return []
         with self._open() as connection:
-            rows = connection.execute(query, (number,)).fetchall()
+            rows = connection.execute(query, (batch.time, batch.number)).fetchall()
         return [(Path(os.fsdecode(path)), before, after) for path, before, after in rows]
 
     def versions(self, path: Path, most: int = 12) -> list[tuple[Batch, bytes | None]]:

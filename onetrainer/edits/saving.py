@@ -9,13 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from onetrainer.edits.history import Batch, EditHistory
+from onetrainer.edits.history import Batch, BatchId, EditHistory
 from onetrainer.files.atomic import remove_leftovers, replace_file, sync_folder
 
 Progress = Callable[[int, int], None]
 """Called with (files done, total)."""
-Begun = Callable[[int], None]
-"""Called with the number of the batch in the history, before its first file is written."""
+Begun = Callable[[BatchId], None]
+"""Called with the batch in the history, before its first file is written."""
 
 READ_ONLY = "it is read-only"
 _TAKE_BACK = "Take back: "
@@ -97,7 +97,7 @@ def take_back(
     its own; taking that back is to redo what was done. Raises UserError as `save`.
     """
     changes, conflicts, as_before = [], [], []
-    for path, before, after in history.changes(batch.number):
+    for path, before, after in history.changes(batch):
         if paths is not None and path not in paths:
             continue
         change = Change(path, after, before)
@@ -135,9 +135,9 @@ def _save(
             return Saved(None, (), tuple(conflicts), tuple(failures))
         contents = [(change.path, change.before, change.after) for change in ready]
         contents += [(path, None, None) for path in passed]
-        number = history.add(about, contents, of=of)
+        batch = history.add(about, contents, of=of)
         if begun:
-            begun(number)
+            begun(batch)
         folders = {change.path.parent for change in ready}
         for folder in folders:
             remove_leftovers(folder)
@@ -156,8 +156,10 @@ def _save(
         for folder in folders:
             with suppress(OSError):  # not on every network drive; the files are there
                 sync_folder(folder)
-        history.keep_only(number, [*written, *passed])
-        return Saved(number if written else None, tuple(written), tuple(conflicts), tuple(failures))
+        history.keep_only(batch.number, [*written, *passed])
+        return Saved(
+            batch.number if written else None, tuple(written), tuple(conflicts), tuple(failures)
+        )
 
 
 def _sorted_out(

@@ -17,6 +17,7 @@ from onetrainer.captioning.writing import can_take_back, take_back_last, write
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.items import index_concept
 from onetrainer.edits.history import EditHistory
+from onetrainer.edits.saving import Change, Saved, save, take_back
 from onetrainer.errors import UserError
 from onetrainer.jobs.caption_request import CaptionRequest, CaptionWriting, MaskWriting
 
@@ -125,6 +126,18 @@ def test_writing_can_be_taken_back_one_after_the_other(images, history):
         "1 file has again what they held before.",
         "Left as they are, since they were changed afterwards: a.txt.",
     ]
+
+
+def test_batches_of_another_history_are_not_taken_back(images, history, tmp_path):
+    job = found(images, {"a": "found"})
+    writes(job, images, history)
+    first = history.last()
+    (tmp_path / "history" / "edits.sqlite").rename(tmp_path / "moved")
+    save([Change(images / "b.txt", None, b"mine")], "By hand", history)
+    assert history.last().number == first.number
+    assert (can_take_back(images, history), take_back_last(images, history).files) == (0, 0)
+    assert take_back(first, history) == Saved()
+    assert captions(images) == {"a": "found", "b": "mine"}
 
 
 def test_what_cannot_be_written_is_named(images, history):
