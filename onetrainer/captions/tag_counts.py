@@ -13,7 +13,7 @@ class TagCounts:
 
     def __init__(self, pairs: Sequence[tuple[str, int]] = ()) -> None:
         self._tags = Texts(tag for tag, _ in pairs)
-        self._keys = Texts(token_key(tag) for tag, _ in pairs)
+        self._keys = Texts(_search_key(tag) for tag, _ in pairs)
         self._numbers = array("I", (number for _, number in pairs))
         self._places: Sequence[int] = range(len(pairs))
 
@@ -32,7 +32,7 @@ class TagCounts:
         """Return those whose tag has a text in it, in any case; shares what this one keeps."""
         found = TagCounts()
         found._tags, found._keys, found._numbers = self._tags, self._keys, self._numbers
-        found._places = array("I", self._keys.indices_with(token_key(text)))
+        found._places = array("I", self._keys.indices_with(_search_key(text)))
         return found
 
 
@@ -57,3 +57,8 @@ def count_tags(captions: Iterable[Sequence[str]]) -> TagCounts:
     order = sorted(counts)
     order.sort(key=counts.__getitem__, reverse=True)  # of equal numbers by name, as before
     return TagCounts([(names.get(key, key), counts[key]) for key in order])
+
+
+def _search_key(text: str) -> str:
+    """Return the form in which tags are searched: unlike CLIP, which keeps ß, ß is also ss."""
+    return " ".join(text.casefold().split())
