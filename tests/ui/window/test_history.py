@@ -11,6 +11,7 @@ from onetrainer.run.own_notes import read_notes
 from onetrainer.run.run_folder import RunFolder
 
 ROW = 46
+LONG = "a trigger that is longer than the column of a run is wide, " * 5
 
 
 def runs(desk):
@@ -46,6 +47,7 @@ def two_runs(desk):
     second = Path(shutil.copytree(first, first.with_name("paper-002")))
     config = json.loads((first / "config.json").read_text())
     config["optimizer"]["lr"] *= 3
+    config["data"]["trigger"] = LONG
     (second / "config.json").write_text(json.dumps(config))
     start, rest = (first / "events.jsonl").read_text().split("\n", 1)
     later = json.loads(start)
@@ -80,7 +82,10 @@ def test_runs_are_named_noted_starred_found_and_compared(two_runs):
     choose(desk, 1, 2)
     desk.click("compare runs")
     desk.wait(lambda: runs(desk)["tab"] == "settings", "the comparison")
-    assert runs(desk)["settings"] == [["Training"], ["   Learning rate", "1e-4", "3e-4"]]
+    desk.wait(lambda: runs(desk)["settings"][1][2].endswith("…"), "what a column cuts")
+    data, (_, _, cut), *rest = runs(desk)["settings"]
+    assert data == ["Data"] and LONG.startswith(cut[:-1])
+    assert rest == [["Training"], ["   Learning rate", "1e-4", "3e-4"]]
     desk.click("compare samples")
     assert runs(desk)["samples"] == [["paper-001", "paper-002"]] * 3
     desk.click("compare curves")

@@ -11,8 +11,8 @@ from typing import Literal
 from onetrainer.messages.durations import format_duration
 from onetrainer.messages.memory import format_memory
 from onetrainer.presets.forecasts import PresetForecast
-from ui.messages.line_breaks import shorten
 from ui.model.preset_rows import Order, PresetRow, arranged
+from ui.widgets.fitted_texts import fit_texts
 from ui.widgets.widgets import Widgets
 
 _COLUMNS: tuple[tuple[str, str, int, Literal["w", "e"]], ...] = (
@@ -28,7 +28,6 @@ _NARROW = 540
 _LEAST_ROWS = 5
 _HEADING = "heading "
 _UNKNOWN, _COMING = "—", "…"
-_CELL_PAD = 10
 
 
 class PresetTable:
@@ -193,10 +192,8 @@ class PresetTable:
 
     def _shorten(self) -> None:
         """Shorten what rows are for to the width of its column, which Tk would cut anywhere."""
-        room = self.tree.column("purpose", "width") - self._widgets.px(_CELL_PAD)
-        for key, row in self._rows.items():
-            text = shorten(_purpose(row), room, self._widgets.theme.measure)
-            self.tree.set(key, "purpose", text)
+        texts = {key: {"purpose": _purpose(row)} for key, row in self._rows.items()}
+        fit_texts(self.tree, self._widgets.theme, texts)
 
 
 def _purpose(row: PresetRow) -> str:

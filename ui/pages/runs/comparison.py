@@ -23,8 +23,10 @@ from ui.messages.run_rows import RunRow, setting_table
 from ui.progress.run_state import RunState
 from ui.theme.theme import SMALL
 from ui.widgets.button import Button
+from ui.widgets.fitted_texts import fit_texts
 from ui.widgets.image_table import Cell, Head, ImageTable, TableLook
 from ui.widgets.placing import show
+from ui.widgets.tooltip import Tooltip
 
 _LOOK = TableLook("compared samples", 220, 10, 20, takes_keys=True)
 _NEWEST = "Newest"
@@ -110,6 +112,11 @@ class Comparison:
         self._tree.bind("<<ThemeChanged>>", lambda _: self._paint())
         widgets.on_wheel[self._tree] = lambda steps: self._tree.yview_scroll(steps, "units")
         widgets.name(self._tree, "compared settings")
+        # Of each row by column, also what there is no room for.
+        self._texts: dict[str, dict[str, str]] = {}
+        for event in ("<Configure>", "<ButtonRelease-1>"):  # the latter ends dragging a column
+            self._tree.bind(event, lambda _: self._tree.after_idle(self._fit_texts), add="+")
+        Tooltip(self._tree, widgets.theme, self._text_below_pointer)
         self._files = FigureFiles(context)
         curves = FigureView(
             widgets,
@@ -172,10 +179,28 @@ class Comparison:
 
     @property
     def setting_rows(self) -> list[list[str]]:
-        """The table of settings, a list of texts for each row."""
+        """The table of settings, a list of texts for each row, as the columns show them."""
         return [
             [str(v) for v in self._tree.item(key, "values")] for key in self._tree.get_children()
         ]
+
+    def _fit_texts(self) -> None:
+        if self._tree.winfo_exists():  # by now the window may have been built anew
+            fit_texts(self._tree, self._context.widgets.theme, self._texts)
+
+    def _text_below_pointer(self) -> str:
+        """Return the whole of a text that is shortened below the pointer, for its tooltip."""
+        tree = self._tree
+        x, y = (
+            tree.winfo_pointerx() - tree.winfo_rootx(),
+            tree.winfo_pointery() - tree.winfo_rooty(),
+        )
+        texts = list(self._texts.get(key := tree.identify_row(y), {}).items())
+        place = int(tree.identify_column(x)[1:] or 0) - 1
+        if not 0 <= place < len(texts):
+            return ""
+        name, whole = texts[place]
+        return "" if str(tree.set(key, name)) == whole else whole.strip()
 
     def _note_what_is_missing(self) -> None:
         text = ""
@@ -199,10 +224,14 @@ class Comparison:
         tree.delete(*tree.get_children())
         readable = [run.settings for run in self._runs if not run.problem]
         rows = setting_table(readable) if len(readable) == len(self._runs) > 1 else []
+        self._texts = {}
         for page, inner in groupby(rows, key=lambda row: row[0]):
             tree.insert("", "end", values=(page,), tags=(_PAGE,))
             for _, label, values in inner:
-                tree.insert("", "end", values=(f"   {label}", *values))
+                texts = [f"   {label}", *values]
+                key = tree.insert("", "end", values=texts)
+                self._texts[key] = dict(zip(names, texts, strict=True))
+        tree.after_idle(self._fit_texts)
         self._paint()
 
     def _paint(self) -> None:

@@ -8,8 +8,8 @@ from tkinter import ttk
 from typing import Literal
 
 from ui.background.image_cache import ImageCache
-from ui.messages.line_breaks import shorten
 from ui.messages.run_rows import RunRow
+from ui.widgets.fitted_texts import fit_texts
 from ui.widgets.widgets import Widgets
 
 _COLUMNS: tuple[tuple[str, str, int, Literal["w", "e"]], ...] = (
@@ -26,7 +26,7 @@ _COLUMNS: tuple[tuple[str, str, int, Literal["w", "e"]], ...] = (
 _STRETCHED = "difference"
 # Left out where the table is too narrow for all, the first one first.
 _SPARED = ("tags", "kind", "difference", "reward", "best", "length")
-_IMAGE, _IMAGE_COLUMN, _CELL_PAD = 38, 58, 10
+_IMAGE, _IMAGE_COLUMN = 38, 58
 _HEADING = 60  # more than the headings are high
 _ROWS_AT_ONCE, _PAUSE_MS = 100, 5
 
@@ -153,16 +153,9 @@ class RunTable:
             if tree.exists(key):
                 tree.item(key, image="")
             del self._photos[key]
-        rooms = {
-            name: tree.column(name, "width") - self._widgets.px(_CELL_PAD) for name, *_ in _COLUMNS
-        }
         for key in keys:
             self._show_image(key, side)
-            for name, whole in self._rows[key].values.items():
-                # Tk would cut a letter.
-                text = shorten(whole, rooms[name], self._widgets.theme.measure)
-                if str(tree.set(key, name)) != text:
-                    tree.set(key, name, text)
+        fit_texts(tree, self._widgets.theme, {key: self._rows[key].values for key in keys})
 
     def _show_image(self, key: str, side: int) -> None:
         record = self._rows[key].record
